@@ -1,0 +1,45 @@
+# Everything runs inside .venv, which the first target creates with nothing but python3 >= 3.11 and pip.
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.ready
+
+.PHONY: demo test check bench audit faults docs lock clean
+
+demo: $(STAMP)
+	$(BIN)/colonnade demo
+
+test: $(STAMP)
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal
+
+check: $(STAMP)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/python docs/generate.py --check
+
+bench: $(STAMP)
+	$(BIN)/python -m benchmarks
+
+audit: $(STAMP)
+	$(BIN)/python -m pytest -q -n 2 -m audit
+
+faults: $(STAMP)
+	$(BIN)/python -m pytest -q -n 2 -m fault
+
+docs: $(STAMP)
+	$(BIN)/python docs/generate.py
+
+# Writes the exact versions CI installs. Run it in a fresh environment after changing pyproject.toml.
+lock: $(STAMP)
+	$(BIN)/python -m pip freeze --exclude-editable --exclude colonnade > constraints.txt
+
+clean:
+	rm -rf .venv
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "colonnade needs Python 3.11 or newer; '$(PYTHON)' is older. Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt --editable '.[demo,test]'
+	@touch $(STAMP)
