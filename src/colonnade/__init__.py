@@ -1,0 +1,102 @@
+"""Colonnade: one sparse or regularised linear model from features that several parties may not pool.
+
+import colonnade as co
+
+fed = co.Federation.split(X, y, parties=4)
+fit = co.fit(fed, co.Problem(co.Logistic(), co.L1Ball(10.0)), method=co.DistributedFrankWolfe())
+"""
+
+from __future__ import annotations
+
+from colonnade.algorithms.frank_wolfe import DistributedFrankWolfe, LineSearch, OpenLoop
+from colonnade.algorithms.method import Status
+from colonnade.engines.inprocess import Faults, InProcess, Tap
+from colonnade.errors import (
+    BudgetExhausted,
+    ColonnadeError,
+    HeldByParty,
+    InvalidInput,
+    LeakError,
+    LedgerDamaged,
+    PeerFailed,
+    PolicyRefused,
+    ProtocolError,
+    ReplayDiverged,
+    StoreError,
+    WireError,
+)
+from colonnade.federation import Federation
+from colonnade.fit import fit
+from colonnade.privacy.events import Policy
+from colonnade.privacy.statement import Privacy, PrivacyStatement
+from colonnade.problem import (
+    Absolute,
+    ElasticNet,
+    GroupL1Ball,
+    GroupLasso,
+    Huber,
+    L1Ball,
+    Lasso,
+    LeastSquares,
+    Logistic,
+    NuclearNorm,
+    Problem,
+    Quantile,
+    Ridge,
+    Simplex,
+    SquaredHinge,
+    Topology,
+)
+from colonnade.result import Communication, Fit, load
+from colonnade.schema import Binary, Categorical, Numeric, Plain, Schema
+
+__all__ = [
+    "Absolute",
+    "Binary",
+    "BudgetExhausted",
+    "Categorical",
+    "ColonnadeError",
+    "Communication",
+    "DistributedFrankWolfe",
+    "ElasticNet",
+    "Faults",
+    "Federation",
+    "Fit",
+    "GroupL1Ball",
+    "GroupLasso",
+    "HeldByParty",
+    "Huber",
+    "InProcess",
+    "InvalidInput",
+    "L1Ball",
+    "Lasso",
+    "LeakError",
+    "LeastSquares",
+    "LedgerDamaged",
+    "LineSearch",
+    "Logistic",
+    "NuclearNorm",
+    "Numeric",
+    "OpenLoop",
+    "PeerFailed",
+    "Plain",
+    "Policy",
+    "PolicyRefused",
+    "Privacy",
+    "PrivacyStatement",
+    "Problem",
+    "ProtocolError",
+    "Quantile",
+    "ReplayDiverged",
+    "Ridge",
+    "Schema",
+    "Simplex",
+    "SquaredHinge",
+    "Status",
+    "StoreError",
+    "Tap",
+    "Topology",
+    "WireError",
+    "fit",
+    "load",
+]

@@ -1,0 +1,162 @@
+"""All nodes in one process: a plain loop over generators.
+
+An engine moves letters between nodes and resumes whoever has all it waits for; it knows no mathematics and no topology.
+Since programs form a Kahn network the order in which it does so cannot change a result. `Tap` and `Faults` wrap an engine
+and have the same face, so tests and reports need no hooks inside.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from threadpoolctl import threadpool_limits
+
+from colonnade.engines.traffic import Traffic
+from colonnade.errors import (
+    BudgetExhausted,
+    ColonnadeError,
+    InvalidInput,
+    LeakError,
+    PeerFailed,
+    PolicyRefused,
+    ProtocolError,
+    WireError,
+)
+from colonnade.runtime.messages import FailureCode
+from colonnade.runtime.node import Letter, Node
+from colonnade.runtime.program import NodeId
+
+Carry = Callable[[Letter], Iterable[Letter]]
+
+# What ends a run for good. Anything else (a full disk, Ctrl-C, a damaged file) leaves it to be resumed.
+FINAL: dict[type[ColonnadeError], FailureCode] = {
+    PolicyRefused: FailureCode.REFUSED,
+    BudgetExhausted: FailureCode.REFUSED,
+    WireError: FailureCode.PROTOCOL,
+    ProtocolError: FailureCode.PROTOCOL,
+    LeakError: FailureCode.STOPPED,
+    InvalidInput: FailureCode.STOPPED,
+}
+
+
+class Engine(Protocol):
+    """Drives nodes to their end."""
+
+    def run(self, nodes: Mapping[NodeId, Node], carry: Carry = ...) -> Outcome: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What each node's program returned, and all that went over the wires."""
+
+    results: dict[NodeId, Any]
+    traffic: Traffic
+
+
+def straight(letter: Letter) -> Iterable[Letter]:
+    """A wire that delivers what it is given."""
+    return (letter,)
+
+
+class InProcess:
+    """Runs every node in this process, one step at a time, with one BLAS thread."""
+
+    def run(self, nodes: Mapping[NodeId, Node], carry: Carry = straight) -> Outcome:
+        with threadpool_limits(limits=1):
+            return _Loop(nodes, carry, self.pick).run()
+
+    def pick(self, ready: deque[NodeId]) -> NodeId:
+        """Who goes next; any choice gives the same results."""
+        return ready.popleft()
+
+
+class _Loop:
+    def __init__(
+        self, nodes: Mapping[NodeId, Node], carry: Carry, pick: Callable[[deque[NodeId]], NodeId]
+    ) -> None:
+        self.nodes, self.carry, self.pick = nodes, carry, pick
+        self.traffic = Traffic()
+        self.ready: deque[NodeId] = deque()
+        self.queued: set[NodeId] = set()
+        self.failure: ColonnadeError | None = None
+
+    def run(self) -> Outcome:
+        # Replay everybody before anything is delivered: a node must know what it has used before it is sent more.
+        resent = [letter for node in self.nodes.values() for letter in node.replay()]
+        for letter in resent:
+            self.send(letter)
+        for name in self.nodes:
+            self.wake(name)
+        while self.ready:
+            name = self.pick(self.ready)
+            self.queued.discard(name)
+            for letter in self.advance(self.nodes[name]):
+                self.send(letter)
+            self.wake(name)
+        if self.failure is not None:
+            raise self.failure
+        if stuck := [node for node in self.nodes.values() if not node.finished]:
+            waits = "; ".join(f"{n.name!r} waits for {', '.join(map(repr, n.wait))}" for n in stuck)
+            raise ProtocolError(f"nobody can go on: {waits}")
+        return Outcome({name: node.result for name, node in self.nodes.items()}, self.traffic)
+
+    def advance(self, node: Node) -> list[Letter]:
+        try:
+            return node.step()
+        except tuple(FINAL) as error:
+            return self.fail(node, error)
+
+    def fail(self, node: Node, error: ColonnadeError) -> list[Letter]:
+        if self.failure is None or isinstance(self.failure, PeerFailed):
+            self.failure = error
+        return node.farewell(next(code for kind, code in FINAL.items() if isinstance(error, kind)))
+
+    def send(self, letter: Letter) -> None:
+        self.traffic.count(letter)
+        for arriving in self.carry(letter):
+            receiver = self.nodes[arriving.receiver]
+            if receiver.finished:
+                continue
+            try:
+                receiver.deliver(arriving.sender, arriving.frame)
+            except ProtocolError as error:
+                for farewell in self.fail(receiver, error):
+                    self.send(farewell)
+            self.wake(arriving.receiver)
+
+    def wake(self, name: NodeId) -> None:
+        if name not in self.queued and self.nodes[name].ready:
+            self.ready.append(name)
+            self.queued.add(name)
+
+
+class Tap:
+    """An engine that also keeps every letter that went over its wires."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.letters: list[Letter] = []
+
+    def run(self, nodes: Mapping[NodeId, Node], carry: Carry = straight) -> Outcome:
+        def listen(letter: Letter) -> Iterable[Letter]:
+            self.letters.append(letter)
+            return carry(letter)
+
+        return self.engine.run(nodes, listen)
+
+
+class Faults:
+    """An engine whose wires do what `fault` says: lose, repeat, change or forge letters."""
+
+    def __init__(self, engine: Engine, fault: Carry) -> None:
+        self.engine, self.fault = engine, fault
+
+    def run(self, nodes: Mapping[NodeId, Node], carry: Carry = straight) -> Outcome:
+        def disturbed(letter: Letter) -> Iterable[Letter]:
+            for arriving in self.fault(letter):
+                yield from carry(arriving)
+
+        return self.engine.run(nodes, disturbed)

@@ -1,0 +1,401 @@
+"""Who holds what: parties, their columns, the labels, and how rows are matched.
+
+In process, a federation is made from one table (`split`) or from one frame a party (`from_frames`). Rows that are not
+in every frame are left out and counted; rows are put in the order of their key, so it does not matter how each party
+had sorted its table.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from colonnade.algorithms.method import Roster
+from colonnade.errors import InvalidInput
+from colonnade.privacy.block import Block
+from colonnade.privacy.events import Policy
+from colonnade.runtime.program import COORDINATOR
+from colonnade.schema import Categorical, Column, Plain, Schema, as_frame
+
+if TYPE_CHECKING:
+    import polars as pl
+
+Columns = Sequence[int] | Sequence[str] | slice | range | NDArray[Any]
+LABELS = "labels"
+OPEN = Policy(exact=True)  # the default in process: whoever makes a federation from a table holds all of it
+
+
+@dataclass(frozen=True, eq=False)
+class Party:
+    """One data holder: its encoded columns, how they were encoded, and what it allows."""
+
+    name: str
+    block: Block
+    features: Sequence[str]
+    policy: Policy
+    schema: Schema | None = None  # None: a plain matrix, about which nothing is public but its width
+
+
+@dataclass(frozen=True, slots=True)
+class Alignment:
+    """How many rows each party brought, and how many all of them have."""
+
+    rows: Mapping[str, int]
+    matched: int
+
+    @property
+    def left_out(self) -> dict[str, int]:
+        return {party: count - self.matched for party, count in self.rows.items()}
+
+    def __str__(self) -> str:
+        parts = (f"{party} {count:,}" for party, count in self.left_out.items() if count)
+        return f"{self.matched:,} rows matched in all parties; left out: {', '.join(parts) or 'none'}"
+
+
+@dataclass(frozen=True, eq=False)
+class Federation:
+    """Parties that hold different columns of the same rows."""
+
+    parties: Mapping[str, Party]
+    label: str
+    alignment: Alignment
+    on: str | None = None
+    label_column: str | None = None
+    _y: NDArray[Any] | None = field(default=None, repr=False)
+
+    # -------------------------------------------------------------------------------- making one
+
+    @classmethod
+    def split(
+        cls,
+        X: Any,
+        y: Any,
+        parties: int | Mapping[str, Columns] = 2,
+        *,
+        label: str | None = None,
+        policies: Mapping[str, Policy] | None = None,
+    ) -> Federation:
+        """One table split by columns: into so many parts of nearly equal size, or as `parties` says by name.
+
+        The labels go to a party of their own, "labels", unless `label` names one.
+        """
+        table = _table(X)
+        rows = table.matrix.shape[0]
+        y = _labels(y, rows)
+        made = {}
+        for name, columns in _shares(parties, table).items():
+            schema, places = None, [c for c in columns if isinstance(c, int)]
+            if table.columns is not None:
+                kinds = [table.columns[str(column)] for column in columns]
+                schema = Schema(tuple(kind for kind, _ in kinds), source="data")
+                places = [place for _, at in kinds for place in at]
+            block = Block(_stored(table.matrix[:, places]), np.asarray(places, np.int64))
+            made[name] = Party(name, block, _Names(table.names, places), OPEN, schema)
+        holder = label or LABELS
+        if label is not None and label not in made:
+            raise InvalidInput(f"label={label!r} is not a party; there are {_listed(made)}.")
+        if holder not in made:
+            made[holder] = Party(holder, Block(np.zeros((rows, 0)), np.zeros(0, np.int64)), (), OPEN)
+        alignment = Alignment(dict.fromkeys(made, rows), rows)
+        return cls(_checked(made), holder, alignment, _y=y).with_policies(policies or {})
+
+    @classmethod
+    def from_frames(
+        cls,
+        frames: Mapping[str, Any],
+        on: str,
+        label: tuple[str, str] | None = None,
+        *,
+        schemas: Mapping[str, Schema] | None = None,
+        policies: Mapping[str, Policy] | None = None,
+    ) -> Federation:
+        """One frame a party, matched on the key column `on`; `label` is (party, column).
+
+        A party without a schema gets one read off its data: good for a notebook, never for a private run.
+        """
+        if not frames:
+            raise InvalidInput("no frames were given: pass {'party': frame, ...} with one frame a party.")
+        tables = {name: _keyed(name, as_frame(frame), on) for name, frame in frames.items()}
+        for name in schemas or {}:
+            _known(name, tables, "schemas")
+        keys = _common_keys(tables, on)
+        y, holder = None, LABELS
+        if label is not None:
+            holder, column = label
+            _known(holder, tables, "label")
+            y = _taken_label(keys, holder, column, tables[holder], on)
+        made, start = {}, 0
+        for name, table in tables.items():
+            own = keys.join(table, on=on, how="left", maintain_order="left").drop(on)
+            if label is not None and name == holder:
+                own = own.drop(label[1])
+            schema = (schemas or {}).get(name) or (Schema.infer(own) if own.width else Schema(()))
+            block = Block(_encoded(name, schema, own, keys.height), np.arange(start, start + schema.width))
+            made[name] = Party(name, block, schema.features, OPEN, schema)
+            start += schema.width
+        alignment = Alignment({name: table.height for name, table in tables.items()}, keys.height)
+        fed = cls(_checked(made), holder, alignment, on, label[1] if label else None, y)
+        return fed.with_policies(policies or {})
+
+    def with_policies(self, policies: Mapping[str, Policy]) -> Federation:
+        """The same federation with other policies for the parties named."""
+        for name in policies:
+            _known(name, self.parties, "policies")
+        parties = {n: replace(p, policy=policies.get(n, p.policy)) for n, p in self.parties.items()}
+        return replace(self, parties=parties)
+
+    # -------------------------------------------------------------------------------- looking at it
+
+    @property
+    def rows(self) -> int:
+        return self.alignment.matched
+
+    @property
+    def labels(self) -> NDArray[Any]:
+        """The labels, in the order of the federation's rows."""
+        if self._y is None:
+            raise InvalidInput("this federation holds no labels: pass label=(party, column) to from_frames.")
+        return self._y
+
+    def roster(self) -> Roster:
+        """What everybody knows before a run."""
+        positions = {name: tuple(party.block.positions.tolist()) for name, party in self.parties.items()}
+        return Roster(self.rows, positions, self.label)
+
+    def __repr__(self) -> str:
+        widths = ", ".join(f"{name}: {party.block.columns:,} columns" for name, party in self.parties.items())
+        return f"Federation({widths}; labels at {self.label!r}; {self.alignment})"
+
+
+class _Names(Sequence[str]):
+    """Names of some columns of a table, made when asked for: a million columns need no million strings."""
+
+    def __init__(self, names: Sequence[str] | None, places: Sequence[int]) -> None:
+        self._names, self._places = names, places
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __getitem__(self, i: Any) -> Any:
+        if isinstance(i, slice):
+            return [self[k] for k in range(*i.indices(len(self)))]
+        place = self._places[i]
+        return self._names[place] if self._names is not None else f"x{place}"
+
+
+# ------------------------------------------------------------------------------------------------ one table
+
+
+@dataclass(frozen=True, eq=False)
+class _Table:
+    """A table as numbers. A column of a frame may take several places in the matrix (one for each level)."""
+
+    matrix: Any
+    names: Sequence[str] | None = None  # of the places, where there are names
+    columns: Mapping[str, tuple[Column, list[int]]] | None = (
+        None  # of a frame: how encoded, and at which places
+    )
+
+
+def _table(X: Any) -> _Table:
+    if sparse.issparse(X):
+        matrix = sparse.csc_array(X, dtype=np.float64)
+        matrix.sum_duplicates()
+        _check_matrix(matrix.shape, matrix.data)
+        return _Table(matrix)
+    if hasattr(X, "columns") and hasattr(X, "shape"):
+        return _frame_table(as_frame(X))
+    try:
+        matrix = np.asarray(X, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(
+            f"X is not a table of numbers ({error}); pass an array, a sparse matrix or a data frame."
+        ) from error
+    _check_matrix(matrix.shape, matrix)
+    return _Table(matrix)
+
+
+def _check_matrix(shape: tuple[int, ...], values: NDArray[np.float64]) -> None:
+    if len(shape) != 2:
+        raise InvalidInput(f"X must have two dimensions, rows and columns; it has {len(shape)}.")
+    if 0 in shape:
+        raise InvalidInput(f"X has {shape[0]} rows and {shape[1]} columns; it needs at least one of each.")
+    if bad := int(values.size - np.isfinite(values).sum()):
+        raise InvalidInput(
+            f"X holds {bad:,} values that are NaN or infinite; fill them in or leave those rows out."
+        )
+
+
+def _frame_table(frame: pl.DataFrame) -> _Table:
+    """A frame: numbers stay as they are, text becomes one column for each of its values."""
+    if frame.is_empty():
+        raise InvalidInput(
+            f"X has {frame.height} rows and {frame.width} columns; it needs at least one of each."
+        )
+    read = Schema.infer(frame).columns
+    kinds = [kind if isinstance(kind, Categorical) else Plain(kind.name) for kind in read]
+    schema = Schema(tuple(kinds), source="data")
+    ends = np.cumsum([len(kind.features()) for kind in kinds])
+    places = [list(range(end - len(kind.features()), end)) for kind, end in zip(kinds, ends, strict=True)]
+    columns = {kind.name: (kind, place) for kind, place in zip(kinds, places, strict=True)}
+    return _Table(schema.encode(frame).matrix, schema.features, columns)
+
+
+def _shares(parties: int | Mapping[str, Columns], table: _Table) -> dict[str, list[str] | list[int]]:
+    """Which columns each party gets: names of a frame's columns, or places in a matrix."""
+    everything: list[Any] = (
+        list(table.columns) if table.columns is not None else list(range(table.matrix.shape[1]))
+    )
+    if not isinstance(parties, Mapping):
+        if not (isinstance(parties, int | np.integer) and 1 <= parties <= len(everything)):
+            raise InvalidInput(
+                f"parties={parties!r}: give a whole number from 1 to the {len(everything)} columns, or a dict."
+            )
+        parts = np.array_split(np.arange(len(everything)), int(parties))
+        return {f"party{k}": [everything[i] for i in part] for k, part in enumerate(parts)}
+    if not parties:
+        raise InvalidInput("parties={} names nobody: give at least one party and its columns.")
+    shares = {name: _chosen(name, columns, everything) for name, columns in parties.items()}
+    twice = [
+        column
+        for column, times in Counter(c for share in shares.values() for c in share).items()
+        if times > 1
+    ]
+    if twice:
+        raise InvalidInput(
+            f"{len(twice):,} columns are given twice, the first is {twice[0]!r}; a column lives at one party."
+        )
+    return shares
+
+
+def _chosen(name: str, columns: Columns, everything: list[Any]) -> list[Any]:
+    if isinstance(columns, slice | range):
+        picks: list[Any] = (
+            list(range(len(everything))[columns]) if isinstance(columns, slice) else list(columns)
+        )
+    else:
+        array = np.asarray(columns)
+        picks = np.flatnonzero(array).tolist() if array.dtype == bool else array.tolist()
+    chosen = []
+    for pick in picks:
+        if isinstance(pick, str) and pick in everything:
+            chosen.append(pick)
+        elif isinstance(pick, int) and -len(everything) <= pick < len(everything):
+            chosen.append(everything[pick])
+        else:
+            raise InvalidInput(
+                f"party {name!r}: X has no column {pick!r}; it has {len(everything):,} columns."
+            )
+    if not chosen:
+        raise InvalidInput(f"party {name!r} gets no columns; leave it out, or give it some.")
+    return chosen
+
+
+def _stored(matrix: Any) -> Any:
+    """As the kernels want it: CSC, or C-ordered."""
+    if sparse.issparse(matrix):
+        matrix = sparse.csc_array(matrix)
+        matrix.sort_indices()
+        return matrix
+    return np.ascontiguousarray(matrix)
+
+
+def _labels(y: Any, rows: int) -> NDArray[Any]:
+    labels = np.asarray(y)
+    if labels.ndim == 2 and 1 in labels.shape:
+        labels = labels.ravel()
+    if labels.ndim != 1 or labels.size != rows:
+        raise InvalidInput(f"X has {rows:,} rows, and y has shape {labels.shape}; give one label a row.")
+    return labels
+
+
+# ------------------------------------------------------------------------------------------------ one frame a party
+
+
+def _keyed(name: str, frame: pl.DataFrame, on: str) -> pl.DataFrame:
+    if on not in frame.columns:
+        raise InvalidInput(
+            f"party {name!r} has no key column {on!r}; its columns are {_listed(frame.columns)}."
+        )
+    if frame.is_empty():
+        raise InvalidInput(f"party {name!r} has no rows.")
+    if nulls := frame[on].null_count():
+        raise InvalidInput(
+            f"party {name!r}: {nulls:,} rows have no key in {on!r}; fill it in or leave them out."
+        )
+    if double := frame.height - frame[on].n_unique():
+        raise InvalidInput(
+            f"party {name!r}: {double:,} rows repeat a key of {on!r}; each key may stand once. "
+            "Aggregate the rows of a key, or use a finer key."
+        )
+    return frame
+
+
+def _common_keys(tables: Mapping[str, pl.DataFrame], on: str) -> pl.DataFrame:
+    kinds = {name: table[on].dtype for name, table in tables.items()}
+    if len(set(kinds.values())) > 1:
+        found = ", ".join(f"{name}: {kind}" for name, kind in kinds.items())
+        raise InvalidInput(
+            f"the key {on!r} has different types ({found}); convert it to the same type everywhere."
+        )
+    keys = reduce(lambda a, b: a.join(b, on=on, how="inner"), (table.select(on) for table in tables.values()))
+    if keys.is_empty():
+        raise InvalidInput(
+            f"no key of {on!r} is in all of {_listed(tables)}; is it the same key, written the same way?"
+        )
+    return keys.sort(on)
+
+
+def _encoded(name: str, schema: Schema, frame: pl.DataFrame, rows: int) -> Any:
+    if not schema.columns:  # a party with nothing but labels
+        return np.zeros((rows, 0))
+    try:
+        return schema.encode(frame).matrix
+    except InvalidInput as error:
+        raise InvalidInput(f"party {name!r}: {error}") from error
+
+
+def _taken_label(keys: pl.DataFrame, holder: str, column: str, table: pl.DataFrame, on: str) -> NDArray[Any]:
+    if column not in table.columns or column == on:
+        raise InvalidInput(
+            f"party {holder!r} has no column {column!r} to use as label; it has {_listed(table.columns)}."
+        )
+    labels = keys.join(table.select(on, column), on=on, how="left", maintain_order="left")[column]
+    if nulls := labels.null_count():
+        raise InvalidInput(
+            f"party {holder!r}: the label {column!r} is missing in {nulls:,} rows; leave those rows out."
+        )
+    return labels.to_numpy()
+
+
+# ------------------------------------------------------------------------------------------------ names
+
+
+def _checked(parties: dict[str, Party]) -> dict[str, Party]:
+    for name in parties:
+        if not (
+            isinstance(name, str) and name and name == name.strip() and name.isprintable() and "/" not in name
+        ):
+            raise InvalidInput(
+                f"{name!r} cannot name a party: use a short text without slashes or outer spaces."
+            )
+        if name == COORDINATOR:
+            raise InvalidInput(f"{COORDINATOR!r} is the coordinator's name; give the party another.")
+    return parties
+
+
+def _known(name: str, parties: Mapping[str, Any], where: str) -> None:
+    if name not in parties:
+        raise InvalidInput(f"{where} names {name!r}, which is not a party; there are {_listed(parties)}.")
+
+
+def _listed(names: Any) -> str:
+    shown = [repr(name) for name in names]
+    return ", ".join(shown[:8]) + (f" and {len(shown) - 8:,} more" if len(shown) > 8 else "")

@@ -1,0 +1,242 @@
+"""Running a method: from a federation and a problem to a Fit.
+
+    fit = co.fit(fed, co.Problem(co.Logistic(), co.L1Ball(10.0)), method=co.DistributedFrankWolfe())
+
+The order is fixed. What the run would release is priced; every party's ledger reserves its whole plan or refuses; only
+then is the first message sent. With `store=` every step is durable, and the same call goes on where a run stopped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from colonnade.algorithms.frank_wolfe import DistributedFrankWolfe
+from colonnade.algorithms.method import Answer, Method
+from colonnade.engines.inprocess import FINAL, Engine, InProcess
+from colonnade.errors import InvalidInput
+from colonnade.federation import Federation
+from colonnade.privacy.block import Block
+from colonnade.privacy.events import Plan, Policy, row_rho
+from colonnade.privacy.gate import Gate
+from colonnade.privacy.ledger import Ledger, Terms
+from colonnade.privacy.mechanisms import SystemNoise
+from colonnade.privacy.statement import Privacy, not_private
+from colonnade.problem import Problem
+from colonnade.progress import Progress, watching
+from colonnade.result import Coefficients, Communication, Fit
+from colonnade.runbook import FolderStore, MemoryStore, Store
+from colonnade.runtime.node import Node
+from colonnade.runtime.program import COORDINATOR, NodeId, Note, Program
+from colonnade.runtime.transcript import Transcript
+
+
+def fit(
+    federation: Federation,
+    problem: Problem,
+    method: Method | None = None,
+    privacy: Privacy | None = None,
+    *,
+    engine: Engine | None = None,
+    store: str | Path | None = None,
+    progress: bool = False,
+) -> Fit:
+    """Fit one linear model to the columns of all parties.
+
+    federation  who holds what: Federation.split or Federation.from_frames.
+    problem     loss, with a constraint set or a penalty.
+    method      how to solve it; by default distributed Frank-Wolfe, which releases exact values.
+    privacy     the budget, the trust model and the public bounds; a method that releases exact values refuses it.
+    engine      where the programs run; by default in this process.
+    store       a folder for ledgers and transcripts: with it, the same call resumes a run that was interrupted.
+    progress    show a progress bar.
+    """
+    method = method if method is not None else DistributedFrankWolfe()
+    _check_call(federation, problem, method)
+    method.check(problem)
+    blocks = _with_labels(federation, problem)
+    plans = method.price(problem, federation.roster())
+    if privacy is not None:
+        _check_privacy(method, plans, store)
+    books: Store = MemoryStore() if store is None else FolderStore(store)
+    try:
+        with (
+            books.run(_fingerprint(federation, problem, method, blocks)) as run,
+            watching(progress, method) as bar,
+        ):
+            return _Run(run, federation, problem, method, plans, blocks, books, bar).drive(
+                engine or InProcess()
+            )
+    finally:
+        books.close()
+
+
+class _Run:
+    """One run of one method, from its plans to its Fit."""
+
+    def __init__(
+        self,
+        run: str,
+        federation: Federation,
+        problem: Problem,
+        method: Method,
+        plans: Mapping[str, Plan],
+        blocks: Mapping[str, Block],
+        books: Store,
+        bar: Progress,
+    ) -> None:
+        self.run, self.federation, self.problem, self.method, self.plans = (
+            run,
+            federation,
+            problem,
+            method,
+            plans,
+        )
+        self.blocks, self.books, self.bar = blocks, books, bar
+        self.notes: list[Mapping[str, Any]] = []
+        self.began = time.perf_counter()
+        policies = {name: party.policy for name, party in federation.parties.items()}
+        self.ledgers = {n: Ledger(books.log(n), n, p) for n, p in {COORDINATOR: Policy(), **policies}.items()}
+
+    def drive(self, engine: Engine) -> Fit:
+        try:
+            self.reserve()
+            outcome = engine.run({node.name: node for node in self.nodes()})
+        except tuple(FINAL) as error:
+            self.end(f"failed: {type(error).__name__}")
+            raise
+        made = self.made(outcome.results[COORDINATOR], outcome.results, Communication.of(outcome.traffic))
+        if (path := self.books.fit_path(self.run)) is not None:
+            made.save(path)
+        self.end("finished")
+        return made
+
+    def reserve(self) -> None:
+        """Every ledger reserves its whole plan, or nothing is sent at all."""
+        text = repr(self.method)
+        terms = Terms(self.method.TITLE, text, "nobody", "one row", "replace one row", _source(self.method))
+        for ledger in self.ledgers.values():
+            ledger.open_run(self.run, terms, self.plans)
+
+    def end(self, how: str) -> None:
+        self.books.end(self.run, how)
+        for ledger in self.ledgers.values():
+            ledger.close_run(self.run, how)
+
+    def nodes(self) -> list[Node]:
+        roster = self.federation.roster()
+        coordinator = self.node(
+            COORDINATOR, roster.parties, False, lambda _: self.method.coordinator(roster, self.problem)
+        )
+        parties = [
+            self.node(
+                name, (COORDINATOR,), True, lambda gate, b=block: self.method.party(b, gate, self.problem)
+            )
+            for name, block in self.blocks.items()
+        ]
+        return [coordinator, *parties]
+
+    def node(
+        self, name: NodeId, neighbours: tuple[NodeId, ...], guarded: bool, make: Callable[..., Program[Any]]
+    ) -> Node:
+        gate = Gate(self.ledgers[name], self.run, SystemNoise())
+        return Node(
+            name,
+            make(gate),
+            gate,
+            Transcript(self.ledgers[name].log, self.run),
+            neighbours=neighbours,
+            guarded=guarded,
+            replies=self.method.REPLIES,
+            listener=self.listen,
+        )
+
+    def listen(self, node: NodeId, note: Note) -> None:  # noqa: ARG002  on a star only the coordinator writes notes
+        self.notes.append({**note, "seconds": time.perf_counter() - self.began})
+        self.bar.show(note)
+
+    def made(self, answer: Answer, results: Mapping[str, Any], communication: Communication) -> Fit:
+        parties = self.federation.parties
+        own = {name: results[name].coefficients for name, party in parties.items() if party.block.columns}
+        return Fit(
+            coefficients=Coefficients({name: np.array(x) for name, x in own.items()}),
+            intercept=answer.intercept,
+            objective=answer.objective,
+            gap=answer.gap,
+            status=answer.status,
+            privacy=not_private(_sees(self.plans)),
+            communication=communication,
+            problem=self.problem,
+            method=self.method.TITLE,
+            run=self.run,
+            seconds=time.perf_counter() - self.began,
+            label=self.federation.label,
+            notes=tuple(self.notes),
+            features={name: parties[name].features for name in own},
+            schemas={name: parties[name].schema for name in own},
+            on=self.federation.on,
+        )
+
+
+def _sees(plans: Mapping[str, Plan]) -> str:
+    return "; ".join(dict.fromkeys(charge.what for plan in plans.values() for charge in plan))
+
+
+def _check_call(federation: Federation, problem: Problem, method: Method) -> None:
+    if not isinstance(federation, Federation):
+        raise InvalidInput(
+            f"fit wants a Federation first, got {type(federation).__name__}; see Federation.split."
+        )
+    if not isinstance(problem, Problem):
+        raise InvalidInput(
+            f"fit wants a Problem second, got {type(problem).__name__}; see co.Problem(loss, constraint)."
+        )
+    if isinstance(method, type) or not hasattr(method, "coordinator"):
+        raise InvalidInput(
+            f"method={method!r} is not a method: give a value such as co.DistributedFrankWolfe()."
+        )
+
+
+def _check_privacy(method: Method, plans: Mapping[str, Plan], store: str | Path | None) -> None:
+    if row_rho(plans) == float("inf"):
+        raise InvalidInput(
+            f"{method.TITLE} releases exact values ({_sees(plans)}), so no finite epsilon can hold. "
+            "Leave privacy out, or choose a private method."
+        )
+    if store is None:
+        raise InvalidInput(
+            "a run with a privacy budget needs store='a folder', where its ledgers outlive the process."
+        )
+
+
+def _with_labels(federation: Federation, problem: Problem) -> dict[str, Block]:
+    """The parties' blocks; the label holder's with the labels as the loss wants them."""
+    y = problem.loss.check(federation.labels)
+    labels = y.astype(np.int8) if problem.loss.classifies else y
+    blocks = {name: party.block for name, party in federation.parties.items()}
+    return {**blocks, federation.label: replace(blocks[federation.label], labels=labels)}
+
+
+def _fingerprint(
+    federation: Federation, problem: Problem, method: Method, blocks: Mapping[str, Block]
+) -> str:
+    """What makes two calls the same call: method, problem, who holds what, the data, the code."""
+    data = [(name, block.digest()) for name, block in blocks.items()]
+    policies = [(name, repr(party.policy)) for name, party in federation.parties.items()]
+    text = repr((repr(method), repr(problem), federation.label, data, policies, _source(method)))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _source(method: Method) -> str:
+    """The version of colonnade and the text of the method's own file."""
+    file = inspect.getsourcefile(type(method))
+    text = Path(file).read_bytes() if file else b""
+    return f"{version('colonnade')} {hashlib.sha256(text).hexdigest()[:16]}"

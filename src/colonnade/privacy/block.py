@@ -1,0 +1,87 @@
+"""A party's block of columns, and its labels if it has them: what a node program computes with.
+
+Everything here is exact and stays with the party; only the gate lets something out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from colonnade.errors import ProtocolError
+from colonnade.kernels.columns import csc_matvec, csc_rmatvec, dense_matvec, dense_rmatvec
+
+Floats = NDArray[np.float64]
+Column: TypeAlias = Any  # a dense array of length n, or a CSC block of n rows and one column
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Columns of one party, sparse (CSC) or dense (C-ordered); `positions` are their places in the joint table."""
+
+    matrix: Any
+    positions: NDArray[np.int64]
+    labels: NDArray[Any] | None = None
+
+    @property
+    def rows(self) -> int:
+        return int(self.matrix.shape[0])
+
+    @property
+    def columns(self) -> int:
+        return int(self.matrix.shape[1])
+
+    def own_labels(self) -> NDArray[Any]:
+        """The labels, where this party holds them."""
+        if self.labels is None:
+            raise ProtocolError("a party was asked for labels that it does not hold")
+        return self.labels
+
+    @cached_property
+    def by_position(self) -> NDArray[np.int64]:
+        """The block's columns in the order of the joint table: ties are decided there, not by who holds what."""
+        return np.argsort(self.positions, kind="stable")
+
+    def correlations(self, r: Floats) -> Floats:
+        """<column, r> for every column."""
+        out = np.empty(self.columns)
+        if sparse.issparse(self.matrix):
+            csc_rmatvec(self.matrix.data, self.matrix.indices, self.matrix.indptr, r, out)
+        else:
+            dense_rmatvec(self.matrix, r, out)
+        return out
+
+    def scores(self, x: Floats) -> Floats:
+        """The block's part of the linear scores."""
+        out = np.empty(self.rows)
+        if sparse.issparse(self.matrix):
+            csc_matvec(self.matrix.data, self.matrix.indices, self.matrix.indptr, x, out)
+        else:
+            dense_matvec(self.matrix, x, out)
+        return out
+
+    def column(self, j: int) -> Column:
+        """One column: as it is stored, so that a sparse one travels sparse."""
+        if not sparse.issparse(self.matrix):
+            return np.ascontiguousarray(self.matrix[:, j])
+        ends = slice(self.matrix.indptr[j], self.matrix.indptr[j + 1])
+        parts = (self.matrix.data[ends], self.matrix.indices[ends], np.array([0, ends.stop - ends.start]))
+        return sparse.csc_array(parts, shape=(self.rows, 1))
+
+    def digest(self) -> str:
+        """A hash of everything in the block: a resumed run must find the same."""
+        digest = hashlib.blake2b(digest_size=16)
+        if sparse.issparse(self.matrix):
+            arrays = [self.matrix.data, self.matrix.indices, self.matrix.indptr]
+        else:
+            arrays = [self.matrix]
+        for array in [*arrays, self.positions, np.zeros(0) if self.labels is None else self.labels]:
+            digest.update(f"{array.dtype.str}{array.shape}".encode())
+            digest.update(np.ascontiguousarray(array).data)
+        return digest.hexdigest()

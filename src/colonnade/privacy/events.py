@@ -1,0 +1,137 @@
+"""What was released, as facts: events, plans of events, policies.
+
+The ledger stores events; what they cost is derived from them (accountant.py), and may be derived better tomorrow.
+The kinds below are a fixed table: a kind is never removed and never changes its meaning, an unknown one is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+
+from colonnade.errors import InvalidInput, LedgerDamaged
+
+
+class Mechanism(StrEnum):
+    """How a value was made safe to leave."""
+
+    EXACT = "exact"  # not at all: infinite price
+    GAUSSIAN = "gaussian"  # discrete Gaussian on an integer grid
+    GUMBEL = "gumbel"  # exponential mechanism: index and sign of the noisy largest
+
+
+class Scope(StrEnum):
+    """How prices of several parties about the same row add up."""
+
+    OWN = "own"  # each party's release is a mechanism of its own: prices add
+    JOINT = "joint"  # one mechanism run by several parties together: counted once
+
+
+class Audience(StrEnum):
+    """Who sees what was released."""
+
+    ALL = "all"  # anybody on the wire, the coordinator included
+    CONSORTIUM = "consortium"  # the parties and their coordinator only
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One call of a gate: one mechanism, however many arrays it released together."""
+
+    mechanism: Mechanism
+    rho: float  # price in zero-concentrated differential privacy; infinite for exact values
+    sensitivity: float
+    scope: Scope = Scope.OWN
+    audience: Audience = Audience.ALL
+
+    def __post_init__(self) -> None:
+        if math.isnan(self.rho) or self.rho < 0:
+            raise InvalidInput(f"an event costs rho >= 0, got {self.rho}")
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> Event:
+        try:
+            raw = json.loads(text)
+            return cls(
+                Mechanism(raw["mechanism"]),
+                float(raw["rho"]),
+                float(raw["sensitivity"]),
+                Scope(raw["scope"]),
+                Audience(raw["audience"]),
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise LedgerDamaged(
+                "the ledger holds an event this version of colonnade does not know, so its price is unknown and "
+                "nothing can be released. Use the newest version of colonnade that wrote to this ledger."
+            ) from error
+
+
+EXACT = Event(Mechanism.EXACT, math.inf, math.inf)
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """One line of a plan: an event and how often a run may make it. Sensitivities are settled at release."""
+
+    event: Event
+    count: int
+    what: str  # in words, for people: "index and score of the steepest column"
+
+    @property
+    def rho(self) -> float:
+        return self.event.rho * self.count if self.count else 0.0
+
+    def covers(self, event: Event) -> bool:
+        mine = self.event
+        return (mine.mechanism, mine.rho, mine.scope, mine.audience) == (
+            event.mechanism,
+            event.rho,
+            event.scope,
+            event.audience,
+        )
+
+
+Plan = tuple[Charge, ...]
+
+
+def plan_rho(plan: Iterable[Charge]) -> float:
+    """The whole price of one party's plan."""
+    return math.fsum(charge.rho for charge in plan)
+
+
+def row_rho(plans: Mapping[str, Plan]) -> float:
+    """The whole price of one row: every party's own releases, and each joint mechanism once."""
+    own = math.fsum(c.rho for plan in plans.values() for c in plan if c.event.scope is Scope.OWN)
+    joint: dict[str, float] = {}
+    for plan in plans.values():
+        for charge in plan:
+            if charge.event.scope is Scope.JOINT:
+                joint[charge.what] = max(joint.get(charge.what, 0.0), charge.rho)
+    return own + math.fsum(joint.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What one party allows: whether exact values may leave it, and what may be spent on its rows in all."""
+
+    exact: bool = False
+    epsilon: float | None = None
+    delta: float | None = None
+
+    def __post_init__(self) -> None:
+        if (self.epsilon is None) != (self.delta is None):
+            raise InvalidInput("a budget needs both epsilon and delta; give both, or neither for no budget")
+        if self.epsilon is not None and not (math.isfinite(self.epsilon) and self.epsilon > 0):
+            raise InvalidInput(f"a budget needs a finite epsilon > 0, got {self.epsilon}")
+        if self.delta is not None and not 0 < self.delta < 1:
+            raise InvalidInput(f"a budget needs 0 < delta < 1, got {self.delta}; 1e-6 is a common choice")
+        if self.exact and self.epsilon is not None:
+            raise InvalidInput(
+                "a party that lets exact values leave has no budget to keep: drop exact=True or epsilon"
+            )

@@ -1,0 +1,183 @@
+"""The gate: the only place where a party's values become `Released`.
+
+Every call is one mechanism, one event and one ledger row, however many arrays it releases together. The order is fixed:
+the event takes its line of the reserved plan, then noise is drawn, then value and row are recorded in the transaction of
+the step, then the step's messages are sent.
+
+When a run is replayed after a crash, a recorded release is not computed again: a noisy one is read back (noise drawn
+twice about one value would average out), an exact one must come out the same. Either way the exact input must hash to
+what it hashed to before, or the replay stops.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.errors import InvalidInput, LedgerDamaged, ReplayDiverged
+from colonnade.privacy.events import EXACT, Event, Mechanism, Scope
+from colonnade.privacy.ledger import Ledger
+from colonnade.privacy.mechanisms import Noise, gaussian_sigma, gumbel_scale, signed_argmax
+from colonnade.privacy.released import Private, Released, make_released, released_body
+from colonnade.privacy.values import decode_value, encode_value, release
+
+T = TypeVar("T")
+_LARGEST_STEP = 2.0**52
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What a party's gate let out in one run."""
+
+    events: tuple[Event, ...]
+
+    @property
+    def rho(self) -> float:
+        return math.fsum(event.rho for event in self.events)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    slot: int
+    event: Event
+    body: bytes  # what is kept: the released bytes (noisy) or nothing (exact), behind a digest of the exact input
+
+
+class Gate:
+    """The gate of one node in one run."""
+
+    def __init__(self, ledger: Ledger, run: str, noise: Noise) -> None:
+        self._ledger, self._run, self._noise = ledger, run, noise
+        self._tick, self._slot = 0, 0
+        self._recorded: dict[int, tuple[Event, bytes]] | None = None
+        self._pending: list[_Pending] = []
+        self._events: list[Event] = []
+        # A digest of an exact value must not let a reader of the file test guesses about it: it is keyed.
+        self._key = ledger.log.secret(run, "gate: digest key", 32)
+
+    # ---------------------------------------------------------------- for programs
+
+    @overload
+    def exact(self, value: T, /) -> Released[T]: ...
+    @overload
+    def exact(self, value: Any, /, *more: Any) -> tuple[Released[Any], ...]: ...
+    def exact(self, *values: Any) -> Any:
+        """The values as they are, at an infinite price: only for parties whose policy allows it."""
+        released = tuple(release(value) for value in values)
+        self._release(EXACT, lambda: b"".join(released_body(value) for value in released), draw=None)
+        return released[0] if len(values) == 1 else released
+
+    def gaussian(self, *exact: Private[NDArray[np.float64]], rho: float, scope: Scope = Scope.OWN) -> Any:
+        """The arrays with discrete Gaussian noise on a common grid: one mechanism for all of them together.
+
+        Values are rounded to multiples of a power of two small against the noise, and the rounding is counted in the
+        sensitivity; noise is added in whole grid steps, so the low bits carry nothing.
+        """
+        size = sum(private.value.size for private in exact)
+        delta = math.sqrt(math.fsum(private.sensitivity**2 for private in exact))
+        grid = 2.0 ** math.floor(math.log2(delta / (1024.0 * math.sqrt(max(size, 1)))))
+        sensitivity = delta + grid * math.sqrt(size)
+        event = Event(Mechanism.GAUSSIAN, _price(rho), sensitivity, scope)
+
+        def draw() -> tuple[NDArray[np.float64], ...]:
+            flat = np.concatenate([private.value.ravel() for private in exact])
+            steps = np.rint(np.clip(np.nan_to_num(flat / grid), -_LARGEST_STEP, _LARGEST_STEP)).astype(
+                np.int64
+            )
+            noisy = (
+                steps + self._noise.discrete_gaussian(size, gaussian_sigma(sensitivity / grid, rho))
+            ) * grid
+            parts = np.split(noisy, np.cumsum([private.value.size for private in exact])[:-1])
+            return tuple(part.reshape(p.value.shape) for part, p in zip(parts, exact, strict=True))
+
+        released = self._release(event, lambda: encode_value(tuple(private.value for private in exact)), draw)
+        return released[0] if len(exact) == 1 else released
+
+    def noisy_max(
+        self, scores: Private[NDArray[np.float64]], *, rho: float, scope: Scope = Scope.OWN
+    ) -> tuple[Released[int], Released[int]]:
+        """Index and sign of the largest |score|, by the exponential mechanism over the signed candidates.
+
+        The noisy value itself never leaves: its price would be infinite.
+        """
+        event = Event(Mechanism.GUMBEL, _price(rho), scores.sensitivity, scope)
+        scale = gumbel_scale(scores.sensitivity, rho)
+        index, sign = self._release(
+            event, lambda: encode_value(scores.value), lambda: signed_argmax(self._noise, scores.value, scale)
+        )
+        return index, sign
+
+    def secret(self, name: str, size: int = 32) -> bytes:
+        """Random bytes that never leave but survive a crash: mask seeds, content keys. Erased when the run closes."""
+        return self._ledger.log.secret(self._run, f"program: {name}", size)
+
+    def receipt(self) -> Receipt:
+        """What left through this gate in this run, so far."""
+        return Receipt(tuple(self._events))
+
+    # ---------------------------------------------------------------- for the node that drives the program
+
+    def begin(self, tick: int, recorded: dict[int, tuple[Event, bytes]] | None) -> None:
+        """Start a step; `recorded` holds its releases when the step is a replayed one."""
+        self._tick, self._slot, self._recorded, self._pending = tick, 0, recorded, []
+
+    def flush(self) -> None:
+        """Record the step's releases; the caller's transaction also records what is sent."""
+        for pending in self._pending:
+            self._ledger.record(self._run, self._tick, pending.slot, pending.event)
+            self._ledger.log.append(self._run, self._tick, "release", str(pending.slot), pending.body)
+        self._pending = []
+
+    def _release(
+        self, event: Event, given: Callable[[], bytes], draw: Callable[[], tuple[Any, ...]] | None
+    ) -> tuple[Released[Any], ...]:
+        slot, self._slot = self._slot, self._slot + 1
+        self._events.append(event)
+        digest = self._digest(given()) if self._ledger.log.durable else b""
+        if self._recorded is not None:
+            return self._replayed(slot, event, digest)
+        self._ledger.take(self._run, event)
+        body = b"" if draw is None else encode_value(draw())
+        self._pending.append(_Pending(slot, event, digest + body))
+        return _marked(body) if body else ()
+
+    def _digest(self, exact: bytes) -> bytes:
+        return hashlib.blake2b(exact, digest_size=16, key=self._key).digest()
+
+    def _replayed(self, slot: int, event: Event, digest: bytes) -> tuple[Released[Any], ...]:
+        assert self._recorded is not None
+        if slot not in self._recorded:
+            raise ReplayDiverged(
+                f"step {self._tick} asks for a release that it did not make when it was recorded."
+            )
+        was, body = self._recorded[slot]
+        if was != event:
+            raise ReplayDiverged(f"step {self._tick}: the ledger holds another event for release {slot}.")
+        if body[:16] != digest:
+            raise ReplayDiverged(
+                f"step {self._tick}: release {slot} is computed from other values than before: other data, code or "
+                "settings. Restore them, or start a new run in another store."
+            )
+        if event.mechanism is not Mechanism.EXACT and len(body) == 16:
+            raise LedgerDamaged(
+                f"step {self._tick}: release {slot} left, and its bytes are gone. The run cannot go on."
+            )
+        return _marked(body[16:]) if body[16:] else ()
+
+
+def _marked(body: bytes) -> tuple[Released[Any], ...]:
+    return tuple(make_released(value, encode_value(value)) for value in decode_value(body))
+
+
+def _price(rho: float) -> float:
+    if not (math.isfinite(rho) and rho > 0):
+        raise InvalidInput(
+            f"a noisy release needs a finite rho > 0, got {rho}; exact values go through gate.exact"
+        )
+    return rho

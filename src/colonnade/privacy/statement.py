@@ -1,0 +1,104 @@
+"""What was asked of privacy, and what a result says about it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+from colonnade.errors import InvalidInput
+
+
+class Trust(StrEnum):
+    """Who is the adversary."""
+
+    NOBODY = "nobody"  # whoever sees anything that leaves a party, the coordinator included
+    SECURE = "secure"  # the same, with cross-party products computed on masked data
+    CONSORTIUM = "consortium"  # only those who see the published model
+
+
+class Guarantee(StrEnum):
+    """What stands behind a statement."""
+
+    PROVEN = "proven"  # derived in docs/privacy.md for the code that ran
+    CLAIMED = "claimed"  # a paper's claim, not ours
+    CONDITIONAL = "conditional"  # holds under an assumption that the statement names
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Privacy:
+    """What a run may cost, against whom, and the public bounds that sensitivities are computed from."""
+
+    epsilon: float
+    delta: float
+    trust: str = Trust.NOBODY
+    row_norm: float | Mapping[str, float] | None = None
+    feature_bound: float | None = None
+    label_bound: float | None = None
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.epsilon) and self.epsilon > 0):
+            raise InvalidInput(
+                f"epsilon must be a finite number above 0, got {self.epsilon}; 1.0 is a common choice"
+            )
+        if not 0 < self.delta < 1:
+            raise InvalidInput(
+                f"delta must lie between 0 and 1, got {self.delta}; well below 1/rows, such as 1e-6"
+            )
+        if self.trust not in set(Trust):
+            raise InvalidInput(f"trust={self.trust!r} is not known; choose one of {', '.join(Trust)}")
+        norms = self.row_norm.values() if isinstance(self.row_norm, Mapping) else [self.row_norm]
+        for name, bound in [
+            *(("row_norm", norm) for norm in norms),
+            ("feature_bound", self.feature_bound),
+            ("label_bound", self.label_bound),
+        ]:
+            if bound is not None and not (math.isfinite(bound) and bound > 0):
+                raise InvalidInput(f"{name} must be a finite public bound above 0, got {bound}")
+
+
+@dataclass(frozen=True, slots=True)
+class PrivacyStatement:
+    """What a result may claim, in figures and in a sentence."""
+
+    epsilon: float
+    delta: float
+    unit: str
+    neighbours: str
+    trust: str
+    accountant: str
+    guarantee: str
+    sees: str  # what the adversary sees
+
+    @property
+    def sentence(self) -> str:
+        if self.guarantee == Guarantee.NONE:
+            return f"Not private: exact values left the parties ({self.sees}). No bound on epsilon holds."
+        return (
+            f"({self.epsilon:.3g}, {self.delta:.3g})-differential privacy for {self.unit}, {self.neighbours}, "
+            f"against {self.trust}: the adversary sees {self.sees}. Guarantee: {self.guarantee}."
+        )
+
+    def __str__(self) -> str:
+        return self.sentence
+
+    def table(self) -> dict[str, Any]:
+        """Every figure by its name, for a table or JSON."""
+        return {**asdict(self), "sentence": self.sentence}
+
+
+def not_private(sees: str) -> PrivacyStatement:
+    """The statement of a run whose releases were exact."""
+    return PrivacyStatement(
+        epsilon=math.inf,
+        delta=0.0,
+        unit="one row",
+        neighbours="replace one row",
+        trust=Trust.NOBODY,
+        accountant="none: exact releases have no finite price",
+        guarantee=Guarantee.NONE,
+        sees=sees,
+    )

@@ -1,0 +1,301 @@
+"""One file a node: an append-only, hash-chained log in SQLite, shared by its ledger and its transcript.
+
+A row is (run, tick, kind, key, body); its head is SHA-256 over the head before it and all its fields, so a row cannot be
+changed, removed from the middle or put in another order unnoticed. A change of state is one transaction, synced to disk
+before anything that depends on it leaves the node. Bodies over 1 MiB are files beside the database, named by their
+hash and synced before the row that names them. Secrets are the one thing kept outside the chain: they must be erasable.
+
+`MemoryLog` has the same face and no disk: for runs of one owner that need not survive the process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import secrets
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from colonnade.errors import LedgerDamaged, StoreError
+
+LARGE = 1 << 20
+_FORMAT = 1
+_START = bytes(32)
+_SCHEMA = """
+create table if not exists log(
+    seq integer primary key, run text not null, tick integer not null, kind text not null, key text not null,
+    body blob not null, head blob not null, unique(run, kind, tick, key));
+create table if not exists secret(run text not null, name text not null, value blob not null, primary key(run, name));
+create table if not exists meta(name text primary key, value blob not null) without rowid;
+"""
+_INLINE, _FILE = b"\0", b"\1"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One durable fact."""
+
+    seq: int
+    run: str
+    tick: int
+    kind: str
+    key: str
+    body: bytes
+
+
+class Log(Protocol):
+    """What a ledger and a transcript need from a store."""
+
+    durable: bool
+
+    def atomic(self) -> contextlib.AbstractContextManager[None]: ...
+    def append(self, run: str, tick: int, kind: str, key: str, body: bytes) -> None: ...
+    def rows(self, run: str | None = None, kind: str | None = None) -> list[Row]: ...
+    def secret(self, run: str, name: str, size: int) -> bytes: ...
+    def erase_secrets(self, run: str) -> None: ...
+    def head(self) -> bytes: ...
+    def close(self) -> None: ...
+
+
+class MemoryLog:
+    """A log that lives as long as the process."""
+
+    durable = False
+
+    def __init__(self) -> None:
+        self._rows: list[Row] = []
+        self._secrets: dict[tuple[str, str], bytes] = {}
+
+    @contextlib.contextmanager
+    def atomic(self) -> Iterator[None]:
+        yield
+
+    def append(self, run: str, tick: int, kind: str, key: str, body: bytes) -> None:
+        self._rows.append(Row(len(self._rows), run, tick, kind, key, body))
+
+    def rows(self, run: str | None = None, kind: str | None = None) -> list[Row]:
+        return [r for r in self._rows if run in (None, r.run) and kind in (None, r.kind)]
+
+    def secret(self, run: str, name: str, size: int) -> bytes:
+        return self._secrets.setdefault((run, name), secrets.token_bytes(size))
+
+    def erase_secrets(self, run: str) -> None:
+        self._secrets = {key: value for key, value in self._secrets.items() if key[0] != run}
+
+    def head(self) -> bytes:
+        return _START
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+class FileLog:
+    """The log of one node in one SQLite file, with large bodies beside it."""
+
+    durable = True
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._blobs = self.path.parent / "blobs"
+        self._depth = 0
+        self._head = _START
+        with _disk(self.path):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._db = sqlite3.connect(self.path, isolation_level=None, timeout=60.0, check_same_thread=False)
+            self._db.execute("pragma journal_mode = wal")
+            self._db.execute("pragma synchronous = full")
+            with self.atomic():
+                for statement in _SCHEMA.split(";"):
+                    self._db.execute(statement)
+                found = self._db.execute("select value from meta where name = 'format'").fetchone()
+                if found is None:
+                    self._db.execute("insert into meta values ('format', ?)", (_FORMAT,))
+                elif found[0] != _FORMAT:
+                    raise LedgerDamaged(
+                        f"{self.path} has format {found[0]!r}; this version of colonnade reads {_FORMAT}."
+                    )
+
+    @contextlib.contextmanager
+    def atomic(self) -> Iterator[None]:
+        """One transaction, taken before reading so that two processes cannot decide on the same past; nests."""
+        with _disk(self.path):
+            if self._depth == 0:
+                self._db.execute("begin immediate")
+            self._depth += 1
+            try:
+                if self._depth == 1:
+                    self._head = self._last_head()
+                yield
+                if self._depth == 1:
+                    self._db.execute("commit")
+            except BaseException:
+                if self._depth == 1 and self._db.in_transaction:
+                    self._db.execute("rollback")
+                raise
+            finally:
+                self._depth -= 1
+
+    def _last_head(self) -> bytes:
+        try:
+            row = self._db.execute("select head from log order by seq desc limit 1").fetchone()
+        except sqlite3.OperationalError as error:
+            if "no such table" in str(error):
+                return _START
+            raise
+        return bytes(row[0]) if row else _START
+
+    def append(self, run: str, tick: int, kind: str, key: str, body: bytes) -> None:
+        with self.atomic():
+            stored = self._put(body)
+            head = chain(self._head, run, tick, kind, key, stored)
+            try:
+                self._db.execute(
+                    "insert into log(run, tick, kind, key, body, head) values (?, ?, ?, ?, ?, ?)",
+                    (run, tick, kind, key, stored, head),
+                )
+            except sqlite3.IntegrityError as error:
+                raise LedgerDamaged(
+                    f"{self.path}: {kind} {key!r} of run {run} at tick {tick} is recorded already. Nothing was "
+                    "recorded or sent twice; is another process driving the same run?"
+                ) from error
+            self._head = head
+
+    def rows(self, run: str | None = None, kind: str | None = None) -> list[Row]:
+        where = [("run = ?", run), ("kind = ?", kind)]
+        wanted = [(text, value) for text, value in where if value is not None]
+        clause = " where " + " and ".join(text for text, _ in wanted) if wanted else ""
+        query = f"select seq, run, tick, kind, key, body from log{clause} order by seq"  # noqa: S608  fixed texts only
+        with _disk(self.path):
+            found = self._db.execute(query, [value for _, value in wanted]).fetchall()
+        return [
+            Row(seq, run_, tick, kind_, key, self._get(bytes(body)))
+            for seq, run_, tick, kind_, key, body in found
+        ]
+
+    def verify(self) -> int:
+        """Walk the whole chain; the number of rows, or LedgerDamaged where it breaks."""
+        head, count = _START, 0
+        with _disk(self.path):
+            for seq, run, tick, kind, key, body, stored in self._db.execute(
+                "select seq, run, tick, kind, key, body, head from log order by seq"
+            ):
+                head, count = chain(head, run, tick, kind, key, bytes(body)), count + 1
+                if head != bytes(stored) or seq != count:
+                    raise LedgerDamaged(
+                        f"{self.path}: row {seq} does not continue the chain of rows before it, so rows were changed, "
+                        "removed or reordered. Restore the newest copy of this file and its `blobs` folder; "
+                        "until then nothing is released."
+                    )
+        return count
+
+    def secret(self, run: str, name: str, size: int) -> bytes:
+        with self.atomic():
+            row = self._db.execute(
+                "select value from secret where run = ? and name = ?", (run, name)
+            ).fetchone()
+            if row is None:
+                row = (secrets.token_bytes(size),)
+                self._db.execute("insert into secret values (?, ?, ?)", (run, name, row[0]))
+        return bytes(row[0])
+
+    def erase_secrets(self, run: str) -> None:
+        with self.atomic():
+            self._db.execute("delete from secret where run = ?", (run,))
+
+    def head(self) -> bytes:
+        with _disk(self.path):
+            return self._last_head()
+
+    def close(self) -> None:
+        self._db.close()
+
+    def _put(self, body: bytes) -> bytes:
+        if len(body) < LARGE:
+            return _INLINE + body
+        name = hashlib.sha256(body).hexdigest()
+        target = self._blobs / name
+        if not target.exists():
+            self._blobs.mkdir(exist_ok=True)
+            write_synced(target, body)
+        return _FILE + name.encode()
+
+    def _get(self, stored: bytes) -> bytes:
+        if stored[:1] == _INLINE:
+            return stored[1:]
+        name = stored[1:].decode()
+        try:
+            body = (self._blobs / name).read_bytes()
+        except OSError as error:
+            raise LedgerDamaged(
+                f"{self._blobs / name} is missing or unreadable, and {self.path} refers to it. Put the file back "
+                "from a copy of the store; until then the run cannot go on and nothing is released."
+            ) from error
+        if hashlib.sha256(body).hexdigest() != name:
+            raise LedgerDamaged(
+                f"{self._blobs / name} is not what was recorded. Restore it from a copy of the store."
+            )
+        return body
+
+
+def chain(head: bytes, run: str, tick: int, kind: str, key: str, stored: bytes) -> bytes:
+    """The head after one more row: every field is framed by its length, so no two rows hash alike."""
+    digest = hashlib.sha256(head)
+    for field in (run.encode(), str(tick).encode(), kind.encode(), key.encode(), stored):
+        digest.update(len(field).to_bytes(8, "little"))
+        digest.update(field)
+    return digest.digest()
+
+
+def write_synced(target: Path, body: bytes) -> None:
+    """All of `body` at `target`, or nothing: written aside, synced, renamed, and the folder synced."""
+    aside = target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    with _disk(target):
+        try:
+            with aside.open("wb") as file:
+                file.write(body)
+                file.flush()
+                os.fsync(file.fileno())
+            aside.replace(target)
+        except BaseException:
+            aside.unlink(missing_ok=True)
+            raise
+        folder = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+@contextlib.contextmanager
+def _disk(path: Path) -> Iterator[None]:
+    """Turn what SQLite and the system say about the disk into what the user can do."""
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        raise _explained(path, error) from error
+    except OSError as error:
+        raise StoreError(
+            f"cannot write {path}: {error.strerror or error}. Nothing was sent that is not recorded; free space or "
+            "make the folder writable, then repeat the same call to go on where the run stopped."
+        ) from error
+
+
+def _explained(path: Path, error: sqlite3.DatabaseError) -> Exception:
+    text = str(error)
+    if "malformed" in text or "not a database" in text:
+        return LedgerDamaged(
+            f"{path} is damaged ({text}). Nothing will be released from it: restore the newest copy of the file and "
+            "its `blobs` folder, or name another store."
+        )
+    if "locked" in text or "busy" in text:
+        return StoreError(
+            f"{path} has been locked by another process for a minute. Wait for it to end, then try again."
+        )
+    return StoreError(
+        f"cannot write {path}: {text}. Nothing was sent that is not recorded; free space or make the folder "
+        "writable, then repeat the same call to go on where the run stopped."
+    )

@@ -1,0 +1,324 @@
+"""Values as bytes: what a gate releases and a message carries.
+
+One tag a value, little-endian, no pickle: decoding never executes, imports or trusts anything, and checks every length
+against the bytes that are there before it allocates.
+
+    tag  value                     after the tag
+    R    Released                  the value inside
+    t n  True, False               nothing
+    i    int                       8 bytes, signed
+    f    float                     8 bytes, IEEE 754
+    s b  str, bytes                length (4), UTF-8 or raw bytes
+    (    tuple                     length (4), values
+    a    NumPy array               dtype (1), dimensions (1), shape (8 each), C-ordered data
+    c    scipy CSC, usually a column   rows, columns, nonzeros (8 each), column ends and row indices bit-packed, values
+    p    Packed integers           width (1), dimensions (1), shape (8 each), bit-packed data
+
+The values of a sparse block are kept exactly, in the smallest of three forms: one constant, float32, float64.
+Widths of Packed are chosen by the caller from public figures, so that a size tells nothing about the data.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from colonnade.errors import InvalidInput, LeakError, WireError
+from colonnade.kernels.bits import pack, packed_size, unpack
+from colonnade.privacy.released import Released, make_released, released_body
+
+DTYPES = tuple(
+    np.dtype(name) for name in ("<f8", "<f4", "<i8", "<i4", "<i2", "|i1", "<u8", "<u4", "<u2", "|u1", "|b1")
+)
+_DTYPE_CODE = {dtype: code for code, dtype in enumerate(DTYPES)}
+_MAX_DEPTH = 4
+_MAX_DIMENSIONS = 8
+_U32, _I64, _F64 = struct.Struct("<I"), struct.Struct("<q"), struct.Struct("<d")
+_ARRAY, _SPARSE = struct.Struct("<BB"), struct.Struct("<QQQB")
+_CONSTANT, _FLOAT32, _FLOAT64 = range(3)
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """Unsigned integers that are sent at `bits` bits each."""
+
+    values: NDArray[np.uint64]
+    bits: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.bits <= 64:
+            raise InvalidInput(f"packed integers are 1 to 64 bits wide, got {self.bits}")
+        values = np.ascontiguousarray(self.values, np.uint64)
+        if self.bits < 64 and values.size and int(values.max()) >> self.bits:
+            raise InvalidInput(
+                f"a value needs more than {self.bits} bits; widen the field or reduce modulo 2^{self.bits}"
+            )
+        object.__setattr__(self, "values", values)
+
+
+# ------------------------------------------------------------------------------------------------ encoding
+
+
+def encode_value(value: Any) -> bytes:
+    """The bytes of one value."""
+    out: list[bytes | memoryview] = []
+    append_value(value, out)
+    return b"".join(out)
+
+
+def append_value(value: Any, out: list[bytes | memoryview]) -> None:
+    """Append the encoding of `value` to `out`, without copying large arrays."""
+    kind = type(value)
+    if kind is Released:
+        out.append(b"R")
+        out.append(released_body(value))
+    elif kind is bool or kind is np.bool_:
+        out.append(b"t" if value else b"n")
+    elif kind is int or isinstance(value, np.integer):
+        out.append(b"i" + _int64(int(value)))
+    elif kind is float or isinstance(value, np.floating):
+        out.append(b"f" + _F64.pack(float(value)))
+    elif kind is np.ndarray:
+        _append_array(value, out)
+    elif kind is str:
+        raw = value.encode()
+        out.append(b"s" + _length(len(raw)) + raw)
+    elif kind is bytes:
+        out.append(b"b" + _length(len(value)) + value)
+    elif kind is tuple:
+        out.append(b"(" + _length(len(value)))
+        for item in value:
+            append_value(item, out)
+    elif kind is Packed:
+        _append_packed(value, out)
+    elif sparse.issparse(value):
+        _append_sparse(value, out)
+    else:
+        raise WireError(
+            f"no encoding for a {kind.__name__}; use numbers, text, bytes, tuples, arrays or CSC columns"
+        )
+
+
+def _int64(value: int) -> bytes:
+    if not -(2**63) <= value < 2**63:
+        raise WireError(f"the integer {value} does not fit in 64 bits")
+    return _I64.pack(value)
+
+
+def _length(n: int) -> bytes:
+    if n >= 2**32:
+        raise WireError(f"{n:,} items are too many for one field; send row blocks")
+    return _U32.pack(n)
+
+
+def _append_array(array: NDArray[Any], out: list[bytes | memoryview]) -> None:
+    code = _DTYPE_CODE.get(array.dtype.newbyteorder("<") if array.dtype.byteorder == ">" else array.dtype)
+    if code is None:
+        raise WireError(
+            f"no encoding for arrays of {array.dtype}; use one of {', '.join(d.name for d in DTYPES)}"
+        )
+    if array.ndim > _MAX_DIMENSIONS:
+        raise WireError(f"an array of {array.ndim} dimensions; at most {_MAX_DIMENSIONS} are sent")
+    plain = np.ascontiguousarray(array, DTYPES[code])
+    out.append(b"a" + _ARRAY.pack(code, array.ndim) + _shape(array.shape))
+    if plain.size:
+        out.append(plain.data.cast("B"))
+
+
+def _shape(shape: tuple[int, ...]) -> bytes:
+    return struct.pack(f"<{len(shape)}Q", *shape)
+
+
+def _append_packed(packed: Packed, out: list[bytes | memoryview]) -> None:
+    out.append(b"p" + _ARRAY.pack(packed.bits, packed.values.ndim) + _shape(packed.values.shape))
+    out.append(pack(packed.values.ravel(), packed.bits).tobytes())
+
+
+def _width(limit: int) -> int:
+    """Bits that hold every integer below `limit`."""
+    return max(1, (limit - 1).bit_length())
+
+
+def _append_sparse(matrix: Any, out: list[bytes | memoryview]) -> None:
+    csc = sparse.csc_array(matrix)
+    if not csc.has_canonical_format:
+        csc = csc.copy()
+        csc.sum_duplicates()
+    rows, columns = csc.shape
+    data = csc.data.astype(np.float64, copy=False)
+    with np.errstate(over="ignore"):
+        narrow = data.astype(np.float32)
+    if data.size and (data.view(np.int64) == data.view(np.int64)[0]).all():  # bits: -0.0 is not 0.0
+        form, body = _CONSTANT, _F64.pack(float(data[0]))
+    elif np.array_equal(narrow, data):
+        form, body = _FLOAT32, narrow.astype("<f4").tobytes()
+    else:
+        form, body = _FLOAT64, data.astype("<f8").tobytes()
+    out.append(b"c" + _SPARSE.pack(rows, columns, csc.nnz, form))
+    if columns != 1:
+        out.append(pack(csc.indptr[1:].astype(np.uint64), _width(csc.nnz + 1)).tobytes())
+    out.append(pack(csc.indices.astype(np.uint64), _width(rows)).tobytes())
+    out.append(body)
+
+
+# ------------------------------------------------------------------------------------------------ decoding
+
+
+def decode_value(body: bytes) -> Any:
+    """The value of `body`, all of it."""
+    view = memoryview(body)
+    value, end = read_value(view, 0)
+    if end != len(view):
+        raise WireError(f"{len(view) - end:,} bytes left over behind a value")
+    return value
+
+
+def read_value(view: memoryview, at: int, depth: int = 0, released: bool = False) -> tuple[Any, int]:
+    """One value of `view` from `at` on, and where it ends."""
+    tag = bytes(_take(view, at, 1))
+    at += 1
+    if tag == b"R":
+        if released:
+            raise WireError("a released value inside a released value")
+        value, end = read_value(view, at, depth + 1, released=True)
+        return make_released(value, bytes(view[at:end])), end
+    if tag in (b"t", b"n"):
+        return tag == b"t", at
+    if tag == b"i":
+        return _I64.unpack(_take(view, at, 8))[0], at + 8
+    if tag == b"f":
+        return _F64.unpack(_take(view, at, 8))[0], at + 8
+    if tag == b"a":
+        return _read_array(view, at)
+    if tag == b"c":
+        return _read_sparse(view, at)
+    if tag == b"p":
+        return _read_packed(view, at)
+    if tag in (b"s", b"b", b"("):
+        count = _U32.unpack(_take(view, at, 4))[0]
+        at += 4
+        if tag == b"(":
+            return _read_tuple(view, at, count, depth, released)
+        raw = bytes(_take(view, at, count))
+        return (raw if tag == b"b" else _text(raw)), at + count
+    raise WireError(f"unknown tag {tag!r}; the sender speaks another version, or the bytes are damaged")
+
+
+def _take(view: memoryview, at: int, count: int) -> memoryview:
+    if count > len(view) - at:
+        raise WireError(f"the message ends {at + count - len(view):,} bytes too early")
+    return view[at : at + count]
+
+
+def _text(raw: bytes) -> str:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        raise WireError("a text field is not UTF-8") from error
+
+
+def _read_tuple(
+    view: memoryview, at: int, count: int, depth: int, released: bool
+) -> tuple[tuple[Any, ...], int]:
+    if depth >= _MAX_DEPTH:
+        raise WireError(f"values nested more than {_MAX_DEPTH} deep")
+    if count > len(view) - at:
+        raise WireError("a tuple longer than its message")
+    items = []
+    for _ in range(count):
+        item, at = read_value(view, at, depth + 1, released)
+        items.append(item)
+    return tuple(items), at
+
+
+def _read_shape(view: memoryview, at: int, dimensions: int) -> tuple[tuple[int, ...], int, int]:
+    if dimensions > _MAX_DIMENSIONS:
+        raise WireError(f"an array of {dimensions} dimensions; at most {_MAX_DIMENSIONS} are read")
+    shape = struct.unpack(f"<{dimensions}Q", _take(view, at, 8 * dimensions))
+    size = math.prod(shape)
+    if size == 0 and any(extent > 2**40 for extent in shape):
+        raise WireError("an empty array with an absurd shape")
+    return shape, size, at + 8 * dimensions
+
+
+def _read_array(view: memoryview, at: int) -> tuple[NDArray[Any], int]:
+    code, dimensions = _ARRAY.unpack(_take(view, at, 2))
+    if code >= len(DTYPES):
+        raise WireError(f"unknown array type {code}")
+    dtype = DTYPES[code]
+    shape, size, at = _read_shape(view, at + 2, dimensions)
+    raw = _take(view, at, size * dtype.itemsize)
+    array = np.frombuffer(raw, dtype).reshape(shape) if size else np.zeros(shape, dtype)
+    if dtype.kind == "b" and size and int(np.frombuffer(raw, np.uint8).max()) > 1:
+        raise WireError("a truth value other than 0 and 1")
+    array.flags.writeable = False
+    return array, at + size * dtype.itemsize
+
+
+def _read_packed(view: memoryview, at: int) -> tuple[Packed, int]:
+    bits, dimensions = _ARRAY.unpack(_take(view, at, 2))
+    if not 1 <= bits <= 64:
+        raise WireError(f"packed integers of {bits} bits")
+    shape, size, at = _read_shape(view, at + 2, dimensions)
+    values, at = _read_bits(view, at, size, bits)
+    values.flags.writeable = False
+    return Packed(values.reshape(shape), bits), at
+
+
+def _read_bits(view: memoryview, at: int, count: int, bits: int) -> tuple[NDArray[np.uint64], int]:
+    length = packed_size(count, bits)
+    raw = np.frombuffer(_take(view, at, length), np.uint8) if length else np.zeros(0, np.uint8)
+    return unpack(raw, count, bits), at + length
+
+
+def _read_sparse(view: memoryview, at: int) -> tuple[Any, int]:
+    rows, columns, nonzeros, form = _SPARSE.unpack(_take(view, at, _SPARSE.size))
+    at += _SPARSE.size
+    if rows >= 2**62 or columns >= 2**40 or form > _FLOAT64:
+        raise WireError("a sparse block with an absurd shape or an unknown form of values")
+    ends = np.array([nonzeros], np.int64)
+    if columns != 1:
+        packed_ends, at = _read_bits(view, at, columns, _width(nonzeros + 1))
+        ends = packed_ends.astype(np.int64)
+    packed_indices, at = _read_bits(view, at, nonzeros, _width(rows))
+    indices = packed_indices.astype(np.int64)
+    indptr = np.concatenate([np.zeros(1, np.int64), ends])
+    if (np.diff(indptr) < 0).any() or int(indptr[-1]) != nonzeros:
+        raise WireError("a sparse block whose column ends do not fit its nonzeros")
+    if nonzeros and int(indices.max()) >= rows:
+        raise WireError("a sparse block with a row index out of range")
+    rising = np.diff(indices) > 0
+    rising[indptr[1:-1][(indptr[1:-1] > 0) & (indptr[1:-1] < nonzeros)] - 1] = True
+    if not rising.all():
+        raise WireError("a sparse block whose row indices are not in order")
+    if form == _CONSTANT:
+        data = np.full(nonzeros, _F64.unpack(_take(view, at, 8))[0])
+        at += 8
+    else:
+        dtype = np.dtype("<f4" if form == _FLOAT32 else "<f8")
+        data = np.frombuffer(_take(view, at, nonzeros * dtype.itemsize), dtype).astype(np.float64)
+        at += nonzeros * dtype.itemsize
+    small = rows < 2**31 and nonzeros < 2**31
+    block = sparse.csc_array(
+        (data, indices.astype(np.int32) if small else indices, indptr.astype(np.int32) if small else indptr),
+        shape=(rows, columns),
+    )
+    block.data.flags.writeable = False
+    return block, at
+
+
+# ------------------------------------------------------------------------------------------------ releasing
+
+
+def release(value: Any) -> Released[Any]:
+    """For the gate only: a read-only copy of `value`, marked and fixed as bytes."""
+    if isinstance(value, Released):
+        raise LeakError("this value is released already; put it into the message as it is")
+    body = encode_value(value)
+    return make_released(decode_value(body), body)

@@ -1,0 +1,125 @@
+"""What every value of this layer checks at its door: numbers, labels, shapes, groups of columns.
+
+Messages carry counts and settings, never data.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from operator import index
+from typing import Any
+
+import numpy as np
+
+from colonnade.errors import InvalidInput
+from colonnade.kernels.prox import Array, Indices
+
+Groups = tuple[tuple[int, ...], ...]
+
+# Room at the edge of a conjugate's domain, relative to its size. A point that lies on the edge in exact
+# arithmetic may be computed a few roundings outside; it is treated as lying on the edge.
+EDGE = 1e-12
+
+
+def positive(name: str, value: float, advice: str) -> float:
+    """The value as a float, or InvalidInput when it is not a finite number above zero."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not (math.isfinite(number) and number > 0.0):
+        raise InvalidInput(f"{name} must be a finite number above 0, got {value!r}. {advice}")
+    return number
+
+
+def same_shape(scores: Array, y: Array) -> int:
+    """The number of rows, once scores and labels agree on it."""
+    # Without this, (n,) against (n, 1) would broadcast to n × n and return a plausible number.
+    if scores.shape != y.shape or scores.ndim == 0 or len(scores) == 0:
+        raise InvalidInput(
+            f"scores have shape {scores.shape} and labels {y.shape}: they must be equal and not empty. "
+            f"Flatten both with .ravel() if one of them is a single column."
+        )
+    return len(scores)
+
+
+def real_labels(y: Any) -> Array:
+    """Labels of a regression as float64: finite, at least one row; a matrix holds several responses."""
+    labels = np.asarray(y)
+    if labels.dtype.kind not in "biufO":
+        raise InvalidInput(f"labels of type {labels.dtype} are not real numbers: convert them first.")
+    try:
+        labels = labels.astype(np.float64)
+    except (TypeError, ValueError) as cause:
+        raise InvalidInput(
+            "some labels cannot be read as numbers: convert them, or drop rows without a label."
+        ) from cause
+    if labels.ndim not in (1, 2) or labels.size == 0:
+        raise InvalidInput(
+            f"labels have shape {labels.shape}: give one number for each row, and at least one row."
+        )
+    missing = int(np.count_nonzero(~np.isfinite(labels)))
+    if missing:
+        raise InvalidInput(
+            f"{missing} of {labels.size} labels are NaN or infinite: drop those rows or fill them in."
+        )
+    return labels
+
+
+def class_labels(y: Any) -> Array:
+    """Labels of a two-class problem as −1.0 and +1.0; 0/1 and booleans are mapped to them."""
+    labels = real_labels(y)
+    if labels.ndim != 1:
+        raise InvalidInput(f"labels have shape {labels.shape}: a classifier takes one label for each row.")
+    values = set(np.unique(labels).tolist())
+    if not (values <= {-1.0, 1.0} or values <= {0.0, 1.0}):
+        raise InvalidInput(
+            f"found {len(values)} different labels that are not just -1 and +1 (or 0 and 1): "
+            f"map the two classes to -1 and +1, or choose a regression loss."
+        )
+    if len(values) == 1:
+        raise InvalidInput(
+            f"all {labels.size} labels are the same class, so there is nothing to learn: "
+            f"check the label column, or add rows of the other class."
+        )
+    return np.where(labels > 0.0, 1.0, -1.0)
+
+
+def disjoint_groups(groups: Iterable[Iterable[int]]) -> Groups:
+    """Groups as a tuple of tuples: none empty, no negative column, no column twice."""
+    try:
+        frozen = tuple(tuple(index(column) for column in group) for group in groups)
+    except TypeError as cause:
+        raise InvalidInput(
+            "groups must be sequences of column numbers, for example groups=((0, 1), (2,))."
+        ) from cause
+    columns = [column for group in frozen for column in group]
+    if not frozen or not all(frozen):
+        raise InvalidInput(f"{len(frozen)} groups given, some or all empty: leave empty groups out.")
+    if min(columns) < 0:
+        raise InvalidInput(f"column {min(columns)} in a group is negative: columns count from 0.")
+    if len(set(columns)) < len(columns):
+        raise InvalidInput(
+            f"{len(columns)} group entries name only {len(set(columns))} different columns: "
+            f"groups may not overlap, so give every column to one group."
+        )
+    return frozen
+
+
+def group_of_column(groups: Groups) -> Indices:
+    """For column j, the number of its group; −1 for a column that is in none."""
+    owner = np.full(1 + max(max(group) for group in groups), -1, dtype=np.int64)
+    for number, group in enumerate(groups):
+        owner[list(group)] = number
+    return owner
+
+
+def covers(owner: Indices, x: Array) -> Indices:
+    """The owners, once they are known to name each column of x exactly once."""
+    if x.shape != owner.shape or owner.min() < 0:
+        raise InvalidInput(
+            f"groups name {np.count_nonzero(owner >= 0)} columns up to number {owner.size - 1}, but the vector has "
+            f"shape {x.shape}: every column needs one group; a column on its own is a group such as (7,)."
+        )
+    return owner

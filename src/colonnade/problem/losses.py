@@ -1,0 +1,456 @@
+"""The losses: how far linear scores are from the labels, as small frozen values.
+
+A loss is f(s) = (1/n) Σ φ(sᵢ, yᵢ) over n rows. Every method includes the 1/n; `smoothness` alone is that of φ.
+Symbols  r = s − y is the residual, m = y·s the margin, h = step/n the step of one row's prox,
+         w = n·u one row's dual value, so that f*(u) = (1/n) Σ φ*(wᵢ).
+
+Loss           φ                              smooth   labels
+LeastSquares   ½ r²                           yes      real
+Logistic       log(1 + exp(−m))               yes      −1, +1
+SquaredHinge   ½ max(0, 1 − m)²               yes      −1, +1
+Huber(delta)   ½ r², linear beyond delta      yes      real
+Absolute       |r|                            no       real
+Quantile(q)    q·(−r) below, (1−q)·r above    no       real
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+import numpy as np
+from scipy.special import expit, xlog1py, xlogy
+
+from colonnade.errors import InvalidInput
+from colonnade.kernels.prox import Array, logistic_prox
+from colonnade.problem.checks import EDGE, class_labels, positive, real_labels, same_shape
+from colonnade.problem.search import Along, Derivative, rising_zero, unbounded_zero
+
+
+@runtime_checkable
+class Loss(Protocol):
+    """What every loss can say about itself."""
+
+    @property
+    def smooth(self) -> bool:
+        """Whether the slope is continuous."""
+        ...
+
+    @property
+    def smoothness(self) -> float:
+        """Lipschitz constant of one row's derivative, before the 1/n; inf when not smooth."""
+        ...
+
+    @property
+    def classifies(self) -> bool:
+        """Whether labels are −1 and +1."""
+        ...
+
+    def check(self, y: Any) -> Array:
+        """Labels as float64, or InvalidInput that says what is wrong with them."""
+        ...
+
+    def value(self, scores: Array, y: Array) -> float: ...
+
+    def slope(self, scores: Array, y: Array) -> Array:
+        """Gradient in the scores; a subgradient where the loss has a kink."""
+        ...
+
+    def curvature(self, scores: Array, y: Array) -> Array:
+        """Second derivative in each score; one of its limits where it jumps."""
+        ...
+
+    def prox(self, v: Array, y: Array, step: float) -> Array:
+        """argmin_s value(s, y) + ‖s − v‖²/(2·step)."""
+        ...
+
+    def conjugate(self, u: Array, y: Array) -> float:
+        """sup_s <u, s> − value(s, y); inf outside its domain."""
+        ...
+
+    def link(self, scores: Array) -> Array:
+        """What the model predicts at these scores."""
+        ...
+
+    def minimise_along(
+        self, scores: Array, direction: Array, y: Array, low: float = 0.0, high: float = 1.0
+    ) -> float:
+        """The t in [low, high] that minimises value(scores + t·direction, y)."""
+        ...
+
+    def best_intercept(self, scores: Array, y: Array) -> float:
+        """The b that minimises value(scores + b, y)."""
+        ...
+
+
+@dataclass(frozen=True)
+class LeastSquares:
+    """1/(2n) Σ r²."""
+
+    smooth: ClassVar[bool] = True
+    smoothness: ClassVar[float] = 1.0
+    classifies: ClassVar[bool] = False
+
+    def check(self, y: Any) -> Array:
+        return real_labels(y)
+
+    def value(self, scores: Array, y: Array) -> float:
+        n = same_shape(scores, y)
+        return 0.5 * float(np.sum(np.square(scores - y))) / n
+
+    def slope(self, scores: Array, y: Array) -> Array:
+        n = same_shape(scores, y)
+        return (scores - y) / n
+
+    def curvature(self, scores: Array, y: Array) -> Array:
+        n = same_shape(scores, y)
+        return np.full(scores.shape, 1.0 / n)
+
+    def prox(self, v: Array, y: Array, step: float) -> Array:
+        h = _row_step(v, y, step)
+        return (v + h * y) / (1.0 + h)
+
+    def conjugate(self, u: Array, y: Array) -> float:
+        n = same_shape(u, y)
+        w = n * u
+        return float(np.sum(w * y + 0.5 * np.square(w))) / n
+
+    def link(self, scores: Array) -> Array:
+        return scores
+
+    def minimise_along(
+        self, scores: Array, direction: Array, y: Array, low: float = 0.0, high: float = 1.0
+    ) -> float:
+        same_shape(scores, y)
+        _ordered(low, high)
+        scale = float(np.max(np.abs(direction)))
+        if scale == 0.0:
+            return float(low)
+        unit = direction / scale  # else the squares of a tiny direction would vanish
+        best = float(np.sum(unit * (y - scores))) / (float(np.sum(np.square(unit))) * scale)
+        return float(min(max(best, low), high))
+
+    def best_intercept(self, scores: Array, y: Array) -> float:
+        same_shape(scores, y)
+        return float(np.mean(y - scores))
+
+
+@dataclass(frozen=True)
+class Logistic:
+    """1/n Σ log(1 + exp(−m))."""
+
+    smooth: ClassVar[bool] = True
+    smoothness: ClassVar[float] = 0.25
+    classifies: ClassVar[bool] = True
+
+    def check(self, y: Any) -> Array:
+        return class_labels(y)
+
+    def value(self, scores: Array, y: Array) -> float:
+        n = same_shape(scores, y)
+        return float(np.sum(np.logaddexp(0.0, -y * scores))) / n
+
+    def slope(self, scores: Array, y: Array) -> Array:
+        n = same_shape(scores, y)
+        slope: Array = -y * expit(-y * scores) / n
+        return slope
+
+    def curvature(self, scores: Array, y: Array) -> Array:
+        n = same_shape(scores, y)
+        curvature: Array = expit(scores) * expit(-scores) / n
+        return curvature
+
+    def prox(self, v: Array, y: Array, step: float) -> Array:
+        h = _row_step(v, y, step)
+        margins = np.empty(v.size)
+        logistic_prox((y * v).ravel(), h, margins)
+        return y * margins.reshape(v.shape)
+
+    def conjugate(self, u: Array, y: Array) -> float:
+        n = same_shape(u, y)
+        p = _within(-n * u * y, 0.0, 1.0)
+        if p is None:
+            return math.inf
+        return float(np.sum(xlogy(p, p) + xlog1py(1.0 - p, -p))) / n
+
+    def link(self, scores: Array) -> Array:
+        probability: Array = expit(scores)
+        return probability
+
+    def minimise_along(
+        self, scores: Array, direction: Array, y: Array, low: float = 0.0, high: float = 1.0
+    ) -> float:
+        return rising_zero(_line(self, scores, direction, y), low, high)
+
+    def best_intercept(self, scores: Array, y: Array) -> float:
+        return _smooth_intercept(self, scores, y)
+
+
+@dataclass(frozen=True)
+class SquaredHinge:
+    """1/(2n) Σ max(0, 1 − m)²."""
+
+    smooth: ClassVar[bool] = True
+    smoothness: ClassVar[float] = 1.0
+    classifies: ClassVar[bool] = True
+
+    def check(self, y: Any) -> Array:
+        return class_labels(y)
+
+    def value(self, scores: Array, y: Array) -> float:
+        n = same_shape(scores, y)
+        return 0.5 * float(np.sum(np.square(np.maximum(1.0 - y * scores, 0.0)))) / n
+
+    def slope(self, scores: Array, y: Array) -> Array:
+        n = same_shape(scores, y)
+        return -y * np.maximum(1.0 - y * scores, 0.0) / n
+
+    def curvature(self, scores: Array, y: Array) -> Array:
+        n = same_shape(scores, y)
+        return np.where(y * scores < 1.0, 1.0, 0.0) / n
+
+    def prox(self, v: Array, y: Array, step: float) -> Array:
+        h = _row_step(v, y, step)
+        return y * np.maximum(y * v, (y * v + h) / (1.0 + h))
+
+    def conjugate(self, u: Array, y: Array) -> float:
+        n = same_shape(u, y)
+        p = _within(-n * u * y, 0.0, math.inf)
+        if p is None:
+            return math.inf
+        return float(np.sum(0.5 * np.square(p) - p)) / n
+
+    def link(self, scores: Array) -> Array:
+        return np.where(scores >= 0.0, 1.0, -1.0)
+
+    def minimise_along(
+        self, scores: Array, direction: Array, y: Array, low: float = 0.0, high: float = 1.0
+    ) -> float:
+        return rising_zero(_line(self, scores, direction, y), low, high)
+
+    def best_intercept(self, scores: Array, y: Array) -> float:
+        return _smooth_intercept(self, scores, y)
+
+
+@dataclass(frozen=True)
+class Huber:
+    """1/n Σ ½ r² where |r| ≤ delta, delta·|r| − ½ delta² beyond: one wild label pulls with at most delta."""
+
+    delta: float
+    smooth: ClassVar[bool] = True
+    smoothness: ClassVar[float] = 1.0
+    classifies: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        advice = "It is the residual beyond which a row counts as an outlier, in units of y."
+        object.__setattr__(self, "delta", positive("delta", self.delta, advice))
+
+    def check(self, y: Any) -> Array:
+        return real_labels(y)
+
+    def value(self, scores: Array, y: Array) -> float:
+        n = same_shape(scores, y)
+        distance = np.abs(scores - y)
+        inside = np.minimum(distance, self.delta)
+        return float(np.sum(inside * (distance - 0.5 * inside))) / n
+
+    def slope(self, scores: Array, y: Array) -> Array:
+        n = same_shape(scores, y)
+        return np.clip(scores - y, -self.delta, self.delta) / n
+
+    def curvature(self, scores: Array, y: Array) -> Array:
+        n = same_shape(scores, y)
+        return np.where(np.abs(scores - y) <= self.delta, 1.0, 0.0) / n
+
+    def prox(self, v: Array, y: Array, step: float) -> Array:
+        # The least-squares prox, which may move no row further than h·delta.
+        h = _row_step(v, y, step)
+        moved: Array = np.clip((v + h * y) / (1.0 + h), v - h * self.delta, v + h * self.delta)
+        return moved
+
+    def conjugate(self, u: Array, y: Array) -> float:
+        n = same_shape(u, y)
+        w = _within(n * u, -self.delta, self.delta)
+        if w is None:
+            return math.inf
+        return float(np.sum(w * y + 0.5 * np.square(w))) / n
+
+    def link(self, scores: Array) -> Array:
+        return scores
+
+    def minimise_along(
+        self, scores: Array, direction: Array, y: Array, low: float = 0.0, high: float = 1.0
+    ) -> float:
+        return rising_zero(_line(self, scores, direction, y), low, high)
+
+    def best_intercept(self, scores: Array, y: Array) -> float:
+        return _smooth_intercept(self, scores, y)
+
+
+@dataclass(frozen=True)
+class Absolute:
+    """1/n Σ |r|: fits the median."""
+
+    smooth: ClassVar[bool] = False
+    smoothness: ClassVar[float] = math.inf
+    classifies: ClassVar[bool] = False
+
+    def check(self, y: Any) -> Array:
+        return real_labels(y)
+
+    def value(self, scores: Array, y: Array) -> float:
+        n = same_shape(scores, y)
+        return float(np.sum(np.abs(scores - y))) / n
+
+    def slope(self, scores: Array, y: Array) -> Array:
+        n = same_shape(scores, y)
+        return np.sign(scores - y) / n
+
+    def curvature(self, scores: Array, y: Array) -> Array:  # noqa: ARG002
+        raise _no_curvature(self)
+
+    def prox(self, v: Array, y: Array, step: float) -> Array:
+        h = _row_step(v, y, step)
+        return np.clip(y, v - h, v + h)
+
+    def conjugate(self, u: Array, y: Array) -> float:
+        n = same_shape(u, y)
+        w = _within(n * u, -1.0, 1.0)
+        return math.inf if w is None else float(np.sum(w * y)) / n
+
+    def link(self, scores: Array) -> Array:
+        return scores
+
+    def minimise_along(
+        self, scores: Array, direction: Array, y: Array, low: float = 0.0, high: float = 1.0
+    ) -> float:
+        return _kink_minimum(scores, direction, y, (1.0, 1.0), low, high)
+
+    def best_intercept(self, scores: Array, y: Array) -> float:
+        return _kink_minimum(scores, np.ones_like(scores), y, (1.0, 1.0), -math.inf, math.inf)
+
+
+@dataclass(frozen=True)
+class Quantile:
+    """1/n Σ q·(y − s) where the score is below the label, (1 − q)·(s − y) above: fits the q-quantile."""
+
+    q: float
+    smooth: ClassVar[bool] = False
+    smoothness: ClassVar[float] = math.inf
+    classifies: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        q = positive("q", self.q, "It is the quantile to fit, between 0 and 1: 0.5 is the median.")
+        if q >= 1.0:
+            raise InvalidInput(f"q must be below 1, got {q}. It is the quantile to fit: 0.5 is the median.")
+        object.__setattr__(self, "q", q)
+
+    def check(self, y: Any) -> Array:
+        return real_labels(y)
+
+    def value(self, scores: Array, y: Array) -> float:
+        n = same_shape(scores, y)
+        missing = y - scores
+        return float(np.sum(np.maximum(self.q * missing, (self.q - 1.0) * missing))) / n
+
+    def slope(self, scores: Array, y: Array) -> Array:
+        n = same_shape(scores, y)
+        slope = np.where(scores > y, 1.0 - self.q, np.where(scores < y, -self.q, 0.0))
+        return slope / n
+
+    def curvature(self, scores: Array, y: Array) -> Array:  # noqa: ARG002
+        raise _no_curvature(self)
+
+    def prox(self, v: Array, y: Array, step: float) -> Array:
+        h = _row_step(v, y, step)
+        return np.clip(y, v - h * (1.0 - self.q), v + h * self.q)
+
+    def conjugate(self, u: Array, y: Array) -> float:
+        n = same_shape(u, y)
+        w = _within(n * u, -self.q, 1.0 - self.q)
+        return math.inf if w is None else float(np.sum(w * y)) / n
+
+    def link(self, scores: Array) -> Array:
+        return scores
+
+    def minimise_along(
+        self, scores: Array, direction: Array, y: Array, low: float = 0.0, high: float = 1.0
+    ) -> float:
+        return _kink_minimum(scores, direction, y, (self.q, 1.0 - self.q), low, high)
+
+    def best_intercept(self, scores: Array, y: Array) -> float:
+        return _kink_minimum(scores, np.ones_like(scores), y, (self.q, 1.0 - self.q), -math.inf, math.inf)
+
+
+def _row_step(v: Array, y: Array, step: float) -> float:
+    """h: the step of one row, whose loss enters the sum with weight 1/n."""
+    advice = "It weighs staying near v against lowering the loss."
+    return positive("step", step, advice) / same_shape(v, y)
+
+
+def _within(w: Array, low: float, high: float) -> Array | None:
+    """w on [low, high] when it lies there up to rounding, else None."""
+    room = EDGE * (high - low) if math.isfinite(high) else 0.0
+    if np.min(w) < low - room or np.max(w) > high + room or np.any(np.isnan(w)):
+        return None
+    return np.clip(w, low, high)
+
+
+def _ordered(low: float, high: float) -> None:
+    if not low <= high:
+        raise InvalidInput(f"cannot search from low={low} to high={high}: give low <= high.")
+
+
+def _line(loss: Loss, scores: Array, direction: Array, y: Array) -> Along:
+    """The derivative of t → value(scores + t·direction, y)."""
+    same_shape(direction, y)
+
+    def along(t: float) -> Derivative:
+        moved = scores + t * direction
+        terms = direction * loss.slope(moved, y)
+        curvature = float(np.sum(np.square(direction) * loss.curvature(moved, y)))
+        rounding = 2.0 * np.finfo(np.float64).eps * float(np.sum(np.abs(terms)))
+        return Derivative(float(np.sum(terms)), curvature, rounding)
+
+    return along
+
+
+def _smooth_intercept(loss: Loss, scores: Array, y: Array) -> float:
+    same_shape(scores, y)
+    if loss.classifies and np.all(y == y.flat[0]):
+        raise InvalidInput(
+            f"all {y.size} labels are the same class: the best intercept is infinite. Add rows of the other class."
+        )
+    return unbounded_zero(_line(loss, scores, np.ones_like(scores), y))
+
+
+def _kink_minimum(
+    scores: Array, direction: Array, y: Array, pull: tuple[float, float], low: float, high: float
+) -> float:
+    """Minimises the piecewise linear t → Σ φ(scores + t·direction), with slope −pull[0] below y and pull[1] above.
+
+    The minimum is at a kink tᵢ = (yᵢ − sᵢ)/dᵢ: walk the sorted kinks until the slope stops being negative.
+    """
+    same_shape(scores, y)
+    same_shape(direction, y)
+    _ordered(low, high)
+    moves = direction != 0.0
+    d = direction[moves]
+    if d.size == 0:
+        return float(low)
+    below, above = pull
+    with np.errstate(over="ignore"):  # a row that hardly moves has its kink at infinity, which sorts rightly
+        kinks = (y[moves] - scores[moves]) / d
+    order = np.argsort(kinks, kind="stable")
+    slope_at_start = float(np.sum(np.where(d > 0.0, -below * d, above * d)))
+    slope_after = slope_at_start + np.cumsum(np.abs(d[order]) * (below + above))
+    # Rounding may leave the last sum a hair below zero; the last kink is then the minimum.
+    first = min(int(np.searchsorted(slope_after, 0.0)), d.size - 1)
+    return float(min(max(float(kinks[order[first]]), low), high))
+
+
+def _no_curvature(loss: object) -> InvalidInput:
+    return InvalidInput(
+        f"{type(loss).__name__} has kinks and no second derivative: use prox instead, or the smooth Huber(delta)."
+    )

@@ -1,0 +1,215 @@
+"""The penalties: what a large coefficient vector costs, as small frozen values.
+
+Penalty                 g(x)                          domain of the conjugate g*
+Ridge(a)                a/2 ‖x‖²                      everything
+Lasso(a)                a ‖x‖₁                        ‖u‖_∞ ≤ a
+ElasticNet(l1, l2)      l1 ‖x‖₁ + l2/2 ‖x‖²           everything
+GroupLasso(a, groups)   a Σ √p_g ‖x_g‖₂               ‖u_g‖₂ ≤ a √p_g for each group of p_g columns
+NuclearNorm(a)          a ‖X‖_* of a matrix           ‖U‖₂ ≤ a
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from colonnade.errors import InvalidInput
+from colonnade.kernels.prox import (
+    Array,
+    Indices,
+    group_norms,
+    group_soft_threshold,
+    singular_value_threshold,
+    soft_threshold,
+)
+from colonnade.problem.checks import EDGE, Groups, covers, disjoint_groups, group_of_column, positive
+
+WEIGHT = "It weighs the penalty against the loss; for no penalty, leave penalty out of the problem."
+
+
+@runtime_checkable
+class Penalty(Protocol):
+    """What every penalty can say about itself."""
+
+    def value(self, x: Array) -> float: ...
+
+    def prox(self, v: Array, step: float) -> Array:
+        """argmin_x value(x) + ‖x − v‖²/(2·step)."""
+        ...
+
+    def conjugate(self, u: Array) -> float:
+        """sup_x <u, x> − value(x); inf outside its domain."""
+        ...
+
+    def shrink(self, u: Array) -> float:
+        """The largest factor ≤ 1 that brings u into the domain of the conjugate."""
+        ...
+
+    def dual_feasible(self, u: Array) -> Array:
+        """u times its shrink factor."""
+        ...
+
+
+@dataclass(frozen=True)
+class Ridge:
+    """a/2 ‖x‖²."""
+
+    a: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "a", positive("a", self.a, WEIGHT))
+
+    def value(self, x: Array) -> float:
+        return 0.5 * self.a * float(np.sum(np.square(x)))
+
+    def prox(self, v: Array, step: float) -> Array:
+        return v / (1.0 + step * self.a)
+
+    def conjugate(self, u: Array) -> float:
+        return float(np.sum(np.square(u))) / (2.0 * self.a)
+
+    def shrink(self, u: Array) -> float:  # noqa: ARG002  # the domain is everything
+        return 1.0
+
+    def dual_feasible(self, u: Array) -> Array:
+        return u
+
+
+@dataclass(frozen=True)
+class Lasso:
+    """a ‖x‖₁."""
+
+    a: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "a", positive("a", self.a, WEIGHT))
+
+    def value(self, x: Array) -> float:
+        return self.a * float(np.sum(np.abs(x)))
+
+    def prox(self, v: Array, step: float) -> Array:
+        return soft_threshold(v, step * self.a)
+
+    def conjugate(self, u: Array) -> float:
+        return _indicator(float(np.max(np.abs(u), initial=0.0)) <= self.a * (1.0 + EDGE))
+
+    def shrink(self, u: Array) -> float:
+        return _ratio(self.a, float(np.max(np.abs(u), initial=0.0)))
+
+    def dual_feasible(self, u: Array) -> Array:
+        return u * self.shrink(u)
+
+
+@dataclass(frozen=True)
+class ElasticNet:
+    """l1 ‖x‖₁ + l2/2 ‖x‖²."""
+
+    l1: float
+    l2: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "l1", positive("l1", self.l1, "For a squared norm alone, use Ridge(l2)."))
+        object.__setattr__(self, "l2", positive("l2", self.l2, "For an absolute norm alone, use Lasso(l1)."))
+
+    def value(self, x: Array) -> float:
+        return self.l1 * float(np.sum(np.abs(x))) + 0.5 * self.l2 * float(np.sum(np.square(x)))
+
+    def prox(self, v: Array, step: float) -> Array:
+        return soft_threshold(v, step * self.l1) / (1.0 + step * self.l2)
+
+    def conjugate(self, u: Array) -> float:
+        return float(np.sum(np.square(soft_threshold(u, self.l1)))) / (2.0 * self.l2)
+
+    def shrink(self, u: Array) -> float:  # noqa: ARG002  # the domain is everything
+        return 1.0
+
+    def dual_feasible(self, u: Array) -> Array:
+        return u
+
+
+@dataclass(frozen=True)
+class GroupLasso:
+    """a Σ √p_g ‖x_g‖₂ over disjoint groups that together name every column."""
+
+    a: float
+    groups: Groups
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "a", positive("a", self.a, WEIGHT))
+        object.__setattr__(self, "groups", disjoint_groups(self.groups))
+
+    @cached_property
+    def _owner(self) -> Indices:
+        return group_of_column(self.groups)
+
+    @cached_property
+    def _limits(self) -> Array:
+        return self.a * np.sqrt(np.array([len(group) for group in self.groups], dtype=np.float64))
+
+    def _norms(self, x: Array) -> Array:
+        return group_norms(x, covers(self._owner, x), len(self.groups))
+
+    def value(self, x: Array) -> float:
+        return float(self._limits @ self._norms(x))
+
+    def prox(self, v: Array, step: float) -> Array:
+        return group_soft_threshold(v, covers(self._owner, v), step * self._limits)
+
+    def conjugate(self, u: Array) -> float:
+        return _indicator(bool(np.all(self._norms(u) <= self._limits * (1.0 + EDGE))))
+
+    def shrink(self, u: Array) -> float:
+        return _ratio(1.0, float(np.max(self._norms(u) / self._limits)))
+
+    def dual_feasible(self, u: Array) -> Array:
+        return u * self.shrink(u)
+
+
+@dataclass(frozen=True)
+class NuclearNorm:
+    """a ‖X‖_*: the sum of the singular values of a coefficient matrix, small for a low rank."""
+
+    a: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "a", positive("a", self.a, WEIGHT))
+
+    def value(self, x: Array) -> float:
+        return self.a * float(np.sum(_singular_values(x)))
+
+    def prox(self, v: Array, step: float) -> Array:
+        _singular_shape(v)
+        return singular_value_threshold(v, step * self.a)
+
+    def conjugate(self, u: Array) -> float:
+        return _indicator(float(np.max(_singular_values(u))) <= self.a * (1.0 + EDGE))
+
+    def shrink(self, u: Array) -> float:
+        return _ratio(self.a, float(np.max(_singular_values(u))))
+
+    def dual_feasible(self, u: Array) -> Array:
+        return u * self.shrink(u)
+
+
+def _indicator(inside: bool) -> float:
+    return 0.0 if inside else math.inf
+
+
+def _ratio(limit: float, size: float) -> float:
+    return min(1.0, limit / size) if size > 0.0 else 1.0
+
+
+def _singular_shape(x: Array) -> None:
+    if x.ndim != 2 or x.size == 0:
+        raise InvalidInput(
+            f"the nuclear norm needs a matrix, got shape {x.shape}: reshape the coefficients to (columns, responses)."
+        )
+
+
+def _singular_values(x: Array) -> Array:
+    _singular_shape(x)
+    return np.linalg.svd(x, compute_uv=False).astype(np.float64, copy=False)

@@ -1,0 +1,63 @@
+"""What is solved: a loss with a constraint set or a penalty, and the certificate of a penalised answer.
+
+Solves   min_x,b  loss(Ax + b, y)  subject to x in the set,  or  + penalty(x);  b = 0 unless intercept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from colonnade.errors import InvalidInput
+from colonnade.kernels.prox import Array
+from colonnade.problem.losses import Loss
+from colonnade.problem.penalties import Penalty
+from colonnade.problem.sets import Set
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A loss with at most one of a constraint set and a penalty; the intercept is free of both."""
+
+    loss: Loss
+    constraint: Set | None = None
+    penalty: Penalty | None = None
+    intercept: bool = False
+
+    def __post_init__(self) -> None:
+        _is_value("loss", self.loss, Loss, "loss=Logistic()")
+        if self.constraint is not None:
+            _is_value("constraint", self.constraint, Set, "constraint=L1Ball(10.0)")
+        if self.penalty is not None:
+            _is_value("penalty", self.penalty, Penalty, "penalty=Lasso(0.1)")
+        if self.constraint is not None and self.penalty is not None:
+            raise InvalidInput(
+                "both a constraint and a penalty were given: each bounds the coefficients, so keep one of them."
+            )
+
+    def objective(self, scores: Array, coefficients: Array, y: Array) -> float:
+        """The loss at these scores (intercept included) plus the penalty; that x lies in the set is not checked."""
+        loss = self.loss.value(scores, y)
+        return loss if self.penalty is None else loss + self.penalty.value(coefficients)
+
+
+def certificate(loss: Loss, penalty: Penalty, A: Any, x: Array, y: Array) -> float:
+    """A bound on loss(Ax) + penalty(x) − its minimum over x: the duality gap at the scaled slope.
+
+    A is anything with A @ x and A.T @ u. No intercept: with one, the bound does not hold.
+    """
+    scores = np.asarray(A @ x)
+    slope = loss.slope(scores, y)
+    pull = -np.asarray(A.T @ slope)
+    # Every u gives −loss*(u) − penalty*(−Aᵀu) ≤ minimum. The slope is the best u at the optimum; the domain of
+    # each loss* holds 0, so shrinking the slope into the penalty's domain does not leave the loss's.
+    factor = penalty.shrink(pull)
+    primal = loss.value(scores, y) + penalty.value(x)
+    return primal + loss.conjugate(factor * slope, y) + penalty.conjugate(factor * pull)
+
+
+def _is_value(name: str, value: object, kind: type, example: str) -> None:
+    if isinstance(value, type) or not isinstance(value, kind):
+        raise InvalidInput(f"{name}={value!r} is not a {name}: give a value such as {example}.")

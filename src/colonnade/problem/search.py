@@ -1,0 +1,74 @@
+"""The zero of a rising function of one variable: Newton inside a bracket, bisection when Newton fails.
+
+Deterministic; stops at float resolution, or when the function is zero up to the rounding in its own sum.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from typing import NamedTuple
+
+from colonnade.errors import InvalidInput
+
+
+class Derivative(NamedTuple):
+    """A derivative along a line, its own derivative, and the rounding error it may carry."""
+
+    value: float
+    curvature: float
+    rounding: float
+
+
+Along = Callable[[float], Derivative]
+
+
+def rising_zero(along: Along, low: float, high: float) -> float:
+    """The point of [low, high] where `along` changes sign; an end when it does not."""
+    if not (math.isfinite(low) and math.isfinite(high) and low <= high):
+        raise InvalidInput(f"cannot search from low={low} to high={high}: give finite low <= high.")
+    at_low, at_high = along(low).value, along(high).value
+    if math.isnan(at_low) or math.isnan(at_high):
+        raise InvalidInput(
+            "the slope along this line is NaN: check scores and direction for NaN or infinity."
+        )
+    if at_low >= 0.0:
+        return float(low)
+    if at_high <= 0.0:
+        return float(high)
+    point = 0.5 * (low + high)
+    before = high - low
+    for _ in range(2200):  # halving from the largest to the smallest float takes fewer
+        value, curvature, rounding = along(point)
+        if abs(value) <= rounding:
+            return point
+        if value < 0.0:
+            low = point
+        else:
+            high = point
+        step = value / curvature if curvature > 0.0 else float("inf")
+        # A Newton step must stay inside and be half the step before; else the bracket is halved. Either
+        # way the step shrinks by two each time, so the loop ends whatever the function looks like.
+        if not low < point - step < high or abs(step) > 0.5 * before:
+            step = point - 0.5 * (low + high)
+        before = abs(step)
+        following = point - step
+        if following in (point, low, high):
+            return following
+        point = following
+    return point
+
+
+def unbounded_zero(along: Along) -> float:
+    """The zero of `along` anywhere on the line: the bracket grows by doubling first."""
+    low, high = -1.0, 1.0
+    while along(low).value > 0.0:
+        low *= 2.0
+        if low < -0.25 * sys.float_info.max:
+            raise InvalidInput("the objective falls without end along this line: it has no minimum.")
+    while along(high).value < 0.0:
+        high *= 2.0
+        if high > 0.25 * sys.float_info.max:
+            raise InvalidInput("the objective falls without end along this line: it has no minimum.")
+    return rising_zero(along, low, high)

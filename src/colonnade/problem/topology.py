@@ -1,0 +1,186 @@
+"""Who may talk to whom: a connected graph over the nodes 0 … size − 1, as a frozen value.
+
+`edges` holds each link once, as (i, j) with i < j, in sorted order, so equal graphs are equal values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from operator import index
+from random import Random
+from typing import Any
+
+from colonnade.errors import InvalidInput
+
+Edges = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Topology:
+    """A connected graph without loops."""
+
+    size: int
+    edges: Edges
+
+    def __post_init__(self) -> None:
+        if _whole("size", self.size) < 1:
+            raise InvalidInput(f"a topology needs at least one node, got size={self.size}.")
+        object.__setattr__(self, "size", index(self.size))
+        object.__setattr__(self, "edges", _sorted_edges(self.edges))
+        for i, j in self.edges:
+            if i == j:
+                raise InvalidInput(f"edge ({i}, {j}) links a node to itself: leave it out.")
+            if i < 0 or j >= self.size:
+                raise InvalidInput(
+                    f"edge ({i}, {j}) names an unknown node: nodes are 0 to {self.size - 1}. "
+                    f"Rename the node or raise size."
+                )
+        if not self.connected:
+            raise InvalidInput(
+                f"the graph of {self.size} nodes and {len(self.edges)} edges falls into separate parts, "
+                f"which could never agree: add edges between them."
+            )
+
+    @classmethod
+    def star(cls, size: int) -> Topology:
+        """Node 0 in the centre, linked to every other node."""
+        return cls(size, tuple((0, i) for i in range(1, _whole("size", size))))
+
+    @classmethod
+    def line(cls, size: int) -> Topology:
+        """0 — 1 — 2 — …"""
+        return cls(size, tuple((i, i + 1) for i in range(_whole("size", size) - 1)))
+
+    @classmethod
+    def ring(cls, size: int) -> Topology:
+        """A line whose ends are linked; a line of one or two nodes is its own ring."""
+        closing = ((0, size - 1),) if _whole("size", size) > 2 else ()
+        return cls(size, cls.line(size).edges + closing)
+
+    @classmethod
+    def tree(cls, size: int) -> Topology:
+        """The binary tree with root 0 that fills its levels from the left."""
+        return cls(size, tuple(((i - 1) // 2, i) for i in range(1, _whole("size", size))))
+
+    @classmethod
+    def complete(cls, size: int) -> Topology:
+        """Every node linked to every other."""
+        n = _whole("size", size)
+        return cls(size, tuple((i, j) for i in range(n) for j in range(i + 1, n)))
+
+    @classmethod
+    def random(cls, size: int, degree: int = 3, seed: int = 0) -> Topology:
+        """A random connected graph with `degree` neighbours on average, as far as its size allows.
+
+        A random tree, which makes it connected, then random links until the average is reached.
+        """
+        n = _whole("size", size)
+        if _whole("degree", degree) < 2:
+            raise InvalidInput(
+                f"degree must be at least 2, got {degree}: for fewer links, use Topology.tree."
+            )
+        # random() is the one stream that Python promises to keep: nodes with other versions get the same graph.
+        draw = Random(_whole("seed", seed)).random  # noqa: S311  # a public graph, not a secret
+
+        def below(k: int) -> int:
+            return int(draw() * k)
+
+        order = sorted(range(n), key=lambda _: draw())
+        links = {_pair(order[k], order[below(k)]) for k in range(1, n)}
+        wanted = min(round(n * degree / 2), n * (n - 1) // 2)
+        while len(links) < wanted:
+            i, j = below(n), below(n)
+            if i != j:
+                links.add(_pair(i, j))
+        return cls(size, tuple(links))
+
+    @classmethod
+    def from_edges(cls, edges: Iterable[tuple[int, int]], size: int | None = None) -> Topology:
+        """The graph with these links; without `size`, the nodes run up to the largest one named."""
+        links = _sorted_edges(edges)
+        if size is None:
+            size = 1 + max((j for _, j in links), default=0)
+        return cls(size, links)
+
+    @cached_property
+    def _adjacent(self) -> tuple[tuple[int, ...], ...]:
+        adjacent: list[list[int]] = [[] for _ in range(self.size)]
+        for i, j in self.edges:
+            adjacent[i].append(j)
+            adjacent[j].append(i)
+        return tuple(tuple(sorted(nodes)) for nodes in adjacent)
+
+    def _graph(self) -> Any:
+        import networkx
+
+        graph = networkx.Graph()
+        graph.add_nodes_from(range(self.size))
+        graph.add_edges_from(self.edges)
+        return graph
+
+    def neighbours(self, node: int) -> tuple[int, ...]:
+        """The nodes linked to this one, in rising order."""
+        if not 0 <= node < self.size:
+            raise InvalidInput(f"node {node} is unknown: nodes are 0 to {self.size - 1}.")
+        return self._adjacent[node]
+
+    def degree(self, node: int) -> int:
+        """How many neighbours a node has."""
+        return len(self.neighbours(node))
+
+    @property
+    def connected(self) -> bool:
+        """Whether every node can reach every other; a topology that cannot is refused when it is made."""
+        import networkx
+
+        return bool(networkx.is_connected(self._graph()))
+
+    @cached_property
+    def diameter(self) -> int:
+        """The largest number of hops between two nodes: rounds until a flood has reached everybody."""
+        import networkx
+
+        return int(networkx.diameter(self._graph()))
+
+    @property
+    def is_star(self) -> bool:
+        """Whether one node is linked to all others and there is no other link."""
+        return len(self.edges) == self.size - 1 and any(
+            len(nodes) == self.size - 1 for nodes in self._adjacent
+        )
+
+    @cached_property
+    def centre(self) -> int:
+        """The node with the fewest hops to its farthest node; the lowest of several."""
+        import networkx
+
+        return int(min(networkx.center(self._graph())))
+
+    def over(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        """The neighbours of each name, when names[i] is node i."""
+        if len(names) != self.size or len(set(names)) != len(names):
+            raise InvalidInput(
+                f"{len(names)} names ({len(set(names))} different) for {self.size} nodes: "
+                f"give every node one name of its own."
+            )
+        return {name: tuple(names[j] for j in self.neighbours(i)) for i, name in enumerate(names)}
+
+
+def _pair(i: int, j: int) -> tuple[int, int]:
+    return (i, j) if i <= j else (j, i)
+
+
+def _sorted_edges(edges: Iterable[tuple[int, int]]) -> Edges:
+    try:
+        return tuple(sorted({_pair(index(i), index(j)) for i, j in edges}))
+    except (TypeError, ValueError) as cause:
+        raise InvalidInput("edges must be pairs of node numbers, for example [(0, 1), (1, 2)].") from cause
+
+
+def _whole(name: str, value: int) -> int:
+    try:
+        return index(value)
+    except TypeError as cause:
+        raise InvalidInput(f"{name} must be a whole number, got {value!r}.") from cause

@@ -1,0 +1,71 @@
+"""A progress bar on standard error for runs that take longer than two seconds; nothing where nobody looks."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+from colonnade.runtime.program import Note
+
+PATIENCE = 2.0  # seconds before a bar appears
+
+
+class Progress(Protocol):
+    """Is told about each round."""
+
+    def show(self, note: Note) -> None: ...
+
+
+class Silent:
+    """Shows nothing."""
+
+    def show(self, note: Note) -> None:
+        """Nobody looks."""
+
+
+class Bar:
+    """One line: rounds done, gap, time. Appears once the run has lasted longer than a moment."""
+
+    def __init__(self, title: str, rounds: int | None) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[figures]}"),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        self._task = self._bar.add_task(title, total=rounds, figures="")
+        self._began, self._visible = time.monotonic(), False
+
+    def show(self, note: Note) -> None:
+        if not self._visible and time.monotonic() - self._began > PATIENCE:
+            self._bar.start()
+            self._visible = True
+        gap = note.get("gap")
+        self._bar.update(
+            self._task, completed=note.get("round"), figures="" if gap is None else f"gap {gap:.2e}"
+        )
+
+    def stop(self) -> None:
+        if self._visible:
+            self._bar.stop()
+
+
+@contextlib.contextmanager
+def watching(wanted: bool, method: Any) -> Iterator[Progress]:
+    """A bar while a run lasts, if one is wanted."""
+    if not wanted:
+        yield Silent()
+        return
+    bar = Bar(method.TITLE, getattr(method, "rounds", None))
+    try:
+        yield bar
+    finally:
+        bar.stop()

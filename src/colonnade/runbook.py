@@ -1,0 +1,136 @@
+"""A store: the folder that keeps runs. One file a node, one journal of runs, one saved fit a finished run.
+
+    store/runs.db           which runs were begun and how they ended
+    store/nodes/NAME.db     ledger and transcript of a node (with large payloads in store/nodes/blobs)
+    store/fits/RUN.json     the fit of a finished run
+    store/locks/RUN.lock    held while a process drives the run; the system frees it when the process dies
+
+A run is begun under the fingerprint of its call: method, problem, federation, data, code. The same call finds a run that
+was begun and not ended, and goes on with it, unless another live process is driving it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import re
+import secrets
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO
+
+from colonnade.errors import StoreError
+from colonnade.privacy.store import FileLog, Log, MemoryLog
+
+
+class MemoryStore:
+    """Runs that need not survive the process."""
+
+    durable = False
+
+    def log(self, node: str) -> Log:  # noqa: ARG002  every node gets a log of its own
+        return MemoryLog()
+
+    @contextlib.contextmanager
+    def run(self, fingerprint: str) -> Iterator[str]:  # noqa: ARG002  nothing to find again
+        yield new_run_id()
+
+    def fit_path(self, run: str) -> Path | None:  # noqa: ARG002
+        return None
+
+    def end(self, run: str, how: str) -> None:
+        """Nothing to remember."""
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+class FolderStore:
+    """Runs in a folder."""
+
+    durable = True
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        self._open: dict[str, FileLog] = {}
+        try:
+            for part in ("nodes", "fits", "locks"):
+                (self.folder / part).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(
+                f"cannot use {self.folder} as a store: {error.strerror}. Make the folder writable or name another one."
+            ) from error
+        self._journal = FileLog(self.folder / "runs.db")
+
+    def log(self, node: str) -> Log:
+        if node not in self._open:
+            self._open[node] = FileLog(self.folder / "nodes" / f"{file_name(node)}.db")
+        return self._open[node]
+
+    @contextlib.contextmanager
+    def run(self, fingerprint: str) -> Iterator[str]:
+        """The run to drive: one begun earlier by the same call and not ended, else a new one."""
+        held, run = self._claim(fingerprint)
+        try:
+            yield run
+        finally:
+            held.close()
+
+    def _claim(self, fingerprint: str) -> tuple[IO[str], str]:
+        with self._journal.atomic():
+            ended = {row.run for row in self._journal.rows(kind="end")}
+            begun = [
+                r.run for r in self._journal.rows(kind="begin") if r.key == fingerprint and r.run not in ended
+            ]
+            for run in begun:
+                if (held := self._lock(run)) is not None:
+                    return held, run
+            run = new_run_id()
+            held = self._lock(run)
+            assert held is not None
+            self._journal.append(run, 0, "begin", fingerprint, _now().encode())
+            return held, run
+
+    def _lock(self, run: str) -> IO[str] | None:
+        try:
+            held = (self.folder / "locks" / f"{run}.lock").open("w")
+        except OSError as error:
+            raise StoreError(
+                f"cannot write to {self.folder}: {error.strerror}. Free space or make it writable."
+            ) from error
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            held.close()
+            return None
+        return held
+
+    def fit_path(self, run: str) -> Path | None:
+        return self.folder / "fits" / f"{run}.json"
+
+    def end(self, run: str, how: str) -> None:
+        """The one moment from which the run is over."""
+        self._journal.append(run, 0, "end", "", json.dumps({"how": how, "when": _now()}).encode())
+        (self.folder / "locks" / f"{run}.lock").unlink(missing_ok=True)
+
+    def close(self) -> None:
+        for log in [self._journal, *self._open.values()]:
+            log.close()
+
+
+Store = MemoryStore | FolderStore
+
+
+def file_name(node: str) -> str:
+    """A file name for any party name: letters, digits and dashes stay, the rest becomes its code."""
+    return re.sub(r"[^A-Za-z0-9-]", lambda match: f"_{ord(match.group()):x}_", node)
+
+
+def new_run_id() -> str:
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(6)}"
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

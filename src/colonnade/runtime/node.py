@@ -1,0 +1,179 @@
+"""A node: one program with its gate and its transcript, and nothing of how bytes travel.
+
+The same node runs on every engine. An engine hands it frames, calls `step`, and sends what comes back. What the node
+holds a program to:
+
+- messages go to neighbours only, and reads name a neighbour;
+- a guarded node (one that holds data or labels) sends only released fields, and only the one reply its method declares
+  for what it was asked (`REPLIES`): a choice between two kinds of answer would leak a bit. `REPLIES[None]`, where given,
+  is the kind of message it may send unasked;
+- a frame seen before is dropped if it is the same and refused if it is not.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from colonnade.errors import LeakError, ProtocolError, ReplayDiverged
+from colonnade.privacy.gate import Gate
+from colonnade.runtime.messages import Failed
+from colonnade.runtime.program import NodeId, Note, Post, Program
+from colonnade.runtime.transcript import Transcript
+from colonnade.runtime.wire import Frame, decode, digest, encode
+
+Replies = Mapping[type | None, type]
+Listener = Callable[[NodeId, Note], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A frame on its way from one node to another."""
+
+    sender: NodeId
+    receiver: NodeId
+    frame: Frame
+
+
+class Node:
+    """One program, driven step by step."""
+
+    def __init__(
+        self,
+        name: NodeId,
+        program: Program[Any],
+        gate: Gate,
+        transcript: Transcript,
+        *,
+        neighbours: tuple[NodeId, ...],
+        guarded: bool,
+        replies: Replies,
+        listener: Listener | None = None,
+    ) -> None:
+        self.name, self.gate, self.neighbours, self.guarded = name, gate, frozenset(neighbours), guarded
+        self.wait: tuple[NodeId, ...] = ()
+        self.finished, self.started, self.result = False, False, None
+        self._program, self._transcript, self._replies, self._listener = (
+            program,
+            transcript,
+            replies,
+            listener,
+        )
+        self._tick, self._round = 0, 0
+        self._inbox: dict[NodeId, deque[Frame]] = defaultdict(deque)
+        self._seen: dict[NodeId, dict[int, bytes]] = defaultdict(dict)
+        self._next: Counter[NodeId] = Counter()  # place of the next frame to be sent, by receiver
+        self._asked: dict[NodeId, type] = {}  # the kind of the message each node sent last
+
+    # ------------------------------------------------------------------------ for engines
+
+    def deliver(self, sender: NodeId, frame: Frame) -> None:
+        """Take one frame from a neighbour: in order, once."""
+        if sender not in self.neighbours:
+            raise ProtocolError(f"{sender!r} is not a neighbour of {self.name!r}; its message was refused")
+        seen = self._seen[sender]
+        if frame.sequence in seen:
+            if seen[frame.sequence] != digest(frame.body):
+                raise ProtocolError(
+                    f"{sender!r} sent other bytes for message {frame.sequence} of this run; refused"
+                )
+            return
+        if frame.sequence != len(seen):
+            raise ProtocolError(
+                f"{sender!r} sent message {frame.sequence} where {len(seen)} was due; one was lost"
+            )
+        seen[frame.sequence] = digest(frame.body)
+        self._inbox[sender].append(frame)
+
+    @property
+    def ready(self) -> bool:
+        """Whether the program can go on now."""
+        return not self.finished and all(self._inbox[node] for node in self.wait)
+
+    def replay(self) -> list[Letter]:
+        """Re-run the recorded steps on the recorded inboxes; everything that was sent, for peers that missed it."""
+        letters: list[Letter] = []
+        for step in self._transcript.steps():
+            self.gate.begin(step.tick, step.releases)
+            for sender in step.order:
+                frame = step.received[sender]
+                self._seen[sender][frame.sequence] = digest(frame.body)
+            outbox = self._advance({node: step.received[node] for node in step.order})
+            if outbox != step.sent:
+                raise ReplayDiverged(
+                    f"{self.name!r}, step {step.tick}: the replay sends other bytes than were recorded. Data, code or "
+                    "settings changed since; restore them, or start a new run in another store."
+                )
+            letters += self._letters(outbox)
+        return letters
+
+    def step(self) -> list[Letter]:
+        """Resume the program once. What it sends is recorded before it is returned."""
+        received = {node: self._inbox[node].popleft() for node in self.wait}
+        self.gate.begin(self._tick, None)
+        outbox = self._advance(received)
+        self._transcript.record(self._tick - 1, received, outbox, self.gate)
+        return self._letters(outbox)
+
+    def farewell(self, code: int) -> list[Letter]:
+        """Tell all neighbours that this node stops; final for the run."""
+        self.finished = True
+        body = encode(Failed(code), guarded=False)
+        return self._letters(dict.fromkeys(sorted(self.neighbours), body))
+
+    # ------------------------------------------------------------------------ inside
+
+    def _advance(self, received: Mapping[NodeId, Frame]) -> dict[NodeId, bytes]:
+        inbox = {node: self._open(node, frame) for node, frame in received.items()}
+        self._round = max([self._round, *(frame.round for frame in received.values())])
+        try:
+            post = self._program.send(inbox) if self.started else next(self._program)
+        except StopIteration as stop:
+            self.result, self.finished, post = stop.value, True, Post()
+        self.started, self.wait, self._tick = True, post.wait, self._tick + 1
+        self._check_edges(post)
+        if post.note is not None:
+            self._round += 1
+            if self._listener is not None:
+                self._listener(self.name, post.note)
+        return self._encode(post)
+
+    def _open(self, sender: NodeId, frame: Frame) -> Any:
+        received = decode(frame.body)
+        self._asked[sender] = type(received)
+        return received
+
+    def _check_edges(self, post: Post) -> None:
+        if strangers := (set(post.to) | set(post.wait)) - self.neighbours:
+            raise ProtocolError(
+                f"{self.name!r} is not connected to {', '.join(map(repr, sorted(strangers)))}"
+            )
+        if len(set(post.wait)) != len(post.wait):
+            raise ProtocolError(f"{self.name!r} waits twice for the same node in one step")
+
+    def _encode(self, post: Post) -> dict[NodeId, bytes]:
+        bodies: dict[int, bytes] = {}  # a broadcast is encoded once
+        for receiver, message in post.to.items():
+            if self.guarded:
+                self._check_reply(receiver, type(message))
+            if id(message) not in bodies:
+                bodies[id(message)] = encode(message, guarded=self.guarded)
+        return {receiver: bodies[id(message)] for receiver, message in post.to.items()}
+
+    def _check_reply(self, receiver: NodeId, kind: type) -> None:
+        asked = self._asked.pop(receiver, None)
+        if kind not in (self._replies.get(asked), self._replies.get(None)):
+            question = asked.__name__ if asked else "nothing"
+            raise LeakError(
+                f"{self.name!r} answers {kind.__name__} to {question}, which its method does not declare in REPLIES: "
+                "a choice of answers tells about data. Nothing was sent."
+            )
+
+    def _letters(self, outbox: Mapping[NodeId, bytes]) -> list[Letter]:
+        letters = []
+        for receiver, body in outbox.items():
+            letters.append(Letter(self.name, receiver, Frame(self._next[receiver], self._round, body)))
+            self._next[receiver] += 1
+        return letters

@@ -1,0 +1,73 @@
+"""A node's transcript: every step's inbox and outbox, in the same log as its ledger.
+
+One step is one transaction: what came in, what the gate released, what goes out. Only then is anything sent. Reading the
+steps back gives exactly what a replay needs.
+
+Kinds of rows: `in` and `out` (key: the other node), `step` (the order of the inbox).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from colonnade.privacy.events import Event
+from colonnade.privacy.gate import Gate
+from colonnade.privacy.store import Log
+from colonnade.runtime.wire import Frame
+
+
+@dataclass
+class Step:
+    """One recorded step of a program."""
+
+    tick: int
+    order: tuple[str, ...] = ()
+    received: dict[str, Frame] = field(default_factory=dict)
+    sent: dict[str, bytes] = field(default_factory=dict)
+    releases: dict[int, tuple[Event, bytes]] = field(default_factory=dict)
+
+
+class Transcript:
+    """The steps of one node in one run."""
+
+    def __init__(self, log: Log, run: str) -> None:
+        self._log, self._run = log, run
+
+    def record(self, tick: int, received: Mapping[str, Frame], sent: Mapping[str, bytes], gate: Gate) -> None:
+        """Make one step durable: after this its messages may be sent."""
+        with self._log.atomic():
+            gate.flush()
+            if not self._log.durable:
+                return
+            for peer, frame in received.items():
+                header = frame.sequence.to_bytes(8, "little") + frame.round.to_bytes(8, "little")
+                self._log.append(self._run, tick, "in", peer, header + frame.body)
+            for peer, body in sent.items():
+                self._log.append(self._run, tick, "out", peer, body)
+            self._log.append(self._run, tick, "step", "", json.dumps(list(received)).encode())
+
+    def steps(self) -> list[Step]:
+        """All recorded steps in order; a step without its `step` row never happened."""
+        steps: dict[int, Step] = {}
+        complete: set[int] = set()
+        for row in self._log.rows(self._run):
+            if row.tick < 0:
+                continue
+            step = steps.setdefault(row.tick, Step(row.tick))
+            match row.kind:
+                case "in":
+                    place, number = (int.from_bytes(row.body[i : i + 8], "little") for i in (0, 8))
+                    step.received[row.key] = Frame(place, number, row.body[16:])
+                case "out":
+                    step.sent[row.key] = row.body
+                case "event":
+                    step.releases[int(row.key)] = (Event.from_json(row.body.decode()), b"")
+                case "release":
+                    event, _ = step.releases[int(row.key)]
+                    step.releases[int(row.key)] = (event, row.body)
+                case "step":
+                    step.order = tuple(json.loads(row.body))
+                    complete.add(row.tick)
+        return [steps[tick] for tick in sorted(complete)]

@@ -1,0 +1,138 @@
+"""Messages and frames as bytes.
+
+A message is: version (1 byte), number in the table (2), then its fields in declared order (privacy/values.py). A frame is
+what an edge carries: a message with its run, its place on the edge, the round it belongs to, and a digest. Duplicated
+frames are dropped by their place; the same place with other bytes is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+from colonnade.errors import ColonnadeError, LeakError, WireError
+from colonnade.privacy.released import Released
+from colonnade.privacy.values import append_value, read_value
+from colonnade.runtime.messages import BY_CODE, BY_TYPE, Failed, check_fields
+
+VERSION = 1
+LARGEST = 64 << 20
+_HEADER = struct.Struct("<BH")
+_FRAME = struct.Struct("<4sB16sQQ16s")
+_MAGIC = b"clnd"
+
+
+def encode(message: Any, *, guarded: bool) -> bytes:
+    """The bytes of a message. A guarded node (one that holds data) may only send fields that passed its gate."""
+    shape = BY_TYPE.get(type(message))
+    if shape is None:
+        raise WireError(
+            f"{type(message).__name__} is not in the table of messages; declare it with @message(number)"
+        )
+    values = tuple(getattr(message, field.name) for field in shape.fields)
+    if guarded and shape.cls is not Failed:
+        _check_guard(shape.cls.__name__, tuple(zip(shape.fields, values, strict=True)))
+    check_fields(shape, values)
+    out: list[bytes | memoryview] = [_HEADER.pack(VERSION, shape.code)]
+    for value in values:
+        append_value(value, out)
+    body = b"".join(out)
+    if len(body) > LARGEST:
+        raise WireError(
+            f"{shape.cls.__name__} takes {len(body):,} bytes; over {LARGEST:,} must go as row blocks"
+        )
+    return body
+
+
+def _check_guard(name: str, pairs: tuple[tuple[Any, Any], ...]) -> None:
+    for field, value in pairs:
+        items = value if type(value) is tuple else (value,)
+        if not all(type(item) is Released for item in items):
+            raise LeakError(
+                f"{name}.{field.name} holds a bare {type(value).__name__} and its sender holds data; pass it through "
+                "the gate and declare the field Released. Nothing was sent."
+            )
+
+
+def decode(body: bytes) -> Any:
+    """The message of `body`. Never executes or imports anything; any bytes at all end in a message or a WireError."""
+    try:
+        return _decode(body)
+    except ColonnadeError as error:
+        raise error if isinstance(error, WireError) else WireError(f"malformed message: {error}") from error
+    except (struct.error, ValueError, IndexError, OverflowError, MemoryError, TypeError) as error:
+        raise WireError(f"malformed message: {type(error).__name__}") from error
+
+
+def _decode(body: bytes) -> Any:
+    view = memoryview(body).toreadonly()
+    if len(view) < _HEADER.size:
+        raise WireError(f"a message of {len(view)} bytes is shorter than its header")
+    version, code = _HEADER.unpack_from(view)
+    if version != VERSION:
+        raise WireError(
+            f"wire version {version}, this side speaks {VERSION}; bring both sides to the same release"
+        )
+    shape = BY_CODE.get(code)
+    if shape is None:
+        raise WireError(f"unknown message number {code}; bring both sides to the same release")
+    at, values = _HEADER.size, []
+    for _ in shape.fields:
+        value, at = read_value(view, at)
+        values.append(value)
+    if at != len(view):
+        raise WireError(f"{len(view) - at:,} bytes left over behind {shape.cls.__name__}")
+    try:
+        check_fields(shape, tuple(values))
+    except LeakError as error:
+        raise WireError(f"{shape.cls.__name__}: a field that must be released came unmarked") from error
+    return shape.cls(*values)
+
+
+def type_name(body: bytes) -> str:
+    """The name of the message type in `body`, without decoding it."""
+    shape = BY_CODE.get(_HEADER.unpack_from(body)[1])
+    if shape is None:
+        raise WireError("unknown message number")
+    return shape.cls.__name__
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One message on one edge: its place there, counted from 0, and the round it belongs to."""
+
+    sequence: int
+    round: int
+    body: bytes
+
+    def to_bytes(self, run: str) -> bytes:
+        return (
+            _FRAME.pack(_MAGIC, VERSION, run_key(run), self.sequence, self.round, digest(self.body))
+            + self.body
+        )
+
+    @classmethod
+    def from_bytes(cls, raw: bytes, run: str) -> Frame:
+        if len(raw) < _FRAME.size:
+            raise WireError(f"a frame of {len(raw)} bytes is shorter than its header")
+        magic, version, key, sequence, number, check = _FRAME.unpack_from(raw)
+        body = raw[_FRAME.size :]
+        if magic != _MAGIC or version != VERSION:
+            raise WireError("not a frame of this version of colonnade")
+        if key != run_key(run):
+            raise WireError("a frame of another run")
+        if check != digest(body):
+            raise WireError("a frame whose content does not match its digest: damaged on the way")
+        return cls(sequence, number, body)
+
+
+def digest(body: bytes) -> bytes:
+    """16 bytes that stand for a message body."""
+    return hashlib.blake2b(body, digest_size=16).digest()
+
+
+def run_key(run: str) -> bytes:
+    """16 bytes that stand for a run's id."""
+    return hashlib.blake2b(run.encode(), digest_size=16).digest()
