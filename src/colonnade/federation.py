@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from colonnade.algorithms.method import Roster
+from colonnade.charter import Charter, Member, new_key
 from colonnade.errors import InvalidInput
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import Policy
@@ -143,6 +145,33 @@ class Federation:
         alignment = Alignment({name: table.height for name, table in tables.items()}, keys.height)
         fed = cls(_checked(made), holder, alignment, on, label[1] if label else None, y)
         return fed.with_policies(policies or {})
+
+    @classmethod
+    def open(cls, path: str | Path, frames: Mapping[str, Any] | None = None) -> Federation:
+        """A federation as its file describes it, over one frame a party that this process holds."""
+        charter = Charter.load(path)
+        if frames is None:
+            raise InvalidInput(
+                f"the parties of {path} run elsewhere, and no engine for that is installed. Pass frames={{party: frame}} "
+                "to run the same federation in this process."
+            )
+        if set(frames) != set(charter.members):
+            raise InvalidInput(
+                f"{path} names {_listed(charter.members)}; frames were given for {_listed(frames)}."
+            )
+        schemas = {name: member.schema for name, member in charter.members.items()}
+        policies = {name: member.policy for name, member in charter.members.items()}
+        ordered = {name: frames[name] for name in charter.members}
+        return cls.from_frames(ordered, charter.on, charter.label, schemas=schemas, policies=policies)
+
+    def charter(self) -> Charter:
+        """The federation file of this federation, with fresh keys that live in memory only."""
+        if self.on is None or self.label_column is None:
+            raise InvalidInput(
+                "only a federation made with from_frames(..., label=...) has a federation file."
+            )
+        members = {n: Member(p.schema or Schema(()), p.policy, new_key()[0]) for n, p in self.parties.items()}
+        return Charter(members, self.on, (self.label, self.label_column))
 
     def with_policies(self, policies: Mapping[str, Policy]) -> Federation:
         """The same federation with other policies for the parties named."""

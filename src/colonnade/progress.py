@@ -48,9 +48,9 @@ class Bar:
         if not self._visible and time.monotonic() - self._began > PATIENCE:
             self._bar.start()
             self._visible = True
-        gap = note.get("gap")
+        gap, done = note.get("gap"), note.get("round")
         self._bar.update(
-            self._task, completed=note.get("round"), figures="" if gap is None else f"gap {gap:.2e}"
+            self._task, completed=float(done or 0), figures="" if gap is None else f"gap {gap:.2e}"
         )
 
     def stop(self) -> None:

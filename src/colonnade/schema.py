@@ -572,14 +572,15 @@ def _inferred(values: pl.Series) -> Column:
 
 
 def _toml(table: dict[str, Any]) -> str:
-    lines = [f"{key} = {_toml_value(value)}" for key, value in table.items() if key != "column"]
+    lines = [f"{key} = {toml_value(value)}" for key, value in table.items() if key != "column"]
     for column in table["column"]:
         lines += ["", "[[column]]"]
-        lines += [f"{key} = {_toml_value(value)}" for key, value in column.items()]
+        lines += [f"{key} = {toml_value(value)}" for key, value in column.items()]
     return "\n".join(lines) + "\n"
 
 
-def _toml_value(value: str | bool | float | tuple[str, ...]) -> str:
+def toml_value(value: str | bool | float | tuple[str, ...]) -> str:
+    """A value as TOML writes it."""
     match value:
         case bool():
             return "true" if value else "false"
@@ -588,7 +589,7 @@ def _toml_value(value: str | bool | float | tuple[str, ...]) -> str:
         case str():
             return '"' + re.sub(r'["\\\x00-\x1f\x7f]', lambda m: f"\\u{ord(m[0]):04x}", value) + '"'
         case _:
-            return "[" + ", ".join(_toml_value(item) for item in value) + "]"
+            return "[" + ", ".join(toml_value(item) for item in value) + "]"
 
 
 def _places(text: str) -> list[int]:

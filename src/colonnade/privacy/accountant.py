@@ -46,8 +46,10 @@ def delta(rho: float, epsilon: float) -> float:
         return 1.0
     if epsilon == math.inf:
         return 0.0
-    # The bound is exp(t) with |t| below 750, or it is not a float any more: t's rounding is below 1e-9.
-    bound = float(_composed(rho).get_delta(epsilon)) * (1 + 1e-9)
+    # The bound is exp(t) with |t| below 750, or it is not a float any more: t's rounding is below 1e-9. For a small
+    # ρ dp-accounting also loses digits in 1 - exp(-ρ), and fails where it loses all: below 1e-12, 1e-12 is charged.
+    charged = max(rho, 1e-12)
+    bound = float(_composed(charged).get_delta(epsilon)) * (1 + 1e-9 + 1e-15 / charged)
     return min(1.0, max(bound, sys.float_info.min))
 
 
@@ -60,11 +62,13 @@ def rho_for(epsilon: float, delta: float) -> float:
     if delta == 0:
         return 0.0
     orders = ORDERS[ORDERS > 1.01]  # the accountant converts no order nearer to 1
-    line = (epsilon - np.log1p(-1 / orders) + np.log(delta * orders) / (orders - 1)) / orders
+    bound = (epsilon - MARGIN) / (1 + MARGIN)
+    line = (bound - np.log1p(-1 / orders) + np.log(delta * orders) / (orders - 1)) / orders
     small = -math.log1p(-(delta**2)) / float(ORDERS[0])  # where Bretagnolle and Huber give epsilon 0
     rho = max(float(line.max()), small)
-    while _epsilon(rho, delta) > epsilon:
-        rho *= 1 - MARGIN
+    cut = 1e-15
+    while _epsilon(rho, delta) > epsilon:  # the last digits: double the cut until the report agrees
+        rho, cut = rho * (1 - cut), 2 * cut
     return rho
 
 
@@ -79,7 +83,7 @@ def rounds_for(rho: float, epsilon: float, delta: float) -> int:
     if budget == math.inf:
         raise InvalidInput("an infinite epsilon affords any number of rounds: choose the rounds yourself.")
     count = int(budget / rho)
-    return count if count * rho <= budget else count - 1
+    return count - 1 if count and count * rho > budget else count
 
 
 def pld_epsilon(sigma: float, sensitivity: float, count: int, delta: float) -> float:

@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 from colonnade.errors import InvalidInput, LedgerDamaged
 
@@ -52,7 +53,7 @@ class Event:
             raise InvalidInput(f"an event costs rho >= 0, got {self.rho}")
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self), sort_keys=True)
+        return _event_json(self)
 
     @classmethod
     def from_json(cls, text: str) -> Event:
@@ -70,6 +71,11 @@ class Event:
                 "the ledger holds an event this version of colonnade does not know, so its price is unknown and "
                 "nothing can be released. Use the newest version of colonnade that wrote to this ledger."
             ) from error
+
+
+@lru_cache(maxsize=1024)
+def _event_json(event: Event) -> str:  # a long run makes the same few events over and over
+    return json.dumps(asdict(event), sort_keys=True)
 
 
 EXACT = Event(Mechanism.EXACT, math.inf, math.inf)

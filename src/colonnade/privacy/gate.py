@@ -131,7 +131,8 @@ class Gate:
         """Record the step's releases; the caller's transaction also records what is sent."""
         for pending in self._pending:
             self._ledger.record(self._run, self._tick, pending.slot, pending.event)
-            self._ledger.log.append(self._run, self._tick, "release", str(pending.slot), pending.body)
+            if self._ledger.log.durable:
+                self._ledger.log.append(self._run, self._tick, "release", str(pending.slot), pending.body)
         self._pending = []
 
     def _release(

@@ -1,0 +1,81 @@
+"""The federation file: what it says comes back, and a mistake in it is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+import colonnade as co
+from colonnade.charter import Charter, new_key
+
+
+@pytest.fixture
+def frames() -> dict[str, pl.DataFrame]:
+    rng = np.random.default_rng(0)
+    key = [f"k{i:03}" for i in range(40)]
+    return {
+        "hos pital": pl.DataFrame({"key": key, "age": rng.uniform(0, 90, 40), "ill": rng.integers(0, 2, 40)}),
+        "lab": pl.DataFrame({"key": key[::-1], "kind": [["a", "b"][i % 2] for i in range(40)]}),
+    }
+
+
+@pytest.fixture
+def federation(frames: dict[str, pl.DataFrame]) -> co.Federation:
+    schemas = {
+        "hos pital": co.Schema((co.Numeric("age", 0.0, 120.0),)),
+        "lab": co.Schema((co.Categorical("kind", ("a", "b", "c")),), row_norm=1.0),
+    }
+    policies = {"lab": co.Policy(epsilon=1.0, delta=1e-6)}
+    return co.Federation.from_frames(frames, "key", ("hos pital", "ill"), schemas=schemas, policies=policies)
+
+
+def test_a_federation_file_comes_back_as_it_was_written(federation: co.Federation, tmp_path: Path) -> None:
+    charter = federation.charter()
+    charter.save(tmp_path / "federation.toml")
+    assert charter == Charter.load(tmp_path / "federation.toml")
+
+
+def test_opening_a_file_over_frames_gives_the_same_federation(
+    federation: co.Federation, frames: dict[str, pl.DataFrame], tmp_path: Path
+) -> None:
+    federation.charter().save(tmp_path / "federation.toml")
+    opened = co.Federation.open(tmp_path / "federation.toml", frames)
+    assert federation.roster() == opened.roster()
+    assert {n: p.policy for n, p in federation.parties.items()} == {n: p.policy for n, p in opened.parties.items()}
+    assert [p.block.digest() for p in federation.parties.values()] == [p.block.digest() for p in opened.parties.values()]
+    np.testing.assert_array_equal(federation.labels, opened.labels)
+
+
+def test_two_new_keys_differ() -> None:
+    assert new_key()[0] != new_key()[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "advice"),
+    [
+        (lambda t: t.replace("version = 1", "version = 9"), "reads version = 1"),
+        (lambda t: t.replace("[parties", "[people"), r"add one for each party"),
+        (lambda t: t.replace('label = ["hos pital"', 'label = ["nobody"'), "not among the parties"),
+        (lambda t: t.replace('on = "key"', ""), "name the key column"),
+        (lambda t: t.replace("ed25519:", "rsa:"), "64 hexadecimal digits"),
+        (lambda t: t.replace("exact = true", "exakt = true"), "unknown entries: exakt"),
+        (lambda t: t.replace("lab.schema.toml", "gone.toml"), "could not be read"),
+        (lambda t: t + "\nnot toml", "not a TOML file"),
+        (lambda t: t.replace("delta = 1e-06", ""), "both epsilon and delta"),
+    ],
+)
+def test_a_mistake_in_the_file_is_named(federation: co.Federation, tmp_path: Path, change, advice: str) -> None:
+    path = tmp_path / "federation.toml"
+    federation.charter().save(path)
+    path.write_text(change(path.read_text()))
+    with pytest.raises(co.InvalidInput, match=advice):
+        Charter.load(path)
+
+
+def test_parties_that_run_elsewhere_need_frames_or_an_engine(federation: co.Federation, tmp_path: Path) -> None:
+    federation.charter().save(tmp_path / "federation.toml")
+    with pytest.raises(co.InvalidInput, match="Pass frames="):
+        co.Federation.open(tmp_path / "federation.toml")
