@@ -68,7 +68,7 @@ class Charter:
         ]
         for name, member in self.members.items():
             file = f"{name}.schema.toml"
-            write_synced(path.parent / file, member.schema.totoml_value().encode())
+            write_synced(path.parent / file, member.schema.to_text().encode())
             lines += [
                 "",
                 f"[parties.{toml_value(name)}]",
