@@ -83,7 +83,7 @@ class Charter:
         """Read a federation file and the schemas it names."""
         path = Path(path)
         try:
-            raw = tomllib.loads(path.readtoml_value(encoding="utf-8"))
+            raw = tomllib.loads(path.read_text(encoding="utf-8"))
         except OSError as error:
             raise InvalidInput(f"cannot read {path}: {error.strerror}. Check the path.") from error
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -123,13 +123,36 @@ class _Run:
         """Every ledger reserves its whole plan, or nothing is sent at all."""
         text = repr(self.method)
         terms = Terms(self.method.TITLE, text, "nobody", "one row", "replace one row", _source(self.method))
+        self.check_heads()
         for ledger in self.ledgers.values():
             ledger.open_run(self.run, terms, self.plans)
+        self.exchange_heads("start")
 
     def end(self, how: str) -> None:
         self.books.end(self.run, how)
         for ledger in self.ledgers.values():
             ledger.close_run(self.run, how)
+        self.exchange_heads("end")
+
+    def check_heads(self) -> None:
+        """Nobody's ledger may lack a row that another one saw."""
+        for witness in self.ledgers.values():
+            for peer, (count, head) in witness.remembered().items():
+                if peer in self.ledgers:
+                    self.ledgers[peer].check_head(count, head, witness.node)
+
+    def exchange_heads(self, when: str) -> None:
+        """The coordinator remembers where every ledger stands, and each party where the next one does."""
+        if not self.books.durable:
+            return
+        heads = {
+            name: (ledger.log.length(), ledger.log.head_at(ledger.log.length()))
+            for name, ledger in self.ledgers.items()
+        }
+        names = list(heads)
+        self.ledgers[COORDINATOR].remember(self.run, when, heads)
+        for name, peer in zip(names[1:], [*names[2:], names[0]], strict=True):
+            self.ledgers[name].remember(self.run, when, {peer: heads[peer]})
 
     def nodes(self) -> list[Node]:
         roster = self.federation.roster()

@@ -46,6 +46,7 @@ class Receipt:
 class _Pending:
     slot: int
     event: Event
+    what: str
     body: bytes  # what is kept: the released bytes (noisy) or nothing (exact), behind a digest of the exact input
 
 
@@ -54,7 +55,7 @@ class Gate:
 
     def __init__(self, ledger: Ledger, run: str, noise: Noise) -> None:
         self._ledger, self._run, self._noise = ledger, run, noise
-        self._tick, self._slot = 0, 0
+        self._tick, self._slot, self._round = 0, 0, 0
         self._recorded: dict[int, tuple[Event, bytes]] | None = None
         self._pending: list[_Pending] = []
         self._events: list[Event] = []
@@ -123,14 +124,14 @@ class Gate:
 
     # ---------------------------------------------------------------- for the node that drives the program
 
-    def begin(self, tick: int, recorded: dict[int, tuple[Event, bytes]] | None) -> None:
-        """Start a step; `recorded` holds its releases when the step is a replayed one."""
-        self._tick, self._slot, self._recorded, self._pending = tick, 0, recorded, []
+    def begin(self, tick: int, number: int, recorded: dict[int, tuple[Event, bytes]] | None) -> None:
+        """Start a step of round `number`; `recorded` holds its releases when the step is a replayed one."""
+        self._tick, self._round, self._slot, self._recorded, self._pending = tick, number, 0, recorded, []
 
     def flush(self) -> None:
         """Record the step's releases; the caller's transaction also records what is sent."""
         for pending in self._pending:
-            self._ledger.record(self._run, self._tick, pending.slot, pending.event)
+            self._ledger.record(self._run, self._tick, pending.slot, pending.event, pending.what, self._round)
             if self._ledger.log.durable:
                 self._ledger.log.append(self._run, self._tick, "release", str(pending.slot), pending.body)
         self._pending = []
@@ -143,9 +144,9 @@ class Gate:
         digest = self._digest(given()) if self._ledger.log.durable else b""
         if self._recorded is not None:
             return self._replayed(slot, event, digest)
-        self._ledger.take(self._run, event)
+        what = self._ledger.take(self._run, event)
         body = b"" if draw is None else encode_value(draw())
-        self._pending.append(_Pending(slot, event, digest + body))
+        self._pending.append(_Pending(slot, event, what, digest + body))
         return _marked(body) if body else ()
 
     def _digest(self, exact: bytes) -> bytes:

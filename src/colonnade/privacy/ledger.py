@@ -3,10 +3,13 @@
 Before a run's first message its whole plan is reserved here, durably; each release then takes its line of the plan before
 any noise is drawn, and its row is written in the same transaction as the step that sends it. So a crash can waste a
 reservation, never hide a release. What a run did not use returns when it closes. Whether something is refused depends
-on past events and on the plan, never on data.
+on past events and on the plan, never on data, and never on the clock: order is the order of rows.
+
+It fails closed. A file whose chain of hashes is broken releases nothing; neither does one that lacks a row which a peer
+remembers (a copy from an old backup), until its owner says how to go on.
 
 Kinds of rows: `open` (terms and plan of a run), `event` (one release), `release` (its bytes or their digest),
-`close` (how the run ended).
+`close` (how the run ended), `budget` (a limit set by the owner, or a new period), `peer` (heads of other ledgers).
 """
 
 from __future__ import annotations
@@ -17,12 +20,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
-from colonnade.errors import BudgetExhausted, LeakError, PolicyRefused, ReplayDiverged
+from colonnade.errors import BudgetExhausted, LeakError, LedgerDamaged, PolicyRefused, ReplayDiverged
 from colonnade.privacy.accountant import epsilon, rho_for
 from colonnade.privacy.events import Charge, Event, Plan, Policy, Scope, plan_rho, row_rho
 from colonnade.privacy.store import Log
 
-OPENING, CLOSING = -1, -2  # ticks of the rows that are not a step of the program
+OPENING, CLOSING, ADMIN = -1, -2, -3  # ticks of the rows that are not a step of a program
+OWNER = "owner"  # the run of rows that the owner writes, not a program
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +43,41 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line of the ledger, as people read it."""
+    """One release, as people read it."""
 
     run: str
     tick: int
     slot: int
     event: Event
+    what: str
+    round: int
+    when: str
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The limit in force, and what has been spent of it in this period."""
+
+    epsilon: float | None
+    delta: float | None
+    period: int
+    rho: float  # spent or reserved in this period, about one unit, all parties' parts
+    lifetime_rho: float
+
+    @property
+    def limit(self) -> float:
+        """The limit in zCDP; infinite where none is set."""
+        return math.inf if self.epsilon is None or self.delta is None else rho_for(self.epsilon, self.delta)
+
+    @property
+    def spent(self) -> float:
+        """The epsilon spent or reserved in this period, at the budget's delta."""
+        return epsilon(self.rho, self.delta) if self.delta is not None else math.nan
+
+    @property
+    def left(self) -> float:
+        """The rho that is left."""
+        return max(0.0, self.limit - self.rho)
 
 
 class Ledger:
@@ -60,6 +93,7 @@ class Ledger:
         """Reserve the whole plan of a run, or find it reserved already on the same terms."""
         plan = plans.get(self.node, ())
         with self.log.atomic():
+            self.log.verify()
             found = [row for row in self.log.rows(run) if row.kind in ("open", "event")]
             if found:
                 opened = json.loads(found[0].body)
@@ -71,17 +105,17 @@ class Ledger:
             else:
                 self._approve(plan, row_rho(plans))
                 self.log.append(run, OPENING, "open", "", _opening(terms, plan, row_rho(plans)))
-        used = [Event.from_json(row.body.decode()) for row in found if row.kind == "event"]
         self._left[run] = [(charge, charge.count) for charge in plan]
-        for event in used:
-            self.take(run, event)
+        for row in found[1:]:
+            self.take(run, recorded_event(row.body))
 
     def close_run(self, run: str, how: str) -> None:
-        """Return what was not used. Closing twice is one closing."""
+        """Return what was not used. Closing twice is one closing; closing what was never opened is nothing."""
         with self.log.atomic():
-            if not self.log.rows(run, "close"):
+            kinds = {row.kind for row in self.log.rows(run)}
+            if "open" in kinds and "close" not in kinds:
                 self.log.append(run, CLOSING, "close", "", json.dumps({"how": how, "when": _now()}).encode())
-                self.log.erase_secrets(run)
+            self.log.erase_secrets(run)
 
     def _approve(self, plan: Plan, row: float) -> None:
         exact = [charge.what for charge in plan if math.isinf(charge.event.rho) and charge.count]
@@ -91,67 +125,147 @@ class Ledger:
                 f"{'; '.join(exact)}. Nothing was sent. Choose a private method (privacy=...), or, if the "
                 f"party agrees, set Policy(exact=True) for it."
             )
-        if self.policy.epsilon is None or self.policy.delta is None:
+        budget = self.budget()
+        if budget.epsilon is None or budget.delta is None:
             return
-        limit, spent = rho_for(self.policy.epsilon, self.policy.delta), self.row_spent()
-        if spent + row > limit * (1 + 1e-12):
-            after = epsilon(spent + row, self.policy.delta)
+        if budget.rho + row > budget.limit * (1 + 1e-12):
             raise BudgetExhausted(
-                f"party {self.node!r}: this run would bring epsilon to {after:.3g}, over the limit "
-                f"{self.policy.epsilon:.3g} (delta={self.policy.delta:g}); {epsilon(spent, self.policy.delta):.3g} "
-                "is spent. Nothing was sent. Ask for a smaller epsilon or fewer rounds, or raise the party's budget."
+                f"party {self.node!r}: this run would bring epsilon to {epsilon(budget.rho + row, budget.delta):.3g}, "
+                f"over the limit {budget.epsilon:.3g} (delta={budget.delta:g}); {budget.spent:.3g} is spent or "
+                "reserved in this period. Nothing was sent. Ask for a smaller epsilon or fewer rounds, close runs that "
+                "will not go on, or let the owner open a new period with `colonnade budget renew`."
             )
 
     # -------------------------------------------------------------------------------- releases
 
-    def take(self, run: str, event: Event) -> None:
-        """Use up one line of the run's plan, or refuse: called before noise is drawn."""
+    def take(self, run: str, event: Event) -> str:
+        """Use up one line of the run's plan and say what it is for, or refuse: called before noise is drawn."""
         left = self._left[run]
         for i, (charge, count) in enumerate(left):
             if count and charge.covers(event):
                 left[i] = (charge, count - 1)
-                return
+                return charge.what
         raise LeakError(
             f"party {self.node!r}: a {event.mechanism} release with rho={event.rho:g} is not in the plan of this run, "
             "or the plan's count for it is used up. Nothing was sent. The method's price() must list every release."
         )
 
-    def record(self, run: str, tick: int, slot: int, event: Event) -> None:
+    def record(self, run: str, tick: int, slot: int, event: Event, what: str, number: int) -> None:
         """Write the row of one release; the caller's transaction also records what leaves."""
-        self.log.append(run, tick, "event", str(slot), event.to_json().encode())
+        extra = json.dumps({"round": number, "what": what, "when": _now()})
+        self.log.append(run, tick, "event", str(slot), f'{{"event": {event.to_json()}, {extra[1:]}'.encode())
+
+    # -------------------------------------------------------------------------------- the owner's hand
+
+    def set_budget(self, limit: float, delta: float) -> None:
+        """Set the limit for everything that is spent from now on in this period."""
+        Policy(epsilon=limit, delta=delta)  # the same checks
+        self._admin({"do": "set", "epsilon": limit, "delta": delta})
+
+    def renew(self, reason: str) -> None:
+        """Open a new period: what was spent stays on record, and no longer counts against the limit."""
+        self._admin({"do": "renew", "reason": reason})
+
+    def _admin(self, body: Mapping[str, object]) -> None:
+        with self.log.atomic():
+            self.log.verify()
+            number = len(self.log.rows(OWNER, "budget"))
+            text = json.dumps({**body, "when": _now()}, sort_keys=True)
+            self.log.append(OWNER, ADMIN, "budget", str(number), text.encode())
 
     # -------------------------------------------------------------------------------- what was spent
 
     def entries(self, run: str | None = None) -> list[Entry]:
         """Every release, oldest first."""
-        return [
-            Entry(row.run, row.tick, int(row.key), Event.from_json(row.body.decode()))
-            for row in self.log.rows(run, "event")
-        ]
+        entries = []
+        for row in self.log.rows(run, "event"):
+            raw = json.loads(row.body)
+            event = recorded_event(row.body)
+            entries.append(
+                Entry(row.run, row.tick, int(row.key), event, raw["what"], raw["round"], raw["when"])
+            )
+        return entries
+
+    def budget(self) -> Budget:
+        """The limit in force and what counts against it: own limit and policy, whichever is tighter."""
+        start, period, limit = 0, 1, (self.policy.epsilon, self.policy.delta)
+        for row in self.log.rows(OWNER, "budget"):
+            body = json.loads(row.body)
+            if body["do"] == "renew":
+                start, period = row.seq, period + 1
+            elif self.policy.epsilon is None:
+                limit = (body["epsilon"], body["delta"])
+            else:
+                limit = min(
+                    (self.policy.epsilon, self.policy.delta), (body["epsilon"], body["delta"]), key=_tightness
+                )
+        totals = self._by_run()
+        this_period = math.fsum(row for seq, _, row in totals if seq > start)
+        return Budget(*limit, period, this_period, math.fsum(row for _, _, row in totals))
 
     def own_spent(self) -> float:
         """rho of this party's own releases: actual for closed runs, the whole plan for open ones."""
-        return math.fsum(own for own, _ in self._by_run())
+        return math.fsum(own for _, own, _ in self._by_run())
 
     def row_spent(self) -> float:
         """rho of one row, the other parties' reserved releases about it included: what the limit applies to."""
-        return math.fsum(row for _, row in self._by_run())
+        return math.fsum(row for _, _, row in self._by_run())
 
-    def _by_run(self) -> list[tuple[float, float]]:
+    def _by_run(self) -> list[tuple[int, float, float]]:
+        """For each run: where its opening stands, its own price, the row's price."""
         closed = {row.run for row in self.log.rows(kind="close")}
         actual: dict[str, list[float]] = {}
-        for entry in self.entries():
-            if entry.event.scope is Scope.OWN:
-                actual.setdefault(entry.run, []).append(entry.event.rho)
+        for row in self.log.rows(kind="event"):
+            event = recorded_event(row.body)
+            if event.scope is Scope.OWN:
+                actual.setdefault(row.run, []).append(event.rho)
         totals = []
         for row in self.log.rows(kind="open"):
             opened = json.loads(row.body)
             own, whole = float(opened["own_rho"]), float(opened["row_rho"])
-            if row.run in closed and math.isfinite(own):
+            if row.run in closed:
                 used = math.fsum(actual.get(row.run, []))
-                own, whole = used, whole - (own - used)
-            totals.append((own, whole))
+                own, whole = used, (whole - (own - used) if math.isfinite(own) else used)
+            totals.append((row.seq, own, whole))
         return totals
+
+    # -------------------------------------------------------------------------------- what peers remember
+
+    def remember(self, run: str, when: str, heads: Mapping[str, tuple[int, bytes]]) -> None:
+        """Keep the heads of other ledgers, so that a copy from an old backup is noticed later."""
+        with self.log.atomic():
+            kept = {peer: [count, head.hex()] for peer, (count, head) in heads.items() if peer != self.node}
+            if not any(row.key == when for row in self.log.rows(run, "peer")):
+                self.log.append(run, ADMIN, "peer", when, json.dumps(kept, sort_keys=True).encode())
+
+    def remembered(self) -> dict[str, tuple[int, bytes]]:
+        """The newest head this ledger has seen of every other."""
+        heads: dict[str, tuple[int, bytes]] = {}
+        for row in self.log.rows(kind="peer"):
+            for peer, (count, head) in json.loads(row.body).items():
+                heads[peer] = max(heads.get(peer, (0, b"")), (count, bytes.fromhex(head)))
+        return heads
+
+    def check_head(self, count: int, head: bytes, witness: str) -> None:
+        """This ledger must still hold the row that a peer saw as its last."""
+        if self.log.head_at(count) != head:
+            raise LedgerDamaged(
+                f"the ledger of {self.node!r} lacks row {count}, which {witness!r} saw at the end of an earlier run: it was "
+                "rolled back, for example by restoring an old copy, and would forget what was spent. Nothing is "
+                "released. Restore the newest copy; if it is lost, let the owner start a new ledger and count all that "
+                "the old one may have spent."
+            )
+
+
+def recorded_event(body: bytes) -> Event:
+    """The event of an `event` row."""
+    return Event.from_json(json.dumps(json.loads(body)["event"]))
+
+
+def _tightness(limit: tuple[float | None, float | None]) -> float:
+    assert limit[0] is not None
+    assert limit[1] is not None
+    return rho_for(limit[0], limit[1])
 
 
 def _opening(terms: Terms, plan: Plan, row: float) -> bytes:

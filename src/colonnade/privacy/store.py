@@ -57,7 +57,9 @@ class Log(Protocol):
     def rows(self, run: str | None = None, kind: str | None = None) -> list[Row]: ...
     def secret(self, run: str, name: str, size: int) -> bytes: ...
     def erase_secrets(self, run: str) -> None: ...
-    def head(self) -> bytes: ...
+    def verify(self) -> int: ...
+    def head_at(self, count: int) -> bytes: ...
+    def length(self) -> int: ...
     def close(self) -> None: ...
 
 
@@ -85,8 +87,14 @@ class MemoryLog:
     def erase_secrets(self, run: str) -> None:
         self._secrets = {key: value for key, value in self._secrets.items() if key[0] != run}
 
-    def head(self) -> bytes:
+    def verify(self) -> int:
+        return len(self._rows)
+
+    def head_at(self, count: int) -> bytes:  # noqa: ARG002  nothing is chained in memory
         return _START
+
+    def length(self) -> int:
+        return len(self._rows)
 
     def close(self) -> None:
         """Nothing to close."""
@@ -205,9 +213,15 @@ class FileLog:
         with self.atomic():
             self._db.execute("delete from secret where run = ?", (run,))
 
-    def head(self) -> bytes:
+    def head_at(self, count: int) -> bytes:
+        """The head after so many rows; empty if there are not so many."""
         with _disk(self.path):
-            return self._last_head()
+            row = self._db.execute("select head from log where seq = ?", (count,)).fetchone()
+        return bytes(row[0]) if row else b""
+
+    def length(self) -> int:
+        with _disk(self.path):
+            return int(self._db.execute("select coalesce(max(seq), 0) from log").fetchone()[0])
 
     def close(self) -> None:
         self._db.close()

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from colonnade.errors import LeakError, ProtocolError, ReplayDiverged
+from colonnade.privacy.events import Event
 from colonnade.privacy.gate import Gate
 from colonnade.runtime.messages import Failed
 from colonnade.runtime.program import NodeId, Note, Post, Program
@@ -96,11 +97,10 @@ class Node:
         """Re-run the recorded steps on the recorded inboxes; everything that was sent, for peers that missed it."""
         letters: list[Letter] = []
         for step in self._transcript.steps():
-            self.gate.begin(step.tick, step.releases)
-            for sender in step.order:
-                frame = step.received[sender]
+            received = {node: step.received[node] for node in step.order}
+            for sender, frame in received.items():
                 self._seen[sender][frame.sequence] = digest(frame.body)
-            outbox = self._advance({node: step.received[node] for node in step.order})
+            outbox = self._advance(received, step.releases)
             if outbox != step.sent:
                 raise ReplayDiverged(
                     f"{self.name!r}, step {step.tick}: the replay sends other bytes than were recorded. Data, code or "
@@ -112,8 +112,7 @@ class Node:
     def step(self) -> list[Letter]:
         """Resume the program once. What it sends is recorded before it is returned."""
         received = {node: self._inbox[node].popleft() for node in self.wait}
-        self.gate.begin(self._tick, None)
-        outbox = self._advance(received)
+        outbox = self._advance(received, None)
         self._transcript.record(self._tick - 1, received, outbox, self.gate)
         return self._letters(outbox)
 
@@ -125,9 +124,12 @@ class Node:
 
     # ------------------------------------------------------------------------ inside
 
-    def _advance(self, received: Mapping[NodeId, Frame]) -> dict[NodeId, bytes]:
+    def _advance(
+        self, received: Mapping[NodeId, Frame], recorded: dict[int, tuple[Event, bytes]] | None
+    ) -> dict[NodeId, bytes]:
         inbox = {node: self._open(node, frame) for node, frame in received.items()}
         self._round = max([self._round, *(frame.round for frame in received.values())])
+        self.gate.begin(self._tick, self._round, recorded)
         try:
             post = self._program.send(inbox) if self.started else next(self._program)
         except StopIteration as stop:

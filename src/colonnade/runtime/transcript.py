@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from colonnade.privacy.events import Event
 from colonnade.privacy.gate import Gate
+from colonnade.privacy.ledger import recorded_event
 from colonnade.privacy.store import Log
 from colonnade.runtime.wire import Frame
 
@@ -63,7 +64,7 @@ class Transcript:
                 case "out":
                     step.sent[row.key] = row.body
                 case "event":
-                    step.releases[int(row.key)] = (Event.from_json(row.body.decode()), b"")
+                    step.releases[int(row.key)] = (recorded_event(row.body), b"")
                 case "release":
                     event, _ = step.releases[int(row.key)]
                     step.releases[int(row.key)] = (event, row.body)
