@@ -8,6 +8,7 @@ fit = co.fit(fed, co.Problem(co.Logistic(), co.L1Ball(10.0)), method=co.Distribu
 
 from __future__ import annotations
 
+from colonnade.algorithms.central_frank_wolfe import CentralFrankWolfe
 from colonnade.algorithms.frank_wolfe import DistributedFrankWolfe, LineSearch, OpenLoop
 from colonnade.algorithms.method import Status
 from colonnade.engines.inprocess import Faults, InProcess, Tap
@@ -28,6 +29,7 @@ from colonnade.errors import (
 from colonnade.federation import Federation
 from colonnade.fit import fit
 from colonnade.privacy.events import Policy
+from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.privacy.statement import Privacy, PrivacyStatement
 from colonnade.problem import (
     Absolute,
@@ -55,6 +57,7 @@ __all__ = [
     "Binary",
     "BudgetExhausted",
     "Categorical",
+    "CentralFrankWolfe",
     "ColonnadeError",
     "Communication",
     "DistributedFrankWolfe",
@@ -90,6 +93,7 @@ __all__ = [
     "ReplayDiverged",
     "Ridge",
     "Schema",
+    "SeededNoise",
     "Simplex",
     "SquaredHinge",
     "Status",

@@ -21,7 +21,7 @@ from scipy import sparse
 from colonnade.algorithms.method import Roster
 from colonnade.charter import Charter, Member, new_key
 from colonnade.errors import InvalidInput
-from colonnade.privacy.block import Block
+from colonnade.privacy.block import Block, Unit
 from colonnade.privacy.events import Policy
 from colonnade.runtime.program import COORDINATOR
 from colonnade.schema import Categorical, Column, Plain, Schema, as_frame
@@ -51,6 +51,7 @@ class Alignment:
 
     rows: Mapping[str, int]
     matched: int
+    surplus: int = 0  # matched, and left out because their person has more rows than a unit may
 
     @property
     def left_out(self) -> dict[str, int]:
@@ -58,7 +59,8 @@ class Alignment:
 
     def __str__(self) -> str:
         parts = (f"{party} {count:,}" for party, count in self.left_out.items() if count)
-        return f"{self.matched:,} rows matched in all parties; left out: {', '.join(parts) or 'none'}"
+        surplus = f"; {self.surplus:,} surplus rows of people with many" if self.surplus else ""
+        return f"{self.matched:,} rows matched in all parties; left out: {', '.join(parts) or 'none'}{surplus}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +72,7 @@ class Federation:
     alignment: Alignment
     on: str | None = None
     label_column: str | None = None
+    unit: Unit = Unit()
     _y: NDArray[Any] | None = field(default=None, repr=False)
 
     # -------------------------------------------------------------------------------- making one
@@ -83,11 +86,17 @@ class Federation:
         *,
         label: str | None = None,
         policies: Mapping[str, Policy] | None = None,
+        unit: tuple[Any, int] | None = None,
     ) -> Federation:
         """One table split by columns: into so many parts of nearly equal size, or as `parties` says by name.
 
-        The labels go to a party of their own, "labels", unless `label` names one.
+        The labels go to a party of their own, "labels", unless `label` names one. `unit` protects people instead of
+        rows: (who each row is about, the most rows a person may keep), the first as a column name of a frame or an array;
+        surplus rows are left out, the first ones in the table stay.
         """
+        brought, people = len(y), Unit()
+        if unit is not None:
+            X, y, people = _within_unit(X, y, unit)
         table = _table(X)
         rows = table.matrix.shape[0]
         y = _labels(y, rows)
@@ -98,15 +107,15 @@ class Federation:
                 kinds = [table.columns[str(column)] for column in columns]
                 schema = Schema(tuple(kind for kind, _ in kinds), source="data")
                 places = [place for _, at in kinds for place in at]
-            block = Block(_stored(table.matrix[:, places]), np.asarray(places, np.int64))
+            block = Block(_stored(table.matrix[:, places]), np.asarray(places, np.int64), unit=people)
             made[name] = Party(name, block, _Names(table.names, places), OPEN, schema)
         holder = label or LABELS
         if label is not None and label not in made:
             raise InvalidInput(f"label={label!r} is not a party; there are {_listed(made)}.")
         if holder not in made:
             made[holder] = Party(holder, Block(np.zeros((rows, 0)), np.zeros(0, np.int64)), (), OPEN)
-        alignment = Alignment(dict.fromkeys(made, rows), rows)
-        return cls(_checked(made), holder, alignment, _y=y).with_policies(policies or {})
+        alignment = Alignment(dict.fromkeys(made, rows), rows, brought - rows)
+        return cls(_checked(made), holder, alignment, unit=people, _y=y).with_policies(policies or {})
 
     @classmethod
     def from_frames(
@@ -117,17 +126,25 @@ class Federation:
         *,
         schemas: Mapping[str, Schema] | None = None,
         policies: Mapping[str, Policy] | None = None,
+        unit: tuple[str, int] | None = None,
     ) -> Federation:
         """One frame a party, matched on the key column `on`; `label` is (party, column).
 
-        A party without a schema gets one read off its data: good for a notebook, never for a private run.
+        A party without a schema gets one read off its data: good for a notebook, never for a private run. `unit` is
+        (column, rows): whom a row is about, and the most rows one of them may keep; surplus rows are left out, the first
+        ones in the order of the key stay. The column is no feature.
         """
         if not frames:
             raise InvalidInput("no frames were given: pass {'party': frame, ...} with one frame a party.")
         tables = {name: _keyed(name, as_frame(frame), on) for name, frame in frames.items()}
         for name in schemas or {}:
             _known(name, tables, "schemas")
-        keys = _common_keys(tables, on)
+        matched = keys = _common_keys(tables, on)
+        people = Unit()
+        if unit is not None:
+            people = Unit(*unit)
+            keys = _first_rows(keys, tables, on, people)
+            tables = {name: table.drop(people.name, strict=False) for name, table in tables.items()}
         y, holder = None, LABELS
         if label is not None:
             holder, column = label
@@ -139,11 +156,13 @@ class Federation:
             if label is not None and name == holder:
                 own = own.drop(label[1])
             schema = (schemas or {}).get(name) or (Schema.infer(own) if own.width else Schema(()))
-            block = Block(_encoded(name, schema, own, keys.height), np.arange(start, start + schema.width))
+            positions = np.arange(start, start + schema.width)
+            block = Block(_encoded(name, schema, own, keys.height), positions, unit=people)
             made[name] = Party(name, block, schema.features, OPEN, schema)
             start += schema.width
-        alignment = Alignment({name: table.height for name, table in tables.items()}, keys.height)
-        fed = cls(_checked(made), holder, alignment, on, label[1] if label else None, y)
+        rows = {name: table.height for name, table in tables.items()}
+        alignment = Alignment(rows, keys.height, matched.height - keys.height)
+        fed = cls(_checked(made), holder, alignment, on, label[1] if label else None, people, y)
         return fed.with_policies(policies or {})
 
     @classmethod
@@ -156,9 +175,7 @@ class Federation:
                 "to run the same federation in this process."
             )
         if set(frames) != set(charter.members):
-            raise InvalidInput(
-                f"{path} names {_listed(charter.members)}; frames were given for {_listed(frames)}."
-            )
+            raise InvalidInput(f"{path} names {_listed(charter.members)}; frames were given for {_listed(frames)}.")
         schemas = {name: member.schema for name, member in charter.members.items()}
         policies = {name: member.policy for name, member in charter.members.items()}
         ordered = {name: frames[name] for name in charter.members}
@@ -167,9 +184,7 @@ class Federation:
     def charter(self) -> Charter:
         """The federation file of this federation, with fresh keys that live in memory only."""
         if self.on is None or self.label_column is None:
-            raise InvalidInput(
-                "only a federation made with from_frames(..., label=...) has a federation file."
-            )
+            raise InvalidInput("only a federation made with from_frames(..., label=...) has a federation file.")
         members = {n: Member(p.schema or Schema(()), p.policy, new_key()[0]) for n, p in self.parties.items()}
         return Charter(members, self.on, (self.label, self.label_column))
 
@@ -196,7 +211,7 @@ class Federation:
     def roster(self) -> Roster:
         """What everybody knows before a run."""
         positions = {name: tuple(party.block.positions.tolist()) for name, party in self.parties.items()}
-        return Roster(self.rows, positions, self.label)
+        return Roster(self.rows, positions, self.label, self.unit)
 
     def __repr__(self) -> str:
         widths = ", ".join(f"{name}: {party.block.columns:,} columns" for name, party in self.parties.items())
@@ -228,9 +243,7 @@ class _Table:
 
     matrix: Any
     names: Sequence[str] | None = None  # of the places, where there are names
-    columns: Mapping[str, tuple[Column, list[int]]] | None = (
-        None  # of a frame: how encoded, and at which places
-    )
+    columns: Mapping[str, tuple[Column, list[int]]] | None = None  # of a frame: how encoded, and at which places
 
 
 def _table(X: Any) -> _Table:
@@ -257,17 +270,13 @@ def _check_matrix(shape: tuple[int, ...], values: NDArray[np.float64]) -> None:
     if 0 in shape:
         raise InvalidInput(f"X has {shape[0]} rows and {shape[1]} columns; it needs at least one of each.")
     if bad := int(values.size - np.isfinite(values).sum()):
-        raise InvalidInput(
-            f"X holds {bad:,} values that are NaN or infinite; fill them in or leave those rows out."
-        )
+        raise InvalidInput(f"X holds {bad:,} values that are NaN or infinite; fill them in or leave those rows out.")
 
 
 def _frame_table(frame: pl.DataFrame) -> _Table:
     """A frame: numbers stay as they are, text becomes one column for each of its values."""
     if frame.is_empty():
-        raise InvalidInput(
-            f"X has {frame.height} rows and {frame.width} columns; it needs at least one of each."
-        )
+        raise InvalidInput(f"X has {frame.height} rows and {frame.width} columns; it needs at least one of each.")
     read = Schema.infer(frame).columns
     kinds = [kind if isinstance(kind, Categorical) else Plain(kind.name) for kind in read]
     schema = Schema(tuple(kinds), source="data")
@@ -279,9 +288,7 @@ def _frame_table(frame: pl.DataFrame) -> _Table:
 
 def _shares(parties: int | Mapping[str, Columns], table: _Table) -> dict[str, list[str] | list[int]]:
     """Which columns each party gets: names of a frame's columns, or places in a matrix."""
-    everything: list[Any] = (
-        list(table.columns) if table.columns is not None else list(range(table.matrix.shape[1]))
-    )
+    everything: list[Any] = list(table.columns) if table.columns is not None else list(range(table.matrix.shape[1]))
     if not isinstance(parties, Mapping):
         if not (isinstance(parties, int | np.integer) and 1 <= parties <= len(everything)):
             raise InvalidInput(
@@ -292,11 +299,7 @@ def _shares(parties: int | Mapping[str, Columns], table: _Table) -> dict[str, li
     if not parties:
         raise InvalidInput("parties={} names nobody: give at least one party and its columns.")
     shares = {name: _chosen(name, columns, everything) for name, columns in parties.items()}
-    twice = [
-        column
-        for column, times in Counter(c for share in shares.values() for c in share).items()
-        if times > 1
-    ]
+    twice = [column for column, times in Counter(c for share in shares.values() for c in share).items() if times > 1]
     if twice:
         raise InvalidInput(
             f"{len(twice):,} columns are given twice, the first is {twice[0]!r}; a column lives at one party."
@@ -306,9 +309,7 @@ def _shares(parties: int | Mapping[str, Columns], table: _Table) -> dict[str, li
 
 def _chosen(name: str, columns: Columns, everything: list[Any]) -> list[Any]:
     if isinstance(columns, slice | range):
-        picks: list[Any] = (
-            list(range(len(everything))[columns]) if isinstance(columns, slice) else list(columns)
-        )
+        picks: list[Any] = list(range(len(everything))[columns]) if isinstance(columns, slice) else list(columns)
     else:
         array = np.asarray(columns)
         picks = np.flatnonzero(array).tolist() if array.dtype == bool else array.tolist()
@@ -319,9 +320,7 @@ def _chosen(name: str, columns: Columns, everything: list[Any]) -> list[Any]:
         elif isinstance(pick, int) and -len(everything) <= pick < len(everything):
             chosen.append(everything[pick])
         else:
-            raise InvalidInput(
-                f"party {name!r}: X has no column {pick!r}; it has {len(everything):,} columns."
-            )
+            raise InvalidInput(f"party {name!r}: X has no column {pick!r}; it has {len(everything):,} columns.")
     if not chosen:
         raise InvalidInput(f"party {name!r} gets no columns; leave it out, or give it some.")
     return chosen
@@ -350,15 +349,11 @@ def _labels(y: Any, rows: int) -> NDArray[Any]:
 
 def _keyed(name: str, frame: pl.DataFrame, on: str) -> pl.DataFrame:
     if on not in frame.columns:
-        raise InvalidInput(
-            f"party {name!r} has no key column {on!r}; its columns are {_listed(frame.columns)}."
-        )
+        raise InvalidInput(f"party {name!r} has no key column {on!r}; its columns are {_listed(frame.columns)}.")
     if frame.is_empty():
         raise InvalidInput(f"party {name!r} has no rows.")
     if nulls := frame[on].null_count():
-        raise InvalidInput(
-            f"party {name!r}: {nulls:,} rows have no key in {on!r}; fill it in or leave them out."
-        )
+        raise InvalidInput(f"party {name!r}: {nulls:,} rows have no key in {on!r}; fill it in or leave them out.")
     if double := frame.height - frame[on].n_unique():
         raise InvalidInput(
             f"party {name!r}: {double:,} rows repeat a key of {on!r}; each key may stand once. "
@@ -371,9 +366,7 @@ def _common_keys(tables: Mapping[str, pl.DataFrame], on: str) -> pl.DataFrame:
     kinds = {name: table[on].dtype for name, table in tables.items()}
     if len(set(kinds.values())) > 1:
         found = ", ".join(f"{name}: {kind}" for name, kind in kinds.items())
-        raise InvalidInput(
-            f"the key {on!r} has different types ({found}); convert it to the same type everywhere."
-        )
+        raise InvalidInput(f"the key {on!r} has different types ({found}); convert it to the same type everywhere.")
     keys = reduce(lambda a, b: a.join(b, on=on, how="inner"), (table.select(on) for table in tables.values()))
     if keys.is_empty():
         raise InvalidInput(
@@ -404,17 +397,54 @@ def _taken_label(keys: pl.DataFrame, holder: str, column: str, table: pl.DataFra
     return labels.to_numpy()
 
 
+# ------------------------------------------------------------------------------------------------ people
+
+
+def _within_unit(X: Any, y: Any, unit: tuple[Any, int]) -> tuple[Any, Any, Unit]:
+    """The rows of a table that stay when nobody may have more than so many: the first ones, a public rule."""
+    import polars as pl
+
+    who, most = unit
+    if isinstance(who, str):
+        frame = as_frame(X)
+        if who not in frame.columns:
+            raise InvalidInput(
+                f"unit names the column {who!r}, which X does not have; it has {_listed(frame.columns)}."
+            )
+        people, X, name = frame[who], frame.drop(who), who
+    else:
+        people, name = pl.Series(np.asarray(who)), "person"
+    y = np.asarray(y)
+    if not len(people) == len(y) == X.shape[0]:
+        raise InvalidInput(
+            f"unit says whom {len(people):,} rows are about; X has {X.shape[0]:,} rows and y {len(y):,}."
+        )
+    kept = np.flatnonzero((people.to_frame("p").select(pl.int_range(pl.len()).over("p")).to_series() < most).to_numpy())
+    rows = X[kept] if not sparse.issparse(X) else sparse.csr_array(X)[kept]
+    return rows, y[kept], Unit(name, most)
+
+
+def _first_rows(keys: pl.DataFrame, tables: Mapping[str, pl.DataFrame], on: str, unit: Unit) -> pl.DataFrame:
+    import polars as pl
+
+    holders = [name for name, table in tables.items() if unit.name in table.columns]
+    if not holders:
+        raise InvalidInput(f"unit names the column {unit.name!r}, which no party has.")
+    people = keys.join(tables[holders[0]].select(on, unit.name), on=on, how="left", maintain_order="left")
+    if nulls := people[unit.name].null_count():
+        raise InvalidInput(
+            f"party {holders[0]!r}: {nulls:,} rows do not say whom they are about ({unit.name!r} is empty)."
+        )
+    return people.filter(pl.int_range(pl.len()).over(unit.name) < unit.rows).select(on)
+
+
 # ------------------------------------------------------------------------------------------------ names
 
 
 def _checked(parties: dict[str, Party]) -> dict[str, Party]:
     for name in parties:
-        if not (
-            isinstance(name, str) and name and name == name.strip() and name.isprintable() and "/" not in name
-        ):
-            raise InvalidInput(
-                f"{name!r} cannot name a party: use a short text without slashes or outer spaces."
-            )
+        if not (isinstance(name, str) and name and name == name.strip() and name.isprintable() and "/" not in name):
+            raise InvalidInput(f"{name!r} cannot name a party: use a short text without slashes or outer spaces.")
         if name == COORDINATOR:
             raise InvalidInput(f"{COORDINATOR!r} is the coordinator's name; give the party another.")
     return parties

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from colonnade.algorithms.frank_wolfe import DistributedFrankWolfe
-from colonnade.algorithms.method import Answer, Method
+from colonnade.algorithms.method import Answer, Job, Method
 from colonnade.engines.inprocess import FINAL, Engine, InProcess
 from colonnade.errors import InvalidInput
 from colonnade.federation import Federation
@@ -28,8 +30,8 @@ from colonnade.privacy.block import Block
 from colonnade.privacy.events import Plan, Policy, row_rho
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.ledger import Ledger, Terms
-from colonnade.privacy.mechanisms import SystemNoise
-from colonnade.privacy.statement import Privacy, not_private
+from colonnade.privacy.mechanisms import SeededNoise, SystemNoise
+from colonnade.privacy.statement import Privacy, PrivacyStatement, Trust, not_private, proven
 from colonnade.problem import Problem
 from colonnade.progress import Progress, watching
 from colonnade.result import Coefficients, Communication, Fit
@@ -48,6 +50,7 @@ def fit(
     engine: Engine | None = None,
     store: str | Path | None = None,
     progress: bool = False,
+    noise: SeededNoise | None = None,
 ) -> Fit:
     """Fit one linear model to the columns of all parties.
 
@@ -58,53 +61,44 @@ def fit(
     engine      where the programs run; by default in this process.
     store       a folder for ledgers and transcripts: with it, the same call resumes a run that was interrupted.
     progress    show a progress bar.
+    noise       for tests and published figures only: repeatable noise, which protects nobody, and the Fit says so.
     """
     method = method if method is not None else DistributedFrankWolfe()
     _check_call(federation, problem, method)
-    method.check(problem)
+    job = Job(problem, federation.roster(), privacy)
+    method.check(job)
     blocks = _with_labels(federation, problem)
-    plans = method.price(problem, federation.roster())
-    if privacy is not None:
-        _check_privacy(method, plans, store)
+    plans = method.price(job)
+    _check_privacy(method, plans, privacy, store)
     books: Store = MemoryStore() if store is None else FolderStore(store)
+    call = _fingerprint(federation, job, method, blocks, noise)
     try:
-        with (
-            books.run(_fingerprint(federation, problem, method, blocks)) as run,
-            watching(progress, method) as bar,
-        ):
-            return _Run(run, federation, problem, method, plans, blocks, books, bar).drive(
-                engine or InProcess()
-            )
+        with books.run(call) as run, watching(progress, method) as bar:
+            return _Run(run, federation, job, method, plans, blocks, books, bar, noise).drive(engine or InProcess())
     finally:
         books.close()
 
 
+@dataclass(eq=False)
 class _Run:
     """One run of one method, from its plans to its Fit."""
 
-    def __init__(
-        self,
-        run: str,
-        federation: Federation,
-        problem: Problem,
-        method: Method,
-        plans: Mapping[str, Plan],
-        blocks: Mapping[str, Block],
-        books: Store,
-        bar: Progress,
-    ) -> None:
-        self.run, self.federation, self.problem, self.method, self.plans = (
-            run,
-            federation,
-            problem,
-            method,
-            plans,
-        )
-        self.blocks, self.books, self.bar = blocks, books, bar
-        self.notes: list[Mapping[str, Any]] = []
-        self.began = time.perf_counter()
-        policies = {name: party.policy for name, party in federation.parties.items()}
-        self.ledgers = {n: Ledger(books.log(n), n, p) for n, p in {COORDINATOR: Policy(), **policies}.items()}
+    run: str
+    federation: Federation
+    job: Job
+    method: Method
+    plans: Mapping[str, Plan]
+    blocks: Mapping[str, Block]
+    books: Store
+    bar: Progress
+    noise: SeededNoise | None
+    notes: list[Mapping[str, Any]] = field(default_factory=list)
+    began: float = field(default_factory=time.perf_counter)
+
+    @cached_property
+    def ledgers(self) -> dict[NodeId, Ledger]:
+        policies = {COORDINATOR: Policy(), **{name: party.policy for name, party in self.federation.parties.items()}}
+        return {name: Ledger(self.books.log(name), name, policy) for name, policy in policies.items()}
 
     def drive(self, engine: Engine) -> Fit:
         try:
@@ -121,8 +115,9 @@ class _Run:
 
     def reserve(self) -> None:
         """Every ledger reserves its whole plan, or nothing is sent at all."""
-        text = repr(self.method)
-        terms = Terms(self.method.TITLE, text, "nobody", "one row", "replace one row", _source(self.method))
+        unit, trust = self.job.roster.unit, self.job.privacy.trust if self.job.privacy else Trust.NOBODY
+        settings = repr(self.method)
+        terms = Terms(self.method.TITLE, settings, trust, str(unit), unit.neighbours, _source(self.method))
         self.check_heads()
         for ledger in self.ledgers.values():
             ledger.open_run(self.run, terms, self.plans)
@@ -155,27 +150,24 @@ class _Run:
             self.ledgers[name].remember(self.run, when, {peer: heads[peer]})
 
     def nodes(self) -> list[Node]:
-        roster = self.federation.roster()
-        coordinator = self.node(
-            COORDINATOR, roster.parties, False, lambda _: self.method.coordinator(roster, self.problem)
-        )
-        parties = [
-            self.node(
-                name, (COORDINATOR,), True, lambda gate, b=block: self.method.party(b, gate, self.problem)
-            )
-            for name, block in self.blocks.items()
-        ]
-        return [coordinator, *parties]
+        parties = self.job.roster.parties
+        coordinator = self.node(COORDINATOR, parties, False, lambda _: self.method.coordinator(self.job))
+        return [coordinator, *(self.node(name, (COORDINATOR,), True, self.program(name)) for name in parties)]
+
+    def program(self, party: NodeId) -> Callable[[Gate], Program[Any]]:
+        return lambda gate: self.method.party(self.job, self.blocks[party], gate)
 
     def node(
-        self, name: NodeId, neighbours: tuple[NodeId, ...], guarded: bool, make: Callable[..., Program[Any]]
+        self, name: NodeId, neighbours: tuple[NodeId, ...], guarded: bool, make: Callable[[Gate], Program[Any]]
     ) -> Node:
-        gate = Gate(self.ledgers[name], self.run, SystemNoise())
+        noise = SystemNoise() if self.noise is None else self.noise.for_node(name)
+        gate = Gate(self.ledgers[name], self.run, noise)
+        transcript = Transcript(self.ledgers[name].log, self.run)
         return Node(
             name,
             make(gate),
             gate,
-            Transcript(self.ledgers[name].log, self.run),
+            transcript,
             neighbours=neighbours,
             guarded=guarded,
             replies=self.method.REPLIES,
@@ -195,9 +187,9 @@ class _Run:
             objective=answer.objective,
             gap=answer.gap,
             status=answer.status,
-            privacy=not_private(_sees(self.plans)),
+            privacy=self.statement(),
             communication=communication,
-            problem=self.problem,
+            problem=self.job.problem,
             method=self.method.TITLE,
             run=self.run,
             seconds=time.perf_counter() - self.began,
@@ -208,6 +200,14 @@ class _Run:
             on=self.federation.on,
         )
 
+    def statement(self) -> PrivacyStatement:
+        unit, sees = self.job.roster.unit, _sees(self.plans)
+        if self.job.privacy is None or self.method.DERIVATION is None:
+            return not_private("exact values left the parties, so no bound on epsilon holds", unit, sees)
+        if self.noise is not None:
+            return not_private("the noise was seeded, so whoever knows the seed can subtract it", unit, sees)
+        return proven(self.job.privacy, row_rho(self.plans), unit, sees, self.method.DERIVATION)
+
 
 def _sees(plans: Mapping[str, Plan]) -> str:
     return "; ".join(dict.fromkeys(charge.what for plan in plans.values() for charge in plan))
@@ -215,29 +215,27 @@ def _sees(plans: Mapping[str, Plan]) -> str:
 
 def _check_call(federation: Federation, problem: Problem, method: Method) -> None:
     if not isinstance(federation, Federation):
-        raise InvalidInput(
-            f"fit wants a Federation first, got {type(federation).__name__}; see Federation.split."
-        )
+        raise InvalidInput(f"fit wants a Federation first, got {type(federation).__name__}; see Federation.split.")
     if not isinstance(problem, Problem):
         raise InvalidInput(
             f"fit wants a Problem second, got {type(problem).__name__}; see co.Problem(loss, constraint)."
         )
     if isinstance(method, type) or not hasattr(method, "coordinator"):
-        raise InvalidInput(
-            f"method={method!r} is not a method: give a value such as co.DistributedFrankWolfe()."
-        )
+        raise InvalidInput(f"method={method!r} is not a method: give a value such as co.DistributedFrankWolfe().")
 
 
-def _check_privacy(method: Method, plans: Mapping[str, Plan], store: str | Path | None) -> None:
-    if row_rho(plans) == float("inf"):
+def _check_privacy(
+    method: Method, plans: Mapping[str, Plan], privacy: Privacy | None, store: str | Path | None
+) -> None:
+    if privacy is None:
+        return
+    if math.isinf(row_rho(plans)):
         raise InvalidInput(
             f"{method.TITLE} releases exact values ({_sees(plans)}), so no finite epsilon can hold. "
             "Leave privacy out, or choose a private method."
         )
     if store is None:
-        raise InvalidInput(
-            "a run with a privacy budget needs store='a folder', where its ledgers outlive the process."
-        )
+        raise InvalidInput("a run with a privacy budget needs store='a folder', where its ledgers outlive the process.")
 
 
 def _with_labels(federation: Federation, problem: Problem) -> dict[str, Block]:
@@ -249,13 +247,23 @@ def _with_labels(federation: Federation, problem: Problem) -> dict[str, Block]:
 
 
 def _fingerprint(
-    federation: Federation, problem: Problem, method: Method, blocks: Mapping[str, Block]
+    federation: Federation, job: Job, method: Method, blocks: Mapping[str, Block], noise: SeededNoise | None
 ) -> str:
-    """What makes two calls the same call: method, problem, who holds what, the data, the code."""
+    """What makes two calls the same call: method, problem, terms, who holds what, the data, the code."""
     data = [(name, block.digest()) for name, block in blocks.items()]
     policies = [(name, repr(party.policy)) for name, party in federation.parties.items()]
-    text = repr((repr(method), repr(problem), federation.label, data, policies, _source(method)))
-    return hashlib.sha256(text.encode()).hexdigest()
+    parts = (
+        method,
+        job.problem,
+        job.privacy,
+        noise,
+        job.roster.label,
+        job.roster.unit,
+        data,
+        policies,
+        _source(method),
+    )
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
 def _source(method: Method) -> str:

@@ -26,6 +26,7 @@ from colonnade.algorithms.method import (
     Done,
     Finish,
     Floats,
+    Job,
     Labels,
     Own,
     Roster,
@@ -170,14 +171,13 @@ class Model:
         self.x[who][index] += step * weight
 
 
-def coordinator(roster: Roster, problem: Problem, settings: DistributedFrankWolfe) -> Program[Answer]:
-    parties, loss, constraint = roster.with_columns, problem.loss, _constraint(problem)
+def coordinator(job: Job, settings: DistributedFrankWolfe) -> Program[Answer]:
+    problem, roster, constraint = job.problem, job.roster, ball_or_simplex(job.problem)
+    parties, loss = roster.with_columns, problem.loss
     labels = (yield from ask_one(roster.label, SendLabels(), Labels)).values.value
     track, model = Track(labels), Model(roster)
     track.intercept = _intercept(problem, track)
-    feasible = constraint.contains(
-        np.zeros(1)
-    )  # a simplex does not hold zero: the first step goes all the way
+    feasible = constraint.contains(np.zeros(1))  # a simplex does not hold zero: the first step goes all the way
     bids = yield from ask(parties, Begin(labels, track.intercept), Bid)  # line 3
     for t in range(settings.rounds + 1):
         who, index, score = _steepest(bids, roster, constraint)  # line 4
@@ -204,11 +204,11 @@ def coordinator(roster: Roster, problem: Problem, settings: DistributedFrankWolf
     return Answer(model.x, track.intercept, objective, gap, status)
 
 
-def party(block: Block, gate: Gate, problem: Problem) -> Program[Own]:
-    track, constraint = Track(np.zeros(block.rows)), _constraint(problem)
+def party(job: Job, block: Block, gate: Gate) -> Program[Own]:
+    track, constraint = Track(np.zeros(block.rows)), ball_or_simplex(job.problem)
 
     def bid() -> Bid:
-        scores = block.correlations(problem.loss.slope(track.scores, track.y))
+        scores = block.correlations(job.problem.loss.slope(track.scores, track.y))
         index = block.by_position[constraint.vertex(scores[block.by_position])[0]]
         return Bid(*gate.exact(int(index), float(scores[index])))  # infinite price
 
@@ -246,33 +246,31 @@ class DistributedFrankWolfe:
     step: Step = field(default_factory=LineSearch)
     TITLE: ClassVar[str] = "distributed Frank-Wolfe"
     REPLIES: ClassVar[Replies] = REPLIES
+    DERIVATION: ClassVar[str | None] = None
 
     def __post_init__(self) -> None:
         if not (isinstance(self.rounds, int) and self.rounds >= 1):
             raise InvalidInput(f"rounds must be a whole number of at least 1, got {self.rounds!r}")
         if not (self.tolerance >= 0 and math.isfinite(self.tolerance)):
-            raise InvalidInput(
-                f"tolerance must be 0 (use all rounds) or a positive number, got {self.tolerance!r}"
-            )
+            raise InvalidInput(f"tolerance must be 0 (use all rounds) or a positive number, got {self.tolerance!r}")
 
-    def check(self, problem: Problem) -> None:
-        _constraint(problem)
-        if not problem.loss.smooth:
+    def check(self, job: Job) -> None:
+        ball_or_simplex(job.problem)
+        if not job.problem.loss.smooth:
             raise InvalidInput(
-                f"{self.TITLE} needs a smooth loss, and {type(problem.loss).__name__} has kinks. "
+                f"{self.TITLE} needs a smooth loss, and {type(job.problem.loss).__name__} has kinks. "
                 "Use LeastSquares, Logistic, SquaredHinge or Huber."
             )
 
-    def price(self, problem: Problem, roster: Roster) -> Mapping[str, Plan]:  # noqa: ARG002
-        return {
-            p: _plan(len(places), p == roster.label, self.rounds) for p, places in roster.positions.items()
-        }
+    def price(self, job: Job) -> Mapping[str, Plan]:
+        columns = {party: len(places) for party, places in job.roster.positions.items()}
+        return {p: _plan(width, p == job.roster.label, self.rounds) for p, width in columns.items()}
 
-    def coordinator(self, roster: Roster, problem: Problem) -> Program[Answer]:
-        return coordinator(roster, problem, self)
+    def coordinator(self, job: Job) -> Program[Answer]:
+        return coordinator(job, self)
 
-    def party(self, block: Block, gate: Gate, problem: Problem) -> Program[Own]:
-        return party(block, gate, problem)
+    def party(self, job: Job, block: Block, gate: Gate) -> Program[Own]:
+        return party(job, block, gate)
 
 
 def _plan(columns: int, holds_labels: bool, rounds: int) -> Plan:
@@ -283,10 +281,11 @@ def _plan(columns: int, holds_labels: bool, rounds: int) -> Plan:
     return (*labels, bids, Charge(EXACT, min(rounds, columns), "every column that wins a round, in full"))
 
 
-def _constraint(problem: Problem) -> L1Ball | Simplex:
+def ball_or_simplex(problem: Problem) -> L1Ball | Simplex:
+    """The constraint, which must be one that Frank-Wolfe can walk over."""
     if not isinstance(problem.constraint, L1Ball | Simplex):
         raise InvalidInput(
-            "distributed Frank-Wolfe minimises over an L1Ball or a Simplex: "
+            "Frank-Wolfe minimises over an L1Ball or a Simplex: "
             "give Problem(loss, constraint=co.L1Ball(radius)) instead of a penalty."
         )
     return problem.constraint
@@ -296,9 +295,7 @@ def _weight(constraint: L1Ball | Simplex, score: float) -> float:
     return constraint.vertex(np.array([score]))[1]
 
 
-def _steepest(
-    bids: Mapping[str, Bid], roster: Roster, constraint: L1Ball | Simplex
-) -> tuple[str, int, float]:
+def _steepest(bids: Mapping[str, Bid], roster: Roster, constraint: L1Ball | Simplex) -> tuple[str, int, float]:
     """The bid whose vertex promises most; ties go to the first column of the joint table, whoever holds it."""
 
     def promise(party: str) -> tuple[float, int]:

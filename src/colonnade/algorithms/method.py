@@ -14,10 +14,13 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.privacy.block import Block
+from colonnade.errors import InvalidInput
+from colonnade.privacy.accountant import rho_for
+from colonnade.privacy.block import Block, Unit
 from colonnade.privacy.events import Plan
 from colonnade.privacy.gate import Gate, Receipt
 from colonnade.privacy.released import Released
+from colonnade.privacy.statement import Privacy
 from colonnade.problem import Problem
 from colonnade.runtime.messages import message
 from colonnade.runtime.node import Replies
@@ -34,6 +37,7 @@ class Roster:
     rows: int
     positions: Mapping[str, tuple[int, ...]]  # by party, in the order of the party's columns
     label: str
+    unit: Unit = field(default_factory=Unit)
 
     @property
     def parties(self) -> tuple[str, ...]:
@@ -44,11 +48,30 @@ class Roster:
         return tuple(party for party, places in self.positions.items() if places)
 
 
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What is to be done, as everybody approved it: the problem, who takes part, and what it may cost."""
+
+    problem: Problem
+    roster: Roster
+    privacy: Privacy | None = None
+
+    @property
+    def rho(self) -> float:
+        """The whole price of the run that its privacy terms allow, in zCDP."""
+        if self.privacy is None:
+            raise InvalidInput(
+                "this method needs privacy=co.Privacy(epsilon, delta, ...): its noise is set by the budget."
+            )
+        return rho_for(self.privacy.epsilon, self.privacy.delta)
+
+
 class Status(Enum):
     """Why a run stopped."""
 
     CERTIFIED = "gap below tolerance"
     OUT_OF_ROUNDS = "rounds used up before the gap closed"
+    FIXED_ROUNDS = "all rounds done; their number was fixed before, since stopping on the data would be a release"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,17 +99,19 @@ class Method(Protocol):
     REPLIES: ClassVar[Replies]
     TITLE: ClassVar[str]
 
-    def check(self, problem: Problem) -> None:
-        """InvalidInput if this method cannot solve the problem."""
+    DERIVATION: ClassVar[str | None]  # where docs/privacy.md proves what it costs; None where it releases exact values
+
+    def check(self, job: Job) -> None:
+        """InvalidInput if this method cannot do the job."""
         ...
 
-    def price(self, problem: Problem, roster: Roster) -> Mapping[str, Plan]:
+    def price(self, job: Job) -> Mapping[str, Plan]:
         """Everything each party would release, before anything is."""
         ...
 
-    def coordinator(self, roster: Roster, problem: Problem) -> Program[Answer]: ...
+    def coordinator(self, job: Job) -> Program[Answer]: ...
 
-    def party(self, block: Block, gate: Gate, problem: Problem) -> Program[Own]: ...
+    def party(self, job: Job, block: Block, gate: Gate) -> Program[Own]: ...
 
 
 @message(10)

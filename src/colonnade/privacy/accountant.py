@@ -76,9 +76,7 @@ def rounds_for(rho: float, epsilon: float, delta: float) -> int:
     """How many events of `rho` each fit the budget (epsilon, delta)."""
     _check(rho=rho)
     if rho == 0:
-        raise InvalidInput(
-            "an event of rho 0 costs nothing: any number of rounds fits, so rounds_for has no answer."
-        )
+        raise InvalidInput("an event of rho 0 costs nothing: any number of rounds fits, so rounds_for has no answer.")
     budget = rho_for(epsilon, delta)
     if budget == math.inf:
         raise InvalidInput("an infinite epsilon affords any number of rounds: choose the rounds yourself.")

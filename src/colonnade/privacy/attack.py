@@ -91,9 +91,7 @@ def epsilon_lower_bound(scores_in: Scores, scores_out: Scores, delta: float, con
     best = LowerBound(0.0, delta, 0.0, 1.0, trials, confidence)
     for many, few in ((scores_in, scores_out), (scores_out, scores_in)):
         side, threshold = _choose_event(many[: trials // 2], few[: trials // 2], delta, tail)
-        hit, false = _rates(
-            side * many[trials // 2 :], side * few[trials // 2 :], np.array([threshold]), tail
-        )
+        hit, false = _rates(side * many[trials // 2 :], side * few[trials // 2 :], np.array([threshold]), tail)
         shown = float(_ratio(hit, false, delta)[0])
         if shown > best.epsilon:
             best = LowerBound(shown, delta, float(hit[0]), float(false[0]), trials, confidence)
@@ -172,9 +170,7 @@ def _choose_event(many: Scores, few: Scores, delta: float, tail: float) -> tuple
 
 def _rates(many: Scores, few: Scores, thresholds: Scores, tail: float) -> tuple[Scores, Scores]:
     """For each threshold: a lower bound of the rate of scores ≥ it in `many`, an upper bound in `few`."""
-    hits, falses = (
-        scores.size - np.searchsorted(np.sort(scores), thresholds, side="left") for scores in (many, few)
-    )
+    hits, falses = (scores.size - np.searchsorted(np.sort(scores), thresholds, side="left") for scores in (many, few))
     return _bounds(hits, many.size, tail)[0], _bounds(falses, few.size, tail)[1]
 
 
@@ -194,7 +190,5 @@ def _bounds(successes: NDArray[np.int64], trials: int, tail: float) -> tuple[Sco
 
 def _error(confidence: float) -> float:
     if not 0 < confidence < 1:
-        raise InvalidInput(
-            f"confidence={confidence:g} must lie between 0 and 1; 0.999 is usual for one audit."
-        )
+        raise InvalidInput(f"confidence={confidence:g} must lie between 0 and 1; 0.999 is usual for one audit.")
     return 1 - confidence

@@ -6,7 +6,7 @@ Everything here is exact and stays with the party; only the gate lets something 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -14,11 +14,30 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from colonnade.errors import ProtocolError
+from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.kernels.columns import csc_matvec, csc_rmatvec, dense_matvec, dense_rmatvec
 
 Floats = NDArray[np.float64]
 Column: TypeAlias = Any  # a dense array of length n, or a CSC block of n rows and one column
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Whose privacy is protected: one row, or one person with at most so many rows."""
+
+    name: str = "row"
+    rows: int = 1
+
+    def __post_init__(self) -> None:
+        if self.rows < 1:
+            raise InvalidInput(f"a {self.name} must be allowed at least 1 row, got {self.rows}")
+
+    def __str__(self) -> str:
+        return f"one {self.name}" + (f" (at most {self.rows} rows)" if self.rows > 1 else "")
+
+    @property
+    def neighbours(self) -> str:
+        return "replace one row" if self.name == "row" else f"replace the rows of one {self.name}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +47,7 @@ class Block:
     matrix: Any
     positions: NDArray[np.int64]
     labels: NDArray[Any] | None = None
+    unit: Unit = Unit()
 
     @property
     def rows(self) -> int:
@@ -65,6 +85,15 @@ class Block:
         else:
             dense_matvec(self.matrix, x, out)
         return out
+
+    def clipped(self, bound: float) -> Block:
+        """The same block with every entry within ±bound, whatever the data."""
+        if sparse.issparse(self.matrix):
+            matrix = self.matrix.copy()
+            np.clip(matrix.data, -bound, bound, out=matrix.data)
+        else:
+            matrix = np.clip(self.matrix, -bound, bound)
+        return replace(self, matrix=matrix)
 
     def column(self, j: int) -> Column:
         """One column: as it is stored, so that a sparse one travels sparse."""

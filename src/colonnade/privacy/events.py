@@ -138,6 +138,4 @@ class Policy:
         if self.delta is not None and not 0 < self.delta < 1:
             raise InvalidInput(f"a budget needs 0 < delta < 1, got {self.delta}; 1e-6 is a common choice")
         if self.exact and self.epsilon is not None:
-            raise InvalidInput(
-                "a party that lets exact values leave has no budget to keep: drop exact=True or epsilon"
-            )
+            raise InvalidInput("a party that lets exact values leave has no budget to keep: drop exact=True or epsilon")

@@ -88,12 +88,8 @@ class Gate:
 
         def draw() -> tuple[NDArray[np.float64], ...]:
             flat = np.concatenate([private.value.ravel() for private in exact])
-            steps = np.rint(np.clip(np.nan_to_num(flat / grid), -_LARGEST_STEP, _LARGEST_STEP)).astype(
-                np.int64
-            )
-            noisy = (
-                steps + self._noise.discrete_gaussian(size, gaussian_sigma(sensitivity / grid, rho))
-            ) * grid
+            steps = np.rint(np.clip(np.nan_to_num(flat / grid), -_LARGEST_STEP, _LARGEST_STEP)).astype(np.int64)
+            noisy = (steps + self._noise.discrete_gaussian(size, gaussian_sigma(sensitivity / grid, rho))) * grid
             parts = np.split(noisy, np.cumsum([private.value.size for private in exact])[:-1])
             return tuple(part.reshape(p.value.shape) for part, p in zip(parts, exact, strict=True))
 
@@ -155,9 +151,7 @@ class Gate:
     def _replayed(self, slot: int, event: Event, digest: bytes) -> tuple[Released[Any], ...]:
         assert self._recorded is not None
         if slot not in self._recorded:
-            raise ReplayDiverged(
-                f"step {self._tick} asks for a release that it did not make when it was recorded."
-            )
+            raise ReplayDiverged(f"step {self._tick} asks for a release that it did not make when it was recorded.")
         was, body = self._recorded[slot]
         if was != event:
             raise ReplayDiverged(f"step {self._tick}: the ledger holds another event for release {slot}.")
@@ -179,7 +173,5 @@ def _marked(body: bytes) -> tuple[Released[Any], ...]:
 
 def _price(rho: float) -> float:
     if not (math.isfinite(rho) and rho > 0):
-        raise InvalidInput(
-            f"a noisy release needs a finite rho > 0, got {rho}; exact values go through gate.exact"
-        )
+        raise InvalidInput(f"a noisy release needs a finite rho > 0, got {rho}; exact values go through gate.exact")
     return rho

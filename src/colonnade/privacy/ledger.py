@@ -181,9 +181,7 @@ class Ledger:
         for row in self.log.rows(run, "event"):
             raw = json.loads(row.body)
             event = recorded_event(row.body)
-            entries.append(
-                Entry(row.run, row.tick, int(row.key), event, raw["what"], raw["round"], raw["when"])
-            )
+            entries.append(Entry(row.run, row.tick, int(row.key), event, raw["what"], raw["round"], raw["when"]))
         return entries
 
     def budget(self) -> Budget:
@@ -196,9 +194,7 @@ class Ledger:
             elif self.policy.epsilon is None:
                 limit = (body["epsilon"], body["delta"])
             else:
-                limit = min(
-                    (self.policy.epsilon, self.policy.delta), (body["epsilon"], body["delta"]), key=_tightness
-                )
+                limit = min((self.policy.epsilon, self.policy.delta), (body["epsilon"], body["delta"]), key=_tightness)
         totals = self._by_run()
         this_period = math.fsum(row for seq, _, row in totals if seq > start)
         return Budget(*limit, period, this_period, math.fsum(row for _, _, row in totals))

@@ -28,6 +28,7 @@ The time a draw takes depends on the draw, and the time of a choice on the score
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 from fractions import Fraction
@@ -91,7 +92,15 @@ class SeededNoise(Noise):
     private = False
 
     def __init__(self, seed: int) -> None:
+        self._seed = seed
         self._generator = np.random.default_rng(seed)
+
+    def for_node(self, name: str) -> SeededNoise:
+        """A stream of its own for each node of a run."""
+        return SeededNoise(int.from_bytes(hashlib.sha256(f"{self._seed}/{name}".encode()).digest()[:8], "little"))
+
+    def __repr__(self) -> str:
+        return f"SeededNoise({self._seed})"
 
     def uniform_bytes(self, count: int) -> bytes:
         return self._generator.bytes(count)
@@ -176,7 +185,7 @@ def rounded_sensitivity(sensitivity: float, grid: float, size: int) -> float:
 
 
 def _check_price(sensitivity: float, rho: float) -> None:
-    if not (0 < sensitivity < math.inf and 0 < rho < math.inf):
+    if not (2.0**-500 <= sensitivity <= 2.0**500 and 2.0**-500 <= rho <= 2.0**500):  # also refuses nan
         raise InvalidInput(
             f"sensitivity={sensitivity:g} and rho={rho:g} must be positive and finite: "
             "state a bound for the data, and a price for the release."
@@ -194,9 +203,7 @@ def quantise_rows(rows: NDArray[np.float64], bound: float, bits: int) -> tuple[N
     if not 2.0**-500 <= bound <= 2.0**500 or not 1 <= bits <= 30:
         raise InvalidInput(f"bound={bound:g} must be a positive number and bits={bits} lie within 1 to 30.")
     if rows.ndim != 2 or not np.isfinite(rows).all():
-        raise InvalidInput(
-            "rows must be a finite matrix: fill or drop missing values before they are quantised."
-        )
+        raise InvalidInput("rows must be a finite matrix: fill or drop missing values before they are quantised.")
     limit = 2**bits
     largest = np.abs(rows).max(axis=1, initial=0.0, keepdims=True)
     # Dividing by the largest entry first keeps squares of huge and tiny rows from over- or underflowing.
@@ -215,13 +222,11 @@ def quantise_rows(rows: NDArray[np.float64], bound: float, bits: int) -> tuple[N
 def quantise_vector(values: NDArray[np.float64], grid: float) -> NDArray[np.int64]:
     """Numbers in whole grid steps, to the nearest; `rounded_sensitivity` says what that costs."""
     if not 0 < grid < math.inf or math.frexp(grid)[0] != 0.5:
-        raise InvalidInput(
-            f"grid={grid!r} is not a power of two; use grid_below({grid!r}) so that division is exact."
-        )
+        raise InvalidInput(f"grid={grid!r} is not a power of two; use grid_below({grid!r}) so that division is exact.")
     if not np.isfinite(values).all():
         raise InvalidInput("values must be finite: a missing or infinite number cannot be put on a grid.")
     with np.errstate(over="ignore"):  # an overflow is capped on the same line, like any number out of range
-        return np.clip(np.rint(values / grid), -FARTHEST, FARTHEST).astype(np.int64)
+        return np.clip(np.rint(np.asarray(values, dtype=np.float64) / grid), -FARTHEST, FARTHEST).astype(np.int64)
 
 
 def grid_below(step: float) -> float:
@@ -237,7 +242,7 @@ def symmetric_gaussian(noise: Noise, size: int, sigma: Fraction | float) -> NDAr
     Added to a symmetric matrix of Frobenius sensitivity Δ it costs Δ²/(2σ²): entry (i, j), seen twice in Δ²,
     is released once at half the variance.
     """
-    half = Fraction(sigma) ** 2 / 2
+    half = rational_sigma(sigma) ** 2 / 2
     off_diagonal = Fraction(math.sqrt(half))
     while off_diagonal**2 < half:
         off_diagonal = Fraction(math.nextafter(float(off_diagonal), math.inf))
@@ -259,9 +264,7 @@ def _discrete_gaussian(noise: Noise, size: int, sigma: Fraction) -> NDArray[np.i
         # fresh ones would prefer draws that need few bytes, and bend the law.
         fresh = noise.uniform_bytes(min(512 + BYTES_A_DRAW * (size - done), 2**22))
         stream = np.concatenate([stream, np.frombuffer(fresh, dtype=np.uint8)])
-        more, used = _gaussian_kernel(
-            stream, out[done:], sigma.numerator, sigma.denominator, math.ceil(sigma)
-        )
+        more, used = _gaussian_kernel(stream, out[done:], sigma.numerator, sigma.denominator, math.ceil(sigma))
         done, stream = done + more, stream[used:]
     return out
 
@@ -379,7 +382,7 @@ def _top(noise: Noise, scores: NDArray[np.float64], scale: float, count: int) ->
 def _whole_steps(scores: NDArray[np.float64], grid: float) -> NDArray[np.int64]:
     """Scores in grid steps, cut toward zero: distances grow to the next whole step at most."""
     with np.errstate(over="ignore", under="ignore"):  # what overflows is capped, what underflows is cut to 0
-        return np.clip(np.trunc(np.asarray(scores) / grid), -FARTHEST, FARTHEST).astype(np.int64)
+        return np.clip(np.trunc(np.asarray(scores, dtype=np.float64) / grid), -FARTHEST, FARTHEST).astype(np.int64)
 
 
 def _pick(noise: Noise, gaps: NDArray[np.int64], steps: int) -> int:
@@ -426,9 +429,7 @@ def _uniform(noise: Noise, n: int) -> int:
 
 def _check_choice(scores: NDArray[np.float64], scale: float, count: int) -> None:
     if not 2.0**-500 <= scale <= 2.0**500:
-        raise InvalidInput(
-            f"scale={scale:g} cannot be used for a choice; gumbel_scale gives one from a price."
-        )
+        raise InvalidInput(f"scale={scale:g} cannot be used for a choice; gumbel_scale gives one from a price.")
     if np.ndim(scores) != 1 or not 1 <= count <= len(scores):
         raise InvalidInput(
             f"cannot choose {count} from scores of shape {np.shape(scores)}; pass one score a candidate."

@@ -31,9 +31,7 @@ class Released(Generic[T]):
     _value: T
 
     def __init__(self, *_: object) -> None:
-        raise LeakError(
-            "only a gate makes a Released: pass the value through gate.exact or a noisy mechanism"
-        )
+        raise LeakError("only a gate makes a Released: pass the value through gate.exact or a noisy mechanism")
 
     @property
     def value(self) -> T:

@@ -9,6 +9,8 @@ from enum import StrEnum
 from typing import Any
 
 from colonnade.errors import InvalidInput
+from colonnade.privacy.accountant import epsilon
+from colonnade.privacy.block import Unit
 
 
 class Trust(StrEnum):
@@ -41,13 +43,9 @@ class Privacy:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.epsilon) and self.epsilon > 0):
-            raise InvalidInput(
-                f"epsilon must be a finite number above 0, got {self.epsilon}; 1.0 is a common choice"
-            )
+            raise InvalidInput(f"epsilon must be a finite number above 0, got {self.epsilon}; 1.0 is a common choice")
         if not 0 < self.delta < 1:
-            raise InvalidInput(
-                f"delta must lie between 0 and 1, got {self.delta}; well below 1/rows, such as 1e-6"
-            )
+            raise InvalidInput(f"delta must lie between 0 and 1, got {self.delta}; well below 1/rows, such as 1e-6")
         if self.trust not in set(Trust):
             raise InvalidInput(f"trust={self.trust!r} is not known; choose one of {', '.join(Trust)}")
         norms = self.row_norm.values() if isinstance(self.row_norm, Mapping) else [self.row_norm]
@@ -71,15 +69,17 @@ class PrivacyStatement:
     trust: str
     accountant: str
     guarantee: str
+    derivation: str  # where the proof stands, or why there is none
     sees: str  # what the adversary sees
 
     @property
     def sentence(self) -> str:
         if self.guarantee == Guarantee.NONE:
-            return f"Not private: exact values left the parties ({self.sees}). No bound on epsilon holds."
+            return f"Not private: {self.derivation}. The adversary sees {self.sees}."
         return (
             f"({self.epsilon:.3g}, {self.delta:.3g})-differential privacy for {self.unit}, {self.neighbours}, "
-            f"against {self.trust}: the adversary sees {self.sees}. Guarantee: {self.guarantee}."
+            f"against an adversary who sees {self.sees} (trust model: {self.trust}). "
+            f"Guarantee: {self.guarantee}, {self.derivation}."
         )
 
     def __str__(self) -> str:
@@ -90,15 +90,31 @@ class PrivacyStatement:
         return {**asdict(self), "sentence": self.sentence}
 
 
-def not_private(sees: str) -> PrivacyStatement:
-    """The statement of a run whose releases were exact."""
+def proven(privacy: Privacy, rho: float, unit: Unit, sees: str, derivation: str) -> PrivacyStatement:
+    """The statement of a run that cost `rho` by a derivation of ours."""
+    return PrivacyStatement(
+        epsilon=epsilon(rho, privacy.delta),
+        delta=privacy.delta,
+        unit=str(unit),
+        neighbours=unit.neighbours,
+        trust=privacy.trust,
+        accountant=f"Renyi bound of {rho:.4g}-zCDP",
+        guarantee=Guarantee.PROVEN,
+        derivation=derivation,
+        sees=sees,
+    )
+
+
+def not_private(why: str, unit: Unit, sees: str) -> PrivacyStatement:
+    """The statement of a run that protects nobody, and why."""
     return PrivacyStatement(
         epsilon=math.inf,
         delta=0.0,
-        unit="one row",
-        neighbours="replace one row",
+        unit=str(unit),
+        neighbours=unit.neighbours,
         trust=Trust.NOBODY,
-        accountant="none: exact releases have no finite price",
+        accountant="none: no finite price holds",
         guarantee=Guarantee.NONE,
+        derivation=why,
         sees=sees,
     )

@@ -178,10 +178,7 @@ class FileLog:
         query = f"select seq, run, tick, kind, key, body from log{clause} order by seq"  # noqa: S608  fixed texts only
         with _disk(self.path):
             found = self._db.execute(query, [value for _, value in wanted]).fetchall()
-        return [
-            Row(seq, run_, tick, kind_, key, self._get(bytes(body)))
-            for seq, run_, tick, kind_, key, body in found
-        ]
+        return [Row(seq, run_, tick, kind_, key, self._get(bytes(body))) for seq, run_, tick, kind_, key, body in found]
 
     def verify(self) -> int:
         """Walk the whole chain; the number of rows, or LedgerDamaged where it breaks."""
@@ -201,9 +198,7 @@ class FileLog:
 
     def secret(self, run: str, name: str, size: int) -> bytes:
         with self.atomic():
-            row = self._db.execute(
-                "select value from secret where run = ? and name = ?", (run, name)
-            ).fetchone()
+            row = self._db.execute("select value from secret where run = ? and name = ?", (run, name)).fetchone()
             if row is None:
                 row = (secrets.token_bytes(size),)
                 self._db.execute("insert into secret values (?, ?, ?)", (run, name, row[0]))
@@ -248,9 +243,7 @@ class FileLog:
                 "from a copy of the store; until then the run cannot go on and nothing is released."
             ) from error
         if hashlib.sha256(body).hexdigest() != name:
-            raise LedgerDamaged(
-                f"{self._blobs / name} is not what was recorded. Restore it from a copy of the store."
-            )
+            raise LedgerDamaged(f"{self._blobs / name} is not what was recorded. Restore it from a copy of the store.")
         return body
 
 

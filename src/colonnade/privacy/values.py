@@ -33,9 +33,7 @@ from colonnade.errors import InvalidInput, LeakError, WireError
 from colonnade.kernels.bits import pack, packed_size, unpack
 from colonnade.privacy.released import Released, make_released, released_body
 
-DTYPES = tuple(
-    np.dtype(name) for name in ("<f8", "<f4", "<i8", "<i4", "<i2", "|i1", "<u8", "<u4", "<u2", "|u1", "|b1")
-)
+DTYPES = tuple(np.dtype(name) for name in ("<f8", "<f4", "<i8", "<i4", "<i2", "|i1", "<u8", "<u4", "<u2", "|u1", "|b1"))
 _DTYPE_CODE = {dtype: code for code, dtype in enumerate(DTYPES)}
 _MAX_DEPTH = 4
 _MAX_DIMENSIONS = 8
@@ -100,9 +98,7 @@ def append_value(value: Any, out: list[bytes | memoryview]) -> None:
     elif sparse.issparse(value):
         _append_sparse(value, out)
     else:
-        raise WireError(
-            f"no encoding for a {kind.__name__}; use numbers, text, bytes, tuples, arrays or CSC columns"
-        )
+        raise WireError(f"no encoding for a {kind.__name__}; use numbers, text, bytes, tuples, arrays or CSC columns")
 
 
 def _int64(value: int) -> bytes:
@@ -120,9 +116,7 @@ def _length(n: int) -> bytes:
 def _append_array(array: NDArray[Any], out: list[bytes | memoryview]) -> None:
     code = _DTYPE_CODE.get(array.dtype.newbyteorder("<") if array.dtype.byteorder == ">" else array.dtype)
     if code is None:
-        raise WireError(
-            f"no encoding for arrays of {array.dtype}; use one of {', '.join(d.name for d in DTYPES)}"
-        )
+        raise WireError(f"no encoding for arrays of {array.dtype}; use one of {', '.join(d.name for d in DTYPES)}")
     if array.ndim > _MAX_DIMENSIONS:
         raise WireError(f"an array of {array.ndim} dimensions; at most {_MAX_DIMENSIONS} are sent")
     plain = np.ascontiguousarray(array, DTYPES[code])
@@ -223,9 +217,7 @@ def _text(raw: bytes) -> str:
         raise WireError("a text field is not UTF-8") from error
 
 
-def _read_tuple(
-    view: memoryview, at: int, count: int, depth: int, released: bool
-) -> tuple[tuple[Any, ...], int]:
+def _read_tuple(view: memoryview, at: int, count: int, depth: int, released: bool) -> tuple[tuple[Any, ...], int]:
     if depth >= _MAX_DEPTH:
         raise WireError(f"values nested more than {_MAX_DEPTH} deep")
     if count > len(view) - at:
