@@ -9,7 +9,7 @@ fit = co.fit(fed, co.Problem(co.Logistic(), co.L1Ball(10.0)), method=co.Distribu
 from __future__ import annotations
 
 from colonnade.algorithms.central_frank_wolfe import CentralFrankWolfe
-from colonnade.algorithms.frank_wolfe import DistributedFrankWolfe, LineSearch, OpenLoop
+from colonnade.algorithms.frank_wolfe import Corrective, DistributedFrankWolfe, LineSearch, OpenLoop
 from colonnade.algorithms.method import Status
 from colonnade.engines.inprocess import Faults, InProcess, Tap
 from colonnade.errors import (
@@ -60,6 +60,7 @@ __all__ = [
     "CentralFrankWolfe",
     "ColonnadeError",
     "Communication",
+    "Corrective",
     "DistributedFrankWolfe",
     "ElasticNet",
     "Faults",

@@ -26,6 +26,7 @@ from colonnade.algorithms.method import Answer, Job, Method
 from colonnade.engines.inprocess import FINAL, Engine, InProcess
 from colonnade.errors import InvalidInput
 from colonnade.federation import Federation
+from colonnade.privacy.accountant import epsilon, rho_for
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import Plan, Policy, row_rho
 from colonnade.privacy.gate import Gate
@@ -69,7 +70,8 @@ def fit(
     method.check(job)
     blocks = _with_labels(federation, problem)
     plans = method.price(job)
-    _check_privacy(method, plans, privacy, store)
+    _check_privacy(method, plans, privacy)
+    _check_store(federation, privacy, store)
     books: Store = MemoryStore() if store is None else FolderStore(store)
     call = _fingerprint(federation, job, method, blocks, noise)
     try:
@@ -119,6 +121,7 @@ class _Run:
         settings = repr(self.method)
         terms = Terms(self.method.TITLE, settings, trust, str(unit), unit.neighbours, _source(self.method))
         self.check_heads()
+        self.settle()
         for ledger in self.ledgers.values():
             ledger.open_run(self.run, terms, self.plans)
         self.exchange_heads("start")
@@ -128,6 +131,13 @@ class _Run:
         for ledger in self.ledgers.values():
             ledger.close_run(self.run, how)
         self.exchange_heads("end")
+
+    def settle(self) -> None:
+        """Close what is still open of runs that are over: their process died before it could close every ledger."""
+        over = self.books.ended()
+        for ledger in self.ledgers.values():
+            for run in ledger.open_runs() & over.keys():
+                ledger.close_run(run, over[run])
 
     def check_heads(self) -> None:
         """Nobody's ledger may lack a row that another one saw."""
@@ -224,17 +234,25 @@ def _check_call(federation: Federation, problem: Problem, method: Method) -> Non
         raise InvalidInput(f"method={method!r} is not a method: give a value such as co.DistributedFrankWolfe().")
 
 
-def _check_privacy(
-    method: Method, plans: Mapping[str, Plan], privacy: Privacy | None, store: str | Path | None
-) -> None:
+def _check_privacy(method: Method, plans: Mapping[str, Plan], privacy: Privacy | None) -> None:
     if privacy is None:
         return
-    if math.isinf(row_rho(plans)):
+    price = row_rho(plans)
+    if math.isinf(price):
         raise InvalidInput(
             f"{method.TITLE} releases exact values ({_sees(plans)}), so no finite epsilon can hold. "
             "Leave privacy out, or choose a private method."
         )
-    if store is None:
+    if price > rho_for(privacy.epsilon, privacy.delta) * (1 + 1e-12):
+        raise InvalidInput(
+            f"{method.TITLE} would cost epsilon {epsilon(price, privacy.delta):.3g}, and privacy= allows "
+            f"{privacy.epsilon:.3g} (delta={privacy.delta:g}). Nothing was sent. Lower rounds or raise epsilon."
+        )
+
+
+def _check_store(federation: Federation, privacy: Privacy | None, store: str | Path | None) -> None:
+    budgets = privacy is not None or any(party.policy.epsilon is not None for party in federation.parties.values())
+    if budgets and store is None:
         raise InvalidInput("a run with a privacy budget needs store='a folder', where its ledgers outlive the process.")
 
 

@@ -40,8 +40,15 @@ class MemoryStore:
     def fit_path(self, run: str) -> Path | None:  # noqa: ARG002
         return None
 
+    def ended(self) -> dict[str, str]:
+        return {}
+
     def end(self, run: str, how: str) -> None:
         """Nothing to remember."""
+
+    def ended(self) -> dict[str, str]:
+        """Nothing is left of earlier runs."""
+        return {}
 
     def close(self) -> None:
         """Nothing to close."""
@@ -80,10 +87,8 @@ class FolderStore:
 
     def _claim(self, fingerprint: str) -> tuple[IO[str], str]:
         with self._journal.atomic():
-            ended = {row.run for row in self._journal.rows(kind="end")}
-            begun = [
-                r.run for r in self._journal.rows(kind="begin") if r.key == fingerprint and r.run not in ended
-            ]
+            ended = self.ended()
+            begun = [r.run for r in self._journal.rows(kind="begin") if r.key == fingerprint and r.run not in ended]
             for run in begun:
                 if (held := self._lock(run)) is not None:
                     return held, run
@@ -107,6 +112,10 @@ class FolderStore:
             return None
         return held
 
+    def ended(self) -> dict[str, str]:
+        """How the runs that are over ended."""
+        return {row.run: json.loads(row.body)["how"] for row in self._journal.rows(kind="end")}
+
     def fit_path(self, run: str) -> Path | None:
         return self.folder / "fits" / f"{run}.json"
 
@@ -114,6 +123,10 @@ class FolderStore:
         """The one moment from which the run is over."""
         self._journal.append(run, 0, "end", "", json.dumps({"how": how, "when": _now()}).encode())
         (self.folder / "locks" / f"{run}.lock").unlink(missing_ok=True)
+
+    def ended(self) -> dict[str, str]:
+        """The runs that are over, and how they ended."""
+        return {row.run: json.loads(row.body)["how"] for row in self._journal.rows(kind="end")}
 
     def close(self) -> None:
         for log in [self._journal, *self._open.values()]:

@@ -74,9 +74,7 @@ class InProcess:
 
 
 class _Loop:
-    def __init__(
-        self, nodes: Mapping[NodeId, Node], carry: Carry, pick: Callable[[deque[NodeId]], NodeId]
-    ) -> None:
+    def __init__(self, nodes: Mapping[NodeId, Node], carry: Carry, pick: Callable[[deque[NodeId]], NodeId]) -> None:
         self.nodes, self.carry, self.pick = nodes, carry, pick
         self.traffic = Traffic()
         self.ready: deque[NodeId] = deque()

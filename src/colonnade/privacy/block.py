@@ -70,6 +70,7 @@ class Block:
 
     def correlations(self, r: Floats) -> Floats:
         """<column, r> for every column."""
+        _check_size(r, self.rows, "rows")
         out = np.empty(self.columns)
         if sparse.issparse(self.matrix):
             csc_rmatvec(self.matrix.data, self.matrix.indices, self.matrix.indptr, r, out)
@@ -79,6 +80,7 @@ class Block:
 
     def scores(self, x: Floats) -> Floats:
         """The block's part of the linear scores."""
+        _check_size(x, self.columns, "columns")
         out = np.empty(self.rows)
         if sparse.issparse(self.matrix):
             csc_matvec(self.matrix.data, self.matrix.indices, self.matrix.indptr, x, out)
@@ -97,6 +99,8 @@ class Block:
 
     def column(self, j: int) -> Column:
         """One column: as it is stored, so that a sparse one travels sparse."""
+        if not 0 <= j < self.columns:
+            raise ProtocolError(f"a party was asked for column {j} of its {self.columns:,}")
         if not sparse.issparse(self.matrix):
             return np.ascontiguousarray(self.matrix[:, j])
         ends = slice(self.matrix.indptr[j], self.matrix.indptr[j + 1])
@@ -114,3 +118,9 @@ class Block:
             digest.update(f"{array.dtype.str}{array.shape}".encode())
             digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()
+
+
+def _check_size(vector: Floats, wanted: int, what: str) -> None:
+    # The kernels look at no bounds, and the vector may come from a peer.
+    if vector.shape != (wanted,):
+        raise ProtocolError(f"a vector of shape {vector.shape} was given for a block of {wanted:,} {what}")

@@ -117,6 +117,15 @@ class Ledger:
                 self.log.append(run, CLOSING, "close", "", json.dumps({"how": how, "when": _now()}).encode())
             self.log.erase_secrets(run)
 
+    def open_runs(self) -> set[str]:
+        """Runs whose reservation has not been returned."""
+        return {row.run for row in self.log.rows(kind="open")} - {row.run for row in self.log.rows(kind="close")}
+
+    def unclosed(self) -> list[str]:
+        """Runs that hold a reservation."""
+        closed = {row.run for row in self.log.rows(kind="close")}
+        return [row.run for row in self.log.rows(kind="open") if row.run not in closed]
+
     def _approve(self, plan: Plan, row: float) -> None:
         exact = [charge.what for charge in plan if math.isinf(charge.event.rho) and charge.count]
         if exact and not self.policy.exact:

@@ -85,7 +85,7 @@ def append_value(value: Any, out: list[bytes | memoryview]) -> None:
     elif kind is np.ndarray:
         _append_array(value, out)
     elif kind is str:
-        raw = value.encode()
+        raw = _utf8(value)
         out.append(b"s" + _length(len(raw)) + raw)
     elif kind is bytes:
         out.append(b"b" + _length(len(value)) + value)
@@ -99,6 +99,13 @@ def append_value(value: Any, out: list[bytes | memoryview]) -> None:
         _append_sparse(value, out)
     else:
         raise WireError(f"no encoding for a {kind.__name__}; use numbers, text, bytes, tuples, arrays or CSC columns")
+
+
+def _utf8(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise WireError("a text field holds half a character (a lone surrogate) and has no UTF-8 form") from error
 
 
 def _int64(value: int) -> bytes:
@@ -301,7 +308,8 @@ def _read_sparse(view: memoryview, at: int) -> tuple[Any, int]:
         (data, indices.astype(np.int32) if small else indices, indptr.astype(np.int32) if small else indptr),
         shape=(rows, columns),
     )
-    block.data.flags.writeable = False
+    for part in (block.data, block.indices, block.indptr):
+        part.flags.writeable = False
     return block, at
 
 

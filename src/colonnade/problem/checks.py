@@ -56,14 +56,10 @@ def real_labels(y: Any) -> Array:
             "some labels cannot be read as numbers: convert them, or drop rows without a label."
         ) from cause
     if labels.ndim not in (1, 2) or labels.size == 0:
-        raise InvalidInput(
-            f"labels have shape {labels.shape}: give one number for each row, and at least one row."
-        )
+        raise InvalidInput(f"labels have shape {labels.shape}: give one number for each row, and at least one row.")
     missing = int(np.count_nonzero(~np.isfinite(labels)))
     if missing:
-        raise InvalidInput(
-            f"{missing} of {labels.size} labels are NaN or infinite: drop those rows or fill them in."
-        )
+        raise InvalidInput(f"{missing} of {labels.size} labels are NaN or infinite: drop those rows or fill them in.")
     return labels
 
 
@@ -91,9 +87,7 @@ def disjoint_groups(groups: Iterable[Iterable[int]]) -> Groups:
     try:
         frozen = tuple(tuple(index(column) for column in group) for group in groups)
     except TypeError as cause:
-        raise InvalidInput(
-            "groups must be sequences of column numbers, for example groups=((0, 1), (2,))."
-        ) from cause
+        raise InvalidInput("groups must be sequences of column numbers, for example groups=((0, 1), (2,)).") from cause
     columns = [column for group in frozen for column in group]
     if not frozen or not all(frozen):
         raise InvalidInput(f"{len(frozen)} groups given, some or all empty: leave empty groups out.")

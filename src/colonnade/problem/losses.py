@@ -73,9 +73,7 @@ class Loss(Protocol):
         """What the model predicts at these scores."""
         ...
 
-    def minimise_along(
-        self, scores: Array, direction: Array, y: Array, low: float = 0.0, high: float = 1.0
-    ) -> float:
+    def minimise_along(self, scores: Array, direction: Array, y: Array, low: float = 0.0, high: float = 1.0) -> float:
         """The t in [low, high] that minimises value(scores + t·direction, y)."""
         ...
 
@@ -119,9 +117,7 @@ class LeastSquares:
     def link(self, scores: Array) -> Array:
         return scores
 
-    def minimise_along(
-        self, scores: Array, direction: Array, y: Array, low: float = 0.0, high: float = 1.0
-    ) -> float:
+    def minimise_along(self, scores: Array, direction: Array, y: Array, low: float = 0.0, high: float = 1.0) -> float:
         same_shape(scores, y)
         _ordered(low, high)
         scale = float(np.max(np.abs(direction)))
@@ -178,9 +174,7 @@ class Logistic:
         probability: Array = expit(scores)
         return probability
 
-    def minimise_along(
-        self, scores: Array, direction: Array, y: Array, low: float = 0.0, high: float = 1.0
-    ) -> float:
+    def minimise_along(self, scores: Array, direction: Array, y: Array, low: float = 0.0, high: float = 1.0) -> float:
         return rising_zero(_line(self, scores, direction, y), low, high)
 
     def best_intercept(self, scores: Array, y: Array) -> float:
@@ -224,9 +218,7 @@ class SquaredHinge:
     def link(self, scores: Array) -> Array:
         return np.where(scores >= 0.0, 1.0, -1.0)
 
-    def minimise_along(
-        self, scores: Array, direction: Array, y: Array, low: float = 0.0, high: float = 1.0
-    ) -> float:
+    def minimise_along(self, scores: Array, direction: Array, y: Array, low: float = 0.0, high: float = 1.0) -> float:
         return rising_zero(_line(self, scores, direction, y), low, high)
 
     def best_intercept(self, scores: Array, y: Array) -> float:
@@ -279,9 +271,7 @@ class Huber:
     def link(self, scores: Array) -> Array:
         return scores
 
-    def minimise_along(
-        self, scores: Array, direction: Array, y: Array, low: float = 0.0, high: float = 1.0
-    ) -> float:
+    def minimise_along(self, scores: Array, direction: Array, y: Array, low: float = 0.0, high: float = 1.0) -> float:
         return rising_zero(_line(self, scores, direction, y), low, high)
 
     def best_intercept(self, scores: Array, y: Array) -> float:
@@ -322,9 +312,7 @@ class Absolute:
     def link(self, scores: Array) -> Array:
         return scores
 
-    def minimise_along(
-        self, scores: Array, direction: Array, y: Array, low: float = 0.0, high: float = 1.0
-    ) -> float:
+    def minimise_along(self, scores: Array, direction: Array, y: Array, low: float = 0.0, high: float = 1.0) -> float:
         return _kink_minimum(scores, direction, y, (1.0, 1.0), low, high)
 
     def best_intercept(self, scores: Array, y: Array) -> float:
@@ -374,9 +362,7 @@ class Quantile:
     def link(self, scores: Array) -> Array:
         return scores
 
-    def minimise_along(
-        self, scores: Array, direction: Array, y: Array, low: float = 0.0, high: float = 1.0
-    ) -> float:
+    def minimise_along(self, scores: Array, direction: Array, y: Array, low: float = 0.0, high: float = 1.0) -> float:
         return _kink_minimum(scores, direction, y, (self.q, 1.0 - self.q), low, high)
 
     def best_intercept(self, scores: Array, y: Array) -> float:

@@ -30,9 +30,7 @@ def rising_zero(along: Along, low: float, high: float) -> float:
         raise InvalidInput(f"cannot search from low={low} to high={high}: give finite low <= high.")
     at_low, at_high = along(low).value, along(high).value
     if math.isnan(at_low) or math.isnan(at_high):
-        raise InvalidInput(
-            "the slope along this line is NaN: check scores and direction for NaN or infinity."
-        )
+        raise InvalidInput("the slope along this line is NaN: check scores and direction for NaN or infinity.")
     if at_low >= 0.0:
         return float(low)
     if at_high <= 0.0:

@@ -78,9 +78,7 @@ class Topology:
         """
         n = _whole("size", size)
         if _whole("degree", degree) < 2:
-            raise InvalidInput(
-                f"degree must be at least 2, got {degree}: for fewer links, use Topology.tree."
-            )
+            raise InvalidInput(f"degree must be at least 2, got {degree}: for fewer links, use Topology.tree.")
         # random() is the one stream that Python promises to keep: nodes with other versions get the same graph.
         draw = Random(_whole("seed", seed)).random  # noqa: S311  # a public graph, not a secret
 
@@ -147,9 +145,7 @@ class Topology:
     @property
     def is_star(self) -> bool:
         """Whether one node is linked to all others and there is no other link."""
-        return len(self.edges) == self.size - 1 and any(
-            len(nodes) == self.size - 1 for nodes in self._adjacent
-        )
+        return len(self.edges) == self.size - 1 and any(len(nodes) == self.size - 1 for nodes in self._adjacent)
 
     @cached_property
     def centre(self) -> int:

@@ -68,9 +68,7 @@ def message(code: int) -> Callable[[type[T]], type[T]]:
                 f"message number {code} belongs to {BY_CODE[code].cls.__name__}; {cls.__name__} needs another"
             )
         if not cls.__doc__:
-            raise ProtocolError(
-                f"{cls.__name__} needs a docstring that says who sends it to whom, and what it means"
-            )
+            raise ProtocolError(f"{cls.__name__} needs a docstring that says who sends it to whom, and what it means")
         made = dataclasses.dataclass(frozen=True, slots=True, eq=False)(cls)
         hints = typing.get_type_hints(made, include_extras=True)
         fields = tuple(_field(made.__name__, f.name, hints[f.name]) for f in dataclasses.fields(made))  # type: ignore[arg-type]  # a dataclass since two lines
@@ -102,17 +100,20 @@ def _kind(value: Any) -> str:
 
 
 def _field(owner: str, name: str, declared: Any) -> Field:
-    text = (
-        declared.__name__ if isinstance(declared, type) else str(declared).replace("colonnade.privacy.", "")
-    )
-    inner = typing.get_args(declared)
-    released = typing.get_origin(declared) is Released or (
-        typing.get_origin(declared) is tuple and typing.get_origin(inner[0]) is Released
-    )
+    text = declared.__name__ if isinstance(declared, type) else str(declared).replace("colonnade.privacy.", "")
+    released = _declares_released(declared)
     try:
         return Field(name, released, _checker(declared), text)
     except TypeError as error:
         raise ProtocolError(f"{owner}.{name}: {error}") from error
+
+
+def _declares_released(declared: Any) -> bool:
+    """Released itself, a tuple of Released, or a choice among these."""
+    origin, args = typing.get_origin(declared), typing.get_args(declared)
+    if origin in (tuple, typing.Union, types.UnionType):
+        return all(_declares_released(arg) for arg in args if arg is not Ellipsis)
+    return origin is Released
 
 
 _PLAIN: dict[Any, Check] = {

@@ -77,14 +77,10 @@ class Node:
         seen = self._seen[sender]
         if frame.sequence in seen:
             if seen[frame.sequence] != digest(frame.body):
-                raise ProtocolError(
-                    f"{sender!r} sent other bytes for message {frame.sequence} of this run; refused"
-                )
+                raise ProtocolError(f"{sender!r} sent other bytes for message {frame.sequence} of this run; refused")
             return
         if frame.sequence != len(seen):
-            raise ProtocolError(
-                f"{sender!r} sent message {frame.sequence} where {len(seen)} was due; one was lost"
-            )
+            raise ProtocolError(f"{sender!r} sent message {frame.sequence} where {len(seen)} was due; one was lost")
         seen[frame.sequence] = digest(frame.body)
         self._inbox[sender].append(frame)
 
@@ -149,9 +145,7 @@ class Node:
 
     def _check_edges(self, post: Post) -> None:
         if strangers := (set(post.to) | set(post.wait)) - self.neighbours:
-            raise ProtocolError(
-                f"{self.name!r} is not connected to {', '.join(map(repr, sorted(strangers)))}"
-            )
+            raise ProtocolError(f"{self.name!r} is not connected to {', '.join(map(repr, sorted(strangers)))}")
         if len(set(post.wait)) != len(post.wait):
             raise ProtocolError(f"{self.name!r} waits twice for the same node in one step")
 

@@ -36,9 +36,7 @@ class Post:
 Program = Generator[Post, Inbox, T]
 
 
-def ask(
-    nodes: Iterable[NodeId], message: object, reply: type[R], note: Note | None = None
-) -> Program[dict[NodeId, R]]:
+def ask(nodes: Iterable[NodeId], message: object, reply: type[R], note: Note | None = None) -> Program[dict[NodeId, R]]:
     """The same message to each of `nodes`; their replies by sender."""
     return (yield from tell(dict.fromkeys(nodes, message), reply, note))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,9 +29,7 @@ def encode(message: Any, *, guarded: bool) -> bytes:
     """The bytes of a message. A guarded node (one that holds data) may only send fields that passed its gate."""
     shape = BY_TYPE.get(type(message))
     if shape is None:
-        raise WireError(
-            f"{type(message).__name__} is not in the table of messages; declare it with @message(number)"
-        )
+        raise WireError(f"{type(message).__name__} is not in the table of messages; declare it with @message(number)")
     values = tuple(getattr(message, field.name) for field in shape.fields)
     if guarded and shape.cls is not Failed:
         _check_guard(shape.cls.__name__, tuple(zip(shape.fields, values, strict=True)))
@@ -40,9 +39,7 @@ def encode(message: Any, *, guarded: bool) -> bytes:
         append_value(value, out)
     body = b"".join(out)
     if len(body) > LARGEST:
-        raise WireError(
-            f"{shape.cls.__name__} takes {len(body):,} bytes; over {LARGEST:,} must go as row blocks"
-        )
+        raise WireError(f"{shape.cls.__name__} takes {len(body):,} bytes; over {LARGEST:,} must go as row blocks")
     return body
 
 
@@ -56,14 +53,26 @@ def _check_guard(name: str, pairs: tuple[tuple[Any, Any], ...]) -> None:
             )
 
 
+_recent: deque[tuple[bytes, Any]] = deque(maxlen=4)
+
+
 def decode(body: bytes) -> Any:
-    """The message of `body`. Never executes or imports anything; any bytes at all end in a message or a WireError."""
+    """The message of `body`. Never executes or imports anything; any bytes at all end in a message or a WireError.
+
+    Messages are immutable, so the very same bytes object (a broadcast within one process) is decoded once.
+    """
+    for known, message in tuple(_recent):
+        if known is body:
+            return message
     try:
-        return _decode(body)
+        message = _decode(body)
     except ColonnadeError as error:
         raise error if isinstance(error, WireError) else WireError(f"malformed message: {error}") from error
     except (struct.error, ValueError, IndexError, OverflowError, MemoryError, TypeError) as error:
         raise WireError(f"malformed message: {type(error).__name__}") from error
+    if type(body) is bytes:  # nothing that could change under the cache
+        _recent.append((body, message))
+    return message
 
 
 def _decode(body: bytes) -> Any:
@@ -72,9 +81,7 @@ def _decode(body: bytes) -> Any:
         raise WireError(f"a message of {len(view)} bytes is shorter than its header")
     version, code = _HEADER.unpack_from(view)
     if version != VERSION:
-        raise WireError(
-            f"wire version {version}, this side speaks {VERSION}; bring both sides to the same release"
-        )
+        raise WireError(f"wire version {version}, this side speaks {VERSION}; bring both sides to the same release")
     shape = BY_CODE.get(code)
     if shape is None:
         raise WireError(f"unknown message number {code}; bring both sides to the same release")
@@ -93,6 +100,8 @@ def _decode(body: bytes) -> Any:
 
 def type_name(body: bytes) -> str:
     """The name of the message type in `body`, without decoding it."""
+    if len(body) < _HEADER.size:
+        raise WireError(f"a message of {len(body)} bytes is shorter than its header")
     shape = BY_CODE.get(_HEADER.unpack_from(body)[1])
     if shape is None:
         raise WireError("unknown message number")
@@ -108,10 +117,7 @@ class Frame:
     body: bytes
 
     def to_bytes(self, run: str) -> bytes:
-        return (
-            _FRAME.pack(_MAGIC, VERSION, run_key(run), self.sequence, self.round, digest(self.body))
-            + self.body
-        )
+        return _FRAME.pack(_MAGIC, VERSION, run_key(run), self.sequence, self.round, digest(self.body)) + self.body
 
     @classmethod
     def from_bytes(cls, raw: bytes, run: str) -> Frame:

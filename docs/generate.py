@@ -1,0 +1,387 @@
+"""Writes the parts of the documents that repeat what the code says.
+
+    python docs/generate.py            rewrite every generated block
+    python docs/generate.py --check    exit with 1 and name the blocks that differ from the code
+
+A block stands between two comments, `<!-- generated: NAME -->` and `<!-- end -->`; what is between them is replaced. NAME is
+one of BLOCKS below, or `source FILE NAME`, which shows a function, class or constant as it stands in the source.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import importlib
+import importlib.util
+import inspect
+import io
+import math
+import pkgutil
+import re
+import sys
+import tomllib
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import colonnade
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCE = ROOT / "src"
+PACKAGE = SOURCE / "colonnade"
+BLOCK = re.compile(r"(<!-- generated: (?P<name>[^\n]+?) -->\n)(?P<body>.*?)(<!-- end -->)", re.DOTALL)
+EXAMPLE_ROWS, EXAMPLE_COLUMNS = 10_000, 40  # of the price table
+
+# What a layer that is a package is for, unless its __init__ says so itself.
+PACKAGES = {
+    "algorithms": "One method a file: node programs that read like the paper",
+    "engines": "Drive programs, move bytes, count them",
+    "runtime": "What a program, a message, a frame and a replay is",
+    "privacy": "What may leave, what it costs, and the file that remembers it",
+    "kernels": "Arrays in, arrays out: NumPy and numba",
+}
+
+
+def main(arguments: list[str], root: Path = ROOT) -> int:
+    """Rewrite the documents under `root`, or only compare them; the exit code."""
+    checking = arguments == ["--check"]
+    if arguments and not checking:
+        sys.stderr.write("usage: python docs/generate.py [--check]\n")
+        return 2
+    stale = []
+    for path in documents(root):
+        text = path.read_text(encoding="utf-8")
+        fresh = refreshed(text)
+        if fresh == text:
+            continue
+        stale += [f"{path.relative_to(root)}: {name}" for name in changed(text, fresh)]
+        if not checking:
+            path.write_text(fresh, encoding="utf-8")
+    if checking and stale:
+        listed = "\n".join(f"  {line}" for line in stale)
+        sys.stderr.write(f"these blocks differ from the code; run `make docs` and commit:\n{listed}\n")
+        return 1
+    return 0
+
+
+def documents(root: Path) -> list[Path]:
+    """Every document of the project."""
+    return sorted([*root.glob("*.md"), *root.glob("docs/**/*.md")])
+
+
+def refreshed(text: str) -> str:
+    """The text with all its blocks made anew."""
+    return BLOCK.sub(lambda found: f"{found[1]}{block(found['name']).rstrip()}\n{found[4]}", text)
+
+
+def changed(old: str, new: str) -> list[str]:
+    """Names of the blocks that differ."""
+    pairs = zip(BLOCK.finditer(old), BLOCK.finditer(new), strict=True)
+    return [a["name"] for a, b in pairs if a["body"] != b["body"]]
+
+
+def block(name: str) -> str:
+    """What stands in the block of this name."""
+    if name.startswith("source "):
+        _, file, wanted = name.split()
+        return f"```python\n{source(SOURCE / file, wanted)}\n```"
+    if name not in BLOCKS:
+        raise SystemExit(f"no generated block is called {name!r}; there are {', '.join(BLOCKS)}, source ...")
+    return BLOCKS[name]()
+
+
+# ------------------------------------------------------------------------------------------------ tables
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
+    """A table in Markdown."""
+    lines = [list(head), *([str(cell).replace("|", "\\|") for cell in row] for row in rows)]
+    lines.insert(1, ["---"] * len(lines[0]))
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def summary(thing: object) -> str:
+    """The first paragraph of a docstring, on one line."""
+    return " ".join((inspect.getdoc(thing) or "").split("\n\n")[0].split())
+
+
+def card(path: Path) -> str:
+    """The first line of a module's docstring."""
+    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    return text.partition("\n")[0]
+
+
+# ------------------------------------------------------------------------------------------------ blocks
+
+
+def methods() -> str:
+    """Every public method: what leaves whom, how often at most, and at which price, from its own price()."""
+    rows = []
+    for name in colonnade.__all__:
+        kind = getattr(colonnade, name)
+        if not (inspect.isclass(kind) and hasattr(kind, "price") and hasattr(kind, "coordinator")):
+            continue
+        job = example_job(name, kind())
+        for party, plan in kind().price(job).items():
+            for charge in plan:
+                price = f"ρ = {charge.event.rho:.3g} each, {charge.rho:.3g} in all"
+                price = price if math.isfinite(charge.rho) else "no finite ε: exact value"
+                rows.append([f"`{name}`", role(party, job), charge.what, f"{charge.count:,}", price])
+    note = (
+        f"Default settings, {EXAMPLE_ROWS:,} rows, {EXAMPLE_COLUMNS} columns a party, logistic loss over an L1 ball of radius 10. "
+        "A method that needs a budget is given ε = 1, δ = 1e-6 and a feature bound of 1. "
+        "The lines are those of each method's own `price()`."
+    )
+    return table(["Method", "Who", "What leaves", "At most", "Price"], rows) + f"\n\n{note}"
+
+
+def example_job(name: str, method: Any) -> Any:
+    """The first of a few jobs that this method accepts: parties or one holder, without a budget or with one."""
+    from colonnade.algorithms.method import Job, Roster
+
+    problem = colonnade.Problem(colonnade.Logistic(), colonnade.L1Ball(10.0))
+    places = tuple(range(EXAMPLE_COLUMNS))
+    split = Roster(EXAMPLE_ROWS, {"labels": (), "party": places}, "labels")
+    alone = Roster(EXAMPLE_ROWS, {"holder": places}, "holder")
+    budget = colonnade.Privacy(epsilon=1.0, delta=1e-6, row_norm=1.0, feature_bound=1.0, label_bound=1.0)
+    for privacy in (None, budget):
+        for roster in (split, alone):
+            job = Job(problem, roster, privacy)
+            with contextlib.suppress(colonnade.InvalidInput):
+                method.check(job)
+                return job
+    raise SystemExit(f"{name} accepts none of the example jobs of docs/generate.py; add one that it does")
+
+
+def role(party: str, job: Any) -> str:
+    """Who a party of an example job stands for."""
+    if len(job.roster.parties) == 1:
+        return "the one holder"
+    return "label holder" if party == job.roster.label else "every party"
+
+
+def output() -> str:
+    """What the Python code of the README prints."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    code = readme.partition("```python\n")[2].partition("```")[0]
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(code, "README.md", "exec"), {"__name__": "readme"})  # noqa: S102  our own page
+    return f"```text\n{printed.getvalue()}```"
+
+
+def messages() -> str:
+    """The table of messages, once every method is imported."""
+    import colonnade.algorithms
+    from colonnade.runtime.messages import BY_CODE
+
+    for module in pkgutil.iter_modules(colonnade.algorithms.__path__):
+        importlib.import_module(f"colonnade.algorithms.{module.name}")
+    rows = []
+    for code, shape in sorted(BY_CODE.items()):
+        if shape.cls.__module__.startswith("colonnade."):
+            fields = ", ".join(f"{f.name}{' *' if 'Released[' in f.declared else ''}" for f in shape.fields)
+            rows.append([code, f"`{shape.cls.__name__}`", fields or "nothing", summary(shape.cls)])
+    return table(["Number", "Message", "Fields (* = Released)", "Who to whom, and what it means"], rows)
+
+
+def values() -> str:
+    """Example values and their bytes."""
+    import numpy as np
+    from scipy import sparse
+
+    from colonnade.privacy.values import Packed, decode_value, encode_value
+
+    column = sparse.csc_array(([1.0, 1.0], [0, 2], [0, 2]), shape=(4, 1))
+    examples: list[tuple[str, Any]] = [
+        ("True", True),
+        ("False", False),
+        ("7", 7),
+        ("0.5", 0.5),
+        ('"é"', "é"),
+        ('b"ab"', b"ab"),
+        ("(7, True)", (7, True)),
+        ("Released 7", decode_value(b"R" + encode_value(7))),
+        ("int8 array [1, -1]", np.array([1, -1], np.int8)),
+        ("CSC column, 4 rows, 1.0 in rows 0 and 2", column),
+        ("Packed [1, 2, 3], 2 bits", Packed(np.array([1, 2, 3], np.uint64), 2)),
+    ]
+    return table(["Value", "Bytes"], [(f"`{text}`", f"`{spaced(encode_value(v))}`") for text, v in examples])
+
+
+def spaced(raw: bytes) -> str:
+    """The tag as a character, the rest in hexadecimal."""
+    return f"{chr(raw[0])} {raw[1:].hex(' ')}".strip()
+
+
+def dtypes() -> str:
+    """The numbers of array types."""
+    from colonnade.privacy.values import DTYPES
+
+    return table(["Number", "Array type"], [(code, f"`{dtype.name}`") for code, dtype in enumerate(DTYPES)])
+
+
+def failures() -> str:
+    """The codes of the message Failed, and which error sends which."""
+    from colonnade.engines.inprocess import FINAL
+    from colonnade.runtime.messages import FailureCode
+
+    rows = []
+    for code in FailureCode:
+        errors = ", ".join(f"`{kind.__name__}`" for kind, sent in FINAL.items() if sent is code)
+        rows.append([code.value, f"`{code.name}`", errors or "nothing in process"])
+    return table(["Code", "Name", "Sent for"], rows)
+
+
+def layers() -> str:
+    """The contract of import-linter, top layer first."""
+    rows = []
+    for number, names in enumerate(contract(), start=1):
+        for name in names:
+            rows.append([number, f"`{name}`", layer_text(name)])
+    return table(["Layer", "Module", "What it is for"], rows)
+
+
+def contract() -> list[list[str]]:
+    """The layers of pyproject.toml, top first, without the package's name."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    wanted = settings["tool"]["importlinter"]["contracts"][0]["layers"]
+    return [[part.strip().removeprefix("colonnade.") for part in line.split("|")] for line in wanted]
+
+
+def layer_text(name: str) -> str:
+    package, module = PACKAGE / name / "__init__.py", PACKAGE / f"{name}.py"
+    if package.exists():
+        files = sorted(path.stem for path in package.parent.glob("*.py") if path.stem != "__init__")
+        what = card(package) or f"{PACKAGES[name]}."
+        return f"{what} Files: {', '.join(files)}." if files else what
+    return card(module) if module.exists() else "not in this version"
+
+
+def pages() -> str:
+    """Every page of this folder: its title and its first sentence."""
+    rows = []
+    for path in sorted((ROOT / "docs").glob("*.md")):
+        title, _, rest = path.read_text(encoding="utf-8").partition("\n")
+        if path.name != "index.md":
+            rows.append([f"[{path.name}]({path.name})", title.removeprefix("# "), opening(rest)])
+    return table(["Page", "Title", "What it holds"], rows)
+
+
+def opening(text: str) -> str:
+    """The first sentence of a page."""
+    paragraph = " ".join(text.strip().split("\n\n")[0].split())
+    return re.split(r"(?<=\.) ", paragraph)[0]
+
+
+def files() -> str:
+    """Every source file and the first line of its card."""
+    paths = sorted(PACKAGE.rglob("*.py"), key=lambda path: (len(path.parts), path))
+    rows = [(path.relative_to(PACKAGE), card(path)) for path in paths]
+    return table(["File", "What it is"], [(f"`{name}`", text) for name, text in rows if text])
+
+
+def names() -> str:
+    """Every public name with the first paragraph of its docstring."""
+    rows = []
+    for name in colonnade.__all__:
+        thing = getattr(colonnade, name)
+        rows.append([f"`co.{name}`", summary(thing), f"`{thing.__module__.removeprefix('colonnade.')}`"])
+    return table(["Name", "What it is", "Module"], rows)
+
+
+def signatures() -> str:
+    """How the public functions, and the ways to make and use a federation and a fit, are called."""
+    from colonnade import Communication, Federation, Fit, fit, load
+
+    shown: list[tuple[str, Callable[..., Any]]] = [("co.fit", fit), ("co.load", load)]
+    for owner in (Federation, Fit, Communication):
+        for name, member in vars(owner).items():
+            bound = getattr(owner, name)
+            public = not name.startswith("_") and (inspect.isfunction(member) or inspect.ismethod(bound))
+            if public and inspect.getdoc(bound):
+                shown.append((f"{owner.__name__}.{name}", bound))
+    return table(["Call", "What it does"], [(f"`{n}{call(f)}`", summary(f)) for n, f in shown])
+
+
+def call(function: Callable[..., Any]) -> str:
+    """A signature without types."""
+    given = [p for p in inspect.signature(function).parameters.values() if p.name != "self"]
+    plain = [p.replace(annotation=inspect.Parameter.empty) for p in given]
+    return str(inspect.Signature(plain))
+
+
+def commands() -> str:
+    """The command line, command by command."""
+    if importlib.util.find_spec("colonnade.cli") is None:
+        return "This version has no command line."
+    import typer.main
+
+    app = importlib.import_module("colonnade.cli").app
+    return "\n\n".join(command_text(path, command) for path, command in walk(typer.main.get_command(app)))
+
+
+def walk(command: Any, path: str = "colonnade") -> Iterator[tuple[str, Any]]:
+    """A command and everything below it."""
+    yield path, command
+    for name, below in sorted(getattr(command, "commands", {}).items()):
+        yield from walk(below, f"{path} {name}")
+
+
+def command_text(path: str, command: Any) -> str:
+    """One command: its name, its help, its arguments and options."""
+    rows = []
+    for parameter in command.params:
+        option = parameter.param_type_name == "option"
+        names = (
+            [*parameter.opts, *parameter.secondary_opts] if option else [parameter.metavar or parameter.name.upper()]
+        )
+        default = parameter.default
+        shown = "" if default in (None, False, ()) or callable(default) else f"`{default}`"
+        help_ = " ".join((getattr(parameter, "help", None) or "").split())
+        rows.append([", ".join(f"`{name}`" for name in names), help_, shown])
+    head = f"### {path}\n\n```text\n{inspect.cleandoc(command.help or '')}\n```"
+    return f"{head}\n\n{table(['Option', 'What it does', 'Default'], rows)}" if rows else head
+
+
+def source(file: Path, wanted: str) -> str:
+    """A function, class or constant at the top of a file, or `Class.method`, word for word."""
+    text = file.read_text(encoding="utf-8")
+    place: Any = ast.parse(text)
+    for part in wanted.split("."):
+        place = next((node for node in place.body if part in bound_names(node)), None)
+        if place is None:
+            raise SystemExit(f"{file.relative_to(ROOT)} has no {wanted}; a document shows it")
+    first = min([place.lineno, *(d.lineno for d in getattr(place, "decorator_list", []))])
+    lines = text.splitlines()[first - 1 : place.end_lineno]
+    indent = len(lines[0]) - len(lines[0].lstrip())
+    return "\n".join(line[indent:] for line in lines)
+
+
+def bound_names(node: ast.stmt) -> set[str]:
+    """The names a statement binds."""
+    match node:
+        case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.AnnAssign(target=ast.Name(id=name)):
+            return {name}
+        case ast.Assign(targets=targets):
+            return {target.id for target in targets if isinstance(target, ast.Name)}
+    return set()
+
+
+BLOCKS: dict[str, Callable[[], str]] = {
+    "methods": methods,
+    "output": output,
+    "messages": messages,
+    "values": values,
+    "dtypes": dtypes,
+    "failures": failures,
+    "layers": layers,
+    "pages": pages,
+    "files": files,
+    "names": names,
+    "signatures": signatures,
+    "commands": commands,
+}
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

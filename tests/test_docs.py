@@ -1,0 +1,304 @@
+"""The documents say what the code does: their code runs, their links lead somewhere, their tables are the code's own."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import importlib.util
+import inspect
+import io
+import re
+import sqlite3
+import subprocess
+import sys
+import tomllib
+import warnings
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+import colonnade as co
+from colonnade.privacy.values import Packed, decode_value, encode_value
+from colonnade.runtime.wire import Frame
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+NAMES = [str(path.relative_to(ROOT)) for path in DOCUMENTS]
+
+
+def fences(path: Path, language: str) -> list[str]:
+    """The fenced blocks of one language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def rows(path: Path, *head: str) -> list[list[str]]:
+    """The cells of the table that begins with these column names."""
+    lines = path.read_text().splitlines()
+    start = next(i for i, line in enumerate(lines) if cells(line)[: len(head)] == list(head))
+    found = []
+    for line in lines[start + 2 :]:
+        if not line.startswith("|"):
+            break
+        found.append(cells(line))
+    return found
+
+
+def cells(line: str) -> list[str]:
+    return [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+
+
+@pytest.fixture(scope="module")
+def generate() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store after two small runs."""
+    folder = tmp_path_factory.mktemp("store") / "runs"
+    table = np.arange(24.0).reshape(6, 4) % 5
+    fed = co.Federation.split(table, table @ [1.0, 0.0, -1.0, 0.0], parties=2)
+    problem = co.Problem(co.LeastSquares(), co.L1Ball(1.0))
+    for rounds in (2, 3):
+        co.fit(fed, problem, co.DistributedFrankWolfe(rounds=rounds), store=folder)
+    return folder
+
+
+# ------------------------------------------------------------------------------------------------ README
+
+
+def test_the_code_of_the_readme_prints_what_the_readme_shows() -> None:
+    (code,), (shown,) = fences(ROOT / "README.md", "python"), fences(ROOT / "README.md", "text")
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        exec(compile(code, "README.md", "exec"), {"__name__": "readme"})
+    assert shown == printed.getvalue()
+
+
+def test_the_readme_names_the_extra_that_the_demo_needs() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    named = set(re.findall(r"colonnade\[(\w+)\]|\.\[(\w+)\]", (ROOT / "README.md").read_text()))
+    assert {"demo"} == {a or b for a, b in named}
+    assert "demo" in extras
+
+
+# ------------------------------------------------------------------------------------------------ all documents
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=NAMES)
+def test_every_relative_link_leads_to_a_file_and_a_heading(path: Path) -> None:
+    text = re.sub(r"^```.*?^```", "", path.read_text(), flags=re.MULTILINE | re.DOTALL)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if "://" in target:
+            continue
+        file, _, place = target.partition("#")
+        aim = (path.parent / file).resolve() if file else path
+        assert aim.exists(), f"{path.name} links to {target}"
+        if place:
+            headings = re.findall(r"^#+ (.+)$", aim.read_text(), re.MULTILINE)
+            assert place in {re.sub(r"[^\w -]", "", h).lower().replace(" ", "-") for h in headings}, target
+
+
+def test_every_document_is_within_two_links_of_the_readme() -> None:
+    def linked(path: Path) -> set[Path]:
+        found = re.findall(r"\]\(([^)#\s]+\.md)", path.read_text())
+        return {(path.parent / target).resolve() for target in found if "://" not in target}
+
+    first = linked(ROOT / "README.md")
+    second = {target for path in first for target in linked(path)}
+    assert set(DOCUMENTS) == first | second | {ROOT / "README.md"}
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=NAMES)
+def test_every_source_path_named_in_a_document_exists(path: Path) -> None:
+    bases = (ROOT, ROOT / "src" / "colonnade")
+    for name in re.findall(r"`((?:\w+/)*\w+(?:\.py|/))`", path.read_text()):
+        where = [*bases, *(base / part for base in bases for part in ("algorithms", "problem", "kernels"))]
+        in_a_store = path.name == "store.md" and not name.endswith(".py")
+        assert in_a_store or any((base / name).exists() for base in where), f"{path.name} names {name}"
+
+
+# ------------------------------------------------------------------------------------------------ generated blocks
+
+
+def test_the_generated_blocks_are_fresh() -> None:
+    command = [sys.executable, "-W", "error", str(ROOT / "docs" / "generate.py"), "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_stale_block_is_named_and_the_check_fails(
+    generate: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("a\n<!-- generated: dtypes -->\nold\n<!-- end -->\nb\n")
+    assert generate.main(["--check"], tmp_path) == 1
+    assert "page.md: dtypes" in capsys.readouterr().err
+    assert "old" in page.read_text()
+    assert generate.main([], tmp_path) == 0
+    assert generate.main(["--check"], tmp_path) == 0
+    assert page.read_text().startswith("a\n<!-- generated: dtypes -->\n| Number |")
+    assert page.read_text().endswith("<!-- end -->\nb\n")
+
+
+def test_a_block_that_nobody_makes_is_refused(generate: ModuleType) -> None:
+    with pytest.raises(SystemExit, match="no generated block is called 'nonsense'"):
+        generate.refreshed("<!-- generated: nonsense -->\n<!-- end -->\n")
+    with pytest.raises(SystemExit, match=r"has no Nobody"):
+        generate.refreshed("<!-- generated: source colonnade/errors.py Nobody -->\n<!-- end -->\n")
+
+
+def test_the_command_line_is_documented_command_by_command(generate: ModuleType) -> None:
+    import typer
+    import typer.main
+
+    app = typer.Typer()
+    group = typer.Typer()
+    app.add_typer(group, name="budget")
+
+    @app.command()
+    def fit(rows: int = typer.Option(7, help="How many rows.")) -> None:
+        """Fit a model."""
+
+    @group.command()
+    def renew() -> None:
+        """Open a new period."""
+
+    walked = dict(generate.walk(typer.main.get_command(app)))
+    assert {"colonnade", "colonnade fit", "colonnade budget", "colonnade budget renew"} == set(walked)
+    text = generate.command_text("colonnade fit", walked["colonnade fit"])
+    assert text.startswith("### colonnade fit\n\n```text\nFit a model.\n```\n")
+    assert "| `--rows` | How many rows. | `7` |" in text
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=NAMES)
+def test_every_excerpt_is_in_the_source_word_for_word(path: Path) -> None:
+    pattern = r"<!-- generated: source (\S+) \S+ -->\n```python\n(.*?)\n```\n<!-- end -->"
+    text = path.read_text()
+    excerpts = re.findall(pattern, text, re.DOTALL)
+    assert text.count("<!-- generated: source ") == len(excerpts)
+    for file, excerpt in excerpts:
+        wanted = [line.strip() for line in excerpt.splitlines()]
+        there = [line.strip() for line in (ROOT / "src" / file).read_text().splitlines()]
+        starts = (i for i, line in enumerate(there) if line == wanted[0])
+        assert any(there[i : i + len(wanted)] == wanted for i in starts)
+
+
+# ------------------------------------------------------------------------------------------------ reference and design
+
+
+def test_every_public_name_is_documented() -> None:
+    documented = {row[0].strip("`").removeprefix("co.") for row in rows(ROOT / "docs/reference.md", "Name")}
+    assert set(co.__all__) == documented
+
+
+def test_every_public_name_has_a_docstring_of_its_own() -> None:
+    for name in co.__all__:
+        text = inspect.getdoc(getattr(co, name)) or ""
+        assert text, name
+        assert not text.startswith(f"{name}("), f"{name} has only the text that dataclass writes"
+
+
+def test_the_layers_of_the_design_are_those_of_the_import_contract() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    wanted = [
+        (number, f"colonnade.{module.strip().removeprefix('colonnade.')}")
+        for number, line in enumerate(contracts[0]["layers"], start=1)
+        for module in line.split("|")
+    ]
+    table = rows(ROOT / "docs/design.md", "Layer", "Module")
+    assert wanted == [(int(row[0]), f"colonnade.{row[1].strip('`')}") for row in table]
+
+
+def test_every_target_of_the_makefile_is_in_the_contributors_guide() -> None:
+    phony = re.search(r"^\.PHONY: (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert phony is not None
+    table = rows(ROOT / "CONTRIBUTING.md", "Command")
+    assert {f"make {name}" for name in phony[1].split()} == {row[0].strip("`") for row in table}
+
+
+@pytest.mark.parametrize("package", ["kernels", "algorithms", "problem"])
+def test_every_letter_that_is_an_argument_is_in_the_table_of_symbols(package: str) -> None:
+    listed = set(re.findall(r"`(\w+)`", (ROOT / "docs/symbols.md").read_text()))
+    used = set()
+    for path in (ROOT / "src/colonnade" / package).glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef):
+                given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+                used |= {argument.arg for argument in given if len(argument.arg) == 1}
+    assert set() == used - listed
+
+
+# ------------------------------------------------------------------------------------------------ wire and store
+
+
+def test_the_tags_of_values_are_the_documented_ones() -> None:
+    examples = {
+        "Released": decode_value(b"Rt"),
+        "True": True,
+        "False": False,
+        "int": 1,
+        "float": 1.0,
+        "str": "a",
+        "bytes": b"a",
+        "tuple": (1,),
+        "array": np.zeros(1),
+        "sparse CSC block": co.Federation.split(_sparse(), [0, 1], parties=1).parties["party0"].block.matrix,
+        "packed integers": Packed(np.zeros(1, np.uint64), 1),
+    }
+    documented = {row[1]: row[0].strip("`") for row in rows(ROOT / "docs/wire.md", "Tag", "Value")}
+    assert {name: chr(encode_value(value)[0]) for name, value in examples.items()} == documented
+
+
+def _sparse() -> object:
+    from scipy import sparse
+
+    return sparse.csc_array(np.eye(2))
+
+
+def test_the_frame_header_is_as_long_as_documented() -> None:
+    path = ROOT / "docs/wire.md"
+    text = path.read_text()
+    frames = text[text.index("## Frames") :].splitlines()
+    sizes = [int(cells(line)[1]) for line in frames if line.startswith("|") and cells(line)[1].isdigit()]
+    assert sum(sizes) == len(Frame(0, 0, b"").to_bytes("run"))
+
+
+def test_the_files_and_rows_of_a_store_are_the_documented_ones(store: Path) -> None:
+    page = ROOT / "docs/store.md"
+    kinds = {row[0].strip("`"): row[1] for row in rows(page, "Kind", "In")}
+    found: dict[str, str] = {}
+    for file in store.rglob("*.db"):
+        with contextlib.closing(sqlite3.connect(file)) as db:
+            place = "journal" if file.name == "runs.db" else "node"
+            found |= {kind: place for (kind,) in db.execute("select distinct kind from log")}
+    owner_only = {"budget": "node"}  # written when an owner sets a limit, never by a run
+    assert kinds == found | owner_only
+    assert {"runs.db", "nodes", "fits", "locks"} == {p.name for p in store.iterdir()}
+    named = {row[0].strip("`").split("/")[0] for row in rows(page, "File", "What it is")}
+    assert {"runs.db", "nodes", "fits", "locks"} == named
+
+
+def test_the_queries_of_the_store_page_run_and_find_something(store: Path) -> None:
+    queries = fences(ROOT / "docs/store.md", "sql")
+    assert queries
+    with contextlib.closing(sqlite3.connect(store / "nodes" / "party0.db")) as db:
+        for query in queries:
+            assert db.execute(query).fetchall(), query
+
+
+def test_the_code_of_the_store_page_checks_a_chain(
+    store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (code,) = fences(ROOT / "docs/store.md", "python")
+    monkeypatch.chdir(store.parent)
+    exec(compile(code, "store.md", "exec"), {})
+    assert re.fullmatch(r"[1-9]\d* rows, all in order\n", capsys.readouterr().out)
