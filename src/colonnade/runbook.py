@@ -40,9 +40,6 @@ class MemoryStore:
     def fit_path(self, run: str) -> Path | None:  # noqa: ARG002
         return None
 
-    def ended(self) -> dict[str, str]:
-        return {}
-
     def end(self, run: str, how: str) -> None:
         """Nothing to remember."""
 
@@ -111,10 +108,6 @@ class FolderStore:
             held.close()
             return None
         return held
-
-    def ended(self) -> dict[str, str]:
-        """How the runs that are over ended."""
-        return {row.run: json.loads(row.body)["how"] for row in self._journal.rows(kind="end")}
 
     def fit_path(self, run: str) -> Path | None:
         return self.folder / "fits" / f"{run}.json"

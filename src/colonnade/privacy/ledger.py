@@ -16,9 +16,11 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from colonnade.errors import BudgetExhausted, LeakError, LedgerDamaged, PolicyRefused, ReplayDiverged
 from colonnade.privacy.accountant import epsilon, rho_for
@@ -94,6 +96,8 @@ class Ledger:
         plan = plans.get(self.node, ())
         with self.log.atomic():
             self.log.verify()
+            if self.log.rows(run, "close"):
+                raise ReplayDiverged(f"run {run} is over at {self.node!r}; it releases nothing more. Start a new run.")
             found = [row for row in self.log.rows(run) if row.kind in ("open", "event")]
             if found:
                 opened = json.loads(found[0].body)
@@ -116,15 +120,11 @@ class Ledger:
             if "open" in kinds and "close" not in kinds:
                 self.log.append(run, CLOSING, "close", "", json.dumps({"how": how, "when": _now()}).encode())
             self.log.erase_secrets(run)
+        self._left.pop(run, None)
 
     def open_runs(self) -> set[str]:
         """Runs whose reservation has not been returned."""
         return {row.run for row in self.log.rows(kind="open")} - {row.run for row in self.log.rows(kind="close")}
-
-    def unclosed(self) -> list[str]:
-        """Runs that hold a reservation."""
-        closed = {row.run for row in self.log.rows(kind="close")}
-        return [row.run for row in self.log.rows(kind="open") if row.run not in closed]
 
     def _approve(self, plan: Plan, row: float) -> None:
         exact = [charge.what for charge in plan if math.isinf(charge.event.rho) and charge.count]
@@ -149,7 +149,7 @@ class Ledger:
 
     def take(self, run: str, event: Event) -> str:
         """Use up one line of the run's plan and say what it is for, or refuse: called before noise is drawn."""
-        left = self._left[run]
+        left = self._left.get(run, [])
         for i, (charge, count) in enumerate(left):
             if count and charge.covers(event):
                 left[i] = (charge, count - 1)
@@ -161,8 +161,8 @@ class Ledger:
 
     def record(self, run: str, tick: int, slot: int, event: Event, what: str, number: int) -> None:
         """Write the row of one release; the caller's transaction also records what leaves."""
-        extra = json.dumps({"round": number, "what": what, "when": _now()})
-        self.log.append(run, tick, "event", str(slot), f'{{"event": {event.to_json()}, {extra[1:]}'.encode())
+        text = f'{{"event": {event.to_json()}, "round": {number}, "what": {_quoted(what)}, "when": "{_now()}"}}'
+        self.log.append(run, tick, "event", str(slot), text.encode())
 
     # -------------------------------------------------------------------------------- the owner's hand
 
@@ -282,5 +282,15 @@ def _opening(terms: Terms, plan: Plan, row: float) -> bytes:
     ).encode()
 
 
+@lru_cache(maxsize=256)
+def _quoted(text: str) -> str:
+    return json.dumps(text)
+
+
 def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
+    return _instant(int(time.time()))
+
+
+@lru_cache(maxsize=1)
+def _instant(second: int) -> str:
+    return datetime.fromtimestamp(second, UTC).isoformat()
