@@ -22,6 +22,8 @@ class Mechanism(StrEnum):
     EXACT = "exact"  # not at all: infinite price
     GAUSSIAN = "gaussian"  # discrete Gaussian on an integer grid
     GUMBEL = "gumbel"  # exponential mechanism: index and sign of the noisy largest
+    TOP = "top"  # several such choices in a row, without replacement
+    SYMMETRIC = "symmetric"  # discrete Gaussian on a symmetric matrix, each pair of entries once
 
 
 class Scope(StrEnum):

@@ -15,6 +15,7 @@ import hashlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar, overload
 
 import numpy as np
@@ -23,12 +24,22 @@ from numpy.typing import NDArray
 from colonnade.errors import InvalidInput, LedgerDamaged, ReplayDiverged
 from colonnade.privacy.events import EXACT, Event, Mechanism, Scope
 from colonnade.privacy.ledger import Ledger
-from colonnade.privacy.mechanisms import Noise, gaussian_sigma, gumbel_scale, signed_argmax
+from colonnade.privacy.mechanisms import (
+    Noise,
+    gaussian_sigma,
+    grid_below,
+    gumbel_scale,
+    quantise_vector,
+    rounded_sensitivity,
+    signed_argmax,
+    signed_top,
+    symmetric_gaussian,
+)
 from colonnade.privacy.released import Private, Released, make_released, released_body
 from colonnade.privacy.values import decode_value, encode_value, release
 
 T = TypeVar("T")
-_LARGEST_STEP = 2.0**52
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,30 +85,39 @@ class Gate:
         self._release(EXACT, lambda: b"".join(released_body(value) for value in released), draw=None)
         return released[0] if len(values) == 1 else released
 
-    def gaussian(self, *exact: Private[NDArray[np.float64]], rho: float, scope: Scope = Scope.OWN) -> Any:
+    def gaussian(self, *exact: Private[Floats], rho: float, scope: Scope = Scope.OWN) -> Any:
         """The arrays with discrete Gaussian noise on a common grid: one mechanism for all of them together.
 
         Values are rounded to multiples of a power of two small against the noise, and the rounding is counted in the
         sensitivity; noise is added in whole grid steps, so the low bits carry nothing.
         """
-        size = sum(private.value.size for private in exact)
-        delta = math.sqrt(math.fsum(private.sensitivity**2 for private in exact))
-        grid = 2.0 ** math.floor(math.log2(delta / (1024.0 * math.sqrt(max(size, 1)))))
-        sensitivity = delta + grid * math.sqrt(size)
+        sizes = [private.value.size for private in exact]
+        grid, sensitivity = _grid(math.hypot(*(private.sensitivity for private in exact)), sum(sizes))
         event = Event(Mechanism.GAUSSIAN, _price(rho), sensitivity, scope)
 
-        def draw() -> tuple[NDArray[np.float64], ...]:
+        def draw() -> tuple[Floats, ...]:
             flat = np.concatenate([private.value.ravel() for private in exact])
-            steps = np.rint(np.clip(np.nan_to_num(flat / grid), -_LARGEST_STEP, _LARGEST_STEP)).astype(np.int64)
-            noisy = (steps + self._noise.discrete_gaussian(size, gaussian_sigma(sensitivity / grid, rho))) * grid
-            parts = np.split(noisy, np.cumsum([private.value.size for private in exact])[:-1])
-            return tuple(part.reshape(p.value.shape) for part, p in zip(parts, exact, strict=True))
+            noise = self._noise.discrete_gaussian(flat.size, gaussian_sigma(sensitivity / grid, rho))
+            parts = np.split((_steps(flat, grid) + noise) * grid, np.cumsum(sizes)[:-1])
+            return tuple(part.reshape(private.value.shape) for part, private in zip(parts, exact, strict=True))
 
         released = self._release(event, lambda: encode_value(tuple(private.value for private in exact)), draw)
         return released[0] if len(exact) == 1 else released
 
+    def symmetric(self, exact: Private[Floats], *, rho: float, scope: Scope = Scope.OWN) -> Released[Floats]:
+        """A symmetric matrix with symmetric noise, each pair of entries noised once; sensitivity in Frobenius norm."""
+        grid, sensitivity = _grid(exact.sensitivity, exact.value.size)
+        event = Event(Mechanism.SYMMETRIC, _price(rho), sensitivity, scope)
+
+        def draw() -> tuple[Floats, ...]:
+            upper = np.triu(_steps(exact.value, grid))  # what is not symmetric by rounding must not leave twice
+            noise = symmetric_gaussian(self._noise, len(upper), gaussian_sigma(sensitivity / grid, rho))
+            return ((upper + np.triu(upper, 1).T + noise) * grid,)
+
+        return self._release(event, lambda: encode_value(exact.value), draw)[0]
+
     def noisy_max(
-        self, scores: Private[NDArray[np.float64]], *, rho: float, scope: Scope = Scope.OWN
+        self, scores: Private[Floats], *, rho: float, scope: Scope = Scope.OWN
     ) -> tuple[Released[int], Released[int]]:
         """Index and sign of the largest |score|, by the exponential mechanism over the signed candidates.
 
@@ -105,10 +125,21 @@ class Gate:
         """
         event = Event(Mechanism.GUMBEL, _price(rho), scores.sensitivity, scope)
         scale = gumbel_scale(scores.sensitivity, rho)
-        index, sign = self._release(
-            event, lambda: encode_value(scores.value), lambda: signed_argmax(self._noise, scores.value, scale)
-        )
+        given = partial(encode_value, scores.value)
+        index, sign = self._release(event, given, lambda: signed_argmax(self._noise, _finite(scores.value), scale))
         return index, sign
+
+    def top(
+        self, scores: Private[Floats], count: int, *, rho: float, scope: Scope = Scope.OWN
+    ) -> tuple[Released[NDArray[np.int64]], Released[NDArray[np.int64]]]:
+        """Indices and signs of `count` large scores, one choice after the other at rho/count each; best first."""
+        event = Event(Mechanism.TOP, _price(rho), scores.sensitivity, scope)
+        scale = gumbel_scale(scores.sensitivity, rho / count)
+        given = partial(encode_value, scores.value)
+        indices, signs = self._release(
+            event, given, lambda: signed_top(self._noise, _finite(scores.value), scale, count)
+        )
+        return indices, signs
 
     def secret(self, name: str, size: int = 32) -> bytes:
         """Random bytes that never leave but survive a crash: mask seeds, content keys. Erased when the run closes."""
@@ -169,6 +200,21 @@ class Gate:
 
 def _marked(body: bytes) -> tuple[Released[Any], ...]:
     return tuple(make_released(value, encode_value(value)) for value in decode_value(body))
+
+
+def _grid(delta: float, size: int) -> tuple[float, float]:
+    """A grid that is fine against the sensitivity, and the sensitivity of what is rounded to it."""
+    grid = grid_below(delta / (1024.0 * math.sqrt(max(size, 1))))
+    return grid, rounded_sensitivity(delta, grid, size)
+
+
+def _steps(values: Floats, grid: float) -> NDArray[np.int64]:
+    return quantise_vector(_finite(values), grid)
+
+
+def _finite(values: Floats) -> Floats:
+    """An error about a value that is not finite would tell about data: such a value counts as zero."""
+    return np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0)
 
 
 def _price(rho: float) -> float:

@@ -143,6 +143,14 @@ def signed_argmax(noise: Noise, scores: NDArray[np.float64], scale: float) -> tu
     return winner % len(scores), 1 if winner < len(scores) else -1
 
 
+def signed_top(
+    noise: Noise, scores: NDArray[np.float64], scale: float, count: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """`count` different ones of the 2·size candidates (+scores, -scores), best first: indices and signs."""
+    winners = np.array(noise.top(np.concatenate([scores, np.negative(scores)]), scale, count), dtype=np.int64)
+    return winners % len(scores), np.where(winners < len(scores), 1, -1)
+
+
 # Scales, always rounded up --------------------------------------------------------------------
 
 
