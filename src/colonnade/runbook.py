@@ -134,6 +134,11 @@ def file_name(node: str) -> str:
     return re.sub(r"[^A-Za-z0-9-]", lambda match: f"_{ord(match.group()):x}_", node)
 
 
+def node_name(file: str) -> str:
+    """The inverse of `file_name`."""
+    return re.sub(r"_([0-9a-f]+)_", lambda match: chr(int(match.group(1), 16)), file)
+
+
 def new_run_id() -> str:
     return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(6)}"
 

@@ -112,7 +112,7 @@ class Gate:
         def draw() -> tuple[Floats, ...]:
             upper = np.triu(_steps(exact.value, grid))  # what is not symmetric by rounding must not leave twice
             noise = symmetric_gaussian(self._noise, len(upper), gaussian_sigma(sensitivity / grid, rho))
-            return ((upper + np.triu(upper, 1).T + noise) * grid,)
+            return (((upper + np.triu(upper, 1).T + noise) * grid).astype(np.float64),)
 
         return self._release(event, lambda: encode_value(exact.value), draw)[0]
 

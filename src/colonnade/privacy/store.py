@@ -76,7 +76,7 @@ class MemoryLog:
         return contextlib.nullcontext()
 
     def append(self, run: str, tick: int, kind: str, key: str, body: bytes) -> None:
-        self._rows.append(Row(len(self._rows), run, tick, kind, key, body))
+        self._rows.append(Row(len(self._rows) + 1, run, tick, kind, key, body))
 
     def rows(self, run: str | None = None, kind: str | None = None) -> list[Row]:
         return [r for r in self._rows if run in (None, r.run) and kind in (None, r.kind)]
