@@ -4,6 +4,8 @@
     on = "flight"                       # the key that rows are matched by
     label = ["airline", "late"]         # who holds the labels, and in which column
 
+    unit = ["passenger", 3]             # whose privacy is protected, and the most rows each; left out: one row
+
     [parties.airline]
     schema = "airline.schema.toml"      # beside this file
     exact = true                        # exact values may leave; or a budget: epsilon = 1.0, delta = 1e-6
@@ -21,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.errors import InvalidInput
+from colonnade.privacy.block import ROW, Unit
 from colonnade.privacy.events import Policy
 from colonnade.privacy.store import write_synced
 from colonnade.schema import Schema, toml_value
@@ -51,6 +54,7 @@ class Charter:
     members: Mapping[str, Member]
     on: str
     label: tuple[str, str]
+    unit: Unit = ROW
 
     def __post_init__(self) -> None:
         if self.label[0] not in self.members:
@@ -66,6 +70,8 @@ class Charter:
             f"on = {toml_value(self.on)}",
             f"label = [{', '.join(map(toml_value, self.label))}]",
         ]
+        if self.unit != ROW:
+            lines.append(f"unit = [{toml_value(self.unit.name)}, {self.unit.rows}]")
         for name, member in self.members.items():
             file = f"{name}.schema.toml"
             write_synced(path.parent / file, member.schema.to_text().encode())
@@ -112,9 +118,16 @@ def _charter(raw: Mapping[str, Any], folder: Path) -> Charter:
         raise InvalidInput('on must name the key column, as in on = "patient"')
     if not (isinstance(label, list) and len(label) == 2 and all(isinstance(part, str) for part in label)):
         raise InvalidInput('label must be [party, column], as in label = ["hospital", "readmitted"]')
-    return Charter(
-        {name: _member(name, table, folder) for name, table in parties.items()}, on, (label[0], label[1])
-    )
+    members = {name: _member(name, table, folder) for name, table in parties.items()}
+    return Charter(members, on, (label[0], label[1]), _unit(raw.get("unit")))
+
+
+def _unit(raw: Any) -> Unit:
+    if raw is None:
+        return ROW
+    if not (isinstance(raw, list) and len(raw) == 2 and isinstance(raw[0], str)):
+        raise InvalidInput('unit must be [column, rows], as in unit = ["patient", 5]')
+    return Unit(raw[0], raw[1])
 
 
 def _member(name: str, table: Any, folder: Path) -> Member:

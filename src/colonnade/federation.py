@@ -21,7 +21,7 @@ from scipy import sparse
 from colonnade.algorithms.method import Roster
 from colonnade.charter import Charter, Member, new_key
 from colonnade.errors import InvalidInput
-from colonnade.privacy.block import Block, Unit
+from colonnade.privacy.block import ROW, Block, Unit
 from colonnade.privacy.events import Policy
 from colonnade.runtime.program import COORDINATOR
 from colonnade.schema import Categorical, Column, Plain, Schema, as_frame
@@ -72,7 +72,7 @@ class Federation:
     alignment: Alignment
     on: str | None = None
     label_column: str | None = None
-    unit: Unit = Unit()
+    unit: Unit = ROW
     _y: NDArray[Any] | None = field(default=None, repr=False)
 
     # -------------------------------------------------------------------------------- making one
@@ -94,7 +94,7 @@ class Federation:
         rows: (who each row is about, the most rows a person may keep), the first as a column name of a frame or an array;
         surplus rows are left out, the first ones in the table stay.
         """
-        brought, people = len(y), Unit()
+        brought, people = len(y), ROW
         if unit is not None:
             X, y, people = _within_unit(X, y, unit)
         table = _table(X)
@@ -113,7 +113,7 @@ class Federation:
         if label is not None and label not in made:
             raise InvalidInput(f"label={label!r} is not a party; there are {_listed(made)}.")
         if holder not in made:
-            made[holder] = Party(holder, Block(np.zeros((rows, 0)), np.zeros(0, np.int64)), (), OPEN)
+            made[holder] = Party(holder, Block(np.zeros((rows, 0)), np.zeros(0, np.int64), unit=people), (), OPEN)
         alignment = Alignment(dict.fromkeys(made, rows), rows, brought - rows)
         return cls(_checked(made), holder, alignment, unit=people, _y=y).with_policies(policies or {})
 
@@ -134,19 +134,21 @@ class Federation:
         (column, rows): whom a row is about, and the most rows one of them may keep; surplus rows are left out, the first
         ones in the order of the key stay. The column is no feature.
         """
-        if not frames:
+        if not (isinstance(frames, Mapping) and frames):
             raise InvalidInput("no frames were given: pass {'party': frame, ...} with one frame a party.")
         tables = {name: _keyed(name, as_frame(frame), on) for name, frame in frames.items()}
         for name in schemas or {}:
             _known(name, tables, "schemas")
         matched = keys = _common_keys(tables, on)
-        people = Unit()
+        people = ROW
         if unit is not None:
             people = Unit(*unit)
             keys = _first_rows(keys, tables, on, people)
             tables = {name: table.drop(people.name, strict=False) for name, table in tables.items()}
         y, holder = None, LABELS
         if label is not None:
+            if isinstance(label, str) or len(label) != 2:
+                raise InvalidInput(f"label={label!r}: give the pair (party, column).")
             holder, column = label
             _known(holder, tables, "label")
             y = _taken_label(keys, holder, column, tables[holder], on)
@@ -179,19 +181,22 @@ class Federation:
         schemas = {name: member.schema for name, member in charter.members.items()}
         policies = {name: member.policy for name, member in charter.members.items()}
         ordered = {name: frames[name] for name in charter.members}
-        return cls.from_frames(ordered, charter.on, charter.label, schemas=schemas, policies=policies)
+        unit = (charter.unit.name, charter.unit.rows) if charter.unit != ROW else None
+        return cls.from_frames(ordered, charter.on, charter.label, schemas=schemas, policies=policies, unit=unit)
 
     def charter(self) -> Charter:
         """The federation file of this federation, with fresh keys that live in memory only."""
         if self.on is None or self.label_column is None:
             raise InvalidInput("only a federation made with from_frames(..., label=...) has a federation file.")
         members = {n: Member(p.schema or Schema(()), p.policy, new_key()[0]) for n, p in self.parties.items()}
-        return Charter(members, self.on, (self.label, self.label_column))
+        return Charter(members, self.on, (self.label, self.label_column), self.unit)
 
     def with_policies(self, policies: Mapping[str, Policy]) -> Federation:
         """The same federation with other policies for the parties named."""
-        for name in policies:
+        for name, policy in policies.items():
             _known(name, self.parties, "policies")
+            if not isinstance(policy, Policy):
+                raise InvalidInput(f"the policy of {name!r} is {policy!r}: give co.Policy(...).")
         parties = {n: replace(p, policy=policies.get(n, p.policy)) for n, p in self.parties.items()}
         return replace(self, parties=parties)
 
@@ -312,6 +317,10 @@ def _chosen(name: str, columns: Columns, everything: list[Any]) -> list[Any]:
         picks: list[Any] = list(range(len(everything))[columns]) if isinstance(columns, slice) else list(columns)
     else:
         array = np.asarray(columns)
+        if array.ndim != 1 or (array.dtype == bool and array.size != len(everything)):
+            raise InvalidInput(
+                f"party {name!r}: give a list of columns, a slice, or a mask of all {len(everything):,} columns."
+            )
         picks = np.flatnonzero(array).tolist() if array.dtype == bool else array.tolist()
     chosen = []
     for pick in picks:
@@ -414,6 +423,7 @@ def _within_unit(X: Any, y: Any, unit: tuple[Any, int]) -> tuple[Any, Any, Unit]
         people, X, name = frame[who], frame.drop(who), who
     else:
         people, name = pl.Series(np.asarray(who)), "person"
+        X = as_frame(X) if hasattr(X, "columns") else X
     y = np.asarray(y)
     if not len(people) == len(y) == X.shape[0]:
         raise InvalidInput(

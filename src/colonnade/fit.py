@@ -28,7 +28,7 @@ from colonnade.errors import InvalidInput
 from colonnade.federation import Federation
 from colonnade.privacy.accountant import epsilon, rho_for
 from colonnade.privacy.block import Block
-from colonnade.privacy.events import Plan, Policy, row_rho
+from colonnade.privacy.events import Plan, Policy, row_rho, unprotected
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.ledger import Ledger, Terms
 from colonnade.privacy.mechanisms import SeededNoise, SystemNoise
@@ -68,10 +68,13 @@ def fit(
     _check_call(federation, problem, method)
     job = Job(problem, federation.roster(), privacy)
     method.check(job)
-    blocks = _with_labels(federation, problem)
+    blocks = _with_labels(federation, job)
     plans = method.price(job)
     _check_privacy(method, plans, privacy)
+    _check_schemas(federation, privacy)
     _check_store(federation, privacy, store)
+    if noise is not None:
+        plans = {party: unprotected(plan) for party, plan in plans.items()}
     books: Store = MemoryStore() if store is None else FolderStore(store)
     call = _fingerprint(federation, job, method, blocks, noise)
     try:
@@ -118,7 +121,7 @@ class _Run:
     def reserve(self) -> None:
         """Every ledger reserves its whole plan, or nothing is sent at all."""
         unit, trust = self.job.roster.unit, self.job.privacy.trust if self.job.privacy else Trust.NOBODY
-        settings = repr(self.method)
+        settings = f"{self.method!r} {self.job.privacy!r}"
         terms = Terms(self.method.TITLE, settings, trust, str(unit), unit.neighbours, _source(self.method))
         self.check_heads()
         self.settle()
@@ -140,7 +143,9 @@ class _Run:
                 ledger.close_run(run, over[run])
 
     def check_heads(self) -> None:
-        """Nobody's ledger may lack a row that another one saw."""
+        """Every chain must be whole, and nobody's ledger may lack a row that another one saw."""
+        for ledger in self.ledgers.values():
+            ledger.log.verify()
         for witness in self.ledgers.values():
             for peer, (count, head) in witness.remembered().items():
                 if peer in self.ledgers:
@@ -170,7 +175,7 @@ class _Run:
     def node(
         self, name: NodeId, neighbours: tuple[NodeId, ...], guarded: bool, make: Callable[[Gate], Program[Any]]
     ) -> Node:
-        noise = SystemNoise() if self.noise is None else self.noise.for_node(name)
+        noise = SystemNoise() if self.noise is None else self.noise.at(name)
         gate = Gate(self.ledgers[name], self.run, noise)
         transcript = Transcript(self.ledgers[name].log, self.run)
         return Node(
@@ -185,7 +190,9 @@ class _Run:
         )
 
     def listen(self, node: NodeId, note: Note) -> None:  # noqa: ARG002  on a star only the coordinator writes notes
-        self.notes.append({**note, "seconds": time.perf_counter() - self.began})
+        # How long a round takes depends on the data: under privacy the history does not say.
+        clock = {} if self.job.privacy else {"seconds": time.perf_counter() - self.began}
+        self.notes.append({**note, **clock})
         self.bar.show(note)
 
     def made(self, answer: Answer, results: Mapping[str, Any], communication: Communication) -> Fit:
@@ -202,7 +209,7 @@ class _Run:
             problem=self.job.problem,
             method=self.method.TITLE,
             run=self.run,
-            seconds=time.perf_counter() - self.began,
+            seconds=None if self.job.privacy else time.perf_counter() - self.began,
             label=self.federation.label,
             notes=tuple(self.notes),
             features={name: parties[name].features for name in own},
@@ -250,18 +257,38 @@ def _check_privacy(method: Method, plans: Mapping[str, Plan], privacy: Privacy |
         )
 
 
+def _check_schemas(federation: Federation, privacy: Privacy | None) -> None:
+    read_off = [name for name, party in federation.parties.items() if party.schema and party.schema.source == "data"]
+    if privacy is not None and read_off:
+        raise InvalidInput(
+            f"the schema of {read_off[0]!r} was read off its data: its bounds and levels would tell about single rows. "
+            "Declare it: from_frames(..., schemas={party: co.Schema(...)}), or pass a plain matrix and public bounds."
+        )
+
+
 def _check_store(federation: Federation, privacy: Privacy | None, store: str | Path | None) -> None:
     budgets = privacy is not None or any(party.policy.epsilon is not None for party in federation.parties.values())
     if budgets and store is None:
         raise InvalidInput("a run with a privacy budget needs store='a folder', where its ledgers outlive the process.")
 
 
-def _with_labels(federation: Federation, problem: Problem) -> dict[str, Block]:
+def _with_labels(federation: Federation, job: Job) -> dict[str, Block]:
     """The parties' blocks; the label holder's with the labels as the loss wants them."""
-    y = problem.loss.check(federation.labels)
-    labels = y.astype(np.int8) if problem.loss.classifies else y
+    loss = job.problem.loss
+    y = loss.check(federation.labels) if job.privacy is None else _unquestioned(federation.labels, job)
+    labels = y.astype(np.int8) if loss.classifies else y
     blocks = {name: party.block for name, party in federation.parties.items()}
     return {**blocks, federation.label: replace(blocks[federation.label], labels=labels)}
+
+
+def _unquestioned(y: Any, job: Job) -> Any:
+    """Labels under privacy: no check, since a refusal would tell whether both classes, or a wild value, occur."""
+    assert job.privacy is not None
+    values = np.nan_to_num(np.asarray(y, dtype=np.float64), nan=0.0)
+    if job.problem.loss.classifies:
+        return np.where(values > 0.0, 1.0, -1.0)
+    bound = job.privacy.label_bound
+    return values if bound is None else np.clip(values, -bound, bound)
 
 
 def _fingerprint(

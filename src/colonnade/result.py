@@ -39,9 +39,7 @@ class Coefficients(Mapping[str, Floats]):
 
     def __getitem__(self, party: str) -> Floats:
         if party in self._elsewhere:
-            raise HeldByParty(
-                f"the coefficients of {party!r} are held there and did not leave it; ask its operator."
-            )
+            raise HeldByParty(f"the coefficients of {party!r} are held there and did not leave it; ask its operator.")
         if party not in self._local:
             raise KeyError(f"{party!r} has no columns in this model; parties with columns: {', '.join(self)}")
         return self._local[party]
@@ -88,10 +86,7 @@ class Communication:
         kinds = [pl.String, pl.String, pl.String, pl.Int64, pl.Int64, pl.Int64]
         columns = list(zip(*self.lines, strict=True)) if self.lines else [()] * len(names)
         return pl.DataFrame(
-            [
-                pl.Series(name, column, dtype=kind)
-                for name, column, kind in zip(names, columns, kinds, strict=True)
-            ]
+            [pl.Series(name, column, dtype=kind) for name, column, kind in zip(names, columns, kinds, strict=True)]
         )
 
     def by(self, *columns: str) -> pl.DataFrame:
@@ -129,7 +124,7 @@ class Fit:
     problem: Problem
     method: str
     run: str
-    seconds: float
+    seconds: float | None  # None under privacy: how long it took would tell about the data
     label: str
     notes: tuple[Mapping[str, Any], ...] = field(repr=False)
     features: Mapping[str, Sequence[str]] = field(repr=False)
@@ -171,18 +166,12 @@ class Fit:
     def predict(self, data: Federation | Mapping[str, Any]) -> Floats:
         """Labels −1 and +1 where the loss classifies, values otherwise."""
         scores = self.scores(data)
-        return (
-            np.where(scores >= 0.0, 1.0, -1.0)
-            if self.problem.loss.classifies
-            else self.problem.loss.link(scores)
-        )
+        return np.where(scores >= 0.0, 1.0, -1.0) if self.problem.loss.classifies else self.problem.loss.link(scores)
 
     def _federation(self, frames: Mapping[str, Any]) -> Federation:
         schemas = {party: schema for party, schema in self.schemas.items() if schema is not None}
         if self.on is None or set(self.coefficients) - set(schemas):
-            raise InvalidInput(
-                "this model was fitted on matrices: pass a Federation made with Federation.split."
-            )
+            raise InvalidInput("this model was fitted on matrices: pass a Federation made with Federation.split.")
         absent = [party for party in self.coefficients if party not in frames]
         if absent:
             raise InvalidInput(f"a prediction needs a frame of every party, and {absent[0]!r} is missing.")
@@ -199,7 +188,7 @@ class Fit:
 
     def save(self, path: str | Path) -> None:
         """Write the fit to one JSON file; `colonnade.load` reads it back, equal to the bit."""
-        body = json.dumps(self._plain(), sort_keys=True, indent=1)
+        body = json.dumps(self._plain(), indent=1)  # in the order of the fit: scores are summed party by party
         digest = hashlib.sha256(body.encode()).hexdigest()
         text = json.dumps({"format": "colonnade fit", "version": _FORMAT, "sha256": digest}) + "\n" + body
         write_synced(Path(path), text.encode())
@@ -238,14 +227,16 @@ def load(path: str | Path) -> Fit:
             f"{path} is not a saved fit, or it is damaged. Save the fit again, or restore a copy."
         ) from error
     if not known or header.get("version") != _FORMAT:
-        raise InvalidInput(
-            f"{path} has format version {header.get('version')!r}; this colonnade reads {_FORMAT}."
-        )
+        raise InvalidInput(f"{path} has format version {header.get('version')!r}; this colonnade reads {_FORMAT}.")
     if hashlib.sha256(body.encode()).hexdigest() != header.get("sha256"):
-        raise InvalidInput(
-            f"{path} is damaged: its content does not match its check-sum. Restore it from a copy."
-        )
-    raw = json.loads(body)
+        raise InvalidInput(f"{path} is damaged: its content does not match its check-sum. Restore it from a copy.")
+    try:
+        return _from_plain(json.loads(body))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InvalidInput(f"{path} is not a whole saved fit. Save the fit again, or restore a copy.") from error
+
+
+def _from_plain(raw: Mapping[str, Any]) -> Fit:
     return Fit(
         coefficients=Coefficients({party: _dense(x) for party, x in raw["coefficients"].items()}),
         intercept=raw["intercept"],
@@ -277,9 +268,7 @@ def _dense(raw: Mapping[str, Any]) -> Floats:
     return x
 
 
-_VALUES = {
-    name: getattr(problems, name) for name in problems.__all__ if is_dataclass(getattr(problems, name))
-}
+_VALUES = {name: getattr(problems, name) for name in problems.__all__ if is_dataclass(getattr(problems, name))}
 
 
 def _value(value: Any) -> Any:
@@ -294,7 +283,5 @@ def _value(value: Any) -> Any:
 
 def _from_value(raw: Any) -> Any:
     if isinstance(raw, dict):
-        return _VALUES[raw["type"]](
-            **{name: _from_value(item) for name, item in raw.items() if name != "type"}
-        )
+        return _VALUES[raw["type"]](**{name: _from_value(item) for name, item in raw.items() if name != "type"})
     return tuple(_from_value(item) for item in raw) if isinstance(raw, list) else raw

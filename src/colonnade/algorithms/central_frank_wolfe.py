@@ -23,6 +23,7 @@ from colonnade.privacy.block import Block
 from colonnade.privacy.events import Charge, Event, Mechanism, Plan
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.released import Private, Released
+from colonnade.privacy.statement import Trust
 from colonnade.problem import L1Ball, LeastSquares, Logistic
 from colonnade.runtime.messages import message
 from colonnade.runtime.node import Replies
@@ -61,7 +62,8 @@ def party(job: Job, block: Block, gate: Gate, rounds: int) -> Program[Own]:
     while not isinstance(request, Finish):
         pull, reach = _slopes(job, bounds, block.scores(x), y, float(np.abs(x).sum()))
         # One row moves a score by at most 2·B·reach: B bounds its entry, reach its slope. A person has several rows.
-        scores = Private(block.correlations(pull), 2.0 * bounds.feature * reach * block.unit.rows)
+        delta = 2.0 * bounds.feature * reach * block.unit.rows * block.correlations_slack()
+        scores = Private(block.correlations(pull), delta)
         index, sign = gate.noisy_max(scores, rho=job.rho / rounds)
         _move(x, index.value, sign.value, job, t)
         request = yield from ask_one(COORDINATOR, Choice(index, sign), Choose | Finish)
@@ -98,6 +100,8 @@ class CentralFrankWolfe:
 
     def check(self, job: Job) -> None:
         _bounds(job)
+        if job.privacy is not None and job.privacy.trust != Trust.NOBODY:
+            raise InvalidInput(f"{self.TITLE} knows one trust model, 'nobody'; got {job.privacy.trust!r}.")
         if len(job.roster.with_columns) != 1 or job.roster.with_columns[0] != job.roster.label:
             raise InvalidInput(
                 f"{self.TITLE} needs one party with all columns and the labels: "

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import InvalidInput
 from colonnade.privacy.accountant import rho_for
-from colonnade.privacy.block import Block, Unit
+from colonnade.privacy.block import ROW, Block, Unit
 from colonnade.privacy.events import Plan
 from colonnade.privacy.gate import Gate, Receipt
 from colonnade.privacy.released import Released
@@ -37,7 +37,7 @@ class Roster:
     rows: int
     positions: Mapping[str, tuple[int, ...]]  # by party, in the order of the party's columns
     label: str
-    unit: Unit = field(default_factory=Unit)
+    unit: Unit = ROW
 
     @property
     def parties(self) -> tuple[str, ...]:

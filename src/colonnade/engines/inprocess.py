@@ -7,7 +7,7 @@ and have the same face, so tests and reports need no hooks inside.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -20,6 +20,7 @@ from colonnade.errors import (
     ColonnadeError,
     InvalidInput,
     LeakError,
+    LedgerDamaged,
     PeerFailed,
     PolicyRefused,
     ProtocolError,
@@ -84,6 +85,7 @@ class _Loop:
     def run(self) -> Outcome:
         # Replay everybody before anything is delivered: a node must know what it has used before it is sent more.
         resent = [letter for node in self.nodes.values() for letter in node.replay()]
+        self.check_records(resent)
         for letter in resent:
             self.send(letter)
         for name in self.nodes:
@@ -100,6 +102,18 @@ class _Loop:
             waits = "; ".join(f"{n.name!r} waits for {', '.join(map(repr, n.wait))}" for n in stuck)
             raise ProtocolError(f"nobody can go on: {waits}")
         return Outcome({name: node.result for name, node in self.nodes.items()}, self.traffic)
+
+    def check_records(self, resent: Iterable[Letter]) -> None:
+        """Nobody may have received more than its sender remembers: an old copy would draw its noise anew."""
+        sent = Counter((letter.sender, letter.receiver) for letter in resent)
+        for node in self.nodes.values():
+            for sender in node.neighbours:
+                if node.received_from(sender) > sent[sender, node.name]:
+                    raise LedgerDamaged(
+                        f"{node.name!r} received {node.received_from(sender)} messages from {sender!r}, whose record holds "
+                        f"{sent[sender, node.name]}: the record of {sender!r} is an old copy. Nothing was sent; restore "
+                        "the newest copy."
+                    )
 
     def advance(self, node: Node) -> list[Letter]:
         try:

@@ -29,8 +29,12 @@ class Unit:
     rows: int = 1
 
     def __post_init__(self) -> None:
-        if self.rows < 1:
-            raise InvalidInput(f"a {self.name} must be allowed at least 1 row, got {self.rows}")
+        if not isinstance(self.rows, int) or isinstance(self.rows, bool) or self.rows < 1:
+            raise InvalidInput(f"a {self.name} must be allowed a whole number of rows, at least 1; got {self.rows!r}")
+        if self.name == "row" and self.rows != 1:
+            raise InvalidInput(
+                "a unit called 'row' is one row; name the column after whom it is about, such as 'patient'"
+            )
 
     def __str__(self) -> str:
         return f"one {self.name}" + (f" (at most {self.rows} rows)" if self.rows > 1 else "")
@@ -40,6 +44,9 @@ class Unit:
         return "replace one row" if self.name == "row" else f"replace the rows of one {self.name}"
 
 
+ROW = Unit()
+
+
 @dataclass(frozen=True, eq=False)
 class Block:
     """Columns of one party, sparse (CSC) or dense (C-ordered); `positions` are their places in the joint table."""
@@ -47,7 +54,7 @@ class Block:
     matrix: Any
     positions: NDArray[np.int64]
     labels: NDArray[Any] | None = None
-    unit: Unit = Unit()
+    unit: Unit = ROW
 
     @property
     def rows(self) -> int:
@@ -56,6 +63,9 @@ class Block:
     @property
     def columns(self) -> int:
         return int(self.matrix.shape[1])
+
+    def __repr__(self) -> str:
+        return f"Block({self.rows:,} rows x {self.columns:,} columns)"  # its size, and nothing that it holds
 
     def own_labels(self) -> NDArray[Any]:
         """The labels, where this party holds them."""
@@ -77,6 +87,11 @@ class Block:
         else:
             dense_rmatvec(self.matrix, r, out)
         return out
+
+    def correlations_slack(self) -> float:
+        """By how much a sum of n rounded terms may move further than the exact one, as a factor: 1 + n·γ_n."""
+        unit = 2.0**-53
+        return 1.0 + self.rows * (self.rows * unit / (1.0 - self.rows * unit))
 
     def scores(self, x: Floats) -> Floats:
         """The block's part of the linear scores."""

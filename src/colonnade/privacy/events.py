@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
 
@@ -116,12 +116,23 @@ def plan_rho(plan: Iterable[Charge]) -> float:
 def row_rho(plans: Mapping[str, Plan]) -> float:
     """The whole price of one row: every party's own releases, and each joint mechanism once."""
     own = math.fsum(c.rho for plan in plans.values() for c in plan if c.event.scope is Scope.OWN)
+    return own + joint_rho(plans)
+
+
+def joint_rho(plans: Mapping[str, Plan]) -> float:
+    """The price of the mechanisms that several parties run together: of each, what the dearest party pays for it."""
     joint: dict[str, float] = {}
     for plan in plans.values():
-        for charge in plan:
-            if charge.event.scope is Scope.JOINT:
-                joint[charge.what] = max(joint.get(charge.what, 0.0), charge.rho)
-    return own + math.fsum(joint.values())
+        lines = [charge for charge in plan if charge.event.scope is Scope.JOINT]
+        for what in {charge.what for charge in lines}:
+            mine = math.fsum(charge.rho for charge in lines if charge.what == what)
+            joint[what] = max(joint.get(what, 0.0), mine)
+    return math.fsum(joint.values())
+
+
+def unprotected(plan: Plan) -> Plan:
+    """The plan of a run whose noise can be subtracted: what it releases is as good as exact."""
+    return tuple(replace(charge, event=replace(charge.event, rho=math.inf)) for charge in plan)
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,11 +93,11 @@ class Gate:
         """
         sizes = [private.value.size for private in exact]
         grid, sensitivity = _grid(math.hypot(*(private.sensitivity for private in exact)), sum(sizes))
-        event = Event(Mechanism.GAUSSIAN, _price(rho), sensitivity, scope)
+        event = Event(Mechanism.GAUSSIAN, self._price(rho), sensitivity, scope)
 
         def draw() -> tuple[Floats, ...]:
             flat = np.concatenate([private.value.ravel() for private in exact])
-            noise = self._noise.discrete_gaussian(flat.size, gaussian_sigma(sensitivity / grid, rho))
+            noise = self._fresh().discrete_gaussian(flat.size, gaussian_sigma(sensitivity / grid, rho))
             parts = np.split((_steps(flat, grid) + noise) * grid, np.cumsum(sizes)[:-1])
             return tuple(part.reshape(private.value.shape) for part, private in zip(parts, exact, strict=True))
 
@@ -107,11 +107,11 @@ class Gate:
     def symmetric(self, exact: Private[Floats], *, rho: float, scope: Scope = Scope.OWN) -> Released[Floats]:
         """A symmetric matrix with symmetric noise, each pair of entries noised once; sensitivity in Frobenius norm."""
         grid, sensitivity = _grid(exact.sensitivity, exact.value.size)
-        event = Event(Mechanism.SYMMETRIC, _price(rho), sensitivity, scope)
+        event = Event(Mechanism.SYMMETRIC, self._price(rho), sensitivity, scope)
 
         def draw() -> tuple[Floats, ...]:
-            upper = np.triu(_steps(exact.value, grid))  # what is not symmetric by rounding must not leave twice
-            noise = symmetric_gaussian(self._noise, len(upper), gaussian_sigma(sensitivity / grid, rho))
+            upper = np.triu(_steps((exact.value + exact.value.T) / 2.0, grid))
+            noise = symmetric_gaussian(self._fresh(), len(upper), gaussian_sigma(sensitivity / grid, rho))
             return (((upper + np.triu(upper, 1).T + noise) * grid).astype(np.float64),)
 
         return self._release(event, lambda: encode_value(exact.value), draw)[0]
@@ -123,21 +123,21 @@ class Gate:
 
         The noisy value itself never leaves: its price would be infinite.
         """
-        event = Event(Mechanism.GUMBEL, _price(rho), scores.sensitivity, scope)
+        event = Event(Mechanism.GUMBEL, self._price(rho), scores.sensitivity, scope)
         scale = gumbel_scale(scores.sensitivity, rho)
         given = partial(encode_value, scores.value)
-        index, sign = self._release(event, given, lambda: signed_argmax(self._noise, _finite(scores.value), scale))
+        index, sign = self._release(event, given, lambda: signed_argmax(self._fresh(), _finite(scores.value), scale))
         return index, sign
 
     def top(
         self, scores: Private[Floats], count: int, *, rho: float, scope: Scope = Scope.OWN
     ) -> tuple[Released[NDArray[np.int64]], Released[NDArray[np.int64]]]:
         """Indices and signs of `count` large scores, one choice after the other at rho/count each; best first."""
-        event = Event(Mechanism.TOP, _price(rho), scores.sensitivity, scope)
+        event = Event(Mechanism.TOP, self._price(rho), scores.sensitivity, scope)
         scale = gumbel_scale(scores.sensitivity, rho / count)
         given = partial(encode_value, scores.value)
         indices, signs = self._release(
-            event, given, lambda: signed_top(self._noise, _finite(scores.value), scale, count)
+            event, given, lambda: signed_top(self._fresh(), _finite(scores.value), scale, count)
         )
         return indices, signs
 
@@ -176,6 +176,15 @@ class Gate:
         self._pending.append(_Pending(slot, event, what, digest + body))
         return _marked(body) if body else ()
 
+    def _price(self, rho: float) -> float:
+        if not (math.isfinite(rho) and rho > 0):
+            raise InvalidInput(f"a noisy release needs a finite rho > 0, got {rho}; exact values go through gate.exact")
+        return rho if self._noise.private else math.inf  # noise that can be repeated protects nobody
+
+    def _fresh(self) -> Noise:
+        """The noise of this release; a seeded one depends on the place only, so that a resumed run repeats it."""
+        return self._noise.at(f"{self._tick}/{self._slot}")
+
     def _digest(self, exact: bytes) -> bytes:
         return hashlib.blake2b(exact, digest_size=16, key=self._key).digest()
 
@@ -189,7 +198,7 @@ class Gate:
         if body[:16] != digest:
             raise ReplayDiverged(
                 f"step {self._tick}: release {slot} is computed from other values than before: other data, code or "
-                "settings. Restore them, or start a new run in another store."
+                "settings. Restore them and repeat the call; what the run has reserved stays spent until it is closed."
             )
         if event.mechanism is not Mechanism.EXACT and len(body) == 16:
             raise LedgerDamaged(
@@ -215,9 +224,3 @@ def _steps(values: Floats, grid: float) -> NDArray[np.int64]:
 def _finite(values: Floats) -> Floats:
     """An error about a value that is not finite would tell about data: such a value counts as zero."""
     return np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0)
-
-
-def _price(rho: float) -> float:
-    if not (math.isfinite(rho) and rho > 0):
-        raise InvalidInput(f"a noisy release needs a finite rho > 0, got {rho}; exact values go through gate.exact")
-    return rho

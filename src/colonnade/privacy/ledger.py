@@ -24,7 +24,7 @@ from functools import lru_cache
 
 from colonnade.errors import BudgetExhausted, LeakError, LedgerDamaged, PolicyRefused, ReplayDiverged
 from colonnade.privacy.accountant import epsilon, rho_for
-from colonnade.privacy.events import Charge, Event, Plan, Policy, Scope, plan_rho, row_rho
+from colonnade.privacy.events import Charge, Event, Plan, Policy, Scope, joint_rho, plan_rho, row_rho
 from colonnade.privacy.store import Log
 
 OPENING, CLOSING, ADMIN = -1, -2, -3  # ticks of the rows that are not a step of a program
@@ -101,14 +101,14 @@ class Ledger:
             found = [row for row in self.log.rows(run) if row.kind in ("open", "event")]
             if found:
                 opened = json.loads(found[0].body)
-                if opened["terms"] != asdict(terms):
+                if opened["terms"] != asdict(terms) or opened["plan"] != _plan_lines(plan):
                     raise ReplayDiverged(
                         f"run {run} was opened at {self.node!r} on other terms (code, settings, trust or schema). "
-                        "Repeat the original call to resume it, or name another store to start anew."
+                        "Repeat the original call to resume it."
                     )
             else:
                 self._approve(plan, row_rho(plans))
-                self.log.append(run, OPENING, "open", "", _opening(terms, plan, row_rho(plans)))
+                self.log.append(run, OPENING, "open", "", _opening(terms, self.node, plans))
         self._left[run] = [(charge, charge.count) for charge in plan]
         for row in found[1:]:
             self.take(run, recorded_event(row.body))
@@ -150,10 +150,11 @@ class Ledger:
     def take(self, run: str, event: Event) -> str:
         """Use up one line of the run's plan and say what it is for, or refuse: called before noise is drawn."""
         left = self._left.get(run, [])
-        for i, (charge, count) in enumerate(left):
-            if count and charge.covers(event):
-                left[i] = (charge, count - 1)
-                return charge.what
+        covering = [i for i, (charge, count) in enumerate(left) if count and charge.covers(event)]
+        if covering:
+            charge, count = left[covering[0]]
+            left[covering[0]] = (charge, count - 1)
+            return " or ".join(dict.fromkeys(left[i][0].what for i in covering))
         raise LeakError(
             f"party {self.node!r}: a {event.mechanism} release with rho={event.rho:g} is not in the plan of this run, "
             "or the plan's count for it is used up. Nothing was sent. The method's price() must list every release."
@@ -205,7 +206,7 @@ class Ledger:
             else:
                 limit = min((self.policy.epsilon, self.policy.delta), (body["epsilon"], body["delta"]), key=_tightness)
         totals = self._by_run()
-        this_period = math.fsum(row for seq, _, row in totals if seq > start)
+        this_period = math.fsum(row for seq, _, row in totals if seq > start)  # runs still open at a renewal count on
         return Budget(*limit, period, this_period, math.fsum(row for _, _, row in totals))
 
     def own_spent(self) -> float:
@@ -216,9 +217,9 @@ class Ledger:
         """rho of one row, the other parties' reserved releases about it included: what the limit applies to."""
         return math.fsum(row for _, _, row in self._by_run())
 
-    def _by_run(self) -> list[tuple[int, float, float]]:
-        """For each run: where its opening stands, its own price, the row's price."""
-        closed = {row.run for row in self.log.rows(kind="close")}
+    def _by_run(self) -> list[tuple[float, float, float]]:
+        """For each run: where it closed (infinity: it is open), its own price, the row's price."""
+        closed = {row.run: row.seq for row in self.log.rows(kind="close")}
         actual: dict[str, list[float]] = {}
         for row in self.log.rows(kind="event"):
             event = recorded_event(row.body)
@@ -227,11 +228,10 @@ class Ledger:
         totals = []
         for row in self.log.rows(kind="open"):
             opened = json.loads(row.body)
-            own, whole = float(opened["own_rho"]), float(opened["row_rho"])
-            if row.run in closed:
-                used = math.fsum(actual.get(row.run, []))
-                own, whole = used, (whole - (own - used) if math.isfinite(own) else used)
-            totals.append((row.seq, own, whole))
+            own = float(opened["own_rho"])
+            if row.run in closed:  # what this party did not use returns; the others' part stays as planned
+                own = math.fsum(actual.get(row.run, []))
+            totals.append((closed.get(row.run, math.inf), own, own + float(opened["rest_rho"])))
         return totals
 
     # -------------------------------------------------------------------------------- what peers remember
@@ -273,13 +273,20 @@ def _tightness(limit: tuple[float | None, float | None]) -> float:
     return rho_for(limit[0], limit[1])
 
 
-def _opening(terms: Terms, plan: Plan, row: float) -> bytes:
-    own = plan_rho(c for c in plan if c.event.scope is Scope.OWN)
-    lines = [{"event": json.loads(c.event.to_json()), "count": c.count, "what": c.what} for c in plan]
-    return json.dumps(
-        {"terms": asdict(terms), "plan": lines, "own_rho": own, "row_rho": row, "when": _now()},
-        sort_keys=True,
-    ).encode()
+def _plan_lines(plan: Plan) -> list[dict[str, object]]:
+    return [{"event": json.loads(c.event.to_json()), "count": c.count, "what": c.what} for c in plan]
+
+
+def _opening(terms: Terms, node: str, plans: Mapping[str, Plan]) -> bytes:
+    own = {name: plan_rho(c for c in plan if c.event.scope is Scope.OWN) for name, plan in plans.items()}
+    body = {
+        "terms": asdict(terms),
+        "plan": _plan_lines(plans.get(node, ())),
+        "own_rho": own.pop(node, 0.0),
+        "rest_rho": math.fsum(own.values()) + joint_rho(plans),  # about the same row, at other parties or together
+        "when": _now(),
+    }
+    return json.dumps(body, sort_keys=True).encode()
 
 
 @lru_cache(maxsize=256)

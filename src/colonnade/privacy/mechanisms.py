@@ -64,6 +64,10 @@ class Noise(Protocol):
         """Independent uniform bytes."""
         ...
 
+    def at(self, place: str) -> Noise:  # noqa: ARG002  only repeatable noise depends on the place
+        """The source for the release at a place of a run."""
+        return self
+
     def discrete_gaussian(self, size: int, sigma: Fraction | float) -> NDArray[np.int64]:
         """Independent integers, P(i) ∝ exp(-i²/2σ²), σ first rounded up by `rational_sigma`."""
         return _discrete_gaussian(self, size, rational_sigma(sigma))
@@ -95,9 +99,9 @@ class SeededNoise(Noise):
         self._seed = seed
         self._generator = np.random.default_rng(seed)
 
-    def for_node(self, name: str) -> SeededNoise:
-        """A stream of its own for each node of a run."""
-        return SeededNoise(int.from_bytes(hashlib.sha256(f"{self._seed}/{name}".encode()).digest()[:8], "little"))
+    def at(self, place: str) -> SeededNoise:
+        """A stream of its own for each node, and for each release of a node."""
+        return SeededNoise(int.from_bytes(hashlib.sha256(f"{self._seed}/{place}".encode()).digest()[:8], "little"))
 
     def __repr__(self) -> str:
         return f"SeededNoise({self._seed})"
@@ -128,6 +132,7 @@ class ReferenceNoise:
         return tuple(pick(np.asarray(scores, dtype=np.float64).tolist()))
 
     gumbel_argmax = Noise.gumbel_argmax
+    at = Noise.at
 
 
 def _opendp() -> Any:

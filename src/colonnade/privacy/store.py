@@ -115,6 +115,7 @@ class FileLog:
             self._db = sqlite3.connect(self.path, isolation_level=None, timeout=60.0, check_same_thread=False)
             self._db.execute("pragma journal_mode = wal")
             self._db.execute("pragma synchronous = full")
+            self._db.execute("pragma secure_delete = on")
             with self.atomic():
                 for statement in _SCHEMA.split(";"):
                     self._db.execute(statement)
@@ -207,6 +208,9 @@ class FileLog:
     def erase_secrets(self, run: str) -> None:
         with self.atomic():
             self._db.execute("delete from secret where run = ?", (run,))
+        if not self._depth:
+            with _disk(self.path):
+                self._db.execute("pragma wal_checkpoint(truncate)")  # the log beside the file keeps no copy either
 
     def head_at(self, count: int) -> bytes:
         """The head after so many rows; empty if there are not so many."""
@@ -295,7 +299,7 @@ def _explained(path: Path, error: sqlite3.DatabaseError) -> Exception:
     if "malformed" in text or "not a database" in text:
         return LedgerDamaged(
             f"{path} is damaged ({text}). Nothing will be released from it: restore the newest copy of the file and "
-            "its `blobs` folder, or name another store."
+            "its `blobs` folder."
         )
     if "locked" in text or "busy" in text:
         return StoreError(

@@ -84,6 +84,10 @@ class Node:
         seen[frame.sequence] = digest(frame.body)
         self._inbox[sender].append(frame)
 
+    def received_from(self, sender: NodeId) -> int:
+        """How many frames of a neighbour this node has."""
+        return len(self._seen[sender])
+
     @property
     def ready(self) -> bool:
         """Whether the program can go on now."""
@@ -100,7 +104,7 @@ class Node:
             if outbox != step.sent:
                 raise ReplayDiverged(
                     f"{self.name!r}, step {step.tick}: the replay sends other bytes than were recorded. Data, code or "
-                    "settings changed since; restore them, or start a new run in another store."
+                    "settings changed since: restore them and repeat the call."
                 )
             letters += self._letters(outbox)
         return letters
@@ -115,7 +119,7 @@ class Node:
     def farewell(self, code: int) -> list[Letter]:
         """Tell all neighbours that this node stops; final for the run."""
         self.finished = True
-        body = encode(Failed(code), guarded=False)
+        body = encode(Failed(int(code)), guarded=False)
         return self._letters(dict.fromkeys(sorted(self.neighbours), body))
 
     # ------------------------------------------------------------------------ inside
@@ -133,10 +137,17 @@ class Node:
         self.started, self.wait, self._tick = True, post.wait, self._tick + 1
         self._check_edges(post)
         if post.note is not None:
-            self._round += 1
-            if self._listener is not None:
-                self._listener(self.name, post.note)
+            self._tell(post.note)
         return self._encode(post)
+
+    def _tell(self, note: Note) -> None:
+        if self.guarded:
+            raise LeakError(
+                f"{self.name!r} holds data and writes a note for the history; only a node without data may. Nothing was sent."
+            )
+        self._round += 1
+        if self._listener is not None:
+            self._listener(self.name, note)
 
     def _open(self, sender: NodeId, frame: Frame) -> Any:
         received = decode(frame.body)

@@ -1,0 +1,88 @@
+"""Exact noise: our samplers against OpenDP's, same machine, same run, medians, compilation excluded.
+
+    python benchmarks/noise.py
+
+What bounds it. A Gaussian number takes 13 to 38 random bytes; the operating system's share, timed beside it, is
+printed, and the rest is the kernel's integer arithmetic on one core. A choice passes over its scores a handful of
+times, with one integer division a candidate; the draw itself does not depend on their number.
+OpenDP is timed as a user calls it, lists in and out; the conversion is shown apart.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+
+from colonnade.privacy.mechanisms import ReferenceNoise, SystemNoise, rational_sigma
+
+NUMBERS = 10_000
+CANDIDATES = 1_000_000
+
+
+def main() -> None:
+    ours, reference = SystemNoise(), ReferenceNoise()
+    started = time.perf_counter()
+    ours.discrete_gaussian(1, 1.0)
+    print(f"first draw, compiled or read from numba's cache: {time.perf_counter() - started:.2f} s, not counted below")
+
+    print(f"\nGaussian release of {NUMBERS:,} numbers")
+    for sigma in (0.3, 1.0, 7.5, 1000.0, 2.0**33):
+        taken = bytes_a_draw(sigma)
+        fast = median_seconds(lambda s=sigma: ours.discrete_gaussian(NUMBERS, s), 25)
+        slow = median_seconds(lambda s=sigma: reference.discrete_gaussian(NUMBERS, s), 3)
+        system = median_seconds(partial(ours.uniform_bytes, round(taken * NUMBERS)), 25)
+        print(
+            f"  sigma {sigma:<12g} ours {fast * 1e3:6.2f} ms ({fast / NUMBERS * 1e9:4.0f} ns and {taken:4.1f} bytes each; "
+            f"the system's bytes are {system / fast:3.0%} of it)   OpenDP {slow * 1e3:6.1f} ms   {slow / fast:6.1f}x"
+        )
+
+    print(f"\nchoice among {CANDIDATES:,} candidates")
+    rng = np.random.default_rng(0)
+    shapes = {
+        "all equal": np.zeros(CANDIDATES),
+        "normal, 5 scales wide": 5 * rng.standard_normal(CANDIDATES),
+        "one far ahead": np.append(np.zeros(CANDIDATES - 1), 40.0),
+    }
+    convert = median_seconds(shapes["all equal"].tolist, 5)
+    for name, scores in shapes.items():
+        fast = median_seconds(lambda x=scores: ours.gumbel_argmax(x, 1.0), 9)
+        slow = median_seconds(lambda x=scores: reference.gumbel_argmax(x, 1.0), 3)
+        print(
+            f"  {name:<22} ours {fast * 1e3:6.1f} ms   OpenDP {slow * 1e3:7.1f} ms "
+            f"(list conversion {convert * 1e3:.0f} ms)   {slow / fast:6.1f}x"
+        )
+    small = np.arange(100.0)
+    fast = median_seconds(lambda: ours.gumbel_argmax(small, 10.0), 200)
+    slow = median_seconds(lambda: reference.gumbel_argmax(small, 10.0), 50)
+    print(
+        f"  {'100 candidates only':<22} ours {fast * 1e6:6.0f} us   OpenDP {slow * 1e6:7.0f} us   {slow / fast:6.1f}x"
+    )
+
+
+def bytes_a_draw(sigma: float) -> float:
+    """Random bytes the kernel really uses, from one long stream."""
+    from colonnade.privacy.mechanisms import _gaussian_kernel
+
+    exact = rational_sigma(sigma)
+    out = np.empty(NUMBERS, dtype=np.int64)
+    stream = np.frombuffer(SystemNoise().uniform_bytes(200 * NUMBERS), dtype=np.uint8)
+    done, used = _gaussian_kernel(stream, out, exact.numerator, exact.denominator, math.ceil(exact))
+    return used / done
+
+
+def median_seconds(call: Callable[[], object], repeats: int) -> float:
+    times = []
+    for _ in range(repeats):
+        started = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - started)
+    return statistics.median(times)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,394 @@
+"""Claims about the noise. Laws are compared with exact probabilities at alpha = 1e-6 a test: a sound sampler
+fails one of the sixty or so comparisons below less than once in 15,000 runs."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections import Counter
+from fractions import Fraction
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy import stats
+
+from colonnade.errors import InvalidInput
+from colonnade.privacy import mechanisms
+from colonnade.privacy.attack import epsilon_lower_bound
+from colonnade.privacy.mechanisms import (
+    ReferenceNoise,
+    SeededNoise,
+    SystemNoise,
+    choice_grid,
+    gaussian_sigma,
+    grid_below,
+    gumbel_scale,
+    quantise_rows,
+    quantise_vector,
+    rational_sigma,
+    rounded_sensitivity,
+    signed_argmax,
+    symmetric_gaussian,
+)
+
+ALPHA = 1e-6
+SIGMAS = (0.3, 1.0, 7.5, 1000.0)
+CANDIDATES = {
+    "ties": [0.0, 0.0, 1.5, 1.5, 1.5],
+    "gaps within one halving": [0.0, 0.1, 0.2, 0.65],
+    "gaps over many halvings": [0.0, 2.0, 3.0, 5.0, 5.0 + math.log(2)],
+    "one out of reach": [0.0, -1e6, 0.5],
+    "huge and equal": [1e300, 1e300, 1e300],
+    "alone": [3.0],
+}
+finite = st.floats(-1e12, 1e12, allow_nan=False)
+positive = st.floats(1e-9, 1e9)
+
+
+# ---------------------------------------------------------------- the discrete Gaussian
+
+
+@pytest.mark.parametrize("sigma", SIGMAS)
+def test_the_vectorised_gaussian_follows_its_law(sigma):
+    assert fits_gaussian(SystemNoise().discrete_gaussian(10**6, sigma), sigma) > ALPHA
+
+
+@pytest.mark.parametrize("sigma", SIGMAS)
+def test_the_reference_follows_the_same_law(sigma):
+    assert fits_gaussian(ReferenceNoise().discrete_gaussian(50_000, sigma), sigma) > ALPHA
+
+
+@pytest.mark.parametrize("sigma", SIGMAS)
+def test_vectorised_and_reference_draws_cannot_be_told_apart(sigma):
+    ours = SystemNoise().discrete_gaussian(10**6, sigma)
+    theirs = ReferenceNoise().discrete_gaussian(50_000, sigma)
+    edges = np.unique(np.quantile(ours, np.linspace(0.001, 0.999, 200)))
+    table = [np.bincount(np.searchsorted(edges, x), minlength=edges.size + 1) for x in (ours, theirs)]
+    table = np.array(table)[:, np.sum(table, axis=0) > 0]
+    assert stats.chi2_contingency(table).pvalue > ALPHA
+
+
+@pytest.mark.parametrize("sigma", [2.0**24, 3e9, 2.0**49])
+def test_wide_noise_is_normal_at_scale(sigma):
+    """The law's discreteness is far below what 10^6 draws can see, so the continuous law is a fair reference."""
+    draws = SystemNoise().discrete_gaussian(10**6, sigma)
+    assert stats.kstest(draws / sigma, "norm").pvalue > ALPHA
+
+
+def test_the_last_bits_of_wide_noise_are_uniform():
+    draws = SystemNoise().discrete_gaussian(10**6, 2.0**40)
+    assert stats.chisquare(np.bincount(draws & 255, minlength=256)).pvalue > ALPHA
+
+
+def test_signs_and_neighbouring_draws_are_independent():
+    draws = SystemNoise().discrete_gaussian(10**6, 50.0)
+    signs = (draws[draws != 0] > 0).astype(int)
+    pairs = np.bincount(2 * signs[:-1:2][: signs.size // 2] + signs[1::2], minlength=4)
+    assert stats.chisquare(pairs).pvalue > ALPHA
+    assert abs(np.corrcoef(draws[:-1], draws[1:])[0, 1]) < 5.0 / math.sqrt(draws.size)  # 5 sd: 6e-7
+
+
+@pytest.mark.parametrize("piece", [1, 7, 64])
+@pytest.mark.parametrize("sigma", [0.3, 12.5, 2.0**45])
+def test_a_draw_cut_short_goes_on_with_the_bytes_it_had(sigma, piece):
+    """Starting it again on fresh bytes would favour short draws; so the numbers depend on the stream alone."""
+    stream = SeededNoise(5).uniform_bytes(40_000)
+    whole = Replayed(stream, len(stream)).discrete_gaussian(100, sigma)
+    assert whole.tolist() == Replayed(stream, piece).discrete_gaussian(100, sigma).tolist()
+
+
+@given(sigma=st.floats(2.0**-9, 2.0**50))
+def test_sigma_is_rounded_up_by_at_most_one_in_eight_million(sigma):
+    rational = rational_sigma(sigma)
+    assert Fraction(sigma) <= rational <= Fraction(sigma) * (1 + Fraction(1, 2**23))
+    assert max(rational.numerator, rational.denominator) <= 2**50
+
+
+@pytest.mark.parametrize("sigma", [0.0, -1.0, math.nan, math.inf, 2.0**51])
+def test_an_impossible_sigma_is_refused_with_advice(sigma):
+    with pytest.raises(InvalidInput, match="coarser grid"):
+        SystemNoise().discrete_gaussian(3, sigma)
+
+
+# ---------------------------------------------------------------- the choice
+
+
+@pytest.mark.parametrize("noise", [SystemNoise(), SeededNoise(11)], ids=["system", "seeded"])
+@pytest.mark.parametrize("scores", CANDIDATES.values(), ids=CANDIDATES)
+def test_a_choice_follows_the_exponential_mechanism(scores, noise):
+    assert fits_choice(noise, scores, scale=0.7, draws=15_000) > ALPHA
+
+
+@pytest.mark.audit
+@pytest.mark.parametrize("scores", CANDIDATES.values(), ids=CANDIDATES)
+def test_a_choice_follows_the_exponential_mechanism_a_million_times(scores):
+    assert fits_choice(SystemNoise(), scores, scale=0.7, draws=10**6) > ALPHA
+
+
+def test_the_reference_chooses_by_the_same_law():
+    assert fits_choice(ReferenceNoise(), CANDIDATES["gaps over many halvings"], scale=0.7, draws=3_000) > ALPHA
+
+
+def test_the_coins_of_a_choice_have_their_probabilities():
+    """The two Bernoulli factories on their own, where a small bias cannot hide behind other candidates."""
+    noise, draws = SystemNoise(), 60_000
+    chances = {math.log(2): lambda: mechanisms._ln_two(noise)}
+    for p, q in ((1, 3), (1, 2), (999, 1000)):
+        chances[2 ** (-p / q)] = lambda p=p, q=q: mechanisms._power_of_half(noise, p, q)
+    for chance, toss in chances.items():
+        assert stats.binomtest(sum(toss() for _ in range(draws)), draws, chance).pvalue > ALPHA
+
+
+@pytest.mark.parametrize(
+    ("noise", "draws"), [(SystemNoise(), 15_000), (ReferenceNoise(), 3_000)], ids=["system", "reference"]
+)
+def test_the_top_two_are_picked_one_after_the_other(noise, draws):
+    """One-shot Gumbel top-s has the law of s exponential mechanisms without replacement, in that order."""
+    weights = np.exp(np.array([0.0, 1.0, 1.0, 2.5]) / 0.9)
+    expected = {
+        (i, j): weights[i] / weights.sum() * weights[j] / (weights.sum() - weights[i])
+        for i in range(4)
+        for j in range(4)
+        if i != j
+    }
+    seen = Counter(noise.top(np.array([0.0, 1.0, 1.0, 2.5]), 0.9, 2) for _ in range(draws))
+    assert set(seen) <= set(expected)
+    assert chi_square([seen[pair] for pair in expected], list(expected.values())) > ALPHA
+
+
+def test_all_candidates_in_the_top_are_different():
+    picks = SystemNoise().top(np.zeros(50), 1.0, 50)
+    assert list(range(50)) == sorted(picks)
+
+
+def test_a_signed_choice_is_one_choice_among_both_signs():
+    scores, draws = np.array([1.0, -2.0, 0.0]), 15_000
+    seen = Counter(signed_argmax(SystemNoise(), scores, 1.1) for _ in range(draws))
+    outcomes = [(i, sign) for i in range(3) for sign in (1, -1)]
+    weights = np.exp([sign * scores[i] / 1.1 for i, sign in outcomes])
+    assert chi_square([seen[outcome] for outcome in outcomes], weights / weights.sum()) > ALPHA
+
+
+def test_a_million_candidates_are_chosen_from_by_weight():
+    """Half of them are a factor 3 heavier; which half wins is then a coin with chance 3/4."""
+    scores = np.where(np.arange(10**6) % 2 == 0, math.log(3), 0.0)
+    wins = sum(SystemNoise().gumbel_argmax(scores, 1.0) % 2 == 0 for _ in range(100))
+    assert stats.binomtest(wins, 100, 0.75).pvalue > ALPHA
+
+
+@given(scale=st.floats(1e-100, 1e100))
+def test_the_grid_of_a_choice_only_adds_noise(scale):
+    grid, steps = choice_grid(scale)
+    with mpmath.workdps(60):
+        used = steps * mpmath.mpf(grid) / mpmath.log(2)
+        assert scale <= used <= scale * (1 + mpmath.mpf(2) ** -38)
+    assert Fraction(grid) <= Fraction(scale) / 2**40
+
+
+@given(score=finite, other=finite, scale=st.floats(1e-6, 1e6))
+def test_scores_at_a_distance_stay_within_that_many_whole_steps(score, other, scale):
+    grid, _ = choice_grid(scale)
+    here, there = mechanisms._whole_steps(np.array([score, other]), grid)
+    assert abs(int(here) - int(there)) <= math.ceil(abs(Fraction(score) - Fraction(other)) / Fraction(grid))
+
+
+@pytest.mark.parametrize(
+    ("scores", "scale", "count"),
+    [
+        ([], 1.0, 1),
+        ([1.0], 1.0, 2),
+        ([1.0], 0.0, 1),
+        ([1.0], math.nan, 1),
+        ([math.nan], 1.0, 1),
+        ([math.inf], 1.0, 1),
+    ],
+)
+@pytest.mark.parametrize("noise", [SystemNoise(), ReferenceNoise()], ids=["system", "reference"])
+def test_an_impossible_choice_is_refused(noise, scores, scale, count):
+    with pytest.raises(InvalidInput, match=r"gumbel_scale gives one|one score a candidate|leave out a candidate"):
+        noise.top(np.array(scores), scale, count)
+
+
+# ---------------------------------------------------------------- prices
+
+
+@given(sensitivity=positive, rho=st.floats(1e-12, 1e3))
+def test_sigma_is_the_least_float_that_costs_no_more_than_its_price(sensitivity, rho):
+    def cost_covered(sigma):
+        return 2 * Fraction(rho) * Fraction(sigma) ** 2 >= Fraction(sensitivity) ** 2
+
+    sigma = gaussian_sigma(sensitivity, rho)
+    assert cost_covered(sigma)
+    assert not cost_covered(math.nextafter(sigma, 0))
+
+
+@given(sensitivity=positive, rho=st.floats(1e-12, 1e3))
+def test_a_choice_on_the_grid_costs_no_more_than_its_price(sensitivity, rho):
+    """The whole chain in exact arithmetic: sensitivity in grid steps, and the scale that is really used."""
+    scale = gumbel_scale(sensitivity, rho)
+    grid, steps = choice_grid(scale)
+    moved = math.ceil(Fraction(sensitivity) / Fraction(grid))
+    with mpmath.workdps(60):
+        assert (moved * mpmath.log(2) / steps) ** 2 / 2 <= rho
+    assert scale <= sensitivity / math.sqrt(2 * rho) * (1 + 2e-12 / math.sqrt(2 * rho) + 1e-14)
+
+
+@given(sensitivity=positive, grid=positive, size=st.integers(1, 10**9))
+def test_rounding_p_numbers_adds_a_step_times_the_root_of_p(sensitivity, grid, size):
+    added = Fraction(rounded_sensitivity(sensitivity, grid, size)) - Fraction(sensitivity)
+    assert added > 0
+    assert added**2 >= Fraction(grid) ** 2 * size
+
+
+@pytest.mark.parametrize("price", [gaussian_sigma, gumbel_scale])
+@pytest.mark.parametrize(("sensitivity", "rho"), [(0.0, 1.0), (1.0, 0.0), (math.inf, 1.0), (1.0, math.nan)])
+def test_a_release_without_bound_or_price_is_refused(price, sensitivity, rho):
+    with pytest.raises(InvalidInput, match="state a bound"):
+        price(sensitivity, rho)
+
+
+def test_a_choice_too_cheap_for_its_grid_is_refused():
+    with pytest.raises(InvalidInput, match="spend at least"):
+        gumbel_scale(1.0, 1e-24)
+
+
+# ---------------------------------------------------------------- whole grid steps
+
+
+@settings(deadline=None)
+@given(
+    rows=arrays(np.float64, st.tuples(st.integers(0, 6), st.integers(1, 8)), elements=finite),
+    bound=st.floats(1e-6, 1e6),
+    bits=st.integers(1, 30),
+)
+def test_no_quantised_row_is_longer_than_its_integer_bound(rows, bound, bits):
+    whole, limit = quantise_rows(rows, bound, bits)
+    assert all(sum(int(v) ** 2 for v in row) <= limit**2 for row in whole)
+    # Against the clipped rows: never away from zero, and less than a step off (up to double precision).
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    clipped = rows * np.minimum(1.0, bound / np.maximum(norms, 1e-300)) * (limit / bound)
+    assert (np.abs(whole) <= np.abs(clipped) * (1 + 1e-11)).all()
+    assert (np.abs(clipped - whole) < 1 + 1e-11 * limit).all()
+
+
+def test_rows_too_large_for_squares_are_clipped_all_the_same():
+    whole, limit = quantise_rows(np.array([[1e300, 1e300], [1e-300, 0.0], [0.0, 0.0]]), 1.0, 20)
+    assert whole.tolist() == [[741455, 741455], [0, 0], [0, 0]]
+    assert limit == 2**20
+
+
+@pytest.mark.parametrize(
+    ("rows", "bound", "bits"),
+    [([[math.nan]], 1.0, 8), ([[1.0]], 0.0, 8), ([[1.0]], math.inf, 8), ([[1.0]], 1.0, 31), ([1.0], 1.0, 8)],
+)
+def test_rows_without_a_bound_are_refused(rows, bound, bits):
+    with pytest.raises(InvalidInput, match=r"positive number|missing values"):
+        quantise_rows(np.array(rows), bound, bits)
+
+
+@given(values=arrays(np.float64, 5, elements=finite), exponent=st.integers(-20, 20))
+def test_a_vector_goes_to_the_nearest_grid_point(values, exponent):
+    grid = 2.0**exponent
+    for value, step in zip(values, quantise_vector(values, grid), strict=True):
+        assert abs(Fraction(value) - int(step) * Fraction(grid)) <= Fraction(grid) / 2
+
+
+def test_a_grid_that_would_round_the_division_is_refused():
+    with pytest.raises(InvalidInput, match=r"grid_below\(0.1\)"):
+        quantise_vector(np.ones(1), 0.1)
+    assert grid_below(0.1) == 0.0625
+    assert grid_below(2.0) == 2.0
+
+
+def test_symmetric_noise_has_half_the_variance_off_the_diagonal():
+    """Exact chi-square intervals, error probability 1e-6 each (the law is normal to 1e-15 at this sigma)."""
+    noise = symmetric_gaussian(SystemNoise(), 400, 50.0)
+    assert (noise == noise.T).all()
+    for draws, variance in ((np.diag(noise), 2500.0), (noise[np.triu_indices(400, 1)], 1250.0)):
+        assert stats.chi2(draws.size).interval(1 - ALPHA)[0] < (draws**2).sum() / variance
+        assert (draws**2).sum() / variance < stats.chi2(draws.size).interval(1 - ALPHA)[1]
+
+
+# ---------------------------------------------------------------- where the randomness comes from
+
+
+def test_noise_for_releases_has_no_seed():
+    assert not inspect.signature(SystemNoise).parameters
+    assert SystemNoise().private
+    assert SystemNoise().uniform_bytes(32) != SystemNoise().uniform_bytes(32)
+
+
+def test_seeded_noise_repeats_itself_and_says_it_is_not_private():
+    first, second = (SeededNoise(3).discrete_gaussian(100, 5.0).tolist() for _ in range(2))
+    assert first == second
+    assert SeededNoise(4).discrete_gaussian(100, 5.0).tolist() != first
+    assert not SeededNoise(3).private
+
+
+def test_the_low_bits_of_a_release_betray_nothing():
+    """Mironov's attack: which neighbour could have produced these bits? Both values differ by a third of a step."""
+    grid, sigma, trials = 2.0**-10, 64.0, 200_000
+    scores, points = [], []
+    for value in (0.2, 0.2 + grid / 3):
+        steps = quantise_vector(np.full(trials, value), grid) + SystemNoise().discrete_gaussian(trials, sigma)
+        release = steps * grid
+        points.append(release / grid)
+        scores.append((steps & 7).astype(float))
+    assert all((p == np.rint(p)).all() for p in points)  # on the grid for both: nothing below it
+    assert not epsilon_lower_bound(*scores, delta=0.0, confidence=1 - ALPHA).against(0.05).violated
+
+
+def test_the_same_attack_sees_a_value_that_was_not_rounded():
+    """The planted bug: whole steps of noise on a value that is not on the grid."""
+    grid, sigma, trials = 2.0**-10, 64.0, 2_000
+    noise = SystemNoise()
+    releases = [value + grid * noise.discrete_gaussian(trials, sigma) for value in (0.2, 0.2 + grid / 3)]
+    scores = [np.round(release / grid % 1.0, 3) for release in releases]
+    assert epsilon_lower_bound(*scores, delta=1e-5, confidence=1 - ALPHA).against(1.0).violated
+
+
+# ---------------------------------------------------------------- helpers
+
+
+class Replayed(SeededNoise):
+    """A fixed stream of bytes, handed out in pieces."""
+
+    def __init__(self, stream: bytes, piece: int) -> None:
+        self._stream, self._piece = stream, piece
+
+    def uniform_bytes(self, count: int) -> bytes:
+        given, self._stream = self._stream[: self._piece], self._stream[self._piece :]
+        assert given, "the stream of the test is too short"
+        return given
+
+
+def fits_gaussian(draws: np.ndarray, sigma: float) -> float:
+    """p-value of the draws under the exact discrete law, cells of small expectation merged into the tails."""
+    exact = float(rational_sigma(sigma))
+    points = np.arange(-math.ceil(12 * exact) - 1, math.ceil(12 * exact) + 2)
+    weights = np.exp(-(points**2) / (2 * exact**2))
+    assert np.abs(draws).max() <= points[-1]
+    return chi_square(np.bincount(draws - points[0], minlength=points.size), weights / weights.sum())
+
+
+def fits_choice(noise: mechanisms.Noise, scores: list[float], scale: float, draws: int) -> float:
+    picks = np.bincount([noise.gumbel_argmax(np.array(scores), scale) for _ in range(draws)], minlength=len(scores))
+    weights = np.exp((np.array(scores) - max(scores)) / scale)
+    return chi_square(picks, weights / weights.sum())
+
+
+def chi_square(seen, chances) -> float:
+    """p-value, with cells expected less than 100 times put together (left out where they are impossible)."""
+    seen, expected = np.asarray(seen, dtype=float), np.asarray(chances) * np.sum(seen)
+    rare = expected < 100
+    if rare.any():
+        seen = np.append(seen[~rare], seen[rare].sum())
+        expected = np.append(expected[~rare], expected[rare].sum())
+    if expected[-1] < 1e-9:
+        assert seen[-1] == 0
+        seen, expected = seen[:-1], expected[:-1]
+    return 1.0 if seen.size == 1 else float(stats.chisquare(seen, expected * seen.sum() / expected.sum()).pvalue)
