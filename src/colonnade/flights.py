@@ -190,9 +190,7 @@ def _folder() -> Path:
 def _flights(folder: Path) -> pl.DataFrame:
     import polars as pl
 
-    names = (
-        "year month day sched_dep_time arr_delay carrier flight tailnum origin dest distance hour time_hour"
-    )
+    names = "year month day sched_dep_time arr_delay carrier flight tailnum origin dest distance hour time_hour"
     with zipfile.ZipFile(folder / "flights.csv.zip") as archive:
         content = archive.read("flights.csv")
     table = pl.read_csv(content, columns=names.split(), null_values="NA")

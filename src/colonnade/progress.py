@@ -49,9 +49,7 @@ class Bar:
             self._bar.start()
             self._visible = True
         gap, done = note.get("gap"), note.get("round")
-        self._bar.update(
-            self._task, completed=float(done or 0), figures="" if gap is None else f"gap {gap:.2e}"
-        )
+        self._bar.update(self._task, completed=float(done or 0), figures="" if gap is None else f"gap {gap:.2e}")
 
     def stop(self) -> None:
         if self._visible:

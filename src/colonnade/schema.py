@@ -393,9 +393,7 @@ def _missing(name: str, value: object) -> Missing:
     if value == "indicator":
         return "indicator"
     if isinstance(value, str):
-        raise InvalidInput(
-            f'column {name!r}: missing is {value!r}. Write "refuse", "indicator" or the number to use.'
-        )
+        raise InvalidInput(f'column {name!r}: missing is {value!r}. Write "refuse", "indicator" or the number to use.')
     return _number(f"column {name!r}: missing", value)
 
 
@@ -490,9 +488,7 @@ def _as_text(name: str, values: pl.Series) -> pl.Series:
         values = values.fill_nan(None)
         whole = values.is_finite() & (values == values.round(0)) & (values.abs() < 2.0**53)
         texts = pl.select(
-            pl.when(whole)
-            .then(values.cast(pl.Int64, strict=False).cast(pl.String))
-            .otherwise(values.cast(pl.String))
+            pl.when(whole).then(values.cast(pl.Int64, strict=False).cast(pl.String)).otherwise(values.cast(pl.String))
         )
         return texts.to_series()
     if values.dtype.is_nested() or values.dtype in (pl.Binary, pl.Object):
@@ -594,9 +590,7 @@ def toml_value(value: str | bool | float | tuple[str, ...]) -> str:
 
 def _places(text: str) -> list[int]:
     """Line numbers of the [[column]] headers."""
-    return [
-        number for number, line in enumerate(text.split("\n"), 1) if line.strip().startswith("[[column]]")
-    ]
+    return [number for number, line in enumerate(text.split("\n"), 1) if line.strip().startswith("[[column]]")]
 
 
 def _schema(table: dict[str, Any], lines: list[int]) -> Schema:

@@ -16,13 +16,20 @@ from colonnade.kernels.prox import Array
 from colonnade.problem.losses import Loss
 from colonnade.problem.sets import Set
 
-NEWTON_STEPS = 3
+NEWTON_STEPS = 2
 INNER_STEPS = 300
 
 
 def best_weights(loss: Loss, constraint: Set, atoms: Any, weights: Array, intercept: float, y: Array) -> Array:
-    """Weights of the atoms that are at least as good as `weights`, and near the best there are."""
-    u, scores = weights.copy(), np.asarray(atoms @ weights) + intercept
+    """Weights of the atoms in use that are at least as good as `weights`, and near the best there are."""
+    used = np.flatnonzero(weights)
+    best = np.zeros(weights.size)
+    best[used] = _refined(loss, constraint, atoms[:, used], weights[used], intercept, y)
+    return best
+
+
+def _refined(loss: Loss, constraint: Set, atoms: Any, u: Array, intercept: float, y: Array) -> Array:
+    scores = np.asarray(atoms @ u) + intercept
     for _ in range(NEWTON_STEPS if loss.smoothness != 1.0 or loss.classifies else 1):
         slope = np.asarray(atoms.T @ loss.slope(scores, y))
         curvature = loss.curvature(scores, y)

@@ -23,6 +23,7 @@ import numpy as np
 from scipy.special import expit, xlog1py, xlogy
 
 from colonnade.errors import InvalidInput
+from colonnade.kernels.line import logistic_along
 from colonnade.kernels.prox import Array, logistic_prox
 from colonnade.problem.checks import EDGE, class_labels, positive, real_labels, same_shape
 from colonnade.problem.search import Along, Derivative, rising_zero, unbounded_zero
@@ -391,6 +392,16 @@ def _ordered(low: float, high: float) -> None:
 def _line(loss: Loss, scores: Array, direction: Array, y: Array) -> Along:
     """The derivative of t → value(scores + t·direction, y)."""
     same_shape(direction, y)
+
+    if isinstance(loss, Logistic):
+        n = y.size
+
+        def fused(t: float) -> Derivative:
+            slope, curvature, size = logistic_along(scores, direction, y, t)
+            # one running sum: its rounding grows like the root of its length
+            return Derivative(slope / n, curvature / n, np.finfo(np.float64).eps * n**0.5 * size / n)
+
+        return fused
 
     def along(t: float) -> Derivative:
         moved = scores + t * direction

@@ -28,14 +28,19 @@ def rising_zero(along: Along, low: float, high: float) -> float:
     """The point of [low, high] where `along` changes sign; an end when it does not."""
     if not (math.isfinite(low) and math.isfinite(high) and low <= high):
         raise InvalidInput(f"cannot search from low={low} to high={high}: give finite low <= high.")
-    at_low, at_high = along(low).value, along(high).value
+    start, end = along(low), along(high)
+    at_low, at_high = start.value, end.value
     if math.isnan(at_low) or math.isnan(at_high):
         raise InvalidInput("the slope along this line is NaN: check scores and direction for NaN or infinity.")
     if at_low >= 0.0:
         return float(low)
     if at_high <= 0.0:
         return float(high)
-    point = 0.5 * (low + high)
+    # The first guess is Newton's from whichever end is nearer to zero: both are paid for already.
+    near, guess = (low, start) if abs(at_low) <= abs(at_high) else (high, end)
+    point = near - guess.value / guess.curvature if guess.curvature > 0.0 else near
+    if not low < point < high:
+        point = 0.5 * (low + high)
     before = high - low
     for _ in range(2200):  # halving from the largest to the smallest float takes fewer
         value, curvature, rounding = along(point)

@@ -1,0 +1,72 @@
+"""Figures and values of the problem, written for people."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from colonnade.problem import Problem
+from colonnade.runtime.messages import BY_TYPE
+
+
+def human_bytes(count: int) -> str:
+    """1,234 B, 12.3 kB, 4.56 MB: decimal units, three digits."""
+    if count < 1000:
+        return f"{count:,} B"
+    value = float(count)
+    for unit in ("kB", "MB", "GB", "TB", "PB"):
+        value /= 1000.0
+        if value < 999.5 or unit == "PB":
+            break
+    return f"{value:#.3g}".rstrip(".") + f" {unit}"
+
+
+def number(value: float | None) -> str:
+    """Four significant digits; what is unknown or unbounded is said in words."""
+    if value is None:
+        return "not released"
+    if math.isnan(value):
+        return "undefined"
+    if math.isinf(value):
+        return "no bound"
+    return f"{value:.4g}".replace("-", "−")
+
+
+def listed(names: Sequence[str]) -> str:
+    """a, b and c."""
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def message_words(name: str) -> str:
+    """What a type of message means: the sentence its declaration begins with."""
+    sentences = {cls.__name__: str(cls.__doc__).split("\n")[0] for cls in BY_TYPE}
+    return sentences.get(name, "").rstrip(".")
+
+
+def problem_sentence(problem: Problem) -> str:
+    """What was minimised, over what."""
+    sentence = f"The model minimises the {value_words(problem.loss)} loss"
+    if problem.constraint is not None:
+        sentence += f" over coefficients in the {value_words(problem.constraint)}"
+    if problem.penalty is not None:
+        sentence += f" plus the penalty {value_words(problem.penalty)}"
+    return sentence + (", with a free intercept." if problem.intercept else ", without an intercept.")
+
+
+def value_words(value: Any) -> str:
+    """L1Ball(radius=20.0) as "L1 ball (radius 20)"."""
+    name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", type(value).__name__)
+    words = " ".join(word if word[1:2].isdigit() else word.lower() for word in name.split())
+    shown = [
+        f"{field.name.replace('_', ' ')} {getattr(value, field.name):g}"
+        for field in (fields(value) if is_dataclass(value) else ())
+        if isinstance(getattr(value, field.name), int | float)
+    ]
+    return f"{words} ({', '.join(shown)})" if shown else words
