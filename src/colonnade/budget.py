@@ -139,6 +139,24 @@ def exported(store: str | Path, party: str, form: str) -> str:
     return out.getvalue()
 
 
+def verified(store: str | Path) -> dict[str, int]:
+    """The rows of every ledger, after each chain was walked and compared with what the other nodes remember."""
+    logs = {node_name(path.stem): FileLog(path) for path in sorted((Path(store) / "nodes").glob("*.db"))}
+    if not logs:
+        raise InvalidInput(f"{store} holds no ledgers; name the folder that was given as store=.")
+    try:
+        counts = {name: log.verify() for name, log in logs.items()}
+        ledgers = {name: Ledger(log, name, Policy()) for name, log in logs.items()}
+        for witness in ledgers.values():
+            for peer, (count, head) in witness.remembered().items():
+                if peer in ledgers:
+                    ledgers[peer].check_head(count, head, witness.node)
+        return counts
+    finally:
+        for log in logs.values():
+            log.close()
+
+
 def _plain(entry: Entry) -> dict[str, Any]:
     raw = asdict(entry)
     return {**{key: value for key, value in raw.items() if key != "event"}, **json.loads(entry.event.to_json())}

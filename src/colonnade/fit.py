@@ -30,7 +30,7 @@ from colonnade.privacy.accountant import epsilon, rho_for
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import Plan, Policy, row_rho, unprotected
 from colonnade.privacy.gate import Gate
-from colonnade.privacy.ledger import Ledger, Terms
+from colonnade.privacy.ledger import REFUSED, Ledger, Terms
 from colonnade.privacy.mechanisms import SeededNoise, SystemNoise
 from colonnade.privacy.statement import Privacy, PrivacyStatement, Trust, not_private, proven
 from colonnade.problem import Problem
@@ -108,6 +108,10 @@ class _Run:
     def drive(self, engine: Engine) -> Fit:
         try:
             self.reserve()
+        except tuple(FINAL) as error:
+            self.end(f"{REFUSED}: {type(error).__name__}")
+            raise
+        try:
             outcome = engine.run({node.name: node for node in self.nodes()})
         except tuple(FINAL) as error:
             self.end(f"failed: {type(error).__name__}")

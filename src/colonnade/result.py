@@ -156,6 +156,11 @@ class Fit:
         scores = np.full(fed.rows, self.intercept)
         for party, x in self.coefficients.items():
             block = fed.parties[party].block
+            names = self.features.get(party)
+            if self.schemas.get(party) is not None and list(names or ()) != list(fed.parties[party].features):
+                raise InvalidInput(
+                    f"party {party!r} brings other columns than the model was fitted on; use the same schema."
+                )
             if block.columns != x.size:
                 raise InvalidInput(
                     f"party {party!r} brings {block.columns:,} columns; the model was fitted on {x.size:,}."

@@ -23,6 +23,7 @@ class Mechanism(StrEnum):
     GAUSSIAN = "gaussian"  # discrete Gaussian on an integer grid
     GUMBEL = "gumbel"  # exponential mechanism: index and sign of the noisy largest
     TOP = "top"  # several such choices in a row, without replacement
+    PICKS = "picks"  # several such choices in a row, each over scores that depend on the ones before
     SYMMETRIC = "symmetric"  # discrete Gaussian on a symmetric matrix, each pair of entries once
 
 

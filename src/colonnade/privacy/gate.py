@@ -22,6 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import InvalidInput, LedgerDamaged, ReplayDiverged
+from colonnade.kernels.sparse_fw import Picks
+from colonnade.kernels.stream import Stream, keyed_stream
 from colonnade.privacy.events import EXACT, Event, Mechanism, Scope
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.mechanisms import (
@@ -40,6 +42,7 @@ from colonnade.privacy.values import decode_value, encode_value, release
 
 T = TypeVar("T")
 Floats = NDArray[np.float64]
+Drawer = Callable[[float, Stream], Picks]  # c and a stream in, picks out
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +144,24 @@ class Gate:
         )
         return indices, signs
 
+    def picks(
+        self, draw: Private[Drawer], count: int, given: Callable[[], bytes], *, rho: float, scope: Scope = Scope.OWN
+    ) -> tuple[Released[NDArray[np.int64]], Released[NDArray[np.int64]]]:
+        """Columns and signs of `count` picks of sparse Frank-Wolfe, each at the model of the picks before: one event.
+
+        `draw.value` makes them from c = 1/b, b the scale of one choice at rho/count, and a ChaCha20 stream; its
+        sensitivity is that of one score at any model. `given` encodes what the picks are drawn from.
+        """
+        event = Event(Mechanism.PICKS, self._price(rho), draw.sensitivity, scope)
+        scale = math.nextafter(1.0 / gumbel_scale(draw.sensitivity, rho / count), 0.0)
+
+        def drawn() -> tuple[NDArray[np.int64], ...]:
+            columns, signs = draw.value(scale, keyed_stream(self._fresh().uniform_bytes(32)))
+            return columns.astype(np.int64), signs.astype(np.int64)
+
+        columns, signs = self._release(event, given, drawn)
+        return columns, signs
+
     def secret(self, name: str, size: int = 32) -> bytes:
         """Random bytes that never leave but survive a crash: mask seeds, content keys. Erased when the run closes."""
         return self._ledger.log.secret(self._run, f"program: {name}", size)
@@ -173,7 +194,8 @@ class Gate:
             return self._replayed(slot, event, digest)
         what = self._ledger.take(self._run, event)
         body = b"" if draw is None else encode_value(draw())
-        self._pending.append(_Pending(slot, event, what, digest + body))
+        kept = digest + body if self._ledger.log.durable else b""  # many large releases would fill the memory
+        self._pending.append(_Pending(slot, event, what, kept))
         return _marked(body) if body else ()
 
     def _price(self, rho: float) -> float:

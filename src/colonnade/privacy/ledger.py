@@ -28,6 +28,7 @@ from colonnade.privacy.events import Charge, Event, Plan, Policy, Scope, joint_r
 from colonnade.privacy.store import Log
 
 OPENING, CLOSING, ADMIN = -1, -2, -3  # ticks of the rows that are not a step of a program
+REFUSED = "refused"  # how a run ended that was never begun
 OWNER = "owner"  # the run of rows that the owner writes, not a program
 
 
@@ -114,7 +115,10 @@ class Ledger:
             self.take(run, recorded_event(row.body))
 
     def close_run(self, run: str, how: str) -> None:
-        """Return what was not used. Closing twice is one closing; closing what was never opened is nothing."""
+        """Return what was not used. Closing twice is one closing; closing what was never opened is nothing.
+
+        A run that was REFUSED (by this party or another) sent nothing anywhere, so the others' part returns too.
+        """
         with self.log.atomic():
             kinds = {row.kind for row in self.log.rows(run)}
             if "open" in kinds and "close" not in kinds:
@@ -219,7 +223,7 @@ class Ledger:
 
     def _by_run(self) -> list[tuple[float, float, float]]:
         """For each run: where it closed (infinity: it is open), its own price, the row's price."""
-        closed = {row.run: row.seq for row in self.log.rows(kind="close")}
+        closed = {row.run: row for row in self.log.rows(kind="close")}
         actual: dict[str, list[float]] = {}
         for row in self.log.rows(kind="event"):
             event = recorded_event(row.body)
@@ -228,10 +232,11 @@ class Ledger:
         totals = []
         for row in self.log.rows(kind="open"):
             opened = json.loads(row.body)
-            own = float(opened["own_rho"])
+            own, rest, end = float(opened["own_rho"]), float(opened["rest_rho"]), math.inf
             if row.run in closed:  # what this party did not use returns; the others' part stays as planned
-                own = math.fsum(actual.get(row.run, []))
-            totals.append((closed.get(row.run, math.inf), own, own + float(opened["rest_rho"])))
+                own, end = math.fsum(actual.get(row.run, [])), closed[row.run].seq
+                rest = 0.0 if json.loads(closed[row.run].body)["how"].startswith(REFUSED) else rest
+            totals.append((end, own, own + rest))
         return totals
 
     # -------------------------------------------------------------------------------- what peers remember

@@ -37,6 +37,7 @@ DTYPES = tuple(np.dtype(name) for name in ("<f8", "<f4", "<i8", "<i4", "<i2", "|
 _DTYPE_CODE = {dtype: code for code, dtype in enumerate(DTYPES)}
 _MAX_DEPTH = 4
 _MAX_DIMENSIONS = 8
+_MOST_PACKED = 1 << 27  # they unpack to 8 bytes each: 1 GiB
 _U32, _I64, _F64 = struct.Struct("<I"), struct.Struct("<q"), struct.Struct("<d")
 _ARRAY, _SPARSE = struct.Struct("<BB"), struct.Struct("<QQQB")
 _CONSTANT, _FLOAT32, _FLOAT64 = range(3)
@@ -52,6 +53,8 @@ class Packed:
     def __post_init__(self) -> None:
         if not 1 <= self.bits <= 64:
             raise InvalidInput(f"packed integers are 1 to 64 bits wide, got {self.bits}")
+        if self.values.size > _MOST_PACKED:
+            raise InvalidInput(f"{self.values.size:,} packed integers are too many for one message; send row blocks")
         values = np.ascontiguousarray(self.values, np.uint64)
         if self.bits < 64 and values.size and int(values.max()) >> self.bits:
             raise InvalidInput(
@@ -153,7 +156,7 @@ def _append_sparse(matrix: Any, out: list[bytes | memoryview]) -> None:
         csc.sum_duplicates()
     rows, columns = csc.shape
     data = csc.data.astype(np.float64, copy=False)
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         narrow = data.astype(np.float32)
     if data.size and (data.view(np.int64) == data.view(np.int64)[0]).all():  # bits: -0.0 is not 0.0
         form, body = _CONSTANT, _F64.pack(float(data[0]))
@@ -265,6 +268,8 @@ def _read_packed(view: memoryview, at: int) -> tuple[Packed, int]:
     if not 1 <= bits <= 64:
         raise WireError(f"packed integers of {bits} bits")
     shape, size, at = _read_shape(view, at + 2, dimensions)
+    if size > _MOST_PACKED:
+        raise WireError(f"{size:,} packed integers; over {_MOST_PACKED:,} must come as row blocks")
     values, at = _read_bits(view, at, size, bits)
     values.flags.writeable = False
     return Packed(values.reshape(shape), bits), at
@@ -279,7 +284,7 @@ def _read_bits(view: memoryview, at: int, count: int, bits: int) -> tuple[NDArra
 def _read_sparse(view: memoryview, at: int) -> tuple[Any, int]:
     rows, columns, nonzeros, form = _SPARSE.unpack(_take(view, at, _SPARSE.size))
     at += _SPARSE.size
-    if rows >= 2**62 or columns >= 2**40 or form > _FLOAT64:
+    if rows >= 2**62 or columns >= 2**40 or nonzeros > rows * columns or form > _FLOAT64:
         raise WireError("a sparse block with an absurd shape or an unknown form of values")
     ends = np.array([nonzeros], np.int64)
     if columns != 1:
@@ -301,7 +306,8 @@ def _read_sparse(view: memoryview, at: int) -> tuple[Any, int]:
         at += 8
     else:
         dtype = np.dtype("<f4" if form == _FLOAT32 else "<f8")
-        data = np.frombuffer(_take(view, at, nonzeros * dtype.itemsize), dtype).astype(np.float64)
+        with np.errstate(invalid="ignore"):  # a signalling NaN from a peer is a NaN, not a warning
+            data = np.frombuffer(_take(view, at, nonzeros * dtype.itemsize), dtype).astype(np.float64)
         at += nonzeros * dtype.itemsize
     small = rows < 2**31 and nonzeros < 2**31
     block = sparse.csc_array(

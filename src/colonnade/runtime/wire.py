@@ -77,6 +77,8 @@ def decode(body: bytes) -> Any:
 
 def _decode(body: bytes) -> Any:
     view = memoryview(body).toreadonly()
+    if len(view) > LARGEST:
+        raise WireError(f"a message of {len(view):,} bytes; over {LARGEST:,} must come as row blocks")
     if len(view) < _HEADER.size:
         raise WireError(f"a message of {len(view)} bytes is shorter than its header")
     version, code = _HEADER.unpack_from(view)

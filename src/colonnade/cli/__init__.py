@@ -1,4 +1,4 @@
-"""The command line: `colonnade demo`, `colonnade report`, `colonnade version`.
+"""The command line: `colonnade demo`, `report`, `budget`, `audit`, `version`.
 
 Answers go to standard output, everything else to standard error. A mistake is one line that says what to do; the exit
 code is 0 (done), 1 (an error of ours, explained), 2 (wrong usage) or 130 (Ctrl-C).
@@ -6,15 +6,15 @@ code is 0 (done), 1 (an error of ours, explained), 2 (wrong usage) or 130 (Ctrl-
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from colonnade.errors import ColonnadeError
+from colonnade.cli import audit as audit_command
+from colonnade.cli import budget
+from colonnade.cli.terminal import explained
 
 app = typer.Typer(
     add_completion=False,
@@ -25,6 +25,10 @@ app = typer.Typer(
     help="Learn one linear model from columns that several parties may not pool.",
     epilog="Begin with: colonnade demo",
 )
+
+
+app.add_typer(budget.app, name="budget")
+app.command()(audit_command.audit)
 
 
 def main() -> None:
@@ -71,7 +75,7 @@ def demo(
 
       colonnade demo --json | python -m json.tool
     """
-    with _explained():
+    with explained():
         from rich.console import Console
 
         from colonnade import demo as job
@@ -108,7 +112,7 @@ def report(
 
       colonnade report runs/fits/20260101T120000-0123456789ab.json --output model.html
     """
-    with _explained():
+    with explained():
         from colonnade.report import write_report
         from colonnade.result import load
 
@@ -121,23 +125,3 @@ def version() -> None:
     from importlib.metadata import version as installed
 
     typer.echo(f"colonnade {installed('colonnade')}")
-
-
-@contextlib.contextmanager
-def _explained() -> Iterator[None]:
-    """Errors of ours as one line on standard error, without a traceback."""
-    try:
-        yield
-    except ColonnadeError as error:
-        _complain("error: ", " ".join(str(error).split()))
-        raise typer.Exit(1) from None
-    except KeyboardInterrupt:
-        _complain("stopped: ", "interrupted before the end; no report was written.")
-        raise typer.Exit(130) from None
-
-
-def _complain(kind: str, text: str) -> None:
-    from rich.console import Console
-    from rich.text import Text
-
-    Console(stderr=True, soft_wrap=True).print(Text(kind, style="bold red") + Text(text, style="red"))

@@ -1,0 +1,238 @@
+"""`colonnade budget`: the owner's view of the ledgers in a store."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from colonnade.cli.terminal import explained
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="What was spent on each party's rows, what is left, and what a run would cost.",
+    epilog="A store is the folder that was given as store= to fit.",
+)
+
+Store = Annotated[Path, typer.Argument(metavar="STORE", help="The folder given as store= to fit.")]
+Party = Annotated[str, typer.Argument(metavar="PARTY", help="Whose ledger.")]
+
+
+@app.command()
+def show(
+    store: Store,
+    plot: Annotated[Path | None, typer.Option(help="Also write spending over time as an HTML page.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Every party's limit, spending and what is left.
+
+    Examples:
+
+      colonnade budget show runs
+
+      colonnade budget show runs --plot spending.html
+    """
+    with explained():
+        from colonnade import budget
+
+        accounts = budget.accounts(store)
+        if plot is not None:
+            _write_plot(store, plot)
+        if as_json:
+            typer.echo(json.dumps([_plain(account) for account in accounts], indent=2))
+            return
+        from rich.console import Console
+        from rich.table import Table
+
+        table = Table(title=f"Privacy spent in {store}", title_justify="left")
+        for name in (
+            "party",
+            "period",
+            "limit",
+            "spent",
+            "left of the limit",
+            "in all periods",
+            "releases",
+            "open runs",
+        ):
+            table.add_column(name, justify="left" if name == "party" else "right")
+        for account in accounts:
+            limit = account.budget.epsilon
+            table.add_row(
+                account.party,
+                str(account.budget.period),
+                "none" if limit is None else f"ε {limit:.3g} (δ {account.delta:g})",
+                _epsilon(account.spent),
+                _bar(account),
+                _epsilon(account.lifetime),
+                f"{account.releases:,}" + (f", {account.exact:,} exact" if account.exact else ""),
+                str(account.open_runs),
+            )
+        Console().print(table)
+
+
+@app.command()
+def plan(
+    store: Store,
+    party: Party,
+    epsilon: Annotated[float, typer.Option(help="What the run would ask for.")],
+    delta: Annotated[float, typer.Option(help="Its delta.")] = 1e-6,
+    rounds: Annotated[int, typer.Option(min=1, help="How many rounds share it.")] = 1,
+) -> None:
+    """What a run would cost a party, whether it fits, and how much noise its rounds would carry.
+
+    Examples:
+
+      colonnade budget plan runs hospital --epsilon 1
+
+      colonnade budget plan runs hospital --epsilon 0.5 --rounds 40
+    """
+    with explained():
+        from colonnade.budget import forecast
+
+        cast = forecast(store, party, epsilon, delta, rounds)
+        more = "no limit is set" if math.isinf(cast.runs_left) else f"{cast.runs_left:.0f} such runs fit"
+        typer.echo(f"price      rho = {cast.rho:.4g}; {party} would then have spent epsilon {cast.after:.4g}")
+        typer.echo(f"fits       {'yes' if cast.fits else 'no: it would be refused before anything is sent'}; {more}")
+        typer.echo(
+            f"noise      in each of {rounds} rounds: Gaussian sd {cast.sigma:.4g} or choice scale {cast.scale:.4g}, "
+            "times the sensitivity of what is released"
+        )
+
+
+@app.command(name="set")
+def set_limit(
+    store: Store,
+    party: Party,
+    epsilon: Annotated[float, typer.Option(help="The most that may be spent in a period.")],
+    delta: Annotated[float, typer.Option(help="Its delta.")] = 1e-6,
+) -> None:
+    """Set a party's limit. It applies to every run from now on, with any method.
+
+    Example: colonnade budget set runs hospital --epsilon 4 --delta 1e-6
+    """
+    with explained():
+        from colonnade.budget import opened
+
+        with opened(store, party) as ledger:
+            ledger.set_budget(epsilon, delta)
+            left = ledger.budget()
+        typer.echo(f"{party}: limit epsilon {epsilon:g} at delta {delta:g}; {left.spent:.4g} of it is spent")
+
+
+@app.command()
+def renew(
+    store: Store,
+    party: Party,
+    reason: Annotated[str, typer.Option(help="Why; it stays on record.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Open a new period: the limit is whole again, what was spent stays on record and adds up for each person.
+
+    Example: colonnade budget renew runs hospital --reason "new study, other patients"
+    """
+    with explained():
+        from colonnade.budget import opened
+
+        with opened(store, party) as ledger:
+            before = ledger.budget()
+            if not yes:
+                typer.confirm(
+                    f"{party}: people in the data have already given rho {before.lifetime_rho:.4g}; a new period adds "
+                    "to that. Open it?",
+                    abort=True,
+                )
+            ledger.renew(reason)
+            typer.echo(f"{party}: period {ledger.budget().period} is open")
+
+
+@app.command()
+def export(
+    store: Store,
+    party: Party,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="A file; by default standard output.")] = None,
+    form: Annotated[str, typer.Option("--format", help="csv or json.")] = "csv",
+) -> None:
+    """Every release of a party: run, round, time, mechanism, price, sensitivity. No released values.
+
+    Example: colonnade budget export runs hospital --output releases.csv
+    """
+    with explained():
+        from colonnade.budget import exported
+        from colonnade.privacy.store import write_synced
+
+        text = exported(store, party, form)
+        if output is None:
+            typer.echo(text, nl=False)
+        else:
+            write_synced(output, text.encode())
+            typer.echo(str(output))
+
+
+@app.command()
+def verify(store: Store) -> None:
+    """Check that no row of any ledger was changed, removed or put back from an old copy.
+
+    Example: colonnade budget verify runs
+    """
+    with explained():
+        from colonnade.budget import verified
+
+        for party, count in verified(store).items():
+            typer.echo(f"{party}: {count:,} rows, whole")
+
+
+def _epsilon(value: float) -> str:
+    return "unbounded" if math.isinf(value) else f"ε {value:.4g}"
+
+
+def _bar(account: Any) -> str:
+    limit: float = account.budget.limit
+    if math.isinf(limit):
+        return ""
+    share: float = min(1.0, account.budget.left / limit)
+    full = round(share * 5)
+    return "█" * full + "░" * (5 - full) + f" {share:4.0%}"
+
+
+def _plain(account: Any) -> dict[str, Any]:
+    def finite(value: float | None) -> float | None:
+        return value if value is not None and math.isfinite(value) else None
+
+    return {
+        "party": account.party,
+        "period": account.budget.period,
+        "epsilon_limit": account.budget.epsilon,
+        "delta": account.delta,
+        "epsilon_spent": finite(account.spent),
+        "epsilon_lifetime": finite(account.lifetime),
+        "rho_spent": finite(account.budget.rho),
+        "releases": account.releases,
+        "exact_releases": account.exact,
+        "open_runs": account.open_runs,
+    }
+
+
+def _write_plot(store: Path, target: Path) -> None:
+    import plotly.graph_objects as go
+
+    from colonnade import budget
+    from colonnade.privacy.store import write_synced
+
+    figure = go.Figure()
+    for account in budget.accounts(store):
+        curve = [(when, spent) for when, spent in budget.spending(store, account.party) if math.isfinite(spent)]
+        times, spent = [when for when, _ in curve], [value for _, value in curve]
+        figure.add_scatter(x=times, y=spent, name=account.party, mode="lines+markers", line_shape="hv")
+        if account.budget.epsilon is not None:
+            figure.add_hline(y=account.budget.epsilon, line_dash="dash", annotation_text=f"limit of {account.party}")
+    figure.update_layout(
+        title=f"Privacy spent over time in {store}",
+        xaxis_title="time (UTC)",
+        yaxis_title="epsilon spent in all periods",
+    )
+    write_synced(target, figure.to_html(include_plotlyjs=True).encode())
+    typer.echo(str(target))

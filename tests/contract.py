@@ -1,0 +1,120 @@
+"""The contract tables: a new method or engine enters here and inherits every test that runs over them.
+
+Also the small things that several test files build on: a federation, nodes without a federation, ledgers in memory.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+import colonnade as co
+from colonnade.privacy.events import EXACT, Charge, Plan
+from colonnade.privacy.gate import Gate
+from colonnade.privacy.ledger import Ledger, Terms
+from colonnade.privacy.mechanisms import SeededNoise, SystemNoise
+from colonnade.privacy.store import FileLog, Log, MemoryLog
+from colonnade.runtime.node import Node
+from colonnade.runtime.program import Program
+from colonnade.runtime.transcript import Transcript
+
+
+@dataclass(frozen=True)
+class Case:
+    """A method with a problem that it solves in a moment."""
+
+    method: Any
+    problem: co.Problem
+    privacy: co.Privacy | None = None  # None: it releases exact values, and Policy(exact=False) must refuse it
+    parties: Any = 3
+    label: str | None = None
+
+
+METHODS: dict[str, Case] = {
+    "frank-wolfe, least squares": Case(
+        co.DistributedFrankWolfe(rounds=6, tolerance=0.0), co.Problem(co.LeastSquares(), co.L1Ball(2.0))
+    ),
+    "frank-wolfe, logistic, simplex, intercept": Case(
+        co.DistributedFrankWolfe(rounds=6, tolerance=0.0, step=co.OpenLoop()),
+        co.Problem(co.Logistic(), co.Simplex(3.0), intercept=True),
+    ),
+    "central private frank-wolfe": Case(
+        co.CentralFrankWolfe(rounds=4),
+        co.Problem(co.Logistic(), co.L1Ball(2.0)),
+        privacy=co.Privacy(epsilon=1.0, delta=1e-6, feature_bound=1.0),
+        parties={"holder": slice(None)},
+        label="holder",
+    ),
+}
+EXACT_METHODS = {name: case for name, case in METHODS.items() if case.privacy is None}
+ENGINES: dict[str, Callable[[], Any]] = {"in process": co.InProcess}
+
+
+def federation(case: Case, **options: Any) -> co.Federation:
+    """Thirty rows, eight columns, labels that the case's loss accepts."""
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(30, 8))
+    y = X[:, 0] - X[:, 3] + 0.3 * rng.normal(size=30)
+    y = np.sign(y) if case.problem.loss.classifies else y
+    return co.Federation.split(X, y, parties=case.parties, label=case.label, **options)
+
+
+def fitted(case: Case, engine: Any = None, store: Any = None, fed: co.Federation | None = None) -> co.Fit:
+    """The case solved; private cases with repeatable noise, in a store of their own unless one is given."""
+    options = {"method": case.method, "engine": engine}
+    if case.privacy is not None:
+        options |= {"privacy": case.privacy, "noise": SeededNoise(1)}
+    with tempfile.TemporaryDirectory() as own:
+        folder = store or (own if case.privacy is not None else None)
+        return co.fit(fed or federation(case), case.problem, store=folder, **options)
+
+
+# ------------------------------------------------------------------------------------------------ nodes without a federation
+
+TERMS = Terms("toy", "toy()", "nobody", "one row", "replace one row", "0")
+FREELY: Plan = (Charge(EXACT, 10_000, "anything"),)
+
+
+def ledger(plan: Plan = FREELY, policy: co.Policy | None = None, log: Log | None = None, name: str = "a") -> Ledger:
+    """A ledger that has opened the run "run" with this plan."""
+    made = Ledger(log or MemoryLog(), name, policy or co.Policy(exact=True))
+    made.open_run("run", TERMS, {name: plan})
+    return made
+
+
+def gate(plan: Plan = FREELY, policy: co.Policy | None = None, log: Log | None = None) -> Gate:
+    """A gate over such a ledger."""
+    return Gate(ledger(plan, policy, log), "run", SystemNoise())
+
+
+@dataclass
+class Toy:
+    """A node to be: its program as a function of its gate."""
+
+    program: Callable[[Gate], Program[Any]]
+    neighbours: tuple[str, ...]
+    guarded: bool = False
+    replies: dict[type | None, type] = field(default_factory=dict)
+    plan: Plan = FREELY
+
+
+def nodes(toys: dict[str, Toy], logs: dict[str, FileLog] | None = None) -> dict[str, Node]:
+    """Nodes that an engine can run; recorded where `logs` are given."""
+    made = {}
+    for name, toy in toys.items():
+        log = logs[name] if logs else MemoryLog()
+        own = Gate(ledger(toy.plan, log=log, name=name), "run", SystemNoise())
+        made[name] = Node(
+            name,
+            toy.program(own),
+            own,
+            Transcript(log, "run"),
+            neighbours=toy.neighbours,
+            guarded=toy.guarded,
+            replies=toy.replies,
+        )
+    return made

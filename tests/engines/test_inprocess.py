@@ -1,0 +1,164 @@
+"""Claims about engines: no schedule changes a result, and graphs run like stars."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import colonnade as co
+from colonnade.privacy.released import Released
+from colonnade.runtime.messages import message
+from colonnade.runtime.program import ask
+from contract import ENGINES, METHODS, Toy, fitted, nodes
+
+
+class Shuffled(co.InProcess):
+    """Resumes whoever it likes among those who can go on."""
+
+    def __init__(self, seed: int) -> None:
+        self.draw = random.Random(seed)
+
+    def pick(self, ready):
+        ready.rotate(self.draw.randrange(len(ready)))
+        return ready.popleft()
+
+
+@message(930)
+class Share:
+    """Peer → neighbour: my present value."""
+
+    value: Released[float]
+
+
+def peer(start: float, neighbours: tuple[str, ...], rounds: int):
+    """Gossip: move towards the neighbours' mean by weights that keep the sum."""
+
+    def program(gate):
+        x = start
+        for _ in range(rounds):
+            inbox = yield from ask(neighbours, Share(gate.exact(x)), Share)
+            x += sum(share.value.value - x for share in inbox.values()) / (1 + MOST)
+        return x
+
+    return program
+
+
+MOST = 9  # more neighbours than any node below has
+
+
+def gossip(topology: co.Topology, rounds: int) -> dict[str, Toy]:
+    names = [f"n{i}" for i in range(topology.size)]
+    return {
+        name: Toy(peer(float(i), around, rounds), around, guarded=True, replies={None: Share})
+        for i, (name, around) in enumerate(topology.over(names).items())
+    }
+
+
+graphs = st.one_of(
+    st.integers(2, 7).map(co.Topology.ring),
+    st.integers(2, 7).map(co.Topology.line),
+    st.integers(2, 7).map(co.Topology.star),
+    st.builds(lambda n, seed: co.Topology.random(n, degree=3, seed=seed), st.integers(4, 8), st.integers(0, 99)),
+)
+
+
+@settings(max_examples=40)
+@given(graphs, st.integers(1, 6), st.integers(0, 999))
+def test_any_schedule_gives_the_same_values_and_the_same_bytes_on_every_graph(topology, rounds, seed):
+    plain, shuffled = (co.Tap(engine) for engine in (co.InProcess(), Shuffled(seed)))
+    one = plain.run(nodes(gossip(topology, rounds)))
+    two = shuffled.run(nodes(gossip(topology, rounds)))
+    assert one.results == two.results
+    assert one.traffic == two.traffic
+    assert by_edge(plain.letters) == by_edge(shuffled.letters)
+
+
+def by_edge(letters) -> dict:
+    found: dict = {}
+    for letter in letters:
+        found.setdefault((letter.sender, letter.receiver), []).append(letter.frame)
+    return found
+
+
+@settings(max_examples=20)
+@given(graphs)
+def test_gossip_keeps_the_mean_and_approaches_it(topology):
+    outcome = co.InProcess().run(nodes(gossip(topology, 40)))
+    values = np.array(list(outcome.results.values()))
+    start = np.arange(topology.size)
+    assert values.mean() == pytest.approx(start.mean())
+    assert values.std() < start.std()
+
+
+@given(graphs, st.integers(1, 5))
+def test_every_edge_of_a_graph_is_counted_in_both_directions(topology, rounds):
+    outcome = co.InProcess().run(nodes(gossip(topology, rounds)))
+    per_edge = Counter()
+    for line, count in outcome.traffic.messages.items():
+        per_edge[line.sender, line.receiver] += count
+    wanted = {(f"n{i}", f"n{j}"): rounds for i, j in topology.edges}
+    assert per_edge == {**wanted, **{(b, a): rounds for a, b in wanted}}
+
+
+def test_a_peer_that_talks_past_its_graph_is_refused():
+    toys = gossip(co.Topology.line(3), 2)
+    toys["n0"].program = peer(0.0, ("n1", "n2"), 2)
+    with pytest.raises(co.ProtocolError, match=r"'n0' is not connected to 'n2'"):
+        co.InProcess().run(nodes(toys))
+
+
+def test_one_failing_peer_ends_the_run_of_all():
+    def broken(gate):
+        yield from ask(("n1",), Share(gate.exact(0.0)), Share)
+        raise co.InvalidInput("enough")
+
+    toys = gossip(co.Topology.ring(5), 50)
+    toys["n0"] = Toy(broken, ("n1", "n4"), guarded=True, replies={None: Share})
+    made = nodes(toys)
+    with pytest.raises(co.InvalidInput, match=r"enough"):
+        co.InProcess().run(made)
+    assert all(node.finished for node in made.values())
+
+
+@pytest.mark.parametrize("case", METHODS.values(), ids=METHODS)
+@pytest.mark.parametrize("seed", range(3))
+def test_no_schedule_changes_a_fit(case, seed):
+    taps = [co.Tap(engine) for engine in (co.InProcess(), Shuffled(seed))]
+    one, two = (fitted(case, tap) for tap in taps)
+    assert {p: x.tobytes() for p, x in one.coefficients.items()} == {
+        p: x.tobytes() for p, x in two.coefficients.items()
+    }
+    assert one.communication == two.communication
+    assert by_edge(taps[0].letters) == by_edge(taps[1].letters)
+
+
+@pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES)
+@pytest.mark.parametrize("case", METHODS.values(), ids=METHODS)
+def test_repeating_every_letter_changes_nothing(case, engine):
+    plain = fitted(case, engine())
+    twice = co.Faults(engine(), lambda letter: (letter, letter))
+    fit = fitted(case, twice)
+    assert {p: x.tobytes() for p, x in plain.coefficients.items()} == {
+        p: x.tobytes() for p, x in fit.coefficients.items()
+    }
+    assert plain.communication == fit.communication
+
+
+@pytest.mark.parametrize("case", METHODS.values(), ids=METHODS)
+@pytest.mark.parametrize("lost", [0, 1, 5, -1])
+def test_losing_a_letter_ends_the_run_with_a_protocol_error(case, lost):
+    tap = co.Tap(co.InProcess())
+    fitted(case, tap)
+    missing = tap.letters[lost]
+    place = (missing.sender, missing.receiver, missing.frame.sequence)
+
+    def fault(letter):
+        return () if (letter.sender, letter.receiver, letter.frame.sequence) == place else (letter,)
+
+    with pytest.raises(co.ProtocolError):
+        fitted(case, co.Faults(co.InProcess(), fault))

@@ -1,0 +1,339 @@
+"""Claims about the store: a chain that shows every change, payloads that fail closed, disks that say no."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import colonnade as co
+from colonnade.privacy.store import LARGE, FileLog, MemoryLog
+from colonnade.runbook import FolderStore, file_name
+from contract import METHODS, federation
+
+CASE = next(iter(METHODS.values()))
+
+
+@pytest.fixture
+def log(tmp_path):
+    made = FileLog(tmp_path / "a.db")
+    for i in range(5):
+        made.append("run", i, "kind", "key", f"body {i}".encode())
+    yield made
+    made.close()
+
+
+def edit(path: Path, *statements: str) -> None:
+    db = sqlite3.connect(path)
+    with db:
+        for statement in statements:
+            db.execute(statement)
+    db.close()
+
+
+def test_an_untouched_chain_verifies(log):
+    assert log.verify() == 5
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ["update log set body = x'0062' where seq = 3"],
+        ["update log set run = 'other' where seq = 3"],
+        ["update log set tick = 9 where seq = 3"],
+        ["update log set kind = 'other' where seq = 3"],
+        ["update log set key = 'other' where seq = 3"],
+        ["update log set head = zeroblob(32) where seq = 3"],
+        ["delete from log where seq = 3"],
+        ["delete from log where seq = 1"],
+        [
+            "update log set seq = 10 where seq = 2",
+            "update log set seq = 2 where seq = 3",
+            "update log set seq = 3 where seq = 10",
+        ],
+        ["delete from log where seq = 3", "update log set seq = seq - 1 where seq > 3"],
+        ["insert into log values (6, 'run', 6, 'kind', 'key', x'00', zeroblob(32))"],
+    ],
+    ids=lambda s: "; ".join(s),
+)
+def test_every_change_of_a_row_is_noticed(log, statements):
+    edit(log.path, *statements)
+    with pytest.raises(co.LedgerDamaged, match=r"Restore the newest copy"):
+        log.verify()
+
+
+def test_a_row_is_recorded_once(log):
+    with pytest.raises(co.LedgerDamaged, match=r"recorded already"):
+        log.append("run", 3, "kind", "key", b"again")
+    assert log.verify() == 5
+
+
+def test_a_transaction_that_fails_leaves_nothing(log):
+    def half():
+        with log.atomic():
+            log.append("run", 9, "kind", "key", b"")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        half()
+    assert 5 == log.verify() == len(log.rows())
+
+
+def test_inner_transactions_are_part_of_the_outer_one(log):
+    with log.atomic(), log.atomic():
+        log.append("run", 9, "kind", "key", b"")
+    assert log.verify() == 6
+
+
+def test_two_writers_of_one_file_continue_one_chain(log):
+    other = FileLog(log.path)
+    for i in range(3):
+        other.append("other", i, "kind", "key", b"")
+        log.append("run", 10 + i, "kind", "key", b"")
+    assert 11 == other.verify() == log.verify()
+    other.close()
+
+
+def test_rows_are_found_by_run_and_kind(log):
+    log.append("other", 0, "special", "key", b"x")
+    for store in (log, filled_memory()):
+        assert [row.kind for row in store.rows("other")] == ["special"]
+        assert [row.body for row in store.rows(kind="special")] == [b"x"]
+        assert len(store.rows()) == 6
+
+
+def filled_memory() -> MemoryLog:
+    made = MemoryLog()
+    for i in range(5):
+        made.append("run", i, "kind", "key", b"")
+    made.append("other", 0, "special", "key", b"x")
+    return made
+
+
+# ---------------------------------------------------------------- large payloads
+
+
+@pytest.fixture
+def large(log):
+    log.append("run", 9, "large", "key", bytes(LARGE))
+    (blob,) = (log.path.parent / "blobs").iterdir()
+    return log, blob
+
+
+def test_a_large_payload_is_a_file_named_by_its_hash(large):
+    import hashlib
+
+    log, blob = large
+    assert blob.name == hashlib.sha256(bytes(LARGE)).hexdigest()
+    assert [bytes(LARGE)] == [row.body for row in log.rows(kind="large")]
+    assert log.path.stat().st_size < LARGE
+
+
+def test_a_payload_just_below_the_limit_stays_in_the_database(log):
+    log.append("run", 9, "large", "key", bytes(LARGE - 1))
+    assert not (log.path.parent / "blobs").exists()
+
+
+def test_a_missing_payload_fails_closed(large):
+    log, blob = large
+    blob.unlink()
+    with pytest.raises(co.LedgerDamaged, match=r"Put the file back"):
+        log.rows(kind="large")
+
+
+@pytest.mark.parametrize(
+    "content", [b"", bytes(LARGE - 1), b"\x01" + bytes(LARGE - 1)], ids=["empty", "short", "edited"]
+)
+def test_a_changed_payload_fails_closed(large, content):
+    log, blob = large
+    blob.write_bytes(content)
+    with pytest.raises(co.LedgerDamaged, match=r"not what was recorded"):
+        log.rows(kind="large")
+
+
+# ---------------------------------------------------------------- files that are no logs
+
+
+@pytest.mark.parametrize("content", [b"this is no database" * 100, os.urandom(8192)], ids=["text", "noise"])
+def test_a_garbage_file_is_damage_with_advice(tmp_path, content):
+    (tmp_path / "a.db").write_bytes(content)
+    with pytest.raises(co.LedgerDamaged, match=r"damaged.*Nothing will be released.*restore the newest copy"):
+        FileLog(tmp_path / "a.db")
+
+
+@pytest.mark.parametrize("node", ["party1", "coordinator"])
+def test_a_fit_refuses_a_garbage_ledger_before_anything_is_sent(tmp_path, node):
+    (tmp_path / "nodes").mkdir()
+    (tmp_path / "nodes" / f"{node}.db").write_bytes(b"garbage" * 1000)
+    tap = co.Tap(co.InProcess())
+    with pytest.raises(co.LedgerDamaged, match=r"restore"):
+        co.fit(federation(CASE), CASE.problem, method=CASE.method, engine=tap, store=tmp_path)
+    assert tap.letters == []
+
+
+@pytest.mark.parametrize("node", ["party1", "coordinator", "labels"])
+def test_a_fit_refuses_an_edited_ledger_before_anything_is_sent(tmp_path, node):
+    fit = lambda engine: co.fit(federation(CASE), CASE.problem, method=CASE.method, engine=engine, store=tmp_path)  # noqa: E731
+    fit(co.InProcess())
+    edit(tmp_path / "nodes" / f"{node}.db", "update log set body = x'0062' where seq = 2")
+    tap = co.Tap(co.InProcess())
+    with pytest.raises(co.LedgerDamaged):
+        fit(tap)
+    assert tap.letters == []
+
+
+@pytest.mark.parametrize("node", ["party1", "labels"])
+def test_a_fit_refuses_a_ledger_put_back_from_an_old_copy(tmp_path, node):
+    fit = lambda: co.fit(federation(CASE), CASE.problem, method=CASE.method, store=tmp_path)  # noqa: E731
+    fit()
+    path = tmp_path / "nodes" / f"{node}.db"
+    old = path.read_bytes()
+    fit()
+    path.write_bytes(old)
+    with pytest.raises(co.LedgerDamaged, match=r"rolled back"):
+        fit()
+
+
+def test_a_ledger_of_a_later_format_is_refused(log):
+    edit(log.path, "update meta set value = 99 where name = 'format'")
+    with pytest.raises(co.LedgerDamaged, match=r"format 99"):
+        FileLog(log.path)
+
+
+@pytest.mark.parametrize("where", ["file/store", "file"])
+def test_a_store_where_one_cannot_write_is_a_store_error_with_advice(tmp_path, where):
+    (tmp_path / "file").write_text("not a folder")
+    with pytest.raises(co.StoreError, match=r"writable or name another"):
+        FolderStore(tmp_path / where)
+
+
+def test_a_store_in_a_folder_that_takes_no_files_is_a_store_error(tmp_path):
+    with pytest.raises(co.StoreError, match=r"cannot use /proc"):
+        co.fit(federation(CASE), CASE.problem, method=CASE.method, store="/proc/store")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_read_only_store_is_a_store_error(tmp_path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(co.StoreError, match=r"writable"):
+        FolderStore(tmp_path)
+
+
+# ---------------------------------------------------------------- full disks
+
+
+def test_a_full_disk_sends_nothing_unrecorded_and_the_same_call_goes_on(tmp_path):
+    """The databases may not grow past a number of pages; then they may again."""
+    whole = co.fit(federation(CASE), CASE.problem, method=CASE.method, store=tmp_path / "reference")
+    sent, largest = [], max(pages_of(path) for path in (tmp_path / "reference" / "nodes").glob("*.db"))
+    for pages in (largest // 2, largest * 2 // 3, largest - 2):
+        with pytest.raises(co.StoreError, match=r"full.*Nothing was sent that is not recorded.*same call"):
+            fit_with_pages(tmp_path / "store", pages, sent)
+    assert sent
+    recorded = outbox(tmp_path / "store")
+    assert {(s, r, n, body) for s, r, n, body in sent} <= recorded
+    again = fit_with_pages(tmp_path / "store", 2**30, sent)
+    assert {p: x.tobytes() for p, x in whole.coefficients.items()} == {
+        p: x.tobytes() for p, x in again.coefficients.items()
+    }
+    assert whole.communication == again.communication
+    assert len({row[0] for row in begun(tmp_path / "store")}) == 1
+
+
+def pages_of(path: Path) -> int:
+    db = sqlite3.connect(path)
+    ((count,),) = db.execute("pragma page_count")
+    db.close()
+    return count
+
+
+def fit_with_pages(store: Path, pages: int, sent: list):
+    """A fit whose node databases hold at most so many pages; what it sends is kept."""
+    original = FileLog.__init__
+
+    def small(self, path):
+        original(self, path)
+        if self.path.parent.name == "nodes":
+            self._db.execute(f"pragma max_page_count = {pages}")
+
+    def carry(letter):
+        sent.append((letter.sender, letter.receiver, letter.frame.sequence, letter.frame.body))
+        return (letter,)
+
+    FileLog.__init__ = small
+    try:
+        return co.fit(
+            federation(CASE),
+            CASE.problem,
+            method=CASE.method,
+            store=store,
+            engine=co.Faults(co.InProcess(), carry),
+        )
+    finally:
+        FileLog.__init__ = original
+
+
+def outbox(store: Path) -> set:
+    """Every message that is recorded as sent: sender, receiver, its place on the edge, its bytes."""
+    found = set()
+    for path in (store / "nodes").glob("*.db"):
+        log, places = FileLog(path), {}
+        for row in log.rows(kind="out"):
+            found.add((path.stem, row.key, places.setdefault(row.key, 0), row.body))
+            places[row.key] += 1
+        log.close()
+    return found
+
+
+def begun(store: Path) -> list:
+    log = FileLog(store / "runs.db")
+    rows = [(row.run, row.kind) for row in log.rows(kind="begin")]
+    log.close()
+    return rows
+
+
+LIMITED = """
+import resource, sys
+sys.path.insert(0, sys.argv[1])
+import colonnade as co
+from contract import METHODS, federation
+case = next(iter(METHODS.values()))
+co.fit(federation(case), case.problem, method=case.method)
+if sys.argv[3] != "0":
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]), int(sys.argv[3])))
+try:
+    fit = co.fit(federation(case), case.problem, method=case.method, store=sys.argv[2])
+except co.StoreError as error:
+    sys.exit(f"StoreError: {error}")
+sys.stdout.write(fit.coefficients["party0"].tobytes().hex())
+"""
+
+
+def test_a_file_that_may_not_grow_is_a_store_error_and_the_run_goes_on_later(tmp_path):
+    tests = str(Path(__file__).parents[1])
+
+    def run(limit):
+        arguments = [sys.executable, "-c", LIMITED, tests, str(tmp_path / "store"), str(limit)]
+        return subprocess.run(arguments, capture_output=True, text=True, timeout=120, check=False)
+
+    stopped = run(60_000)
+    assert "StoreError" in stopped.stderr, stopped.stderr[-2000:]
+    done = run(0)
+    assert done.returncode == 0, done.stderr[-2000:]
+    reference = co.fit(federation(CASE), CASE.problem, method=CASE.method)
+    assert reference.coefficients["party0"].tobytes().hex() == done.stdout
+    assert len(begun(tmp_path / "store")) == 1
+
+
+# ---------------------------------------------------------------- names
+
+
+@pytest.mark.parametrize("names", [("a b", "a_b", "a_20_b", "ä", "a", "A", "..", "-", "日本")])
+def test_no_two_parties_share_a_file(names):
+    files = {file_name(name) for name in names}
+    assert len(files) == len(names)
+    assert all("/" not in name and name not in (".", "..") for name in files)

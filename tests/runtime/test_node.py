@@ -1,0 +1,353 @@
+"""Claims about nodes: what a program is held to, whoever drives it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import colonnade as co
+from colonnade.privacy.released import Released
+from colonnade.privacy.store import FileLog
+from colonnade.runtime.messages import Failed, message
+from colonnade.runtime.node import Letter
+from colonnade.runtime.program import Post, ask_one, last, public_bytes, receive
+from colonnade.runtime.wire import Frame, decode, encode
+from contract import Toy, nodes
+
+HUB, PARTY = "hub", "party"
+
+
+@message(920)
+class Question:
+    """Hub → party: say something."""
+
+    number: int
+
+
+@message(921)
+class Reply:
+    """Party → hub: the declared answer."""
+
+    number: Released[int]
+
+
+@message(922)
+class Nay:
+    """Party → hub: an answer nobody declared."""
+
+
+@message(923)
+class Stop:
+    """Hub → party: enough."""
+
+
+REPLIES = {Question: Reply, Stop: Nay}
+
+
+def hub(gate):
+    reply = yield from ask_one(PARTY, Question(1), Reply)
+    return reply.number.value
+
+
+def honest(gate):
+    question = yield from receive(HUB, Question)
+    yield from last({HUB: Reply(gate.exact(question.number + 1))})
+
+
+def pair(party, hub=hub, replies=None):
+    return {
+        HUB: Toy(hub, (PARTY,)),
+        PARTY: Toy(party, (HUB,), guarded=True, replies=REPLIES if replies is None else replies),
+    }
+
+
+def run(toys, engine=None):
+    """The outcome, and every letter that went over the wires before it."""
+    tap = co.Tap(engine or co.InProcess())
+    try:
+        return tap.run(nodes(toys)), tap.letters
+    except co.ColonnadeError as error:
+        return error, tap.letters
+
+
+def from_party(letters):
+    """What the party sent, save that it stops."""
+    kinds = [decode(letter.frame.body) for letter in letters if letter.sender == PARTY]
+    return [kind for kind in kinds if not isinstance(kind, Failed)]
+
+
+def test_an_honest_pair_finishes():
+    outcome, letters = run(pair(honest))
+    assert outcome.results[HUB] == 2
+    assert len(letters) == 2
+
+
+def answers(message_of):
+    def party(gate):
+        yield from receive(HUB, Question)
+        yield from last({HUB: message_of(gate)})
+
+    return party
+
+
+def unprompted(gate):
+    yield from last({HUB: Reply(gate.exact(1))})
+
+
+def twice(gate):
+    yield from receive(HUB, Question)
+    yield from last({HUB: Reply(gate.exact(1))})
+    yield from last({HUB: Reply(gate.exact(2))})
+
+
+def to_a_stranger(gate):
+    yield from receive(HUB, Question)
+    yield from last({"stranger": Reply(gate.exact(1))})
+
+
+def waits_for_a_stranger(gate):
+    yield Post({}, ("stranger",))
+
+
+def waits_twice(gate):
+    yield Post({}, (HUB, HUB))
+
+
+BREACHES = {
+    "an undeclared kind": (
+        answers(lambda gate: Nay()),
+        co.LeakError,
+        "answers Nay to Question.*REPLIES.*Nothing was sent",
+    ),
+    "its own failure": (answers(lambda gate: Failed(7)), co.LeakError, "answers Failed"),
+    "the hub's own kind": (answers(lambda gate: Stop()), co.LeakError, "answers Stop"),
+    "unprompted": (unprompted, co.LeakError, "answers Reply to nothing"),
+    "a bare field": (answers(lambda gate: Reply(1)), co.LeakError, r"Reply\.number"),
+    "a field of another kind": (answers(lambda gate: Reply(gate.exact(1.5))), co.WireError, r"Reply\.number"),
+    "no message at all": (answers(lambda gate: 3), co.LeakError, "int"),
+    "a stranger": (to_a_stranger, co.ProtocolError, "not connected to 'stranger'"),
+    "waiting for a stranger": (waits_for_a_stranger, co.ProtocolError, "not connected to 'stranger'"),
+    "waiting twice for one": (waits_twice, co.ProtocolError, "waits twice"),
+}
+
+
+@pytest.mark.parametrize("name", BREACHES)
+def test_a_breach_is_refused_and_nothing_of_it_is_sent(name):
+    program, kind, text = BREACHES[name]
+    error, letters = run(pair(program))
+    assert isinstance(error, kind)
+    with pytest.raises(kind, match=text):
+        raise error
+    assert from_party(letters) == []
+
+
+def test_a_second_answer_to_one_question_is_refused():
+    error, letters = run(pair(twice))
+    assert isinstance(error, co.LeakError)
+    assert len(from_party(letters)) == 1
+
+
+def test_a_message_declared_as_unprompted_may_be_sent_unasked():
+    def listener(gate):
+        return (yield from receive(PARTY, Reply)).number.value
+
+    outcome, _ = run(pair(unprompted, hub=listener, replies={None: Reply}))
+    assert outcome.results[HUB] == 1
+
+
+def test_a_node_without_data_may_send_plain_messages_unasked():
+    outcome, _ = run({HUB: Toy(hub, (PARTY,)), PARTY: Toy(plain, (HUB,))})
+    assert outcome.results[HUB] == 4
+
+
+def plain(gate):
+    yield from receive(HUB, Question)
+    yield from last({HUB: Reply(gate.exact(4))})
+
+
+# ---------------------------------------------------------------- failure and deadlock
+
+
+def test_the_first_real_error_surfaces_and_everybody_is_told():
+    def broken(gate):
+        yield from receive(HUB, Question)
+        raise co.InvalidInput("the disk of my heart is full")
+
+    error, letters = run(pair(broken))
+    assert isinstance(error, co.InvalidInput)
+    assert "heart" in str(error)
+    told = [decode(letter.frame.body) for letter in letters if letter.sender == PARTY]
+    assert [message.code for message in told] == [0]
+
+
+def test_a_failure_tells_nothing_but_a_code():
+    def broken(gate):
+        yield from receive(HUB, Question)
+        raise co.InvalidInput("secret 42")
+
+    _, letters = run(pair(broken))
+    assert all(b"42" not in letter.frame.body for letter in letters)
+
+
+def test_a_deadlock_names_who_waits_for_whom():
+    def waits(gate):
+        yield from receive(HUB, Question)
+        yield Post({}, (HUB,))
+
+    error, _ = run(pair(waits))
+    assert isinstance(error, co.ProtocolError)
+    assert "'hub' waits for 'party'" in str(error)
+    assert "'party' waits for 'hub'" in str(error)
+
+
+def test_another_kind_than_expected_is_a_protocol_error():
+    def wrong(gate):
+        yield from ask_one(PARTY, Stop(), Reply)
+
+    error, _ = run(pair(honest, hub=wrong))
+    assert isinstance(error, co.ProtocolError)
+    assert "sent Stop where Question was expected" in str(error)
+
+
+# ---------------------------------------------------------------- wires that lose, repeat and forge
+
+
+def rounds(gate):
+    total = 0
+    for number in range(5):
+        reply = yield from ask_one(PARTY, Question(number), Reply)
+        total += reply.number.value
+    yield from last({PARTY: Stop()})
+    return total
+
+
+def talkative(gate):
+    request = yield from receive(HUB, Question | Stop)
+    while isinstance(request, Question):
+        request = yield from ask_one(HUB, Reply(gate.exact(request.number)), Question | Stop)
+
+
+def disturbed(fault):
+    return run(pair(talkative, hub=rounds), co.Faults(co.InProcess(), fault))
+
+
+def test_repeated_letters_are_dropped():
+    outcome, _ = disturbed(lambda letter: (letter, letter, letter))
+    assert outcome.results[HUB] == 10
+
+
+@pytest.mark.parametrize("lost", [0, 2])
+@pytest.mark.parametrize("sender", [HUB, PARTY])
+def test_a_lost_letter_is_noticed(lost, sender):
+    def fault(letter):
+        return () if (letter.sender, letter.frame.sequence) == (sender, lost) else (letter,)
+
+    error, _ = disturbed(fault)
+    assert isinstance(error, co.ProtocolError)
+
+
+def test_a_letter_out_of_turn_is_noticed():
+    def fault(letter):
+        frame = Frame(letter.frame.sequence + 1, letter.frame.round, letter.frame.body)
+        return (Letter(letter.sender, letter.receiver, frame),)
+
+    error, _ = disturbed(fault)
+    assert isinstance(error, co.ProtocolError)
+    assert "one was lost" in str(error)
+
+
+def test_the_same_place_with_other_bytes_is_refused():
+    forged = encode(Question(99), guarded=False)
+
+    def fault(letter):
+        other = Letter(letter.sender, letter.receiver, Frame(letter.frame.sequence, letter.frame.round, forged))
+        return (letter, other) if letter.sender == HUB else (letter,)
+
+    error, _ = disturbed(fault)
+    assert isinstance(error, co.ProtocolError)
+    assert "other bytes" in str(error)
+
+
+def test_changed_bytes_end_the_run():
+    def fault(letter):
+        body = letter.frame.body[:-1] + bytes([letter.frame.body[-1] ^ 1])
+        return (Letter(letter.sender, letter.receiver, Frame(letter.frame.sequence, 0, b"\x00" + body)),)
+
+    error, _ = disturbed(fault)
+    assert isinstance(error, co.WireError)
+
+
+def test_a_letter_from_a_stranger_is_refused():
+    def fault(letter):
+        return (Letter("stranger", letter.receiver, letter.frame),)
+
+    error, _ = disturbed(fault)
+    assert isinstance(error, co.ProtocolError)
+    assert "not a neighbour" in str(error)
+
+
+# ---------------------------------------------------------------- replay of toy nodes
+
+
+@pytest.fixture
+def logs(tmp_path):
+    made = {name: FileLog(tmp_path / f"{name}.db") for name in (HUB, PARTY)}
+    yield made
+    for log in made.values():
+        log.close()
+
+
+def test_a_replayed_run_sends_the_same_letters_again(logs):
+    first, second = co.Tap(co.InProcess()), co.Tap(co.InProcess())
+    one = first.run(nodes(pair(talkative, hub=rounds), logs))
+    two = second.run(nodes(pair(talkative, hub=rounds), logs))
+    assert one.results == two.results
+    assert one.traffic == two.traffic
+    key = lambda letter: (letter.sender, letter.receiver, letter.frame.sequence)  # noqa: E731
+    assert sorted(first.letters, key=key) == sorted(second.letters, key=key)
+
+
+@pytest.mark.parametrize("stop", range(1, 11))
+def test_a_run_interrupted_at_any_letter_goes_on(logs, stop):
+    seen = []
+
+    def interrupt(letter):
+        seen.append(letter)
+        if len(seen) == stop:
+            raise KeyboardInterrupt
+        return (letter,)
+
+    with pytest.raises(KeyboardInterrupt):
+        co.Faults(co.InProcess(), interrupt).run(nodes(pair(talkative, hub=rounds), logs))
+    outcome = co.InProcess().run(nodes(pair(talkative, hub=rounds), logs))
+    assert outcome.results[HUB] == 10
+    assert sum(outcome.traffic.messages.values()) == 11
+
+
+def test_a_program_that_changed_is_noticed(logs):
+    def changed(gate):
+        request = yield from receive(HUB, Question | Stop)
+        while isinstance(request, Question):
+            request = yield from ask_one(HUB, Reply(gate.exact(request.number + 1)), Question | Stop)
+
+    co.InProcess().run(nodes(pair(talkative, hub=rounds), logs))
+    with pytest.raises(co.ReplayDiverged):
+        co.InProcess().run(nodes(pair(changed, hub=rounds), logs))
+
+
+def test_a_hub_that_changed_is_noticed(logs):
+    def changed(gate):
+        for number in range(5):
+            yield from ask_one(PARTY, Question(number + 1), Reply)
+        yield from last({PARTY: Stop()})
+
+    co.InProcess().run(nodes(pair(talkative, hub=rounds), logs))
+    with pytest.raises(co.ReplayDiverged, match=r"other bytes than were recorded"):
+        co.InProcess().run(nodes(pair(talkative, hub=changed), logs))
+
+
+def test_public_randomness_depends_on_run_and_label_only():
+    assert public_bytes("run", "a", 1) == public_bytes("run", "a", 1)
+    assert len({public_bytes(*labels) for labels in [("r", "a"), ("s", "a"), ("r", "b"), ("r", "a", 0)]}) == 4
+    assert len(public_bytes("run")) == 32
+    assert np.frombuffer(public_bytes("run"), np.uint8).size == 32
