@@ -22,7 +22,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
 
-from colonnade.errors import StoreError
+from colonnade.errors import InvalidInput, StoreError
+from colonnade.privacy.events import Policy
+from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.store import FileLog, Log, MemoryLog
 
 
@@ -91,15 +93,16 @@ class FolderStore:
             ended = self.ended()
             begun = [r.run for r in self._journal.rows(kind="begin") if r.key == fingerprint and r.run not in ended]
             for run in begun:
-                if (held := self._lock(run)) is not None:
+                if (held := self.lock(run)) is not None:
                     return held, run
             run = new_run_id()
-            held = self._lock(run)
+            held = self.lock(run)
             assert held is not None
             self._journal.append(run, 0, "begin", fingerprint, _now().encode())
             return held, run
 
-    def _lock(self, run: str) -> IO[str] | None:
+    def lock(self, run: str) -> IO[str] | None:
+        """The run's lock, held until it is closed; None if another process holds it."""
         try:
             held = (self.folder / "locks" / f"{run}.lock").open("w")
         except OSError as error:
@@ -120,6 +123,10 @@ class FolderStore:
         """The one moment from which the run is over."""
         self._journal.append(run, 0, "end", "", json.dumps({"how": how, "when": _now()}).encode())
         (self.folder / "locks" / f"{run}.lock").unlink(missing_ok=True)
+
+    def begun(self) -> list[tuple[str, str]]:
+        """Every run, and when it began."""
+        return [(row.run, row.body.decode()) for row in self._journal.rows(kind="begin")]
 
     def ended(self) -> dict[str, str]:
         """The runs that are over, and how they ended."""
@@ -149,3 +156,42 @@ def new_run_id() -> str:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def history(folder: str | Path) -> list[tuple[str, str, str]]:
+    """Every run of a store: its id, when it began, its state."""
+    store = _existing(folder)
+    try:
+        ended = store.ended()
+        return [(run, began, ended.get(run, "interrupted, or still running")) for run, began in store.begun()]
+    finally:
+        store.close()
+
+
+def aborted(folder: str | Path, run: str) -> list[str]:
+    """End an interrupted run; the nodes whose ledgers were closed."""
+    store = _existing(folder)
+    try:
+        if run not in dict(store.begun()):
+            raise InvalidInput(f"{folder} holds no run {run!r}; `colonnade runs list {folder}` shows those it has.")
+        if run in store.ended():
+            raise InvalidInput(f"run {run} is over already: {store.ended()[run]}.")
+        held = store.lock(run)
+        if held is None:
+            raise StoreError(f"run {run} is being driven by another process; stop that first.")
+        with held:
+            store.end(run, "aborted")
+        nodes = [node_name(path.stem) for path in sorted((Path(folder) / "nodes").glob("*.db"))]
+        ledgers = [Ledger(store.log(node), node, Policy()) for node in nodes]
+        touched = [ledger.node for ledger in ledgers if run in ledger.open_runs()]
+        for ledger in ledgers:
+            ledger.close_run(run, "aborted")
+        return touched
+    finally:
+        store.close()
+
+
+def _existing(folder: str | Path) -> FolderStore:
+    if not (Path(folder) / "runs.db").is_file():
+        raise InvalidInput(f"{folder} is not a store: it has no runs.db. Name the folder that was given as store=.")
+    return FolderStore(folder)

@@ -1,4 +1,4 @@
-"""The command line: `colonnade demo`, `report`, `budget`, `audit`, `version`.
+"""The command line: `colonnade demo`, `report`, `runs`, `budget`, `audit`, `version`.
 
 Answers go to standard output, everything else to standard error. A mistake is one line that says what to do; the exit
 code is 0 (done), 1 (an error of ours, explained), 2 (wrong usage) or 130 (Ctrl-C).
@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from colonnade.cli import audit as audit_command
-from colonnade.cli import budget
+from colonnade.cli import budget, runs
 from colonnade.cli.terminal import explained
 
 app = typer.Typer(
@@ -28,6 +28,7 @@ app = typer.Typer(
 
 
 app.add_typer(budget.app, name="budget")
+app.add_typer(runs.app, name="runs")
 app.command()(audit_command.audit)
 
 

@@ -179,7 +179,9 @@ class FileLog:
         query = f"select seq, run, tick, kind, key, body from log{clause} order by seq"  # noqa: S608  fixed texts only
         with _disk(self.path):
             found = self._db.execute(query, [value for _, value in wanted]).fetchall()
-        return [Row(seq, run_, tick, kind_, key, self._get(bytes(body))) for seq, run_, tick, kind_, key, body in found]
+        return [
+            Row(seq, run_, tick, kind_, key, self._get(self._blob(body))) for seq, run_, tick, kind_, key, body in found
+        ]
 
     def verify(self) -> int:
         """Walk the whole chain; the number of rows, or LedgerDamaged where it breaks."""
@@ -188,14 +190,22 @@ class FileLog:
             for seq, run, tick, kind, key, body, stored in self._db.execute(
                 "select seq, run, tick, kind, key, body, head from log order by seq"
             ):
-                head, count = chain(head, run, tick, kind, key, bytes(body)), count + 1
-                if head != bytes(stored) or seq != count:
+                head, count = chain(head, run, tick, kind, key, self._blob(body)), count + 1
+                if head != stored or seq != count:
                     raise LedgerDamaged(
                         f"{self.path}: row {seq} does not continue the chain of rows before it, so rows were changed, "
                         "removed or reordered. Restore the newest copy of this file and its `blobs` folder; "
                         "until then nothing is released."
                     )
         return count
+
+    def _blob(self, value: object) -> bytes:
+        if not isinstance(value, bytes):
+            raise LedgerDamaged(
+                f"{self.path}: a row holds {type(value).__name__} where bytes were written, so it does not continue the "
+                "chain of rows before it. Restore the newest copy of this file; until then nothing is released."
+            )
+        return value
 
     def secret(self, run: str, name: str, size: int) -> bytes:
         with self.atomic():
