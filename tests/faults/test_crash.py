@@ -175,3 +175,9 @@ def test_a_hundred_more_kills_change_nothing(memory, kind):
     if kind == "exact":
         assert {json.dumps(t["model"]) for t in series["trials"]} == {json.dumps(series["reference"]["model"])}
     assert [run for trial in series["trials"] for run in trial["open"]] == []
+
+
+@pytest.mark.fault
+def test_four_hundred_and_fifty_kills_of_a_party_that_spends_change_nothing(memory):
+    """With those of the other series, five hundred moments: never a release without its row, never a row lost."""
+    check_series(killed(memory, "noisy", 3, 450))
