@@ -286,7 +286,9 @@ def names() -> str:
     rows = []
     for name in colonnade.__all__:
         thing = getattr(colonnade, name)
-        rows.append([f"`co.{name}`", summary(thing), f"`{thing.__module__.removeprefix('colonnade.')}`"])
+        rows.append(
+            [f"`co.{name}`", summary(thing), f"`{getattr(thing, '__module__', name).removeprefix('colonnade.')}`"]
+        )
     return table(["Name", "What it is", "Module"], rows)
 
 

@@ -8,9 +8,11 @@ fit = co.fit(fed, co.Problem(co.Logistic(), co.L1Ball(10.0)), method=co.Distribu
 
 from __future__ import annotations
 
+from colonnade import published
 from colonnade.algorithms.central_frank_wolfe import CentralFrankWolfe
 from colonnade.algorithms.frank_wolfe import Corrective, DistributedFrankWolfe, LineSearch, OpenLoop
 from colonnade.algorithms.method import Status
+from colonnade.audit import audit
 from colonnade.engines.inprocess import Faults, InProcess, Tap
 from colonnade.errors import (
     BudgetExhausted,
@@ -102,6 +104,8 @@ __all__ = [
     "Tap",
     "Topology",
     "WireError",
+    "audit",
     "fit",
     "load",
+    "published",
 ]

@@ -1,0 +1,228 @@
+"""The exact private sampler: its law, its bounds, its sensitivity."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from colonnade.errors import InvalidInput
+from colonnade.kernels import samplers
+from colonnade.kernels.samplers import exact_picks
+from colonnade.kernels.sparse_fw import Loss, model_of_picks, noisy_max_picks
+from colonnade.kernels.stream import keyed_stream, system_stream
+
+from .problems import arrays, slope, sparse_problem
+
+SHAPES = {
+    "wide": {"rows": 300, "columns": 3_000, "per_row": 20},
+    "tall": {"rows": 3_000, "columns": 400, "per_row": 15},
+    "dense columns": {"rows": 800, "columns": 1_500, "per_row": 10, "dense": 6},
+}
+NOISE = {"drowned": 0.005, "middling": 0.3, "faint": 5.0}  # c: from nearly uniform picks to nearly the largest score
+
+
+def transform(X, y, picks, *, loss, radius, c, limit, rng):
+    """Randomised probability integral transform of each (coordinate, sign) under the dense law, given the picks before.
+
+    Outcomes are ordered by probability, so that mass given to the wrong columns shows as a trend.
+    """
+    v = np.zeros(y.size)
+    out = np.empty(picks.columns.size)
+    XT = X.T.tocsr().astype(float)
+    for t, (k, s) in enumerate(zip(picks.columns, picks.signs, strict=True), start=1):
+        alpha = XT @ slope(loss.name, v, y, limit)
+        logit = c * np.concatenate([alpha, -alpha])
+        p = np.exp(logit - logit.max())
+        p /= p.sum()
+        mine = p[k if s > 0 else k + alpha.size]
+        out[t - 1] = p[p < mine].sum() + rng.random() * p[p == mine].sum()
+        eta = 2.0 / (t + 2.0)
+        v = (1.0 - eta) * v - eta * radius * s * np.asarray(X[:, [k]].todense(), dtype=float).ravel()
+    return out
+
+
+@pytest.mark.parametrize("noise", NOISE)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_picks_and_signs_follow_the_exponential_mechanism(shape, noise):
+    """KS at 1e-5 and nine cases: fails by chance less than once in 10,000 runs."""
+    X, y = sparse_problem(1, **SHAPES[shape])
+    settings_ = {"loss": Loss.LOGISTIC, "radius": 20.0, "rounds": 700}
+    c = NOISE[noise]
+    picks, _ = exact_picks(*arrays(X), y, scale=c, feature_bound=1.0, stream=system_stream(), **settings_)
+    u = transform(X, y, picks, loss=Loss.LOGISTIC, radius=20.0, c=c, limit=1.0, rng=np.random.default_rng())
+    assert stats.kstest(u, "uniform").pvalue > 1e-5
+
+
+@pytest.mark.parametrize("loss", [Loss.SQUARED, Loss.SQUARED_HINGE])
+def test_the_other_losses_follow_it_too_with_clipped_residuals(loss):
+    """KS at 1e-5, two cases: fails by chance less than once in 10,000 runs."""
+    X, y = sparse_problem(2, rows=600, columns=900, per_row=12, dense=2)
+    picks, _ = exact_picks(
+        *arrays(X),
+        y,
+        loss=loss,
+        radius=15.0,
+        rounds=600,
+        scale=0.4,
+        feature_bound=1.0,
+        residual_bound=0.7,
+        stream=system_stream(),
+    )
+    u = transform(X, y, picks, loss=loss, radius=15.0, c=0.4, limit=0.7, rng=np.random.default_rng())
+    assert stats.kstest(u, "uniform").pvalue > 1e-5
+
+
+def test_the_transform_notices_a_sign_that_is_always_the_gradients():
+    """The published fault, planted: the test above must be able to fail."""
+    X, y = sparse_problem(1, **SHAPES["wide"])
+    c = NOISE["drowned"]
+    picks, _ = exact_picks(
+        *arrays(X),
+        y,
+        loss=Loss.LOGISTIC,
+        radius=20.0,
+        rounds=700,
+        scale=c,
+        feature_bound=1.0,
+        stream=keyed_stream(bytes(32)),
+    )
+    v = np.zeros(y.size)
+    sign = picks.signs.copy()
+    for t, k in enumerate(picks.columns, start=1):
+        column = np.asarray(X[:, [k]].todense(), dtype=float).ravel()
+        sign[t - 1] = 1 if column @ slope("LOGISTIC", v, y) >= 0 else -1
+        v = (1 - 2 / (t + 2)) * v - 2 / (t + 2) * 20.0 * sign[t - 1] * column
+    u = transform(
+        X, y, picks._replace(signs=sign), loss=Loss.LOGISTIC, radius=20.0, c=c, limit=1.0, rng=np.random.default_rng(0)
+    )
+    assert stats.kstest(u, "uniform").pvalue < 1e-5
+
+
+def test_noisy_max_over_all_scores_has_the_same_law():
+    """KS at 1e-5: the yardstick obeys the dense law as well; fails by chance once in 100,000 runs."""
+    X, y = sparse_problem(3, rows=200, columns=500, per_row=10)
+    picks = noisy_max_picks(
+        *arrays(X), y, loss=Loss.LOGISTIC, radius=10.0, rounds=500, scale=0.5, stream=system_stream()
+    )
+    u = transform(X, y, picks, loss=Loss.LOGISTIC, radius=10.0, c=0.5, limit=1.0, rng=np.random.default_rng())
+    assert stats.kstest(u, "uniform").pvalue > 1e-5
+
+
+def test_no_bound_is_broken_in_as_many_evaluations_as_ten_seconds_allow():
+    """exact_picks raises if a single score exceeds its bound; the benchmark runs this to ten million."""
+    deadline = time.monotonic() + 10.0
+    seed = evaluations = 0
+    while time.monotonic() < deadline:
+        for shape in SHAPES.values():
+            X, y = sparse_problem(seed, **shape)
+            for c in (0.005, 0.05, 0.5, 5.0, 500.0):
+                for loss in Loss:
+                    _, counts = exact_picks(
+                        *arrays(X),
+                        y,
+                        loss=loss,
+                        radius=30.0,
+                        rounds=400,
+                        scale=c,
+                        feature_bound=1.0,
+                        stream=system_stream(),
+                    )
+                    evaluations += counts.evaluations
+        seed += 1
+    assert evaluations > 10_000
+
+
+def test_a_bound_that_is_too_low_is_noticed(monkeypatch):
+    """Planted: labels that the squared loss was not told about make its constants too small."""
+    X, y = sparse_problem(4, rows=300, columns=200, per_row=10)
+    honest = samplers._constants
+    monkeypatch.setattr(samplers, "_constants", lambda *a: (honest(*a)[0] / 50, honest(*a)[1] / 50, *honest(*a)[2:]))
+    with pytest.raises(Exception, match="exceeded their bound"):
+        exact_picks(
+            *arrays(X),
+            y,
+            loss=Loss.LOGISTIC,
+            radius=50.0,
+            rounds=500,
+            scale=20.0,
+            feature_bound=1.0,
+            stream=keyed_stream(bytes(32)),
+        )
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10_000), bound=st.floats(0.01, 3.0), c=st.floats(1e-3, 1e3), scale=st.floats(0.1, 50.0))
+def test_replacing_a_row_moves_every_score_by_at_most_the_stated_sensitivity(seed, bound, c, scale):
+    """In whole grid steps, with no rounding to argue about: values far over the bound, NaN included, are clipped."""
+    rng = np.random.default_rng(seed)
+    n, grid = 40, 2.0**-40
+    column, other = rng.normal(size=n) * scale, None
+    other = column.copy()
+    other[7] = rng.choice([np.nan, np.inf, -1e9, bound, -bound, 0.0])
+    rows = np.column_stack([rng.normal(size=n) * 10, rng.choice([-1.0, 1.0], n)])
+    changed = rows.copy()
+    changed[7] = [rng.normal() * 100, -rows[7, 1]]
+    indices = np.arange(n, dtype=np.int32)
+    a = samplers._score(column, indices, 0, n, rows, c, 0, 1.0, bound, 1.0 / grid)
+    b = samplers._score(other, indices, 0, n, changed, c, 0, 1.0, bound, 1.0 / grid)
+    assert abs(int(a) - int(b)) <= 2.0 * bound / grid
+
+
+def test_empty_columns_and_stored_zeros_can_be_picked_like_any_other():
+    """All scores are 0, so that every signed coordinate is as likely as the next; chi-square at 1e-6."""
+    n, d = 50, 8
+    data, indices = np.zeros(4 * n, dtype=np.float32), np.tile(np.arange(n, dtype=np.int32), 4)
+    indptr = np.array([0, n, n, 2 * n, 2 * n, 3 * n, 3 * n, 4 * n, 4 * n], dtype=np.int32)
+    y = np.where(np.arange(n) % 3 == 0, 1.0, -1.0)
+    picks, counts = exact_picks(
+        data,
+        indices,
+        indptr,
+        y,
+        loss=Loss.LOGISTIC,
+        radius=1.0,
+        rounds=4_000,
+        scale=2.0,
+        feature_bound=1.0,
+        stream=system_stream(),
+    )
+    assert counts.heavy == 4
+    assert stats.chisquare(np.bincount(picks.columns + d * (picks.signs > 0), minlength=2 * d)).pvalue > 1e-6
+
+
+def test_the_same_key_gives_the_same_picks_and_the_system_gives_others():
+    X, y = sparse_problem(5, **SHAPES["wide"])
+
+    def run(stream):
+        return exact_picks(
+            *arrays(X), y, loss=Loss.LOGISTIC, radius=5.0, rounds=50, scale=0.1, feature_bound=1.0, stream=stream
+        )[0].columns
+
+    assert (run(keyed_stream(bytes(32))) == run(keyed_stream(bytes(32)))).all()
+    assert (run(system_stream()) != run(system_stream())).any()
+
+
+def test_the_model_of_the_picks_is_the_frank_wolfe_iterate():
+    X, y = sparse_problem(6, **SHAPES["wide"])
+    picks, _ = exact_picks(
+        *arrays(X), y, loss=Loss.LOGISTIC, radius=5.0, rounds=60, scale=0.1, feature_bound=1.0, stream=system_stream()
+    )
+    w = np.zeros(X.shape[1])
+    for t, (k, s) in enumerate(zip(picks.columns, picks.signs, strict=True), start=1):
+        w *= 1.0 - 2.0 / (t + 2.0)
+        w[k] -= 2.0 / (t + 2.0) * 5.0 * s
+    np.testing.assert_allclose(model_of_picks(picks, radius=5.0, columns=X.shape[1]), w, rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("name", ["scale", "feature_bound", "residual_bound"])
+@pytest.mark.parametrize("bad", [0.0, -1.0, float("inf"), float("nan")])
+def test_a_setting_that_cannot_bound_anything_is_refused(name, bad):
+    X, y = sparse_problem(7, rows=20, columns=10, per_row=3)
+    given_ = {"scale": 1.0, "feature_bound": 1.0, "residual_bound": 1.0} | {name: bad}
+    with pytest.raises(InvalidInput, match=f"{name} must be positive and finite"):
+        exact_picks(*arrays(X), y, loss=Loss.SQUARED, radius=1.0, rounds=5, stream=system_stream(), **given_)
