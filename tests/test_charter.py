@@ -45,7 +45,9 @@ def test_opening_a_file_over_frames_gives_the_same_federation(
     opened = co.Federation.open(tmp_path / "federation.toml", frames)
     assert federation.roster() == opened.roster()
     assert {n: p.policy for n, p in federation.parties.items()} == {n: p.policy for n, p in opened.parties.items()}
-    assert [p.block.digest() for p in federation.parties.values()] == [p.block.digest() for p in opened.parties.values()]
+    assert [p.block.digest() for p in federation.parties.values()] == [
+        p.block.digest() for p in opened.parties.values()
+    ]
     np.testing.assert_array_equal(federation.labels, opened.labels)
 
 

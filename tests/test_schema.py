@@ -42,9 +42,7 @@ def binary(name: str) -> st.SearchStrategy[Binary]:
 
 
 def categorical(name: str) -> st.SearchStrategy[Categorical]:
-    levels = st.lists(
-        st.text(max_size=4).filter(lambda text: text != "missing"), min_size=1, max_size=5, unique=True
-    )
+    levels = st.lists(st.text(max_size=4).filter(lambda text: text != "missing"), min_size=1, max_size=5, unique=True)
     return st.builds(Categorical, st.just(name), levels=levels.map(tuple), missing=GAPS)
 
 
@@ -136,9 +134,7 @@ def reference_row(schema: Schema, row: dict[str, object]) -> list[tuple[Fraction
             number = column.missing if value is None else value
             exact = Fraction(min(max(number, column.low), column.high))
             low, high = Fraction(column.low), Fraction(column.high)
-            out.append(
-                ((2 * exact - low - high) / (high - low), ROUNDING) if column.scale else (exact, Fraction(0))
-            )
+            out.append(((2 * exact - low - high) / (high - low), ROUNDING) if column.scale else (exact, Fraction(0)))
         else:
             out.append((Fraction(column.missing if value is None else value), Fraction(0)))
         if column.missing == "indicator":
@@ -181,14 +177,10 @@ def test_whole_numbers_are_levels_whether_pandas_made_them_floats_or_not():
 
 
 @pytest.mark.parametrize("gap", [None, math.nan], ids=["null", "nan"])
-@pytest.mark.parametrize(
-    "column", [Numeric("t", 0, 1), Binary("t"), Plain("t"), Categorical("t", ("0", "1"))]
-)
+@pytest.mark.parametrize("column", [Numeric("t", 0, 1), Binary("t"), Plain("t"), Categorical("t", ("0", "1"))])
 def test_a_missing_value_is_refused_with_name_count_and_advice(column, gap):
     frame = pl.DataFrame({"t": [0.0, gap, 1.0, gap]}, strict=False)
-    with pytest.raises(
-        InvalidInput, match=r"column 't': 2 values are missing. Write missing = \"indicator\""
-    ):
+    with pytest.raises(InvalidInput, match=r"column 't': 2 values are missing. Write missing = \"indicator\""):
         Schema((column,)).encode(frame)
 
 
@@ -204,9 +196,7 @@ def test_few_entries_make_a_sorted_compressed_matrix_and_many_an_array():
     assert isinstance(compressed, csc_array)
     assert compressed.has_sorted_indices
     assert all(np.all(np.diff(compressed.indices[a:b]) > 0) for a, b in pairwise(compressed.indptr))
-    array = Schema((Numeric("x", 0, 5), Plain("level", missing=0))).encode(
-        frame.with_columns(level=pl.lit(1.0))
-    )
+    array = Schema((Numeric("x", 0, 5), Plain("level", missing=0))).encode(frame.with_columns(level=pl.lit(1.0)))
     assert isinstance(array.matrix, np.ndarray)
     assert array.matrix.flags.c_contiguous
     assert np.float64 == compressed.dtype == array.matrix.dtype
@@ -221,23 +211,15 @@ def test_a_wide_sparse_table_is_never_held_as_an_array():
 
 
 def test_pandas_and_polars_tables_encode_alike():
-    frame = pl.DataFrame(
-        {"x": [1, None, 3], "c": ["a", "b", None], "b": [True, False, True], "extra": [1, 2, 3]}
-    )
-    schema = Schema(
-        (Numeric("x", 0, 4, missing="indicator"), Categorical("c", ("a",), "indicator"), Binary("b"))
-    )
-    other = frame.to_pandas().assign(
-        extra=[object(), 1, "x"]
-    )  # what the schema does not name is not looked at
+    frame = pl.DataFrame({"x": [1, None, 3], "c": ["a", "b", None], "b": [True, False, True], "extra": [1, 2, 3]})
+    schema = Schema((Numeric("x", 0, 4, missing="indicator"), Categorical("c", ("a",), "indicator"), Binary("b")))
+    other = frame.to_pandas().assign(extra=[object(), 1, "x"])  # what the schema does not name is not looked at
     assert np.array_equal(dense(schema.encode(frame)), dense(schema.encode(other)))
 
 
 def test_a_party_without_features_still_has_rows():
     frame = pl.DataFrame({"late": [0, 1, 0]})
-    assert (
-        (3, 0) == Schema(()).encode(frame).matrix.shape == Schema(()).encode(frame.to_pandas()).matrix.shape
-    )
+    assert (3, 0) == Schema(()).encode(frame).matrix.shape == Schema(()).encode(frame.to_pandas()).matrix.shape
     assert Schema(()).row_bound() == 0.0
 
 
@@ -300,9 +282,7 @@ def test_bounds_read_off_the_data_are_not_public():
 def test_plain_columns_prove_no_bound_and_the_message_says_what_to_write():
     schema = Schema((Binary("a"), Plain("b"), Plain("c")), row_norm=2.0)
     for bound in (schema.entry_bounds, schema.row_bound):
-        with pytest.raises(
-            InvalidInput, match=r"2 of 3 columns .* first is 'b'. Write type = \"numeric\" with low"
-        ):
+        with pytest.raises(InvalidInput, match=r"2 of 3 columns .* first is 'b'. Write type = \"numeric\" with low"):
             bound()
 
 
@@ -492,6 +472,4 @@ def test_names_and_levels_that_no_file_could_hold_are_refused(text):
 
 def test_importing_the_schema_loads_no_data_frame_library():
     code = "import sys, colonnade.schema; sys.exit('polars' in sys.modules or 'pandas' in sys.modules)"
-    assert (
-        subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parent, check=False).returncode == 0
-    )
+    assert subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parent, check=False).returncode == 0
