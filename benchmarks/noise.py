@@ -1,6 +1,6 @@
 """Exact noise: our samplers against OpenDP's, same machine, same run, medians, compilation excluded.
 
-    python benchmarks/noise.py
+    python -m benchmarks noise
 
 What bounds it. A Gaussian number takes 13 to 38 random bytes; the operating system's share, timed beside it, is
 printed, and the rest is the kernel's integer arithmetic on one core. A choice passes over its scores a handful of
@@ -10,21 +10,30 @@ OpenDP is timed as a user calls it, lists in and out; the conversion is shown ap
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
+import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from colonnade.privacy.events import Charge, Event, Mechanism, Policy
+from colonnade.privacy.gate import Gate
+from colonnade.privacy.ledger import Ledger, Terms
 from colonnade.privacy.mechanisms import ReferenceNoise, SystemNoise, rational_sigma
+from colonnade.privacy.released import Private
+from colonnade.privacy.store import FileLog, Log, MemoryLog
 
 NUMBERS = 10_000
 CANDIDATES = 1_000_000
 
 
-def main() -> None:
+def main(quick: bool = True) -> int:  # noqa: ARG001  one size only
     ours, reference = SystemNoise(), ReferenceNoise()
     started = time.perf_counter()
     ours.discrete_gaussian(1, 1.0)
@@ -62,6 +71,37 @@ def main() -> None:
     print(
         f"  {'100 candidates only':<22} ours {fast * 1e6:6.0f} us   OpenDP {slow * 1e6:7.0f} us   {slow / fast:6.1f}x"
     )
+    through_the_gate(shapes["normal, 5 scales wide"])
+    return 0
+
+
+def through_the_gate(scores: np.ndarray) -> None:
+    """The same releases as a party makes them: priced, taken from the plan, recorded; on disk one fsync each."""
+    print("\nthe same through a gate: priced, taken from the plan, recorded")
+    with tempfile.TemporaryDirectory(dir=".") as folder:
+        disk = FileLog(Path(folder) / "party.db")
+        for where, log in (("in memory", MemoryLog()), ("on disk, synced", disk)):
+            ledger = Ledger(log, "party", Policy())
+            plan = tuple(
+                Charge(Event(kind, 0.5, math.inf), 100, kind) for kind in (Mechanism.GAUSSIAN, Mechanism.GUMBEL)
+            )
+            ledger.open_run("run", Terms("benchmark", "", "nobody", "one row", "replace one row", ""), {"party": plan})
+            gate, ticks = Gate(ledger, "run", SystemNoise()), itertools.count()
+
+            def release(make: Callable[[], object], gate: Gate = gate, log: Log = log, ticks: Any = ticks) -> None:
+                gate.begin(next(ticks), 0, None)
+                make()
+                with log.atomic():
+                    gate.flush()
+
+            numbers, choice = Private(np.zeros(NUMBERS), 1.0), Private(scores, 1.0)
+            gaussian = median_seconds(lambda: release(lambda: gate.gaussian(numbers, rho=0.5)), 15)
+            chosen = median_seconds(lambda: release(lambda: gate.noisy_max(choice, rho=0.5)), 5)
+            print(
+                f"  {where:<16} {NUMBERS:,} numbers {gaussian * 1e3:6.1f} ms (aim 200)   "
+                f"signed choice among {CANDIDATES:,} {chosen * 1e3:6.1f} ms (aim 2,000)"
+            )
+        disk.close()
 
 
 def bytes_a_draw(sigma: float) -> float:
@@ -85,4 +125,4 @@ def median_seconds(call: Callable[[], object], repeats: int) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

@@ -403,7 +403,7 @@ def violations(data: Data, wanted: int) -> None:
     print(f"\nbounds: 0 broken in {done:,} evaluations ({time.perf_counter() - start:.0f} s)")
 
 
-def main(quick: bool) -> int:
+def main(quick: bool = True) -> int:
     """Runs the tables; returns 1 if a bar is missed."""
     warm_up()
     met = True

@@ -40,6 +40,7 @@ _MAX_DIMENSIONS = 8
 _MOST_PACKED = 1 << 27  # they unpack to 8 bytes each: 1 GiB
 _U32, _I64, _F64 = struct.Struct("<I"), struct.Struct("<q"), struct.Struct("<d")
 _ARRAY, _SPARSE = struct.Struct("<BB"), struct.Struct("<QQQB")
+_SHAPES = tuple(struct.Struct(f"<{dimensions}Q") for dimensions in range(_MAX_DIMENSIONS + 1))
 _CONSTANT, _FLOAT32, _FLOAT64 = range(3)
 
 
@@ -53,6 +54,10 @@ class Packed:
     def __post_init__(self) -> None:
         if not 1 <= self.bits <= 64:
             raise InvalidInput(f"packed integers are 1 to 64 bits wide, got {self.bits}")
+        if np.ndim(self.values) > _MAX_DIMENSIONS:
+            raise InvalidInput(
+                f"packed integers of {np.ndim(self.values)} dimensions; at most {_MAX_DIMENSIONS} are sent"
+            )
         if self.values.size > _MOST_PACKED:
             raise InvalidInput(f"{self.values.size:,} packed integers are too many for one message; send row blocks")
         values = np.ascontiguousarray(self.values, np.uint64)
@@ -136,7 +141,7 @@ def _append_array(array: NDArray[Any], out: list[bytes | memoryview]) -> None:
 
 
 def _shape(shape: tuple[int, ...]) -> bytes:
-    return struct.pack(f"<{len(shape)}Q", *shape)
+    return _SHAPES[len(shape)].pack(*shape)
 
 
 def _append_packed(packed: Packed, out: list[bytes | memoryview]) -> None:
@@ -242,7 +247,7 @@ def _read_tuple(view: memoryview, at: int, count: int, depth: int, released: boo
 def _read_shape(view: memoryview, at: int, dimensions: int) -> tuple[tuple[int, ...], int, int]:
     if dimensions > _MAX_DIMENSIONS:
         raise WireError(f"an array of {dimensions} dimensions; at most {_MAX_DIMENSIONS} are read")
-    shape = struct.unpack(f"<{dimensions}Q", _take(view, at, 8 * dimensions))
+    shape = _SHAPES[dimensions].unpack(_take(view, at, 8 * dimensions))
     size = math.prod(shape)
     if size == 0 and any(extent > 2**40 for extent in shape):
         raise WireError("an empty array with an absurd shape")

@@ -55,6 +55,7 @@ class Node:
     ) -> None:
         self.name, self.gate, self.neighbours, self.guarded = name, gate, frozenset(neighbours), guarded
         self.wait: tuple[NodeId, ...] = ()
+        self._missing: set[NodeId] = set()  # of those it waits for, who has not sent yet
         self.finished, self.started, self.result = False, False, None
         self._program, self._transcript, self._replies, self._listener = (
             program,
@@ -83,6 +84,7 @@ class Node:
             raise ProtocolError(f"{sender!r} sent message {frame.sequence} where {len(seen)} was due; one was lost")
         seen[frame.sequence] = digest(frame.body)
         self._inbox[sender].append(frame)
+        self._missing.discard(sender)
 
     def received_from(self, sender: NodeId) -> int:
         """How many frames of a neighbour this node has."""
@@ -91,7 +93,7 @@ class Node:
     @property
     def ready(self) -> bool:
         """Whether the program can go on now."""
-        return not self.finished and all(self._inbox[node] for node in self.wait)
+        return not self.finished and not self._missing
 
     def replay(self) -> list[Letter]:
         """Re-run the recorded steps on the recorded inboxes; everything that was sent, for peers that missed it."""
@@ -135,6 +137,7 @@ class Node:
         except StopIteration as stop:
             self.result, self.finished, post = stop.value, True, Post()
         self.started, self.wait, self._tick = True, post.wait, self._tick + 1
+        self._missing = {node for node in post.wait if not self._inbox[node]}
         self._check_edges(post)
         if post.note is not None:
             self._tell(post.note)
