@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -81,27 +80,29 @@ def through_the_gate(scores: np.ndarray) -> None:
     with tempfile.TemporaryDirectory(dir=".") as folder:
         disk = FileLog(Path(folder) / "party.db")
         for where, log in (("in memory", MemoryLog()), ("on disk, synced", disk)):
-            ledger = Ledger(log, "party", Policy())
-            plan = tuple(
-                Charge(Event(kind, 0.5, math.inf), 100, kind) for kind in (Mechanism.GAUSSIAN, Mechanism.GUMBEL)
-            )
-            ledger.open_run("run", Terms("benchmark", "", "nobody", "one row", "replace one row", ""), {"party": plan})
-            gate, ticks = Gate(ledger, "run", SystemNoise()), itertools.count()
-
-            def release(make: Callable[[], object], gate: Gate = gate, log: Log = log, ticks: Any = ticks) -> None:
-                gate.begin(next(ticks), 0, None)
-                make()
-                with log.atomic():
-                    gate.flush()
-
-            numbers, choice = Private(np.zeros(NUMBERS), 1.0), Private(scores, 1.0)
-            gaussian = median_seconds(lambda: release(lambda: gate.gaussian(numbers, rho=0.5)), 15)
-            chosen = median_seconds(lambda: release(lambda: gate.noisy_max(choice, rho=0.5)), 5)
+            gaussian, chosen = gate_times(log, scores)
             print(
                 f"  {where:<16} {NUMBERS:,} numbers {gaussian * 1e3:6.1f} ms (aim 200)   "
                 f"signed choice among {CANDIDATES:,} {chosen * 1e3:6.1f} ms (aim 2,000)"
             )
         disk.close()
+
+
+def gate_times(log: Log, scores: np.ndarray) -> tuple[float, float]:
+    ledger = Ledger(log, "party", Policy())
+    plan = tuple(Charge(Event(kind, 0.5, math.inf), 100, kind) for kind in (Mechanism.GAUSSIAN, Mechanism.GUMBEL))
+    ledger.open_run("run", Terms("benchmark", "", "nobody", "one row", "replace one row", ""), {"party": plan})
+    gate, ticks = Gate(ledger, "run", SystemNoise()), itertools.count()
+    numbers, choice = Private(np.zeros(NUMBERS), 1.0), Private(scores, 1.0)
+
+    def release(make: Callable[[], object]) -> None:
+        gate.begin(next(ticks), 0, None)
+        make()
+        with log.atomic():
+            gate.flush()
+
+    gaussian = median_seconds(lambda: release(lambda: gate.gaussian(numbers, rho=0.5)), 15)
+    return gaussian, median_seconds(lambda: release(lambda: gate.noisy_max(choice, rho=0.5)), 5)
 
 
 def bytes_a_draw(sigma: float) -> float:

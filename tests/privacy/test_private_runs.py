@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from scipy import sparse
 
 import colonnade as co
 from colonnade.privacy.events import Charge, Event, Mechanism, Scope, row_rho
@@ -59,6 +61,7 @@ def test_a_private_run_states_what_it_cost_and_the_ledger_agrees(tmp_path: Path)
     assert len(entries) == 4
     assert fit.objective is None
     assert fit.gap is None
+    assert json.loads(fit.privacy.to_json())["derivation"] == "docs/privacy.md, central Frank-Wolfe"
     assert [entry.round for entry in entries] == [1, 2, 3, 4]
 
 
@@ -167,6 +170,20 @@ def test_surplus_rows_over_frames_are_left_out_in_the_order_of_the_key() -> None
 def test_the_rows_of_a_person_are_a_whole_number(rows: Any) -> None:
     with pytest.raises(co.InvalidInput, match="whole number"):
         holder(*table(), unit=(np.arange(60), rows))
+
+
+def test_patients_of_a_real_hospital_keep_at_most_five_rows() -> None:
+    """diabetes130: 71,518 patients in 101,766 rows."""
+    folder = Path(os.environ.get("COLONNADE_DATA", Path(__file__).parents[3] / "shared" / "data")) / "diabetes130"
+    if not folder.is_dir():
+        pytest.skip(f"no data set in {folder}; set COLONNADE_DATA to the folder that holds diabetes130")
+    patients, y = np.load(folder / "patient.npy"), np.load(folder / "y_any.npy")
+    X = sparse.csr_array(sparse.load_npz(folder / "X.npz"))
+    federation = holder(X, y, unit=(patients, 5))
+    counts = np.unique(patients, return_counts=True)[1]
+    assert len(counts) == 71_518
+    assert federation.rows == int(np.minimum(counts, 5).sum())
+    assert federation.alignment.surplus == 101_766 - federation.rows
 
 
 def test_the_unit_survives_the_federation_file(tmp_path: Path) -> None:

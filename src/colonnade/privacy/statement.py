@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -88,6 +89,10 @@ class PrivacyStatement:
     def table(self) -> dict[str, Any]:
         """Every figure by its name, for a table or JSON."""
         return {**asdict(self), "sentence": self.sentence}
+
+    def to_json(self) -> str:
+        """The table as JSON; an infinite epsilon is null."""
+        return json.dumps({**self.table(), "epsilon": self.epsilon if math.isfinite(self.epsilon) else None}, indent=1)
 
 
 def proven(privacy: Privacy, rho: float, unit: Unit, sees: str, derivation: str) -> PrivacyStatement:
