@@ -227,7 +227,7 @@ def coordinator(job: Job, settings: DistributedFrankWolfe) -> Program[Answer]:
         who, index, score = _steepest(bids, roster, constraint)  # line 4
         objective = loss.value(track.scores, track.y)
         gap = _gap(track, loss, constraint, score) if feasible else math.inf
-        if gap <= settings.tolerance or t == settings.rounds:
+        if 0.0 < settings.tolerance >= gap or t == settings.rounds:  # a tolerance of 0 asks for all rounds
             break
         new = nothing = sparse.csc_array((roster.rows, 0))
         if (who, index) not in numbers:
