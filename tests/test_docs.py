@@ -302,3 +302,14 @@ def test_the_code_of_the_store_page_checks_a_chain(
     monkeypatch.chdir(store.parent)
     exec(compile(code, "store.md", "exec"), {})
     assert re.fullmatch(r"[1-9]\d* rows, all in order\n", capsys.readouterr().out)
+
+
+def test_the_tutorial_runs_as_printed(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    for block in fences(ROOT / "docs/tutorial.md", "python"):
+        exec(compile(block, "docs/tutorial.md", "exec"), names)
+    shown = capsys.readouterr().out
+    assert "gap below tolerance" in str(names["fit"].status.value)
+    assert "differential privacy for one row" in shown
+    assert (tmp_path / "readmission.html").is_file()

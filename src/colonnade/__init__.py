@@ -8,6 +8,9 @@ fit = co.fit(fed, co.Problem(co.Logistic(), co.L1Ball(10.0)), method=co.Distribu
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from colonnade import published
 from colonnade.algorithms.central_frank_wolfe import CentralFrankWolfe
 from colonnade.algorithms.frank_wolfe import Corrective, DistributedFrankWolfe, LineSearch, OpenLoop
@@ -54,6 +57,19 @@ from colonnade.problem import (
 from colonnade.result import Communication, Fit, load
 from colonnade.schema import Binary, Categorical, Numeric, Plain, Schema
 
+if TYPE_CHECKING:
+    from colonnade.estimators import SparseClassifier, SparseRegressor
+
+_LATER = {"SparseClassifier": "colonnade.estimators", "SparseRegressor": "colonnade.estimators"}
+
+
+def __getattr__(name: str) -> Any:
+    """Names that bring scikit-learn with them are loaded when they are first used."""
+    if name in _LATER:
+        return getattr(import_module(_LATER[name]), name)
+    raise AttributeError(f"module 'colonnade' has no attribute {name!r}")
+
+
 __all__ = [
     "Absolute",
     "Binary",
@@ -98,6 +114,8 @@ __all__ = [
     "Schema",
     "SeededNoise",
     "Simplex",
+    "SparseClassifier",
+    "SparseRegressor",
     "SquaredHinge",
     "Status",
     "StoreError",

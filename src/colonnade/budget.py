@@ -15,13 +15,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from colonnade.errors import InvalidInput
+from colonnade.errors import InvalidInput, LedgerDamaged
 from colonnade.privacy.accountant import epsilon, rho_for
 from colonnade.privacy.events import Policy
 from colonnade.privacy.ledger import Budget, Entry, Ledger
 from colonnade.privacy.mechanisms import gaussian_sigma, gumbel_scale
 from colonnade.privacy.store import FileLog
-from colonnade.runbook import node_name
+from colonnade.runbook import FolderStore, file_name, node_name
 from colonnade.runtime.program import COORDINATOR
 
 DELTA = 1e-6  # at which spending is shown where the owner has set no delta
@@ -82,9 +82,23 @@ def opened(store: str | Path, party: str) -> Iterator[Ledger]:
     log = FileLog(files[party])
     try:
         log.verify()
-        yield Ledger(log, party, Policy())
+        yield Ledger(log, party, _last_policy(log))
     finally:
         log.close()
+
+
+def prepared(store: str | Path, party: str) -> None:
+    """Make a party's ledger, so that its owner can set a limit before the first run."""
+    books = FolderStore(store)
+    books.log(party)
+    books.close()
+
+
+def _last_policy(log: FileLog) -> Policy:
+    """The limit that the party's policy set in its newest run; a run may come with another one."""
+    openings = log.rows(kind="open")
+    limit = json.loads(openings[-1].body).get("limit") if openings else None
+    return Policy(epsilon=limit[0], delta=limit[1]) if limit else Policy()
 
 
 def accounts(store: str | Path) -> list[Account]:
@@ -101,6 +115,7 @@ def account(store: str | Path, party: str) -> Account:
 
 def forecast(store: str | Path, party: str, target: float, delta: float, rounds: int) -> Forecast:
     """What a run would cost, and how much noise each of its rounds would carry."""
+    Policy(epsilon=target, delta=delta)  # the same checks
     rho = rho_for(target, delta)
     with opened(store, party) as ledger:
         budget = ledger.budget()
@@ -149,8 +164,12 @@ def verified(store: str | Path) -> dict[str, int]:
         ledgers = {name: Ledger(log, name, Policy()) for name, log in logs.items()}
         for witness in ledgers.values():
             for peer, (count, head) in witness.remembered().items():
-                if peer in ledgers:
-                    ledgers[peer].check_head(count, head, witness.node)
+                if peer not in ledgers:
+                    raise LedgerDamaged(
+                        f"the ledger of {peer!r} is gone: {witness.node!r} remembers {count:,} rows of it. Restore "
+                        f"{Path(store) / 'nodes' / file_name(peer)}.db from its newest copy."
+                    )
+                ledgers[peer].check_head(count, head, witness.node)
         return counts
     finally:
         for log in logs.values():

@@ -138,7 +138,7 @@ def _member(name: str, table: Any, folder: Path) -> Member:
             f"[parties.{name}] has unknown entries: {', '.join(sorted(unknown))}; known: {', '.join(sorted(_MEMBER_FIELDS))}"
         )
     schema = Schema.from_toml(folder / str(table["schema"]))
-    policy = Policy(bool(table.get("exact", False)), table.get("epsilon"), table.get("delta"))
+    policy = Policy(table.get("exact", False), table.get("epsilon"), table.get("delta"))
     return Member(schema, policy, str(table["key"]))
 
 

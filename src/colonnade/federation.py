@@ -74,6 +74,7 @@ class Federation:
     label_column: str | None = None
     unit: Unit = ROW
     _y: NDArray[Any] | None = field(default=None, repr=False)
+    keys: pl.Series | None = field(default=None, repr=False)  # of the rows, in their order; None for one table
 
     # -------------------------------------------------------------------------------- making one
 
@@ -94,12 +95,12 @@ class Federation:
         rows: (who each row is about, the most rows a person may keep), the first as a column name of a frame or an array;
         surplus rows are left out, the first ones in the table stay.
         """
-        brought, people = len(y), ROW
+        people, surplus = ROW, 0
         if unit is not None:
-            X, y, people = _within_unit(X, y, unit)
+            X, y, people, surplus = _within_unit(X, y, unit)
         table = _table(X)
         rows = table.matrix.shape[0]
-        y = _labels(y, rows)
+        y = None if y is None else _labels(y, rows)  # new rows have no labels yet
         made = {}
         for name, columns in _shares(parties, table).items():
             schema, places = None, [c for c in columns if isinstance(c, int)]
@@ -114,7 +115,7 @@ class Federation:
             raise InvalidInput(f"label={label!r} is not a party; there are {_listed(made)}.")
         if holder not in made:
             made[holder] = Party(holder, Block(np.zeros((rows, 0)), np.zeros(0, np.int64), unit=people), (), OPEN)
-        alignment = Alignment(dict.fromkeys(made, rows), rows, brought - rows)
+        alignment = Alignment(dict.fromkeys(made, rows), rows, surplus)
         return cls(_checked(made), holder, alignment, unit=people, _y=y).with_policies(policies or {})
 
     @classmethod
@@ -142,6 +143,8 @@ class Federation:
         matched = keys = _common_keys(tables, on)
         people = ROW
         if unit is not None:
+            if isinstance(unit, str) or len(unit) != 2:
+                raise InvalidInput(f"unit={unit!r}: give (column, rows), as in unit=('patient', 5).")
             people = Unit(*unit)
             keys = _first_rows(keys, tables, on, people)
             tables = {name: table.drop(people.name, strict=False) for name, table in tables.items()}
@@ -164,7 +167,7 @@ class Federation:
             start += schema.width
         rows = {name: table.height for name, table in tables.items()}
         alignment = Alignment(rows, keys.height, matched.height - keys.height)
-        fed = cls(_checked(made), holder, alignment, on, label[1] if label else None, people, y)
+        fed = cls(_checked(made), holder, alignment, on, label[1] if label else None, people, y, keys[on])
         return fed.with_policies(policies or {})
 
     @classmethod
@@ -193,6 +196,8 @@ class Federation:
 
     def with_policies(self, policies: Mapping[str, Policy]) -> Federation:
         """The same federation with other policies for the parties named."""
+        if not isinstance(policies, Mapping):
+            raise InvalidInput(f"policies={policies!r}: give {{party: co.Policy(...)}}.")
         for name, policy in policies.items():
             _known(name, self.parties, "policies")
             if not isinstance(policy, Policy):
@@ -409,7 +414,7 @@ def _taken_label(keys: pl.DataFrame, holder: str, column: str, table: pl.DataFra
 # ------------------------------------------------------------------------------------------------ people
 
 
-def _within_unit(X: Any, y: Any, unit: tuple[Any, int]) -> tuple[Any, Any, Unit]:
+def _within_unit(X: Any, y: Any, unit: tuple[Any, int]) -> tuple[Any, Any, Unit, int]:
     """The rows of a table that stay when nobody may have more than so many: the first ones, a public rule."""
     import polars as pl
 
@@ -431,7 +436,7 @@ def _within_unit(X: Any, y: Any, unit: tuple[Any, int]) -> tuple[Any, Any, Unit]
         )
     kept = np.flatnonzero((people.to_frame("p").select(pl.int_range(pl.len()).over("p")).to_series() < most).to_numpy())
     rows = X[kept] if not sparse.issparse(X) else sparse.csr_array(X)[kept]
-    return rows, y[kept], Unit(name, most)
+    return rows, y[kept], Unit(name, most), len(people) - len(kept)
 
 
 def _first_rows(keys: pl.DataFrame, tables: Mapping[str, pl.DataFrame], on: str, unit: Unit) -> pl.DataFrame:

@@ -24,7 +24,7 @@ import numpy as np
 from colonnade.algorithms.frank_wolfe import DistributedFrankWolfe
 from colonnade.algorithms.method import Answer, Job, Method
 from colonnade.engines.inprocess import FINAL, Engine, InProcess
-from colonnade.errors import InvalidInput
+from colonnade.errors import InvalidInput, PolicyRefused
 from colonnade.federation import Federation
 from colonnade.privacy.accountant import epsilon, rho_for
 from colonnade.privacy.block import Block
@@ -74,6 +74,7 @@ def fit(
     _check_schemas(federation, privacy)
     _check_store(federation, privacy, store)
     if noise is not None:
+        _check_seeded(federation)
         plans = {party: unprotected(plan) for party, plan in plans.items()}
     books: Store = MemoryStore() if store is None else FolderStore(store)
     call = _fingerprint(federation, job, method, blocks, noise)
@@ -267,6 +268,15 @@ def _check_schemas(federation: Federation, privacy: Privacy | None) -> None:
         raise InvalidInput(
             f"the schema of {read_off[0]!r} was read off its data: its bounds and levels would tell about single rows. "
             "Declare it: from_frames(..., schemas={party: co.Schema(...)}), or pass a plain matrix and public bounds."
+        )
+
+
+def _check_seeded(federation: Federation) -> None:
+    strict = [name for name, party in federation.parties.items() if not party.policy.exact]
+    if strict:
+        raise PolicyRefused(
+            f"seeded noise can be subtracted, so it protects nobody, and party {strict[0]!r} does not let exact values leave. "
+            "Nothing was sent. Leave noise= out; for a test or a figure, set Policy(exact=True) on data that may be shown."
         )
 
 

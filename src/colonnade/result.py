@@ -18,11 +18,12 @@ from colonnade.algorithms.method import Status
 from colonnade.engines.traffic import Traffic
 from colonnade.errors import HeldByParty, InvalidInput
 from colonnade.federation import Federation
+from colonnade.privacy.block import Block
 from colonnade.privacy.statement import PrivacyStatement
 from colonnade.privacy.store import write_synced
 from colonnade.problem import Problem
 from colonnade.runtime.program import COORDINATOR
-from colonnade.schema import Schema
+from colonnade.schema import Schema, as_frame
 
 if TYPE_CHECKING:
     import polars as pl
@@ -110,7 +111,7 @@ class Communication:
         return f"Communication({self.messages:,} messages, {self.bytes:,} bytes, {self.rounds:,} rounds)"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Fit:
     """A fitted model and everything a reader may ask about how it came about."""
 
@@ -144,44 +145,92 @@ class Fit:
 
     # ------------------------------------------------------------------------ using it
 
-    def scores(self, data: Federation | Mapping[str, Any]) -> Floats:
-        """The linear scores of the rows of a federation, or of one frame a party, encoded and matched as for the fit."""
-        fed = data if isinstance(data, Federation) else self._federation(data)
-        missing = [party for party in self.coefficients if party not in fed.parties]
-        if missing:
-            raise InvalidInput(
-                f"a prediction needs the columns of every party, and {missing[0]!r} is missing; "
-                f"the data have {', '.join(fed.parties)}."
-            )
-        scores = np.full(fed.rows, self.intercept)
-        for party, x in self.coefficients.items():
-            block = fed.parties[party].block
-            names = self.features.get(party)
-            if self.schemas.get(party) is not None and list(names or ()) != list(fed.parties[party].features):
-                raise InvalidInput(
-                    f"party {party!r} brings other columns than the model was fitted on; use the same schema."
-                )
-            if block.columns != x.size:
-                raise InvalidInput(
-                    f"party {party!r} brings {block.columns:,} columns; the model was fitted on {x.size:,}."
-                )
-            scores += block.scores(x)
-        return scores
+    def scores(self, data: Any) -> Floats:
+        """The linear scores of new rows, in the order in which they were given.
 
-    def predict(self, data: Federation | Mapping[str, Any]) -> Floats:
-        """Labels −1 and +1 where the loss classifies, values otherwise."""
+        data  a Federation: in the order of its rows (`federation.keys`);
+              {party: frame}: matched on the fit's key, in the order of the first frame, all of whose rows must be matched;
+              one frame: all parties' columns side by side, in the order of its rows.
+        """
+        scores, order = np.zeros(0), slice(None)
+        if isinstance(data, Federation):
+            blocks = self._blocks(data)
+        elif isinstance(data, Mapping) and self.on is not None:
+            federation = self._federation(data)
+            blocks, order = self._blocks(federation), self._places(data, federation)
+        else:
+            blocks = self._side_by_side(data)
+        for party, x in self.coefficients.items():
+            part = blocks[party].scores(x)
+            scores = part if scores.size == 0 else scores + part
+        return np.asarray(scores + self.intercept)[order]
+
+    def predict(self, data: Any) -> Floats:
+        """Labels −1 and +1 where the loss classifies, values otherwise; rows as in `scores`."""
         scores = self.scores(data)
         return np.where(scores >= 0.0, 1.0, -1.0) if self.problem.loss.classifies else self.problem.loss.link(scores)
 
+    def _blocks(self, federation: Federation) -> dict[str, Block]:
+        absent = [party for party in self.coefficients if party not in federation.parties]
+        if absent:
+            raise InvalidInput(
+                f"a prediction needs the columns of every party, and {absent[0]!r} is missing; "
+                f"the data have {', '.join(federation.parties)}."
+            )
+        for party, x in self.coefficients.items():
+            found = federation.parties[party]
+            if self.schemas.get(party) is not None and list(self.features[party]) != list(found.features):
+                raise InvalidInput(
+                    f"party {party!r} brings other columns than the model was fitted on; pass frames to fit.scores, "
+                    "which encodes them as for the fit."
+                )
+            if found.block.columns != x.size:
+                raise InvalidInput(
+                    f"party {party!r} brings {found.block.columns:,} columns; the model was fitted on {x.size:,}."
+                )
+        return {party: federation.parties[party].block for party in self.coefficients}
+
     def _federation(self, frames: Mapping[str, Any]) -> Federation:
-        schemas = {party: schema for party, schema in self.schemas.items() if schema is not None}
-        if self.on is None or set(self.coefficients) - set(schemas):
-            raise InvalidInput("this model was fitted on matrices: pass a Federation made with Federation.split.")
         absent = [party for party in self.coefficients if party not in frames]
         if absent:
             raise InvalidInput(f"a prediction needs a frame of every party, and {absent[0]!r} is missing.")
-        wanted = {party: frames[party] for party in self.coefficients}
-        return Federation.from_frames(wanted, on=self.on, schemas={party: schemas[party] for party in wanted})
+        schemas = {party: self.schemas[party] or Schema(()) for party in self.coefficients}
+        ordered = {party: frames[party] for party in frames if party in schemas}  # the first one gives the order
+        return Federation.from_frames(ordered, on=str(self.on), schemas=schemas)
+
+    def _places(self, frames: Mapping[str, Any], federation: Federation) -> Any:
+        """Where each row of the first frame stands among the federation's rows."""
+        first = next(party for party in frames if party in self.coefficients)
+        asked = as_frame(frames[first]).select(str(self.on))
+        if len(asked) != federation.rows:
+            raise InvalidInput(
+                f"{len(asked) - federation.rows:,} of the {len(asked):,} rows of {first!r} are not at every party, so they have "
+                f"no score. Leave them out first: their {self.on!r} is not in federation.keys of "
+                "Federation.from_frames(...) over the same frames."
+            )
+        assert federation.keys is not None
+        places = federation.keys.to_frame().with_row_index("place")
+        return asked.join(places, on=str(self.on), how="left", maintain_order="left")["place"].to_numpy()
+
+    def _side_by_side(self, data: Any) -> dict[str, Block]:
+        schemas = {party: schema for party, schema in self.schemas.items() if schema is not None}
+        if set(self.coefficients) - set(schemas):
+            raise InvalidInput(
+                "this model was fitted on matrices: pass Federation.split(X, None, parties) with the same parties."
+            )
+        if isinstance(data, Mapping):
+            absent = [party for party in self.coefficients if party not in data]
+            if absent:
+                raise InvalidInput(f"a prediction needs a frame of every party, and {absent[0]!r} is missing.")
+        frames = {party: as_frame(data[party] if isinstance(data, Mapping) else data) for party in self.coefficients}
+        if len({frame.height for frame in frames.values()}) > 1:
+            raise InvalidInput(
+                "the frames have different numbers of rows, and this model knows no key to match them by."
+            )
+        return {
+            party: Block(schemas[party].encode(frame).matrix, np.arange(schemas[party].width))
+            for party, frame in frames.items()
+        }
 
     def report(self, path: str | Path) -> Path:
         """Write a self-contained HTML report."""

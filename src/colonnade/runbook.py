@@ -60,9 +60,12 @@ class FolderStore:
     durable = True
 
     def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder)
+        if not isinstance(folder, str | Path) or not str(folder):
+            raise InvalidInput(f"store={folder!r}: name a folder, such as store='runs'")
+        self.folder = Path(folder).expanduser()
         self._open: dict[str, FileLog] = {}
         try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             for part in ("nodes", "fits", "locks"):
                 (self.folder / part).mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:

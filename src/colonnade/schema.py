@@ -40,6 +40,7 @@ Rows = NDArray[np.int64]
 Sparse = tuple[Rows, Floats]  # one encoded column: increasing row numbers, and the values there
 
 LARGEST = 1e100  # of a bound: squares and sums of squares stay finite
+MANY_LEVELS = 100  # from here on a text that is different in most rows is taken for an identifier
 SPARSE_BELOW = 0.3  # density under which a compressed matrix is both smaller and faster than an array
 
 
@@ -548,6 +549,11 @@ def _inferred(values: pl.Series) -> Column:
         return Binary(values.name, missing=missing)
     if values.dtype.is_numeric():
         numbers = values.cast(pl.Float64).fill_null(math.nan).to_numpy()
+        if infinite := int(np.isinf(numbers).sum()):
+            raise InvalidInput(
+                f"column {values.name!r} holds {infinite:,} infinite values. Replace them, or declare the column numeric "
+                f"with bounds, which clips them."
+            )
         numbers = numbers[np.isfinite(numbers)]
         low, high = (float(numbers.min()), float(numbers.max())) if numbers.size else (-1.0, 1.0)
         if values.dtype.is_integer() and (low, high) == (0.0, 1.0):
@@ -557,6 +563,11 @@ def _inferred(values: pl.Series) -> Column:
         return Numeric(values.name, low, high, missing=missing)
     if values.dtype in (pl.String, pl.Categorical, pl.Enum):
         levels = sorted(values.cast(pl.String).drop_nulls().unique().to_list())
+        if len(levels) > MANY_LEVELS and 2 * len(levels) > values.len():
+            raise InvalidInput(
+                f"column {values.name!r} has {len(levels):,} different texts in {values.len():,} rows: it looks like a name or a "
+                f"number of somebody. Leave it out, or declare it categorical with the levels that matter."
+            )
         return Categorical(values.name, tuple(levels), missing=missing)
     raise InvalidInput(
         f"column {values.name!r} holds {values.dtype}, which has no encoding. Turn it into numbers or text "

@@ -303,6 +303,8 @@ class DistributedFrankWolfe:
     def __post_init__(self) -> None:
         if not (isinstance(self.rounds, int) and self.rounds >= 1):
             raise InvalidInput(f"rounds must be a whole number of at least 1, got {self.rounds!r}")
+        if not isinstance(self.step, Step):
+            raise InvalidInput(f"step={self.step!r}: give co.Corrective(), co.LineSearch() or co.OpenLoop()")
         if not (self.tolerance >= 0 and math.isfinite(self.tolerance)):
             raise InvalidInput(f"tolerance must be 0 (use all rounds) or a positive number, got {self.tolerance!r}")
 

@@ -1,4 +1,4 @@
-"""The command line: `colonnade demo`, `report`, `runs`, `budget`, `audit`, `reproduce`, `version`.
+"""The command line: `colonnade demo`, `fit`, `report`, `runs`, `budget`, `audit`, `reproduce`, `version`.
 
 Answers go to standard output, everything else to standard error. A mistake is one line that says what to do; the exit
 code is 0 (done), 1 (an error of ours, explained), 2 (wrong usage) or 130 (Ctrl-C).
@@ -14,6 +14,7 @@ import typer
 
 from colonnade.cli import audit as audit_command
 from colonnade.cli import budget, reproduce, runs
+from colonnade.cli import fit as fit_command
 from colonnade.cli.terminal import explained
 
 app = typer.Typer(
@@ -31,6 +32,7 @@ app.add_typer(budget.app, name="budget")
 app.add_typer(runs.app, name="runs")
 app.add_typer(reproduce.app, name="reproduce")
 app.command()(audit_command.audit)
+app.command()(fit_command.fit)
 
 
 def main() -> None:

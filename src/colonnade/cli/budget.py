@@ -115,8 +115,9 @@ def set_limit(
     Example: colonnade budget set runs hospital --epsilon 4 --delta 1e-6
     """
     with explained():
-        from colonnade.budget import opened
+        from colonnade.budget import opened, prepared
 
+        prepared(store, party)
         with opened(store, party) as ledger:
             ledger.set_budget(epsilon, delta)
             left = ledger.budget()
@@ -190,10 +191,9 @@ def _epsilon(value: float) -> str:
 
 
 def _bar(account: Any) -> str:
-    limit: float = account.budget.limit
-    if math.isinf(limit):
+    if account.budget.epsilon is None:
         return ""
-    share: float = min(1.0, account.budget.left / limit)
+    share: float = max(0.0, 1.0 - account.spent / account.budget.epsilon)
     full = round(share * 5)
     return "█" * full + "░" * (5 - full) + f" {share:4.0%}"
 

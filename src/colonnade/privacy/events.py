@@ -138,13 +138,23 @@ def unprotected(plan: Plan) -> Plan:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What one party allows: whether exact values may leave it, and what may be spent on its rows in all."""
+    """What one party allows: whether exact values may leave it, and what may be spent on its rows in all.
+
+    exact           True: values may leave as they are, and no bound on epsilon holds.
+    epsilon, delta  the most that private runs may spend on a row together; None: no limit of its own.
+
+    In a federation made in process a party without a policy lets exact values leave: its maker holds all tables anyway.
+    """
 
     exact: bool = False
     epsilon: float | None = None
     delta: float | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.exact, bool):
+            raise InvalidInput(
+                f"exact must be True or False, got {self.exact!r}: it decides whether raw values may leave"
+            )
         if (self.epsilon is None) != (self.delta is None):
             raise InvalidInput("a budget needs both epsilon and delta; give both, or neither for no budget")
         if self.epsilon is not None and not (math.isfinite(self.epsilon) and self.epsilon > 0):

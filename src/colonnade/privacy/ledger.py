@@ -109,7 +109,7 @@ class Ledger:
                     )
             else:
                 self._approve(plan, row_rho(plans))
-                self.log.append(run, OPENING, "open", "", _opening(terms, self.node, plans))
+                self.log.append(run, OPENING, "open", "", _opening(terms, self.node, plans, self.policy))
         self._left[run] = [(charge, charge.count) for charge in plan]
         for row in found[1:]:
             self.take(run, recorded_event(row.body))
@@ -141,6 +141,12 @@ class Ledger:
         budget = self.budget()
         if budget.epsilon is None or budget.delta is None:
             return
+        if math.isinf(budget.rho):
+            raise BudgetExhausted(
+                f"party {self.node!r}: exact values about these rows have left in this period, so no epsilon holds for them "
+                "any more. Nothing was sent. Use rows that no exact run has seen, or let the owner decide with "
+                "`colonnade budget renew`."
+            )
         if budget.rho + row > budget.limit * (1 + 1e-12):
             raise BudgetExhausted(
                 f"party {self.node!r}: this run would bring epsilon to {epsilon(budget.rho + row, budget.delta):.3g}, "
@@ -282,13 +288,14 @@ def _plan_lines(plan: Plan) -> list[dict[str, object]]:
     return [{"event": json.loads(c.event.to_json()), "count": c.count, "what": c.what} for c in plan]
 
 
-def _opening(terms: Terms, node: str, plans: Mapping[str, Plan]) -> bytes:
+def _opening(terms: Terms, node: str, plans: Mapping[str, Plan], policy: Policy) -> bytes:
     own = {name: plan_rho(c for c in plan if c.event.scope is Scope.OWN) for name, plan in plans.items()}
     body = {
         "terms": asdict(terms),
         "plan": _plan_lines(plans.get(node, ())),
         "own_rho": own.pop(node, 0.0),
         "rest_rho": math.fsum(own.values()) + joint_rho(plans),  # about the same row, at other parties or together
+        "limit": None if policy.epsilon is None else [policy.epsilon, policy.delta],
         "when": _now(),
     }
     return json.dumps(body, sort_keys=True).encode()

@@ -33,7 +33,15 @@ class Guarantee(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Privacy:
-    """What a run may cost, against whom, and the public bounds that sensitivities are computed from."""
+    """What a run may cost, against whom, and the public bounds that sensitivities are computed from.
+
+    epsilon, delta  the whole price of the run; delta well below 1/rows.
+    trust           who is the adversary: "nobody" is trusted (whoever sees anything that leaves a party), "secure", or
+                    "consortium"; a method says which it knows.
+    row_norm        public bound of a row's length; longer rows are clipped.
+    feature_bound   public bound of an entry; larger ones are clipped.
+    label_bound     public bound of a label, for regression.
+    """
 
     epsilon: float
     delta: float
@@ -43,6 +51,9 @@ class Privacy:
     label_bound: float | None = None
 
     def __post_init__(self) -> None:
+        for name in ("epsilon", "delta"):
+            if not isinstance(getattr(self, name), int | float):
+                raise InvalidInput(f"{name} must be a number, got {getattr(self, name)!r}")
         if not (math.isfinite(self.epsilon) and self.epsilon > 0):
             raise InvalidInput(f"epsilon must be a finite number above 0, got {self.epsilon}; 1.0 is a common choice")
         if not 0 < self.delta < 1:

@@ -112,6 +112,8 @@ class FileLog:
         self._head = _START
         with _disk(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
+            if not self.path.exists():
+                self.path.touch(mode=0o600)  # a ledger is its owner's alone
             self._db = sqlite3.connect(self.path, isolation_level=None, timeout=60.0, check_same_thread=False)
             self._db.execute("pragma journal_mode = wal")
             self._db.execute("pragma synchronous = full")
@@ -272,22 +274,33 @@ def chain(head: bytes, run: str, tick: int, kind: str, key: str, stored: bytes) 
 
 def write_synced(target: Path, body: bytes) -> None:
     """All of `body` at `target`, or nothing: written aside, synced, renamed, and the folder synced."""
+    if not target.name:
+        raise StoreError(f"cannot write to {target}: name a file in it.")
     aside = target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}")
-    with _disk(target):
-        try:
-            with aside.open("wb") as file:
-                file.write(body)
-                file.flush()
-                os.fsync(file.fileno())
-            aside.replace(target)
-        except BaseException:
-            aside.unlink(missing_ok=True)
-            raise
-        folder = os.open(target.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+    try:
+        _write_aside(aside, target, body)
+    except OSError as error:
+        raise StoreError(
+            f"cannot write {target}: {error.strerror or error}. Nothing was written; create its folder, make it writable or "
+            "free space, and try again."
+        ) from error
+
+
+def _write_aside(aside: Path, target: Path, body: bytes) -> None:
+    try:
+        with aside.open("wb") as file:
+            file.write(body)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(target)
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise
+    folder = os.open(target.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 @contextlib.contextmanager

@@ -117,8 +117,9 @@ def _question(fit: Fit, quality: Quality | None) -> str:
         "gap to the best, at most": number(fit.gap),
         "rounds": f"{len(fit.notes):,}",
         "left the parties": human_bytes(sum(sent.bytes for sent in left_by_party(fit))),
-        "seconds": f"{fit.seconds:.1f}",
     }
+    if fit.seconds is not None:
+        facts["seconds"] = f"{fit.seconds:.1f}"
     cards = "".join(f"<div><dt>{escape(k)}</dt><dd>{escape(v)}</dd></div>" for k, v in facts.items())
     return f'{text}<dl class="figures">{cards}</dl>' + (_quality(quality) if quality else "")
 
@@ -238,7 +239,7 @@ def _reproduction(fit: Fit) -> str:
         ("method", fit.method),
         ("problem", repr(fit.problem)),
         ("rows matched on", fit.on or "their order"),
-        ("seconds", f"{fit.seconds:.2f}"),
+        ("seconds", "not kept under privacy" if fit.seconds is None else f"{fit.seconds:.2f}"),
         ("report made with", ", ".join(f"{package} {version(package)}" for package in packages)),
         ("Python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
     ]

@@ -1,0 +1,199 @@
+"""What both estimators share: settings, the run in the ledger, and the statement."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from colonnade.errors import InvalidInput
+from colonnade.estimators.recipe import PickRecipe, RowRecipe, cheaper, check_rounds
+from colonnade.estimators.rows import ClipMap, RowMap
+from colonnade.estimators.solver import NEGLIGIBLE, Solution, certified, solve
+from colonnade.kernels.lazy import lazy_picks
+from colonnade.kernels.sparse_fw import Floats, Loss, model_of_picks
+from colonnade.privacy.accountant import epsilon as epsilon_of
+from colonnade.privacy.accountant import rho_for
+from colonnade.privacy.block import ROW
+from colonnade.privacy.events import plan_rho
+from colonnade.privacy.ledger import Terms
+from colonnade.privacy.local import LocalLedger
+from colonnade.privacy.mechanisms import SystemNoise
+from colonnade.privacy.statement import Privacy, PrivacyStatement, Trust, proven
+
+METHODS = ("auto", "frank-wolfe", "gaussian")
+TOLERANCE = 1e-6  # of a fit without privacy: the certified gap over the objective
+PASSES = 200
+DELTA = 1e-6
+DERIVED = {"frank-wolfe": "sparse Frank-Wolfe picks", "sum": "class sums"}
+STEPPED = "noisy gradient in the row-norm geometry"
+
+
+class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries no types
+    """Settings and fitting that do not depend on what the targets mean."""
+
+    coef_: Floats
+    intercept_: Any
+    gap_: float | None
+    history_: list[dict[str, Any]]
+    privacy_: PrivacyStatement | None
+    _rows: RowMap | ClipMap | None
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.non_deterministic = self.epsilon is not None
+        return tags
+
+    # ---------------------------------------------------------------- checks
+
+    def _check_settings(self) -> None:
+        if self.method not in METHODS:
+            raise InvalidInput(f"method={self.method!r} is not known; choose one of {', '.join(METHODS)}")
+        for name in ("radius", "row_norm", "feature_bound"):
+            value = getattr(self, name)
+            if not (isinstance(value, (int, float, np.number)) and math.isfinite(value) and value > 0):
+                raise InvalidInput(f"{name} must be a finite number above 0, got {value!r}")
+        check_rounds(self.rounds, self.max_features)
+        if self.epsilon is None:
+            given = {"delta": self.delta, "ledger": self.ledger, "max_features": self.max_features}
+            if unused := [name for name, value in given.items() if value is not None]:
+                raise InvalidInput(
+                    f"{unused[0]} is for private fits, and epsilon is None. Give epsilon= for a private fit, or leave "
+                    f"{unused[0]} out; without privacy the radius decides how sparse the answer is."
+                )
+            if self.method == "gaussian":
+                raise InvalidInput(
+                    "method='gaussian' adds noise, and epsilon is None: give epsilon=, or method='auto'."
+                )
+        elif self.ledger is not None and not isinstance(self.ledger, (str, os.PathLike)):
+            raise InvalidInput(f"ledger must be None or the path of a file, got {type(self.ledger).__name__}")
+
+    def _open_rows(self, X: Any) -> Any:
+        """X of a fit without privacy, as CSC."""
+        columns = sparse.csc_array(X)
+        if not columns.has_canonical_format:
+            columns = columns.copy()
+            columns.sum_duplicates()
+        return columns
+
+    def _scores(self, X: Any) -> Floats:
+        """Linear scores of new rows, one column a model."""
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        coef, b = np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_)
+        X = X if self._rows is None else self._rows(X)
+        return np.asarray(X @ coef.T + b)
+
+    # ---------------------------------------------------------------- without privacy
+
+    def _solved(self, X: Any, y: Floats, s: Floats, loss: Loss, start: Floats | None) -> Solution:
+        rounds = PASSES if self.rounds is None else int(self.rounds)
+        if self.method == "frank-wolfe":
+            if np.ptp(s) > 1e-12 * s[0]:
+                raise InvalidInput("method='frank-wolfe' takes no sample_weight; method='auto' does.")
+            picks, _ = lazy_picks(X.data, X.indices, X.indptr, y, loss=loss, radius=self.radius, rounds=rounds)
+            w = model_of_picks(picks, radius=self.radius, columns=X.shape[1])
+            return certified(X, y, s, w, loss=loss, radius=self.radius)
+        found = solve(X, y, s, loss=loss, radius=self.radius, tolerance=TOLERANCE, passes=rounds, start=start)
+        if found.gap > TOLERANCE * max(found.objective, NEGLIGIBLE * found.history[0]["objective"]):
+            warnings.warn(
+                f"after {rounds} passes the gap is {found.gap:.2g}, over {TOLERANCE:g} of the objective "
+                f"{found.objective:.4g}. The model is feasible and its gap holds; raise rounds for a smaller one.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        return found
+
+    def _weights(self, X: Any, sample_weight: Any) -> Floats:
+        """Row weights that sum to 1."""
+        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        if not weights.sum() > 0:
+            raise InvalidInput("all sample weights are zero: nothing is left to fit. Give at least one row a weight.")
+        return np.asarray(weights / weights.sum())
+
+    # ---------------------------------------------------------------- with privacy
+
+    def _private(self, X: Any, targets: list[Floats], classify: bool, scale: float) -> tuple[Floats, Floats]:
+        """Coefficients and intercepts, one row a target; sets privacy_, history_ and the map of rows."""
+        n, d = X.shape
+        delta = DELTA if self.delta is None else self.delta
+        privacy = Privacy(self.epsilon, delta, row_norm=self.row_norm, feature_bound=self.feature_bound)
+        if delta >= 1.0 / n:
+            warnings.warn(
+                f"delta={delta:g} is not below 1/rows = {1.0 / n:.2g}: publishing one row at random would satisfy it. "
+                f"Give delta=, well below {1.0 / n:.2g}.",
+                UserWarning,
+                stacklevel=4,
+            )
+        recipe, kept_delta, why = self._recipe(n, d, privacy, len(targets), classify, scale)
+        plan = recipe.plan()
+        if not hasattr(self, "_memory"):
+            self._memory = LocalLedger()
+        ledger = self._memory if self.ledger is None else LocalLedger(self.ledger)
+        with ledger.run(self._terms(recipe), plan, SystemNoise()) as gate:
+            rows, models = recipe.fit(gate, X, targets)
+        self._rows = rows
+        self.history_ = [{"release": c.what, "times": c.count, "rho": c.rho} for c in plan]
+        self.privacy_ = self._statement(privacy, plan_rho(plan), kept_delta, why, ledger, len(targets))
+        return np.array([model.w * scale for model in models]), np.array([model.b * scale for model in models])
+
+    def _recipe(
+        self, n: int, d: int, privacy: Privacy, targets: int, classify: bool, scale: float
+    ) -> tuple[RowRecipe | PickRecipe, float, str]:
+        """What will be released, the delta that its rho is computed with, and where it is derived: all public."""
+        bound, radius = float(self.feature_bound), float(self.radius) / scale
+        rho = rho_for(privacy.epsilon, privacy.delta) * (1.0 - 1e-12)  # shares of it add up to a little less
+        keep = None if self.max_features is None or self.max_features >= d else int(self.max_features)
+        rounds = None if self.rounds is None else int(self.rounds)
+        method = self.method
+        if method == "auto":
+            norm = float(self.row_norm)
+            method = cheaper(n, d, rho / targets, bound=bound, norm=norm, radius=radius, classify=classify)
+        if method == "gaussian":
+            rows = RowRecipe(n, d, rho, bound, targets, classify, keep=keep, rounds=rounds, norm=float(self.row_norm))
+            return rows, privacy.delta, STEPPED if rows.steps else DERIVED["sum"]
+        picks = PickRecipe(n, d, rho, bound, targets, classify, radius, keep=keep, rounds=rounds)
+        while rounds is None and self._delta_left(privacy, picks) < 0.5 * privacy.delta and picks.picks > 1:
+            picks = replace(picks, rounds=int(0.9 * picks.picks))
+        left = self._delta_left(privacy, picks)
+        if left < 0.5 * privacy.delta:
+            raise InvalidInput(
+                f"rounds={picks.picks:,} among {d:,} columns is too much for delta={privacy.delta:g} and "
+                f"epsilon={privacy.epsilon:g}: the sampler's own rounding would use up more than half of it. Give fewer "
+                "rounds, a smaller epsilon, or method='gaussian'."
+            )
+        rho = rho_for(privacy.epsilon, left) * (1.0 - 1e-12)
+        return replace(picks, rho=rho, rounds=picks.picks), left, DERIVED[method]
+
+    @staticmethod
+    def _delta_left(privacy: Privacy, picks: PickRecipe) -> float:
+        """The delta that is left when the sampler's distance from its ideal law has been paid for."""
+        return privacy.delta - (1.0 + math.exp(min(privacy.epsilon, 700.0))) * picks.excess_delta
+
+    def _terms(self, recipe: RowRecipe | PickRecipe) -> Terms:
+        name = type(self).__name__
+        settings = json.dumps({"recipe": type(recipe).__name__, **vars(recipe)}, sort_keys=True, default=str)
+        return Terms(name, settings, Trust.NOBODY, str(ROW), ROW.neighbours, fingerprint="")
+
+    def _statement(
+        self, privacy: Privacy, rho: float, delta: float, why: str, ledger: LocalLedger, targets: int
+    ) -> PrivacyStatement:
+        total = ledger.total()
+        where = (
+            "in memory with this estimator, so clones and copies count apart" if ledger.path is None else "in its file"
+        )
+        parts = f"; each of {targets} one-against-rest models has 1/{targets} of the budget" if targets > 1 else ""
+        spent = f"{total.runs} fit{'s' if total.runs > 1 else ''}, epsilon {epsilon_of(total.rho, privacy.delta):.3g} in all"
+        derivation = f"docs/privacy.md, {why}{parts}; the ledger, kept {where}, has {spent}"
+        sees = "the fitted model: coefficients, intercepts and settings"
+        return replace(proven(privacy, rho, ROW, sees, derivation), epsilon=epsilon_of(rho, delta))

@@ -1,0 +1,161 @@
+"""A sparse linear classifier on one machine, private or with a certificate."""
+
+from __future__ import annotations
+
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+from sklearn.base import ClassifierMixin, clone
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
+
+from colonnade.errors import InvalidInput
+from colonnade.estimators.base import SparseLinear
+from colonnade.kernels.sparse_fw import Floats, Loss
+
+LOSSES = {"logistic": Loss.LOGISTIC, "squared_hinge": Loss.SQUARED_HINGE}
+
+
+def _has_probabilities(model: SparseClassifier) -> bool:
+    if model.loss != "logistic":
+        raise AttributeError("predict_proba needs loss='logistic'; other losses give scores, not odds")
+    return True
+
+
+class SparseClassifier(ClassifierMixin, SparseLinear):  # type: ignore[misc]  # scikit-learn carries no types
+    """A linear classifier over the ball ‖w‖₁ ≤ radius; private when `epsilon` is given.
+
+    Without privacy it minimises the mean loss over the ball, with a free intercept, and `gap_` bounds its distance from
+    the optimum. With `epsilon` it releases a model by docs/estimators.md, writes what it cost into a ledger, and
+    says what holds in `privacy_`. Several classes are fitted one against the rest.
+
+    radius         of the ball (without privacy, and for method="frank-wolfe")
+    rounds         passes, picks or gradient steps at most; None: until the gap is 1e-6 of the objective, or by the budget
+    loss           "logistic" or "squared_hinge" (only without privacy)
+    epsilon, delta the budget of one fit; delta=None is 1e-6
+    row_norm       private rows are brought to this norm (method="gaussian")
+    feature_bound  private entries are clipped to ± this: a public figure
+    method         "auto", "frank-wolfe", "gaussian"
+    classes        the labels there are; required with epsilon, because a list of labels is a release
+    ledger         the file where private fits are counted; None: in memory, with this estimator
+    random_state   has no effect: fits without privacy are deterministic, and noise cannot be seeded
+    max_features   at most so many columns in a private model
+    """
+
+    def __init__(
+        self,
+        radius: float = 50.0,
+        rounds: int | None = None,
+        loss: str = "logistic",
+        epsilon: float | None = None,
+        delta: float | None = None,
+        row_norm: float = 1.0,
+        feature_bound: float = 1.0,
+        method: str = "auto",
+        classes: Any = None,
+        ledger: str | PathLike[str] | None = None,
+        random_state: Any = None,
+        max_features: int | None = None,
+    ) -> None:
+        self.radius = radius
+        self.rounds = rounds
+        self.loss = loss
+        self.epsilon = epsilon
+        self.delta = delta
+        self.row_norm = row_norm
+        self.feature_bound = feature_bound
+        self.method = method
+        self.classes = classes
+        self.ledger = ledger
+        self.random_state = random_state
+        self.max_features = max_features
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SparseClassifier:
+        """Fit to rows X and labels y; `sample_weight` only without privacy."""
+        return self._fit(X, y, sample_weight, None)
+
+    def path(self, X: Any, y: Any, radii: Any, sample_weight: Any = None) -> list[SparseClassifier]:
+        """One fitted classifier for each radius, each started from the one before. Without privacy only."""
+        if self.epsilon is not None:
+            raise InvalidInput("a path is many looks at the data: fit each radius by itself, and each is charged.")
+        models: list[SparseClassifier] = []
+        for radius in radii:
+            start = models[-1].coef_ if models else None
+            models.append(clone(self).set_params(radius=radius)._fit(X, y, sample_weight, start))
+        return models
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any, start: Floats | None) -> SparseClassifier:
+        self._check_settings()
+        if self.loss not in LOSSES:
+            raise InvalidInput(f"loss={self.loss!r} is not known; choose one of {', '.join(LOSSES)}")
+        if self.epsilon is None:
+            return self._fit_open(X, y, sample_weight, start)
+        if self.loss != "logistic" or sample_weight is not None:
+            raise InvalidInput("a private fit has loss='logistic' and no sample_weight; leave them out.")
+        if self.classes is None:
+            raise InvalidInput(
+                "a private fit needs classes=, the labels there may be, from public knowledge: a list taken from the "
+                "data would show a class that only one row has."
+            )
+        classes = np.unique(np.asarray(self.classes))
+        if classes.size < 2:
+            raise InvalidInput(f"classes= lists {classes.size} class; a classifier needs two or more.")
+        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=False)
+        y = column_or_1d(y, warn=True)
+        check_consistent_length(X, y)
+        positive = classes[1:] if classes.size == 2 else classes
+        targets = [np.where(np.asarray(y == label, dtype=bool), 1.0, -1.0) for label in positive]
+        self.coef_, self.intercept_ = self._private(X, targets, True, 1.0)
+        self.classes_, self.gap_ = classes, None
+        return self
+
+    def _fit_open(self, X: Any, y: Any, sample_weight: Any, start: Floats | None) -> SparseClassifier:
+        X, y = validate_data(self, X, y, accept_sparse="csc", dtype=[np.float64, np.float32], ensure_min_samples=2)
+        check_classification_targets(y)
+        s = self._weights(X, sample_weight)
+        classes = np.unique(y) if self.classes is None else np.unique(np.asarray(self.classes))
+        if not np.isin(y, classes).all():
+            raise InvalidInput("y holds a label that classes= does not list; add it, or leave classes= out.")
+        present = np.unique(y[s > 0])
+        if present.size < 2:
+            raise InvalidInput(
+                f"y has one class, {present[0]!r}, among the rows with weight; a classifier needs two classes or more."
+            )
+        X = self._open_rows(X)
+        found = []
+        for k, label in enumerate(classes[1:] if classes.size == 2 else classes):
+            t = np.where(y == label, 1.0, -1.0)
+            if not 0.0 < float(s[t > 0].sum()) < 1.0 and not np.isin(label, present):
+                raise InvalidInput(f"no row with weight has class {label!r}; leave it out of classes=.")
+            found.append(self._solved(X, t, s, LOSSES[self.loss], None if start is None else start[k]))
+        self.classes_ = classes
+        self.coef_ = np.array([solution.w for solution in found])
+        self.intercept_ = np.array([solution.b for solution in found])
+        self.gap_ = max(solution.gap for solution in found)
+        self.history_ = [{"model": k, **row} for k, solution in enumerate(found) for row in solution.history]
+        self.privacy_, self._rows = None, None
+        return self
+
+    def decision_function(self, X: Any) -> Floats:
+        """Scores: one a row for two classes (positive: the second), else one column a class."""
+        scores = self._scores(X)
+        return scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The class with the largest score."""
+        scores = self.decision_function(X)
+        index = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
+        return np.asarray(self.classes_[index])
+
+    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> Floats:
+        """Probabilities by class: the logistic of the scores, scaled to sum to 1 where there are several models."""
+        likely = expit(self.decision_function(X))
+        if likely.ndim == 1:
+            return np.column_stack([1.0 - likely, likely])
+        total = likely.sum(axis=1, keepdims=True)
+        return np.asarray(np.where(total > 0, likely / np.where(total > 0, total, 1.0), 1.0 / likely.shape[1]))

@@ -1,0 +1,287 @@
+"""Private sparse models of one data holder: what is released, at which share of the budget, decided from public figures.
+
+Fits     t ≈ X·w + b for targets t in [-1, 1] (a class as ±1, or a value over its bound), one target after the other.
+Source   two recipes, derived in docs/privacy.md. `PickRecipe`: Frank-Wolfe over the l1 ball by the exponential
+         mechanism (Talwar, Thakurta, Zhang 2015; "sparse Frank-Wolfe picks"). `RowRecipe`: rows of norm 1, and either
+         one weighted sum of rows ("class sums") or gradient steps ("noisy gradient in the row-norm geometry").
+Leaves   what the plan lists, and nothing else; the model is a function of it.
+Price    the plan sums to rho. Rules see n, d, rho, bounds and settings, never an entry.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from colonnade.errors import InvalidInput
+from colonnade.estimators.rows import ClipMap, RowMap, clipped, norm_slack
+from colonnade.kernels.samplers import exact_picks
+from colonnade.kernels.sparse_fw import Floats, Loss, Picks, model_of_picks
+from colonnade.kernels.stream import Stream
+from colonnade.privacy.events import Charge, Event, Mechanism, Plan
+from colonnade.privacy.gate import Drawer, Gate
+from colonnade.privacy.released import Private
+
+FEWEST_FOR_STEPS = 1000.0  # below this n·√(2rho) one weighted sum of rows beats gradient steps
+TIME = 0.075  # length of the gradient flow for each unit of n·√(2rho)
+LONGEST_STEP = 2.0  # n times the step: with rows of norm 1 the squared loss descends up to here
+MOST_STEPS = 1000
+MOST_DRAWS = 200_000_000  # numbers of noise in a fit: about a minute
+SCREEN, MEAN, CALIBRATE = 0.1, 0.03, 0.05  # shares of the budget
+SCORE_SPREAD = 1.5  # gradient steps aim at ±1: calibration cuts their scores off here
+MOST_PICKS = 10_000
+
+
+@dataclass(frozen=True)
+class Linear:
+    """A released model of one target, on the rows that the recipe's map makes."""
+
+    w: Floats
+    b: float
+
+
+@dataclass(frozen=True)
+class RowRecipe:
+    """The row-norm geometry: everything is settled by public figures."""
+
+    n: int
+    d: int
+    rho: float  # for all targets together
+    bound: float
+    targets: int
+    classify: bool
+    keep: int | None = None  # columns of a sparse answer
+    rounds: int | None = None
+    norm: float = 1.0  # of the rows that the model multiplies; a matter of units
+
+    @property
+    def _screen(self) -> float:
+        return SCREEN * self.rho if self.keep is not None else 0.0
+
+    @property
+    def _each(self) -> float:
+        """rho for one target."""
+        return (self.rho - self._screen) / self.targets
+
+    @property
+    def q(self) -> float:
+        """n·√(2rho), for one target: the number of rows, in units of the noise on a sum of rows."""
+        return self.n * math.sqrt(2.0 * self._each)
+
+    @property
+    def steps(self) -> int:
+        """Gradient steps; 0 for one weighted sum."""
+        if self.rounds is not None:
+            return self.rounds
+        if self.q < FEWEST_FOR_STEPS:
+            return 0
+        affordable = max(MOST_DRAWS // (self.targets * min(self.d, self.keep or self.d)), 1)
+        return min(math.ceil(TIME * self.q / LONGEST_STEP), MOST_STEPS, affordable)
+
+    @property
+    def power(self) -> float:
+        """1 leaves values as they are. In wide data columns are rare, and that an entry is there tells more than its size."""
+        if self.d <= self.n:
+            return 1.0
+        return 0.5 if self.steps else 0.25
+
+    @property
+    def _shares(self) -> tuple[float, float, float]:
+        """rho of a mean, of the sum or of all steps, of the calibration: for one target."""
+        mean = 0.0 if self.steps else MEAN
+        return mean * self._each, (1.0 - mean - CALIBRATE) * self._each, CALIBRATE * self._each
+
+    def plan(self) -> Plan:
+        mean, main, calibrate = self._shares
+        lines = [
+            ("sizes of columns, to keep the largest", self._screen, 1),
+            ("mean of a target", mean, self.targets),
+            ("sum of rows, weighted by a target", main, 0 if self.steps else self.targets),
+            ("gradient at the model so far", main / max(self.steps, 1), self.steps * self.targets),
+            ("moments of scores, for slope and intercept", calibrate, self.targets),
+        ]
+        return tuple(
+            Charge(Event(Mechanism.GAUSSIAN, rho, math.inf), count, what) for what, rho, count in lines if rho * count
+        )
+
+    def fit(self, gate: Gate, X: Any, targets: Sequence[Floats]) -> tuple[RowMap, list[Linear]]:
+        """The map of rows and one model for each target, all of it released."""
+        rows = RowMap(self.bound, self.power)
+        Z = rows.unit(X)
+        if self.keep is not None:
+            # Sizes, not values: a row of sizes is non-negative with norm 1, so two of them are √2 apart at most.
+            sizes = Private(np.asarray(abs(Z).sum(axis=0)).ravel(), math.sqrt(2.0) * self._slack**2)
+            released = gate.gaussian(sizes, rho=self._screen).value
+            largest = np.argsort(-released, kind="stable")[: self.keep]
+            rows = replace(rows, kept=np.sort(largest))
+            Z = rows.unit(X)
+        columns = np.arange(self.d) if rows.kept is None else rows.kept
+        Z = sparse.csr_array(Z[:, columns])
+        models = []
+        for t in targets:
+            w, spread = self._stepped(gate, Z, t) if self.steps else self._summed(gate, Z, t)
+            slope, b = self._calibrated(gate, Z @ w, t, spread)
+            whole = np.zeros(self.d)
+            whole[columns] = slope / self.norm * w
+            models.append(Linear(whole, b))
+        return replace(rows, norm=self.norm), models
+
+    @property
+    def _slack(self) -> float:
+        return norm_slack(self.n, self.d)
+
+    def _summed(self, gate: Gate, Z: Any, t: Floats) -> tuple[Floats, float]:
+        """Σ (t_i − mean)·row_i: for two classes (1−π)S₊ − πS₋, up to a factor 2; and the spread of its scores."""
+        mean, main, _ = self._shares
+        total = gate.gaussian(Private(np.array([t.sum()]), 2.0 * self._slack), rho=mean).value[0]
+        centre = float(np.clip(total / self.n, -0.96, 0.96))
+        delta = 2.0 * (1.0 + abs(centre)) * self._slack  # |t − centre| ≤ 1 + |centre|, rows of norm 1 and any sign
+        w = gate.gaussian(Private(np.asarray(Z.T @ (t - centre)), delta), rho=main).value
+        sd = delta / math.sqrt(2.0 * main)
+        signal = max(float(w @ w) - w.size * sd**2, 0.0)  # its noise taken off: Σ (t − mean)·score without noise
+        return w, 3.0 * sd + 2.0 * signal / (self.n * (1.0 - centre**2))
+
+    def _stepped(self, gate: Gate, Z: Any, t: Floats) -> tuple[Floats, float]:
+        """Gradient steps on the squared loss with residuals cut at ±1, from zero; the last one counts."""
+        _, main, _ = self._shares
+        length = min(TIME * self.q / self.steps, LONGEST_STEP) / self.n
+        columns = sparse.csc_array(Z)
+        w = np.zeros(Z.shape[1])
+        for _ in range(self.steps):
+            pull = np.asarray(columns.T @ np.clip(t - Z @ w, -1.0, 1.0))
+            w = w + length * gate.gaussian(Private(pull, 2.0 * self._slack), rho=main / self.steps).value
+        return w, SCORE_SPREAD
+
+    def _calibrated(self, gate: Gate, scores: Floats, t: Floats, spread: float) -> tuple[float, float]:
+        """(slope, intercept) that turn scores into log-odds or into values of t."""
+        z = np.clip(scores / spread, -1.0, 1.0)
+        moments = np.array([z.sum(), (z * z).sum(), (z * t).sum(), t.sum()])
+        delta = math.sqrt(8.0 if self.classify else 12.0) * self._slack**2  # four sums, so twice the rounding at most
+        released = gate.gaussian(Private(moments, delta), rho=self._shares[2]).value
+        z1, z2, zt, t1 = (float(moment) / self.n for moment in released)
+        slope, b = _log_odds(z1, z2, zt, t1) if self.classify else _least_squares(z1, z2, zt, t1)
+        return slope / spread, b
+
+
+def _log_odds(z1: float, z2: float, zt: float, t1: float) -> tuple[float, float]:
+    """Log-odds of two normal classes with one variance, from the means of z, z², z·t and t, t = ±1."""
+    share = min(max((1.0 + t1) / 2.0, 0.01), 0.99)
+    up = min(max((z1 + zt) / (2.0 * share), -1.0), 1.0)
+    down = min(max((z1 - zt) / (2.0 * (1.0 - share)), -1.0), 1.0)
+    within = max(z2 - share * up**2 - (1.0 - share) * down**2, 0.01)
+    slope = max((up - down) / within, 1e-3)  # never 0 or less: noise may shrink the odds, not turn the order round
+    return slope, math.log(share / (1.0 - share)) - slope * (up + down) / 2.0
+
+
+def _least_squares(z1: float, z2: float, zt: float, t1: float) -> tuple[float, float]:
+    """The line t ≈ slope·z + b from the means of z, z², z·t and t."""
+    t1 = min(max(t1, -1.0), 1.0)
+    slope = min(max((zt - z1 * t1) / max(z2 - z1**2, 1e-3), 0.0), 100.0)
+    return slope, t1 - slope * z1
+
+
+@dataclass(frozen=True)
+class PickRecipe:
+    """Frank-Wolfe over the ball ‖w‖₁ ≤ radius: T picks are one release, and the model is its picks."""
+
+    n: int
+    d: int
+    rho: float
+    bound: float
+    targets: int
+    classify: bool
+    radius: float
+    keep: int | None = None
+    rounds: int | None = None
+    steps: int = 0  # in place of gradient steps: none
+
+    @property
+    def sensitivity(self) -> float:
+        """Of one score, at any model: entries are within ±bound and slopes within ±1."""
+        return 2.0 * self.bound
+
+    @property
+    def picks(self) -> int:
+        """The T that balances the error of T exact steps with that of noise shared out over T picks."""
+        if self.rounds is not None:
+            return self.rounds
+        curvature, noise = _frank_wolfe_errors(
+            self.n, self.d, self.rho / self.targets, self.bound, self.radius, self.classify
+        )
+        best = min(max(1, int((4.0 * curvature / noise) ** (2.0 / 3.0) + 0.5)), MOST_PICKS)
+        return best if self.keep is None else min(best, self.keep)
+
+    @property
+    def excess_delta(self) -> float:
+        """What the sampler's distance from the ideal law adds to delta, over (1 + e^epsilon): total variation."""
+        c = math.sqrt(2.0 * self.rho / self.targets / self.picks) / self.sensitivity
+        one = 2.0 * (c * self.n * self.bound + 64.0) * 2.0**-52 + (self.d + 2.0) * 2.0**-54 + 2.0**-49
+        return self.targets * self.picks * one
+
+    def plan(self) -> Plan:
+        event = Event(Mechanism.PICKS, self.rho / self.targets, math.inf)
+        return (Charge(event, self.targets, f"{self.picks} signed columns, one after the other"),)
+
+    def fit(self, gate: Gate, X: Any, targets: Sequence[Floats]) -> tuple[ClipMap, list[Linear]]:
+        columns = sparse.csc_array(clipped(X, self.bound))
+        models = []
+        for t in targets:
+            drawer = Private(self._drawer(columns, t), self.sensitivity)
+            index, sign = gate.picks(drawer, self.picks, partial(_bytes, columns, t), rho=self.rho / self.targets)
+            released = Picks(index.value, sign.value.astype(np.int8))
+            models.append(Linear(model_of_picks(released, radius=self.radius, columns=self.d), 0.0))
+        return ClipMap(self.bound), models
+
+    def _drawer(self, columns: Any, t: Floats) -> Drawer:
+        loss = Loss.LOGISTIC if self.classify else Loss.SQUARED
+
+        def draw(scale: float, stream: Stream) -> Picks:
+            settings: dict[str, Any] = {
+                "loss": loss,
+                "radius": self.radius,
+                "rounds": self.picks,
+                "feature_bound": self.bound,
+            }
+            parts = columns.data, columns.indices, columns.indptr
+            picks, _ = exact_picks(*parts, t, scale=scale, stream=stream, **settings)
+            return picks
+
+        return draw
+
+
+def _bytes(columns: Any, t: Floats) -> bytes:
+    """What picks are drawn from."""
+    return b"".join(part.tobytes() for part in (columns.data, columns.indices, columns.indptr, t))
+
+
+def _frank_wolfe_errors(n: int, d: int, rho: float, bound: float, radius: float, classify: bool) -> tuple[float, float]:
+    """(Γ, E): after T picks the excess of the mean loss is at most about 2Γ/T + E√T."""
+    curvature = 4.0 * (0.25 if classify else 1.0) * (radius * bound) ** 2
+    return curvature, 2.0 * radius * 2.0 * bound * math.log(2.0 * d) / (n * math.sqrt(2.0 * rho))
+
+
+def cheaper(n: int, d: int, rho: float, *, bound: float, norm: float, radius: float, classify: bool) -> str:
+    """The geometry with the smaller bound of the excess risk against the best model of the ball, by public figures.
+
+    Frank-Wolfe: 2Γ/T + E√T at the best T, which is 3Γ^(1/3)·(E/2)^(2/3)·2^(1/3). Row norms: radius·norm·√d/(n√(2rho)), the
+    product of the longest model of the ball and the noise on a mean of rows.
+    """
+    curvature, noise = _frank_wolfe_errors(n, d, rho, bound, radius, classify)
+    picks = max(1.0, min((4.0 * curvature / noise) ** (2.0 / 3.0), MOST_PICKS))
+    frank_wolfe = 2.0 * curvature / picks + noise * math.sqrt(picks)
+    rows = radius * norm * math.sqrt(d) / (n * math.sqrt(2.0 * rho))
+    return "gaussian" if rows <= frank_wolfe else "frank-wolfe"
+
+
+def check_rounds(rounds: int | None, keep: int | None) -> None:
+    """Settings that no recipe can use."""
+    if rounds is not None and not (isinstance(rounds, (int, np.integer)) and 1 <= rounds < 2**30):
+        raise InvalidInput(f"rounds must be None or a whole number from 1 on, got {rounds!r}")
+    if keep is not None and not (isinstance(keep, (int, np.integer)) and keep >= 1):
+        raise InvalidInput(f"max_features must be None or a whole number from 1 on, got {keep!r}")

@@ -1,0 +1,98 @@
+"""A sparse linear regression on one machine, private or with a certificate."""
+
+from __future__ import annotations
+
+import math
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from sklearn.base import RegressorMixin, clone
+from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
+
+from colonnade.errors import InvalidInput
+from colonnade.estimators.base import SparseLinear
+from colonnade.kernels.sparse_fw import Floats, Loss
+
+
+class SparseRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]  # scikit-learn carries no types
+    """Least squares over the ball ‖w‖₁ ≤ radius; private when `epsilon` is given.
+
+    Without privacy it minimises 1/(2n) Σ (x·w + b − y)² with a free intercept, and `gap_` bounds its distance from the
+    optimum. With `epsilon` it releases a model by docs/estimators.md, writes what it cost into a ledger, and says
+    what holds in `privacy_`. Settings are those of SparseClassifier, and
+
+    label_bound    private labels are clipped to ± this: a public figure, required with epsilon
+    """
+
+    def __init__(
+        self,
+        radius: float = 1.0,
+        rounds: int | None = None,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        row_norm: float = 1.0,
+        feature_bound: float = 1.0,
+        label_bound: float | None = None,
+        method: str = "auto",
+        ledger: str | PathLike[str] | None = None,
+        random_state: Any = None,
+        max_features: int | None = None,
+    ) -> None:
+        self.radius = radius
+        self.rounds = rounds
+        self.epsilon = epsilon
+        self.delta = delta
+        self.row_norm = row_norm
+        self.feature_bound = feature_bound
+        self.label_bound = label_bound
+        self.method = method
+        self.ledger = ledger
+        self.random_state = random_state
+        self.max_features = max_features
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SparseRegressor:
+        """Fit to rows X and values y; `sample_weight` only without privacy."""
+        return self._fit(X, y, sample_weight, None)
+
+    def path(self, X: Any, y: Any, radii: Any, sample_weight: Any = None) -> list[SparseRegressor]:
+        """One fitted regressor for each radius, each started from the one before. Without privacy only."""
+        if self.epsilon is not None:
+            raise InvalidInput("a path is many looks at the data: fit each radius by itself, and each is charged.")
+        models: list[SparseRegressor] = []
+        for radius in radii:
+            start = models[-1].coef_ if models else None
+            models.append(clone(self).set_params(radius=radius)._fit(X, y, sample_weight, start))
+        return models
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any, start: Floats | None) -> SparseRegressor:
+        self._check_settings()
+        if self.epsilon is None:
+            X, y = validate_data(
+                self, X, y, accept_sparse="csc", dtype=[np.float64, np.float32], ensure_min_samples=2, y_numeric=True
+            )
+            y = np.asarray(y, dtype=np.float64)
+            s = self._weights(X, sample_weight)
+            found = self._solved(self._open_rows(X), y, s, Loss.SQUARED, start)
+            self.coef_, self.intercept_, self.gap_ = found.w, found.b, found.gap
+            self.history_, self.privacy_, self._rows = found.history, None, None
+            return self
+        if sample_weight is not None:
+            raise InvalidInput("a private fit takes no sample_weight; leave it out.")
+        if self.label_bound is None or not (math.isfinite(self.label_bound) and self.label_bound > 0):
+            raise InvalidInput(
+                f"a private fit needs label_bound=, a finite public bound of |y| above 0, got {self.label_bound}. Labels "
+                "are clipped to it; a bound taken from the data would be a release."
+            )
+        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=False)
+        y = np.asarray(column_or_1d(y, warn=True), dtype=np.float64)
+        check_consistent_length(X, y)
+        bound = float(self.label_bound)
+        t = np.clip(np.nan_to_num(y, nan=0.0, posinf=bound, neginf=-bound) / bound, -1.0, 1.0)
+        coef, b = self._private(X, [t], False, bound)
+        self.coef_, self.intercept_, self.gap_ = coef[0], float(b[0]), None
+        return self
+
+    def predict(self, X: Any) -> Floats:
+        """Values of new rows."""
+        return self._scores(X)[:, 0]
