@@ -626,14 +626,14 @@ def sample(rows: int, share: float = 0.5) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0])
 def test_a_private_classifier_learns_what_is_there_to_learn(epsilon):
-    """Not private: 0.96. The noise is below a fifth of the signal here, so 0.9 fails with odds far below 1 in 10,000."""
+    """0.998 without privacy; 40 private fits gave 0.998 with a deviation below 0.0001, so 0.9 is never reached by chance."""
     X, y = sample(20_000)
     model = private_classifier(epsilon=epsilon).fit(X[:15_000], y[:15_000])
     assert roc_auc_score(y[15_000:], model.decision_function(X[15_000:])) > 0.9
 
 
 def test_the_intercept_of_a_private_classifier_follows_the_share_of_the_classes():
-    """At 1 in 10 a model without an intercept would call half of the rows positive; moments are known to 0.1 % here."""
+    """Over 40 fits both figures had a deviation of 0.0006 around 0.107: the limits are more than 80 deviations away."""
     X, y = sample(20_000, 0.1)
     model = private_classifier(epsilon=2.0).fit(X, y)
     assert 0.03 < (model.predict(X) == 1).mean() < 0.2
@@ -641,7 +641,7 @@ def test_the_intercept_of_a_private_classifier_follows_the_share_of_the_classes(
 
 
 def test_a_private_regressor_learns_a_line_and_its_offset():
-    """R² is 0.7 without noise; the noise is a hundredth of the signal."""
+    """Over 40 fits R² was 0.94 with a deviation of 0.02, and the mean prediction 4.0 with one of 0.02."""
     X, _ = sample(20_000)
     y = 3.0 * X[:, 0] - 2.0 * X[:, 1] + 4.0
     model = SparseRegressor(epsilon=2.0, label_bound=8.0).fit(X, y)
@@ -655,7 +655,7 @@ def test_a_private_regressor_learns_a_line_and_its_offset():
 @pytest.mark.slow
 @pytest.mark.skipif(not (DATA / "rcv1").is_dir(), reason="rcv1 is not on this machine")
 def test_private_models_of_rcv1_reach_their_accuracy_by_default():
-    """Mean of 4 splits; the standard error of a mean is below 0.005, 0.0005, 0.0003 and the margins are three of them."""
+    """Means of 4 splits. By 8 splits their standard errors are 0.0037, 0.0007, 0.0003 and 0.001: margins of 3.9 and more."""
     X = sparse.csr_array(sparse.load_npz(DATA / "rcv1" / "X.npz"))
     y = np.load(DATA / "rcv1" / "y.npy")
     X, y = X[y != 0], y[y != 0]

@@ -198,3 +198,15 @@ def test_the_figures_of_a_private_fit_are_released_ones(tmp_path):
     path, label = written(tmp_path, "parquet", X, y)
     shown = fit_file(path, SparseRegressor(epsilon=1.0, label_bound=1.0), label=label).table()
     assert {"rows", "columns", "privacy", "columns used"} == set(shown)
+
+
+def test_a_public_width_does_not_depend_on_the_rows(tmp_path):
+    """One row with a large number, or none with the last, changes nothing about the shape."""
+    shapes = set()
+    for name, last in (("a", "1 2:0.5 9:1"), ("b", "1 2:0.5"), ("c", "1 2:0.5 4000:1"), ("d", "1 0:3 2:0.5")):
+        path = tmp_path / f"{name}.svm"
+        path.write_text(f"-1 1:0.25\n{last}\n")
+        X, _ = read(path, columns=9)
+        shapes.add(X.shape)
+        assert X.toarray()[1, 1] == 0.5
+    assert shapes == {(2, 9)}

@@ -57,9 +57,14 @@ def read(
     label: str | None = None,
     *,
     dtype: DTypeLike = np.float64,
+    columns: int | None = None,
     progress: Progress | None = None,
 ) -> tuple[Any, NDArray[Any]]:
-    """(X, y): a CSC matrix of float64 or float32, and the labels."""
+    """(X, y): a CSC matrix of float64 or float32, and the labels.
+
+    columns  for svmlight files, the public number of columns, counted from 1; entries beyond it are left out. Without
+             it the largest number in the file decides, which tells about the row that holds it.
+    """
     file = Path(path)
     if not file.is_file():
         raise InvalidInput(f"{file} is not a file. Give the path of a {', '.join((*TEXT, *TABLES, '.npz'))} file.")
@@ -70,7 +75,7 @@ def read(
     if kind in TEXT:
         if label is not None:
             raise InvalidInput("a svmlight file has its labels at the start of each line: leave label= out.")
-        return _assembled(lambda: _svmlight(file), np.dtype(dtype), tell, first=1)
+        return _assembled(lambda: _within(_svmlight(file), columns), np.dtype(dtype), tell, 1, (columns or -1) + 1)
     if kind in TABLES:
         width, chunks = _table(file, label)
         return _assembled(chunks, np.dtype(dtype), tell, first=0, columns=width)
@@ -103,10 +108,20 @@ class FileFit:
 
 
 def fit_file(
-    path: str | PathLike[str], estimator: Any, *, label: str | None = None, progress: Progress | None = None
+    path: str | PathLike[str],
+    estimator: Any,
+    *,
+    label: str | None = None,
+    columns: int | None = None,
+    progress: Progress | None = None,
 ) -> FileFit:
     """Read a file and fit an estimator, `SparseClassifier` or `SparseRegressor`, to it."""
-    X, y = read(path, label, progress=progress)
+    if estimator.epsilon is not None and columns is None and Path(path).suffix in TEXT:
+        raise InvalidInput(
+            "a private fit of a svmlight file needs columns=, the number of columns from public knowledge (--columns on the "
+            "command line): the largest number in the file tells about the row that holds it."
+        )
+    X, y = read(path, label, columns=columns, progress=progress)
     rows, columns = X.shape
     return FileFit(estimator.fit(X, y), rows, columns, int(X.nnz))
 
@@ -139,7 +154,7 @@ def _assembled(
         tell(0.5 * chunk.done)
     if rows == 0:
         raise InvalidInput("the file holds no row; give a file with data.")
-    skip = first if counts[0] == 0 and first < counts.size else 0
+    skip = first if counts[0] == 0 and first < counts.size else 0  # with a public width nothing is numbered 0
     ends = np.concatenate([[0], np.cumsum(counts)])
     small = rows < 2**31 and ends[-1] < 2**31
     indices, data = np.empty(ends[-1], np.int32 if small else np.int64), np.empty(ends[-1], dtype)
@@ -168,6 +183,16 @@ def _svmlight(file: Path) -> Iterator[Chunk]:
         while lines := stream.readlines(CHUNK):
             yield _parsed(lines, begin, min(raw.tell() / size, 1.0))
             begin += len(lines)
+
+
+def _within(chunks: Iterator[Chunk], columns: int | None) -> Iterator[Chunk]:
+    """The chunks with entries numbered 1 to `columns` only, where that is given."""
+    for chunk in chunks:
+        if columns is None:
+            yield chunk
+            continue
+        kept = (chunk.column >= 1) & (chunk.column <= columns)
+        yield chunk._replace(row=chunk.row[kept], column=chunk.column[kept], value=chunk.value[kept])
 
 
 def _parsed(lines: list[bytes], begin: int, done: float) -> Chunk:

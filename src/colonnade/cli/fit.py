@@ -27,6 +27,9 @@ def fit(
         str | None,
         typer.Option(help="The classes, as in -1,1: needed with --epsilon, since finding them is a release."),
     ] = None,
+    columns: Annotated[
+        int | None, typer.Option(min=1, help="The public number of columns of a svmlight file: needed with --epsilon.")
+    ] = None,
     row_norm: Annotated[float, typer.Option(help="Public bound of a row's length; longer rows are clipped.")] = 1.0,
     feature_bound: Annotated[float, typer.Option(help="Public bound of an entry; larger ones are clipped.")] = 1.0,
     label_bound: Annotated[float | None, typer.Option(help="Public bound of a label, for regress.")] = None,
@@ -43,7 +46,7 @@ def fit(
 
       colonnade fit --data train.svm --radius 100
 
-      colonnade fit --data train.svm --epsilon 1 --classes=-1,1 --ledger train.ledger
+      colonnade fit --data train.svm --epsilon 1 --classes=-1,1 --columns 47236 --ledger train.ledger
 
       colonnade fit --data table.parquet --label late --json
     """
@@ -74,7 +77,7 @@ def fit(
             estimator = SparseRegressor(label_bound=label_bound, **shared)
         console = Console(stderr=True)
         with _bar(console.is_terminal and not as_json) as tell:
-            fitted = fit_file(data, estimator, label=label, progress=tell)
+            fitted = fit_file(data, estimator, label=label, columns=columns, progress=tell)
         text = json.dumps(_model(fitted.estimator), indent=1)
         write_synced(output, text.encode())
         if as_json:

@@ -27,7 +27,7 @@ SWEEPS = 500  # at most, for one Newton model
 SMALL, SMALL_SWEEPS = 400, 5000  # few columns are solved by their matrix of products, where a sweep is cheap
 HALVINGS = 40
 POLISHED_SUPPORT = 300  # Newton on the support solves dense systems of this size at most
-POLISHED_ENTRIES = 5_000_000
+POLISHED_ENTRIES = 20_000_000
 POLISHING = 40
 NEGLIGIBLE = 0.1  # an objective below this part of the one at the start counts as this part
 

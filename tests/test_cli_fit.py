@@ -1,0 +1,71 @@
+"""`colonnade fit` on a file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from colonnade.cli import app
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    lines = []
+    for _ in range(300):
+        row = {int(j): float(rng.uniform(0.1, 0.9)) for j in rng.choice(np.arange(1, 40), 6, replace=False)}
+        label = 1 if 3 in row else -1
+        lines.append(f"{label} " + " ".join(f"{j}:{row[j]:.3f}" for j in sorted(row)))
+    path = tmp_path / "train.svm"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def call(*words: object) -> tuple[int, str, str]:
+    result = CliRunner().invoke(app, ["fit", *map(str, words)])
+    return result.exit_code, result.stdout, " ".join(result.stderr.split())
+
+
+def test_a_file_is_fitted_and_the_model_written(data: Path, tmp_path: Path) -> None:
+    code, out, _ = call("--data", data, "--radius", 5, "--output", tmp_path / "m.json", "--json")
+    assert code == 0
+    assert json.loads(out)["rows"] == 300
+    model = json.loads((tmp_path / "m.json").read_text())
+    assert model["privacy"] is None
+    assert 2 in model["coefficients"][0]["places"]  # the third column decides
+
+
+def test_a_private_fit_says_so_and_is_charged(data: Path, tmp_path: Path) -> None:
+    words = ["--data", data, "--epsilon", 1, "--classes=-1,1", "--ledger", tmp_path / "train.ledger"]
+    for fits in (1, 2):
+        code, out, error = call(*words, "--columns", 39, "--output", tmp_path / "m.json")
+        assert code == 0, error
+        assert f"{fits} fit" in out
+    assert json.loads((tmp_path / "m.json").read_text())["privacy"]["guarantee"] == "proven"
+
+
+@pytest.mark.parametrize(
+    ("words", "advice"),
+    [
+        (["--epsilon", "1", "--columns", "39"], "classes="),
+        (["--epsilon", "1", "--classes=a,b"], "list of numbers"),
+        (["--epsilon", "1", "--classes=-1,1"], "--columns"),
+        (["--task", "cluster"], "classify or regress"),
+        (["--radius", "0"], "radius"),
+    ],
+)
+def test_a_mistake_is_one_line_with_advice(data: Path, tmp_path: Path, words: list[str], advice: str) -> None:
+    code, _, error = call("--data", data, "--output", tmp_path / "m.json", *words)
+    assert code == 1
+    assert advice in error
+    assert not (tmp_path / "m.json").exists()
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    code, _, error = call("--data", tmp_path / "none.svm")
+    assert code == 1
+    assert "is not a file" in error
