@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import pickle
-import warnings
 from pathlib import Path
 
 import cvxpy as cp
@@ -32,6 +31,7 @@ from colonnade.privacy.events import Mechanism, Policy, plan_rho
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.local import HOLDER, EventLog, LocalLedger
 from colonnade.privacy.mechanisms import SystemNoise
+from reference import confident
 
 DATA = Path(os.environ.get("COLONNADE_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 
@@ -149,10 +149,7 @@ def reference(X: np.ndarray, y: np.ndarray, s: np.ndarray, radius: float, loss: 
         Loss.SQUARED: lambda: cp.square(v - y) / 2,
         Loss.SQUARED_HINGE: lambda: cp.square(cp.pos(1 - cp.multiply(y, v))) / 2,
     }[loss]()
-    problem = cp.Problem(cp.Minimize(s @ rows), [cp.norm1(w) <= radius])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return float(problem.solve(solver=cp.CLARABEL))
+    return confident(cp.Problem(cp.Minimize(s @ rows), [cp.norm1(w) <= radius]))
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])

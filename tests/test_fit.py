@@ -18,6 +18,7 @@ from sklearn.linear_model import Lasso
 import colonnade as co
 from colonnade.runtime.messages import FailureCode
 from contract import METHODS, federation
+from reference import confident
 
 LOSSES = {"least squares": co.LeastSquares(), "logistic": co.Logistic(), "squared hinge": co.SquaredHinge()}
 
@@ -61,9 +62,7 @@ def optimum(X, y, problem) -> float:
             loss = cp.sum(cp.logistic(-cp.multiply(y, scores))) / len(y)
         case _:
             loss = cp.sum_squares(cp.pos(1 - cp.multiply(y, scores))) / (2 * len(y))
-    task = cp.Problem(cp.Minimize(loss), limits)
-    task.solve(solver=cp.CLARABEL)
-    return float(task.value)
+    return confident(cp.Problem(cp.Minimize(loss), limits))
 
 
 def joined(fit: co.Fit, fed: co.Federation) -> np.ndarray:
