@@ -142,7 +142,7 @@ def test_a_bound_that_is_too_low_is_noticed(monkeypatch):
     X, y = sparse_problem(4, rows=300, columns=200, per_row=10)
     honest = samplers._constants
     monkeypatch.setattr(samplers, "_constants", lambda *a: (honest(*a)[0] / 50, honest(*a)[1] / 50, *honest(*a)[2:]))
-    with pytest.raises(Exception, match="exceeded their bound"):
+    with pytest.raises(Exception, match="exceeded its bound"):
         exact_picks(
             *arrays(X),
             y,

@@ -105,10 +105,14 @@ class SparseClassifier(ClassifierMixin, SparseLinear):  # type: ignore[misc]  # 
         if classes.size < 2:
             raise InvalidInput(f"classes= lists {classes.size} class; a classifier needs two or more.")
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=False)
-        y = column_or_1d(y, warn=True)
-        check_consistent_length(X, y)
-        positive = classes[1:] if classes.size == 2 else classes
-        targets = [np.where(np.asarray(y == label, dtype=bool), 1.0, -1.0) for label in positive]
+        keys = label_keys(classes)
+        if len(set(keys)) < classes.size or None in keys:
+            raise InvalidInput(f"classes={self.classes!r} are not different texts or numbers below 2^53.")
+        # An array made of all labels together would let one odd label change the type, and so the meaning, of the others.
+        found = label_keys(column_or_1d(as_objects(y) if isinstance(y, list | tuple) else y, warn=True))
+        check_consistent_length(X, found)
+        positive = keys[1:] if classes.size == 2 else keys
+        targets = [np.array([1.0 if key == label else -1.0 for key in found]) for label in positive]
         self.coef_, self.intercept_ = self._private(X, targets, True, 1.0)
         self.classes_, self.gap_ = classes, None
         return self
@@ -159,3 +163,28 @@ class SparseClassifier(ClassifierMixin, SparseLinear):  # type: ignore[misc]  # 
             return np.column_stack([1.0 - likely, likely])
         total = likely.sum(axis=1, keepdims=True)
         return np.asarray(np.where(total > 0, likely / np.where(total > 0, total, 1.0), 1.0 / likely.shape[1]))
+
+
+def as_objects(y: Any) -> NDArray[np.object_]:
+    """A sequence of labels as an array that leaves each label what it is."""
+    labels = list(y)
+    out = np.empty(len(labels), dtype=object)
+    out[:] = labels
+    return out
+
+
+def label_keys(labels: NDArray[Any]) -> list[float | str | None]:
+    """What each label stands for, whatever the type of the array it came in: 1, 1.0, True, "1" and "1.0" are one class."""
+    return [_label_key(label) for label in labels.tolist()]
+
+
+def _label_key(label: object) -> float | str | None:
+    text = str(label) if isinstance(label, str | bool | int | float) else None  # None: nothing that can be listed
+    if text is None:
+        return None
+    text = {"True": "1", "False": "0"}.get(text, text)
+    try:
+        value = float(text)
+    except (ValueError, OverflowError):
+        return text
+    return value if abs(value) < 2.0**53 else None

@@ -88,7 +88,7 @@ class SparseRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]  # sc
         y = np.asarray(column_or_1d(y, warn=True), dtype=np.float64)
         check_consistent_length(X, y)
         bound = float(self.label_bound)
-        t = np.clip(np.nan_to_num(y, nan=0.0, posinf=bound, neginf=-bound) / bound, -1.0, 1.0)
+        t = np.clip(np.nan_to_num(y, nan=0.0, posinf=bound, neginf=-bound), -bound, bound) / bound
         coef, b = self._private(X, [t], False, bound)
         self.coef_, self.intercept_, self.gap_ = coef[0], float(b[0]), None
         return self

@@ -656,8 +656,8 @@ def exact_picks(
     )
     if counts[VIOLATIONS]:
         raise ColonnadeError(
-            f"{counts[VIOLATIONS]} of {counts[EVALUATIONS]} scores exceeded their bound: the picks are not draws of "
-            "the mechanism and were discarded. This is a fault of the library; please report the sizes of the data."
+            "a score exceeded its bound: the picks are not draws of the mechanism and were discarded. This is a fault of "
+            "the library; please report the sizes of the data."
         )
     return picks, Counts(
         int(counts[EVALUATIONS]),
