@@ -113,6 +113,19 @@ def test_the_sketch_noise_falls_short_by_more_the_more_rows_there_are(rows):
     assert sound > math.sqrt(rows) * value.sigma(sketch)
 
 
+@pytest.mark.parametrize(
+    ("rows", "size", "printed"), [(200, 20, "262"), (2_000, 20, "2,680"), (20_000, 200, "117,000")]
+)
+def test_the_epsilons_that_the_page_tells_for_more_rows_are_those_of_the_pairs(rows, size, printed):
+    setting = audits.Setting(1.0, 1 / rows, seed=0)
+    sketch, first, second = audits.sketch_pair(setting, rows, size)
+    value = published.SketchedColumns(1.0, 1 / rows)
+    shift = float(np.linalg.norm(sketch @ (first - second))) * math.sqrt(value.parties * value.rounds)
+    exact = published.gaussian_epsilon(shift / value.sigma(sketch), setting.delta)
+    assert float(printed.replace(",", "")) == pytest.approx(exact, rel=5e-3)
+    assert printed in PAGE.read_text(encoding="utf-8")
+
+
 def test_sketches_carry_the_stated_noise():
     """40,000 draws: their standard deviation is known to 0.35 %, and 2 % is over five such errors."""
     rng = np.random.default_rng(0)
