@@ -171,7 +171,7 @@ class _Run:
 
     def nodes(self) -> list[Node]:
         parties = self.job.roster.parties
-        coordinator = self.node(COORDINATOR, parties, False, lambda _: self.method.coordinator(self.job))
+        coordinator = self.node(COORDINATOR, parties, False, lambda gate: self.method.coordinator(self.job, gate))
         return [coordinator, *(self.node(name, (COORDINATOR,), True, self.program(name)) for name in parties)]
 
     def program(self, party: NodeId) -> Callable[[Gate], Program[Any]]:

@@ -115,7 +115,7 @@ class CentralFrankWolfe:
         event = Event(Mechanism.GUMBEL, job.rho / rounds, math.inf)  # the sensitivity is settled at release
         return {job.roster.label: (Charge(event, rounds, "one signed column number a round"),)}
 
-    def coordinator(self, job: Job) -> Program[Answer]:
+    def coordinator(self, job: Job, gate: Gate) -> Program[Answer]:  # noqa: ARG002  it draws nothing
         return coordinator(job, self._rounds(job))
 
     def party(self, job: Job, block: Block, gate: Gate) -> Program[Own]:

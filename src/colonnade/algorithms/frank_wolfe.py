@@ -320,7 +320,7 @@ class DistributedFrankWolfe:
         columns = {party: len(places) for party, places in job.roster.positions.items()}
         return {p: _plan(width, p == job.roster.label, self.rounds) for p, width in columns.items()}
 
-    def coordinator(self, job: Job) -> Program[Answer]:
+    def coordinator(self, job: Job, gate: Gate) -> Program[Answer]:  # noqa: ARG002  it draws nothing
         return coordinator(job, self)
 
     def party(self, job: Job, block: Block, gate: Gate) -> Program[Own]:

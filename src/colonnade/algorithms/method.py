@@ -21,7 +21,7 @@ from colonnade.privacy.events import Plan
 from colonnade.privacy.gate import Gate, Receipt
 from colonnade.privacy.released import Released
 from colonnade.privacy.statement import Privacy
-from colonnade.problem import Problem
+from colonnade.problem import Problem, Topology
 from colonnade.runtime.messages import message
 from colonnade.runtime.node import Replies
 from colonnade.runtime.program import Program
@@ -36,8 +36,14 @@ class Roster:
 
     rows: int
     positions: Mapping[str, tuple[int, ...]]  # by party, in the order of the party's columns
-    label: str
+    label: str  # who holds the labels; where rows are split, everybody does, and this is who reports
     unit: Unit = ROW
+    held_rows: Mapping[str, int] = field(default_factory=dict)  # by party, where rows are split; empty where columns are
+
+    @property
+    def by_rows(self) -> bool:
+        """Whether each party holds all columns of its own rows."""
+        return bool(self.held_rows)
 
     @property
     def parties(self) -> tuple[str, ...]:
@@ -76,7 +82,7 @@ class Status(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the coordinator's program returns: the model as far as the coordinator may know it."""
+    """The model as far as one node may know it: what a coordinator's program returns, or what the agents of a graph know."""
 
     coefficients: Mapping[str, Floats]
     intercept: float
@@ -91,6 +97,7 @@ class Own:
 
     coefficients: Floats
     receipt: Receipt = field(default_factory=lambda: Receipt(()))
+    answer: Answer | None = None  # on a graph: what this agent knows of the whole; the Fit takes the label holder's
 
 
 class Method(Protocol):
@@ -109,9 +116,64 @@ class Method(Protocol):
         """Everything each party would release, before anything is."""
         ...
 
-    def coordinator(self, job: Job) -> Program[Answer]: ...
+    def coordinator(self, job: Job, gate: Gate) -> Program[Answer]:
+        """The coordinator's program; its gate is for secrets (seeds of masks), since it holds no data."""
+        ...
 
     def party(self, job: Job, block: Block, gate: Gate) -> Program[Own]: ...
+
+
+class GraphMethod(Protocol):
+    """A method without a coordinator: every party runs the same program and talks to its neighbours only.
+
+    Its class may say SPLITS = ("rows",) or ("columns", "rows"): what the parties may hold. Without it: columns.
+    """
+
+    REPLIES: ClassVar[Replies]
+    TITLE: ClassVar[str]
+    DERIVATION: ClassVar[str | None]
+
+    @property
+    def topology(self) -> Topology | None:
+        """Who may talk to whom, over the parties in roster order; None: the default of `network`."""
+        ...
+
+    def check(self, job: Job) -> None: ...
+
+    def price(self, job: Job) -> Mapping[str, Plan]: ...
+
+    def peer(self, job: Job, block: Block, gate: Gate, neighbours: tuple[str, ...]) -> Program[Own]:
+        """The program of one agent. A note that it writes holds released values only."""
+        ...
+
+
+FEW_AGENTS = 6
+
+
+def network(topology: Topology | None, roster: Roster) -> Topology:
+    """The graph over all parties, in roster order.
+
+    A graph over the parties with columns only is taken too: a party that holds nothing but the labels is then linked to
+    its centre. Without a graph, few agents are all linked to each other; more get a random graph of degree 4, whose
+    messages grow with the agents and whose diameter hardly does.
+    """
+    parties = roster.parties
+    if topology is None:
+        few = len(parties) <= FEW_AGENTS
+        return Topology.complete(len(parties)) if few else Topology.random(len(parties), degree=4)
+    if not isinstance(topology, Topology):
+        raise InvalidInput(f"topology={topology!r} is not a graph: give a value such as co.Topology.ring(4).")
+    if topology.size == len(parties):
+        return topology
+    place = {i: parties.index(name) for i, name in enumerate(roster.with_columns)}
+    only_labels = not roster.positions[roster.label] and len(parties) == len(place) + 1
+    if topology.size == len(place) and only_labels:
+        extra = (place[topology.centre], parties.index(roster.label))
+        return Topology(len(parties), (*((place[i], place[j]) for i, j in topology.edges), extra))
+    raise InvalidInput(
+        f"the topology has {topology.size} nodes for {len(parties)} parties ({', '.join(parties)}): "
+        "every party is a node, in this order."
+    )
 
 
 @message(10)

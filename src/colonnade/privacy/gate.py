@@ -162,6 +162,11 @@ class Gate:
         columns, signs = self._release(event, given, drawn)
         return columns, signs
 
+    @property
+    def run(self) -> str:
+        """The id of the run: public, the same at every node, never used twice."""
+        return self._run
+
     def secret(self, name: str, size: int = 32) -> bytes:
         """Random bytes that never leave but survive a crash: mask seeds, content keys. Erased when the run closes."""
         return self._ledger.log.secret(self._run, f"program: {name}", size)
