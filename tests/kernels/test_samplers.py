@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from colonnade.errors import InvalidInput
-from colonnade.kernels import samplers
+from colonnade.kernels import column_scores, samplers
 from colonnade.kernels.samplers import exact_picks
 from colonnade.kernels.sparse_fw import Loss, model_of_picks, noisy_max_picks
 from colonnade.kernels.stream import keyed_stream, system_stream
@@ -140,8 +140,8 @@ def test_no_bound_is_broken_in_as_many_evaluations_as_ten_seconds_allow():
 def test_a_bound_that_is_too_low_is_noticed(monkeypatch):
     """Planted: labels that the squared loss was not told about make its constants too small."""
     X, y = sparse_problem(4, rows=300, columns=200, per_row=10)
-    honest = samplers._constants
-    monkeypatch.setattr(samplers, "_constants", lambda *a: (honest(*a)[0] / 50, honest(*a)[1] / 50, *honest(*a)[2:]))
+    honest = samplers.constants
+    monkeypatch.setattr(samplers, "constants", lambda *a: (honest(*a)[0] / 50, honest(*a)[1] / 50, *honest(*a)[2:]))
     with pytest.raises(Exception, match="exceeded its bound"):
         exact_picks(
             *arrays(X),
@@ -168,8 +168,8 @@ def test_replacing_a_row_moves_every_score_by_at_most_the_stated_sensitivity(see
     changed = rows.copy()
     changed[7] = [rng.normal() * 100, -rows[7, 1]]
     indices = np.arange(n, dtype=np.int32)
-    a = samplers._score(column, indices, 0, n, rows, c, 0, 1.0, bound, 1.0 / grid)
-    b = samplers._score(other, indices, 0, n, changed, c, 0, 1.0, bound, 1.0 / grid)
+    a = column_scores.score(column, indices, 0, n, rows, c, 0, 1.0, bound, 1.0 / grid)
+    b = column_scores.score(other, indices, 0, n, changed, c, 0, 1.0, bound, 1.0 / grid)
     assert abs(int(a) - int(b)) <= 2.0 * bound / grid
 
 

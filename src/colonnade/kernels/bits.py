@@ -1,39 +1,46 @@
-"""Integers packed at any width from 1 to 64 bits, least significant bit first."""
+"""Integers packed at any width from 1 to 64 bits, least significant bit first.
+
+The packed bytes, read as one little-endian integer, are the sum of value i times 2^(i·bits). The kernels move whole
+64-bit words, and widths that are words of the machine are copied.
+"""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numba import njit
+from numba import uint64 as u64
 from numpy.typing import NDArray
 
+MACHINE_WORDS = (8, 16, 32, 64)
+
 
 @njit(cache=True)
-def _pack(values, bits, out):  # type: ignore[no-untyped-def]  # numba infers the types
-    position = 0
+def _pack(values, bits, mask, words):  # type: ignore[no-untyped-def]  # numba infers the types
+    word, filled, at = u64(0), u64(0), 0
     for value in values:
-        left, v = bits, value
-        while left > 0:
-            shift = position & 7
-            take = min(8 - shift, left)
-            out[position >> 3] |= np.uint8((v & np.uint64((1 << take) - 1)) << np.uint64(shift))
-            v >>= np.uint64(take)
-            position += take
-            left -= take
+        v = u64(value) & mask
+        word |= v << filled
+        filled += bits
+        if filled >= u64(64):
+            words[at] = word
+            at += 1
+            filled -= u64(64)
+            word = v >> (bits - filled) if filled else u64(0)  # a shift by 64 would not be defined
+    if filled:
+        words[at] = word
 
 
 @njit(cache=True)
-def _unpack(packed, bits, out):  # type: ignore[no-untyped-def]  # numba infers the types
-    position = 0
+def _unpack(words, bits, mask, out):  # type: ignore[no-untyped-def]  # numba infers the types
     for i in range(out.size):
-        got, v = 0, np.uint64(0)
-        while got < bits:
-            shift = position & 7
-            take = min(8 - shift, bits - got)
-            piece = (np.uint64(packed[position >> 3]) >> np.uint64(shift)) & np.uint64((1 << take) - 1)
-            v |= piece << np.uint64(got)
-            position += take
-            got += take
-        out[i] = v
+        position = u64(i) * bits
+        at, shift = position >> u64(6), position & u64(63)
+        v = words[at] >> shift
+        if shift + bits > u64(64):
+            v |= words[at + u64(1)] << (u64(64) - shift)
+        out[i] = v & mask
 
 
 def packed_size(count: int, bits: int) -> int:
@@ -41,15 +48,23 @@ def packed_size(count: int, bits: int) -> int:
     return (count * bits + 7) // 8
 
 
-def pack(values: NDArray[np.uint64], bits: int) -> NDArray[np.uint8]:
+def pack(values: NDArray[np.unsignedinteger[Any]], bits: int) -> NDArray[np.uint8]:
     """The low `bits` bits of every value, one after another."""
-    out = np.zeros(packed_size(values.size, bits), np.uint8)
-    _pack(values, bits, out)
-    return out
+    if bits in MACHINE_WORDS:
+        return values.astype(f"<u{bits // 8}").view(np.uint8)
+    size = packed_size(values.size, bits)
+    words = np.zeros((size + 7) // 8, np.uint64)
+    _pack(values, np.uint64(bits), np.uint64((1 << bits) - 1), words)
+    return words.astype("<u8", copy=False).view(np.uint8)[:size]
 
 
 def unpack(packed: NDArray[np.uint8], count: int, bits: int) -> NDArray[np.uint64]:
     """The inverse of `pack`."""
+    size = packed_size(count, bits)
+    if bits in MACHINE_WORDS:
+        return packed[:size].view(f"<u{bits // 8}").astype(np.uint64)
+    words = np.zeros((size + 7) // 8, "<u8")
+    words.view(np.uint8)[:size] = packed[:size]
     out = np.empty(count, np.uint64)
-    _unpack(packed, bits, out)
+    _unpack(words.astype(np.uint64, copy=False), np.uint64(bits), np.uint64((1 << bits) - 1), out)
     return out

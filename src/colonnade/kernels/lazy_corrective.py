@@ -33,7 +33,7 @@ from colonnade.kernels.sparse_fw import (
 
 FEWEST_COLUMNS = 32  # the first active set
 SWEEPS = 300  # at most, for one Newton model
-HALVINGS = 12
+HALVINGS = 40  # near the optimum a Frank-Wolfe step of gap/curvature can be very short
 
 
 class Certified(NamedTuple):

@@ -91,7 +91,7 @@ def exp_negative(a: float) -> Any:
     exp(-a) = 2^k·exp(r): adding 1.5·2^52 rounds to the whole number k and leaves it in the low bits, from where it is
     shifted into the exponent; |r| <= ln(2)/2, and the first term left out of the series is r^13/13! < 2e-16.
     """
-    x = -min(a, 700.0)
+    x = -a if a < 700.0 else -700.0
     shifted = x * 1.4426950408889634 + 6755399441055744.0
     k = shifted - 6755399441055744.0
     r = (x - k * 0.6931471803691238) - k * 1.9082149292705877e-10

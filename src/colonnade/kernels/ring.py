@@ -1,0 +1,335 @@
+"""Integers modulo 2^w: exact products of tall matrices, and masks that grow from a seed one block of rows at a time.
+
+Claim    `product` is aᵀb modulo 2^w and `gram` is aᵀa, to the last bit, whatever the row blocks and the machine.
+Why      32- and 64-bit machine words wrap at 2^32 and 2^64, which 2^w divides: no sum is ever rounded, so a product
+         modulo 2^32 is one pass of 32-bit multiplications. A wider one is x·y = x₀y₀ + 2^32 (x₀y₁ + x₁y₀) modulo 2^64
+         with 32-bit halves. A public bound below 2^31 on an operand, added to it, leaves no upper half to multiply.
+Leaves   nothing. A key and the mask grown from it are secrets; one key and label must mask one matrix only.
+Price    `python -m benchmarks ring`. Memory beside arguments and result: a second result, `ROWS` rows of the operands.
+
+Mask layout: word i·columns + j of the stream, little-endian, 4 bytes up to w = 32 and 8 above, cut to its low w bits,
+is entry (i, j). The stream is AES-256 in counter mode from a counter of zero, under the key
+HMAC-SHA256(key, "colonnade ring mask" ‖ w as 1 byte ‖ columns as 8 bytes, little-endian ‖ label).
+Labels enter through the key, not the counter: streams of two labels cannot overlap.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numba import uint64 as u64
+from numpy.typing import NDArray
+from scipy import sparse
+
+from colonnade.errors import InvalidInput
+
+ROWS = 256  # rows multiplied at a time: two blocks of some hundred columns stay in a core's cache
+STEP = 8  # rows a kernel takes in one pass: as many multipliers as fit in registers
+LANES = 8  # columns of b are padded to whole vectors, so that none is left to a slow remainder loop
+TILE = 256  # rows and columns of the result that stay in cache while a block of rows passes
+NARROW = 1 << 31  # with a bound below this, entry + bound fits in 32 bits
+EXACT_FLOAT = 1 << 53  # float64 sums of integers are exact up to here
+FLOAT_ROWS = 4096
+AES_BLOCK = 16
+CHUNK = bytes(1 << 16)
+
+Integers = NDArray[Any]  # of any integer dtype
+
+
+# ---------------------------------------------------------------------------------------------------- the ring
+
+
+@dataclass(frozen=True, slots=True)
+class Ring:
+    """The integers modulo 2^bits, held as the smaller of uint32 and uint64 that they fit in."""
+
+    bits: int
+
+    def __post_init__(self) -> None:
+        if not 8 <= self.bits <= 64:
+            raise InvalidInput(f"a ring of {self.bits} bits; use 8 to 64, of which 32 is the fastest")
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.dtype(np.uint32 if self.bits <= 32 else np.uint64)
+
+    @property
+    def mask(self) -> int:
+        return (1 << self.bits) - 1
+
+    def reduce(self, values: Integers) -> Integers:
+        """Integers of any sign, as ring elements."""
+        return self._cut(_integers(values).astype(self.dtype))
+
+    def signed(self, elements: Integers) -> NDArray[np.int64]:
+        """The int64 of each ring element that is nearest to zero: from -2^(bits-1) to 2^(bits-1) - 1."""
+        unused = 64 - self.bits
+        high = _integers(elements).astype(np.uint64) << np.uint64(unused)
+        lifted: NDArray[np.int64] = high.view(np.int64) >> np.int64(unused)
+        return lifted
+
+    def add(self, a: Integers, b: Integers) -> Integers:
+        return self._cut(np.add(_integers(a), _integers(b), dtype=self.dtype, casting="unsafe"))
+
+    def subtract(self, a: Integers, b: Integers) -> Integers:
+        return self._cut(np.subtract(_integers(a), _integers(b), dtype=self.dtype, casting="unsafe"))
+
+    def negate(self, a: Integers) -> Integers:
+        return self.subtract(np.zeros((), self.dtype), a)
+
+    def _cut(self, words: Integers) -> Integers:
+        """Drops the bits above the ring's, in place."""
+        if self.bits < 8 * self.dtype.itemsize:
+            words &= self.dtype.type(self.mask)
+        return words
+
+
+def _integers(values: Any) -> Any:
+    array = values if sparse.issparse(values) else np.asarray(values)
+    if array.dtype.kind not in "iu":
+        raise InvalidInput(f"ring arithmetic takes integers, got {array.dtype}; round to whole grid steps first")
+    return array
+
+
+# ---------------------------------------------------------------------------------------------------- masks
+
+
+def uniform(key: bytes, label: bytes, first_row: int, rows: int, columns: int, ring: Ring) -> Integers:
+    """Rows first_row to first_row + rows of the mask of `key` and `label`: uniform ring elements, repeatable.
+
+    Any block of rows is made by itself and equals that slice of the whole.
+    """
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+    if len(key) != 32:
+        raise InvalidInput(f"a mask grows from a key of 32 bytes, got {len(key)}; draw one with os.urandom(32)")
+    if min(first_row, rows, columns) < 0:
+        raise InvalidInput(f"no mask has {rows} rows from row {first_row} on and {columns} columns; count from 0")
+    shape = bytes([ring.bits]) + columns.to_bytes(8, "little")
+    stream_key = hmac.digest(key, b"colonnade ring mask" + shape + label, "sha256")
+    counter, skip = divmod(first_row * columns * ring.dtype.itemsize, AES_BLOCK)
+    stream = Cipher(algorithms.AES256(stream_key), modes.CTR(counter.to_bytes(AES_BLOCK, "big"))).encryptor()
+    stream.update(CHUNK[:skip])
+    out = np.empty((rows, columns), ring.dtype.newbyteorder("<"))
+    target = out.reshape(-1).view(np.uint8)
+    for at in range(0, target.size, len(CHUNK)):
+        part = target[at : at + len(CHUNK)]
+        stream.update_into(CHUNK[: part.size], part.data)
+    return ring._cut(out.astype(ring.dtype, copy=False))
+
+
+# ---------------------------------------------------------------------------------------------------- products
+
+
+def product(a: Any, b: Integers, ring: Ring, *, bound_a: int | None = None, bound_b: int | None = None) -> Integers:
+    """aᵀb modulo 2^bits, for integers a (rows x s, dense or scipy sparse) and b (rows x t, dense).
+
+    An integer and its ring element mean the same. A bound is a public limit of |entry| after the centred lift; it is
+    checked, and below 2^31 it saves multiplications in a ring wider than 32 bits.
+    """
+    a, b = _integers(a), _integers(b)
+    if a.ndim != 2 or b.ndim != 2 or a.shape[0] != b.shape[0]:
+        raise InvalidInput(f"no product of {a.shape} and {b.shape}; it takes two matrices with the same rows")
+    for bound in (bound_a, bound_b):
+        if bound is not None and not 1 <= bound <= 1 << (ring.bits - 1):
+            raise InvalidInput(
+                f"a bound of {bound} in a ring of {ring.bits} bits; a bound is at least 1 and at most 2^{ring.bits - 1}"
+            )
+    multiply = _sparse_product if sparse.issparse(a) else _product32 if ring.bits <= 32 else _product64
+    return ring._cut(multiply(a, b, ring, bound_a, bound_b))
+
+
+def _product32(a: Integers, b: Integers, ring: Ring, bound_a: int | None, bound_b: int | None) -> Integers:
+    x, y = _buffer(a, 1), _buffer(b, LANES)
+    out = np.zeros((x.shape[1], y.shape[1]), np.uint32)
+    for start in range(0, a.shape[0], ROWS):
+        _fill(x, _bounded(a[start : start + ROWS], bound_a, ring))
+        _fill(y, _bounded(b[start : start + ROWS], bound_b, ring))
+        _add_products(x, y, out)
+    return out[:, : b.shape[1]].copy()
+
+
+def _product64(a: Integers, b: Integers, ring: Ring, bound_a: int | None, bound_b: int | None) -> Integers:
+    """With x = a + alpha and y = b + beta: aᵀb = xᵀy − alpha·1ᵀy − beta·xᵀ1 + rows·alpha·beta."""
+    alpha, beta = (bound if bound is not None and bound < NARROW else 0 for bound in (bound_a, bound_b))
+    x0, x1 = _buffer(a, 1), _buffer(a, 1)  # lower and upper halves
+    y0, y1 = _buffer(b, LANES), _buffer(b, LANES)
+    low = np.zeros((x0.shape[1], y0.shape[1]), np.uint64)
+    high = np.zeros(low.shape, np.uint32)
+    sum_x, sum_y = np.zeros(a.shape[1], np.uint64), np.zeros(b.shape[1], np.uint64)
+    for start in range(0, a.shape[0], ROWS):
+        x = _shifted(_bounded(a[start : start + ROWS], bound_a, ring), alpha)
+        y = _shifted(_bounded(b[start : start + ROWS], bound_b, ring), beta)
+        _fill(x0, x)
+        _fill(y0, y)
+        _add_long_products(x0, y0, low)
+        if alpha:  # x has no upper half
+            sum_y += y.sum(axis=0)
+        else:
+            _fill(x1, x >> np.uint64(32))
+            _add_products(x1, y0, high)
+        if beta:
+            sum_x += x.sum(axis=0)
+        else:
+            _fill(y1, y >> np.uint64(32))
+            _add_products(x0, y1, high)
+    low += high.astype(np.uint64) << np.uint64(32)
+    out: Integers = low[:, : b.shape[1]] - np.uint64(alpha) * sum_y - np.uint64(beta) * sum_x[:, None]
+    out += np.uint64(a.shape[0] * alpha * beta % (1 << 64))
+    return out
+
+
+def _sparse_product(a: Any, b: Integers, ring: Ring, bound_a: int | None, bound_b: int | None) -> Integers:
+    a = _canonical(a)
+    _bounded(a.data, bound_a, ring)
+    for start in range(0, b.shape[0], ROWS):
+        _bounded(b[start : start + ROWS], bound_b, ring)
+    out = np.zeros((a.shape[1], b.shape[1]), ring.dtype)
+    dense = np.ascontiguousarray(b, ring.dtype)  # a copy only where b is not in the ring's own dtype
+    _add_sparse_products(a.data.astype(ring.dtype), a.indices, a.indptr, a.format == "csr", dense, out)
+    return out
+
+
+def gram(a: Any, *, bound: int) -> NDArray[np.int64]:
+    """aᵀa exactly, for integers a (rows x s, dense or scipy sparse) with |entry| <= bound, a public limit.
+
+    Float64 matrix products of row blocks so short that no sum can pass 2^53: exact, and at the speed of BLAS.
+    """
+    a, whole = _integers(a), Ring(64)
+    if a.ndim != 2 or bound < 1:
+        raise InvalidInput(
+            f"no Gram matrix of {a.shape} with a bound of {bound}; it takes a matrix and a bound from 1 on"
+        )
+    if a.shape[0] * bound**2 >= 1 << 62:
+        raise InvalidInput(
+            f"{a.shape[0]:,} rows of entries up to {bound} may sum to {a.shape[0] * bound**2:.3g}, and exact sums stay "
+            "below 2^62; quantise on a coarser grid"
+        )
+    if sparse.issparse(a):
+        a = _canonical(a)
+        _bounded(a.data, bound, whole)
+        entries = a.astype(np.int64)
+        return np.asarray((entries.T @ entries).toarray(), np.int64)
+    rows = min(EXACT_FLOAT // bound**2, FLOAT_ROWS)
+    if rows < STEP:  # entries too large for float64 to pay
+        return product(a, a, whole, bound_a=bound, bound_b=bound).view(np.int64)
+    out = np.zeros((a.shape[1], a.shape[1]), np.int64)
+    for start in range(0, a.shape[0], rows):
+        block = _bounded(a[start : start + rows], bound, whole).astype(np.float64)
+        out += (block.T @ block).astype(np.int64)
+    return out
+
+
+def blocks(rows: int, columns: int, budget_bytes: int) -> Iterator[slice]:
+    """Consecutive row slices, each of at most `budget_bytes` at 8 bytes an entry."""
+    at_once = budget_bytes // max(8 * columns, 1)
+    if min(rows, columns) < 0 or at_once < 1:
+        raise InvalidInput(
+            f"{budget_bytes:,} bytes do not hold one row of {columns:,} columns; allow at least {8 * columns:,}"
+        )
+    return (slice(start, min(start + at_once, rows)) for start in range(0, rows, at_once))
+
+
+# ---------------------------------------------------------------------------------------------------- blocks of rows
+
+
+def _bounded(block: Integers, bound: int | None, ring: Ring) -> Integers:
+    """The block, lifted and checked if there is a bound. The message names the bound only: entries are private."""
+    if bound is None:
+        return block
+    already = block.dtype.kind == "i" and 8 * block.itemsize <= ring.bits
+    lifted = block if already else ring.signed(block)
+    if lifted.size and (int(lifted.max()) > bound or int(lifted.min()) < -bound):
+        raise InvalidInput(f"an entry is larger than the public bound {bound}; clip to the bound before multiplying")
+    return lifted
+
+
+def _canonical(a: Any) -> Any:
+    """CSR or CSC without repeated entries, which a bound could not judge one by one, nor a short dtype add up."""
+    if a.format in ("csr", "csc") and a.has_canonical_format:
+        return a
+    a = a.astype(np.int64)  # a copy: the caller's matrix stays as it is
+    a = a if a.format in ("csr", "csc") else a.tocsr()
+    a.sum_duplicates()
+    return a
+
+
+def _padded(size: int, unit: int) -> int:
+    return -(-size // unit) * unit
+
+
+def _buffer(matrix: Integers, unit: int) -> NDArray[np.uint32]:
+    """Room for `ROWS` rows of the matrix, or for all if they are fewer, and for columns in whole units."""
+    rows, columns = matrix.shape
+    return np.zeros((min(ROWS, _padded(rows, STEP)), _padded(columns, unit)), np.uint32)
+
+
+def _shifted(block: Integers, shift: int) -> NDArray[np.uint64]:
+    words = block.astype(np.uint64, copy=False)
+    return words + np.uint64(shift) if shift else words
+
+
+def _fill(buffer: Integers, block: Integers) -> None:
+    """The block modulo 2^32 into the corner of the buffer; rows and columns around it stay zero."""
+    rows, columns = block.shape
+    np.copyto(buffer[:rows, :columns], block, casting="unsafe")
+    buffer[rows:] = 0
+
+
+# ---------------------------------------------------------------------------------------------------- kernels
+
+
+@njit(cache=True)
+def _add_products(x, y, out):  # type: ignore[no-untyped-def]  # numba infers the types
+    """out += xᵀy modulo 2^32, for uint32 and rows in eights: eight multipliers wait in registers for a row of out."""
+    n, s = x.shape
+    t = y.shape[1]
+    for left in range(0, s, TILE):
+        for top in range(0, t, TILE):
+            end = min(top + TILE, t)
+            for r in range(0, n, 8):
+                y0, y1, y2, y3 = y[r, top:end], y[r + 1, top:end], y[r + 2, top:end], y[r + 3, top:end]
+                y4, y5, y6, y7 = y[r + 4, top:end], y[r + 5, top:end], y[r + 6, top:end], y[r + 7, top:end]
+                for i in range(left, min(left + TILE, s)):
+                    x0, x1, x2, x3 = x[r, i], x[r + 1, i], x[r + 2, i], x[r + 3, i]
+                    x4, x5, x6, x7 = x[r + 4, i], x[r + 5, i], x[r + 6, i], x[r + 7, i]
+                    c = out[i, top:end]
+                    for j in range(c.size):
+                        first = x0 * y0[j] + x1 * y1[j] + x2 * y2[j] + x3 * y3[j]
+                        c[j] += first + x4 * y4[j] + x5 * y5[j] + x6 * y6[j] + x7 * y7[j]
+
+
+@njit(cache=True)
+def _add_long_products(x, y, out):  # type: ignore[no-untyped-def]  # numba infers the types
+    """out += xᵀy modulo 2^64, for the same uint32 and a uint64 out."""
+    n, s = x.shape
+    t = y.shape[1]
+    for left in range(0, s, TILE):
+        for top in range(0, t, TILE):
+            end = min(top + TILE, t)
+            for r in range(0, n, 8):
+                y0, y1, y2, y3 = y[r, top:end], y[r + 1, top:end], y[r + 2, top:end], y[r + 3, top:end]
+                y4, y5, y6, y7 = y[r + 4, top:end], y[r + 5, top:end], y[r + 6, top:end], y[r + 7, top:end]
+                for i in range(left, min(left + TILE, s)):
+                    x0, x1, x2, x3 = u64(x[r, i]), u64(x[r + 1, i]), u64(x[r + 2, i]), u64(x[r + 3, i])
+                    x4, x5, x6, x7 = u64(x[r + 4, i]), u64(x[r + 5, i]), u64(x[r + 6, i]), u64(x[r + 7, i])
+                    c = out[i, top:end]
+                    for j in range(c.size):
+                        first = x0 * u64(y0[j]) + x1 * u64(y1[j]) + x2 * u64(y2[j]) + x3 * u64(y3[j])
+                        c[j] += first + x4 * u64(y4[j]) + x5 * u64(y5[j]) + x6 * u64(y6[j]) + x7 * u64(y7[j])
+
+
+@njit(cache=True)
+def _add_sparse_products(data, indices, indptr, by_rows, b, out):  # type: ignore[no-untyped-def]  # numba infers
+    """out += aᵀb modulo the word of out, for a in CSR (by_rows) or CSC."""
+    for major in range(indptr.size - 1):
+        for k in range(indptr[major], indptr[major + 1]):
+            row, column = (major, indices[k]) if by_rows else (indices[k], major)
+            value, source, c = data[k], b[row], out[column]
+            for j in range(c.size):
+                c[j] += value * source[j]

@@ -1,0 +1,281 @@
+"""How far a column's score can have moved since it was last seen: clocks, and what they cost to keep.
+
+Claim    |score of column k now| ≤ `log_bound`/c, in real arithmetic and in every rounding of it.
+Source   ours.
+Leaves   nothing: arrays in, arrays out.
+Price    one pass over the picked column a step, 23 doubles a heavy column.
+
+The state is v = m·u. A step shrinks all of v by 1 − eta and adds eta·radius·x where the picked column is. With κ = max|q'|,
+a score moves by at most the smaller of
+  shrinking + jumps, where
+    shrinking is min(Σ|x|·worst row, max|x|·all rows), or, by the trend seen at the last evaluation and the factor r
+    by which m fell since, a known line with an error of ½·((1 − r)/r)²·bend (see `column_scores`);
+    jumps are min(max|x|·all rows, Σ|x|·worst row, ‖x‖·their lengths);
+  κ·‖x_k‖·(length of the path of v since then);
+and it is within κ·‖x_k‖·‖v − v⁰‖ of its value at the last snapshot, which knows that steps cancel, and within Σ|x|·cap of 0.
+
+Bounds may never be broken by rounding; with eps = 2^-53 each has its margin:
+- v_i is computed as fl(m·u_i), m = fl(2·radius/((t+1)(t+2))): three roundings of m, one of the product, and one
+  of u_i at each pick that touches row i, all relative to |v_i|: less than DRIFT = 2^-49 a step. It acts like a
+  little more shrinking of v_i, so the clocks that pay for shrinking count (step + DRIFT); beside the trend, which has
+  |v·q'(v)| < 1/4, it costs Σ|x|·DRIFT a step, and DUST counts the steps.
+- a computed slope is within 8·eps·cap of the true one (exp to an ulp, four operations), a product within
+  eps·bound·cap, and cutting shifts a product by less than a grid step: between two evaluations a score can
+  move by nnz_k·pad more than the true score, pad = grid + 32·eps·bound·cap. It is added once to every bound.
+- sums of up to 2^25 non-negative terms (column norms, jumps, bends) lose at most 2^25·eps < SLACK = 1e-8, relatively,
+  in whatever order they are taken.
+- clocks only grow, and every addition is rounded up by the factor 1 + 2^-51.
+- Σ|u_i|, Σu_i² and Σu_i·v⁰_i (v⁰ the predictions at the last snapshot) are kept incrementally; their rounding error
+  is bounded at every pick and added.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from numba import njit
+from numpy.typing import NDArray
+
+from colonnade.kernels.column_scores import clipped, is_full, sizes
+from colonnade.kernels.sparse_fw import Floats, Ints, Loss
+
+DRIFT = 2.0**-49
+SLACK = 1e-8
+ROUND_UP = 1.0 + 2.0**-51
+
+# columns of the table of heavy columns. PAD: what rounding may add to the score; the stamps are the clocks' STAMPS first
+# SNAPSHOT: the score at the snapshot whose number is in TAKEN
+(SCORE, TREND, BEND, SNAPSHOT, TAKEN, CAP, NORM, TOP, ROOT, PAD, MEASURED, FULL, HOT, STAMP, WIDTH) = (*range(14), 22)
+
+# clocks. Shrinking: worst row, all rows; jumps: all rows, worst row, their lengths; the path of v; 1/m (its stamp is m)
+# and the number of steps, for the trend; without a stamp, the distance of v from the last snapshot
+SHRINK_TOP, SHRINK_SUM, JUMP_SUM, JUMP_TOP, JUMP_PATH, PATH, AGE, DUST, AWAY = range(9)
+STAMPS, CLOCKS = 8, 9
+EPOCH = 9  # not a clock, but kept with them: the number of the last snapshot
+
+# running sums over rows: Σ|u|, max|v|, Σu² and its error, Σu·v⁰ and its error, Σ(v⁰)²; and what the last step did
+MASS, TOP_V, ENERGY, ENERGY_ERROR, CROSS, CROSS_ERROR, PAST, LAST_PATH, LAST_JUMP, SUMS = range(10)
+
+
+def constants(loss: Loss, residual_bound: float, largest_label: float) -> tuple[float, float, float, float, float]:
+    """(curvature, sway, cap, span, reach): max of |q'|, |v·q'(v)|, |q|, the width of q's range, |q − q(0)|."""
+    r = residual_bound
+    if loss == Loss.LOGISTIC:
+        return 0.25, 0.2239, 1.0, 1.0, 0.5  # max of v·sigmoid'(v) is 0.22387…
+    if loss == Loss.SQUARED:
+        return 1.0, r + largest_label, r, 2.0 * r, 2.0 * r
+    return 1.0, max(1.0, r - 1.0), r, r, r
+
+
+# rows of the table are named by number: a view of one would be counted in and out, atomically, at every call
+
+
+@njit(cache=True)
+def measure(
+    data: NDArray[Any],
+    indices: NDArray[Any],
+    start: int,
+    stop: int,
+    bound: float,
+    rows: int,
+    cap: float,
+    x: int,
+    heavy: Floats,
+) -> None:
+    """Puts what is known of a column before any score into its row of the table: upper bounds of its sizes."""
+    norm, top, square = sizes(data, start, stop, bound)
+    heavy[x, NORM] = norm * (1.0 + SLACK)
+    heavy[x, TOP] = top
+    heavy[x, ROOT] = math.sqrt(square) * (1.0 + SLACK)
+    heavy[x, CAP] = heavy[x, NORM] * cap
+    heavy[x, FULL] = 1.0 if is_full(indices, start, stop, rows) else 0.0
+    heavy[x, MEASURED] = 1.0
+
+
+@njit(cache=True)
+def assume(nnz: int, bound: float, cap: float, x: int, heavy: Floats) -> None:
+    """The same from the number of nonzeros alone."""
+    heavy[x, NORM] = bound * nnz
+    heavy[x, TOP] = bound
+    heavy[x, ROOT] = bound * math.sqrt(nnz) * (1.0 + SLACK)
+    heavy[x, CAP] = heavy[x, NORM] * cap
+    heavy[x, SCORE] = heavy[x, SNAPSHOT] = heavy[x, CAP]
+
+
+@njit(cache=True)
+def note(x: int, value: float, trend: float, bend: float, clock: Floats, heavy: Floats) -> None:
+    """A heavy column was evaluated now."""
+    heavy[x, SCORE] = value
+    heavy[x, TREND] = trend
+    heavy[x, BEND] = bend * (1.0 + SLACK)
+    for g in range(STAMPS):
+        heavy[x, STAMP + g] = clock[g]
+    heavy[x, STAMP + AGE] = 1.0 / clock[AGE]
+
+
+# written out, and told that nothing is NaN: the built-in min and max cost branches, three times this
+
+
+@njit(inline="always")
+def _less(a: float, b: float) -> Any:
+    return a if a < b else b
+
+
+@njit(inline="always")
+def _bound(heavy: Floats, x: int, horizon: Floats, c: float) -> Any:
+    norm, top, root = heavy[x, NORM], heavy[x, TOP], heavy[x, ROOT]
+    seen = abs(heavy[x, SCORE])
+    shrunk = seen + _less(
+        norm * (horizon[SHRINK_TOP] - heavy[x, STAMP + SHRINK_TOP]),
+        top * (horizon[SHRINK_SUM] - heavy[x, STAMP + SHRINK_SUM]),
+    )
+    # with r = m at the horizon / m when last seen, over = (1 - r)/r is at least 1 - r: a line is largest at one of its
+    # ends, and to follow it a little farther than needed spares a division
+    over = horizon[AGE] * heavy[x, STAMP + AGE] - 1.0
+    end = abs(heavy[x, SCORE] - over * heavy[x, TREND])
+    line = seen if seen > end else end
+    curved = line + 0.5 * over * over * heavy[x, BEND] + norm * (SLACK * over + DRIFT * (horizon[DUST] + 2.0))
+    jumped = _less(
+        root * (horizon[JUMP_PATH] - heavy[x, STAMP + JUMP_PATH]),
+        _less(
+            top * (horizon[JUMP_SUM] - heavy[x, STAMP + JUMP_SUM]),
+            norm * (horizon[JUMP_TOP] - heavy[x, STAMP + JUMP_TOP]),
+        ),
+    )
+    along = seen + root * (horizon[PATH] - heavy[x, STAMP + PATH])
+    most = _less(heavy[x, CAP], _less(_less(shrunk, curved) + jumped, along))
+    if heavy[x, TAKEN] == horizon[EPOCH]:
+        most = _less(most, heavy[x, SNAPSHOT] + root * horizon[AWAY])
+    return c * (most + heavy[x, PAD]) * (1.0 + SLACK)
+
+
+@njit(cache=True, fastmath={"nnan", "nsz"})
+def log_bound(heavy: Floats, x: int, horizon: Floats, c: float) -> Any:
+    """An upper bound of c·|score| of heavy column x that holds until the horizon."""
+    return _bound(heavy, x, horizon, c)
+
+
+@njit(cache=True, fastmath={"nnan", "nsz"})
+def log_bounds(heavy: Floats, members: Ints, horizon: Floats, c: float, out: Floats) -> Any:
+    """The same for several columns; returns the largest, or 0."""
+    top = 0.0
+    for i in range(members.size):
+        out[i] = _bound(heavy, members[i], horizon, c)
+        top = out[i] if out[i] > top else top
+    return top
+
+
+@njit(cache=True, error_model="numpy", fastmath={"reassoc"})
+def _push(
+    data: NDArray[Any],
+    indices: NDArray[Any],
+    start: int,
+    stop: int,
+    bound: float,
+    step: float,
+    slope: float,
+    span: float,
+    past: Floats,
+    rows: Floats,
+) -> Any:
+    """u += step·column. Returns Σ over its rows of the change of |u|, of u², of x·u, x·v⁰, and its jumps."""
+    change, energy, along, along_past, jumps = 0.0, 0.0, 0.0, 0.0, 0.0
+    for z in range(start, stop):
+        x = clipped(data[z], bound)
+        i = indices[z]
+        u = rows[i, 0]
+        now = u + step * x
+        rows[i, 0] = now
+        change += abs(now) - abs(u)
+        energy += step * x * (now + u)
+        along += x * u
+        along_past += x * past[i]
+        jumps += min(span, slope * abs(x))
+    return change, energy, along, along_past, jumps
+
+
+@njit(cache=True)
+def advance(
+    data: NDArray[Any],
+    indices: NDArray[Any],
+    start: int,
+    stop: int,
+    bound: float,
+    radius: float,
+    t: int,
+    s: int,
+    limits: tuple[float, float, float],
+    past: Floats,
+    rows: Floats,
+    sums: Floats,
+    clock: Floats,
+) -> None:
+    """Step t: v shrinks by 1 - eta everywhere and loses eta·radius·s·x where the picked column is; clocks follow.
+
+    limits: curvature, sway and span of `constants`.
+    """
+    curvature, sway, span = limits
+    eta = 2.0 / (t + 2.0)
+    old_m = 1.0 / clock[AGE]
+    m = 2.0 * radius / ((t + 1.0) * (t + 2.0))
+    step = -s * (t + 1.0)
+    norm, top, square = sizes(data, start, stop, bound)
+    slope = curvature * eta * radius
+    change, energy_change, along, along_past, jumps = _push(
+        data, indices, start, stop, bound, step, slope, span, past, rows
+    )
+    rounding = (stop - start + 8) * 2.0**-51
+    clock[SHRINK_TOP] = (clock[SHRINK_TOP] + shrinking(t, sway, curvature, sums)) * ROUND_UP
+    clock[SHRINK_SUM] = (clock[SHRINK_SUM] + curvature * (eta + DRIFT) * old_m * sums[MASS]) * ROUND_UP
+    clock[JUMP_SUM] = (clock[JUMP_SUM] + jumps * (1.0 + SLACK)) * ROUND_UP
+    clock[JUMP_TOP] = (clock[JUMP_TOP] + min(span, slope * top) * (1.0 + SLACK)) * ROUND_UP
+    # |change of v|² = eta²·|v + radius·s·x|²: shrinking and jumping may cancel
+    length_v = old_m * math.sqrt(sums[ENERGY] + sums[ENERGY_ERROR]) * (1.0 + SLACK)
+    length_x = radius * math.sqrt(square) * (1.0 + SLACK)
+    sums[LAST_JUMP] = curvature * eta * length_x * (1.0 + SLACK)
+    clock[JUMP_PATH] = (clock[JUMP_PATH] + sums[LAST_JUMP]) * ROUND_UP
+    move = length_v * length_v + length_x * length_x
+    move += 2.0 * radius * s * old_m * along + rounding * 2.0 * length_v * length_x
+    sums[LAST_PATH] = curvature * ((eta + DRIFT) * math.sqrt(max(move, 0.0)) * (1.0 + SLACK) + DRIFT * length_v)
+    clock[PATH] = (clock[PATH] + sums[LAST_PATH]) * ROUND_UP
+    clock[AGE] = 1.0 / m
+    clock[DUST] = t
+    sums[MASS] += change + (sums[MASS] + abs(step) * norm) * rounding
+    sums[ENERGY_ERROR] += rounding * (sums[ENERGY] + abs(energy_change) + (abs(step) * length_x / radius) ** 2)
+    sums[ENERGY] += energy_change
+    sums[TOP_V] = (sums[TOP_V] * (1.0 - eta) + eta * radius * top) * (1.0 + SLACK)
+    # |v - past|² from three sums, each with its error
+    sums[CROSS] += step * along_past
+    sums[CROSS_ERROR] += rounding * (abs(sums[CROSS]) + abs(step) * math.sqrt(square * sums[PAST]))
+    away = m * m * (sums[ENERGY] + sums[ENERGY_ERROR]) + sums[PAST] - 2.0 * m * (sums[CROSS] - sums[CROSS_ERROR])
+    away += 2.0**-49 * (m * m * sums[ENERGY] + sums[PAST])
+    clock[AWAY] = curvature * (math.sqrt(max(away, 0.0)) * (1.0 + SLACK) + (t + 1) * DRIFT * (length_v + length_x))
+
+
+@njit(cache=True)
+def shrinking(t: int, sway: float, curvature: float, sums: Floats) -> Any:
+    """How far the shrinking of step t can move the slope of any one row."""
+    eta = 2.0 / (t + 2.0)
+    return min(sway * (DRIFT - math.log1p(-eta)), curvature * (eta + DRIFT) * sums[TOP_V])
+
+
+@njit(cache=True, fastmath={"reassoc"})
+def settle(m: float, past: Floats, rows: Floats, sums: Floats, clock: Floats) -> None:
+    """A new snapshot, past = v: the sums over rows are taken afresh, and the distance from it is 0."""
+    mass, energy, past_energy = 0.0, 0.0, 0.0
+    for i in range(past.size):
+        u = rows[i, 0]
+        past[i] = m * u
+        mass += abs(u)
+        energy += u * u
+        past_energy += past[i] * past[i]
+    relative = (past.size + 8) * 2.0**-51
+    sums[MASS] = mass * (1.0 + SLACK)
+    sums[ENERGY] = energy
+    sums[ENERGY_ERROR] = energy * relative
+    sums[PAST] = past_energy * (1.0 + relative)
+    sums[CROSS] = energy * m
+    sums[CROSS_ERROR] = energy * m * relative
+    clock[AWAY] = 0.0
+    clock[EPOCH] += 1.0

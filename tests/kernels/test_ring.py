@@ -1,0 +1,398 @@
+"""Ring arithmetic against Python's big integers, masks against a second writing of their layout."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import tracemalloc
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse, stats
+
+from colonnade.errors import InvalidInput
+from colonnade.kernels import ring as kernel
+from colonnade.kernels.bits import pack, packed_size, unpack
+from colonnade.kernels.ring import ROWS, Ring, blocks, gram, product, uniform
+
+WIDTHS = [8, 31, 32, 33, 40, 48, 63, 64]
+KEY = bytes(range(32))
+
+
+def big(array):
+    """The same integers, of unlimited size."""
+    return np.asarray(array).astype(object)
+
+
+def exact_product(a, b, bits):
+    return big(a).T @ big(b) % 2**bits
+
+
+def same(expected, actual):
+    assert (np.asarray(expected, dtype=object) == big(actual)).all()
+
+
+def elements(rng, shape, bits, extreme=0.3):
+    """Uniform ring elements, a part of them 0, 1, the largest, and the two on either side of the sign."""
+    values = rng.integers(0, 2**bits - 1, shape, dtype=np.uint64, endpoint=True)
+    corners = np.array([0, 1, 2**bits - 1, 2 ** (bits - 1), 2 ** (bits - 1) - 1], dtype=np.uint64)
+    return np.where(rng.random(shape) < extreme, rng.choice(corners, shape), values).astype(Ring(bits).dtype)
+
+
+def signed_entries(rng, shape, bound):
+    """Integers up to the bound, a part of them at it."""
+    values = rng.integers(-bound, bound, shape, endpoint=True)
+    return np.where(rng.random(shape) < 0.3, rng.choice(np.array([-bound, bound]), shape), values)
+
+
+# ---------------------------------------------------------------------------------------------------- the ring
+
+
+@pytest.mark.parametrize("bits", WIDTHS)
+def test_addition_subtraction_and_negation_are_those_of_integers_modulo_a_power_of_two(bits):
+    rng, ring = np.random.default_rng(bits), Ring(bits)
+    a, b = elements(rng, (40, 30), bits), elements(rng, (40, 30), bits)
+    same((big(a) + big(b)) % 2**bits, ring.add(a, b))
+    same((big(a) - big(b)) % 2**bits, ring.subtract(a, b))
+    same(-big(a) % 2**bits, ring.negate(a))
+    assert {ring.dtype} == {ring.add(a, b).dtype, ring.subtract(a, b).dtype, ring.negate(a).dtype}
+
+
+@pytest.mark.parametrize("bits", WIDTHS)
+def test_the_lift_of_a_reduced_integer_is_that_integer_wherever_it_fits(bits):
+    half = 2 ** (bits - 1)
+    values = np.array([-half, -half + 1, -1, 0, 1, half - 1], dtype=np.int64)
+    same(values, Ring(bits).signed(Ring(bits).reduce(values)))
+
+
+@pytest.mark.parametrize("bits", WIDTHS)
+@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32, np.int64, np.uint16, np.uint64])
+def test_integers_of_every_type_reduce_to_their_remainder(bits, dtype):
+    limits = np.iinfo(dtype)
+    values = np.array([limits.min, limits.min + 1, 0, 1, limits.max - 1, limits.max], dtype=dtype)
+    same(big(values) % 2**bits, Ring(bits).reduce(values))
+    same((big(values) - 5) % 2**bits, Ring(bits).subtract(values, np.full(6, 5, np.uint32)))
+
+
+def test_a_masked_value_comes_back_when_the_mask_is_added_again():
+    ring = Ring(32)
+    features = signed_entries(np.random.default_rng(0), (50, 7), 4096).astype(np.int16)
+    mask = uniform(KEY, b"mine", 0, 50, 7, ring)
+    same(features, ring.signed(ring.add(ring.subtract(features, mask), mask)))
+
+
+@pytest.mark.parametrize("bits", [-1, 0, 7, 65])
+def test_a_ring_outside_8_to_64_bits_is_refused(bits):
+    with pytest.raises(InvalidInput, match="use 8 to 64"):
+        Ring(bits)
+
+
+def test_real_numbers_are_refused_and_not_rounded_in_silence():
+    with pytest.raises(InvalidInput, match="round to whole grid steps"):
+        Ring(32).reduce(np.array([0.5]))
+    with pytest.raises(InvalidInput, match="round to whole grid steps"):
+        product(np.ones((3, 2)), np.ones((3, 2), np.int64), Ring(32))
+    with pytest.raises(InvalidInput, match="round to whole grid steps"):
+        gram(sparse.csr_array(np.ones((3, 2))), bound=1)
+
+
+# ---------------------------------------------------------------------------------------------------- masks
+
+
+def slow_mask(key, label, rows, columns, bits):
+    """The layout of the module's card from AES on single blocks: no counter mode, no NumPy."""
+    size = 4 if bits <= 32 else 8
+    message = b"colonnade ring mask" + bytes([bits]) + columns.to_bytes(8, "little") + label
+    block = Cipher(algorithms.AES(hmac.new(key, message, hashlib.sha256).digest()), modes.ECB()).encryptor()
+    stream = b"".join(block.update(i.to_bytes(16, "big")) for i in range(rows * columns * size // 16 + 1))
+    words = [int.from_bytes(stream[size * k : size * (k + 1)], "little") for k in range(rows * columns)]
+    return np.array([word % 2**bits for word in words], dtype=object).reshape(rows, columns)
+
+
+@pytest.mark.parametrize("bits", WIDTHS)
+@pytest.mark.parametrize("shape", [(1, 1), (5, 3), (9, 17)])
+def test_a_mask_is_the_documented_bytes_of_aes_256_in_counter_mode(bits, shape):
+    same(slow_mask(KEY, b"label", *shape, bits), uniform(KEY, b"label", 0, *shape, Ring(bits)))
+
+
+def test_the_layout_of_a_mask_does_not_change_between_releases():
+    """A party and a dealer of two releases must grow the same mask; the figures are `slow_mask`'s, written down."""
+    assert uniform(KEY, b"label", 0, 1, 3, Ring(32)).tolist() == [[0x779B9B04, 0x28BFD4DD, 0x2D13E2F4]]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    bits=st.sampled_from(WIDTHS),
+    columns=st.integers(1, 9),
+    first=st.integers(0, 60),
+    rows=st.integers(0, 60),
+    label=st.binary(max_size=20),
+)
+def test_a_block_of_rows_equals_the_slice_of_the_whole_mask(bits, columns, first, rows, label):
+    whole = uniform(KEY, label, 0, 120, columns, Ring(bits))
+    same(whole[first : first + rows], uniform(KEY, label, first, rows, columns, Ring(bits)))
+
+
+def test_a_block_behind_four_billion_blocks_of_the_cipher_is_the_right_one():
+    """The counter has 128 bits: it does not wrap where a 32-bit one would."""
+    first, columns = 2**34, 5
+    key = hmac.new(KEY, b"colonnade ring mask\x40" + columns.to_bytes(8, "little"), hashlib.sha256).digest()
+    block = Cipher(algorithms.AES(key), modes.ECB()).encryptor()
+    expected = block.update((first * columns * 8 // 16).to_bytes(16, "big"))
+    assert expected == uniform(KEY, b"", first, 1, columns, Ring(64)).astype("<u8").tobytes()[:16]
+
+
+def test_masks_of_neighbouring_labels_widths_and_shapes_share_no_word():
+    """As counters, labels 0 and 1 would give one stream shifted by a block. Chance of a false alarm: below 1e-11."""
+    label = (0).to_bytes(16, "big")
+    masks = [
+        uniform(KEY, label, 0, 300, 4, Ring(64)),
+        uniform(KEY, (1).to_bytes(16, "big"), 0, 300, 4, Ring(64)),
+        uniform(KEY, label, 0, 240, 5, Ring(64)),
+        uniform(bytes(32), label, 0, 300, 4, Ring(64)),
+    ]
+    words = np.concatenate([mask.ravel() for mask in masks])
+    assert words.size == np.unique(words).size
+    narrower = uniform(KEY, label, 0, 300, 4, Ring(63))
+    assert np.mean(narrower == masks[0] & np.uint64(Ring(63).mask)) < 0.01
+
+
+@pytest.mark.parametrize("bits", WIDTHS)
+def test_the_top_and_bottom_bits_of_a_mask_are_uniform(bits):
+    """Chi-square on the five highest and the five lowest bits of 32,000 elements; the key is fixed, so is the result."""
+    mask = uniform(KEY, b"uniform", 0, 4_000, 8, Ring(bits)).ravel()
+    for part in (mask >> np.array(bits - 5, mask.dtype), mask & np.array(31, mask.dtype)):
+        counts = np.bincount(part.astype(np.int64), minlength=32)
+        assert counts.size == 32
+        assert stats.chisquare(counts).pvalue > 1e-6
+
+
+def test_a_mask_refuses_a_short_key_and_negative_rows():
+    with pytest.raises(InvalidInput, match=r"os\.urandom"):
+        uniform(bytes(16), b"", 0, 1, 1, Ring(32))
+    with pytest.raises(InvalidInput, match="count from 0"):
+        uniform(KEY, b"", -1, 1, 1, Ring(32))
+
+
+# ---------------------------------------------------------------------------------------------------- products
+
+
+@pytest.mark.parametrize("bits", WIDTHS)
+@pytest.mark.parametrize("rows", [0, 1, 7, 8, 9, ROWS - 1, ROWS, ROWS + 1, 2 * ROWS + 5])
+def test_a_product_of_ring_elements_is_exact_at_the_borders_of_row_blocks(bits, rows):
+    rng = np.random.default_rng(1000 * bits + rows)
+    a, b = elements(rng, (rows, 3), bits), elements(rng, (rows, 4), bits)
+    same(exact_product(a, b, bits), product(a, b, Ring(bits)))
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    bits=st.sampled_from(WIDTHS),
+    rows=st.integers(0, 40),
+    s=st.integers(0, 35),
+    t=st.integers(0, 35),
+    seed=st.integers(0, 2**32 - 1),
+    data=st.data(),
+)
+def test_a_product_is_that_of_big_integers_for_every_shape_bound_and_form(bits, rows, s, t, seed, data):
+    rng, ring = np.random.default_rng(seed), Ring(bits)
+    largest = 2 ** (bits - 1)
+    bounds = st.one_of(st.none(), st.sampled_from([1, 2**7, min(2**31 - 1, largest), largest]), st.integers(1, largest))
+    bound_a, bound_b = data.draw(bounds), data.draw(bounds)
+
+    def matrix(columns, bound):
+        if bound is None:
+            return elements(rng, (rows, columns), bits)
+        entries = signed_entries(rng, (rows, columns), min(bound, 2**63 - 1))
+        return ring.reduce(entries) if rng.random() < 0.5 else entries
+
+    a, b = matrix(s, bound_a), matrix(t, bound_b)
+    if data.draw(st.booleans()):
+        a = np.asfortranarray(a)
+    same(exact_product(a, b, bits), product(a, b, ring, bound_a=bound_a, bound_b=bound_b))
+
+
+@pytest.mark.parametrize("bits", [32, 40, 64])
+def test_a_product_wider_than_a_tile_is_exact(bits):
+    rng = np.random.default_rng(bits)
+    s, t = kernel.TILE + 17, kernel.TILE + 1
+    a, b = elements(rng, (20, s), bits), elements(rng, (20, t), bits)
+    same(exact_product(a, b, bits), product(a, b, Ring(bits)))
+
+
+@pytest.mark.parametrize("bits", WIDTHS)
+def test_the_largest_entries_in_every_row_do_not_lose_a_bit(bits):
+    rows, ring = 3 * ROWS + 1, Ring(bits)
+    top = np.full((rows, 2), ring.mask, ring.dtype)
+    same(np.full((2, 2), rows * ring.mask**2 % 2**bits, object), product(top, top, ring))
+    bound = min(2**31 - 1, 2 ** (bits - 1) - 1)
+    ends = np.tile(np.array([bound, -bound]), (rows, 1))
+    expected = exact_product(ends, ends, bits)
+    same(expected, product(ends, ends, ring, bound_a=bound, bound_b=bound))
+
+
+def test_products_of_row_blocks_add_up_to_the_product():
+    rng, ring = np.random.default_rng(3), Ring(40)
+    a, b = signed_entries(rng, (1_000, 5), 4096), elements(rng, (1_000, 6), 40)
+    total = np.zeros((5, 6), ring.dtype)
+    for rows in blocks(1_000, 6, 8 * 6 * 300):
+        total = ring.add(total, product(a[rows], b[rows], ring, bound_a=4096))
+    same(exact_product(a, b, 40), total)
+
+
+def test_the_shares_of_two_parties_add_up_to_their_cross_product():
+    """The protocol's sum: A'E_l + c and E_k'U_l + (U_k'U_l - c), with masks that grow from seeds."""
+    rng, ring, rows = np.random.default_rng(4), Ring(48), 700
+    left, right = signed_entries(rng, (rows, 4), 2000), signed_entries(rng, (rows, 3), 2000)
+    mask_left, mask_right = uniform(KEY, b"left", 0, rows, 4, ring), uniform(KEY, b"right", 0, rows, 3, ring)
+    share = uniform(KEY, b"share", 0, 4, 3, ring)
+    rest = ring.subtract(product(mask_left, mask_right, ring), share)
+    masked_left, masked_right = ring.subtract(left, mask_left), ring.subtract(right, mask_right)
+    first = ring.add(product(left, masked_right, ring, bound_a=2000), share)
+    second = ring.add(product(masked_left, mask_right, ring), rest)
+    same(big(left).T @ big(right), ring.signed(ring.add(first, second)))
+
+
+@pytest.mark.parametrize("bits", [32, 48])
+@pytest.mark.parametrize("bound", [None, 1000])
+def test_a_product_takes_memory_for_a_block_of_rows_not_for_all_of_them(bits, bound):
+    """Ten arrays of a block's size at 8 bytes an entry, of a product with a hundred blocks."""
+    rng, rows, columns = np.random.default_rng(0), 100 * ROWS, 20
+    a, b = signed_entries(rng, (rows, columns), 1000), elements(rng, (rows, columns), bits)
+    product(a[:9], b[:9], Ring(bits), bound_a=bound)  # compiles
+    tracemalloc.start()
+    try:
+        product(a, b, Ring(bits), bound_a=bound)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 10 * ROWS * columns * 8
+
+
+@pytest.mark.parametrize("bits", WIDTHS)
+@pytest.mark.parametrize("form", ["csr", "csc", "coo"])
+def test_a_product_with_a_sparse_matrix_is_exact(bits, form):
+    rng, rows = np.random.default_rng(bits), ROWS + 9
+    bound = min(4096, 2 ** (bits - 1))
+    dense = np.where(rng.random((rows, 6)) < 0.2, signed_entries(rng, (rows, 6), bound), 0)
+    a, b = sparse.csr_array(dense).asformat(form), elements(rng, (rows, 5), bits)
+    same(exact_product(dense, b, bits), product(a, b, Ring(bits), bound_a=bound))
+    same(exact_product(dense, big(b), bits), product(a, b.astype(np.uint64), Ring(bits)))
+
+
+def test_repeated_entries_of_a_sparse_matrix_are_summed_before_the_bound_judges_them():
+    twice = sparse.csr_array((np.array([3, 3]), np.array([1, 1]), np.array([0, 2])), shape=(1, 2))
+    same([[0], [12]], product(twice, np.array([[2]]), Ring(32), bound_a=6))
+    same([[0, 0], [0, 36]], gram(twice, bound=6))
+    with pytest.raises(InvalidInput, match="larger than the public bound 5"):
+        product(twice, np.array([[2]]), Ring(32), bound_a=5)
+    assert twice.nnz == 2  # the caller's matrix is left as it was
+
+
+@pytest.mark.parametrize("form", ["csr", "csc", "coo"])
+def test_repeated_entries_of_a_short_type_do_not_wrap(form):
+    values, zeros, ends = np.array([100, 100], np.int8), np.array([0, 0]), np.array([0, 2])
+    twice = {
+        "csr": sparse.csr_array((values, zeros, ends), shape=(1, 1)),
+        "csc": sparse.csc_array((values, zeros, ends), shape=(1, 1)),
+        "coo": sparse.coo_array((values, (zeros, zeros)), shape=(1, 1)),
+    }[form]
+    same([[200]], product(twice, np.array([[1]]), Ring(32)))
+    same([[40_000]], gram(twice, bound=200))
+
+
+@pytest.mark.parametrize("bits", [32, 48])
+@pytest.mark.parametrize("side", ["bound_a", "bound_b"])
+def test_an_entry_beyond_its_bound_is_refused_without_being_named(bits, side):
+    entries = np.zeros((ROWS + 3, 2), np.int64)
+    entries[-1, 1] = -77_777
+    with pytest.raises(InvalidInput, match="larger than the public bound 77776; clip") as refusal:
+        product(entries, entries, Ring(bits), **{side: 77_776})
+    assert "77777" not in str(refusal.value)
+    assert product(entries, entries, Ring(bits), **{side: 77_777})[1, 1] == 77_777**2 % 2**bits
+
+
+def test_a_bound_judges_a_ring_element_by_its_lift_whatever_the_type_that_holds_it():
+    entries, ring = np.array([[-3, 5], [2, -5]]), Ring(40)
+    for held in (entries, ring.reduce(entries), ring.reduce(entries).astype(np.int64)):
+        same(exact_product(entries, entries, 40), product(held, entries, ring, bound_a=5))
+        with pytest.raises(InvalidInput, match="larger than the public bound 4"):
+            product(held, entries, ring, bound_a=4)
+
+
+@pytest.mark.parametrize("bound", [-1, 0, 2**31 + 1, 2**64])
+def test_a_bound_that_no_entry_of_the_ring_can_have_is_refused(bound):
+    ones = np.ones((2, 2), np.int64)
+    with pytest.raises(InvalidInput, match="at least 1 and at most 2\\^31"):
+        product(ones, ones, Ring(32), bound_b=bound)
+
+
+def test_matrices_with_different_rows_are_refused():
+    with pytest.raises(InvalidInput, match="the same rows"):
+        product(np.ones((3, 2), int), np.ones((4, 2), int), Ring(32))
+    with pytest.raises(InvalidInput, match="the same rows"):
+        product(np.ones(3, int), np.ones((3, 2), int), Ring(32))
+
+
+# ---------------------------------------------------------------------------------------------------- Gram matrices
+
+
+@pytest.mark.parametrize("bound", [1, 4096, 2**20, 2**24, 2**25, 2**25 + 1, 2**26])
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array, sparse.csc_array], ids=["dense", "csr", "csc"])
+def test_a_gram_matrix_is_exact_with_entries_at_their_bound(bound, form):
+    rows = 500
+    a = signed_entries(np.random.default_rng(bound), (rows, 7), bound)
+    a[:, 0], a[:, 1] = bound, -bound
+    found = gram(form(a), bound=bound)
+    assert np.int64 == found.dtype
+    same(big(a).T @ big(a), found)
+
+
+def test_a_gram_matrix_stays_exact_over_many_float_blocks():
+    a = signed_entries(np.random.default_rng(5), (3 * kernel.FLOAT_ROWS + 1, 3), 1000).astype(np.int16)
+    same(big(a).T @ big(a), gram(a, bound=1000))
+
+
+def test_a_gram_matrix_that_could_overflow_is_refused():
+    a = np.zeros((4, 2), np.int64)
+    assert (gram(a, bound=2**30 - 1) == 0).all()
+    with pytest.raises(InvalidInput, match="coarser grid"):
+        gram(a, bound=2**30)
+    with pytest.raises(InvalidInput, match="larger than the public bound 3"):
+        gram(a + 4, bound=3)
+    with pytest.raises(InvalidInput, match="a bound from 1 on"):
+        gram(a, bound=0)
+
+
+# ---------------------------------------------------------------------------------------------------- blocks, bytes
+
+
+@given(rows=st.integers(0, 5_000), columns=st.integers(0, 50), budget=st.integers(400, 100_000))
+def test_row_blocks_cover_every_row_once_within_the_budget(rows, columns, budget):
+    parts = list(blocks(rows, columns, budget))
+    assert list(range(rows)) == [i for part in parts for i in range(part.start, part.stop)]
+    assert all(8 * columns * (part.stop - part.start) <= budget for part in parts)
+
+
+def test_a_budget_below_one_row_is_refused():
+    with pytest.raises(InvalidInput, match="at least 800"):
+        blocks(10, 100, 799)
+
+
+@settings(max_examples=200, deadline=None)
+@given(bits=st.integers(1, 64), data=st.data())
+def test_packed_integers_are_the_digits_of_one_big_integer(bits, data):
+    values = data.draw(st.lists(st.integers(0, 2**bits - 1), max_size=40))
+    packed = pack(np.array(values, np.uint64), bits)
+    whole = sum(value << (bits * i) for i, value in enumerate(values))
+    assert whole.to_bytes(packed_size(len(values), bits), "little") == packed.tobytes()
+    assert values == unpack(packed, len(values), bits).tolist()
+
+
+@pytest.mark.parametrize("bits", [5, 32, 40])
+def test_packing_keeps_the_low_bits_only(bits):
+    values = np.arange(3, dtype=np.uint64) + np.uint64(2**bits)
+    assert unpack(pack(values, bits), 3, bits).tolist() == [0, 1, 2]
