@@ -3,29 +3,46 @@
 from __future__ import annotations
 
 from colonnade.kernels.prox import Array
+from colonnade.problem.boosting import AdaBoost
+from colonnade.problem.kernel import RBF, KernelSVM
+from colonnade.problem.labels import PublicLabels
 from colonnade.problem.losses import Absolute, Huber, LeastSquares, Logistic, Loss, Quantile, SquaredHinge
 from colonnade.problem.penalties import ElasticNet, GroupLasso, Lasso, NuclearNorm, Penalty, Ridge
 from colonnade.problem.problem import Problem, certificate
+from colonnade.problem.product import Product
+from colonnade.problem.sampling import Elementary, Independent, Nice, PerParty, Sampling, Serial
 from colonnade.problem.sets import GroupL1Ball, L1Ball, Set, Simplex
-from colonnade.problem.topology import Topology
+from colonnade.problem.topology import Changing, Topology
 
 __all__ = [
+    "RBF",
     "Absolute",
+    "AdaBoost",
     "Array",
+    "Changing",
     "ElasticNet",
+    "Elementary",
     "GroupL1Ball",
     "GroupLasso",
     "Huber",
+    "Independent",
+    "KernelSVM",
     "L1Ball",
     "Lasso",
     "LeastSquares",
     "Logistic",
     "Loss",
+    "Nice",
     "NuclearNorm",
     "Penalty",
+    "PerParty",
     "Problem",
+    "Product",
+    "PublicLabels",
     "Quantile",
     "Ridge",
+    "Sampling",
+    "Serial",
     "Set",
     "Simplex",
     "SquaredHinge",

@@ -5,7 +5,7 @@ Ridge(a)                a/2 ‖x‖²                      everything
 Lasso(a)                a ‖x‖₁                        ‖u‖_∞ ≤ a
 ElasticNet(l1, l2)      l1 ‖x‖₁ + l2/2 ‖x‖²           everything
 GroupLasso(a, groups)   a Σ √p_g ‖x_g‖₂               ‖u_g‖₂ ≤ a √p_g for each group of p_g columns
-NuclearNorm(a)          a ‖X‖_* of a matrix           ‖U‖₂ ≤ a
+NuclearNorm(a, blocks)  a Σ_b ‖X_b‖_* of a matrix      ‖U_b‖₂ ≤ a for each block of rows; one block unless given
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -171,25 +171,44 @@ class GroupLasso:
 
 @dataclass(frozen=True)
 class NuclearNorm:
-    """a ‖X‖_*: the sum of the singular values of a coefficient matrix, small for a low rank."""
+    """a ‖X‖_*: the sum of the singular values of a coefficient matrix, small for a low rank.
+
+    With `blocks`, disjoint groups of columns of the table (rows of X) that together name all: a Σ_b ‖X_b‖_*.
+    """
 
     a: float
+    blocks: Groups | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "a", positive("a", self.a, WEIGHT))
+        if self.blocks is not None:
+            object.__setattr__(self, "blocks", disjoint_groups(self.blocks))
+
+    def _places(self, x: Array) -> tuple[Any, ...]:
+        """The rows of each block of X."""
+        _singular_shape(x)
+        if self.blocks is None:
+            return (slice(None),)
+        covers(group_of_column(self.blocks), x[:, 0])
+        return tuple(list(block) for block in self.blocks)
 
     def value(self, x: Array) -> float:
-        return self.a * float(np.sum(_singular_values(x)))
+        return self.a * sum(float(np.sum(_singular_values(x[at]))) for at in self._places(x))
 
     def prox(self, v: Array, step: float) -> Array:
-        _singular_shape(v)
-        return singular_value_threshold(v, step * self.a)
+        out = np.empty_like(v)
+        for at in self._places(v):
+            out[at] = singular_value_threshold(v[at], step * self.a)
+        return out
+
+    def _largest(self, u: Array) -> float:
+        return max(float(np.max(_singular_values(u[at]))) for at in self._places(u))
 
     def conjugate(self, u: Array) -> float:
-        return _indicator(float(np.max(_singular_values(u))) <= self.a * (1.0 + EDGE))
+        return _indicator(self._largest(u) <= self.a * (1.0 + EDGE))
 
     def shrink(self, u: Array) -> float:
-        return _ratio(self.a, float(np.max(_singular_values(u))))
+        return _ratio(self.a, self._largest(u))
 
     def dual_feasible(self, u: Array) -> Array:
         return u * self.shrink(u)

@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from operator import index
 from random import Random
 from typing import Any
@@ -154,6 +155,17 @@ class Topology:
 
         return int(min(networkx.center(self._graph())))
 
+    def parents(self, root: int) -> tuple[int, ...]:
+        """The tree of fewest hops from `root`: each node's neighbour on the way there; the root is its own parent."""
+        self.neighbours(root)
+        parents, reached = {root: root}, [root]
+        for node in reached:
+            for neighbour in self._adjacent[node]:
+                if neighbour not in parents:
+                    parents[neighbour] = node
+                    reached.append(neighbour)
+        return tuple(parents[node] for node in range(self.size))
+
     def over(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
         """The neighbours of each name, when names[i] is node i."""
         if len(names) != self.size or len(set(names)) != len(names):
@@ -180,3 +192,49 @@ def _whole(name: str, value: int) -> int:
         return index(value)
     except TypeError as cause:
         raise InvalidInput(f"{name} must be a whole number, got {value!r}.") from cause
+
+
+@dataclass(frozen=True)
+class Changing:
+    """A graph whose links come and go in a public pattern that repeats: in round t, those of rounds[t % len(rounds)].
+
+    Every link of the pattern belongs to `union`, which must be connected; a single round need not be.
+    """
+
+    size: int
+    rounds: tuple[Edges, ...]
+
+    def __post_init__(self) -> None:
+        if not self.rounds:
+            raise InvalidInput("a changing graph needs the links of at least one round.")
+        object.__setattr__(self, "rounds", tuple(_sorted_edges(edges) for edges in self.rounds))
+        _ = self.union  # refused when it is made, like any graph
+
+    @classmethod
+    def silent(cls, topology: Topology, silences: Mapping[int, range], period: int) -> Changing:
+        """A graph in which some nodes neither speak nor hear for some rounds of each period."""
+        rounds = [
+            tuple(edge for edge in topology.edges if not any(t in silences.get(node, ()) for node in edge))
+            for t in range(_whole("period", period))
+        ]
+        return cls(topology.size, tuple(rounds))
+
+    @cached_property
+    def union(self) -> Topology:
+        """All links that are ever used."""
+        return Topology(self.size, tuple({edge for edges in self.rounds for edge in edges}))
+
+    @cached_property
+    def longest_rest(self) -> int:
+        """The most rounds from one use of a link to its next."""
+        period = len(self.rounds)
+        rests = []
+        for edge in self.union.edges:
+            used = [t for t, edges in enumerate(self.rounds) if edge in edges]
+            rests += [after - before for before, after in pairwise([*used, used[0] + period])]
+        return max(rests, default=1)
+
+    def active(self, node: int, t: int) -> tuple[int, ...]:
+        """The neighbours with which a node exchanges in round t."""
+        edges = self.rounds[t % len(self.rounds)]
+        return tuple(sorted(j if i == node else i for i, j in edges if node in (i, j)))

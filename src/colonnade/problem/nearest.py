@@ -1,0 +1,139 @@
+"""The x-update of ADMM: penalised coefficients whose prediction is near a target.
+
+Solves   x(t, rho) = argmin_x  penalty(x) + rho/2 ‖A x − t‖², again and again for other targets, now and then for another rho.
+Ridge    one Cholesky factorisation for each rho, of the smaller of AᵀA and AAᵀ (Woodbury).
+Ball     ridge within ‖x‖ ≤ radius, by one eigendecomposition for every rho: the multiplier of the ball joins the ridge.
+Others   block coordinate descent from the last answer; exact up to `PRECISION` of the target's length.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Protocol
+
+import numpy as np
+from scipy import linalg, sparse
+from scipy.optimize import brentq
+
+from colonnade.errors import InvalidInput
+from colonnade.kernels.descent import block_descent
+from colonnade.kernels.prox import Array, Indices
+from colonnade.problem.penalties import ElasticNet, GroupLasso, Lasso, Penalty, Ridge
+
+PRECISION = 1e-9
+SWEEPS = 500
+
+
+class Nearest(Protocol):
+    """Answers to one question, remembered where that makes the next one cheaper."""
+
+    def __call__(self, target: Array, rho: float) -> Array: ...
+
+
+def nearest(matrix: Any, penalty: Penalty) -> Nearest:
+    """The solver for a block (dense or CSC) and a penalty of its own columns."""
+    match penalty:
+        case Ridge(a):
+            return NearestRidge(matrix, a)
+        case Lasso(a):
+            return NearestSparse(matrix, singles(matrix.shape[1]), np.full(matrix.shape[1], a), 0.0)
+        case ElasticNet(l1, l2):
+            return NearestSparse(matrix, singles(matrix.shape[1]), np.full(matrix.shape[1], l1), l2)
+        case GroupLasso(a, groups):
+            return NearestSparse(matrix, groups, a * np.sqrt([len(group) for group in groups]), 0.0)
+        case _:
+            raise InvalidInput(
+                f"no x-update for {type(penalty).__name__}: use Ridge, Lasso, ElasticNet or GroupLasso as the penalty."
+            )
+
+
+def singles(columns: int) -> tuple[tuple[int, ...], ...]:
+    """Every column a group of its own."""
+    return tuple((j,) for j in range(columns))
+
+
+class NearestRidge:
+    """penalty = a/2 ‖x‖²."""
+
+    def __init__(self, matrix: Any, a: float) -> None:
+        self._matrix, self._a, self._rho = matrix, a, math.nan
+        self._gram = smaller_gram(matrix)
+        self._factor: Any = None
+
+    def __call__(self, target: Array, rho: float) -> Array:
+        if rho != self._rho:
+            self._rho = rho
+            self._factor = linalg.cho_factor(rho * self._gram + self._a * np.eye(len(self._gram)), overwrite_a=True)
+        A = self._matrix
+        if A.shape[1] <= A.shape[0]:
+            answer = linalg.cho_solve(self._factor, rho * (A.T @ target))
+        else:  # (aI + rho AᵀA)⁻¹ Aᵀ = Aᵀ (aI + rho AAᵀ)⁻¹
+            answer = rho * (A.T @ linalg.cho_solve(self._factor, target))
+        return np.asarray(answer, dtype=np.float64)
+
+
+class NearestInBall:
+    """penalty = a/2 ‖x‖², over ‖x‖ ≤ radius; radius may be inf."""
+
+    def __init__(self, matrix: Any, a: float, radius: float) -> None:
+        self._matrix, self._a, self._radius = matrix, a, radius
+        values, self._vectors = linalg.eigh(smaller_gram(matrix))
+        self._values = np.maximum(values, 0.0)
+
+    def __call__(self, target: Array, rho: float) -> Array:
+        A, wide = self._matrix, self._matrix.shape[1] > self._matrix.shape[0]
+        # In the eigenvectors' coordinates every multiplier mu ≥ a of ½‖x‖² gives x(mu) = pull/(mu + rho·values), up to
+        # a rotation; its length falls with mu, so the ball is one number away.
+        pull = rho * (self._vectors.T @ (target if wide else A.T @ target))
+        weight = self._values if wide else np.ones(self._values.size)
+
+        def length(mu: float) -> float:
+            return float(np.sqrt(np.sum(weight * np.square(pull / (mu + rho * self._values)))))
+
+        mu = self._a
+        if length(mu) > self._radius:
+            high = self._a + math.sqrt(float(np.sum(weight * np.square(pull)))) / self._radius
+            mu = float(brentq(lambda m: length(m) - self._radius, self._a, high, xtol=1e-300, rtol=1e-15))
+        inside = self._vectors @ (pull / (mu + rho * self._values))
+        x = np.asarray(A.T @ inside if wide else inside, dtype=np.float64)
+        size = float(np.linalg.norm(x))
+        return x if size <= self._radius else x * (self._radius / size)  # the last bits of the root
+
+
+class NearestSparse:
+    """penalty = Σ_g limit_g ‖x_g‖₂ + l2/2 ‖x‖²."""
+
+    def __init__(self, matrix: Any, groups: tuple[tuple[int, ...], ...], limits: Array, l2: float) -> None:
+        self._order: Indices = np.array([j for group in groups for j in group], dtype=np.int64)
+        self._block = sparse.csc_array(matrix[:, self._order])
+        sizes = [len(group) for group in groups]
+        self._starts: Indices = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        self._norms = np.array(
+            [_squared_norm(self._block[:, start : start + size]) for start, size in self._spans(sizes)]
+        )
+        self._limits, self._l2, self._x = np.asarray(limits, dtype=np.float64), l2, np.zeros(self._order.size)
+
+    def _spans(self, sizes: list[int]) -> list[tuple[int, int]]:
+        return list(zip(self._starts[:-1].tolist(), sizes, strict=True))
+
+    def __call__(self, target: Array, rho: float) -> Array:
+        block, residual = self._block, target - self._block @ self._x
+        precision = PRECISION * float(np.linalg.norm(target))
+        parts = block.data, block.indices, block.indptr, self._starts, self._limits, self._norms
+        block_descent(*parts, self._l2, rho, self._x, residual, precision, SWEEPS)
+        answer = np.empty(self._x.size)
+        answer[self._order] = self._x
+        return answer
+
+
+def smaller_gram(matrix: Any) -> Array:
+    """AᵀA, or AAᵀ where that is smaller."""
+    product = matrix.T @ matrix if matrix.shape[1] <= matrix.shape[0] else matrix @ matrix.T
+    return np.asarray(product.toarray() if sparse.issparse(product) else product, dtype=np.float64)
+
+
+def _squared_norm(block: Any) -> float:
+    """The square of the largest singular value."""
+    if block.shape[1] == 1:
+        return float(np.sum(np.square(block.data)))
+    return float(max(linalg.eigvalsh(smaller_gram(block)).max(), 0.0)) * (1.0 + 1e-12)

@@ -1,0 +1,255 @@
+"""The best point of a convex quadratic with a penalty or over a set, with a bound on what is missing.
+
+Solves   min_x ½x'Gx − b'x + penalty(x),  or over a set; G symmetric without negative eigenvalues, maybe singular.
+How      no penalty, Ridge: closed form. Lasso, ElasticNet: coordinate descent. GroupLasso, sets: projected or proximal
+         gradients with momentum. Where the answer lies on a face (Lasso, ElasticNet, L1Ball, Simplex), the quadratic is
+         solved exactly on the face that the iterations have found.
+Bound    every z gives ½x'Gx ≥ x'Gz − ½z'Gz, hence the minimum is at least −½z'Gz − penalty*(b − Gz). Lasso and
+         GroupLasso need b − Gz in the domain of penalty*: z is drawn from x towards β with Gβ = b until it is.
+         Over a set: <x, Gx − b> minus its least value there.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import linalg
+
+from colonnade.errors import InvalidInput
+from colonnade.kernels.coordinate import coordinate_descent
+from colonnade.kernels.prox import Array, Indices
+from colonnade.problem.penalties import ElasticNet, GroupLasso, Lasso, Penalty, Ridge
+from colonnade.problem.sets import GroupL1Ball, L1Ball, Set, Simplex
+
+SWEEPS = 5000
+STEPS = 40_000
+EVERY = 25  # proximal steps between two looks at the gap and the face
+CROSSINGS = 10  # coordinates that one step on a face may bring to 0
+RANK = 1e-12  # eigenvalues below this share of the largest count as 0
+
+
+@dataclass(frozen=True)
+class Minimum:
+    """A point, its objective, and a bound on how much lower the minimum can be."""
+
+    x: Array
+    value: float
+    gap: float
+
+
+def minimise(
+    G: Array,
+    b: Array,
+    term: Penalty | Set | None = None,
+    *,
+    start: Array | None = None,
+    tolerance: float = 1e-10,
+) -> Minimum:
+    """argmin ½x'Gx − b'x + penalty, or over the set; stops at a gap of tolerance times the size of the objective."""
+    G, b = _checked(G, b)
+    match term:
+        case None | Ridge():
+            return _closed_form(G, b, term)
+        case Lasso() | ElasticNet():
+            return _descent(G, b, term, start, tolerance)
+        case GroupLasso() | L1Ball() | Simplex() | GroupL1Ball():
+            return _proximal(G, b, term, start, tolerance)
+    raise InvalidInput(
+        f"{type(term).__name__} is not solved from a Gram matrix: use Ridge, Lasso, ElasticNet, GroupLasso, L1Ball, "
+        f"Simplex or GroupL1Ball."
+    )
+
+
+def path(G: Array, b: Array, terms: Sequence[Penalty | Set], *, tolerance: float = 1e-10) -> list[Minimum]:
+    """One minimum for each term, in their order, each started from the last: put neighbours next to each other."""
+    found: list[Minimum] = []
+    for term in terms:
+        start = found[-1].x if found else None
+        if start is not None and isinstance(term, L1Ball | Simplex | GroupL1Ball):
+            start = term.project(start)
+        found.append(minimise(G, b, term, start=start, tolerance=tolerance))
+    return found
+
+
+# ------------------------------------------------------------------------------------------------ closed form
+
+
+def _closed_form(G: Array, b: Array, term: Ridge | None) -> Minimum:
+    if term is not None:
+        x = np.asarray(linalg.cho_solve(linalg.cho_factor(G + term.a * np.eye(b.size)), b))
+        return _certified(x, b, b - G @ x, term, None)
+    values, along, vectors = _range(G, b)
+    x = vectors @ (along / values)
+    missing = vectors.T @ (b - G @ x)
+    return Minimum(x, float(x @ (0.5 * (G @ x) - b)), 0.5 * float(np.sum(np.square(missing) / values)))
+
+
+def _whole(G: Array, b: Array) -> Array:
+    """The shortest β with Gβ = b."""
+    values, along, vectors = _range(G, b)
+    beta: Array = vectors @ (along / values)
+    return beta
+
+
+def _range(G: Array, b: Array) -> tuple[Array, Array, Array]:
+    """G's eigenvalues above 0, b along their vectors, and those; InvalidInput where b has more: then there is no bottom."""
+    values, vectors = np.linalg.eigh(G)
+    kept = values > RANK * max(float(values[-1]), 0.0)
+    along = vectors.T @ b
+    if float(np.linalg.norm(along[~kept])) > 1e-7 * float(np.linalg.norm(b)):
+        raise InvalidInput(
+            f"b leaves the range of G, which has rank {int(kept.sum())} of {b.size}: the quadratic falls without bound. "
+            f"Add a Ridge or an ElasticNet, or a constraint."
+        )
+    return values[kept], along[kept], vectors[:, kept]
+
+
+# ------------------------------------------------------------------------------------------------ iterations
+
+
+def _descent(G: Array, b: Array, term: Lasso | ElasticNet, start: Array | None, tolerance: float) -> Minimum:
+    l1, l2 = (term.a, 0.0) if isinstance(term, Lasso) else (term.l1, term.l2)
+    beta = _whole(G, b) if isinstance(term, Lasso) else None
+    x = np.zeros(b.size) if start is None else start.astype(np.float64)
+    found = _certified(x, b, b - G @ x, term, beta)
+    for _ in range(SWEEPS):
+        signs = np.sign(x)
+        slope = b - G @ x  # anew each time: the kernel's own updates would drift
+        coordinate_descent(G, l1, l2, x, slope)
+        found = _certified(x, b, b - G @ x, term, beta)
+        if found.gap > _enough(found, b, tolerance) and np.array_equal(signs, np.sign(x)):
+            face = _to_face(x, lambda used, sign: _free_target(G, b, used, sign, l1, l2))
+            found = min(found, _certified(face, b, b - G @ face, term, beta), key=lambda minimum: minimum.value)
+            x = found.x
+        if found.gap <= _enough(found, b, tolerance):
+            break
+    return found
+
+
+def _proximal(
+    G: Array, b: Array, term: GroupLasso | L1Ball | Simplex | GroupL1Ball, start: Array | None, tolerance: float
+) -> Minimum:
+    beta = _whole(G, b) if isinstance(term, GroupLasso) else None
+    bound = float(linalg.eigvalsh(G, subset_by_index=[b.size - 1, b.size - 1])[0])
+    step = 1.0 / bound if bound > 0.0 else 1.0
+
+    def closer(v: Array) -> Array:
+        return term.prox(v, step) if isinstance(term, GroupLasso) else term.project(v)
+
+    if start is None:
+        start = np.zeros(b.size) if isinstance(term, GroupLasso) else term.start(b.size)
+    x = ahead = start
+    momentum, signs = 1.0, np.zeros(b.size)
+    found = _certified(x, b, b - G @ x, term, beta)
+    for t in range(STEPS):
+        if t % EVERY == 0:
+            found = _certified(x, b, b - G @ x, term, beta)
+            if isinstance(term, L1Ball | Simplex) and np.array_equal(signs, np.sign(x)):
+                face = _on_sphere(G, b, term, x)
+                found = min(found, _certified(face, b, b - G @ face, term, beta), key=lambda minimum: minimum.value)
+                x = ahead = found.x
+            if found.gap <= _enough(found, b, tolerance):
+                break
+            signs = np.sign(x)
+        new = closer(ahead + step * (b - G @ ahead))
+        change = new - x
+        if float((ahead - new) @ change) > 0.0:  # it turned back: start the momentum anew
+            momentum = 1.0
+        grown = 0.5 + math.sqrt(0.25 + momentum * momentum)
+        ahead = new + (momentum - 1.0) / grown * change
+        x, momentum = new, grown
+    return found
+
+
+# ------------------------------------------------------------------------------------------------ faces
+
+Target = Callable[[Indices, Array], Array]
+
+
+def _to_face(x: Array, target: Target) -> Array:
+    """Towards the best point with these signs; a coordinate that reaches 0 on the way stays there."""
+    for _ in range(CROSSINGS):
+        used = np.flatnonzero(x)
+        if used.size == 0:
+            break
+        here, sign = x[used], np.sign(x[used])
+        goal = target(used, sign)
+        crossing = goal * sign <= 0.0
+        share = np.where(crossing, here / np.where(crossing, here - goal, 1.0), 1.0)
+        first = float(share.min())
+        x = np.zeros(x.size)
+        x[used] = np.where(crossing & (share == first), 0.0, here + first * (goal - here))
+        if not crossing.any():
+            break
+    return x
+
+
+def _free_target(G: Array, b: Array, used: Indices, sign: Array, l1: float, l2: float) -> Array:
+    """argmin over the columns in use, with their signs fixed."""
+    return _solved(G[np.ix_(used, used)] + l2 * np.eye(used.size), b[used] - l1 * sign)
+
+
+def _on_sphere(G: Array, b: Array, term: L1Ball | Simplex, x: Array) -> Array:
+    """The best point on the face of the ball or simplex that x lies on, or of the orthant when x lies inside a ball."""
+
+    def target(used: Indices, sign: Array) -> Array:
+        bordered = np.zeros((used.size + 1, used.size + 1))
+        bordered[:-1, :-1] = G[np.ix_(used, used)]
+        bordered[-1, :-1] = bordered[:-1, -1] = sign
+        return _solved(bordered, np.append(b[used], term.radius))[:-1]
+
+    if isinstance(term, L1Ball) and float(np.sum(np.abs(x))) < term.radius * (1.0 - 1e-12):
+        return term.project(_to_face(x, lambda used, sign: _free_target(G, b, used, sign, 0.0, 0.0)))
+    face = _to_face(x, target)
+    return face * (term.radius / float(np.sum(np.abs(face))))
+
+
+def _solved(matrix: Array, right: Array) -> Array:
+    """matrix⁻¹ right; the shortest of the nearest where the matrix is singular."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", linalg.LinAlgWarning)
+            return np.asarray(linalg.solve(matrix, right, assume_a="sym"), dtype=np.float64)
+    except (linalg.LinAlgError, linalg.LinAlgWarning):
+        return np.asarray(np.linalg.lstsq(matrix, right, rcond=RANK)[0], dtype=np.float64)
+
+
+# ------------------------------------------------------------------------------------------------ certificate
+
+
+def _certified(x: Array, b: Array, slope: Array, term: Penalty | Set, beta: Array | None) -> Minimum:
+    """x with its objective and the bound; slope = b − Gx, and Gβ = b where the penalty needs it."""
+    square = max(float(x @ (b - slope)), 0.0)
+    smooth = 0.5 * square - float(b @ x)
+    if isinstance(term, L1Ball | Simplex | GroupL1Ball):
+        return Minimum(x, smooth, max(term.gap(x, -slope), 0.0))
+    assert not isinstance(term, Set)
+    value = smooth + term.value(x)
+    if beta is None:
+        bound = -0.5 * square - term.conjugate(slope)
+    else:
+        factor = term.shrink(slope)
+        z = beta - factor * (beta - x)
+        bound = -0.5 * float(z @ (b - factor * slope)) - term.conjugate(factor * slope)
+    return Minimum(x, value, max(value - bound, 0.0))
+
+
+def _enough(found: Minimum, b: Array, tolerance: float) -> float:
+    return tolerance * (abs(found.value) + abs(float(b @ found.x)))
+
+
+def _checked(G: Array, b: Array) -> tuple[Array, Array]:
+    G, b = np.ascontiguousarray(G, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    if b.ndim != 1 or b.size == 0 or G.shape != (b.size, b.size):
+        raise InvalidInput(f"G has shape {G.shape} and b {b.shape}: give a square matrix and a vector of its width.")
+    if not (np.isfinite(G).all() and np.isfinite(b).all()):
+        raise InvalidInput("G or b holds NaN or infinity: clip and scale the columns before the Gram is made.")
+    if not np.allclose(G, G.T, rtol=1e-10, atol=1e-10 * float(np.abs(G).max())) or float(np.diag(G).min()) < 0.0:
+        raise InvalidInput(
+            "G must be symmetric with no negative eigenvalue: average it with its transpose and cut them."
+        )
+    return G, b
