@@ -47,6 +47,20 @@ class Unit:
 ROW = Unit()
 
 
+class FeatureColumn(Unit):  # a kind of Unit, so that terms and statements print it as they print the others
+    """The unit of the papers on split features: one feature column of one party."""
+
+    def __str__(self) -> str:
+        return "one feature column"
+
+    @property
+    def neighbours(self) -> str:
+        return "replace one feature column (rows and the label vector are not protected)"
+
+
+COLUMN = FeatureColumn()
+
+
 @dataclass(frozen=True, eq=False)
 class Block:
     """Columns of one party, sparse (CSC) or dense (C-ordered); `positions` are their places in the joint table."""

@@ -24,6 +24,9 @@ class Mechanism(StrEnum):
     GUMBEL = "gumbel"  # exponential mechanism: index and sign of the noisy largest
     TOP = "top"  # several such choices in a row, without replacement
     PICKS = "picks"  # several such choices in a row, each over scores that depend on the ones before
+    LATTICE = "lattice"  # discrete Gaussian on integers modulo a power of two, parts with sds in a fixed ratio
+    MASKED = "masked"  # under a one-time mask: uniform numbers to whoever lacks it, so no price
+    SCORES = "scores"  # a part of the scores of new rows, for the label holder, by agreement
     SYMMETRIC = "symmetric"  # discrete Gaussian on a symmetric matrix, each pair of entries once
 
 
@@ -82,6 +85,8 @@ def _event_json(event: Event) -> str:  # a long run makes the same few events ov
 
 
 EXACT = Event(Mechanism.EXACT, math.inf, math.inf)
+MASKED = Event(Mechanism.MASKED, 0.0, 0.0)
+SCORES = Event(Mechanism.SCORES, 0.0, math.inf)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +138,8 @@ def joint_rho(plans: Mapping[str, Plan]) -> float:
 
 def unprotected(plan: Plan) -> Plan:
     """The plan of a run whose noise can be subtracted: what it releases is as good as exact."""
-    return tuple(replace(charge, event=replace(charge.event, rho=math.inf)) for charge in plan)
+    free = (MASKED, SCORES)
+    return tuple(c if c.event in free else replace(c, event=replace(c.event, rho=math.inf)) for c in plan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +147,9 @@ class Policy:
     """What one party allows: whether exact values may leave it, and what may be spent on its rows in all.
 
     exact           True: values may leave as they are, and no bound on epsilon holds.
+    consortium      True: exact values may go to the other parties and their coordinator in a run whose trust is
+                    "consortium", and nowhere else.
+    scores          True: its part of the scores of new rows may go to the label holder, who learns the sum exactly.
     epsilon, delta  the most that private runs may spend on a row together; None: no limit of its own.
 
     In a federation made in process a party without a policy lets exact values leave: its maker holds all tables anyway.
@@ -149,8 +158,13 @@ class Policy:
     exact: bool = False
     epsilon: float | None = None
     delta: float | None = None
+    scores: bool = False
+    consortium: bool = False
 
     def __post_init__(self) -> None:
+        for name in ("scores", "consortium"):
+            if not isinstance(getattr(self, name), bool):
+                raise InvalidInput(f"{name} must be True or False, got {getattr(self, name)!r}")
         if not isinstance(self.exact, bool):
             raise InvalidInput(
                 f"exact must be True or False, got {self.exact!r}: it decides whether raw values may leave"

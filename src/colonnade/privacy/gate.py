@@ -12,19 +12,23 @@ what it hashed to before, or the replay stops.
 from __future__ import annotations
 
 import hashlib
+import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
+from fractions import Fraction
+from functools import cached_property, partial
 from typing import Any, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import InvalidInput, LedgerDamaged, ReplayDiverged
+from colonnade.errors import InvalidInput, LeakError, LedgerDamaged, ProtocolError, ReplayDiverged
+from colonnade.kernels.ring import Ring
 from colonnade.kernels.sparse_fw import Picks
 from colonnade.kernels.stream import Stream, keyed_stream
-from colonnade.privacy.events import EXACT, Event, Mechanism, Scope
+from colonnade.privacy.events import EXACT, MASKED, SCORES, Audience, Event, Mechanism, Scope
+from colonnade.privacy.keyring import Keyring
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.mechanisms import (
     Noise,
@@ -37,9 +41,12 @@ from colonnade.privacy.mechanisms import (
     signed_top,
     symmetric_gaussian,
 )
+from colonnade.privacy.pads import Pad
 from colonnade.privacy.released import Private, Released, make_released, released_body
-from colonnade.privacy.values import decode_value, encode_value, release
+from colonnade.privacy.shared_choice import draw_party, own_part, shared_scale
+from colonnade.privacy.values import Packed, decode_value, encode_value, release
 
+REPEATABLE = (Mechanism.EXACT, Mechanism.MASKED, Mechanism.SCORES)  # drawn from nothing: a replay makes the same again
 T = TypeVar("T")
 Floats = NDArray[np.float64]
 Drawer = Callable[[float, Stream], Picks]  # c and a stream in, picks out
@@ -67,8 +74,9 @@ class _Pending:
 class Gate:
     """The gate of one node in one run."""
 
-    def __init__(self, ledger: Ledger, run: str, noise: Noise) -> None:
-        self._ledger, self._run, self._noise = ledger, run, noise
+    def __init__(self, ledger: Ledger, run: str, noise: Noise, keyring: Keyring | None = None) -> None:
+        self._ledger, self._run, self._noise, self._keyring = ledger, run, noise, keyring
+        self._pads: dict[bytes, int] = {}  # rows that each one-time mask has covered
         self._tick, self._slot, self._round = 0, 0, 0
         self._recorded: dict[int, tuple[Event, bytes]] | None = None
         self._pending: list[_Pending] = []
@@ -162,10 +170,128 @@ class Gate:
         columns, signs = self._release(event, given, drawn)
         return columns, signs
 
+    def integers(
+        self,
+        exact: Private[tuple[NDArray[Any], ...]],
+        weights: tuple[float, ...],
+        rings: tuple[Ring, ...],
+        *,
+        rho: float,
+        scope: Scope,
+        audience: Audience = Audience.ALL,
+    ) -> tuple[Released[Packed], ...]:
+        """Arrays of integers, or shares of them, with discrete Gaussian noise modulo 2^bits: one mechanism for all.
+
+        Noise of part i has sd weights[i]·Δ/√(2ρ), where Δ is the L2 sensitivity of all parts, each divided by its weight.
+        Inside a consortium no noise is added, and the price is paid now: whoever publishes adds the noise, once.
+        """
+        event = Event(Mechanism.LATTICE, self._price(rho), exact.sensitivity, scope, audience)
+
+        def draw() -> tuple[Packed, ...]:
+            sigma, source = Fraction(gaussian_sigma(exact.sensitivity, rho)), self._fresh()
+            parts = []
+            for part, weight, ring in zip(exact.value, weights, rings, strict=True):
+                whole = ring.reduce(part)
+                if audience is Audience.ALL:
+                    noise = source.discrete_gaussian(part.size, sigma * Fraction(weight)).reshape(part.shape)
+                    whole = ring.add(whole, ring.reduce(noise))
+                parts.append(Packed(whole.astype(np.uint64), ring.bits))
+            return tuple(parts)
+
+        return self._release(event, lambda: encode_value(tuple(exact.value)), draw)
+
+    def masked(self, rows: NDArray[Any], pad: Pad) -> Released[Packed]:
+        """The next rows of a matrix minus the same rows of a one-time mask: uniform to whoever lacks the mask.
+
+        A mask covers a row once: the gate counts the rows it has covered, so none can be used again.
+        """
+        first = self._pads.get(pad.key, 0)
+        self._pads[pad.key] = first + len(rows)
+        return self._packed(MASKED, pad.ring.subtract(rows, pad.rows(first, len(rows))), pad.ring)
+
+    def scores(
+        self, part: NDArray[Any], first: int, plus: Iterable[Pad], minus: Iterable[Pad], ring: Ring
+    ) -> Released[Packed]:
+        """This party's part of the scores of new rows under masks that cancel in the sum: for the label holder."""
+        for pad in plus:
+            part = ring.add(part, pad.rows(first, len(part)))
+        for pad in minus:
+            part = ring.subtract(part, pad.rows(first, len(part)))
+        return self._packed(SCORES, part, ring)
+
+    def _packed(self, event: Event, values: NDArray[Any], ring: Ring) -> Released[Packed]:
+        released = release(Packed(values.astype(np.uint64), ring.bits))
+        self._release(event, lambda: released_body(released), draw=None)
+        return released
+
+    def hello(self) -> tuple[Released[bytes], Released[bytes]]:
+        """This party's public key of the run and its signature: random numbers, and nothing about data."""
+        key, signature = self.keyring.hello
+        return release(key), release(signature)
+
+    @property
+    def keyring(self) -> Keyring:
+        """The party's keys in this run."""
+        if self._keyring is None:
+            raise ProtocolError(
+                "this run has no keys: its method did not say that parties talk to each other (`relays`)."
+            )
+        return self._keyring
+
+    # ---------------------------------------------------------------- for a consortium, whose members trust each other
+
+    @overload
+    def inside(self, value: T, /) -> Released[T]: ...
+    @overload
+    def inside(self, value: Any, /, *more: Any) -> tuple[Released[Any], ...]: ...
+    def inside(self, *values: Any) -> Any:
+        """The values as they are, for members of the consortium only: recorded, and free against everybody else."""
+        released = tuple(release(value) for value in values)
+        rho = 0.0 if self._noise.private else math.inf
+        event = Event(Mechanism.EXACT, rho, math.inf, Scope.OWN, self._members)
+        self._release(event, lambda: b"".join(released_body(value) for value in released), draw=None)
+        return released[0] if len(values) == 1 else released
+
+    def entrust(self, scores: Private[Floats], *, rho: float) -> tuple[Released[int], Released[int], Released[int]]:
+        """This party's part of one choice over all parties' signed scores: index, sign, and its mass, for members only.
+
+        The whole choice is one mechanism: every party pays for it now, and for the row it counts once.
+        """
+        event = Event(Mechanism.GUMBEL, self._price(rho), scores.sensitivity, Scope.JOINT, self._members)
+        scale = shared_scale(scores.sensitivity, rho)
+        given = partial(encode_value, scores.value)
+        index, sign, mass = self._release(event, given, lambda: own_part(self._fresh(), _finite(scores.value), scale))
+        return index, sign, mass
+
+    def publish(self, masses: Private[tuple[int, ...]], *, rho: float) -> Released[int]:
+        """Whose pick is taken, drawn from the parties' masses: the end of the choice, and all that leaves the consortium."""
+        event = Event(Mechanism.GUMBEL, self._price(rho), masses.sensitivity, Scope.JOINT)
+        scale = shared_scale(masses.sensitivity, rho)
+        given = partial(encode_value, masses.value)
+        (number,) = self._release(event, given, lambda: (draw_party(self._fresh(), masses.value, scale),))
+        return number
+
+    @cached_property
+    def _members(self) -> Audience:
+        """The audience of what stays inside; LeakError where the parties approved no consortium."""
+        opened = self._ledger.log.rows(self._run, "open")
+        trust = json.loads(opened[0].body)["terms"]["trust"] if opened else "unknown"
+        if trust != Audience.CONSORTIUM:
+            raise LeakError(
+                f"the trust model of this run is {trust!r}: there are no members whom exact values could be shown for free. "
+                "Nothing was sent. Ask for Privacy(..., trust='consortium'), or release with noise."
+            )
+        return Audience.CONSORTIUM
+
     @property
     def run(self) -> str:
         """The id of the run: public, the same at every node, never used twice."""
         return self._run
+
+    @property
+    def node(self) -> str:
+        """The name of the node that this gate belongs to."""
+        return self._ledger.node
 
     def secret(self, name: str, size: int = 32) -> bytes:
         """Random bytes that never leave but survive a crash: mask seeds, content keys. Erased when the run closes."""
@@ -227,7 +353,7 @@ class Gate:
                 f"step {self._tick}: release {slot} is computed from other values than before: other data, code or "
                 "settings. Restore them and repeat the call; what the run has reserved stays spent until it is closed."
             )
-        if event.mechanism is not Mechanism.EXACT and len(body) == 16:
+        if event.mechanism not in REPEATABLE and len(body) == 16:
             raise LedgerDamaged(
                 f"step {self._tick}: release {slot} left, and its bytes are gone. The run cannot go on."
             )

@@ -21,10 +21,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
+from typing import NamedTuple
 
 from colonnade.errors import BudgetExhausted, LeakError, LedgerDamaged, PolicyRefused, ReplayDiverged
 from colonnade.privacy.accountant import epsilon, rho_for
-from colonnade.privacy.events import Charge, Event, Plan, Policy, Scope, joint_rho, plan_rho, row_rho
+from colonnade.privacy.events import SCORES, Audience, Charge, Event, Plan, Policy, Scope, joint_rho, plan_rho, row_rho
 from colonnade.privacy.store import Log
 
 OPENING, CLOSING, ADMIN = -1, -2, -3  # ticks of the rows that are not a step of a program
@@ -99,7 +100,7 @@ class Ledger:
             self.log.verify()
             if self.log.rows(run, "close"):
                 raise ReplayDiverged(f"run {run} is over at {self.node!r}; it releases nothing more. Start a new run.")
-            found = [row for row in self.log.rows(run) if row.kind in ("open", "event")]
+            found = [*self.log.rows(run, "open"), *self.log.rows(run, "event")]
             if found:
                 opened = json.loads(found[0].body)
                 if opened["terms"] != asdict(terms) or opened["plan"] != _plan_lines(plan):
@@ -108,7 +109,7 @@ class Ledger:
                         "Repeat the original call to resume it."
                     )
             else:
-                self._approve(plan, row_rho(plans))
+                self._approve(plan, _totals(_Same(plans)).row)
                 self.log.append(run, OPENING, "open", "", _opening(terms, self.node, plans, self.policy))
         self._left[run] = [(charge, charge.count) for charge in plan]
         for row in found[1:]:
@@ -120,10 +121,9 @@ class Ledger:
         A run that was REFUSED (by this party or another) sent nothing anywhere, so the others' part returns too.
         """
         with self.log.atomic():
-            kinds = {row.kind for row in self.log.rows(run)}
-            if "open" in kinds and "close" not in kinds:
+            if self.log.rows(run, "open") and not self.log.rows(run, "close"):
                 self.log.append(run, CLOSING, "close", "", json.dumps({"how": how, "when": _now()}).encode())
-            self.log.erase_secrets(run)
+        self.log.erase(run)
         self._left.pop(run, None)
 
     def open_runs(self) -> set[str]:
@@ -138,8 +138,20 @@ class Ledger:
                 f"{'; '.join(exact)}. Nothing was sent. Choose a private method (privacy=...), or, if the "
                 f"party agrees, set Policy(exact=True) for it."
             )
+        inside = [charge for charge in plan if charge.event.audience is Audience.CONSORTIUM and charge.count]
+        if inside and not (self.policy.exact or self.policy.consortium):
+            raise PolicyRefused(
+                f"party {self.node!r} does not show exact values to the other parties, and in a consortium this method would: "
+                f"{'; '.join(charge.what for charge in inside)}. Nothing was sent. Ask for trust='secure', or, if the party "
+                "trusts the others and their coordinator, set Policy(consortium=True) for it."
+            )
+        if not (self.policy.exact or self.policy.scores) and any(charge.event == SCORES for charge in plan):
+            raise PolicyRefused(
+                f"party {self.node!r} does not let its part of scores leave. Nothing was sent. If the party agrees that the "
+                "label holder learns the scores of these rows, set Policy(scores=True) for it."
+            )
         budget = self.budget()
-        if budget.epsilon is None or budget.delta is None:
+        if budget.epsilon is None or budget.delta is None or not row:
             return
         if math.isinf(budget.rho):
             raise BudgetExhausted(
@@ -289,16 +301,46 @@ def _plan_lines(plan: Plan) -> list[dict[str, object]]:
 
 
 def _opening(terms: Terms, node: str, plans: Mapping[str, Plan], policy: Policy) -> bytes:
-    own = {name: plan_rho(c for c in plan if c.event.scope is Scope.OWN) for name, plan in plans.items()}
+    totals = _totals(_Same(plans))
+    others = list(totals.own.values())
+    if node in totals.own:
+        others.remove(totals.own[node])
     body = {
         "terms": asdict(terms),
         "plan": _plan_lines(plans.get(node, ())),
-        "own_rho": own.pop(node, 0.0),
-        "rest_rho": math.fsum(own.values()) + joint_rho(plans),  # about the same row, at other parties or together
+        "own_rho": totals.own.get(node, 0.0),
+        "rest_rho": math.fsum(others) + totals.joint,  # about the same row, at other parties or together
         "limit": None if policy.epsilon is None else [policy.epsilon, policy.delta],
         "when": _now(),
     }
     return json.dumps(body, sort_keys=True).encode()
+
+
+class _Totals(NamedTuple):
+    own: dict[str, float]  # by party
+    joint: float
+    row: float
+
+
+@dataclass(frozen=True, eq=False)
+class _Same:
+    """The plans of a run, equal to themselves only."""
+
+    plans: Mapping[str, Plan]
+
+    def __hash__(self) -> int:
+        return id(self.plans)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.plans is other.plans
+
+
+@lru_cache(maxsize=2)
+def _totals(same: _Same) -> _Totals:
+    """What all plans of a run cost, added up once for the ledgers of its thousand parties."""
+    plans = same.plans
+    own = {name: plan_rho(c for c in plan if c.event.scope is Scope.OWN) for name, plan in plans.items()}
+    return _Totals(own, joint_rho(plans), row_rho(plans))
 
 
 @lru_cache(maxsize=256)

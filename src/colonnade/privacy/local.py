@@ -6,19 +6,28 @@ had drawn; if even that cannot be written, its whole reservation stays spent. So
 
 The ledger is a file, or memory that lives with its owner. Nothing here can be resumed: a fit that failed is made again
 and paid for again. So the file keeps the events and not the bytes that were released.
+
+Besides rho a run may have a distance: by how much, in total variation, its sampler's law may differ from the ideal one that
+rho was computed for. Distances add up over runs, and cost (1 + e^epsilon) times their sum in delta (docs/privacy.md,
+sparse Frank-Wolfe picks). They stand in the terms of a run; the limit and the total count them.
 """
 
 from __future__ import annotations
 
+import json
+import math
 import secrets
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
 
-from colonnade.privacy.events import Plan, Policy
+from colonnade.errors import BudgetExhausted
+from colonnade.privacy.accountant import epsilon as epsilon_of
+from colonnade.privacy.accountant import rho_for
+from colonnade.privacy.events import Mechanism, Plan, Policy, plan_rho
 from colonnade.privacy.gate import Gate
-from colonnade.privacy.ledger import Ledger, Terms
+from colonnade.privacy.ledger import OWNER, Ledger, Terms
 from colonnade.privacy.mechanisms import Noise
 from colonnade.privacy.store import FileLog, Log, MemoryLog
 
@@ -33,10 +42,20 @@ class EventLog(FileLog):
 
 @dataclass(frozen=True)
 class Total:
-    """What a ledger has seen: the price of everything, and the number of runs."""
+    """What a ledger has seen: the price of everything, the number of runs, and their samplers' distances together."""
 
     rho: float
     runs: int
+    distance: float = 0.0
+
+    def epsilon(self, delta: float) -> float:
+        """The epsilon of all runs together at this delta, both prices counted; infinite if the distances alone use it up."""
+        found = epsilon_of(self.rho, delta)
+        while math.isfinite(found) and (left := delta_left(delta, found, self.distance)) > 0.0:
+            if (needed := epsilon_of(self.rho, left)) <= found:
+                return found
+            found = needed * (1.0 + 1e-9)  # past the fixed point, so that the comparison above can hold
+        return math.inf
 
 
 @dataclass
@@ -47,11 +66,18 @@ class LocalLedger:
     memory: MemoryLog = field(default_factory=MemoryLog)
 
     @contextmanager
-    def run(self, terms: Terms, plan: Plan, noise: Noise) -> Iterator[Gate]:
-        """A gate for one fit that may release what the plan lists; BudgetExhausted before any noise."""
+    def run(self, terms: Terms, plan: Plan, noise: Noise, distance: float = 0.0) -> Iterator[Gate]:
+        """A gate for one fit that may release what the plan lists; BudgetExhausted before any noise.
+
+        distance  by how much the laws of the plan's picks may differ from the ideal ones, in total variation.
+        """
+        settings = {"settings": terms.settings, "distance": distance}
+        terms = replace(terms, settings=json.dumps(settings, sort_keys=True))
         with self._log() as log:
             ledger, run = Ledger(log, HOLDER, Policy()), secrets.token_hex(16)
-            ledger.open_run(run, terms, {HOLDER: plan})
+            with log.atomic():
+                _approve(ledger, plan_rho(plan), distance)
+                ledger.open_run(run, terms, {HOLDER: plan})
             gate = Gate(ledger, run, noise)
             gate.begin(0, 1, None)
             how = "interrupted"
@@ -67,7 +93,7 @@ class LocalLedger:
         """All runs of the ledger so far; runs that never closed count with their whole plan."""
         with self._log() as log:
             ledger = Ledger(log, HOLDER, Policy())
-            return Total(ledger.budget().lifetime_rho, len(log.rows(kind="open")))
+            return Total(ledger.budget().lifetime_rho, len(log.rows(kind="open")), _distance(log))
 
     def set_limit(self, epsilon: float, delta: float) -> None:
         """The owner's limit for everything that this ledger records."""
@@ -81,3 +107,42 @@ class LocalLedger:
         else:
             with closing(EventLog(self.path)) as log:
                 yield log
+
+
+def delta_left(delta: float, epsilon: float, distance: float) -> float:
+    """The delta that is left when a sampler's distance from its ideal law has been paid for."""
+    return delta - (1.0 + math.exp(min(epsilon, 700.0))) * distance
+
+
+def _approve(ledger: Ledger, rho: float, distance: float) -> None:
+    """Refuse a run that the limit does not afford once distances are paid for out of its delta."""
+    budget = ledger.budget()
+    if budget.epsilon is None or budget.delta is None:
+        return
+    renewals = [row.seq for row in ledger.log.rows(OWNER, "budget") if json.loads(row.body)["do"] == "renew"]
+    left = delta_left(budget.delta, budget.epsilon, distance + _distance(ledger.log, max(renewals, default=0)))
+    if left <= 0.0 or budget.rho + rho > rho_for(budget.epsilon, left) * (1.0 + 1e-12):
+        raise BudgetExhausted(
+            f"this fit needs rho {rho:.3g} and {budget.rho:.3g} is spent or reserved, of {budget.limit:.3g} that the limit "
+            f"epsilon={budget.epsilon:g}, delta={budget.delta:g} buys; the rounding of samplers takes "
+            f"{min(budget.delta - left, budget.delta):.2g} off that delta. Nothing was sent. Ask for a smaller epsilon, or let "
+            "the owner set a larger limit or open a new period with `colonnade budget`."
+        )
+
+
+def _distance(log: Log, since: int = 0) -> float:
+    """The distances of all runs that closed after row `since`, or not yet: of what was planned, used or not."""
+    closed = {row.run: row.seq for row in log.rows(kind="close")}
+    opened = [json.loads(row.body) for row in log.rows(kind="open") if closed.get(row.run, math.inf) > since]
+    return math.fsum(_distance_of(run) for run in opened)
+
+
+def _distance_of(opened: dict[str, object]) -> float:
+    """A run of picks that does not say how far its sampler was from the ideal one is as far as can be."""
+    terms, plan = opened["terms"], opened["plan"]
+    assert isinstance(terms, dict)
+    assert isinstance(plan, list)
+    try:
+        return float(json.loads(terms["settings"])["distance"])
+    except (ValueError, TypeError, KeyError):
+        return 1.0 if any(line["event"]["mechanism"] == Mechanism.PICKS for line in plan) else 0.0

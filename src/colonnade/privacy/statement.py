@@ -83,6 +83,7 @@ class PrivacyStatement:
     guarantee: str
     derivation: str  # where the proof stands, or why there is none
     sees: str  # what the adversary sees
+    assumes: str = ""  # what the trust model rests on
 
     @property
     def sentence(self) -> str:
@@ -92,6 +93,7 @@ class PrivacyStatement:
             f"({self.epsilon:.3g}, {self.delta:.3g})-differential privacy for {self.unit}, {self.neighbours}, "
             f"against an adversary who sees {self.sees} (trust model: {self.trust}). "
             f"Guarantee: {self.guarantee}, {self.derivation}."
+            + (f" It holds if {self.assumes}." if self.assumes else "")
         )
 
     def __str__(self) -> str:
@@ -118,7 +120,14 @@ def proven(privacy: Privacy, rho: float, unit: Unit, sees: str, derivation: str)
         guarantee=Guarantee.PROVEN,
         derivation=derivation,
         sees=sees,
+        assumes=ASSUMPTIONS.get(privacy.trust, ""),
     )
+
+
+ASSUMPTIONS: dict[str, str] = {
+    Trust.SECURE: "parties and coordinator follow the protocol, and the coordinator colludes with none of them",
+    Trust.CONSORTIUM: "parties, coordinator and their links are trusted: it protects against readers of the model alone",
+}
 
 
 def not_private(why: str, unit: Unit, sees: str) -> PrivacyStatement:

@@ -33,6 +33,9 @@ create table if not exists secret(run text not null, name text not null, value b
 create table if not exists meta(name text primary key, value blob not null) without rowid;
 """
 _INLINE, _FILE = b"\0", b"\1"
+_FILES = "select body from log where run = ? and length(body) = 65 and hex(substr(body, 1, 1)) = '01'"
+_ONE = "select tick, kind, key, body from log where seq = ?"
+_OTHER_FILES = _FILES.replace("run = ?", "run != ?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +58,10 @@ class Log(Protocol):
     def atomic(self) -> contextlib.AbstractContextManager[None]: ...
     def append(self, run: str, tick: int, kind: str, key: str, body: bytes) -> None: ...
     def rows(self, run: str | None = None, kind: str | None = None) -> list[Row]: ...
+    def walk(self, run: str) -> Iterator[Row]: ...
     def secret(self, run: str, name: str, size: int) -> bytes: ...
-    def erase_secrets(self, run: str) -> None: ...
+    def erase(self, run: str) -> None: ...
+    def unerased(self) -> set[str]: ...
     def verify(self) -> int: ...
     def head_at(self, count: int) -> bytes: ...
     def length(self) -> int: ...
@@ -81,11 +86,17 @@ class MemoryLog:
     def rows(self, run: str | None = None, kind: str | None = None) -> list[Row]:
         return [r for r in self._rows if run in (None, r.run) and kind in (None, r.kind)]
 
+    def walk(self, run: str) -> Iterator[Row]:
+        return iter(self.rows(run))
+
     def secret(self, run: str, name: str, size: int) -> bytes:
         return self._secrets.setdefault((run, name), secrets.token_bytes(size))
 
-    def erase_secrets(self, run: str) -> None:
+    def erase(self, run: str) -> None:
         self._secrets = {key: value for key, value in self._secrets.items() if key[0] != run}
+
+    def unerased(self) -> set[str]:
+        return {run for run, _ in self._secrets}
 
     def verify(self) -> int:
         return len(self._rows)
@@ -185,6 +196,14 @@ class FileLog:
             Row(seq, run_, tick, kind_, key, self._get(self._blob(body))) for seq, run_, tick, kind_, key, body in found
         ]
 
+    def walk(self, run: str) -> Iterator[Row]:
+        """The rows of a run in order, each read when it is reached: large bodies are never in memory together."""
+        with _disk(self.path):
+            places = self._db.execute("select seq from log where run = ? order by seq", (run,)).fetchall()
+            for (seq,) in places:
+                tick, kind, key, body = self._db.execute(_ONE, (seq,)).fetchone()
+                yield Row(seq, run, tick, kind, key, self._get(self._blob(body)))
+
     def verify(self) -> int:
         """Walk the whole chain; the number of rows, or LedgerDamaged where it breaks."""
         head, count = _START, 0
@@ -217,12 +236,21 @@ class FileLog:
                 self._db.execute("insert into secret values (?, ?, ?)", (run, name, row[0]))
         return bytes(row[0])
 
-    def erase_secrets(self, run: str) -> None:
+    def erase(self, run: str) -> None:
+        """Forget a run's secrets and the files of its large bodies: the chain keeps their hashes."""
         with self.atomic():
-            self._db.execute("delete from secret where run = ?", (run,))
+            files = {bytes(body) for (body,) in self._db.execute(_FILES, (run,))}
+            for stored in files - {bytes(body) for (body,) in self._db.execute(_OTHER_FILES, (run,))}:
+                (self._blobs / stored[1:].decode()).unlink(missing_ok=True)
+            self._db.execute("delete from secret where run = ?", (run,))  # last: it marks a run that is not erased yet
         if not self._depth:
             with _disk(self.path):
                 self._db.execute("pragma wal_checkpoint(truncate)")  # the log beside the file keeps no copy either
+
+    def unerased(self) -> set[str]:
+        """The runs that still have secrets."""
+        with _disk(self.path):
+            return {run for (run,) in self._db.execute("select distinct run from secret")}
 
     def head_at(self, count: int) -> bytes:
         """The head after so many rows; empty if there are not so many."""

@@ -324,6 +324,39 @@ def _read_sparse(view: memoryview, at: int) -> tuple[Any, int]:
     return block, at
 
 
+# ------------------------------------------------------------------------------------------------ counting
+
+
+def numbers_in(body: bytes, at: int) -> int:
+    """How many numbers the values of `body` hold from `at` on, read off their headers; an entry of a sparse block is two."""
+    total = 0
+    while at < len(body):
+        tag = body[at : at + 1]
+        at += 1
+        if tag in (b"i", b"f"):
+            total, at = total + 1, at + 8
+        elif tag in (b"t", b"n"):
+            total += 1
+        elif tag in (b"s", b"b"):
+            at += 4 + _U32.unpack_from(body, at)[0]
+        elif tag == b"(":
+            at += 4  # its items follow
+        elif tag == b"c":
+            rows, columns, nonzeros, form = _SPARSE.unpack_from(body, at)
+            at += _SPARSE.size + (packed_size(columns, _width(nonzeros + 1)) if columns != 1 else 0)
+            at += packed_size(nonzeros, _width(rows)) + (8, 4 * nonzeros, 8 * nonzeros)[form] * (
+                form > 0 or nonzeros > 0
+            )
+            total += 2 * nonzeros
+        elif tag in (b"a", b"p"):
+            kind, dimensions = _ARRAY.unpack_from(body, at)
+            size = math.prod(_SHAPES[dimensions].unpack_from(body, at + 2))
+            at += 2 + 8 * dimensions
+            at += size * DTYPES[kind].itemsize if tag == b"a" else packed_size(size, kind)
+            total += size
+    return total
+
+
 # ------------------------------------------------------------------------------------------------ releasing
 
 
@@ -332,4 +365,5 @@ def release(value: Any) -> Released[Any]:
     if isinstance(value, Released):
         raise LeakError("this value is released already; put it into the message as it is")
     body = encode_value(value)
-    return make_released(decode_value(body), body)
+    # A number cannot be changed afterwards; anything else is read back, so that nobody holds on to what was released.
+    return make_released(value if type(value) in (int, float) else decode_value(body), body)

@@ -155,6 +155,14 @@ class FailureCode(IntEnum):
     TIMEOUT = 3  # it waited too long
 
 
+@message(2)
+class Sealed:
+    """Any node → a node that it reaches through a third one: a message that only the receiver can read."""
+
+    key: bytes  # of the content, wrapped for the receiver
+    content: bytes
+
+
 @message(1)
 class Failed:
     """Any node → its neighbours: I stop, and this run is over."""

@@ -7,7 +7,9 @@ holds a program to:
 - a guarded node (one that holds data or labels) sends only released fields, and only the one reply its method declares
   for what it was asked (`REPLIES`): a choice between two kinds of answer would leak a bit. `REPLIES[None]`, where given,
   is the kind of message it may send unasked;
-- a frame seen before is dropped if it is the same and refused if it is not.
+- a frame seen before is dropped if it is the same and refused if it is not;
+- what goes to a node that is reached through another one (`relayed`) is sealed here and opened there, and nothing that
+  comes from such a node is read unless it was sealed.
 """
 
 from __future__ import annotations
@@ -20,10 +22,11 @@ from typing import Any
 from colonnade.errors import LeakError, ProtocolError, ReplayDiverged
 from colonnade.privacy.events import Event
 from colonnade.privacy.gate import Gate
-from colonnade.runtime.messages import Failed
+from colonnade.privacy.released import Released, released_body
+from colonnade.runtime.messages import Failed, Sealed
 from colonnade.runtime.program import NodeId, Note, Post, Program
-from colonnade.runtime.transcript import Transcript
-from colonnade.runtime.wire import Frame, decode, digest, encode
+from colonnade.runtime.transcript import Transcript, kept
+from colonnade.runtime.wire import Frame, decode, digest, encode, type_name
 
 Replies = Mapping[type | None, type]
 Listener = Callable[[NodeId, Note], None]
@@ -36,6 +39,7 @@ class Letter:
     sender: NodeId
     receiver: NodeId
     frame: Frame
+    inside: str = ""  # the kind of message that a sealed one holds: its sender knows, for the books
 
 
 class Node:
@@ -52,7 +56,9 @@ class Node:
         guarded: bool,
         replies: Replies,
         listener: Listener | None = None,
+        relayed: tuple[NodeId, ...] = (),
     ) -> None:
+        self._relayed = frozenset(relayed)  # neighbours that are reached through somebody who must not read along
         self.name, self.gate, self.neighbours, self.guarded = name, gate, frozenset(neighbours), guarded
         self.wait: tuple[NodeId, ...] = ()
         self._missing: set[NodeId] = set()  # of those it waits for, who has not sent yet
@@ -67,6 +73,7 @@ class Node:
         self._inbox: dict[NodeId, deque[Frame]] = defaultdict(deque)
         self._seen: dict[NodeId, dict[int, bytes]] = defaultdict(dict)
         self._next: Counter[NodeId] = Counter()  # place of the next frame to be sent, by receiver
+        self._inside: dict[NodeId, str] = {}  # by receiver: what this step seals for it
         self._asked: dict[NodeId, type] = {}  # the kind of the message each node sent last
 
     # ------------------------------------------------------------------------ for engines
@@ -103,7 +110,7 @@ class Node:
             for sender, frame in received.items():
                 self._seen[sender][frame.sequence] = digest(frame.body)
             outbox = self._advance(received, step.releases)
-            if outbox != step.sent:
+            if {receiver: kept(body) for receiver, body in outbox.items()} != step.sent:
                 raise ReplayDiverged(
                     f"{self.name!r}, step {step.tick}: the replay sends other bytes than were recorded. Data, code or "
                     "settings changed since: restore them and repeat the call."
@@ -144,16 +151,27 @@ class Node:
         return self._encode(post)
 
     def _tell(self, note: Note) -> None:
-        if self.guarded:
-            raise LeakError(
-                f"{self.name!r} holds data and writes a note for the history; only a node without data may. Nothing was sent."
-            )
         self._round += 1
+        if self.guarded:
+            note = {"round": self._round, "party": self.name, **{name: self._paid(v) for name, v in note.items()}}
         if self._listener is not None:
             self._listener(self.name, note)
 
+    def _paid(self, value: Any) -> Any:
+        if type(value) is not Released:
+            raise LeakError(
+                f"{self.name!r} holds data and writes a bare value into a note for the history; there only released "
+                "values may stand (gate.exact, ...). Nothing was sent."
+            )
+        released_body(value)  # a Released that no gate made is refused
+        return value.value
+
     def _open(self, sender: NodeId, frame: Frame) -> Any:
         received = decode(frame.body)
+        if sender in self._relayed and not isinstance(received, Failed):
+            if not isinstance(received, Sealed):
+                raise ProtocolError(f"{sender!r} sent {type(received).__name__} unsealed through a third node; refused")
+            received = decode(self.gate.keyring.open(sender, frame.sequence, received.key, received.content))
         self._asked[sender] = type(received)
         return received
 
@@ -170,11 +188,26 @@ class Node:
                 self._check_reply(receiver, type(message))
             if id(message) not in bodies:
                 bodies[id(message)] = encode(message, guarded=self.guarded)
-        return {receiver: bodies[id(message)] for receiver, message in post.to.items()}
+        return self._sealed({receiver: bodies[id(message)] for receiver, message in post.to.items()})
+
+    def _sealed(self, outbox: dict[NodeId, bytes]) -> dict[NodeId, bytes]:
+        """The same bodies, those for relayed nodes encrypted for their receivers: each content once."""
+        places: dict[int, dict[NodeId, int]] = {}  # by content, since a broadcast is one object
+        for receiver in [receiver for receiver in outbox if receiver in self._relayed]:
+            self._inside[receiver] = type_name(outbox[receiver])
+            places.setdefault(id(outbox[receiver]), {})[receiver] = self._next[receiver]
+        for number, (content, receivers) in enumerate(places.items()):
+            body = next(outbox[receiver] for receiver in receivers)
+            assert id(body) == content
+            for receiver, parts in self.gate.keyring.seal(receivers, body, f"{self._tick}/{number}").items():
+                outbox[receiver] = encode(Sealed(*parts), guarded=False)
+        return outbox
 
     def _check_reply(self, receiver: NodeId, kind: type) -> None:
         asked = self._asked.pop(receiver, None)
-        if kind not in (self._replies.get(asked), self._replies.get(None)):
+        # Where some nodes are reached through a third one, what is sent unasked is for them: never for the one between.
+        unasked = self._replies.get(None) if not self._relayed or receiver in self._relayed else None
+        if kind not in (self._replies.get(asked), unasked):
             question = asked.__name__ if asked else "nothing"
             raise LeakError(
                 f"{self.name!r} answers {kind.__name__} to {question}, which its method does not declare in REPLIES: "
@@ -184,6 +217,7 @@ class Node:
     def _letters(self, outbox: Mapping[NodeId, bytes]) -> list[Letter]:
         letters = []
         for receiver, body in outbox.items():
-            letters.append(Letter(self.name, receiver, Frame(self._next[receiver], self._round, body)))
+            frame = Frame(self._next[receiver], self._round, body)
+            letters.append(Letter(self.name, receiver, frame, self._inside.pop(receiver, "")))
             self._next[receiver] += 1
         return letters

@@ -21,7 +21,7 @@ COORDINATOR: NodeId = "coordinator"
 T = TypeVar("T")
 R = TypeVar("R")
 Inbox = Mapping[NodeId, Any]
-Note = Mapping[str, float | int | str]
+Note = Mapping[str, Any]  # figures by name; those of a node that holds data are Released
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,21 +1,23 @@
 """A node's transcript: every step's inbox and outbox, in the same log as its ledger.
 
 One step is one transaction: what came in, what the gate released, what goes out. Only then is anything sent. Reading the
-steps back gives exactly what a replay needs.
+steps back gives exactly what a replay needs. Of a large message that was sent only a digest is kept, since a replay
+makes it again; large ones that came in are files, gone when the run closes.
 
 Kinds of rows: `in` and `out` (key: the other node), `step` (the order of the inbox).
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from colonnade.privacy.events import Event
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.ledger import recorded_event
-from colonnade.privacy.store import Log
+from colonnade.privacy.store import LARGE, Log
 from colonnade.runtime.wire import Frame
 
 
@@ -46,17 +48,16 @@ class Transcript:
                 header = frame.sequence.to_bytes(8, "little") + frame.round.to_bytes(8, "little")
                 self._log.append(self._run, tick, "in", peer, header + frame.body)
             for peer, body in sent.items():
-                self._log.append(self._run, tick, "out", peer, body)
+                self._log.append(self._run, tick, "out", peer, kept(body))
             self._log.append(self._run, tick, "step", "", json.dumps(list(received)).encode())
 
-    def steps(self) -> list[Step]:
-        """All recorded steps in order; a step without its `step` row never happened."""
-        steps: dict[int, Step] = {}
-        complete: set[int] = set()
-        for row in self._log.rows(self._run):
+    def steps(self) -> Iterator[Step]:
+        """All recorded steps in order, one in memory at a time; a step ends with its `step` row."""
+        step = Step(0)
+        for row in self._log.walk(self._run):
             if row.tick < 0:
                 continue
-            step = steps.setdefault(row.tick, Step(row.tick))
+            step.tick = row.tick
             match row.kind:
                 case "in":
                     place, number = (int.from_bytes(row.body[i : i + 8], "little") for i in (0, 8))
@@ -70,5 +71,10 @@ class Transcript:
                     step.releases[int(row.key)] = (event, row.body)
                 case "step":
                     step.order = tuple(json.loads(row.body))
-                    complete.add(row.tick)
-        return [steps[tick] for tick in sorted(complete)]
+                    yield step
+                    step = Step(0)
+
+
+def kept(body: bytes) -> bytes:
+    """What the record holds of a message that was sent: all of it, or a digest if it is large."""
+    return body if len(body) < LARGE else b"sha256:" + hashlib.sha256(body).digest()

@@ -21,6 +21,7 @@ from colonnade.runtime.messages import BY_CODE, BY_TYPE, Failed, check_fields
 VERSION = 1
 LARGEST = 64 << 20
 _HEADER = struct.Struct("<BH")
+HEADER_SIZE = _HEADER.size
 _FRAME = struct.Struct("<4sB16sQQ16s")
 _MAGIC = b"clnd"
 

@@ -1,0 +1,253 @@
+"""Claims about a consortium: exact values for members only, one choice by several parties, one price for the row.
+
+Tests of a law compare counts with exact probabilities and fail by chance less than once in 1,000,000 runs.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mpmath import mp, mpf
+from scipy.stats import chisquare
+
+import colonnade as co
+from colonnade.algorithms.method import Job
+from colonnade.algorithms.private_block_frank_wolfe import INSIDE, PrivateBlockFrankWolfe
+from colonnade.privacy.events import Audience, Charge, Event, Mechanism, Scope, row_rho
+from colonnade.privacy.gate import Gate
+from colonnade.privacy.ledger import Ledger, Terms
+from colonnade.privacy.mechanisms import SeededNoise, SystemNoise, _whole_steps, choice_grid, gumbel_scale
+from colonnade.privacy.released import Private
+from colonnade.privacy.shared_choice import LEAST_RHO, SLACK, draw_party, own_part, shared_scale
+from colonnade.privacy.store import FileLog, MemoryLog
+from colonnade.runtime.program import COORDINATOR
+from colonnade.runtime.transcript import Transcript
+
+RHO, WHAT = 0.5, "one choice"
+PART = Charge(Event(Mechanism.GUMBEL, RHO, math.inf, Scope.JOINT, Audience.CONSORTIUM), 2, WHAT)
+TAKEN = Charge(Event(Mechanism.GUMBEL, RHO, math.inf, Scope.JOINT), 2, WHAT)
+MEMBERS = Charge(INSIDE, 2, "columns")
+SCORES = Private(np.array([1.0, -2.0, 0.5]), 1.0)
+
+
+def door(plan=(MEMBERS, PART, TAKEN), trust="consortium", log=None, noise=None) -> Gate:
+    book = Ledger(log or MemoryLog(), "a", co.Policy(consortium=True))
+    book.open_run("run", Terms("m", "s", trust, "one row", "replace one row", "0"), {"a": plan})
+    return Gate(book, "run", noise or SystemNoise())
+
+
+# ---------------------------------------------------------------- inside
+
+
+def test_what_passes_inside_is_exact_recorded_and_free_against_outsiders():
+    gate = door()
+    gate.begin(0, 1, None)
+    one, (two, three) = gate.inside(np.arange(3.0)), gate.inside(1, 2.5)
+    gate.flush()
+    assert one.value.tolist() == [0.0, 1.0, 2.0]
+    assert (two.value, three.value) == (1, 2.5)
+    events = [entry.event for entry in gate._ledger.entries()]
+    assert events == [INSIDE, INSIDE]
+    assert gate.receipt().rho == 0.0
+
+
+@pytest.mark.parametrize("trust", ["nobody", "secure"])
+@pytest.mark.parametrize("call", [lambda g: g.inside(1.0), lambda g: g.entrust(SCORES, rho=RHO)])
+def test_without_a_consortium_nothing_passes_to_members_only(trust, call):
+    """Even if a method's plan lists it: whom a run trusts is in its terms, not in its plan."""
+    with pytest.raises(co.LeakError, match=rf"trust model of this run is '{trust}'.*Nothing was sent"):
+        call(door(trust=trust))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda g: [g.inside(1.0) for _ in range(3)],
+        lambda g: g.entrust(SCORES, rho=2 * RHO),
+        lambda g: g.publish(Private((1, 2), 1.0), rho=RHO / 2),
+        lambda g: g.noisy_max(SCORES, rho=RHO),
+    ],
+    ids=["more than planned", "dearer", "cheaper", "for everybody"],
+)
+def test_a_release_outside_the_plan_is_refused_inside_too(call):
+    with pytest.raises(co.LeakError, match="not in the plan"):
+        call(door())
+
+
+def test_under_repeatable_noise_nothing_inside_is_free():
+    """Whoever knows the seed can subtract the noise of the choice, and then sees what was inside."""
+    exact = Charge(Event(Mechanism.EXACT, math.inf, math.inf, Scope.OWN, Audience.CONSORTIUM), 1, "columns")
+    book = Ledger(MemoryLog(), "a", co.Policy(exact=True))
+    book.open_run("run", Terms("m", "s", "consortium", "one row", "replace one row", "0"), {"a": (exact,)})
+    gate = Gate(book, "run", SeededNoise(1))
+    gate.inside(1.0)
+    assert math.isinf(gate.receipt().rho)
+
+
+# ---------------------------------------------------------------- one choice by several parties
+
+
+def test_a_choice_by_several_parties_has_the_law_of_the_central_one():
+    parts = [np.array([2.0, -1.0, 0.3]), np.array([-2.5, 0.0]), np.array([1.2])]
+    noise, scale, trials = SystemNoise(), shared_scale(1.0, RHO), 3000
+    signed = np.concatenate([np.concatenate([part, -part]) for part in parts])
+    law = np.exp(signed / scale) / np.exp(signed / scale).sum()
+    first, counts = np.cumsum([0, 6, 4]), np.zeros(12)
+    for _ in range(trials):
+        offers = [own_part(noise, part, scale) for part in parts]
+        k = draw_party(noise, [mass for *_, mass in offers], scale)
+        index, sign, _ = offers[k]
+        counts[first[k] + index + (parts[k].size if sign < 0 else 0)] += 1
+    assert chisquare(counts, law * trials).pvalue > 1e-6
+
+
+def test_the_gate_draws_that_law_too():
+    """Two parties of one column each: sign and party, through the gates."""
+    scores, trials = [Private(np.array([1.0]), 1.0), Private(np.array([-0.5]), 1.0)], 800
+    plan = (Charge(PART.event, 2 * trials, WHAT), Charge(TAKEN.event, trials, WHAT))
+    scale, counts, gate = shared_scale(1.0, RHO), np.zeros(4), door(plan)
+    for trial in range(trials):
+        gate.begin(trial, trial, None)
+        offers = [gate.entrust(score, rho=RHO) for score in scores]
+        k = gate.publish(Private(tuple(mass.value for *_, mass in offers), 1.0), rho=RHO).value
+        counts[2 * k + (offers[k][1].value < 0)] += 1
+    signed = np.array([1.0, -1.0, -0.5, 0.5]) / scale
+    assert chisquare(counts, np.exp(signed) / np.exp(signed).sum() * trials).pvalue > 1e-6
+
+
+@settings(max_examples=60)
+@given(
+    scores=st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=30),
+    rho=st.floats(1e-8, 10.0),
+    sensitivity=st.floats(1e-3, 1e3),
+)
+def test_a_mass_is_off_by_less_than_one_step_which_the_scale_pays_for(scores, rho, sensitivity):
+    scale = shared_scale(sensitivity, rho)
+    grid, steps = choice_grid(scale)
+    *_, mass = own_part(SystemNoise(), np.array(scores), scale)
+    signed = np.array([*scores, *(-s for s in scores)])
+    heights = [int(h) for h in _whole_steps(signed, grid)]
+    mp.prec = 200
+    best = max(heights)
+    total = sum(mpf(2) ** -min(mpf(best - h) / steps, mpf(128)) for h in heights)
+    assert abs(best + steps * mp.log(total, 2) - mass) < 1
+    # On two neighbours a mass may be wrong by a step each, and cutting scores to the grid costs one: three in all.
+    assert 2 * grid <= SLACK * sensitivity
+    assert scale >= gumbel_scale(sensitivity, rho)
+
+
+def test_a_party_that_is_hopeless_and_one_that_is_certain_are_drawn_so():
+    noise, scale = SystemNoise(), shared_scale(1.0, RHO)
+    _, steps = choice_grid(scale)
+    assert all(draw_party(noise, [0, 200 * steps, -(2**62)], scale) == 1 for _ in range(50))
+
+
+def test_a_price_below_the_resolution_of_a_shared_choice_is_refused():
+    with pytest.raises(co.InvalidInput, match="spend at least"):
+        shared_scale(1.0, LEAST_RHO / 2)
+
+
+def test_a_choice_by_many_parties_is_paid_by_each_and_counts_once_for_the_row():
+    plans = {"a": (PART, MEMBERS), "b": (PART,), "c": (PART,), COORDINATOR: (TAKEN, MEMBERS)}
+    assert row_rho(plans) == 2 * RHO
+
+
+def test_a_recorded_part_and_a_recorded_winner_are_read_back(tmp_path):
+    log = FileLog(tmp_path / "a.db")
+    gate = door(log=log)
+    gate.begin(0, 0, None)
+    first = gate.entrust(SCORES, rho=RHO), gate.publish(Private((5, 6, 7), 1.0), rho=RHO), gate.inside(4)
+    Transcript(log, "run").record(0, {}, {}, gate)
+    again = door(log=log)
+    again.begin(0, 0, next(iter(Transcript(log, "run").steps())).releases)
+    assert first == (again.entrust(SCORES, rho=RHO), again.publish(Private((5, 6, 7), 1.0), rho=RHO), again.inside(4))
+    once_more = door(log=log)
+    once_more.begin(0, 0, next(iter(Transcript(log, "run").steps())).releases)
+    with pytest.raises(co.ReplayDiverged):
+        once_more.entrust(Private(SCORES.value + 1e-9, 1.0), rho=RHO)
+    log.close()
+
+
+# ---------------------------------------------------------------- a whole run
+
+
+PRIVACY = co.Privacy(1.0, 1e-6, trust="consortium", feature_bound=1.0, label_bound=1.0)
+METHOD = PrivateBlockFrankWolfe(rounds=6)
+
+
+def table(rows=80, columns=7):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (rows, columns))
+    return X, np.clip(X[:, 0] - X[:, 5], -1, 1)
+
+
+def run(store, loss=None, parties=3, engine=None, method=METHOD):
+    X, y = table()
+    loss = loss or co.LeastSquares()
+    federation = co.Federation.split(X, np.sign(y) if loss.classifies else y, parties=parties)
+    problem = co.Problem(loss, co.L1Ball(1.5))
+    return co.fit(federation, problem, method, PRIVACY, store=store, engine=engine), federation, problem
+
+
+def book(store, node) -> Ledger:
+    return Ledger(FileLog(store / "nodes" / f"{node}.db"), node, co.Policy())
+
+
+@pytest.mark.parametrize("loss", [co.LeastSquares(), co.Logistic(), co.SquaredHinge()])
+@pytest.mark.parametrize("parties", [2, 7])
+def test_the_row_pays_the_budget_once_however_many_parties(tmp_path, loss, parties):
+    fit, federation, problem = run(tmp_path, loss, parties)
+    plans = METHOD.price(Job(problem, federation.roster(), PRIVACY))
+    assert row_rho(plans) == pytest.approx(Job(problem, federation.roster(), PRIVACY).rho, rel=1e-12)
+    assert fit.privacy.guarantee == "proven"
+    assert fit.privacy.trust == "consortium"
+    assert fit.privacy.epsilon == pytest.approx(1.0, rel=1e-6)
+    for name in ("party0", "party1"):
+        assert book(tmp_path, name).row_spent() == pytest.approx(row_rho(plans), rel=1e-12)
+        assert book(tmp_path, name).own_spent() == 0.0
+    outside = [e for e in book(tmp_path, COORDINATOR).entries() if e.event.audience is Audience.ALL]
+    assert [METHOD.rounds] == [len(outside)]
+    assert sum(np.abs(x).sum() for x in fit.coefficients.values()) <= 1.5 * (1 + 1e-12)
+
+
+def test_a_fit_of_a_consortium_carries_no_exact_figure(tmp_path):
+    fit, *_ = run(tmp_path)
+    assert (fit.objective, fit.gap, fit.seconds) == (None, None, None)
+    assert set(fit.history.columns) == {"round", "step"}
+
+
+def test_sizes_on_the_wire_do_not_tell_how_sparse_a_column_is(tmp_path):
+    """The Fit counts bytes, and the Fit is published."""
+    sizes = set()
+    for name, keep in (("full", 1.0), ("sparse", 0.02)):
+        X, y = table()
+        X[np.random.default_rng(1).random(X.shape) > keep] = 0.0
+        federation = co.Federation.split(X, y, parties=2)
+        fit = co.fit(federation, co.Problem(co.LeastSquares(), co.L1Ball(1.5)), METHOD, PRIVACY, store=tmp_path / name)
+        sizes |= {line[5] // line[4] for line in fit.communication.lines if line[2] == "InsideColumn"}
+    assert len(sizes) == 1
+
+
+def test_an_interrupted_consortium_goes_on_and_pays_nothing_twice(tmp_path):
+    seen = []
+
+    def cut(letter):
+        seen.append(letter)
+        if len(seen) == 30:
+            raise KeyboardInterrupt
+        return (letter,)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, engine=co.Faults(co.InProcess(), cut))
+    before = {n: [(e.tick, e.slot, e.event) for e in book(tmp_path, n).entries()] for n in ("party0", COORDINATOR)}
+    fit, *_ = run(tmp_path)
+    assert before["party0"]
+    for name, rows in before.items():
+        after = [(e.tick, e.slot, e.event) for e in book(tmp_path, name).entries()]
+        assert rows == after[: len(rows)]
+        assert len(set(after)) == len(after)
+    assert fit.status is co.Status.FIXED_ROUNDS
