@@ -63,6 +63,13 @@ def test_the_joint_model_ranks_held_out_flights_better_than_any_party_alone(foun
     assert found.joint.auc > max(model.auc for model in found.alone)
 
 
+def test_the_private_model_states_its_price_and_protects_under_the_secure_trust_model(found):
+    statement = found.private.fit.privacy
+    assert statement.epsilon == pytest.approx(demo.EPSILON, rel=1e-6)
+    assert (statement.trust, statement.guarantee) == ("secure", "proven")
+    assert "colludes with none" in statement.sentence
+
+
 def test_the_areas_are_those_of_an_independent_rank_test(found, data):
     """The area under the ROC curve is the Mann-Whitney statistic, over the number of pairs."""
     _, held_out = data.split()
@@ -83,7 +90,7 @@ def test_training_and_held_out_flights_are_all_flights_and_none_twice(found):
 
 
 def test_every_model_stops_at_the_same_gap_or_at_the_last_round(found):
-    for model in found.models:
+    for model in (found.joint, *found.alone):
         assert model.fit.gap <= demo.TOLERANCE or model.rounds == demo.ROUNDS
 
 
@@ -116,7 +123,7 @@ def test_too_few_flights_to_judge_a_model_are_refused():
 
 def test_rounds_asked_for_are_made_whatever_the_gap():
     short = demo.run(rows=1000, rounds=3, tell=lambda line: None)
-    assert [model.rounds for model in short.models] == [3, 3, 3, 3]
+    assert [model.rounds for model in (short.joint, *short.alone)] == [3, 3, 3, 3]
 
 
 def test_the_json_holds_the_figures_and_nothing_else(cli, found):
@@ -124,9 +131,9 @@ def test_the_json_holds_the_figures_and_nothing_else(cli, found):
     answer = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
     assert [model.auc for model in found.models] == [model["auc"] for model in answer["models"]]
     left = {(line["party"], line["type"]): line["bytes"] for line in answer["left"]}
-    up = found.joint.fit.communication.by("party", "direction", "type").to_dicts()
-    assert {(line["party"], line["type"]): line["bytes"] for line in up if line["direction"] == "up"} == left
-    assert (str(target), None) == (answer["report"], answer["privacy"]["epsilon"])
+    sent = found.private.fit.communication.by("sender", "type").to_dicts()
+    assert {(s["sender"], s["type"]): s["bytes"] for s in sent if s["sender"] != "coordinator"} == left
+    assert (str(target), found.private.fit.privacy.epsilon) == (answer["report"], answer["privacy"]["epsilon"])
 
 
 def test_the_tables_name_every_model_and_everything_that_left(cli, found):
@@ -135,7 +142,7 @@ def test_the_tables_name_every_model_and_everything_that_left(cli, found):
     for model in found.models:
         line = next(line for line in text.splitlines() if model.name in line)
         assert f"{model.auc:.3f}" in line
-    for words in ("Atom", "Bid", "Labels", "Not private", f"{found.training.matched:,}"):
+    for words in ("Masked", "Parts", "Hello", "differential privacy", f"{found.training.matched:,}"):
         assert words in text
     assert str(target) in text.replace("\n", "")
 

@@ -21,24 +21,27 @@ def party_colours(parties: Sequence[str]) -> dict[str, str]:
     return {party: COLOURS[place % len(COLOURS)] for place, party in enumerate(parties)}
 
 
-def coefficient_bars(largest: Sequence[tuple[str, str, float]], colours: Mapping[str, str]) -> Figure:
-    """Horizontal bars, the largest on top; `largest` holds (party, feature, coefficient)."""
-    order = [f"{party}: {feature}" for party, feature, _ in largest]
-    traces = [
-        {
+def coefficient_bars(largest: Sequence[tuple[str, str, float, float]], colours: Mapping[str, str]) -> Figure:
+    """Horizontal bars, the largest on top; `largest` holds (party, feature, coefficient, standard error or 0)."""
+    order = [f"{party}: {feature}" for party, feature, *_ in largest]
+    traces = []
+    for party in dict.fromkeys(entry[0] for entry in largest):
+        own = [entry for entry in largest if entry[0] == party]
+        bar = {
             "type": "bar",
             "orientation": "h",
             "name": party,
-            "y": [f"{party}: {feature}" for owner, feature, _ in largest if owner == party],
-            "x": [value for owner, _, value in largest if owner == party],
+            "y": [f"{party}: {feature}" for _, feature, *_ in own],
+            "x": [value for *_, value, _ in own],
             "marker": {"color": colours[party]},
             "hovertemplate": "%{y}<br>%{x:.4g}<extra></extra>",
         }
-        for party in dict.fromkeys(party for party, _, _ in largest)
-    ]
+        if any(error for *_, error in own):
+            bar["error_x"] = {"type": "data", "array": [2.0 * error for *_, error in own], "thickness": 1, "width": 3}
+        traces.append(bar)
     yaxis = {"categoryorder": "array", "categoryarray": order[::-1], "automargin": True, "ticks": ""}
     # Names without the party: its colour and the legend say it, and a phone has no room.
-    yaxis |= {"tickmode": "array", "tickvals": order, "ticktext": [feature for _, feature, _ in largest]}
+    yaxis |= {"tickmode": "array", "tickvals": order, "ticktext": [feature for _, feature, *_ in largest]}
     height = 110 + 24 * len(order)
     return _figure(traces, xaxis={"title": {"text": "coefficient"}}, yaxis=yaxis, height=height)
 
@@ -118,6 +121,49 @@ def bytes_so_far(fit: Fit) -> Figure:
         "rangemode": "tozero",
     }
     return _figure(traces, xaxis={"title": {"text": "round"}}, yaxis=yaxis)
+
+
+def objective_by_bytes(fits: Mapping[str, Fit], entries: int) -> Figure:
+    """How far the objective was from the optimum at most, against all bytes so far, for runs on the same problem.
+
+    The optimum is bounded from below by the best certificate among the runs. Beside them stands the least that any
+    deterministic method must send in the worst case, Ω(d/ε) for columns of d = `entries` numbers: drawn as 8·d bytes over
+    the share ε of the first distance that is left. Its constant is not known, so only its slope can be compared.
+    """
+    bound = max(fit.objective - fit.gap for fit in fits.values() if fit.objective is not None and fit.gap is not None)
+    traces, reach, first = [], [math.inf, 0.0], 0.0
+    for place, (name, fit) in enumerate(fits.items()):
+        sizes = {line["round"]: line["bytes"] for line in fit.communication.by("round").to_dicts()}
+        rows = [(note["round"], note["objective"]) for note in fit.notes if note.get("objective") is not None]
+        assert fit.objective is not None
+        rows.append((fit.communication.rounds, fit.objective))
+        points = [(sum(b for t, b in sizes.items() if t <= k), value - bound) for k, value in rows]
+        kept = [(x, y) for x, y in points if math.isfinite(y) and y > 0.0]
+        reach = [min([reach[0], *(x for x, _ in kept)]), max([reach[1], *(x for x, _ in kept)])]
+        first = max([first, *(y for _, y in kept)])
+        traces.append(
+            {
+                "type": "scatter",
+                "mode": "lines",
+                "name": name,
+                "x": [x for x, _ in kept],
+                "y": [y for _, y in kept],
+                "line": {"color": COLOURS[place % len(COLOURS)], "width": 2.5},
+                "hovertemplate": f"{name}<br>%{{x:,}} bytes<br>%{{y:.3g}} above the bound<extra></extra>",
+            }
+        )
+    lower = {
+        "type": "scatter",
+        "mode": "lines",
+        "name": "lower bound Ω(d/ε), up to its constant",
+        "x": reach,
+        "y": [first * min(1.0, 8.0 * entries / x) if x else first for x in reach],
+        "line": {"color": "#808080", "width": 2, "dash": "dash"},
+        "hovertemplate": "d/ε numbers<extra></extra>",
+    }
+    xaxis = {"title": {"text": "bytes so far"}, "type": "log", "exponentformat": "SI", "ticksuffix": "B"}
+    yaxis = {"title": {"text": "objective above the best lower bound"}, "type": "log", "automargin": True}
+    return _figure([*traces, lower], xaxis=xaxis, yaxis=yaxis)
 
 
 def _figure(

@@ -111,6 +111,7 @@ def _question(fit: Fit, quality: Quality | None) -> str:
         f"<p>The parties {escape(listed(parties))} hold different columns of the same rows; the label is held by "
         f"{escape(fit.label)}. {escape(problem_sentence(fit.problem))}</p>"
         f"<p>It was found by {escape(fit.method)} and stopped because: {escape(fit.status.value)}.</p>"
+        + "".join(f"<p>Note: {escape(remark)}.</p>" for remark in fit.remarks)
     )
     facts = {
         "objective": number(fit.objective),
@@ -140,7 +141,8 @@ def _model(fit: Fit, plots: _Plots) -> str:
             continue
         used = np.flatnonzero(x)
         counts.append((party, f"{x.size:,}", f"{used.size:,}", number(float(np.abs(x).sum()))))
-        entries += [(party, str(fit.features[party][j]), float(x[j])) for j in used.tolist()]
+        errors = np.zeros(x.size) if fit.errors is None else fit.errors[party]
+        entries += [(party, str(fit.features[party][j]), float(x[j]), float(errors[j])) for j in used.tolist()]
     entries.sort(key=lambda entry: -abs(entry[2]))
     largest = entries[: figures.LARGEST]
     parts = [
@@ -150,12 +152,19 @@ def _model(fit: Fit, plots: _Plots) -> str:
     if largest:
         bars = figures.coefficient_bars(largest, figures.party_colours(list(fit.coefficients)))
         caption = f"The {len(largest)} largest of {len(entries):,} coefficients that are not zero, by party."
-        rows = [(party, feature, number(value)) for party, feature, value in entries]
+        heads = ["party", "column", "coefficient"]
+        rows = [(party, feature, number(value), number(error)) for party, feature, value, error in entries]
+        if fit.errors is not None:
+            caption += (
+                " Lines show two standard errors to either side: of sampling, and of the noise that privacy added."
+            )
+            heads.append("standard error")
+        shown = [row[: len(heads)] for row in rows]
         parts += [
             plots.figure("coefficients", bars, caption),
             _folded(
                 f"All {counted(len(entries), 'coefficient')} as a table",
-                _table("Coefficients, largest first", ("party", "column", "coefficient"), rows, numbers=1),
+                _table("Coefficients, largest first", heads, shown, numbers=len(heads) - 2),
             ),
         ]
     else:

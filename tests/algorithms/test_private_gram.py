@@ -1,0 +1,322 @@
+"""Private Gram: the right sums, at the right price, and nothing else."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from gram_runs import plain_gram, silent_run
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import colonnade as co
+from colonnade.algorithms.integer_rows import norms, within
+from colonnade.algorithms.method import Job
+from colonnade.privacy.accountant import rho_for
+from colonnade.privacy.events import row_rho
+from colonnade.privacy.ledger import Ledger
+from colonnade.privacy.store import FileLog
+
+RIDGE = co.Problem(co.Logistic(), penalty=co.Ridge(1e-3), intercept=True)
+SPLITS = {
+    "one": ({"a": slice(None)}, "a"),
+    "two": ({"a": [0, 1, 2], "b": [3, 4, 5]}, "b"),
+    "apart": ({"a": [0, 1], "b": [2, 3, 4, 5]}, None),
+    "five": ({"a": [0], "b": [1], "c": [2, 3], "d": [4], "e": [5]}, "c"),
+}
+
+
+def privacy(epsilon=1.0, trust="secure", **more):
+    return co.Privacy(epsilon, 1e-6, trust=trust, **{"row_norm": 3.0, "feature_bound": 2.0, **more})
+
+
+RAW = 60.0  # an epsilon at which rows are multiplied as they are
+SUMS = 1.0  # one at which class sums come first
+
+
+def table(rows=300, columns=6, seed=0):
+    rng = np.random.default_rng(seed)
+    X = np.clip(rng.normal(size=(rows, columns)), -2, 2)
+    return X, np.where(X[:, 0] - X[:, -1] + rng.normal(size=rows) > 0, 1.0, -1.0)
+
+
+def split(name="two", data=None):
+    parties, label = SPLITS[name]
+    return co.Federation.split(*(data or table()), parties=parties, label=label)
+
+
+# ---------------------------------------------------------------------------------------- the sums
+
+
+@pytest.mark.parametrize("name", SPLITS)
+@pytest.mark.parametrize("trust", ["secure", "consortium"])
+@pytest.mark.parametrize("epsilon", [RAW, SUMS])
+def test_without_noise_the_gram_matrix_is_the_plain_one_to_the_last_bit(name, trust, epsilon, monkeypatch):
+    fed, terms = split(name), privacy(epsilon, trust)
+    seen = silent_run(fed, co.PrivateGram(), terms, monkeypatch, intercept=True)
+    (figures, matrix) = seen.matrices[0]
+    assert (seen.sums is None) == (epsilon == RAW)
+    y = (np.sign(fed.labels) * figures.label).astype(np.int64)
+    assert np.array_equal(matrix, plain_gram(fed, Job(RIDGE, fed.roster(), terms), figures, seen.frame, y))
+
+
+@pytest.mark.parametrize("name", SPLITS)
+def test_without_noise_class_sums_are_those_of_the_rows_up_to_half_a_step_each(name, monkeypatch):
+    fed = split(name)
+    seen = silent_run(fed, co.PrivateGram(), privacy(SUMS, row_norm=9.0), monkeypatch)
+    X, y = table()
+    step = seen.figures[0].step
+    for got, rows in ((seen.sums.positive, X[y > 0]), (seen.sums.negative, X[y < 0])):
+        assert np.abs(got - rows.sum(axis=0)).max() <= step / 2 * len(rows)
+    assert seen.sums.count == (y > 0).sum()
+    assert np.abs(seen.sums.half_squares - (X**2).sum(axis=0) / 2).max() <= 2.0 * step / 2 * len(X) + len(X) * step**2
+
+
+def test_real_labels_are_weighed_between_the_classes(monkeypatch):
+    X, _ = table()
+    y = np.clip(X @ np.linspace(-1, 1, 6), -4, 4)
+    fed = split("two", (X, y))
+    seen = silent_run(
+        fed, co.PrivateGram(), privacy(SUMS, label_bound=4.0, row_norm=9.0), monkeypatch, loss=co.LeastSquares()
+    )
+    weights = (1 + y / 4.0) / 2
+    half = seen.figures[0].step / 2
+    slack = len(X) * (2.0 / 64 + half)  # one level of a label, half a step of a column, for every row
+    assert np.abs(seen.sums.positive - X.T @ weights).max() <= slack
+    assert np.abs(seen.sums.positive + seen.sums.negative - X.sum(axis=0)).max() <= len(X) * half
+
+
+@given(st.integers(1, 40), st.integers(1, 6), st.integers(0, 10**6), st.integers(0, 2**32))
+def test_no_row_is_longer_than_its_bound_in_integers(rows, columns, norm2, seed):
+    whole = np.random.default_rng(seed).integers(-(2**20), 2**20, (rows, columns))
+    before = whole.copy()
+    cut, count = within(whole, norm2)
+    assert ((cut**2).sum(axis=1) <= norm2).all()
+    long = (before**2).sum(axis=1) > norm2
+    assert count == long.sum()
+    assert np.array_equal(cut[~long], before[~long])
+
+
+# ---------------------------------------------------------------------------------------- sensitivity
+
+
+def corner(rng, columns, nonnegative):
+    """A row at the edge of what the bounds allow: sparse, spread out, or far outside."""
+    kind = rng.integers(4)
+    if kind == 0:
+        return np.full(columns, 2.0) * (1 if nonnegative else rng.choice([-1, 1]))
+    if kind == 1:
+        return 2.0 * (rng.integers(columns) == np.arange(columns)) * (1 if nonnegative else rng.choice([-1, 1]))
+    row = rng.uniform(0 if nonnegative else -1, 1, columns) * rng.choice([0.1, 1.0, 100.0])
+    return row if kind == 2 else np.round(row, 1)
+
+
+@settings(max_examples=15)
+@given(st.integers(0, 2**32))
+@pytest.mark.parametrize(
+    ("method", "trust", "epsilon"),
+    [
+        (co.PrivateGram(), "secure", RAW),
+        (co.PrivateGram(), "secure", SUMS),
+        (co.PrivateGram(), "consortium", RAW),
+        (co.PrivateGram(sketch_rows=7), "secure", RAW),
+        (co.PrivateGram(labels="released"), "secure", SUMS),
+        (co.PrivateGram(cross="none"), "nobody", 4.0),
+        (co.PrivateGram(cross="sketch"), "nobody", 4.0),
+    ],
+    ids=lambda value: getattr(value, "cross", str(value)),
+)
+@pytest.mark.parametrize("loss", [co.Logistic(), co.LeastSquares()], ids=["classes", "values"])
+def test_replacing_one_row_moves_a_release_by_no_more_than_its_sensitivity(method, trust, epsilon, loss, seed):
+    rng = np.random.default_rng(seed)
+    X, y = table(30, seed=seed)
+    y = y if loss.classifies else np.clip(3 * y * rng.uniform(size=30), -2, 2)
+    X2, y2 = X.copy(), y.copy()
+    row = int(rng.integers(30))
+    X2[row] = corner(rng, 6, False)
+    if (
+        method.cross != "none" and method.labels == "secure" and rng.integers(2)
+    ):  # there labels are a release of their own, and public to this one
+        y2[row] = -y[row]
+    if rng.integers(2):
+        X[row] = corner(rng, 6, False)
+    name = str(rng.choice(list(SPLITS)))
+    patch = pytest.MonkeyPatch()
+    terms = privacy(epsilon, trust, label_bound=2.0)
+    one, two = (silent_run(split(name, data), method, terms, patch, loss=loss) for data in ((X, y), (X2, y2)))
+    if (
+        epsilon == SUMS
+    ):  # centres follow from the sums, which differ here and would not under noise: compare these alone
+        del one.releases[1:], two.releases[1:]
+    for mine, yours in zip(one.releases, two.releases, strict=True):
+        assert mine.distance(yours) <= mine.sensitivity * (1 + 1e-9)
+
+
+def test_opposite_rows_of_full_length_need_nearly_all_of_the_sensitivity(monkeypatch):
+    """√2·(C² + c² + τ²) is reached when a row turns orthogonal to what it was: so it is no loose bound."""
+    X, y = np.zeros((20, 6)), np.ones(20)
+    y[1] = -1
+    X2, y2 = X.copy(), y.copy()
+    X[0], X2[0] = [3, 0, 0, 0, 0, 0], [-3, 0, 0, 0, 0, 0]
+    terms = privacy(RAW, feature_bound=3.0, row_norm={"a": 3.0, "b": 1e-3})
+    one, two = (silent_run(split("two", data), co.PrivateGram(), terms, monkeypatch) for data in ((X, y), (X2, y2)))
+    claimed = one.releases[0].sensitivity
+    assert 0.5 * claimed <= one.releases[0].distance(two.releases[0]) <= claimed
+
+
+# ---------------------------------------------------------------------------------------- price and ledger
+
+
+@pytest.mark.parametrize(
+    ("method", "trust"),
+    [
+        (co.PrivateGram(), "secure"),
+        (co.PrivateGram(), "consortium"),
+        (co.PrivateGram(cross="none"), "nobody"),
+        (co.PrivateGram(cross="sketch"), "nobody"),
+        (co.PrivateGram(sketch_rows=50), "secure"),
+        (co.PrivateGram(screen=3), "secure"),
+        (co.PrivateGram(screen=3, labels="released"), "secure"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("name", ["two", "apart"])
+def test_the_ledgers_hold_what_was_priced_and_the_row_pays_epsilon_once(method, trust, name, tmp_path):
+    fed, terms = split(name), privacy(1.0, trust)
+    fit = co.fit(fed, RIDGE, method, terms, store=tmp_path)
+    price = row_rho(method.price(Job(RIDGE, fed.roster(), terms)))
+    assert price == pytest.approx(rho_for(1.0, 1e-6), rel=1e-12)
+    assert fit.privacy.epsilon == pytest.approx(1.0, rel=1e-6)
+    assert fit.privacy.guarantee == "proven"
+    assert fit.privacy.trust == trust
+    spent = {p: Ledger(FileLog(tmp_path / "nodes" / f"{p}.db"), p, co.Policy()) for p in fed.parties}
+    for ledger in spent.values():
+        assert ledger.row_spent() == pytest.approx(price, rel=1e-9)
+    assert fit.objective is None
+    assert fit.gap is None
+
+
+def test_noise_of_the_released_matrix_has_the_stated_size(monkeypatch, tmp_path):
+    """Of 20 runs on the same rows, every entry's spread; a chi-square bound at 1e-6 for all entries together."""
+    import colonnade.algorithms.private_gram as module
+
+    fed, terms, got = split("two"), privacy(RAW), []
+    monkeypatch.setattr(module, "solve", lambda gram, *a, **k: (got.append(gram), solve(gram, *a, **k))[1])
+    solve = module.solve.__closure__ and __import__("colonnade.problem.gram", fromlist=["solve"]).solve
+    for i in range(20):
+        co.fit(fed, RIDGE, co.PrivateGram(), terms, store=tmp_path / str(i))
+    stack = np.array([gram.matrix for gram in got])
+    sds = got[0].noise
+    i, j = np.triu_indices(len(sds))
+    noisy = sds[i, j] > 0
+    z = (stack - stack.mean(axis=0))[:, i, j][:, noisy] / sds[i, j][noisy]
+    from scipy.stats import chi2
+
+    freedom = (len(stack) - 1) * noisy.sum()
+    low, high = chi2.ppf([5e-7, 1 - 5e-7], freedom)
+    assert low <= (z**2).sum() <= high
+    assert (stack[:, ~(sds > 0)] == stack[0, ~(sds > 0)]).all()
+
+
+# ---------------------------------------------------------------------------------------- the answer
+
+
+def test_with_hardly_any_noise_it_is_the_ridge_regression_of_scikit_learn(tmp_path):
+    from sklearn.linear_model import Ridge
+
+    rng = np.random.default_rng(3)
+    X = np.clip(rng.normal(size=(4000, 6)), -2, 2)
+    y = np.clip(X @ [1.0, -0.5, 0.3, 0, 0.2, -0.1] + 0.2 * rng.normal(size=4000), -5, 5)
+    fed = split("two", (X, y))
+    problem = co.Problem(co.LeastSquares(), penalty=co.Ridge(0.1), intercept=True)
+    terms = privacy(1e5, row_norm=6.0, label_bound=5.0)
+    fit = co.fit(fed, problem, co.PrivateGram(), terms, store=tmp_path)
+    reference = Ridge(alpha=0.1 * 4000).fit(X, y)
+    found = np.concatenate([fit.coefficients["a"], fit.coefficients["b"]])
+    # Columns are rounded to 1/2048 of their bound, labels cut toward zero in steps of 5/|τ|: a hundredth is ample.
+    assert np.abs(found - reference.coef_).max() < 0.01
+    assert fit.intercept == pytest.approx(reference.intercept_, abs=0.01)
+
+
+@pytest.mark.parametrize("method", [co.PrivateGram(cross="none"), co.PrivateGram(cross="sketch")], ids=str)
+def test_without_products_between_parties_a_strong_signal_still_shows(method, tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (20_000, 4))
+    y = np.where(X[:, 0] + X[:, 2] > 0, 1.0, -1.0)
+    fed = co.Federation.split(X, y, parties={"a": [0, 1], "b": [2, 3]}, label="a")
+    fit = co.fit(fed, RIDGE, method, co.Privacy(8.0, 1e-6, row_norm=2.0, feature_bound=1.0), store=tmp_path)
+    agreement = float(np.mean(fit.predict(fed) == y))
+    assert agreement > 0.8  # coefficients of equal sign and size on columns 0 and 2 give nearly 1; guessing .5
+
+
+def test_a_logistic_problem_says_that_it_was_solved_by_its_surrogate(tmp_path):
+    fit = co.fit(split(), RIDGE, co.PrivateGram(), privacy(), store=tmp_path)
+    assert "least squares" in fit.remarks[0]
+    again = co.load(next((tmp_path / "fits").glob("*.json")))
+    assert again.remarks == fit.remarks
+    assert again.link == fit.link
+    assert all(np.array_equal(again.errors[p], fit.errors[p]) for p in fit.errors)
+    assert all(np.array_equal(again.path.coefficients[p], fit.path.coefficients[p]) for p in fit.errors)
+    probabilities = fit.predict_proba(split())
+    assert ((probabilities > 0) & (probabilities < 1)).all()
+
+
+def test_private_gram_is_what_a_private_fit_takes_by_default(tmp_path):
+    assert co.fit(split(), RIDGE, privacy=privacy(), store=tmp_path / "1").method == "private Gram"
+    assert co.fit(split(), RIDGE, privacy=privacy(trust="nobody"), store=tmp_path / "2").method == "private Gram"
+
+
+# ---------------------------------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize(
+    ("method", "terms", "problem", "message"),
+    [
+        (co.PrivateGram(), None, RIDGE, "needs privacy="),
+        (co.PrivateGram(), privacy(trust="nobody"), RIDGE, "cross='secure' protects under trust"),
+        (co.PrivateGram(cross="none"), privacy(), RIDGE, "cross='none' protects under trust 'nobody'"),
+        (co.PrivateGram(cross="sketch"), privacy(trust="consortium"), RIDGE, "cross='sketch' protects"),
+        (co.PrivateGram(), privacy(row_norm=None), RIDGE, "nothing public bounds the rows of party 'a'"),
+        (co.PrivateGram(), privacy(row_norm={"a": 1.0}), RIDGE, "says nothing about party 'b'"),
+        (co.PrivateGram(), privacy(row_norm={"a": 1.0, "x": 1.0}), RIDGE, "names 'x'"),
+        (co.PrivateGram(), privacy(), co.Problem(co.LeastSquares()), "label_bound"),
+        (co.PrivateGram(), privacy(), co.Problem(co.Huber(1.0)), "solves LeastSquares"),
+        (co.PrivateGram(sketch_rows=301), privacy(), RIDGE, "more than the 300 rows"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_cannot_be_done_is_refused_before_anything_is_written(method, terms, problem, message, tmp_path):
+    with pytest.raises(co.InvalidInput, match=message):
+        co.fit(split(), problem, method, terms, store=tmp_path / "store")
+    assert not (tmp_path / "store").exists()
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"cross": "plain"}, {"screen": 0}, {"sketch_rows": 2.5}, {"screen": True}, {"labels": "x"}]
+)
+def test_settings_that_mean_nothing_are_refused(wrong):
+    with pytest.raises(co.InvalidInput):
+        co.PrivateGram(**wrong)
+
+
+def test_more_parties_than_a_run_can_have_are_refused(tmp_path):
+    X = np.zeros((10, 33))
+    fed = co.Federation.split(X, np.array([1.0, -1.0] * 5), parties=33, label="party0")
+    with pytest.raises(co.InvalidInput, match="at most 32 parties"):
+        co.fit(fed, RIDGE, co.PrivateGram(), privacy(), store=tmp_path)
+
+
+def test_thirty_two_parties_run(tmp_path):
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-1, 1, (60, 32)), np.sign(rng.normal(size=60))
+    fed = co.Federation.split(X, y, parties=32, label="party0")
+    fit = co.fit(fed, RIDGE, co.PrivateGram(), privacy(RAW), store=tmp_path)
+    assert len(fit.coefficients) == 32
+
+
+def test_a_length_for_the_whole_row_is_shared_out_among_the_parties():
+    fed = split("two")
+    shares = norms(Job(RIDGE, fed.roster(), privacy(row_norm=4.0)))
+    assert math.hypot(*shares.values()) == pytest.approx(4.0)
+    assert shares["a"] == shares["b"]
