@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,13 +21,23 @@ from colonnade.privacy.events import Plan
 from colonnade.privacy.gate import Gate, Receipt
 from colonnade.privacy.released import Released
 from colonnade.privacy.statement import Privacy
-from colonnade.problem import Problem, Topology
+from colonnade.problem import Changing, Problem, Topology
 from colonnade.runtime.messages import message
 from colonnade.runtime.node import Replies
 from colonnade.runtime.program import Program
 
 Floats = NDArray[np.float64]
 Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a party's schema says in public about its encoded columns."""
+
+    bounds: tuple[float, ...]  # of the absolute value of an entry
+    binary: tuple[bool, ...]
+    nonnegative: tuple[bool, ...]
+    norm: float  # of a row: proven by the columns, or declared where that is less
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +48,9 @@ class Roster:
     positions: Mapping[str, tuple[int, ...]]  # by party, in the order of the party's columns
     label: str  # who holds the labels; where rows are split, everybody does, and this is who reports
     unit: Unit = ROW
-    held_rows: Mapping[str, int] = field(default_factory=dict)  # by party, where rows are split; empty where columns are
+    held_rows: Mapping[str, int] = field(default_factory=dict)  # by party, where rows are split; else empty
+    known: Mapping[str, Known] = field(default_factory=dict)  # of the parties with a declared schema
+    responses: int = 0  # numbers in a row's label, where it is a vector; 0 where it is one number
 
     @property
     def by_rows(self) -> bool:
@@ -76,7 +88,9 @@ class Status(Enum):
     """Why a run stopped."""
 
     CERTIFIED = "gap below tolerance"
+    AGREED = "all agents agree and stand still within the tolerance"
     OUT_OF_ROUNDS = "rounds used up before the gap closed"
+    ONE_EXCHANGE = "one exchange, and everything else from what it released"
     FIXED_ROUNDS = "all rounds done; their number was fixed before, since stopping on the data would be a release"
 
 
@@ -89,6 +103,11 @@ class Answer:
     objective: float | None
     gap: float | None
     status: Status
+    errors: Mapping[str, Floats] | None = None  # standard errors, privacy noise included
+    path: tuple[Floats, Mapping[str, Floats]] | None = None  # weights of the penalty, and coefficients at each of them
+    link: tuple[float, float] | None = None  # P(y = 1 | score) = sigmoid(slope·score + offset)
+    remarks: tuple[str, ...] = ()  # what a reader must know about how the answer was found
+    model: Any = None  # what predicts, where coefficients alone do not: the examples of a kernel machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +116,9 @@ class Own:
 
     coefficients: Floats
     receipt: Receipt = field(default_factory=lambda: Receipt(()))
+    shortened: int = 0  # rows that were over their public bound: for the party's operator only
     answer: Answer | None = None  # on a graph: what this agent knows of the whole; the Fit takes the label holder's
+    model: Any = None  # the party's part of what predicts, where coefficients alone do not: its stumps
 
 
 class Method(Protocol):
@@ -123,6 +144,7 @@ class Method(Protocol):
     def party(self, job: Job, block: Block, gate: Gate) -> Program[Own]: ...
 
 
+@runtime_checkable
 class GraphMethod(Protocol):
     """A method without a coordinator: every party runs the same program and talks to its neighbours only.
 
@@ -134,7 +156,7 @@ class GraphMethod(Protocol):
     DERIVATION: ClassVar[str | None]
 
     @property
-    def topology(self) -> Topology | None:
+    def topology(self) -> Topology | Changing | None:
         """Who may talk to whom, over the parties in roster order; None: the default of `network`."""
         ...
 
@@ -150,7 +172,7 @@ class GraphMethod(Protocol):
 FEW_AGENTS = 6
 
 
-def network(topology: Topology | None, roster: Roster) -> Topology:
+def network(topology: Topology | Changing | None, roster: Roster) -> Topology:
     """The graph over all parties, in roster order.
 
     A graph over the parties with columns only is taken too: a party that holds nothing but the labels is then linked to
@@ -161,6 +183,8 @@ def network(topology: Topology | None, roster: Roster) -> Topology:
     if topology is None:
         few = len(parties) <= FEW_AGENTS
         return Topology.complete(len(parties)) if few else Topology.random(len(parties), degree=4)
+    if isinstance(topology, Changing):
+        topology = topology.union
     if not isinstance(topology, Topology):
         raise InvalidInput(f"topology={topology!r} is not a graph: give a value such as co.Topology.ring(4).")
     if topology.size == len(parties):

@@ -16,11 +16,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from colonnade.errors import InvalidInput
+from colonnade.kernels.sparse_fw import model_of_picks
+from colonnade.kernels.sparse_fw_published import published_big_step_little_step
+from colonnade.kernels.stream import Stream
 from colonnade.privacy.statement import Guarantee, PrivacyStatement, Trust
 
 Floats = NDArray[np.float64]
@@ -37,7 +42,7 @@ class SketchedColumns:
     rounds: int = 10
 
     def __post_init__(self) -> None:
-        _check(self.epsilon, self.delta, parties=self.parties, rounds=self.rounds)
+        check(self.epsilon, self.delta, parties=self.parties, rounds=self.rounds)
 
     def sigma(self, sketch: Floats) -> float:
         """Equation 17: the top singular value of J, divided by the number of rows."""
@@ -52,7 +57,7 @@ class SketchedColumns:
 
     @property
     def statement(self) -> PrivacyStatement:
-        return _claimed(self.epsilon, self.delta, "one row", "replace one row", "noisy sketches of columns")
+        return claimed(self.epsilon, self.delta, "one row", "replace one row", "noisy sketches of columns")
 
 
 @dataclass(frozen=True)
@@ -65,7 +70,7 @@ class SparseFrankWolfe:
     radius: float = 1.0
 
     def __post_init__(self) -> None:
-        _check(self.epsilon, self.delta, rounds=self.rounds, radius=self.radius)
+        check(self.epsilon, self.delta, rounds=self.rounds, radius=self.radius)
 
     def scale(self, rows: int) -> float:
         """Line 5 with L = 1: weights are exp(scale·|slope|). Slopes are read as means over rows, in the paper's favour."""
@@ -82,9 +87,18 @@ class SparseFrankWolfe:
 
         return _frank_wolfe(X, y, self.rounds, self.radius, choose, trials)
 
+    def learn(self, X: Any, y: Floats, stream: Stream) -> Floats:
+        """The model of one run on sparse rows, at the paper's speed (algorithm 4); labels are -1 and 1."""
+        csc, csr = (_parts(form(X)) for form in (sparse.csc_array, sparse.csr_array))
+        scale = self.scale(1)  # on sums over rows instead of means
+        picks = published_big_step_little_step(
+            csc, csr, y, radius=self.radius, rounds=self.rounds, scale=scale, stream=stream
+        )
+        return model_of_picks(picks, radius=self.radius, columns=X.shape[1])
+
     @property
     def statement(self) -> PrivacyStatement:
-        return _claimed(self.epsilon, self.delta, "one row", "replace one row", "the model")
+        return claimed(self.epsilon, self.delta, "one row", "replace one row", "the model")
 
 
 @dataclass(frozen=True)
@@ -101,7 +115,7 @@ class SparseLaplace:
     radius: float = 1.0
 
     def __post_init__(self) -> None:
-        _check(self.epsilon, self.delta, rounds=self.rounds, radius=self.radius)
+        check(self.epsilon, self.delta, rounds=self.rounds, radius=self.radius)
 
     def scale(self, rows: int) -> float:
         """Line 8 with L = 1."""
@@ -120,7 +134,7 @@ class SparseLaplace:
 
     @property
     def statement(self) -> PrivacyStatement:
-        return _claimed(self.epsilon, self.delta, "one row", "replace one row", "the model")
+        return claimed(self.epsilon, self.delta, "one row", "replace one row", "the model")
 
 
 @dataclass(frozen=True)
@@ -134,7 +148,7 @@ class SharingADMM:
     penalty: float = 1.0
 
     def __post_init__(self) -> None:
-        _check(self.epsilon, self.delta, parties=self.parties, ridge=self.ridge, penalty=self.penalty)
+        check(self.epsilon, self.delta, parties=self.parties, ridge=self.ridge, penalty=self.penalty)
 
     def update(self, D: Floats, dual: Floats) -> Floats:
         """Equation 6."""
@@ -158,7 +172,7 @@ class SharingADMM:
 
     @property
     def statement(self) -> PrivacyStatement:
-        return _claimed(self.epsilon, self.delta, "one column", "change one column by at most 1", "D x with noise")
+        return claimed(self.epsilon, self.delta, "one column", "change one column by at most 1", "D x with noise")
 
 
 @dataclass(frozen=True)
@@ -180,7 +194,7 @@ class ZerothOrder:
 
     def __post_init__(self) -> None:
         sizes = {"rows": self.rows, "columns": self.columns, "steps": self.steps}
-        _check(self.epsilon, self.delta, **sizes, penalty=self.penalty, smoothing=self.smoothing)
+        check(self.epsilon, self.delta, **sizes, penalty=self.penalty, smoothing=self.smoothing)
 
     @property
     def draws(self) -> int:
@@ -219,7 +233,7 @@ class ZerothOrder:
 
     @property
     def statement(self) -> PrivacyStatement:
-        return _claimed(self.epsilon, self.delta, "one row", "replace one row", "one agent's x after one round")
+        return claimed(self.epsilon, self.delta, "one row", "replace one row", "one agent's x after one round")
 
 
 START = 0.54  # the thesis' first step
@@ -251,11 +265,15 @@ def _frank_wolfe(
     return w
 
 
+def _parts(matrix: Any) -> tuple[Any, Any, Any]:
+    return np.asarray(matrix.data, dtype=np.float64), matrix.indices, matrix.indptr
+
+
 def _composition(rounds: int, delta: float) -> float:
     return math.sqrt(8 * rounds * math.log(1 / delta))
 
 
-def _claimed(epsilon: float, delta: float, unit: str, neighbours: str, sees: str) -> PrivacyStatement:
+def claimed(epsilon: float, delta: float, unit: str, neighbours: str, sees: str) -> PrivacyStatement:
     return PrivacyStatement(
         epsilon=epsilon,
         delta=delta,
@@ -269,7 +287,7 @@ def _claimed(epsilon: float, delta: float, unit: str, neighbours: str, sees: str
     )
 
 
-def _check(epsilon: float, delta: float, **positive: float) -> None:
+def check(epsilon: float, delta: float, **positive: float) -> None:
     if not (0 < epsilon < math.inf and 0 < delta < 1):
         raise InvalidInput(f"a claim needs a finite epsilon > 0 and 0 < delta < 1, got {epsilon} and {delta}.")
     for name, value in positive.items():

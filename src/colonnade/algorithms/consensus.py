@@ -1,0 +1,166 @@
+"""Consensus over the links of a graph: what every graph method does with its neighbours.
+
+Solves   min Σᵢ fᵢ(x): agent i knows fᵢ only, and talks to its neighbours Vᵢ only.
+Source   Gratton, thesis, (2.9)–(2.10), in the form of relaxed ADMM (Bastianello, Carli, Schenato, Todescato, "Asynchronous
+         distributed optimization over lossy networks via relaxed ADMM"): agent i keeps w_ij for each link and repeats
+             x_i ← argmin fᵢ(x) + ρ/2 Σⱼ ‖x − w_ij‖²                       the method's own step
+             w_ij ← (1 − θ) w_ij + θ (2 x_j − w_ji)                        θ = ½: the thesis' ADMM; θ < 1: over-relaxed
+         Both ends of a link keep both its vectors, so only x_i travels, the same to all neighbours.
+ρ        Nobody chooses it. The agents agree, by flooding, on the largest residual of any of them: how far neighbours
+         disagree (x_i − x_j, against x) and how far they still move (ρ·Δz, z = (x_i + x_j)/2, against the multipliers
+         ρ (x_i − w_ij)). ρ is raised where they disagree more, lowered where they move more, by everybody in the same
+         round, at most MOST_CHANGES times: after that it is constant, and what is proven for a constant ρ holds.
+Stops    when both residuals are at most the tolerance at every agent; everybody knows it in the same round.
+Links    may rest in some rounds (`Changing`): their vectors then stay as they are. Proven for links that rest at random
+         (the source above); for a fixed pattern it is measured.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from colonnade.algorithms.method import Floats, Roster, Status, network
+from colonnade.errors import InvalidInput, ProtocolError
+from colonnade.kernels.links import exchange
+from colonnade.problem import Changing, Topology
+
+RELAXATION = 0.8  # θ: closer to 1 is faster where every fᵢ is strongly convex, and slower where one is not
+BALANCE = 1.5  # disagreement over movement that ρ aims at; measured, see docs/methods-graph.md
+MOST_CHANGES = 40
+PATIENCE, REST = 5, 8  # after a change ρ stays for so many rounds at least, and for that part of the rounds so far
+
+Graph = Topology | Changing
+
+
+class Links:
+    """One agent's side of its links: w_ij (`mine`) and w_ji (`theirs`) for each neighbour, and the residuals they leave."""
+
+    def __init__(self, neighbours: Sequence[str], shape: tuple[int, ...], penalty: float) -> None:
+        self.place = {name: k for k, name in enumerate(neighbours)}
+        self.shape, self.penalty = shape, penalty
+        self.mine, self.theirs, self.middle = (np.zeros((len(neighbours), math.prod(shape))) for _ in range(3))
+        self.residuals = np.zeros(4)
+
+    @property
+    def weight(self) -> float:
+        """κ = ρ·|Vᵢ|: the agent's step is argmin fᵢ(x) + κ/2 ‖x − centre‖²."""
+        return self.penalty * len(self.place)
+
+    @property
+    def centre(self) -> Floats:
+        centre: Floats = self.mine.sum(axis=0).reshape(self.shape) / max(len(self.place), 1)
+        return centre
+
+    def meet(self, own: Floats, received: Mapping[str, Floats]) -> None:
+        """Exchange over the links that did not rest: `own` was sent to the same neighbours."""
+        sums = np.zeros(4)
+        for name, other in received.items():
+            if other.shape != self.shape or other.dtype != np.float64:
+                raise ProtocolError(f"{name!r} sent an estimate of shape {other.shape} where {self.shape} is due")
+            k = self.place[name]
+            x, y = own.reshape(-1), other.reshape(-1)
+            exchange(x, y, self.penalty, RELAXATION, self.mine[k], self.theirs[k], self.middle[k], sums)
+        if received:
+            self.residuals = np.sqrt(sums)
+
+    def scale(self, factor: float) -> None:
+        """ρ ← factor·ρ with the multipliers as they are: w moves towards or away from the middle of its link."""
+        self.penalty *= factor
+        self.mine = self.middle - (self.middle - self.mine) / factor
+        self.theirs = self.middle - (self.middle - self.theirs) / factor
+
+
+@dataclass
+class Accord:
+    """What all agents know alike, one flood old: the largest residuals of any agent, and what follows from them."""
+
+    hops: int  # rounds until a figure has reached everybody
+    tolerance: float
+    changes: int = 0
+    rests_until: int = PATIENCE  # the round before which ρ stays as it is
+    round: int = 0
+    due: int = 0  # the round in which the next flood ends
+    flood: Floats = field(default_factory=lambda: np.zeros(4))
+    agreed: bool = False
+    last: tuple[float, float] = (np.inf, np.inf)  # disagreement and movement, as everybody knows them
+
+    def hear(self, received: Sequence[Floats]) -> None:
+        """One more hop of the flood."""
+        for other in received:
+            if other.shape != self.flood.shape:
+                raise ProtocolError(f"a neighbour sent {other.size} residuals where {self.flood.size} are due")
+        self.flood = np.maximum.reduce([self.flood, *received])
+
+    def turn(self, own: Sequence[Links]) -> None:
+        """The end of a round: judge the flood if it is over, and begin the next with this agent's residuals."""
+        self.round += 1
+        if self.round < self.due:
+            return
+        if self.due:
+            self._judge(own)
+        self.flood = np.maximum.reduce([links.residuals for links in own])
+        self.due = self.round + self.hops
+
+    def _judge(self, own: Sequence[Links]) -> None:
+        apart, size, moved, pull = self.flood.tolist()
+        # Where the multipliers vanish at the answer, movement is measured against the estimates instead.
+        self.last = _ratio(apart, size), _ratio(moved, max(pull, 1e-3 * own[0].penalty * size))
+        self.agreed = max(self.last) <= self.tolerance and self.tolerance > 0.0
+        if self.round < self.rests_until or self.changes >= MOST_CHANGES or 0.0 in self.last:
+            return
+        most = 10.0 if self.changes < 2 else 3.0
+        factor = float(np.clip((self.last[0] / self.last[1] / BALANCE) ** 0.5, 1.0 / most, most))
+        if not 1.0 / 1.2 < factor < 1.2:
+            self.changes += 1
+            self.rests_until = self.round + max(PATIENCE, self.round // REST)
+            for links in own:
+                links.scale(factor)
+
+
+class Network:
+    """The graph as one agent sees it: its neighbours, which of them it meets in a round, how far the farthest agent is."""
+
+    def __init__(self, topology: Graph | None, roster: Roster, agent: str) -> None:
+        self.graph = network(topology, roster)
+        self.names, self.place = roster.parties, roster.parties.index(agent)
+        self.neighbours = tuple(self.names[j] for j in self.graph.neighbours(self.place))
+        self._changing = topology if isinstance(topology, Changing) else None
+        rest = self._changing.longest_rest if self._changing else 1
+        self.hops = max(self.graph.diameter, 1) * rest
+        # Where the curvature of the whole is about 1, its share for a link of an agent of mean degree.
+        self.penalty = self.graph.size / (2.0 * max(len(self.graph.edges), 1))
+
+    def tree(self, root: str) -> tuple[str | None, tuple[str, ...]]:
+        """This agent's parent (None at the root) and children in the tree of fewest hops from `root`."""
+        parents = self.graph.parents(self.names.index(root))
+        children = tuple(self.names[k] for k, up in enumerate(parents) if up == self.place != k)
+        return None if self.names[self.place] == root else self.names[parents[self.place]], children
+
+    def meets(self, t: int) -> tuple[str, ...]:
+        """The neighbours with which this agent exchanges in round t."""
+        if self._changing is None:
+            return self.neighbours
+        return tuple(self.names[j] for j in self._changing.active(self.place, t))
+
+
+def _ratio(part: float, whole: float) -> float:
+    return part / whole if whole > 0.0 else 0.0
+
+
+def check_settings(rounds: int, tolerance: float) -> None:
+    """What every graph method asks of its settings."""
+    if not (isinstance(rounds, int) and not isinstance(rounds, bool) and rounds >= 1):
+        raise InvalidInput(f"rounds must be a whole number of at least 1, got {rounds!r}")
+    if not 0 <= tolerance < math.inf:
+        raise InvalidInput(f"tolerance must be 0 (use all rounds) or a positive number, got {tolerance!r}")
+
+
+def ended(accord: Accord, tolerance: float) -> Status:
+    """Why a run stopped."""
+    if tolerance == 0.0:
+        return Status.FIXED_ROUNDS
+    return Status.AGREED if accord.agreed else Status.OUT_OF_ROUNDS

@@ -1,0 +1,288 @@
+"""Sharing ADMM over columns held by different parties, in the form that converges.
+
+Solves   min loss(Σ A_m x_m + b, y) + Σ penalty(x_m),   A = [A₁ … A_M], party m holds A_m; every loss; ridge, lasso, elastic
+         net, and group lasso whose groups each live at one party.
+Source   Boyd, Parikh, Chu, Peleato, Eckstein, "Distributed optimization and statistical learning via ADMM", 2011, 7.3 (sharing),
+         3.4.3 (relaxation), 3.4.1 (residual balancing). Two blocks, all parties' x and one z, so it converges for every rho.
+         (Hu et al., NeurIPS 2020, algorithm 1, moves all parties at once against the full coupling, and need not.)
+         v = rho·u is the dual vector. It is all that a party needs: z_m moves by (v_old − v)/rho, and the target is z_m − v/rho.
+Leaves   the labels; from each party, every round: its prediction for every row, the penalty of its coefficients, and two
+         numbers of the certificate. Its coefficients never leave it.
+Price    exact releases: every event is infinite; a finite budget refuses this method.
+Stops    when the gap, which bounds objective − optimum, is at most the tolerance.
+Proof    after the z-update v is a slope of the loss, so it lies in the domain of loss*. With s ≤ 1 that brings every −s·A_mᵀv
+         into the domain of penalty*, −loss*(s·v) − Σ penalty*(−s·A_mᵀv) bounds the optimum from below; b asks for 1ᵀv = 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
+
+import numpy as np
+from scipy.optimize import brentq
+
+from colonnade.algorithms.method import (
+    Answer,
+    Array,
+    Done,
+    Finish,
+    Floats,
+    Job,
+    Labels,
+    Own,
+    SendLabels,
+    Status,
+)
+from colonnade.errors import InvalidInput, ProtocolError
+from colonnade.privacy.block import Block
+from colonnade.privacy.events import EXACT, Charge, Plan
+from colonnade.privacy.gate import Gate
+from colonnade.privacy.released import Released
+from colonnade.problem import ElasticNet, GroupLasso, Lasso, Penalty, Problem, Ridge
+from colonnade.problem.nearest import nearest
+from colonnade.runtime.messages import message
+from colonnade.runtime.node import Replies
+from colonnade.runtime.program import COORDINATOR, Note, Program, ask, ask_one, last, receive, tell
+
+RELAX = 1.6  # over-relaxation; 1 is the plain method
+LOPSIDED = 2.0  # rho moves when one relative residual is this many times the other
+PAUSE = 5  # rounds before the first move of rho and after it; every pause is twice the last, so that moves become rare
+
+
+@message(40)
+class Dual:
+    """Coordinator → party: the dual vector; answer with the coefficients that suit it."""
+
+    values: Array
+    rho: float
+
+
+@message(41)
+class Part:
+    """Party → coordinator: my prediction now, and what the certificate needs."""
+
+    prediction: Released[Array]
+    penalty: Released[float]  # of the sender's coefficients
+    shrink: Released[float]  # by which the dual vector enters the domain of the sender's penalty*
+    conjugate: Released[float]  # penalty* there
+
+
+Request = SendLabels | Dual | Finish
+Parts = Mapping[str, Part]
+
+
+class Coupling:
+    """What the coordinator keeps: the dual vector, the common prediction, and each party's share of it."""
+
+    def __init__(self, problem: Problem, labels: Array, parties: tuple[str, ...], settings: SharingADMM) -> None:
+        self.problem, self.y, self.settings = problem, labels.astype(np.float64), settings
+        self.rho = (settings.coupling or 1.0) / self.y.size
+        self.v, self.mean, self.intercept = np.zeros(self.y.size), np.zeros(self.y.size), 0.0
+        self.z = {party: np.zeros(self.y.size) for party in parties}
+        self.bound, self._next = -math.inf, PAUSE
+        self.primal = self.dual = math.nan
+
+    def update(self, t: int, predictions: Mapping[str, Floats]) -> None:
+        """z̄ ← argmin loss(M z̄) + M rho/2 ‖z̄ − ā − u‖²;  u ← u + ā − z̄;  then rho, if the residuals are lopsided."""
+        count, old, rho = len(self.z), self.v, self.rho
+        relaxed = self.mean + RELAX * (sum(predictions.values()) / count - self.mean)  # ā
+        point = count * (relaxed + old / rho)
+        prox = partial(self.problem.loss.prox, y=self.y, step=count / rho)
+        if self.problem.intercept:
+            self.intercept = free_intercept(prox, point, self.intercept)
+        v = (rho / count) * (point + self.intercept - prox(point + self.intercept))
+        self.v = balanced(v) if self.problem.intercept else v
+        self.mean = relaxed + (old - self.v) / rho  # z̄
+        moved, apart, sizes = 0.0, 0.0, [0.0, 0.0]
+        for party, prediction in predictions.items():
+            z = self.z[party] + RELAX * (prediction - self.z[party]) + (old - self.v) / rho
+            moved += float(np.sum(np.square(z - self.z[party])))
+            apart += float(np.sum(np.square(prediction - z)))
+            sizes[0] += float(np.sum(np.square(prediction)))
+            sizes[1] += float(np.sum(np.square(z)))
+            self.z[party] = z
+        self.primal = _ratio(math.sqrt(apart), math.sqrt(max(sizes)))
+        self.dual = _ratio(rho * math.sqrt(moved), math.sqrt(count) * float(np.linalg.norm(self.v)))
+        self._balance(t)
+
+    def _balance(self, t: int) -> None:
+        if self.settings.coupling is not None or t < self._next or not (self.primal > 0.0 < self.dual):
+            return
+        lean = self.primal / self.dual
+        if not 1.0 / LOPSIDED <= lean <= LOPSIDED:
+            self.rho *= min(max(math.sqrt(lean), 0.1), 10.0)
+            self._next = t + max(PAUSE, t)
+
+    def certificate(self, parts: Parts) -> tuple[float, float, float]:
+        """The objective at the parties' coefficients, its best intercept, and the gap to the best lower bound so far."""
+        loss, shrink = self.problem.loss, min(part.shrink.value for part in parts.values())
+        conjugates = math.fsum(part.conjugate.value for part in parts.values())
+        self.bound = max(self.bound, -loss.conjugate(shrink * self.v, self.y) - conjugates)
+        scores = np.asarray(sum(part.prediction.value for part in parts.values()))
+        intercept = loss.best_intercept(scores, self.y) if self.problem.intercept else 0.0
+        value = loss.value(scores + intercept, self.y) + math.fsum(part.penalty.value for part in parts.values())
+        return value, intercept, value - self.bound
+
+
+def coordinator(job: Job, settings: SharingADMM) -> Program[Answer]:
+    roster, parties = job.roster, job.roster.with_columns
+    labels = (yield from ask_one(roster.label, SendLabels(), Labels)).values.value
+    _check_rows(labels, roster.rows, roster.label)
+    state = Coupling(job.problem, labels, parties, settings)
+    state.update(0, dict.fromkeys(parties, np.zeros(roster.rows)))  # x = 0: a slope of the loss to begin with
+    note: Note | None = None
+    for t in range(1, settings.rounds + 1):
+        parts = yield from ask(parties, Dual(state.v, state.rho), Part, note)  # x_m, of all parties at once
+        for party in parties:
+            _check_rows(parts[party].prediction.value, roster.rows, party)
+        objective, intercept, gap = state.certificate(parts)
+        state.update(t, {party: parts[party].prediction.value for party in parties})  # z̄ and u
+        note = {"round": t, "objective": objective, "gap": gap, "primal": state.primal, "dual": state.dual}
+        if 0.0 < settings.tolerance >= gap:  # a tolerance of 0 asks for all rounds
+            break
+    yield from tell({p: Finish(np.zeros(0), intercept) for p in roster.parties}, Done, note)
+    status = Status.CERTIFIED if gap <= settings.tolerance else Status.OUT_OF_ROUNDS
+    return Answer({}, intercept, objective, gap, status)
+
+
+def party(job: Job, block: Block, gate: Gate) -> Program[Own]:
+    x, old, rho_old = np.zeros(block.columns), np.zeros(block.rows), math.nan
+    z, prediction = np.zeros(block.rows), np.zeros(block.rows)
+    if block.columns:
+        penalty = local_penalty(job.problem, block.positions)
+        closest = nearest(block.matrix, penalty)
+    request = yield from receive(COORDINATOR, Request)
+    while not isinstance(request, Finish):
+        match request:
+            case SendLabels():
+                answer: object = Labels(gate.exact(block.own_labels()))
+            case Dual(v, rho):
+                _check_rows(v, block.rows, COORDINATOR)
+                _check_rho(rho)
+                z = z + RELAX * (prediction - z) + (old - v) / (rho if math.isnan(rho_old) else rho_old)
+                x = closest(z - v / rho, rho)
+                old, rho_old, prediction = v, rho, block.scores(x)
+                pull = -block.correlations(v)
+                shrink = penalty.shrink(pull)
+                figures = penalty.value(x), shrink, penalty.conjugate(shrink * pull)
+                answer = Part(*gate.exact(prediction, *figures))  # infinite price
+        request = yield from ask_one(COORDINATOR, answer, Request)
+    yield from last({COORDINATOR: Done()})
+    return Own(x, gate.receipt())
+
+
+REPLIES: Replies = {SendLabels: Labels, Dual: Part, Finish: Done}
+
+
+@dataclass(frozen=True)
+class SharingADMM:
+    """Settings: at most `rounds` rounds, until the certified gap is at most `tolerance` (0: use all rounds).
+
+    coupling   the paper's rho times the number of rows, kept as it is; None: moved until both residuals fall alike.
+    """
+
+    rounds: int = 1000
+    tolerance: float = 1e-4
+    coupling: float | None = None
+    TITLE: ClassVar[str] = "sharing ADMM"
+    REPLIES: ClassVar[Replies] = REPLIES
+    DERIVATION: ClassVar[str | None] = None
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.rounds, int) and self.rounds >= 1):
+            raise InvalidInput(f"rounds must be a whole number of at least 1, got {self.rounds!r}")
+        if not (self.tolerance >= 0 and math.isfinite(self.tolerance)):
+            raise InvalidInput(f"tolerance must be 0 (use all rounds) or a positive number, got {self.tolerance!r}")
+        if self.coupling is not None and not (math.isfinite(self.coupling) and self.coupling > 0):
+            raise InvalidInput(f"coupling must be None (balanced) or a finite number above 0, got {self.coupling!r}")
+
+    def check(self, job: Job) -> None:
+        if not isinstance(job.problem.penalty, Ridge | Lasso | ElasticNet | GroupLasso):
+            raise InvalidInput(
+                f"{self.TITLE} minimises a loss plus a penalty that adds up over columns: "
+                "give Problem(loss, penalty=co.Ridge(a)), co.Lasso, co.ElasticNet or co.GroupLasso."
+            )
+        for name in job.roster.with_columns:
+            local_penalty(job.problem, np.array(job.roster.positions[name]))
+
+    def price(self, job: Job) -> Mapping[str, Plan]:
+        labels = Charge(EXACT, 1, "the labels")
+        parts = Charge(
+            EXACT, self.rounds, "its prediction for every row and three figures about its coefficients, every round"
+        )
+        holds, whole = job.roster.with_columns, job.roster.label
+        return {p: (labels,) * (p == whole) + (parts,) * (p in holds) for p in job.roster.parties}
+
+    def coordinator(self, job: Job, gate: Gate) -> Program[Answer]:  # noqa: ARG002  it draws nothing
+        return coordinator(job, self)
+
+    def party(self, job: Job, block: Block, gate: Gate) -> Program[Own]:
+        return party(job, block, gate)
+
+
+def local_penalty(problem: Problem, positions: Array) -> Penalty:
+    """The penalty of one party's columns, numbered as the party numbers them."""
+    penalty = problem.penalty
+    assert penalty is not None
+    if not isinstance(penalty, GroupLasso):
+        return penalty
+    places = {int(place): own for own, place in enumerate(positions)}
+    split = [group for group in penalty.groups if 0 < sum(column in places for column in group) < len(group)]
+    if split:
+        raise InvalidInput(
+            f"{len(split)} of {len(penalty.groups)} groups are split over parties, the first is {split[0]}: give each "
+            "group's columns to one party, or cut the group along the parties."
+        )
+    inside = tuple(tuple(places[column] for column in group) for group in penalty.groups if group[0] in places)
+    if sum(map(len, inside)) != len(places):
+        raise InvalidInput(
+            f"a party has {len(places)} columns and the groups name {sum(map(len, inside))} of them: every column needs one "
+            "group; a column on its own is a group such as (7,)."
+        )
+    return GroupLasso(penalty.a, inside)
+
+
+def free_intercept(prox: Callable[[Floats], Floats], point: Floats, start: float) -> float:
+    """The b of argmin over scores and b of loss(scores) + ‖scores − b − point‖²/(2·step), for the loss of this prox."""
+
+    def tilt(b: float) -> float:
+        """The slope in b up to a factor, which rises: the sum of the slopes of the loss at the prox of point + b."""
+        return float(np.mean(point + b - prox(point + b)))
+
+    return rising_root(tilt, start, 1.0 + float(np.std(point)))
+
+
+def rising_root(rising: Callable[[float], float], start: float, reach: float) -> float:
+    """Where a rising function crosses zero, looked for from `start` on."""
+    low = high = start
+    value = rising(start)
+    while value != 0.0 and (rising(low) > 0.0 or rising(high) < 0.0):
+        low, high, reach = (low - reach, high, 2 * reach) if value > 0.0 else (low, high + reach, 2 * reach)
+    return start if value == 0.0 else float(brentq(rising, low, high, xtol=1e-13, rtol=1e-14))
+
+
+def balanced(v: Floats) -> Floats:
+    """v with the larger of its two sides shrunk, so that it adds up to 0: no row leaves the domain of loss*."""
+    up, down = float(np.sum(v[v > 0.0])), -float(np.sum(v[v < 0.0]))
+    if up == down:
+        return v
+    shrink = min(up, down) / max(up, down)
+    return np.where((v > 0.0) == (up > down), v * shrink, v)
+
+
+def _ratio(part: float, whole: float) -> float:
+    return part / whole if whole > 0.0 else 0.0
+
+
+def _check_rows(vector: Array, rows: int, sender: str) -> None:
+    if vector.shape != (rows,):
+        raise ProtocolError(f"{sender!r} sent a vector of shape {vector.shape} for {rows:,} rows")
+
+
+def _check_rho(rho: float) -> None:
+    if not (math.isfinite(rho) and rho > 0.0):
+        raise ProtocolError("the coordinator sent a rho that is not a positive number")
