@@ -15,6 +15,7 @@ import importlib
 import importlib.util
 import inspect
 import io
+import itertools
 import math
 import pkgutil
 import re
@@ -119,7 +120,9 @@ def methods() -> str:
     rows = []
     for name in colonnade.__all__:
         kind = getattr(colonnade, name)
-        if not (inspect.isclass(kind) and hasattr(kind, "price") and hasattr(kind, "coordinator")):
+        if not (
+            inspect.isclass(kind) and hasattr(kind, "price") and (hasattr(kind, "coordinator") or hasattr(kind, "peer"))
+        ):
             continue
         job = example_job(name, kind())
         for party, plan in kind().price(job).items():
@@ -128,8 +131,8 @@ def methods() -> str:
                 price = price if math.isfinite(charge.rho) else "no finite ε: exact value"
                 rows.append([f"`{name}`", role(party, job), charge.what, f"{charge.count:,}", price])
     note = (
-        f"Default settings, {EXAMPLE_ROWS:,} rows, {EXAMPLE_COLUMNS} columns a party, logistic loss over an L1 ball of radius 10. "
-        "A method that needs a budget is given ε = 1, δ = 1e-6 and a feature bound of 1. "
+        f"Default settings, {EXAMPLE_ROWS:,} rows, {EXAMPLE_COLUMNS} columns a party, logistic loss over an L1 ball of radius 10 or "
+        "the nearest problem that the method solves. A method that needs a budget is given ε = 1, δ = 1e-6 and bounds of 1. "
         "The lines are those of each method's own `price()`."
     )
     return table(["Method", "Who", "What leaves", "At most", "Price"], rows) + f"\n\n{note}"
@@ -139,17 +142,29 @@ def example_job(name: str, method: Any) -> Any:
     """The first of a few jobs that this method accepts: parties or one holder, without a budget or with one."""
     from colonnade.algorithms.method import Job, Roster
 
-    problem = colonnade.Problem(colonnade.Logistic(), colonnade.L1Ball(10.0))
+    co = colonnade
+    ball = co.L1Ball(10.0)
+    problems = [
+        co.Problem(co.Logistic(), ball),
+        co.Problem(co.Logistic(), penalty=co.Ridge(0.1)),
+        co.Problem(co.Logistic(), co.Product(ball, "parties")),
+        co.Problem(co.LeastSquares(), penalty=co.Ridge(0.1)),
+        co.Problem(co.LeastSquares()),
+    ]
     places = tuple(range(EXAMPLE_COLUMNS))
     split = Roster(EXAMPLE_ROWS, {"labels": (), "party": places}, "labels")
     alone = Roster(EXAMPLE_ROWS, {"holder": places}, "holder")
-    budget = colonnade.Privacy(epsilon=1.0, delta=1e-6, row_norm=1.0, feature_bound=1.0, label_bound=1.0)
-    for privacy in (None, budget):
-        for roster in (split, alone):
-            job = Job(problem, roster, privacy)
-            with contextlib.suppress(colonnade.InvalidInput):
-                method.check(job)
-                return job
+    rows = Roster(
+        2 * EXAMPLE_ROWS, {"one": places, "two": places}, "one", held_rows=dict.fromkeys(("one", "two"), EXAMPLE_ROWS)
+    )
+    bounds = {"row_norm": 1.0, "feature_bound": 1.0, "label_bound": 1.0}
+    budgets = [None, *(co.Privacy(1.0, 1e-6, trust=trust, **bounds) for trust in ("nobody", "secure"))]
+    splits = getattr(method, "SPLITS", ("columns",))
+    rosters = [split, alone] if "columns" in splits else [rows]
+    for job in (Job(*parts) for parts in itertools.product(problems, rosters, budgets)):
+        with contextlib.suppress(co.InvalidInput):
+            method.check(job)
+            return job
     raise SystemExit(f"{name} accepts none of the example jobs of docs/generate.py; add one that it does")
 
 

@@ -49,6 +49,39 @@ METHODS: dict[str, Case] = {
         parties={"holder": slice(None)},
         label="holder",
     ),
+    "private gram, secure": Case(
+        co.PrivateGram(),
+        co.Problem(co.Logistic(), penalty=co.Ridge(0.1), intercept=True),
+        privacy=co.Privacy(epsilon=1.0, delta=1e-6, trust="secure", row_norm=3.0),
+    ),
+    "private gram, labels apart": Case(
+        co.PrivateGram(cross="none"),
+        co.Problem(co.LeastSquares(), penalty=co.Lasso(0.1)),
+        privacy=co.Privacy(epsilon=1.0, delta=1e-6, row_norm=3.0, label_bound=2.0),
+    ),
+    "private gram, sketch": Case(
+        co.PrivateGram(cross="sketch"),
+        co.Problem(co.Logistic(), co.L1Ball(2.0)),
+        privacy=co.Privacy(epsilon=1.0, delta=1e-6, row_norm=3.0),
+    ),
+    "block frank-wolfe": Case(
+        co.BlockFrankWolfe(co.PerParty(1), rounds=6, tolerance=0.0),
+        co.Problem(co.LeastSquares(), co.Product(co.L1Ball(1.0), "columns")),
+    ),
+    "private block frank-wolfe": Case(
+        co.PrivateBlockFrankWolfe(rounds=2),
+        co.Problem(co.LeastSquares(), co.L1Ball(2.0)),
+        privacy=co.Privacy(epsilon=1.0, delta=1e-6, feature_bound=1.0, label_bound=2.0),
+    ),
+    "sharing admm": Case(
+        co.SharingADMM(rounds=6, tolerance=0.0),
+        co.Problem(co.Logistic(), penalty=co.Lasso(0.05), intercept=True),
+    ),
+    "private sharing admm": Case(
+        co.PrivateSharingADMM(rounds=3),
+        co.Problem(co.LeastSquares(), penalty=co.Ridge(0.1)),
+        privacy=co.Privacy(epsilon=1.0, delta=1e-6, row_norm=3.0, label_bound=2.0),
+    ),
 }
 EXACT_METHODS = {name: case for name, case in METHODS.items() if case.privacy is None}
 ENGINES: dict[str, Callable[[], Any]] = {"in process": co.InProcess}

@@ -161,7 +161,7 @@ BAD = {
     "X is nothing": (lambda: split(None, Y), "pass an array|two dimensions"),
     "a frame without rows": (lambda: split(pl.DataFrame({"a": []}), []), "at least one"),
     "too few labels": (lambda: split(X, Y[:3]), "4 rows.*one label a row"),
-    "labels in a table": (lambda: split(X, np.zeros((4, 2))), "one label a row"),
+    "labels in a table": (lambda: co.fit(split(X, np.zeros((4, 2))), LEAST), "one label a row"),
     "no parties": (lambda: split(X, Y, parties=0), "from 1 to the 3 columns"),
     "negative parties": (lambda: split(X, Y, parties=-1), "from 1 to the 3 columns"),
     "more parties than columns": (lambda: split(X, Y, parties=4), "from 1 to the 3 columns"),

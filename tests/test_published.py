@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import sparse
 
 import colonnade as co
 from colonnade import findings, published
@@ -63,10 +64,12 @@ def test_a_fit_refuses_a_published_calibration(value, tmp_path):
 
 
 def test_nothing_published_knows_a_gate_or_a_ledger():
-    tree = ast.parse(Path(published.__file__).read_text())
-    imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    ours = {module for module in imported if module and module.startswith("colonnade")}
-    assert ours == {"colonnade.errors", "colonnade.privacy.statement"}
+    files = list(Path(published.__file__).parent.glob("*.py"))
+    assert len(files) >= 4
+    trees = [ast.parse(file.read_text()) for file in files]
+    imported = {node.module for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    private = {module for module in imported if module and module.startswith("colonnade.privacy")}
+    assert private == {"colonnade.privacy.statement"}
 
 
 @every_value
@@ -254,9 +257,10 @@ def test_the_gaussian_epsilon_is_below_what_our_accountant_would_report():
 # ---------------------------------------------------------------- the page
 
 
-def cells(text: str) -> list[list[str]]:
-    lines = [line for line in text.splitlines() if line.startswith("| ")]
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+def cells(text: str, number: int = 0) -> list[list[str]]:
+    """The rows of one table of a text, without its head."""
+    tables = re.findall(r"(?:^\| .*\n)+", text + "\n", flags=re.MULTILINE)
+    return [[cell.strip() for cell in line[1:-1].split("|")] for line in tables[number].splitlines()[2:]]
 
 
 def test_the_page_explains_every_published_calibration_and_what_holds_instead():
@@ -281,7 +285,7 @@ def test_the_page_holds_a_verdict_for_every_claim_and_each_is_violated():
 
 def test_the_command_rewrites_what_it_measured_and_nothing_else(tmp_path, monkeypatch):
     page = tmp_path / "page.md"
-    page.write_text(f"before\n{findings.START}\nold\n{findings.END}\nafter\n")
+    page.write_text(f"before\n{findings.START}\nfrom before\n{findings.END}\nafter\n")
     asked = []
 
     def little(targets, *, effort, jobs, **_):
@@ -289,21 +293,58 @@ def test_the_command_rewrites_what_it_measured_and_nothing_else(tmp_path, monkey
         return audits.sweep(["published-sharing-range"], effort=0.02)
 
     monkeypatch.setattr(findings, "sweep", little)
+    monkeypatch.delenv("COLONNADE_DATA", raising=False)
+    monkeypatch.chdir(tmp_path)
     results = findings.main(page)
     findings.main(page, quick=False, jobs=2)
     assert asked == [(1.0, 1), (10.0, 2)]
     text = page.read_text()
     assert text.startswith(f"before\n{findings.START}\n| Release |")
     assert text.endswith(f"{findings.END}\nafter\n")
-    assert "old" not in text
+    assert "from before" not in text
     assert [row[-1] for row in cells(text)] == ["violated"] * len(results)
     assert "too high with probability at most 1e-06" in text
 
 
 def test_without_a_page_the_table_goes_to_standard_output(monkeypatch, capsys):
     monkeypatch.setattr(findings, "sweep", lambda *_, **__: audits.sweep(["published-sketch"], effort=0.05))
+    monkeypatch.setenv("COLONNADE_DATA", "/nowhere")
     findings.main()
     assert [row[4] for row in cells(capsys.readouterr().out)] == ["7.13", "262", "2.86e+03"]
+
+
+def small_rcv1(folder: Path) -> None:
+    """Every label has a column of its own, among 6: easy to learn by signs."""
+    rng = np.random.default_rng(0)
+    y = rng.choice([-1, 0, 1], 300)
+    X = sparse.random_array((300, 6), density=0.05, rng=rng).tolil()
+    X[np.arange(300), np.where(y > 0, 0, 1)] = 1.0
+    (folder / "rcv1").mkdir()
+    sparse.save_npz(folder / "rcv1" / "X.npz", sparse.csr_matrix(X))
+    np.save(folder / "rcv1" / "y.npy", y)
+
+
+def test_what_the_exact_sign_is_worth_is_measured_where_the_data_are(tmp_path, monkeypatch):
+    """At these weights columns are drawn all but uniformly, and exact signs alone learn a table that is easy."""
+    small_rcv1(tmp_path)
+    monkeypatch.setenv("COLONNADE_DATA", str(tmp_path))
+    attacked = audits.sweep(["published-sign"], effort=0.05)
+    rows = cells(findings.worth(attacked, 4_000))
+    assert [row[0] for row in rows][:2] == ["as published: the exact sign", "the same weights, signs drawn too"]
+    assert float(rows[0][3]) > 0.9
+    assert rows[0][4] == "0.1 claimed"
+    assert rows[0][5] == f"{attacked[0].verdict.lower_bound:.2f}"
+    assert float(rows[0][5]) > 0.1
+    assert rows[1][4].endswith("proven")
+    assert float(rows[1][4].split()[0]) < 1e-3
+    assert [row[4] for row in rows[2:]] == ["0.1 proven"] * 2
+
+
+def test_where_the_data_are_not_there_the_row_says_so(tmp_path, monkeypatch):
+    monkeypatch.setenv("COLONNADE_DATA", str(tmp_path))
+    (row,) = cells(findings.worth([], 40_000))
+    assert "Set COLONNADE_DATA" in row[0]
+    assert row[-1] == "not attacked in this run"
 
 
 def test_a_page_without_marks_is_refused_before_any_work(tmp_path, monkeypatch):

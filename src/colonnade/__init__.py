@@ -12,9 +12,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from colonnade import published
+from colonnade.algorithms.block_frank_wolfe import BlockFrankWolfe
 from colonnade.algorithms.central_frank_wolfe import CentralFrankWolfe
 from colonnade.algorithms.frank_wolfe import Corrective, DistributedFrankWolfe, LineSearch, OpenLoop
+from colonnade.algorithms.graph_admm import GraphADMM
+from colonnade.algorithms.graph_ridge import GraphRidge
+from colonnade.algorithms.graph_tls import GraphTLS
+from colonnade.algorithms.graph_zeroth import GraphZerothOrder
 from colonnade.algorithms.method import Status
+from colonnade.algorithms.private_block_frank_wolfe import PrivateBlockFrankWolfe
+from colonnade.algorithms.private_gram import PrivateGram
+from colonnade.algorithms.private_sharing_admm import PrivateSharingADMM
+from colonnade.algorithms.sharing_admm import SharingADMM
 from colonnade.audit import audit
 from colonnade.engines.inprocess import Faults, InProcess, Tap
 from colonnade.errors import (
@@ -32,29 +41,41 @@ from colonnade.errors import (
     WireError,
 )
 from colonnade.federation import Federation
-from colonnade.fit import fit
+from colonnade.fit import fit, score
+from colonnade.privacy.block import COLUMN
 from colonnade.privacy.events import Policy
 from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.privacy.statement import Privacy, PrivacyStatement
 from colonnade.problem import (
+    RBF,
     Absolute,
+    AdaBoost,
+    Changing,
     ElasticNet,
+    Elementary,
     GroupL1Ball,
     GroupLasso,
     Huber,
+    Independent,
+    KernelSVM,
     L1Ball,
     Lasso,
     LeastSquares,
     Logistic,
+    Nice,
     NuclearNorm,
+    PerParty,
     Problem,
+    Product,
+    PublicLabels,
     Quantile,
     Ridge,
+    Serial,
     Simplex,
     SquaredHinge,
     Topology,
 )
-from colonnade.result import Communication, Fit, load
+from colonnade.result import CoefficientPath, Communication, Fit, load
 from colonnade.schema import Binary, Categorical, Numeric, Plain, Schema
 
 if TYPE_CHECKING:
@@ -71,25 +92,38 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
+    "COLUMN",
+    "RBF",
     "Absolute",
+    "AdaBoost",
     "Binary",
+    "BlockFrankWolfe",
     "BudgetExhausted",
     "Categorical",
     "CentralFrankWolfe",
+    "Changing",
+    "CoefficientPath",
     "ColonnadeError",
     "Communication",
     "Corrective",
     "DistributedFrankWolfe",
     "ElasticNet",
+    "Elementary",
     "Faults",
     "Federation",
     "Fit",
+    "GraphADMM",
+    "GraphRidge",
+    "GraphTLS",
+    "GraphZerothOrder",
     "GroupL1Ball",
     "GroupLasso",
     "HeldByParty",
     "Huber",
     "InProcess",
+    "Independent",
     "InvalidInput",
+    "KernelSVM",
     "L1Ball",
     "Lasso",
     "LeakError",
@@ -97,22 +131,31 @@ __all__ = [
     "LedgerDamaged",
     "LineSearch",
     "Logistic",
+    "Nice",
     "NuclearNorm",
     "Numeric",
     "OpenLoop",
     "PeerFailed",
+    "PerParty",
     "Plain",
     "Policy",
     "PolicyRefused",
     "Privacy",
     "PrivacyStatement",
+    "PrivateBlockFrankWolfe",
+    "PrivateGram",
+    "PrivateSharingADMM",
     "Problem",
+    "Product",
     "ProtocolError",
+    "PublicLabels",
     "Quantile",
     "ReplayDiverged",
     "Ridge",
     "Schema",
     "SeededNoise",
+    "Serial",
+    "SharingADMM",
     "Simplex",
     "SparseClassifier",
     "SparseRegressor",
@@ -126,4 +169,5 @@ __all__ = [
     "fit",
     "load",
     "published",
+    "score",
 ]

@@ -6,7 +6,7 @@ Claim    a verdict "violated" is wrong with probability at most 1e-6; "consisten
 Method   two neighbouring data sets, made up from a seed; the release drawn many times from each, its noise from the
          mechanism under test; one score a trial, the likelihood ratio where the density is known; then attack.py.
 Leaves   nothing of anybody's: the data are made up here.
-Ours     run through the real gate, ledger and node program. The papers' calibrations come from published.py.
+Ours     run through the real gate, ledger and node program. The papers' calibrations come from published/.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ from scipy.special import expit
 from colonnade import published
 from colonnade.algorithms.central_frank_wolfe import CentralFrankWolfe, Choose
 from colonnade.algorithms.method import Job, Roster
+from colonnade.attacks import block_frank_wolfe, sharing_admm
+from colonnade.attacks import estimators as estimators
 from colonnade.errors import InvalidInput
 from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.attack import Verdict, choice_log_ratio, epsilon_lower_bound
@@ -308,7 +310,7 @@ def _replayed(setting: Setting, inside: bool, trials: int, lives: int = 16) -> F
         for life in range(lives):
             gate = _gate(Event(Mechanism.GAUSSIAN, setting.rho, math.inf), 1, log)
             transcript = Transcript(log, RUN)
-            gate.begin(0, 0, transcript.steps()[0].releases if life else None)
+            gate.begin(0, 0, next(transcript.steps()).releases if life else None)
             seen.append(gate.gaussian(exact, rho=setting.rho).value.sum(axis=1))
             if life == 0:
                 transcript.record(0, {}, {}, gate)
@@ -428,6 +430,39 @@ def _stepped(x: Floats, t: int, index: int, sign: int) -> Floats:
     return np.asarray((1 - step) * x - step * sign * RADIUS * (np.arange(COLUMNS) == index))
 
 
+# ------------------------------------------------------------------------------------------------ our estimators
+
+
+def _class_sums(setting: Setting, inside: bool, trials: int) -> Floats:
+    return estimators.releases(
+        estimators.summed(setting), estimators.tables(setting, estimators.TURNED), inside, trials
+    )
+
+
+def _class_sum_models(setting: Setting, inside: bool, trials: int) -> Floats:
+    return estimators.models(estimators.summed(setting), estimators.tables(setting, estimators.TURNED), inside, trials)
+
+
+def _screened_sums(setting: Setting, inside: bool, trials: int) -> Floats:
+    return estimators.releases(
+        estimators.screened(setting), estimators.tables(setting, estimators.MOVED), inside, trials
+    )
+
+
+def _sizes(setting: Setting, inside: bool, trials: int) -> Floats:
+    return estimators.sizes(estimators.screened(setting), estimators.tables(setting, estimators.MOVED), inside, trials)
+
+
+def _gradients(setting: Setting, inside: bool, trials: int) -> Floats:
+    return estimators.releases(
+        estimators.stepped(setting), estimators.tables(setting, estimators.TURNED), inside, trials
+    )
+
+
+def _gradient_models(setting: Setting, inside: bool, trials: int) -> Floats:
+    return estimators.models(estimators.stepped(setting), estimators.tables(setting, estimators.TURNED), inside, trials)
+
+
 # ------------------------------------------------------------------------------------------------ the papers' calibrations
 
 
@@ -511,6 +546,8 @@ def _first_update(setting: Setting, inside: bool, trials: int) -> Floats:
 # ------------------------------------------------------------------------------------------------ the table
 
 _LABEL = "replace one row of 21: the same features, the opposite label"
+_TURNED = "replace one row of 21: the same target, features that point the other way"
+_ALL_OF_IT = "the likelihood ratio of all of it"
 _ONE_FEATURE = "replace one row of 200: the only one with the first feature, label 1 or 0"
 _COLUMN = "change one column of 200 unit rows by flipping signs, a change of norm at most 1"
 
@@ -557,6 +594,83 @@ TARGETS: Mapping[str, Target] = {
             "coordinator": Adversary("every signed column number", "the likelihood ratio of all of them", _transcripts),
             "reader": Adversary("the final model", "the sum of its coefficients", _models),
         },
+        trials=1_000,
+        batch=100,
+    ),
+    "class-sums": Target(
+        "SparseClassifier by class sums: mean, weighted sum of rows, moments of scores",
+        _TURNED,
+        {
+            "receiver": Adversary("every release of a fit", "the likelihood ratio of all of them", _class_sums),
+            "reader": Adversary("the fitted model", "the coefficient of the row's column", _class_sum_models),
+        },
+        trials=500,
+        batch=100,
+    ),
+    "screened-sums": Target(
+        "SparseClassifier with max_features: sizes of columns first, then class sums",
+        "replace one row of 21: the same target, another feature",
+        {
+            "receiver": Adversary("every release of a fit", "the likelihood ratio of all of them", _screened_sums),
+            "screener": Adversary("the noisy sizes of columns", "one column's against the other's", _sizes),
+        },
+        trials=500,
+        batch=100,
+    ),
+    "noisy-gradient": Target(
+        "SparseClassifier by gradient steps in the row-norm geometry",
+        _TURNED,
+        {
+            "receiver": Adversary("every release of a fit", "the likelihood ratio of all of them", _gradients),
+            "reader": Adversary("the fitted model", "the coefficient of the row's column", _gradient_models),
+        },
+        trials=500,
+        batch=100,
+    ),
+    "sparse-picks": Target(
+        "SparseClassifier by sparse Frank-Wolfe: all picks of a fit",
+        _LABEL,
+        {
+            "receiver": Adversary(
+                "every signed column number", "the likelihood ratio of all of them", estimators.picks
+            ),
+            "reader": Adversary("the fitted model", "the sum of its coefficients", estimators.pick_models),
+        },
+        trials=1_000,
+        batch=100,
+    ),
+    "block-frank-wolfe": Target(
+        "a whole run of PrivateBlockFrankWolfe: two parties' programs, a coordinator that asks about one row",
+        "replace one row of 21: +1 and −1 in the columns of both parties, or −1 and +1; labels are public",
+        {
+            "coordinator": Adversary(
+                "column numbers, sketches, products", "the likelihood ratio", block_frank_wolfe.sketches
+            )
+        },
+        trials=1_000,
+        batch=100,
+    ),
+    "shared-choice": Target(
+        "a whole run of PrivateBlockFrankWolfe inside a consortium: two parties and their coordinator",
+        _LABEL,
+        {"reader": Adversary("the final model", "the sum of its coefficients", block_frank_wolfe.models)},
+        trials=1_000,
+        batch=100,
+    ),
+    "sharing-admm": Target(
+        "a whole run of PrivateSharingADMM: both holders' programs behind their gates and budgets",
+        "replace one row of 200: its feature and its label change sign",
+        {
+            "coordinator": Adversary("noisy labels, predictions, coefficients", _ALL_OF_IT, sharing_admm.rows_seen),
+            "reader": Adversary("the model", "the coefficient", sharing_admm.models_seen),
+        },
+        trials=1_000,
+        batch=100,
+    ),
+    "sharing-admm-column": Target(
+        "the same for one feature column",
+        "replace one column: parallel to the residual, or orthogonal to it",
+        {"coordinator": Adversary("noisy predictions and coefficients", _ALL_OF_IT, sharing_admm.columns_seen)},
         trials=1_000,
         batch=100,
     ),

@@ -8,6 +8,7 @@
 
     [parties.airline]
     schema = "airline.schema.toml"      # beside this file
+    scores = true                       # its part of the scores of new rows may go to the label holder
     exact = true                        # exact values may leave; or a budget: epsilon = 1.0, delta = 1e-6
     key = "ed25519:4f0a..."             # the party's public key, pinned
 
@@ -30,7 +31,7 @@ from colonnade.schema import Schema, toml_value
 
 _VERSION = 1
 _KEY_KIND = "ed25519:"
-_MEMBER_FIELDS = {"schema", "exact", "epsilon", "delta", "key"}
+_MEMBER_FIELDS = {"schema", "exact", "scores", "consortium", "epsilon", "delta", "key"}
 
 
 @dataclass(frozen=True)
@@ -138,12 +139,14 @@ def _member(name: str, table: Any, folder: Path) -> Member:
             f"[parties.{name}] has unknown entries: {', '.join(sorted(unknown))}; known: {', '.join(sorted(_MEMBER_FIELDS))}"
         )
     schema = Schema.from_toml(folder / str(table["schema"]))
-    policy = Policy(table.get("exact", False), table.get("epsilon"), table.get("delta"))
+    said = {name: table[name] for name in ("exact", "scores", "consortium", "epsilon", "delta") if name in table}
+    policy = Policy(**said)
     return Member(schema, policy, str(table["key"]))
 
 
 def _policy_lines(policy: Policy) -> list[str]:
     lines = [f"exact = {'true' if policy.exact else 'false'}"]
+    lines += [f"{name} = true" for name in ("scores", "consortium") if getattr(policy, name)]
     if policy.epsilon is not None:
         lines += [f"epsilon = {float(policy.epsilon)!r}", f"delta = {float(policy.delta or 0.0)!r}"]
     return lines

@@ -12,16 +12,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from colonnade.algorithms.method import Roster
+from colonnade.algorithms.method import Known, Roster
 from colonnade.charter import Charter, Member, new_key
 from colonnade.errors import InvalidInput
-from colonnade.privacy.block import ROW, Block, Unit
+from colonnade.privacy.block import ROW, Block, FeatureColumn, Unit
 from colonnade.privacy.events import Policy
 from colonnade.runtime.program import COORDINATOR
 from colonnade.schema import Categorical, Column, Plain, Schema, as_frame
@@ -75,6 +75,9 @@ class Federation:
     unit: Unit = ROW
     _y: NDArray[Any] | None = field(default=None, repr=False)
     keys: pl.Series | None = field(default=None, repr=False)  # of the rows, in their order; None for one table
+    places: Mapping[str, NDArray[np.int64]] = field(
+        default_factory=dict, repr=False
+    )  # of each party's rows, if they are split
 
     # -------------------------------------------------------------------------------- making one
 
@@ -87,20 +90,33 @@ class Federation:
         *,
         label: str | None = None,
         policies: Mapping[str, Policy] | None = None,
-        unit: tuple[Any, int] | None = None,
+        unit: tuple[Any, int] | FeatureColumn | None = None,
+        by: Literal["columns", "rows"] = "columns",
     ) -> Federation:
         """One table split by columns: into so many parts of nearly equal size, or as `parties` says by name.
 
+        by="rows" splits the rows instead: each party holds all columns of its rows and their labels (methods over split
+        rows only); `parties` then gives places of rows, and `label`, who reports, is the first party unless named.
+
         The labels go to a party of their own, "labels", unless `label` names one. `unit` protects people instead of
         rows: (who each row is about, the most rows a person may keep), the first as a column name of a frame or an array;
-        surplus rows are left out, the first ones in the table stay.
+        surplus rows are left out, the first ones in the table stay. `unit=co.COLUMN` protects feature columns instead, for
+        the one method that can.
         """
-        people, surplus = ROW, 0
-        if unit is not None:
+        people, surplus = (unit if isinstance(unit, FeatureColumn) else ROW), 0
+        if unit is not None and not isinstance(unit, FeatureColumn):
             X, y, people, surplus = _within_unit(X, y, unit)
         table = _table(X)
         rows = table.matrix.shape[0]
         y = None if y is None else _labels(y, rows)  # new rows have no labels yet
+        if by not in ("columns", "rows"):
+            raise InvalidInput(f"by={by!r}: a table is split by 'columns' or by 'rows'.")
+        if by == "rows":
+            made, places_of = _row_parties(table, parties, people)
+            _known(label or next(iter(made)), made, "label")
+            alignment = Alignment(dict.fromkeys(made, rows), rows, surplus)
+            fed = cls(_checked(made), label or next(iter(made)), alignment, unit=people, _y=y, places=places_of)
+            return fed.with_policies(policies or {})
         made = {}
         for name, columns in _shares(parties, table).items():
             schema, places = None, [c for c in columns if isinstance(c, int)]
@@ -127,7 +143,7 @@ class Federation:
         *,
         schemas: Mapping[str, Schema] | None = None,
         policies: Mapping[str, Policy] | None = None,
-        unit: tuple[str, int] | None = None,
+        unit: tuple[str, int] | FeatureColumn | None = None,
     ) -> Federation:
         """One frame a party, matched on the key column `on`; `label` is (party, column).
 
@@ -141,8 +157,8 @@ class Federation:
         for name in schemas or {}:
             _known(name, tables, "schemas")
         matched = keys = _common_keys(tables, on)
-        people = ROW
-        if unit is not None:
+        people: Unit = unit if isinstance(unit, FeatureColumn) else ROW
+        if unit is not None and not isinstance(unit, FeatureColumn):
             if isinstance(unit, str) or len(unit) != 2:
                 raise InvalidInput(f"unit={unit!r}: give (column, rows), as in unit=('patient', 5).")
             people = Unit(*unit)
@@ -212,27 +228,47 @@ class Federation:
         return self.alignment.matched
 
     @property
+    def by_rows(self) -> bool:
+        """Whether each party holds all columns of its own rows, instead of its own columns of all rows."""
+        return bool(self.places)
+
+    @property
     def labels(self) -> NDArray[Any]:
         """The labels, in the order of the federation's rows."""
         if self._y is None:
             raise InvalidInput("this federation holds no labels: pass label=(party, column) to from_frames.")
         return self._y
 
+    def example_names(self, party: str) -> Sequence[str]:
+        """Names of a party's rows, where rows are split: "row 17" is the table's eighteenth."""
+        return _Names(None, self.places[party].tolist(), "row ")
+
     def roster(self) -> Roster:
         """What everybody knows before a run."""
         positions = {name: tuple(party.block.positions.tolist()) for name, party in self.parties.items()}
-        return Roster(self.rows, positions, self.label, self.unit)
+        held = {p: at.size for p, at in self.places.items()}
+        known = {name: _known_of(p.schema) for name, p in self.parties.items() if p.schema and p.schema.bounded}
+        responses = self._y.shape[1] if self._y is not None and self._y.ndim == 2 else 0
+        return Roster(self.rows, positions, self.label, self.unit, held, known, responses)
 
     def __repr__(self) -> str:
+        if self.by_rows:
+            return f"Federation({', '.join(f'{name}: {at.size:,} rows' for name, at in self.places.items())})"
         widths = ", ".join(f"{name}: {party.block.columns:,} columns" for name, party in self.parties.items())
         return f"Federation({widths}; labels at {self.label!r}; {self.alignment})"
+
+
+def _known_of(schema: Schema) -> Known:
+    proven = schema.row_bound()
+    norm = proven if schema.row_norm is None else min(proven, schema.row_norm)
+    return Known(tuple(schema.entry_bounds()), tuple(schema.binary.tolist()), tuple(schema.nonnegative.tolist()), norm)
 
 
 class _Names(Sequence[str]):
     """Names of some columns of a table, made when asked for: a million columns need no million strings."""
 
-    def __init__(self, names: Sequence[str] | None, places: Sequence[int]) -> None:
-        self._names, self._places = names, places
+    def __init__(self, names: Sequence[str] | None, places: Sequence[int], word: str = "x") -> None:
+        self._names, self._places, self._word = names, places, word
 
     def __len__(self) -> int:
         return len(self._places)
@@ -241,7 +277,7 @@ class _Names(Sequence[str]):
         if isinstance(i, slice):
             return [self[k] for k in range(*i.indices(len(self)))]
         place = self._places[i]
-        return self._names[place] if self._names is not None else f"x{place}"
+        return self._names[place] if self._names is not None else f"{self._word}{place}"
 
 
 # ------------------------------------------------------------------------------------------------ one table
@@ -296,35 +332,66 @@ def _frame_table(frame: pl.DataFrame) -> _Table:
     return _Table(schema.encode(frame).matrix, schema.features, columns)
 
 
-def _shares(parties: int | Mapping[str, Columns], table: _Table) -> dict[str, list[str] | list[int]]:
+def _shares(
+    parties: int | Mapping[str, Columns], table: _Table, what: str = "columns"
+) -> dict[str, list[str] | list[int]]:
     """Which columns each party gets: names of a frame's columns, or places in a matrix."""
     everything: list[Any] = list(table.columns) if table.columns is not None else list(range(table.matrix.shape[1]))
     if not isinstance(parties, Mapping):
         if not (isinstance(parties, int | np.integer) and 1 <= parties <= len(everything)):
             raise InvalidInput(
-                f"parties={parties!r}: give a whole number from 1 to the {len(everything)} columns, or a dict."
+                f"parties={parties!r}: give a whole number from 1 to the {len(everything)} {what}, or a dict."
             )
         parts = np.array_split(np.arange(len(everything)), int(parties))
         return {f"party{k}": [everything[i] for i in part] for k, part in enumerate(parts)}
     if not parties:
-        raise InvalidInput("parties={} names nobody: give at least one party and its columns.")
-    shares = {name: _chosen(name, columns, everything) for name, columns in parties.items()}
+        raise InvalidInput(f"parties={{}} names nobody: give at least one party and its {what}.")
+    shares = {name: _chosen(name, columns, everything, what) for name, columns in parties.items()}
     twice = [column for column, times in Counter(c for share in shares.values() for c in share).items() if times > 1]
     if twice:
         raise InvalidInput(
-            f"{len(twice):,} columns are given twice, the first is {twice[0]!r}; a column lives at one party."
+            f"{len(twice):,} {what} are given twice, the first is {twice[0]!r}; a {what[:-1]} lives at one party."
         )
     return shares
 
 
-def _chosen(name: str, columns: Columns, everything: list[Any]) -> list[Any]:
+def _row_parties(
+    table: _Table, parties: int | Mapping[str, Columns], unit: Unit
+) -> tuple[dict[str, Party], dict[str, NDArray[np.int64]]]:
+    """All columns of some rows at each party, and which rows these are."""
+    rows, width = table.matrix.shape
+    numbers = _Table(np.empty((0, rows)))  # rows are chosen as columns are: by place, slice or mask
+    shares = _shares(parties, numbers, "rows")
+    columns = None if table.columns is None else tuple(kind for kind, _ in table.columns.values())
+    schema = None if columns is None else Schema(columns, source="data")
+    matrix = sparse.csr_array(table.matrix) if sparse.issparse(table.matrix) else table.matrix
+    everything = np.arange(width)
+    made = {
+        name: Party(
+            name,
+            Block(_stored(matrix[share]), everything, unit=unit),
+            _Names(table.names, range(width)),
+            OPEN,
+            schema,
+        )
+        for name, share in shares.items()
+    }
+    left = rows - sum(len(share) for share in shares.values())
+    if left:
+        raise InvalidInput(
+            f"{left:,} of the {rows:,} rows are at no party: give every row to one, or leave them out of X."
+        )
+    return made, {name: np.asarray(share, np.int64) for name, share in shares.items()}
+
+
+def _chosen(name: str, columns: Columns, everything: list[Any], what: str = "columns") -> list[Any]:
     if isinstance(columns, slice | range):
         picks: list[Any] = list(range(len(everything))[columns]) if isinstance(columns, slice) else list(columns)
     else:
         array = np.asarray(columns)
         if array.ndim != 1 or (array.dtype == bool and array.size != len(everything)):
             raise InvalidInput(
-                f"party {name!r}: give a list of columns, a slice, or a mask of all {len(everything):,} columns."
+                f"party {name!r}: give a list of {what}, a slice, or a mask of all {len(everything):,} {what}."
             )
         picks = np.flatnonzero(array).tolist() if array.dtype == bool else array.tolist()
     chosen = []
@@ -334,9 +401,9 @@ def _chosen(name: str, columns: Columns, everything: list[Any]) -> list[Any]:
         elif isinstance(pick, int) and -len(everything) <= pick < len(everything):
             chosen.append(everything[pick])
         else:
-            raise InvalidInput(f"party {name!r}: X has no column {pick!r}; it has {len(everything):,} columns.")
+            raise InvalidInput(f"party {name!r}: X has no {what[:-1]} {pick!r}; it has {len(everything):,} {what}.")
     if not chosen:
-        raise InvalidInput(f"party {name!r} gets no columns; leave it out, or give it some.")
+        raise InvalidInput(f"party {name!r} gets no {what}; leave it out, or give it some.")
     return chosen
 
 
@@ -353,7 +420,7 @@ def _labels(y: Any, rows: int) -> NDArray[Any]:
     labels = np.asarray(y)
     if labels.ndim == 2 and 1 in labels.shape:
         labels = labels.ravel()
-    if labels.ndim != 1 or labels.size != rows:
+    if labels.ndim not in (1, 2) or len(labels) != rows or labels.size == 0:
         raise InvalidInput(f"X has {rows:,} rows, and y has shape {labels.shape}; give one label a row.")
     return labels
 

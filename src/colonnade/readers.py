@@ -7,7 +7,7 @@ them where they belong. So the memory is that of the answer and one chunk, and c
     .csv .parquet                                  numbers; `label` names the column of labels (default: the last)
     .npz                                           a scipy matrix; `label` is a .npy file (default: y*.npy beside X*.npz)
 
-Nothing is unpickled. What cannot be read is refused with its line, or its row and column.
+Nothing is unpickled. What cannot be read is refused with its line, or its row and column, and is not quoted.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def read(
         raise InvalidInput(f"{file} is not a file. Give the path of a {', '.join((*TEXT, *TABLES, '.npz'))} file.")
     if np.dtype(dtype) not in (np.dtype(np.float32), np.dtype(np.float64)):
         raise InvalidInput(f"dtype must be float32 or float64, got {np.dtype(dtype)}")
-    kind = file.with_suffix("").suffix if file.suffix in (".gz", ".bz2") else file.suffix
+    kind = _kind(file)
     tell = progress or (lambda _: None)
     if kind in TEXT:
         if label is not None:
@@ -84,6 +84,11 @@ def read(
     raise InvalidInput(
         f"{file.name}: no reader for {kind or 'a file without a suffix'}; there are {TEXT + TABLES + ('.npz',)}"
     )
+
+
+def _kind(file: Path) -> str:
+    """The suffix that says what is inside, packed or not."""
+    return file.with_suffix("").suffix if file.suffix in (".gz", ".bz2") else file.suffix
 
 
 @dataclass(frozen=True)
@@ -116,7 +121,7 @@ def fit_file(
     progress: Progress | None = None,
 ) -> FileFit:
     """Read a file and fit an estimator, `SparseClassifier` or `SparseRegressor`, to it."""
-    if estimator.epsilon is not None and columns is None and Path(path).suffix in TEXT:
+    if estimator.epsilon is not None and columns is None and _kind(Path(path)) in TEXT:
         raise InvalidInput(
             "a private fit of a svmlight file needs columns=, the number of columns from public knowledge (--columns on the "
             "command line): the largest number in the file tells about the row that holds it."
@@ -240,7 +245,7 @@ def _first_fault(clean: list[tuple[int, bytes]]) -> str:
             if not colon or not index.isdigit() or not _is_number(value):
                 return f"line {number}: entry {place} is not 'index:value' with a whole index and a finite value."
             if int(index) <= last:
-                return f"line {number}: entry {place} has index {int(index)} after {int(last)}; indices must rise."
+                return f"line {number}: the index of entry {place} is not above the one before; indices must rise."
             last = int(index)
     return "a line cannot be read; write 'label index:value index:value ...'."
 
@@ -301,7 +306,17 @@ def _batches(file: Path, features: list[str]) -> Iterator[tuple[Any, float]]:
             for batch in arrow_csv.open_csv(raw, read_options=single, convert_options=options):
                 yield batch, min(raw.tell() / size, 1.0) if not raw.closed else 1.0
         except pa.ArrowInvalid as error:
-            raise InvalidInput(f"{file.name}: {error}. Every column but the labels must hold numbers.") from None
+            raise InvalidInput(
+                f"{file.name}: {_csv_fault(str(error))}; every column but the labels must hold numbers."
+            ) from None
+
+
+def _csv_fault(text: str) -> str:
+    """Where pyarrow found a fault, without the cell that it quotes."""
+    column, row = (re.search(rf"{what} #(\d+)", text) for what in ("column", "Row"))
+    if column is None:
+        return f"a line has another number of cells than the first{'' if row is None else f' (line {row[1]})'}"
+    return f"column {int(column[1]) + 1} has a cell that is no number{'' if row is None else f' (line {row[1]})'}"
 
 
 def _table_chunks(file: Path, features: list[str], label: str) -> Iterator[Chunk]:

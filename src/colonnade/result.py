@@ -6,12 +6,14 @@ import hashlib
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
+from scipy.special import expit
 
 from colonnade import problem as problems
 from colonnade.algorithms.method import Status
@@ -22,6 +24,8 @@ from colonnade.privacy.block import Block
 from colonnade.privacy.statement import PrivacyStatement
 from colonnade.privacy.store import write_synced
 from colonnade.problem import Problem
+from colonnade.problem.boosting import Stumps
+from colonnade.problem.kernel import KernelSVM, Support
 from colonnade.runtime.program import COORDINATOR
 from colonnade.schema import Schema, as_frame
 
@@ -61,11 +65,33 @@ class Communication:
     """Everything that went over the wires, in codec bytes."""
 
     lines: tuple[tuple[str, str, str, int, int, int], ...]  # sender, receiver, type, round, messages, bytes
+    numbers: tuple[int, ...] = field(default=(), repr=False)  # in each line's messages; a sparse entry counts two
+    gaps: tuple[tuple[int, float], ...] = field(default=(), repr=False)  # round, and the certified gap known by its end
 
     @classmethod
     def of(cls, traffic: Traffic) -> Communication:
         lines = sorted(traffic.messages, key=lambda line: (line.round, line.sender, line.receiver, line.type))
-        return cls(tuple((*line, traffic.messages[line], traffic.bytes[line]) for line in lines))
+        counted = tuple((*line, traffic.messages[line], traffic.bytes[line]) for line in lines)
+        return cls(counted, tuple(traffic.numbers[line] for line in lines))
+
+    def along(self, notes: Sequence[Mapping[str, Any]], gap: float | None) -> Communication:
+        """The same, with the gaps of a run's history and of its end."""
+        seen = [(int(note["round"]), float(note["gap"])) for note in notes if note.get("gap") is not None]
+        final = [] if gap is None else [(self.rounds, gap)]
+        return replace(self, gaps=(*seen, *final))
+
+    def to_reach(self, gap: float) -> Communication:
+        """What had been sent by the end of the round whose certified gap is the first one at most `gap`."""
+        if not self.gaps:
+            raise InvalidInput("this run released no gaps, so what it sent to reach one is not known.")
+        reached = next((number for number, found in self.gaps if found <= gap), None)
+        if reached is None:
+            least = min(found for _, found in self.gaps)
+            raise InvalidInput(f"the gap never fell to {gap:g}; its least was {least:g}. Allow more rounds.")
+        kept = [place for place, line in enumerate(self.lines) if line[3] <= reached]
+        numbers = tuple(self.numbers[place] for place in kept) if self.numbers else ()
+        before = tuple(pair for pair in self.gaps if pair[0] <= reached)
+        return Communication(tuple(self.lines[place] for place in kept), numbers, before)
 
     @property
     def bytes(self) -> int:
@@ -80,18 +106,20 @@ class Communication:
         return max((line[3] for line in self.lines), default=0)
 
     def table(self) -> pl.DataFrame:
-        """One row for each edge, message type and round."""
+        """One row for each edge, message type and round: messages, codec bytes, numbers (a sparse entry counts two)."""
         import polars as pl
 
         names = ["sender", "receiver", "type", "round", "messages", "bytes"]
         kinds = [pl.String, pl.String, pl.String, pl.Int64, pl.Int64, pl.Int64]
         columns = list(zip(*self.lines, strict=True)) if self.lines else [()] * len(names)
+        if len(self.numbers) == len(self.lines):  # a fit from an older file does not say
+            names, kinds, columns = [*names, "numbers"], [*kinds, pl.Int64], [*columns, self.numbers]
         return pl.DataFrame(
             [pl.Series(name, column, dtype=kind) for name, column, kind in zip(names, columns, kinds, strict=True)]
         )
 
     def by(self, *columns: str) -> pl.DataFrame:
-        """Messages and bytes summed over everything but `columns`: "party", "direction", "type", "round", ..."""
+        """Messages, bytes and numbers summed over everything but `columns`: "party", "direction", "type", "round", ..."""
         import polars as pl
 
         up = pl.col("receiver") == COORDINATOR
@@ -105,10 +133,27 @@ class Communication:
         )
         if unknown := [column for column in columns if column not in table.columns]:
             raise InvalidInput(f"cannot sum by {unknown[0]!r}; choose among {', '.join(table.columns)}")
-        return table.group_by(columns, maintain_order=True).agg(pl.col("messages", "bytes").sum())
+        sums = [name for name in ("messages", "bytes", "numbers") if name in table.columns]
+        return table.group_by(columns, maintain_order=True).agg(pl.col(sums).sum())
 
     def __repr__(self) -> str:
         return f"Communication({self.messages:,} messages, {self.bytes:,} bytes, {self.rounds:,} rounds)"
+
+
+@dataclass(frozen=True, eq=False)
+class CoefficientPath:
+    """The model along its penalty: what the same release gives at other weights (or radii), for nothing."""
+
+    weights: Floats
+    coefficients: Mapping[str, Floats]  # by party, one row for each weight
+
+    def table(self) -> pl.DataFrame:
+        """Nonzero coefficients and their l1 norm at each weight."""
+        import polars as pl
+
+        whole = np.hstack(list(self.coefficients.values()))
+        sizes = {"weight": self.weights, "nonzero": (whole != 0).sum(axis=1), "l1_norm": np.abs(whole).sum(axis=1)}
+        return pl.DataFrame(sizes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,6 +176,38 @@ class Fit:
     features: Mapping[str, Sequence[str]] = field(repr=False)
     schemas: Mapping[str, Schema | None] = field(repr=False)
     on: str | None = None
+    errors: Mapping[str, Floats] | None = field(default=None, repr=False)  # standard errors, privacy noise included
+    path: CoefficientPath | None = field(default=None, repr=False)
+    link: tuple[float, float] | None = field(default=None, repr=False)
+    remarks: tuple[str, ...] = ()
+    by_rows: bool = (
+        False  # whether the parties held different rows: then each has the same coefficients, of all columns
+    )
+
+    model: Support | Mapping[str, Stumps] | None = field(
+        default=None, repr=False
+    )  # where coefficients alone predict not
+
+    @property
+    def coreset(self) -> pl.DataFrame:
+        """The atoms that the model is made of, with their weights: columns, examples, or stumps with their thresholds."""
+        import polars as pl
+
+        kinds = {"party": pl.String, "name": pl.String, "index": pl.Int64, "weight": pl.Float64}
+        atoms: list[tuple[Any, ...]] = []
+        if isinstance(self.model, Mapping):
+            kinds |= {"threshold": pl.Float64, "sign": pl.Float64}
+            for party, stumps in self.model.items():
+                parts = (stumps.columns, stumps.weights, stumps.thresholds, stumps.signs)
+                atoms += [
+                    (party, self.features[party][row[0]], *row)
+                    for row in zip(*(p.tolist() for p in parts), strict=True)
+                ]
+        else:
+            for party, x in self.coefficients.items():
+                used = np.flatnonzero(x).tolist()
+                atoms += [(party, self.features[party][index], index, float(x[index])) for index in used]
+        return pl.DataFrame(atoms, kinds, orient="row")
 
     @property
     def history(self) -> pl.DataFrame:
@@ -145,56 +222,135 @@ class Fit:
 
     # ------------------------------------------------------------------------ using it
 
-    def scores(self, data: Any) -> Floats:
+    def scores(self, data: Any, without: Sequence[str] = ()) -> Floats:
         """The linear scores of new rows, in the order in which they were given.
 
-        data  a Federation: in the order of its rows (`federation.keys`);
-              {party: frame}: matched on the fit's key, in the order of the first frame, all of whose rows must be matched;
-              one frame: all parties' columns side by side, in the order of its rows.
+        data     a Federation: in the order of its rows (`federation.keys`);
+                 {party: frame}: matched on the fit's key, in the order of the first frame, all of whose rows must be
+                 matched;
+                 one frame: all parties' columns side by side, in the order of its rows.
+        without  parties that cannot take part: their part of every score is left out. A party that is missing and is not
+                 named here is an error.
         """
+        if self.by_rows:
+            return self._row_scores(data)
         scores, order = np.zeros(0), slice(None)
         if isinstance(data, Federation):
-            blocks = self._blocks(data)
+            blocks = self.blocks(data, without)
         elif isinstance(data, Mapping) and self.on is not None:
-            federation = self._federation(data)
-            blocks, order = self._blocks(federation), self._places(data, federation)
+            federation = self._federation(data, without)
+            blocks, order = self.blocks(federation, without), self._places(data, federation)
         else:
-            blocks = self._side_by_side(data)
-        for party, x in self.coefficients.items():
-            part = blocks[party].scores(x)
+            blocks = self._side_by_side(data, without)
+        for party, block in blocks.items():
+            part = _parts(block, self.coefficients[party]) if self.model is None else self._stumps(party, block)
             scores = part if scores.size == 0 else scores + part
         return np.asarray(scores + self.intercept)[order]
+
+    def predict_proba(self, data: Any) -> Floats:
+        """The probability of label +1, for a fit that knows one; rows as in `scores`."""
+        if not self.problem.loss.classifies:
+            raise InvalidInput(f"{type(self.problem.loss).__name__} predicts values, not classes; use fit.predict.")
+        if self.link is None and not isinstance(self.problem.loss, problems.Logistic):
+            raise InvalidInput(f"scores of {type(self.problem.loss).__name__} are no probabilities; use fit.scores.")
+        slope, offset = self.link or (1.0, 0.0)
+        return np.asarray(expit(slope * self.scores(data) + offset))
 
     def predict(self, data: Any) -> Floats:
         """Labels −1 and +1 where the loss classifies, values otherwise; rows as in `scores`."""
         scores = self.scores(data)
         return np.where(scores >= 0.0, 1.0, -1.0) if self.problem.loss.classifies else self.problem.loss.link(scores)
 
-    def _blocks(self, federation: Federation) -> dict[str, Block]:
-        absent = [party for party in self.coefficients if party not in federation.parties]
+    def _stumps(self, party: str, block: Block) -> Floats:
+        assert isinstance(self.model, Mapping)
+        return self.model[party].scores(block.matrix)
+
+    def _row_scores(self, data: Any) -> Floats:
+        """Of a model whose coefficients are the same at every party: any split of the columns or of the rows will do."""
+        party, x = next(iter(self.coefficients.items()))
+        if isinstance(self.model, Support):
+            return self._kernel_scores(self.model, data)
+        if not isinstance(data, Federation):
+            schema = self.schemas[party]
+            if schema is None:
+                raise InvalidInput("this model was fitted on matrices: pass Federation.split(X, None, parties).")
+            block = Block(schema.encode(as_frame(data)).matrix, np.arange(schema.width))
+            return np.asarray(block.scores(x) + self.intercept)
+        blocks = {name: party.block for name, party in data.parties.items() if party.block.columns}
+        width = sum(b.columns for b in blocks.values()) if not data.by_rows else next(iter(blocks.values())).columns
+        if width != len(x):
+            raise InvalidInput(f"the data have {width:,} columns; the model was fitted on {len(x):,}.")
+        scores = np.full(data.rows, self.intercept)
+        for name, block in blocks.items():
+            scores[data.places[name] if data.by_rows else slice(None)] += block.scores(x[block.positions])
+        return scores
+
+    def _kernel_scores(self, model: Support, data: Any) -> Floats:
+        """Each part of the table on its own, so that no table of all rows is made; a split of columns is put together."""
+        assert isinstance(self.problem, KernelSVM)
+        kernel, features = self.problem.kernel, model.points.shape[1]
+        if not isinstance(data, Federation):
+            schema = next(iter(self.schemas.values()))
+            if schema is None:
+                raise InvalidInput("this model was fitted on matrices: pass Federation.split(X, None, parties).")
+            return model.scores(kernel, schema.encode(as_frame(data)).matrix)
+        blocks = {name: party.block for name, party in data.parties.items() if party.block.columns}
+        if not data.by_rows:
+            order = np.argsort(np.concatenate([block.positions for block in blocks.values()]))
+            parts = [sparse.csc_array(block.matrix) for block in blocks.values()]
+            whole = sparse.csc_array(sparse.hstack(parts))[:, order]
+            blocks = {"": Block(whole, np.arange(whole.shape[1]))}
+        scores = np.empty(data.rows)
+        for name, block in blocks.items():
+            if block.columns != features:
+                raise InvalidInput(f"the data have {block.columns:,} columns; the model was fitted on {features:,}.")
+            matrix = (
+                block.matrix
+                if sparse.issparse(model.points) == sparse.issparse(block.matrix)
+                else _like(model.points, block.matrix)
+            )
+            scores[data.places[name] if data.by_rows else slice(None)] = model.scores(kernel, matrix)
+        return scores
+
+    def _parties(self, without: Sequence[str]) -> list[str]:
+        """The parties whose columns a score is made of."""
+        if isinstance(without, str) or (unknown := [party for party in without if party not in self.coefficients]):
+            wrong = without if isinstance(without, str) else unknown[0]
+            raise InvalidInput(
+                f"without={wrong!r}: give a list of parties of the model: {', '.join(self.coefficients)}."
+            )
+        if not (left := [party for party in self.coefficients if party not in without]):
+            raise InvalidInput("without= names every party of the model, so there is nothing to score with.")
+        return left
+
+    def blocks(self, federation: Federation, without: Sequence[str] = ()) -> dict[str, Block]:
+        """The blocks of a federation's parties, checked against the columns that the model was fitted on."""
+        wanted = self._parties(without)
+        absent = [party for party in wanted if party not in federation.parties]
         if absent:
             raise InvalidInput(
                 f"a prediction needs the columns of every party, and {absent[0]!r} is missing; "
-                f"the data have {', '.join(federation.parties)}."
+                f"name it in without= to leave its part out. The data have {', '.join(federation.parties)}."
             )
-        for party, x in self.coefficients.items():
-            found = federation.parties[party]
+        for party in wanted:
+            x, found = self.coefficients[party], federation.parties[party]
             if self.schemas.get(party) is not None and list(self.features[party]) != list(found.features):
                 raise InvalidInput(
                     f"party {party!r} brings other columns than the model was fitted on; pass frames to fit.scores, "
                     "which encodes them as for the fit."
                 )
-            if found.block.columns != x.size:
+            if found.block.columns != len(x):
                 raise InvalidInput(
-                    f"party {party!r} brings {found.block.columns:,} columns; the model was fitted on {x.size:,}."
+                    f"party {party!r} brings {found.block.columns:,} columns; the model was fitted on {len(x):,}."
                 )
-        return {party: federation.parties[party].block for party in self.coefficients}
+        return {party: federation.parties[party].block for party in wanted}
 
-    def _federation(self, frames: Mapping[str, Any]) -> Federation:
-        absent = [party for party in self.coefficients if party not in frames]
+    def _federation(self, frames: Mapping[str, Any], without: Sequence[str]) -> Federation:
+        wanted = self._parties(without)
+        absent = [party for party in wanted if party not in frames]
         if absent:
             raise InvalidInput(f"a prediction needs a frame of every party, and {absent[0]!r} is missing.")
-        schemas = {party: self.schemas[party] or Schema(()) for party in self.coefficients}
+        schemas = {party: self.schemas[party] or Schema(()) for party in wanted}
         ordered = {party: frames[party] for party in frames if party in schemas}  # the first one gives the order
         return Federation.from_frames(ordered, on=str(self.on), schemas=schemas)
 
@@ -212,17 +368,18 @@ class Fit:
         places = federation.keys.to_frame().with_row_index("place")
         return asked.join(places, on=str(self.on), how="left", maintain_order="left")["place"].to_numpy()
 
-    def _side_by_side(self, data: Any) -> dict[str, Block]:
+    def _side_by_side(self, data: Any, without: Sequence[str]) -> dict[str, Block]:
+        wanted = self._parties(without)
         schemas = {party: schema for party, schema in self.schemas.items() if schema is not None}
         if set(self.coefficients) - set(schemas):
             raise InvalidInput(
                 "this model was fitted on matrices: pass Federation.split(X, None, parties) with the same parties."
             )
         if isinstance(data, Mapping):
-            absent = [party for party in self.coefficients if party not in data]
+            absent = [party for party in wanted if party not in data]
             if absent:
                 raise InvalidInput(f"a prediction needs a frame of every party, and {absent[0]!r} is missing.")
-        frames = {party: as_frame(data[party] if isinstance(data, Mapping) else data) for party in self.coefficients}
+        frames = {party: as_frame(data[party] if isinstance(data, Mapping) else data) for party in wanted}
         if len({frame.height for frame in frames.values()}) > 1:
             raise InvalidInput(
                 "the frames have different numbers of rows, and this model knows no key to match them by."
@@ -242,6 +399,8 @@ class Fit:
 
     def save(self, path: str | Path) -> None:
         """Write the fit to one JSON file; `colonnade.load` reads it back, equal to the bit."""
+        if not getattr(self.problem, "savable", True):
+            raise InvalidInput("a kernel that is a function of yours cannot be saved; keep fit.model, or use co.RBF.")
         body = json.dumps(self._plain(), indent=1)  # in the order of the fit: scores are summed party by party
         digest = hashlib.sha256(body.encode()).hexdigest()
         text = json.dumps({"format": "colonnade fit", "version": _FORMAT, "sha256": digest}) + "\n" + body
@@ -256,6 +415,7 @@ class Fit:
             "status": self.status.name,
             "privacy": asdict(self.privacy),
             "communication": self.communication.lines,
+            "numbers": self.communication.numbers,
             "problem": _value(self.problem),
             "method": self.method,
             "run": self.run,
@@ -265,6 +425,12 @@ class Fit:
             "features": {party: list(names) for party, names in self.features.items()},
             "schemas": {party: schema and schema.to_text() for party, schema in self.schemas.items()},
             "on": self.on,
+            "errors": self.errors and {party: _sparse(x) for party, x in self.errors.items()},
+            "path": self.path and [self.path.weights.tolist(), _lists(self.path.coefficients)],
+            "link": self.link,
+            "remarks": self.remarks,
+            "by_rows": self.by_rows,
+            "model": _model(self.model),
         }
 
 
@@ -298,7 +464,9 @@ def _from_plain(raw: Mapping[str, Any]) -> Fit:
         gap=raw["gap"],
         status=Status[raw["status"]],
         privacy=PrivacyStatement(**raw["privacy"]),
-        communication=Communication(tuple(tuple(line) for line in raw["communication"])),
+        communication=Communication(tuple(map(tuple, raw["communication"])), tuple(raw.get("numbers", ()))).along(
+            raw["notes"], raw["gap"]
+        ),
         problem=_from_value(raw["problem"]),
         method=raw["method"],
         run=raw["run"],
@@ -308,18 +476,72 @@ def _from_plain(raw: Mapping[str, Any]) -> Fit:
         features=raw["features"],
         schemas={party: text and Schema.from_text(text) for party, text in raw["schemas"].items()},
         on=raw["on"],
+        errors=raw.get("errors") and {party: _dense(x) for party, x in raw["errors"].items()},
+        path=raw.get("path") and CoefficientPath(np.array(raw["path"][0]), _arrays(raw["path"][1])),
+        link=raw.get("link") and (raw["link"][0], raw["link"][1]),
+        remarks=tuple(raw.get("remarks", ())),
+        by_rows=raw.get("by_rows", False),
+        model=_from_model(raw.get("model")),
     )
+
+
+def _like(points: Any, matrix: Any) -> Any:
+    """The matrix stored as the points are, so that a user's kernel sees what it saw."""
+    return sparse.csc_array(matrix) if sparse.issparse(points) else matrix.toarray()
+
+
+def _model(model: Support | Mapping[str, Stumps] | None) -> Any:
+    if model is None:
+        return None
+    if isinstance(model, Support):
+        rows = model.points.toarray() if sparse.issparse(model.points) else model.points
+        return {
+            "points": [_sparse(row) for row in rows],
+            "size": rows.shape[1],
+            "sparse": sparse.issparse(model.points),
+            **_lists({"labels": model.labels, "weights": model.weights}),
+        }
+    return {party: _lists(vars(stumps)) for party, stumps in model.items()}
+
+
+def _from_model(raw: Any) -> Support | dict[str, Stumps] | None:
+    if raw is None:
+        return None
+    if "points" in raw:
+        rows = np.array([_dense(row) for row in raw["points"]]).reshape(-1, raw["size"])
+        points = sparse.csr_array(rows) if raw["sparse"] else rows
+        return Support(points, np.array(raw["labels"]), np.array(raw["weights"]))
+    return {
+        party: Stumps(
+            np.array(part["columns"], np.int64), *(np.array(part[k]) for k in ("thresholds", "signs", "weights"))
+        )
+        for party, part in raw.items()
+    }
+
+
+def _parts(block: Block, x: Floats) -> Floats:
+    """A party's part of the scores: one column for each response where the coefficients are a matrix."""
+    return block.scores(x) if x.ndim == 1 else np.column_stack([block.scores(np.ascontiguousarray(r)) for r in x.T])
 
 
 def _sparse(x: Floats) -> dict[str, Any]:
     places = np.flatnonzero(x)
-    return {"size": x.size, "places": places.tolist(), "values": x[places].tolist()}
+    shape = {"shape": list(x.shape)} if x.ndim > 1 else {}
+    return {"size": x.size, "places": places.tolist(), "values": x.reshape(-1)[places].tolist(), **shape}
+
+
+def _lists(arrays: Mapping[str, Floats]) -> dict[str, Any]:
+    return {party: array.tolist() for party, array in arrays.items()}
+
+
+def _arrays(lists: Mapping[str, Any]) -> dict[str, Floats]:
+    return {party: np.array(values) for party, values in lists.items()}
 
 
 def _dense(raw: Mapping[str, Any]) -> Floats:
     x = np.zeros(raw["size"])
     x[raw["places"]] = raw["values"]
-    return x
+    return x.reshape(raw.get("shape", [raw["size"]]))
 
 
 _VALUES = {name: getattr(problems, name) for name in problems.__all__ if is_dataclass(getattr(problems, name))}

@@ -275,6 +275,11 @@ class Schema:
         """For each encoded column: does it hold only 0 and 1?"""
         return np.array([feature.binary for feature in self._features()], dtype=np.bool_)
 
+    @property
+    def bounded(self) -> bool:
+        """Whether every column has a declared bound, so that private methods can use it."""
+        return self.source == "declared" and not any(isinstance(column, Plain) for column in self.columns)
+
     def entry_bounds(self) -> Floats:
         """For each encoded column, a public bound of its absolute value."""
         self._require_public_bounds()

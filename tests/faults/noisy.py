@@ -74,7 +74,7 @@ class NoisySums:
         plan = (Charge(GAUSSIAN, self.rounds, "noisy sums"), Charge(GUMBEL, self.rounds, "a noisy choice"))
         return {p: plan if places else () for p, places in job.roster.positions.items()}
 
-    def coordinator(self, job, gate):  # noqa: ARG002
+    def coordinator(self, job, gate):
         return coordinator(job.roster, self.rounds)
 
     def party(self, job, block, gate):

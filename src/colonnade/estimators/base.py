@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import warnings
+from copy import copy
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
@@ -26,7 +26,7 @@ from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.block import ROW
 from colonnade.privacy.events import plan_rho
 from colonnade.privacy.ledger import Terms
-from colonnade.privacy.local import LocalLedger
+from colonnade.privacy.local import LocalLedger, delta_left
 from colonnade.privacy.mechanisms import SystemNoise
 from colonnade.privacy.statement import Privacy, PrivacyStatement, Trust, proven
 
@@ -54,6 +54,16 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries
         tags.non_deterministic = self.epsilon is not None
         return tags
 
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit to rows X and targets y; `sample_weight` only without privacy."""
+        if self.epsilon is not None and not hasattr(self, "_memory"):
+            self._memory = LocalLedger()  # before anything is spent, so that an interrupted fit is counted too
+        # On a copy, taken over in one go: an interrupt leaves the old model and its statement, or the new ones.
+        fitted = copy(self)
+        fitted._fit(X, y, sample_weight, None)
+        self.__dict__ = fitted.__dict__
+        return self
+
     # ---------------------------------------------------------------- checks
 
     def _check_settings(self) -> None:
@@ -77,6 +87,23 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries
                 )
         elif self.ledger is not None and not isinstance(self.ledger, (str, os.PathLike)):
             raise InvalidInput(f"ledger must be None or the path of a file, got {type(self.ledger).__name__}")
+
+    def _private_rows(self, X: Any) -> Any:
+        """X of a private fit. What is refused depends on types and shapes, and the text of an error holds no cell."""
+        try:
+            cells = X if sparse.issparse(X) else np.asarray(X)
+        except ValueError:
+            raise InvalidInput("the rows of X have different lengths; give a table of numbers.") from None
+        if cells.ndim != 2:
+            raise InvalidInput(f"X has {cells.ndim} dimensions and not 2. Reshape your data into rows and columns.")
+        if cells.dtype.kind not in "biuf":
+            what = "Complex data not supported: " if cells.dtype.kind == "c" else ""
+            raise InvalidInput(
+                f"{what}X is an array of type {cells.dtype}, and a private fit takes arrays of numbers only (bool, integer, "
+                "float): reading cells one by one would show what a single row holds. Convert it first, for example with "
+                "X.astype(float)."
+            )
+        return validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=False)
 
     def _open_rows(self, X: Any) -> Any:
         """X of a fit without privacy, as CSC."""
@@ -110,7 +137,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries
                 f"after {rounds} passes the gap is {found.gap:.2g}, over {TOLERANCE:g} of the objective "
                 f"{found.objective:.4g}. The model is feasible and its gap holds; raise rounds for a smaller one.",
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
         return found
 
@@ -133,14 +160,12 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries
                 f"delta={delta:g} is not below 1/rows = {1.0 / n:.2g}: publishing one row at random would satisfy it. "
                 f"Give delta=, well below {1.0 / n:.2g}.",
                 UserWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
         recipe, kept_delta, why = self._recipe(n, d, privacy, len(targets), classify, scale)
         plan = recipe.plan()
-        if not hasattr(self, "_memory"):
-            self._memory = LocalLedger()
         ledger = self._memory if self.ledger is None else LocalLedger(self.ledger)
-        with ledger.run(self._terms(recipe), plan, SystemNoise()) as gate:
+        with ledger.run(self._terms(recipe), plan, SystemNoise(), recipe.distance) as gate:
             rows, models = recipe.fit(gate, X, targets)
         self._rows = rows
         self.history_ = [{"release": c.what, "times": c.count, "rho": c.rho} for c in plan]
@@ -163,9 +188,10 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries
             rows = RowRecipe(n, d, rho, bound, targets, classify, keep=keep, rounds=rounds, norm=float(self.row_norm))
             return rows, privacy.delta, STEPPED if rows.steps else DERIVED["sum"]
         picks = PickRecipe(n, d, rho, bound, targets, classify, radius, keep=keep, rounds=rounds)
-        while rounds is None and self._delta_left(privacy, picks) < 0.5 * privacy.delta and picks.picks > 1:
+        left = delta_left(privacy.delta, privacy.epsilon, picks.distance)
+        while rounds is None and left < 0.5 * privacy.delta and picks.picks > 1:
             picks = replace(picks, rounds=int(0.9 * picks.picks))
-        left = self._delta_left(privacy, picks)
+            left = delta_left(privacy.delta, privacy.epsilon, picks.distance)
         if left < 0.5 * privacy.delta:
             raise InvalidInput(
                 f"rounds={picks.picks:,} among {d:,} columns is too much for delta={privacy.delta:g} and "
@@ -174,11 +200,6 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries
             )
         rho = rho_for(privacy.epsilon, left) * (1.0 - 1e-12)
         return replace(picks, rho=rho, rounds=picks.picks), left, DERIVED[method]
-
-    @staticmethod
-    def _delta_left(privacy: Privacy, picks: PickRecipe) -> float:
-        """The delta that is left when the sampler's distance from its ideal law has been paid for."""
-        return privacy.delta - (1.0 + math.exp(min(privacy.epsilon, 700.0))) * picks.excess_delta
 
     def _terms(self, recipe: RowRecipe | PickRecipe) -> Terms:
         name = type(self).__name__
@@ -193,9 +214,8 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries
             "in memory with this estimator, so clones and copies count apart" if ledger.path is None else "in its file"
         )
         parts = f"; each of {targets} one-against-rest models has 1/{targets} of the budget" if targets > 1 else ""
-        # "at least": the sampler's distance from its ideal law, which each fit pays in delta, is not added up here.
-        least = f"epsilon {epsilon_of(total.rho, privacy.delta):.3g} at least"
-        spent = f"{total.runs} fit{'s' if total.runs > 1 else ''}, rho {total.rho:.4g} in all, {least}"
+        all_of_it = f"epsilon {total.epsilon(privacy.delta):.3g} at delta {privacy.delta:g}"
+        spent = f"{total.runs} fit{'s' if total.runs > 1 else ''}, rho {total.rho:.4g} in all, {all_of_it}"
         derivation = f"docs/privacy.md, {why}{parts}; the ledger, kept {where}, has {spent}"
         sees = "the fitted model: coefficients, intercepts and settings"
         return replace(proven(privacy, rho, ROW, sees, derivation), epsilon=epsilon_of(rho, delta))

@@ -74,10 +74,6 @@ class SparseClassifier(ClassifierMixin, SparseLinear):  # type: ignore[misc]  # 
         self.random_state = random_state
         self.max_features = max_features
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SparseClassifier:
-        """Fit to rows X and labels y; `sample_weight` only without privacy."""
-        return self._fit(X, y, sample_weight, None)
-
     def path(self, X: Any, y: Any, radii: Any, sample_weight: Any = None) -> list[SparseClassifier]:
         """One fitted classifier for each radius, each started from the one before. Without privacy only."""
         if self.epsilon is not None:
@@ -104,7 +100,7 @@ class SparseClassifier(ClassifierMixin, SparseLinear):  # type: ignore[misc]  # 
         classes = np.unique(np.asarray(self.classes))
         if classes.size < 2:
             raise InvalidInput(f"classes= lists {classes.size} class; a classifier needs two or more.")
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=False)
+        X = self._private_rows(X)
         keys = label_keys(classes)
         if len(set(keys)) < classes.size or None in keys:
             raise InvalidInput(f"classes={self.classes!r} are not different texts or numbers below 2^53.")

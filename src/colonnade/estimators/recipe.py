@@ -33,8 +33,10 @@ TIME = 0.075  # length of the gradient flow for each unit of n·√(2rho)
 LONGEST_STEP = 2.0  # n times the step: with rows of norm 1 the squared loss descends up to here
 MOST_STEPS = 1000
 MOST_DRAWS = 200_000_000  # numbers of noise in a fit: about a minute
-SCREEN, MEAN, CALIBRATE = 0.1, 0.03, 0.05  # shares of the budget
-SCORE_SPREAD = 1.5  # gradient steps aim at ±1: calibration cuts their scores off here
+SCREEN, MEAN, STEPPED_MEAN, CALIBRATE = 0.1, 0.03, 0.01, 0.05  # shares of the budget
+SPREADS = 2.0 ** np.arange(-7.0, 2.0)  # sizes of scores that gradient steps may lead to: they aim at targets up to 2
+INSIDE = 0.98  # of all rows lie within the spread of scores
+FARTHEST_MEAN = 0.96  # of a target, however rare a class is: a released mean may lie anywhere
 MOST_PICKS = 10_000
 
 
@@ -59,6 +61,7 @@ class RowRecipe:
     keep: int | None = None  # columns of a sparse answer
     rounds: int | None = None
     norm: float = 1.0  # of the rows that the model multiplies; a matter of units
+    distance = 0.0  # between the sampler's law and the ideal one: Gaussian noise is drawn exactly
 
     @property
     def _screen(self) -> float:
@@ -92,16 +95,23 @@ class RowRecipe:
         return 0.5 if self.steps else 0.25
 
     @property
+    def centred(self) -> bool:
+        """In wide data rows hardly overlap: their mean does no harm, and being unlike most rows marks a rare class."""
+        return self.d <= self.n
+
+    @property
     def _shares(self) -> tuple[float, float, float]:
-        """rho of a mean, of the sum or of all steps, of the calibration: for one target."""
-        mean = 0.0 if self.steps else MEAN
-        return mean * self._each, (1.0 - mean - CALIBRATE) * self._each, CALIBRATE * self._each
+        """rho of a mean (and of a histogram), of the sum or of all steps, of the calibration: for one target."""
+        mean = STEPPED_MEAN if self.steps else MEAN
+        before = mean * (int(self.centred) + int(self.steps > 0))  # a mean, and for steps a histogram
+        return mean * self._each, (1.0 - before - CALIBRATE) * self._each, CALIBRATE * self._each
 
     def plan(self) -> Plan:
         mean, main, calibrate = self._shares
         lines = [
             ("sizes of columns, to keep the largest", self._screen, 1),
-            ("mean of a target", mean, self.targets),
+            ("mean of a target", mean, self.targets if self.centred else 0),
+            ("sizes of scores, a histogram", mean, self.targets if self.steps else 0),
             ("sum of rows, weighted by a target", main, 0 if self.steps else self.targets),
             ("gradient at the model so far", main / max(self.steps, 1), self.steps * self.targets),
             ("moments of scores, for slope and intercept", calibrate, self.targets),
@@ -136,11 +146,16 @@ class RowRecipe:
     def _slack(self) -> float:
         return norm_slack(self.n, self.d)
 
+    def _centre(self, gate: Gate, t: Floats) -> float:
+        """The mean of a target, 2π − 1 for two classes, π the share of the second; 0 where nothing is centred."""
+        if not self.centred:
+            return 0.0
+        total = gate.gaussian(Private(np.array([t.sum()]), 2.0 * self._slack), rho=self._shares[0]).value[0]
+        return float(np.clip(total / self.n, -FARTHEST_MEAN, FARTHEST_MEAN))
+
     def _summed(self, gate: Gate, Z: Any, t: Floats) -> tuple[Floats, float]:
         """Σ (t_i − mean)·row_i: for two classes (1−π)S₊ − πS₋, up to a factor 2; and the spread of its scores."""
-        mean, main, _ = self._shares
-        total = gate.gaussian(Private(np.array([t.sum()]), 2.0 * self._slack), rho=mean).value[0]
-        centre = float(np.clip(total / self.n, -0.96, 0.96))
+        centre, main = self._centre(gate, t), self._shares[1]
         delta = 2.0 * (1.0 + abs(centre)) * self._slack  # |t − centre| ≤ 1 + |centre|, rows of norm 1 and any sign
         w = gate.gaussian(Private(np.asarray(Z.T @ (t - centre)), delta), rho=main).value
         sd = delta / math.sqrt(2.0 * main)
@@ -148,15 +163,25 @@ class RowRecipe:
         return w, 3.0 * sd + 2.0 * signal / (self.n * (1.0 - centre**2))
 
     def _stepped(self, gate: Gate, Z: Any, t: Floats) -> tuple[Floats, float]:
-        """Gradient steps on the squared loss with residuals cut at ±1, from zero; the last one counts."""
-        _, main, _ = self._shares
-        length = min(TIME * self.q / self.steps, LONGEST_STEP) / self.n
+        """Gradient steps on the squared loss with residuals cut at ±1, from the mean; the last one counts."""
+        centre, main = self._centre(gate, t), self._shares[1]
+        # Rare classes move scores less and noise moves them as before, so the flow stops earlier: by the labels' variance.
+        variance = 1.0 - centre**2 if self.classify else 1.0
+        length = variance * min(TIME * self.q / self.steps, LONGEST_STEP) / self.n
         columns = sparse.csc_array(Z)
         w = np.zeros(Z.shape[1])
         for _ in range(self.steps):
-            pull = np.asarray(columns.T @ np.clip(t - Z @ w, -1.0, 1.0))
+            pull = np.asarray(columns.T @ np.clip(t - centre - Z @ w, -1.0, 1.0))
             w = w + length * gate.gaussian(Private(pull, 2.0 * self._slack), rho=main / self.steps).value
-        return w, SCORE_SPREAD
+        return w, self._spread(gate, Z @ w)
+
+    def _spread(self, gate: Gate, scores: Floats) -> float:
+        """Where calibration cuts scores off: the least power of two that leaves few rows outside, from a histogram."""
+        octave = np.searchsorted(SPREADS, np.abs(scores)).clip(max=SPREADS.size - 1)
+        counts = np.bincount(octave, minlength=SPREADS.size).astype(np.float64)
+        released = gate.gaussian(Private(counts, math.sqrt(2.0)), rho=self._shares[0]).value
+        inside = np.cumsum(released) >= INSIDE * self.n
+        return float(SPREADS[int(inside.argmax()) if inside.any() else -1])
 
     def _calibrated(self, gate: Gate, scores: Floats, t: Floats, spread: float) -> tuple[float, float]:
         """(slope, intercept) that turn scores into log-odds or into values of t."""
@@ -210,7 +235,7 @@ class PickRecipe:
     def picks(self) -> int:
         """The T that balances the error of T exact steps with that of noise shared out over T picks."""
         if self.rounds is not None:
-            return self.rounds
+            return min(self.rounds, self.keep or self.rounds)
         curvature, noise = _frank_wolfe_errors(
             self.n, self.d, self.rho / self.targets, self.bound, self.radius, self.classify
         )
@@ -218,8 +243,8 @@ class PickRecipe:
         return best if self.keep is None else min(best, self.keep)
 
     @property
-    def excess_delta(self) -> float:
-        """What the sampler's distance from the ideal law adds to delta, over (1 + e^epsilon): total variation."""
+    def distance(self) -> float:
+        """How far the law of all picks may be from the ideal one, in total variation."""
         c = math.sqrt(2.0 * self.rho / self.targets / self.picks) / self.sensitivity
         one = 2.0 * (c * self.n * self.bound + 64.0) * 2.0**-52 + (self.d + 2.0) * 2.0**-54 + 2.0**-49
         return self.targets * self.picks * one

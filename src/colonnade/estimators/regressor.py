@@ -7,6 +7,7 @@ from os import PathLike
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import RegressorMixin, clone
 from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
 
@@ -51,10 +52,6 @@ class SparseRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]  # sc
         self.random_state = random_state
         self.max_features = max_features
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SparseRegressor:
-        """Fit to rows X and values y; `sample_weight` only without privacy."""
-        return self._fit(X, y, sample_weight, None)
-
     def path(self, X: Any, y: Any, radii: Any, sample_weight: Any = None) -> list[SparseRegressor]:
         """One fitted regressor for each radius, each started from the one before. Without privacy only."""
         if self.epsilon is not None:
@@ -84,8 +81,8 @@ class SparseRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]  # sc
                 f"a private fit needs label_bound=, a finite public bound of |y| above 0, got {self.label_bound}. Labels "
                 "are clipped to it; a bound taken from the data would be a release."
             )
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=False)
-        y = np.asarray(column_or_1d(y, warn=True), dtype=np.float64)
+        X = self._private_rows(X)
+        y = values_of(column_or_1d(y, warn=True))
         check_consistent_length(X, y)
         bound = float(self.label_bound)
         t = np.clip(np.nan_to_num(y, nan=0.0, posinf=bound, neginf=-bound), -bound, bound) / bound
@@ -96,3 +93,15 @@ class SparseRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]  # sc
     def predict(self, X: Any) -> Floats:
         """Values of new rows."""
         return self._scores(X)[:, 0]
+
+
+def values_of(y: NDArray[Any]) -> Floats:
+    """Each value as a double, NaN for what is no number: an error would quote the cell."""
+    return y.astype(np.float64) if y.dtype.kind in "biuf" else np.array([_value_of(cell) for cell in y.tolist()])
+
+
+def _value_of(cell: Any) -> float:
+    try:
+        return float(cell)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
