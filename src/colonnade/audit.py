@@ -28,7 +28,7 @@ from scipy.special import expit
 from colonnade import published
 from colonnade.algorithms.central_frank_wolfe import CentralFrankWolfe, Choose
 from colonnade.algorithms.method import Job, Roster
-from colonnade.attacks import block_frank_wolfe, sharing_admm
+from colonnade.attacks import block_frank_wolfe, gram, sharing_admm
 from colonnade.attacks import estimators as estimators
 from colonnade.errors import InvalidInput
 from colonnade.privacy.accountant import rho_for
@@ -674,6 +674,16 @@ TARGETS: Mapping[str, Target] = {
         trials=1_000,
         batch=100,
     ),
+    **{
+        name: Target(
+            attacked.title,
+            attacked.neighbours,
+            {who: Adversary(v.sees, v.statistic, v.attack) for who, v in attacked.viewers.items()},
+            trials=attacked.trials,
+            batch=attacked.batch,
+        )
+        for name, attacked in gram.ATTACKS.items()
+    },
     "published-sketch": Target(
         "noisy sketches of columns, Lou and Cheung, equation 17",
         "replace one row of 200: its entry in every party's column is +1 or -1",

@@ -113,6 +113,12 @@ def account(store: str | Path, party: str) -> Account:
         return Account(party, ledger.budget(), len(entries), exact, len(ledger.open_runs()))
 
 
+def notes(store: str | Path, party: str) -> list[tuple[str, str]]:
+    """What a party's own operator may know about its data: run and text."""
+    with opened(store, party) as ledger:
+        return ledger.operator_notes()
+
+
 def forecast(store: str | Path, party: str, target: float, delta: float, rounds: int) -> Forecast:
     """What a run would cost, and how much noise each of its rounds would carry."""
     Policy(epsilon=target, delta=delta)  # the same checks

@@ -154,6 +154,10 @@ class _Run:
 
     def drive(self, engine: Engine) -> Fit:
         outcome = self.outcome(engine)
+        for name, own in outcome.results.items():
+            if isinstance(own, Own) and own.shortened and self.books.durable:
+                text = f"{own.shortened:,} of {self.blocks[name].rows:,} rows were over the public bound and were shortened"
+                self.ledgers[name].tell_operator(self.run, text)
         made = self.made(outcome.results, Communication.of(outcome.traffic))
         if (path := self.books.fit_path(self.run)) is not None:
             made.save(path)

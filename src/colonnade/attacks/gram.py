@@ -139,6 +139,7 @@ class View:
 
     sent: list[tuple[str, str, Any]] = field(default_factory=list)
     given: list[tuple[str, Given]] = field(default_factory=list)
+    dealer: Any = None  # the coordinator's gate, which keeps its seeds
 
     def all(self, sender: str, receiver: str, kind: type) -> list[Any]:
         return [m for a, b, m in self.sent if (a, b) == (sender, receiver) and isinstance(m, kind)]
@@ -171,6 +172,7 @@ def run(world: World, setting: Budget, blocks: Mapping[str, Block], quiet: str |
         noise: Noise = Quiet() if name == quiet else SystemNoise()
         gates[name] = Witness(ledger, RUN, noise, keyring)
         gates[name].view = view
+    view.dealer = gates[COORDINATOR]
     programs = {name: world.method.party(job, blocks[name], gates[name]) for name in NAMES}
     _drive({COORDINATOR: world.method.coordinator(job, gates[COORDINATOR]), **programs}, gates, view)
     return view
@@ -421,7 +423,7 @@ def dealt(world: World, setting: Budget, view: View) -> float:
 def hidden_part(job: Job, stage: Stated, view: View, number: int, blocks: Mapping[str, Block]) -> tuple[Integers, int]:
     """Both shares of a stage, less what dealer and tables say they are: R, and noise. With the ring's bits."""
     ring, exchange = stage.figures.ring, stage.figures.stage(job)
-    seed = {name: view.all(COORDINATOR, name, Deal)[number].seed for name in NAMES}
+    seed = {name: view.dealer.secret(f"mask {stage.figures.name} {name}") for name in NAMES}
     share = {name: view.all(name, COORDINATOR, Parts)[number].parts[-1].value.values for name in NAMES}
     one, two = (ring.reduce(stage.multiplied(job, blocks, name)) for name in NAMES)
     mask = {name: exchange.mask(name, seed[name], RUN).rows(0, len(one)) for name in NAMES}
