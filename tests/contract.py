@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -101,7 +102,8 @@ def fitted(case: Case, engine: Any = None, store: Any = None, fed: co.Federation
     options = {"method": case.method, "engine": engine}
     if case.privacy is not None:
         options |= {"privacy": case.privacy, "noise": SeededNoise(1)}
-    with tempfile.TemporaryDirectory() as own:
+    # Public randomness follows from the run's id: the same id, the same run.
+    with tempfile.TemporaryDirectory() as own, mock.patch("colonnade.runbook.new_run_id", return_value="run"):
         folder = store or (own if case.privacy is not None else None)
         return co.fit(fed or federation(case), case.problem, store=folder, **options)
 

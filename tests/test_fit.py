@@ -302,7 +302,7 @@ BAD_CALLS = {
     "a negative tolerance": (lambda: co.DistributedFrankWolfe(tolerance=-1.0), "positive number"),
     "a tolerance that is no number": (lambda: co.DistributedFrankWolfe(tolerance=math.nan), "positive number"),
     "privacy for exact releases": (
-        lambda: co.fit(FED, LEAST, privacy=co.Privacy(epsilon=1.0, delta=1e-6), store="unused"),
+        lambda: co.fit(FED, LEAST, co.DistributedFrankWolfe(), co.Privacy(epsilon=1.0, delta=1e-6), store="unused"),
         "private method",
     ),
     "an unknown sum of bytes": (lambda: co.fit(FED, LEAST).communication.by("colour"), "choose among"),

@@ -16,10 +16,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +30,6 @@ from colonnade import published
 from colonnade.algorithms.central_frank_wolfe import CentralFrankWolfe, Choose
 from colonnade.algorithms.method import Job, Roster
 from colonnade.attacks import block_frank_wolfe, gram, sharing_admm
-from colonnade.attacks import estimators as estimators
 from colonnade.errors import InvalidInput
 from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.attack import Verdict, choice_log_ratio, epsilon_lower_bound
@@ -433,34 +433,47 @@ def _stepped(x: Floats, t: int, index: int, sign: int) -> Floats:
 # ------------------------------------------------------------------------------------------------ our estimators
 
 
-def _class_sums(setting: Setting, inside: bool, trials: int) -> Floats:
-    return estimators.releases(
-        estimators.summed(setting), estimators.tables(setting, estimators.TURNED), inside, trials
+def _attacks() -> Any:
+    from colonnade.attacks import estimators  # which brings scikit-learn with it
+
+    return estimators
+
+
+def _releases(recipe: str, moved: str, setting: Setting, inside: bool, trials: int) -> Floats:
+    its = _attacks()
+    found: Floats = its.releases(
+        getattr(its, recipe)(setting), its.tables(setting, getattr(its, moved)), inside, trials
     )
+    return found
 
 
-def _class_sum_models(setting: Setting, inside: bool, trials: int) -> Floats:
-    return estimators.models(estimators.summed(setting), estimators.tables(setting, estimators.TURNED), inside, trials)
+def _estimated(recipe: str, setting: Setting, inside: bool, trials: int) -> Floats:
+    its = _attacks()
+    found: Floats = its.models(getattr(its, recipe)(setting), its.tables(setting, its.TURNED), inside, trials)
+    return found
 
 
-def _screened_sums(setting: Setting, inside: bool, trials: int) -> Floats:
-    return estimators.releases(
-        estimators.screened(setting), estimators.tables(setting, estimators.MOVED), inside, trials
-    )
+_class_sums = partial(_releases, "summed", "TURNED")
+_class_sum_models = partial(_estimated, "summed")
+_screened_sums = partial(_releases, "screened", "MOVED")
+_gradients = partial(_releases, "stepped", "TURNED")
+_gradient_models = partial(_estimated, "stepped")
 
 
 def _sizes(setting: Setting, inside: bool, trials: int) -> Floats:
-    return estimators.sizes(estimators.screened(setting), estimators.tables(setting, estimators.MOVED), inside, trials)
+    its = _attacks()
+    found: Floats = its.sizes(its.screened(setting), its.tables(setting, its.MOVED), inside, trials)
+    return found
 
 
-def _gradients(setting: Setting, inside: bool, trials: int) -> Floats:
-    return estimators.releases(
-        estimators.stepped(setting), estimators.tables(setting, estimators.TURNED), inside, trials
-    )
+def _picks(setting: Setting, inside: bool, trials: int) -> Floats:
+    found: Floats = _attacks().picks(setting, inside, trials)
+    return found
 
 
-def _gradient_models(setting: Setting, inside: bool, trials: int) -> Floats:
-    return estimators.models(estimators.stepped(setting), estimators.tables(setting, estimators.TURNED), inside, trials)
+def _pick_models(setting: Setting, inside: bool, trials: int) -> Floats:
+    found: Floats = _attacks().pick_models(setting, inside, trials)
+    return found
 
 
 # ------------------------------------------------------------------------------------------------ the papers' calibrations
@@ -631,10 +644,8 @@ TARGETS: Mapping[str, Target] = {
         "SparseClassifier by sparse Frank-Wolfe: all picks of a fit",
         _LABEL,
         {
-            "receiver": Adversary(
-                "every signed column number", "the likelihood ratio of all of them", estimators.picks
-            ),
-            "reader": Adversary("the fitted model", "the sum of its coefficients", estimators.pick_models),
+            "receiver": Adversary("every signed column number", "the likelihood ratio of all of them", _picks),
+            "reader": Adversary("the fitted model", "the sum of its coefficients", _pick_models),
         },
         trials=1_000,
         batch=100,
@@ -669,7 +680,7 @@ TARGETS: Mapping[str, Target] = {
     ),
     "sharing-admm-column": Target(
         "the same for one feature column",
-        "replace one column: parallel to the residual, or orthogonal to it",
+        "change one column: parallel to the residual, or orthogonal to it",
         {"coordinator": Adversary("noisy predictions and coefficients", _ALL_OF_IT, sharing_admm.columns_seen)},
         trials=1_000,
         batch=100,

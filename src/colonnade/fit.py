@@ -8,11 +8,14 @@ then is the first message sent. With `store=` every step is durable, and the sam
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import inspect
 import math
+import signal
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from importlib.metadata import version
@@ -70,6 +73,8 @@ def fit(
     progress    show a progress bar.
     noise       for tests and published figures only: repeatable noise, which protects nobody, and the Fit says so.
     """
+    if privacy is not None and not isinstance(privacy, Privacy):
+        raise InvalidInput(f"privacy={privacy!r}: give co.Privacy(epsilon, delta, trust='secure'), or leave it out.")
     method = _variant(method if method is not None else _default(privacy), problem)
     _check_call(federation, problem, method)
     solved = cast(Problem, problem)  # a method that knows no other kind refused it above
@@ -109,6 +114,10 @@ def score(
     Parties send masked parts to the label holder; the coordinator carries them sealed. `without` names parties that
     are not there: their parts are left out, which the caller says, never a missing party.
     """
+    if not isinstance(fitted, Fit) or not isinstance(federation, Federation):
+        raise InvalidInput(
+            "score wants a Fit and a Federation of the rows: co.score(fit, Federation.from_frames(...))."
+        )
     if fitted.model is not None:
         raise InvalidInput(f"masked scores are for linear models, and this is a {type(fitted.problem).__name__}.")
     blocks = fitted.blocks(federation, without)
@@ -159,9 +168,11 @@ class _Run:
                 text = f"{own.shortened:,} of {self.blocks[name].rows:,} rows were over the public bound and were shortened"
                 self.ledgers[name].tell_operator(self.run, text)
         made = self.made(outcome.results, Communication.of(outcome.traffic))
-        if (path := self.books.fit_path(self.run)) is not None:
-            made.save(path)
-        self.end("finished")
+        path = self.books.fit_path(self.run)
+        with _undisturbed(f"The run had finished; its fit is saved: co.load({str(path)!r})."):
+            if path is not None:
+                made.save(path)
+            self.end("finished")
         return made
 
     def outcome(self, engine: Engine) -> Outcome:
@@ -338,6 +349,24 @@ class _Run:
         return proven(self.job.privacy, row_rho(self.plans), unit, sees, self.method.DERIVATION)
 
 
+@contextlib.contextmanager
+def _undisturbed(note: str) -> Iterator[None]:
+    """Let Ctrl-C wait until the block is done: a run that ended half would be begun, and paid for, again."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    pressed: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if pressed:
+        interrupt = KeyboardInterrupt()
+        interrupt.add_note(note)
+        raise interrupt
+
+
 def _default(privacy: Privacy | None) -> Method | GraphMethod:
     if privacy is None:
         return DistributedFrankWolfe()
@@ -438,6 +467,10 @@ def _with_labels(federation: Federation, job: Job) -> dict[str, Block]:
 def _unquestioned(y: Any, job: Job) -> Any:
     """Labels under privacy: no check, since a refusal would tell whether both classes, or a wild value, occur."""
     assert job.privacy is not None
+    if np.asarray(y).dtype.kind not in "biuf":  # the type of a column is public
+        raise InvalidInput(
+            "labels must be numbers in a private run: write the positive class as 1, the other as 0 or −1."
+        )
     values = np.nan_to_num(np.asarray(y, dtype=np.float64), nan=0.0)
     if job.problem.loss.classifies:
         return np.where(values > 0.0, 1.0, -1.0)

@@ -156,7 +156,7 @@ class CoefficientPath:
         return pl.DataFrame(sizes)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Fit:
     """A fitted model and everything a reader may ask about how it came about."""
 
@@ -208,6 +208,10 @@ class Fit:
                 used = np.flatnonzero(x).tolist()
                 atoms += [(party, self.features[party][index], index, float(x[index])) for index in used]
         return pl.DataFrame(atoms, kinds, orient="row")
+
+    def __repr__(self) -> str:
+        figures = "" if self.objective is None else f", objective {self.objective:.4g}"
+        return f"Fit({self.method}, run {self.run}: {self.status.value}{figures}; {self.coefficients!r})"
 
     @property
     def history(self) -> pl.DataFrame:

@@ -225,6 +225,8 @@ class Schema:
     source: Literal["declared", "data"] = "declared"
 
     def __post_init__(self) -> None:
+        if isinstance(self.columns, Column):
+            raise InvalidInput(f"a schema takes a tuple of columns: co.Schema(({type(self.columns).__name__}(...),)).")
         object.__setattr__(self, "columns", tuple(self.columns))
         if self.row_norm is not None:
             row_norm = _number("row_norm", self.row_norm)

@@ -43,6 +43,7 @@ Indices = NDArray[np.int64]
 Name = Literal["sums", "joint"]
 
 COARSEST, FINEST = 32, 2048  # steps that the largest entry may take
+FAST = 32  # bits in which products take one pass
 ROUNDING = 0.25  # of the noise: what rounding to whole steps may add to a sum
 OWN = Ring(62)  # for sums that a party computes alone: they travel, but never under masks, so width costs little
 MARGIN = 12.0  # standard deviations of noise that must fit beside the products
@@ -167,20 +168,26 @@ def _fitted(
     largest: float,
     beside: Callable[[Figures], float],
 ) -> Figures:
-    """The coarsest step at which rounding is small against the noise, and the ring that its products need.
+    """A step at which rounding is small against the noise, finer where a fast ring has room, and the ring it needs.
 
     With the same number of rows in buckets, fewer of them, products are bounded alike.
     """
-    levels = COARSEST
-    while True:
+
+    def at(levels: int) -> tuple[Figures, int]:
         step = 2.0 ** math.ceil(math.log2(largest / levels))  # a power of two keeps columns of zeros and ones exact
         made = figures(step, OWN.bits)
-        if levels >= FINEST or rounding(made) <= ROUNDING * noise(made):
-            break
+        products = made.rows * (largest / step + 1.0) * beside(made) + MARGIN * 1.5 * noise(
+            made
+        )  # of two shares' noise
+        return made, max(8, math.ceil(math.log2(products)) + 1)
+
+    levels = COARSEST
+    while levels < FINEST and rounding(at(levels)[0]) > ROUNDING * noise(at(levels)[0]):
         levels *= 2
-    spread = MARGIN * 1.5 * noise(made)  # of two shares' noise
-    products, own = made.rows * (largest / step + 1.0) * beside(made), made.rows * float(sum(made.norm2.values()) + 1)
-    bits = max(8, math.ceil(math.log2(products + spread)) + 1)
+    while levels < FINEST and at(2 * levels)[1] <= FAST:  # finer is better where it costs nothing
+        levels *= 2
+    made, bits = at(levels)
+    spread, own = MARGIN * 1.5 * noise(made), made.rows * float(sum(made.norm2.values()) + 1)
     if max(bits, math.log2(own + spread * max(1.0, square_weight(made))) + 2) > OWN.bits:
         raise InvalidInput(
             f"sums over {made.rows:,} rows at this noise need more than {OWN.bits} bits: spend a larger epsilon, or tighten "

@@ -84,6 +84,13 @@ from colonnade.runtime.program import COORDINATOR, Post, Program, ask, ask_one, 
 Integers = NDArray[Any]
 SUMS, JOINT = "noisy class sums of the columns", "the noisy Gram matrix of all columns, constant and labels"
 SURROGATE = "solved as least squares on labels ±1, which the Gram matrix suffices for, not as the loss that was asked"
+CODING = "labels above 0 count as the positive class and all others as the negative one; a private run cannot look"
+SHRUNK = (
+    "standard errors hold sampling and noise, not the shrinkage by the ridge that the noise asks for: "
+    "strong coefficients may lie further from the truth"
+)
+WEAK = "at this size and budget the noise is about as large as what the columns can tell: expect little of the model"
+APART = "products between columns of different parties were left out; trust='secure' computes them on masked numbers"
 
 
 @message(125)
@@ -137,7 +144,7 @@ def coordinator(job: Job, gate: Gate, settings: PrivateGram) -> Program[Answer]:
     gram = Gram.of(extended, _matrix(job, joint, got) * joint.step**2, design.sds(joint, frame))
     every, bound = design.columns.owner.size, label_bound(job)
     solved = solve(gram, frame, rule, job.problem, rows=job.roster.rows, columns=every, label_bound=bound, sums=sums)
-    answer = _answer(job, solved)
+    answer = _answer(job, solved, frame, (WEAK,) if rule.name == "weak" else ())
     yield from tell(_finish(job, answer), Done)
     return answer
 
@@ -182,7 +189,7 @@ def local_coordinator(local: Local, gate: Gate) -> Program[Answer]:
     solved = solve(
         gram, local.frame, local.rule, job.problem, rows=job.roster.rows, columns=every, label_bound=bound, sums=None
     )
-    answer = _answer(job, solved)
+    answer = _answer(job, solved, local.frame, () if local.sketch else (APART,))
     yield from tell(_finish(job, answer), Done)
     return answer
 
@@ -468,7 +475,13 @@ def _check_parts(name: str, parts: list[Integers], own: int, stage: Stage) -> No
             raise ProtocolError(f"{name!r} sent a share of shape {share.shape} for its product with {partner!r}")
 
 
-def _answer(job: Job, solved: Solution) -> Answer:
+def _answer(job: Job, solved: Solution, frame: Frame, remarks: tuple[str, ...]) -> Answer:
+    every = solved.coefficients.size
+    if frame.keep.size < every:
+        remarks = (*remarks, f"{frame.keep.size:,} of {every:,} columns were kept; of the others nothing is known")
+    errors = np.full(every, np.nan)  # of a column that was left out nothing is known
+    errors[frame.keep] = solved.errors[frame.keep]
+    about = (SURROGATE, CODING) if job.problem.loss.classifies else ()
     splits = np.cumsum([len(places) for places in job.roster.positions.values()])[:-1]
 
     def by_party(values: Floats) -> dict[str, Floats]:
@@ -481,10 +494,10 @@ def _answer(job: Job, solved: Solution) -> Answer:
         objective=None,  # the data's own objective was not paid for
         gap=None,
         status=Status.ONE_EXCHANGE,
-        errors=by_party(solved.errors),
+        errors=by_party(errors),
         path=None if solved.path is None else (solved.path.weights, by_party(solved.path.coefficients)),
         link=None if solved.link is None else (solved.link.slope, solved.link.offset),
-        remarks=(SURROGATE,) if job.problem.loss.classifies else (),
+        remarks=(*about, *remarks, SHRUNK),
     )
 
 

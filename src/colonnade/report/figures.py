@@ -36,8 +36,9 @@ def coefficient_bars(largest: Sequence[tuple[str, str, float, float]], colours: 
             "marker": {"color": colours[party]},
             "hovertemplate": "%{y}<br>%{x:.4g}<extra></extra>",
         }
-        if any(error for *_, error in own):
-            bar["error_x"] = {"type": "data", "array": [2.0 * error for *_, error in own], "thickness": 1, "width": 3}
+        lengths = [2.0 * error if math.isfinite(error) else None for *_, error in own]
+        if any(lengths):
+            bar["error_x"] = {"type": "data", "array": lengths, "thickness": 1, "width": 3}
         traces.append(bar)
     yaxis = {"categoryorder": "array", "categoryarray": order[::-1], "automargin": True, "ticks": ""}
     # Names without the party: its colour and the legend say it, and a phone has no room.

@@ -156,7 +156,8 @@ def _model(fit: Fit, plots: _Plots) -> str:
         rows = [(party, feature, number(value), number(error)) for party, feature, value, error in entries]
         if fit.errors is not None:
             caption += (
-                " Lines show two standard errors to either side: of sampling, and of the noise that privacy added."
+                " Lines show two standard errors to either side: of sampling, and of the noise that privacy added; not the "
+                "shrinkage that this noise asks for."
             )
             heads.append("standard error")
         shown = [row[: len(heads)] for row in rows]
