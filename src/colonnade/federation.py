@@ -221,6 +221,21 @@ class Federation:
         parties = {n: replace(p, policy=policies.get(n, p.policy)) for n, p in self.parties.items()}
         return replace(self, parties=parties)
 
+    def without(self, *names: str) -> Federation:
+        """The same rows without some parties, for a run that starts anew when they dropped out.
+
+        It is another federation: its runs have ids, keys and masks of their own, and every party that is left approves
+        their terms again.
+        """
+        for name in names:
+            _known(name, self.parties, "without")
+        if self.label in names:
+            raise InvalidInput(f"{self.label!r} holds the labels; without it there is nothing to fit.")
+        left = {name: party for name, party in self.parties.items() if name not in names}
+        if not any(party.block.columns for party in left.values()):
+            raise InvalidInput("no party with columns is left.")
+        return replace(self, parties=left)
+
     # -------------------------------------------------------------------------------- looking at it
 
     @property

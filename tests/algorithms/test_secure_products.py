@@ -240,3 +240,39 @@ def test_a_run_that_fails_for_good_leaves_nothing_to_open_either(tmp_path):
         run(tmp_path, co.Faults(InProcess(), fault))
     for node in (*PARTIES, COORDINATOR):
         assert FileLog(tmp_path / "nodes" / f"{node}.db").unerased() <= {"node", "owner"}
+
+
+# ---------------------------------------------------------------------------------------- a party that drops out
+
+
+def test_when_a_party_drops_out_nothing_is_released_and_the_others_start_anew_without_it(tmp_path):
+    def silent(letter):  # before its shares arrive, party c is gone
+        return [] if letter.sender == "c" and type(decode(letter.frame.body)).__name__ == "Parts" else [letter]
+
+    published = []
+    real = private_gram.solve
+
+    def solve(*a, **k):
+        published.append(a)
+        return real(*a, **k)
+
+    patch = pytest.MonkeyPatch()
+    patch.setattr(private_gram, "solve", solve)
+    with pytest.raises(ProtocolError, match="nobody can go on"):
+        run(tmp_path, co.Faults(InProcess(), silent))
+    assert not published  # no sum was ever complete
+    fed = federation().without("c")
+    fit = run(tmp_path, fed=fed)
+    patch.undo()
+    assert set(fit.coefficients) == {"a", "b"}
+    first, second = _runs(tmp_path)
+    assert fit.run == second != first
+    with pytest.raises(co.InvalidInput, match="holds the labels"):
+        federation().without("b")
+
+
+def test_sums_that_no_ring_holds_are_refused_before_anything_is_sent(tmp_path):
+    fed = federation()
+    wild = co.Privacy(1e-9, 1e-6, trust="secure", row_norm=3.0, feature_bound=2.0)
+    with pytest.raises(co.InvalidInput, match="bits"):
+        co.fit(fed, PROBLEM, co.PrivateGram(), wild, store=tmp_path / "store")
