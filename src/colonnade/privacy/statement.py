@@ -31,7 +31,7 @@ class Guarantee(StrEnum):
     NONE = "none"
 
 
-LARGEST_EPSILON = 1e6
+LARGEST_EPSILON = 1e12
 
 
 @dataclass(frozen=True, slots=True)
