@@ -339,3 +339,27 @@ def test_rows_over_their_bound_are_counted_for_their_own_operator_only(tmp_path,
     assert "shortened" not in kept
     others = [file for file in (tmp_path / "nodes").glob("*.db") if file.stem != "a"]
     assert all(b"over the public bound" not in file.read_bytes() for file in others)
+
+
+@given(st.integers(0, 2**32), st.integers(1, 2**20), st.sampled_from([0.01, 1.0, 1e9]))
+def test_sparse_rows_are_the_dense_ones(seed, norm2, size):
+    from scipy import sparse
+
+    from colonnade.algorithms.integer_rows import Grid, IntegerRows
+    from colonnade.privacy.block import Block
+
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(30, 7)) * (rng.random((30, 7)) < 0.3) * size
+    keep = np.flatnonzero(rng.random(7) < 0.8)
+    ends = np.full(keep.size, 2**21)
+    grid = Grid(keep, np.zeros(keep.size), np.ones(keep.size), -ends, ends, norm2, 0.25)
+    found = []
+    for matrix in (X, sparse.csc_array(X)):
+        rows = IntegerRows(Block(matrix, np.arange(7)), grid)
+        dense = rows.rows(3, 20)
+        found.append((dense, rows.shortened))
+    again = IntegerRows(Block(sparse.csc_array(X), np.arange(7)), grid)
+    assert again.stay_sparse
+    assert np.array_equal(again.sparse_rows(3, 20).toarray(), found[0][0])
+    assert np.array_equal(found[1][0], found[0][0])
+    assert again.shortened == found[0][1] == found[1][1]

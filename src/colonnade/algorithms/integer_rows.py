@@ -44,8 +44,9 @@ class IntegerRows:
 
     def __init__(self, block: Block, grid: Grid) -> None:
         self.grid, self.count = grid, block.rows
-        # Rows are read in blocks: a compressed matrix is turned once, so that a slice of rows is cheap.
-        self._matrix = sparse.csr_array(block.matrix) if sparse.issparse(block.matrix) else block.matrix
+        # Rows are read in blocks: a compressed matrix is cut and turned once, so that a slice of rows is cheap.
+        self._sparse = sparse.issparse(block.matrix)
+        self._matrix = sparse.csr_array(block.matrix[:, grid.keep]) if self._sparse else block.matrix
         self.shortened = 0  # rows that were over the bound: for this party's operator, never for anybody else
 
     @property
@@ -56,13 +57,46 @@ class IntegerRows:
         """Rows `first` to `first + count`, as integers."""
         grid = self.grid
         part: Any = self._matrix[first : first + count]
-        dense = part.toarray() if sparse.issparse(part) else part
+        dense = part.toarray() if self._sparse else part[:, grid.keep]
         with np.errstate(over="ignore"):  # a warning would tell of a wild entry, which is cut like any other
-            real = (dense[:, grid.keep] - grid.centre) * (grid.scale / grid.step)
+            real = (dense - grid.centre) * (grid.scale / grid.step)
         whole = np.clip(np.rint(np.nan_to_num(real)), grid.low, grid.high).astype(np.int64)
         whole, shortened = within(whole, grid.norm2)
         self.shortened += shortened
         return whole
+
+    @property
+    def stay_sparse(self) -> bool:
+        """Whether zeros stay zeros, so that rows may be read without them: from public figures and the kind of table."""
+        return self._sparse and not self.grid.centre.any()
+
+    def sparse_rows(self, first: int, count: int) -> Any:
+        """The same rows as `rows` gives, as a compressed matrix of integers."""
+        grid = self.grid
+        part = self._matrix[first : first + count]
+        place, row = part.indices, np.repeat(np.arange(part.shape[0]), np.diff(part.indptr))
+        with np.errstate(over="ignore"):
+            real = part.data * (grid.scale / grid.step)[place]
+        whole = np.clip(np.rint(np.nan_to_num(real)), grid.low[place], grid.high[place]).astype(np.int64)
+        reach = math.isqrt(grid.norm2)
+        far = np.bincount(row, np.abs(whole) > reach, part.shape[0]) > 0
+        whole = np.clip(whole, -reach, reach)
+
+        def squares(entries: Integers) -> Any:
+            total, filled = np.zeros(part.shape[0], np.int64), np.flatnonzero(np.diff(part.indptr))
+            if filled.size:
+                total[filled] = np.add.reduceat(entries**2, part.indptr[filled])
+            return total
+
+        long = squares(whole)
+        self.shortened += int(np.count_nonzero(far | (long > grid.norm2)))
+        factor = np.where(long > grid.norm2, np.sqrt(grid.norm2 / np.maximum(long, 1)), 1.0)
+        while True:  # as in `within`
+            shorter = np.where(factor[row] < 1.0, np.trunc(whole * factor[row]), whole).astype(np.int64)
+            left = squares(shorter) > grid.norm2
+            if not left.any():
+                return sparse.csr_array((shorter, place, part.indptr), shape=part.shape)
+            factor[left] *= 1.0 - 2.0**-40
 
 
 def within(whole: Integers, norm2: int) -> tuple[Integers, int]:

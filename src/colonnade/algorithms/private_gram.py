@@ -333,12 +333,14 @@ def _own_sums(
         classes = _class_weights(job, block.own_labels(), figures.label)
 
     def matrix(first: int, number: int) -> Integers:
-        a = rows.rows(first, number)
-        squares[:] += (a[:, squared] ** 2).sum(axis=0)
+        # Where nothing is masked the zeros of a sparse table need not be looked at.
+        read = rows.sparse_rows if figures.alone and rows.stay_sparse else rows.rows
+        a = read(first, number)
+        squares[:] += np.asarray((a[:, squared] ** 2).sum(axis=0)).ravel()
         if classes is None:
             return a
         weights = classes[first : first + number]
-        sums[:] += a.T @ weights
+        sums[:] += np.asarray(a.T @ weights)
         count[:] += weights[:, 0].sum()
         return weights
 
