@@ -363,3 +363,17 @@ def test_sparse_rows_are_the_dense_ones(seed, norm2, size):
     assert np.array_equal(again.sparse_rows(3, 20).toarray(), found[0][0])
     assert np.array_equal(found[1][0], found[0][0])
     assert again.shortened == found[0][1] == found[1][1]
+
+
+def test_squares_that_could_wrap_round_are_refused_in_either_form():
+    from scipy import sparse
+
+    from colonnade.algorithms.integer_rows import Grid, IntegerRows
+    from colonnade.privacy.block import Block
+
+    ends = np.full(4, 2**31)
+    grid = Grid(np.arange(4), np.zeros(4), np.ones(4), -ends, ends, 2**61, 1.0)
+    rows = IntegerRows(Block(sparse.csc_array(np.ones((3, 4))), np.arange(4)), grid)
+    for read in (rows.rows, rows.sparse_rows):
+        with pytest.raises(co.InvalidInput, match="63 bits"):
+            read(0, 3)

@@ -73,6 +73,7 @@ class IntegerRows:
     def sparse_rows(self, first: int, count: int) -> Any:
         """The same rows as `rows` gives, as a compressed matrix of integers."""
         grid = self.grid
+        _check_room(self.columns, grid.norm2)
         part = self._matrix[first : first + count]
         place, row = part.indices, np.repeat(np.arange(part.shape[0]), np.diff(part.indptr))
         with np.errstate(over="ignore"):
@@ -99,13 +100,18 @@ class IntegerRows:
             factor[left] *= 1.0 - 2.0**-40
 
 
-def within(whole: Integers, norm2: int) -> tuple[Integers, int]:
-    """Rows whose squares sum to at most norm2, the longer ones shortened and cut toward zero; and how many those were."""
-    if whole.shape[1] * norm2 >= 1 << 63:
+def _check_room(width: int, norm2: int) -> None:
+    """Squares of a row must not wrap round, or a long row would look short; from public figures alone."""
+    if width * norm2 >= 1 << 63:
         raise InvalidInput(
-            f"squares of {whole.shape[1]:,} entries within a length of {math.isqrt(norm2):,} steps do not fit 63 bits: lower "
+            f"squares of {width:,} entries within a length of {math.isqrt(norm2):,} steps do not fit 63 bits: lower "
             "row_norm, or raise sketch_rows."
         )
+
+
+def within(whole: Integers, norm2: int) -> tuple[Integers, int]:
+    """Rows whose squares sum to at most norm2, the longer ones shortened and cut toward zero; and how many those were."""
+    _check_room(whole.shape[1], norm2)
     reach = math.isqrt(norm2)
     far = np.zeros(len(whole), bool)
     if whole.max(initial=0) > reach or whole.min(initial=0) < -reach:
