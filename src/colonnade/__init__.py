@@ -25,7 +25,10 @@ from colonnade.algorithms.private_gram import PrivateGram
 from colonnade.algorithms.private_sharing_admm import PrivateSharingADMM
 from colonnade.algorithms.sharing_admm import SharingADMM
 from colonnade.audit import audit
+from colonnade.between.hub import Grpc
+from colonnade.certs import Tls
 from colonnade.engines.inprocess import Faults, InProcess, Tap
+from colonnade.engines.ray import Ray
 from colonnade.errors import (
     BudgetExhausted,
     ColonnadeError,
@@ -118,6 +121,7 @@ __all__ = [
     "GraphZerothOrder",
     "GroupL1Ball",
     "GroupLasso",
+    "Grpc",
     "HeldByParty",
     "Huber",
     "InProcess",
@@ -150,6 +154,7 @@ __all__ = [
     "ProtocolError",
     "PublicLabels",
     "Quantile",
+    "Ray",
     "ReplayDiverged",
     "Ridge",
     "Schema",
@@ -163,6 +168,7 @@ __all__ = [
     "Status",
     "StoreError",
     "Tap",
+    "Tls",
     "Topology",
     "WireError",
     "audit",

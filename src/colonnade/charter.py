@@ -3,20 +3,29 @@
     version = 1
     on = "flight"                       # the key that rows are matched by
     label = ["airline", "late"]         # who holds the labels, and in which column
+    hub = "hub.example.org:7443"        # where the parties find the coordinator, if they run elsewhere
 
     unit = ["passenger", 3]             # whose privacy is protected, and the most rows each; left out: one row
+    people = "airline"                  # with unit: the party whose table has that column, and cuts surplus rows
 
     [parties.airline]
     schema = "airline.schema.toml"      # beside this file
     scores = true                       # its part of the scores of new rows may go to the label holder
     exact = true                        # exact values may leave; or a budget: epsilon = 1.0, delta = 1e-6
+    least = 500                         # it takes part with so many common rows or more, and their number is public
     key = "ed25519:4f0a..."             # the party's public key, pinned
+    certificate = "sha256:9c1b..."      # of the key of its certificate, pinned too; left out: any that the authority issued
 
-All of it is public, and every party holds the same copy.
+Parties that hold plain matrices write `columns = 40` for `schema`. Rows that all parties hold in the same order need no
+key: `rows = 1000` stands for `on`. Where they hold different rows of the same columns, `by = "rows"` says so, and each
+party how many: `rows = 250`.
+
+All of it is public, and every party holds the same copy: `digest` says whether two copies are the same.
 """
 
 from __future__ import annotations
 
+import hashlib
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -31,21 +40,46 @@ from colonnade.schema import Schema, toml_value
 
 _VERSION = 1
 _KEY_KIND = "ed25519:"
-_MEMBER_FIELDS = {"schema", "exact", "scores", "consortium", "epsilon", "delta", "key"}
+_PIN_KIND = "sha256:"
+_POLICY = ("exact", "scores", "consortium", "least", "epsilon", "delta")
+_MEMBER_FIELDS = {"schema", "columns", "rows", "key", "certificate", *_POLICY}
+_TOP_FIELDS = {"version", "on", "rows", "by", "label", "unit", "people", "hub", "parties"}
 
 
 @dataclass(frozen=True)
 class Member:
     """One party as the federation knows it."""
 
-    schema: Schema
+    schema: Schema | None  # None: a plain matrix, about which nothing is public but its width
     policy: Policy
     key: str
+    columns: int | None = None  # of a plain matrix
+    rows: int | None = None  # where rows are split
+    certificate: str | None = None
 
     def __post_init__(self) -> None:
-        raw = self.key.removeprefix(_KEY_KIND)
-        if not (self.key.startswith(_KEY_KIND) and len(raw) == 64 and set(raw) <= set("0123456789abcdef")):
-            raise InvalidInput(f"key must be {_KEY_KIND!r} and 64 hexadecimal digits, got {self.key[:24]!r}")
+        _hexadecimal("key", self.key, _KEY_KIND)
+        if self.certificate is not None:
+            _hexadecimal("certificate", self.certificate, _PIN_KIND)
+        if (self.schema is None) == (self.columns is None):
+            raise InvalidInput("a party has either schema = ... or, for a plain matrix, columns = ...")
+        for name, count in (("columns", self.columns), ("rows", self.rows)):
+            if count is not None and (not isinstance(count, int) or isinstance(count, bool) or count < 0):
+                raise InvalidInput(f"{name} must be a whole number, got {count!r}")
+
+    @property
+    def width(self) -> int:
+        """How many encoded columns it holds."""
+        return self.schema.width if self.schema is not None else int(self.columns or 0)
+
+    @property
+    def public_key(self) -> bytes:
+        return bytes.fromhex(self.key.removeprefix(_KEY_KIND))
+
+    @property
+    def pin(self) -> bytes | None:
+        """SHA-256 of the public key of its certificate; None: any that the authority issued to its name."""
+        return None if self.certificate is None else bytes.fromhex(self.certificate.removeprefix(_PIN_KIND))
 
 
 @dataclass(frozen=True)
@@ -53,11 +87,31 @@ class Charter:
     """The content of a federation file."""
 
     members: Mapping[str, Member]
-    on: str
+    on: str | None
     label: tuple[str, str]
     unit: Unit = ROW
+    rows: int | None = None  # where all parties hold the same rows in the same order, and no key is needed
+    by: str = "columns"
+    hub: str | None = None
+    people: str | None = None  # who knows whom a row is about, where parties run elsewhere
 
     def __post_init__(self) -> None:
+        if self.people is not None and (self.people not in self.members or self.unit == ROW):
+            raise InvalidInput(
+                f"people = {self.people!r} names the party that cuts a unit's surplus rows: there is no such party, or no unit"
+            )
+        if self.by not in ("columns", "rows"):
+            raise InvalidInput(f"by must be 'columns' or 'rows', got {self.by!r}")
+        if self.by == "rows":
+            if self.on is not None or self.rows is not None:
+                raise InvalidInput("where rows are split there is nothing to match: leave on and rows out")
+            if bare := [name for name, member in self.members.items() if member.rows is None]:
+                raise InvalidInput(f"rows are split, so [parties.{bare[0]}] must say how many it holds: rows = ...")
+        elif (self.on is None) == (self.rows is None):
+            raise InvalidInput(
+                'on must name the key column, as in on = "patient"; or, where all parties hold the same rows in the same '
+                "order, rows = ... says how many"
+            )
         if self.label[0] not in self.members:
             raise InvalidInput(
                 f"label names {self.label[0]!r}, which is not among the parties {', '.join(self.members)}"
@@ -66,23 +120,27 @@ class Charter:
     def save(self, path: str | Path) -> None:
         """Write the file, and each party's schema beside it."""
         path = Path(path)
-        lines = [
-            f"version = {_VERSION}",
-            f"on = {toml_value(self.on)}",
-            f"label = [{', '.join(map(toml_value, self.label))}]",
+        lines = [f"version = {_VERSION}"]
+        lines += [
+            f"{name} = {toml_value(v)}"
+            for name in ("on", "rows", "hub", "people")
+            if (v := getattr(self, name)) is not None
         ]
+        lines += ['by = "rows"'] if self.by == "rows" else []
+        lines.append(f"label = [{', '.join(map(toml_value, self.label))}]")
         if self.unit != ROW:
             lines.append(f"unit = [{toml_value(self.unit.name)}, {self.unit.rows}]")
         for name, member in self.members.items():
-            file = f"{name}.schema.toml"
-            write_synced(path.parent / file, member.schema.to_text().encode())
+            lines += ["", f"[parties.{toml_value(name)}]"]
+            if member.schema is not None:
+                file = f"{name}.schema.toml"
+                write_synced(path.parent / file, member.schema.to_text().encode())
+                lines.append(f"schema = {toml_value(file)}")
+            given = {n: getattr(member, n) for n in ("columns", "rows", "key", "certificate")}
             lines += [
-                "",
-                f"[parties.{toml_value(name)}]",
-                f"schema = {toml_value(file)}",
                 *_policy_lines(member.policy),
+                *(f"{n} = {toml_value(v)}" for n, v in given.items() if v is not None),
             ]
-            lines.append(f"key = {toml_value(member.key)}")
         write_synced(path, ("\n".join(lines) + "\n").encode())
 
     @classmethod
@@ -100,6 +158,15 @@ class Charter:
         except InvalidInput as error:
             raise InvalidInput(f"{path}: {error}") from error
 
+    @property
+    def digest(self) -> str:
+        """A hash of everything in it, schemas included: two parties with the same one hold the same copy."""
+        parts: list[object] = [self.on, self.rows, self.by, self.label, self.unit.name, self.unit.rows, self.people]
+        for name, member in self.members.items():
+            schema = member.schema and member.schema.to_text()
+            parts += [name, schema, repr(member.policy), member.key, member.columns, member.rows, member.certificate]
+        return hashlib.sha256(repr(parts).encode()).hexdigest()
+
 
 def new_key() -> tuple[str, bytes]:
     """A fresh signing key: its public half as a federation file writes it, and the private half."""
@@ -115,12 +182,15 @@ def _charter(raw: Mapping[str, Any], folder: Path) -> Charter:
     parties, label, on = raw.get("parties"), raw.get("label"), raw.get("on")
     if not (isinstance(parties, dict) and parties):
         raise InvalidInput("no [parties.NAME] tables; add one for each party")
-    if not (isinstance(on, str) and on):
+    if unknown := set(raw) - _TOP_FIELDS:
+        raise InvalidInput(f"unknown entry {sorted(unknown)[0]!r}; known: {', '.join(sorted(_TOP_FIELDS))}")
+    if on is not None and not (isinstance(on, str) and on):
         raise InvalidInput('on must name the key column, as in on = "patient"')
     if not (isinstance(label, list) and len(label) == 2 and all(isinstance(part, str) for part in label)):
         raise InvalidInput('label must be [party, column], as in label = ["hospital", "readmitted"]')
     members = {name: _member(name, table, folder) for name, table in parties.items()}
-    return Charter(members, on, (label[0], label[1]), _unit(raw.get("unit")))
+    same = {name: raw[name] for name in ("rows", "by", "hub", "people") if name in raw}
+    return Charter(members, on, (label[0], label[1]), _unit(raw.get("unit")), **same)
 
 
 def _unit(raw: Any) -> Unit:
@@ -132,21 +202,31 @@ def _unit(raw: Any) -> Unit:
 
 
 def _member(name: str, table: Any, folder: Path) -> Member:
-    if not isinstance(table, dict) or "schema" not in table or "key" not in table:
-        raise InvalidInput(f"[parties.{name}] needs schema = ... and key = ...")
+    if not isinstance(table, dict) or "key" not in table or not {"schema", "columns"} & set(table):
+        raise InvalidInput(f"[parties.{name}] needs schema = ... (or columns = ...) and key = ...")
     if unknown := set(table) - _MEMBER_FIELDS:
         raise InvalidInput(
             f"[parties.{name}] has unknown entries: {', '.join(sorted(unknown))}; known: {', '.join(sorted(_MEMBER_FIELDS))}"
         )
-    schema = Schema.from_toml(folder / str(table["schema"]))
-    said = {name: table[name] for name in ("exact", "scores", "consortium", "epsilon", "delta") if name in table}
-    policy = Policy(**said)
-    return Member(schema, policy, str(table["key"]))
+    schema = Schema.from_toml(folder / str(table["schema"])) if "schema" in table else None
+    policy = Policy(**{name: table[name] for name in _POLICY if name in table})
+    rest = {name: table[name] for name in ("columns", "rows", "certificate") if name in table}
+    try:
+        return Member(schema, policy, str(table["key"]), **rest)
+    except InvalidInput as error:
+        raise InvalidInput(f"[parties.{name}]: {error}") from error
+
+
+def _hexadecimal(name: str, text: str, kind: str) -> None:
+    raw = str(text).removeprefix(kind)
+    if not (str(text).startswith(kind) and len(raw) == 64 and set(raw) <= set("0123456789abcdef")):
+        raise InvalidInput(f"{name} must be {kind!r} and 64 hexadecimal digits, got {str(text)[:24]!r}")
 
 
 def _policy_lines(policy: Policy) -> list[str]:
     lines = [f"exact = {'true' if policy.exact else 'false'}"]
     lines += [f"{name} = true" for name in ("scores", "consortium") if getattr(policy, name)]
+    lines += [] if policy.least is None else [f"least = {policy.least}"]
     if policy.epsilon is not None:
         lines += [f"epsilon = {float(policy.epsilon)!r}", f"delta = {float(policy.delta or 0.0)!r}"]
     return lines

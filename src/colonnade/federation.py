@@ -20,7 +20,7 @@ from scipy import sparse
 
 from colonnade.algorithms.method import Known, Roster
 from colonnade.charter import Charter, Member, new_key
-from colonnade.errors import InvalidInput
+from colonnade.errors import HeldByParty, InvalidInput
 from colonnade.privacy.block import ROW, Block, FeatureColumn, Unit
 from colonnade.privacy.events import Policy
 from colonnade.runtime.program import COORDINATOR
@@ -78,6 +78,8 @@ class Federation:
     places: Mapping[str, NDArray[np.int64]] = field(
         default_factory=dict, repr=False
     )  # of each party's rows, if they are split
+    away: Charter | None = field(default=None, repr=False)  # the file of a federation whose parties run elsewhere
+    session: str = ""  # of the alignment by which parties elsewhere agreed on their rows
 
     # -------------------------------------------------------------------------------- making one
 
@@ -188,20 +190,57 @@ class Federation:
 
     @classmethod
     def open(cls, path: str | Path, frames: Mapping[str, Any] | None = None) -> Federation:
-        """A federation as its file describes it, over one frame a party that this process holds."""
+        """A federation as its file describes it: its parties run elsewhere, or `frames` holds one frame a party.
+
+        Elsewhere: co.fit(Federation.open("federation.toml"), ..., engine=co.Grpc(...)). With frames, the same federation
+        runs in this process.
+        """
         charter = Charter.load(path)
         if frames is None:
-            raise InvalidInput(
-                f"the parties of {path} run elsewhere, and no engine for that is installed. Pass frames={{party: frame}} "
-                "to run the same federation in this process."
-            )
+            return cls.elsewhere(charter)
+        if charter.on is None or any(member.schema is None for member in charter.members.values()):
+            raise InvalidInput(f"{path} describes plain matrices; in one process, use Federation.split for those.")
         if set(frames) != set(charter.members):
             raise InvalidInput(f"{path} names {_listed(charter.members)}; frames were given for {_listed(frames)}.")
-        schemas = {name: member.schema for name, member in charter.members.items()}
+        schemas = {name: member.schema for name, member in charter.members.items() if member.schema is not None}
         policies = {name: member.policy for name, member in charter.members.items()}
         ordered = {name: frames[name] for name in charter.members}
         unit = (charter.unit.name, charter.unit.rows) if charter.unit != ROW else None
         return cls.from_frames(ordered, charter.on, charter.label, schemas=schemas, policies=policies, unit=unit)
+
+    @classmethod
+    def elsewhere(cls, charter: Charter, rows: int | None = None, session: str = "") -> Federation:
+        """What everybody knows of a federation whose parties run elsewhere; `rows` once they have agreed on them."""
+        if charter.unit != ROW and charter.people is None:
+            raise InvalidInput(
+                f"the federation file protects a {charter.unit.name}, and does not say which party cuts surplus rows: add "
+                'people = "PARTY", the one whose table has that column.'
+            )
+        made, places, start, at = {}, {}, 0, 0
+        total = rows if rows is not None else charter.rows or 0
+        for name, member in charter.members.items():
+            own = int(member.rows or 0) if charter.by == "rows" else total
+            where = np.arange(member.width) + (0 if charter.by == "rows" else start)
+            empty = sparse.csc_array((own, member.width))  # its size is known, and nothing that it holds
+            features = member.schema.features if member.schema else _Names(None, where.tolist())
+            made[name] = Party(name, Block(empty, where, unit=charter.unit), features, member.policy, member.schema)
+            if charter.by == "rows":
+                places[name] = np.arange(at, at + own)
+            start, at = start + member.width, at + own
+        matched = at if charter.by == "rows" else total
+        alignment = Alignment({name: party.block.rows for name, party in made.items()}, matched)
+        holder, column = charter.label
+        return cls(
+            _checked(made),
+            holder,
+            alignment,
+            charter.on,
+            column,
+            charter.unit,
+            places=places,
+            away=charter,
+            session=session,
+        )
 
     def charter(self) -> Charter:
         """The federation file of this federation, with fresh keys that live in memory only."""
@@ -250,6 +289,8 @@ class Federation:
     @property
     def labels(self) -> NDArray[Any]:
         """The labels, in the order of the federation's rows."""
+        if self.away is not None:
+            raise HeldByParty(f"the labels are held by {self.label!r} and did not leave it.")
         if self._y is None:
             raise InvalidInput("this federation holds no labels: pass label=(party, column) to from_frames.")
         return self._y

@@ -10,15 +10,12 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import inspect
 import math
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, cast
 
@@ -29,25 +26,24 @@ from colonnade.algorithms.frank_wolfe import DistributedFrankWolfe
 from colonnade.algorithms.masked_scores import MaskedScores
 from colonnade.algorithms.method import Answer, GraphMethod, Job, Method, Own, network
 from colonnade.algorithms.private_gram import PrivateGram
-from colonnade.engines.inprocess import FINAL, Engine, InProcess, Outcome
+from colonnade.engines.inprocess import Engine, InProcess, LocalCrew, Outcome
+from colonnade.engines.station import FINAL, Head, Seat, Standing
+from colonnade.engines.turns import Crew, Distributed
 from colonnade.errors import InvalidInput, PolicyRefused
 from colonnade.federation import Federation
 from colonnade.privacy.accountant import epsilon, rho_for
 from colonnade.privacy.block import Block, FeatureColumn
-from colonnade.privacy.events import Audience, Plan, Policy, row_rho, unprotected
-from colonnade.privacy.gate import Gate
-from colonnade.privacy.keyring import Keyring, public_key
-from colonnade.privacy.ledger import REFUSED, Ledger, Terms
-from colonnade.privacy.mechanisms import SeededNoise, SystemNoise
+from colonnade.privacy.events import Audience, Plan, row_rho, unprotected
+from colonnade.privacy.ledger import REFUSED
+from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.privacy.statement import Privacy, PrivacyStatement, Trust, not_private, proven
 from colonnade.problem import AdaBoost, KernelSVM, Problem
 from colonnade.problem.kernel import Support
 from colonnade.progress import Progress, Silent, watching
 from colonnade.result import CoefficientPath, Coefficients, Communication, Fit
 from colonnade.runbook import FolderStore, MemoryStore, Store
-from colonnade.runtime.node import Node
-from colonnade.runtime.program import COORDINATOR, NodeId, Note, Program
-from colonnade.runtime.transcript import Transcript
+from colonnade.runtime.program import COORDINATOR, NodeId, Note
+from colonnade.seats import Call, coordinator_seat, neighbours, party_seat, source_of, terms_of, usable_labels, variant
 
 
 def fit(
@@ -56,7 +52,7 @@ def fit(
     method: Method | GraphMethod | None = None,
     privacy: Privacy | None = None,
     *,
-    engine: Engine | None = None,
+    engine: Engine | Distributed | None = None,
     store: str | Path | None = None,
     progress: bool = False,
     noise: SeededNoise | None = None,
@@ -75,7 +71,10 @@ def fit(
     """
     if privacy is not None and not isinstance(privacy, Privacy):
         raise InvalidInput(f"privacy={privacy!r}: give co.Privacy(epsilon, delta, trust='secure'), or leave it out.")
-    method = _variant(method if method is not None else _default(privacy), problem)
+    asked = method if method is not None else _default(privacy)
+    method = variant(asked, problem)
+    if isinstance(federation, Federation) and federation.away is not None:
+        federation = _met(federation, engine)
     _check_call(federation, problem, method)
     solved = cast(Problem, problem)  # a method that knows no other kind refused it above
     job = Job(solved, federation.roster(), privacy)
@@ -93,10 +92,13 @@ def fit(
         _check_seeded(federation)
         plans = {party: unprotected(plan) for party, plan in plans.items()}
     books: Store = MemoryStore() if store is None else FolderStore(store)
-    call = _fingerprint(federation, job, method, blocks, noise)
+    same = _fingerprint(federation, job, method, blocks, noise)
     try:
-        with books.run(call) as run, watching(progress, method) as bar:
-            return _Run(run, federation, job, method, plans, blocks, books, bar, noise).drive(engine or InProcess())
+        with books.run(same) as run, watching(progress, method) as bar:
+            call = Call(asked, problem, privacy, noise)
+            one = _Run(run, federation, job, method, plans, blocks, books, bar, noise, call)
+            with one.manned(engine or InProcess()):
+                return one.drive()
     finally:
         books.close()
 
@@ -106,7 +108,7 @@ def score(
     federation: Federation,
     *,
     without: Sequence[str] = (),
-    engine: Engine | None = None,
+    engine: Engine | Distributed | None = None,
     store: str | Path | None = None,
 ) -> NDArray[np.float64]:
     """Linear scores of a federation's rows, as the label holder learns them: the sum, and nobody's part of it.
@@ -131,8 +133,9 @@ def score(
     try:
         with books.run(_fingerprint(there, job, method, held, None)) as run:
             one = _Run(run, there, job, method, method.price(job), held, books, Silent(), None)
-            scores = one.outcome(engine or InProcess()).results[fitted.label]
-            one.end("finished")
+            with one.manned(engine or InProcess()):
+                scores = one.outcome().results[fitted.label]
+                one.end("finished")
             return np.asarray(scores + fitted.intercept)
     finally:
         books.close()
@@ -151,22 +154,13 @@ class _Run:
     books: Store
     bar: Progress
     noise: SeededNoise | None
+    call: Call | None = None
     notes: list[Mapping[str, Any]] = field(default_factory=list)
     began: float = field(default_factory=time.perf_counter)
+    crew: Crew = field(init=False)
 
-    @cached_property
-    def ledgers(self) -> dict[NodeId, Ledger]:
-        policies = {name: party.policy for name, party in self.federation.parties.items()}
-        if not isinstance(self.method, GraphMethod):
-            policies = {COORDINATOR: Policy(exact=self.noise is not None, consortium=True), **policies}
-        return {name: Ledger(self.books.log(name), name, policy) for name, policy in policies.items()}
-
-    def drive(self, engine: Engine) -> Fit:
-        outcome = self.outcome(engine)
-        for name, own in outcome.results.items():
-            if isinstance(own, Own) and own.shortened and self.books.durable:
-                text = f"{own.shortened:,} of {self.blocks[name].rows:,} rows were over the public bound and were shortened"
-                self.ledgers[name].tell_operator(self.run, text)
+    def drive(self) -> Fit:
+        outcome = self.outcome()
         made = self.made(outcome.results, Communication.of(outcome.traffic))
         path = self.books.fit_path(self.run)
         with _undisturbed(f"The run had finished; its fit is saved: co.load({str(path)!r})."):
@@ -175,7 +169,7 @@ class _Run:
             self.end("finished")
         return made
 
-    def outcome(self, engine: Engine) -> Outcome:
+    def outcome(self) -> Outcome:
         """Reserve, run, and close the run if that fails for good."""
         try:
             self.reserve()
@@ -183,116 +177,78 @@ class _Run:
             self.end(f"{REFUSED}: {type(error).__name__}")
             raise
         try:
-            return engine.run({node.name: node for node in self.nodes()})
+            return self.crew.drive()
         except tuple(FINAL) as error:
             self.end(f"failed: {type(error).__name__}")
             raise
 
+    @contextlib.contextmanager
+    def manned(self, engine: Engine | Distributed) -> Iterator[None]:
+        """With all stations in their places."""
+        if isinstance(engine, Distributed):
+            self.crew = engine.crew(self.run, self.seats(), self.books, self.listen, self.call)
+        else:
+            self.crew = LocalCrew(self.run, self.seats(), self.books.log, engine, self.listen)
+        try:
+            yield
+        finally:
+            self.crew.close()
+
+    def everybody(self, what: str, *arguments: Any) -> dict[NodeId, Any]:
+        """The same question to all stations."""
+        return self.crew.ask(what, dict.fromkeys(self.seat_names, arguments))
+
+    @property
+    def seat_names(self) -> tuple[NodeId, ...]:
+        graph = isinstance(self.method, GraphMethod)
+        return self.job.roster.parties if graph else (COORDINATOR, *self.job.roster.parties)
+
     def reserve(self) -> None:
         """Every ledger reserves its whole plan, or nothing is sent at all."""
-        unit, trust = self.job.roster.unit, self.job.privacy.trust if self.job.privacy else Trust.NOBODY
-        settings = f"{self.method!r} {self.job.privacy!r}"
-        terms = Terms(self.method.TITLE, settings, trust, str(unit), unit.neighbours, _source(self.method))
-        self.check_heads()
-        self.settle()
-        for ledger in self.ledgers.values():
-            ledger.open_run(self.run, terms, self.plans)
+        keys = self.check_heads()
+        if over := self.books.ended():  # runs whose process died before it could close every ledger
+            self.everybody("settle", over)
+        self.everybody("reserve", terms_of(self.job, self.method), self.plans, keys)
         self.exchange_heads("start")
 
     def end(self, how: str) -> None:
         self.books.end(self.run, how)
-        for ledger in self.ledgers.values():
-            ledger.close_run(self.run, how)
+        self.everybody("close", how)
         self.exchange_heads("end")
 
-    def settle(self) -> None:
-        """Close what is still open of runs that are over: their process died before it could close every ledger."""
-        over = self.books.ended()
-        for ledger in self.ledgers.values():
-            for run in (ledger.open_runs() | ledger.log.unerased()) & over.keys():
-                ledger.close_run(run, over[run])
-
-    def check_heads(self) -> None:
-        """Every chain must be whole, and nobody's ledger may lack a row that another one saw."""
-        for ledger in self.ledgers.values():
-            ledger.log.verify()
-        for witness in self.ledgers.values():
-            for peer, (count, head) in witness.remembered().items():
-                if peer in self.ledgers:
-                    self.ledgers[peer].check_head(count, head, witness.node)
+    def check_heads(self) -> dict[NodeId, bytes]:
+        """Every chain must be whole, and nobody's ledger may lack a row that another one saw; the keys they sign with."""
+        self.everybody("verify")
+        standing: dict[NodeId, Standing] = self.everybody("standing")
+        seen: dict[NodeId, dict[NodeId, Head]] = {name: {} for name in standing}
+        for witness, found in standing.items():
+            for peer, head in found.remembered.items():
+                if peer in seen:
+                    seen[peer][witness] = head
+        self.crew.ask("vouch", {name: (heads,) for name, heads in seen.items() if heads})
+        return {name: standing[name].key for name in self.job.roster.parties}
 
     def exchange_heads(self, when: str) -> None:
         """The coordinator, if there is one, remembers where every ledger stands, and each party where the next one does."""
         if not self.books.durable:
             return
-        heads = {
-            name: (ledger.log.length(), ledger.log.head_at(ledger.log.length()))
-            for name, ledger in self.ledgers.items()
-        }
+        heads = {name: found.head for name, found in self.everybody("standing").items()}
         names = list(heads)
-        for name, peer in zip(names, [*names[1:], names[0]], strict=True):
-            self.ledgers[name].remember(self.run, when, heads if name == COORDINATOR else {peer: heads[peer]})
+        told = {
+            name: (when, heads if name == COORDINATOR else {peer: heads[peer]})
+            for name, peer in zip(names, [*names[1:], names[0]], strict=True)
+        }
+        self.crew.ask("remember", told)
 
-    def nodes(self) -> list[Node]:
-        parties = self.job.roster.parties
-        if isinstance(self.method, GraphMethod):
-            links = network(self.method.topology, self.job.roster).over(parties)
-            return [self.node(name, links[name], True, self.agent(name, links[name])) for name in parties]
-        coordinator = self.node(COORDINATOR, parties, False, partial(self.method.coordinator, self.job))
-        others = {name: tuple(p for p in parties if p != name) if self.relays else () for name in parties}
-        return [
-            coordinator,
-            *(self.node(n, (COORDINATOR, *others[n]), True, self.program(n), others[n]) for n in parties),
-        ]
-
-    @cached_property
-    def relays(self) -> bool:
-        """Whether parties talk to each other through the coordinator, sealed."""
-        return bool(getattr(self.method, "relays", lambda _: False)(self.job))
-
-    def program(self, party: NodeId) -> Callable[[Gate], Program[Any]]:
-        assert not isinstance(self.method, GraphMethod)
-        return partial(self.method.party, self.job, self.blocks[party])
-
-    def agent(self, party: NodeId, neighbours: tuple[NodeId, ...]) -> Callable[[Gate], Program[Any]]:
-        assert isinstance(self.method, GraphMethod)
-        peer, block = self.method.peer, self.blocks[party]
-        return lambda gate: peer(self.job, block, gate, neighbours)
-
-    def node(
-        self,
-        name: NodeId,
-        neighbours: tuple[NodeId, ...],
-        guarded: bool,
-        make: Callable[[Gate], Program[Any]],
-        relayed: tuple[NodeId, ...] = (),
-    ) -> Node:
-        noise = SystemNoise() if self.noise is None else self.noise.at(name)
-        gate = Gate(self.ledgers[name], self.run, noise, self.keyring(name) if guarded and self.relays else None)
-        transcript = Transcript(self.ledgers[name].log, self.run)
-        return Node(
-            name,
-            make(gate),
-            gate,
-            transcript,
-            neighbours=neighbours,
-            guarded=guarded,
-            replies=self.method.REPLIES,
-            listener=self.listen,
-            relayed=relayed,
-        )
-
-    def keyring(self, party: NodeId) -> Keyring:
-        """A party's keys in this run. Its signing key lives with its ledger, the others know the public half."""
-        secret = self.ledgers[party].log.secret(self.run, "keyring", 32)
-        return Keyring(
-            self.run, party, self.identities[party], {p: public_key(k) for p, k in self.identities.items()}, secret
-        )
-
-    @cached_property
-    def identities(self) -> dict[NodeId, bytes]:
-        logs = {name: self.ledgers[name].log for name in self.job.roster.parties}
-        return {name: log.secret("node", "signing key", 32) for name, log in logs.items()}
+    def seats(self) -> dict[NodeId, Seat]:
+        policies = {name: party.policy for name, party in self.federation.parties.items()}
+        made = {
+            name: party_seat(self.job, self.method, self.blocks[name], policies[name], self.noise, name, around)
+            for name, around in neighbours(self.job, self.method).items()
+        }
+        if not isinstance(self.method, GraphMethod):
+            made = {COORDINATOR: coordinator_seat(self.job, self.method, self.noise), **made}
+        return made
 
     def listen(self, node: NodeId, note: Note) -> None:
         if node != COORDINATOR and not note.keys() - {"round", "party"}:
@@ -306,17 +262,23 @@ class _Run:
         if not isinstance(self.method, GraphMethod):
             answer: Answer = results[COORDINATOR]
             return answer
-        own: Own = results[self.job.roster.label]
+        own: Own | Answer = results[self.job.roster.label]
+        if isinstance(own, Answer):  # of agents elsewhere, who keep what they know
+            return own
         assert own.answer is not None, f"{type(self.method).__name__}.peer must return Own(..., answer=Answer(...))"
         return own.answer
 
     def made(self, results: Mapping[str, Any], communication: Communication) -> Fit:
         answer, parties = self.answer(results), self.federation.parties
-        own = {name: results[name].coefficients for name, party in parties.items() if party.block.columns}
+        holders = [name for name, party in parties.items() if party.block.columns]
+        own = {name: results[name].coefficients for name in holders if isinstance(results[name], Own)}
+        own |= {name: answer.coefficients[name] for name in holders if name not in own and name in answer.coefficients}
         stumps = {name: part for name in own if (part := getattr(results[name], "model", None)) is not None}
         names = self.federation.example_names if isinstance(answer.model, Support) else lambda p: parties[p].features
         return Fit(
-            coefficients=Coefficients({name: np.array(x) for name, x in own.items()}),
+            coefficients=Coefficients(
+                {name: np.array(x) for name, x in own.items()}, [name for name in holders if name not in own]
+            ),
             intercept=answer.intercept,
             objective=answer.objective,
             gap=answer.gap,
@@ -329,8 +291,8 @@ class _Run:
             seconds=None if self.job.privacy else time.perf_counter() - self.began,
             label=self.federation.label,
             notes=tuple(self.notes),
-            features={name: names(name) for name in own},
-            schemas={name: parties[name].schema for name in own},
+            features={name: names(name) for name in holders},
+            schemas={name: parties[name].schema for name in holders},
             on=self.federation.on,
             errors=answer.errors,
             path=None if answer.path is None else CoefficientPath(*answer.path),
@@ -378,10 +340,15 @@ def _sees(plans: Mapping[str, Plan]) -> str:
     return "; ".join(dict.fromkeys(charge.what for charge in seen))
 
 
-def _variant(method: Method | GraphMethod, problem: object) -> Method | GraphMethod:
-    """One public name may stand for several programs: by problem, or by topology."""
-    own = getattr(method, "variant", None)
-    return cast(Method | GraphMethod, own(problem)) if own is not None and not isinstance(method, type) else method
+def _met(federation: Federation, engine: Engine | Distributed | None) -> Federation:
+    """The federation once its parties are there and have agreed on their rows."""
+    meet = getattr(engine, "meet", None)
+    if meet is None:
+        raise InvalidInput(
+            "the parties of this federation run elsewhere: pass engine=co.Grpc(...), or open it with "
+            "Federation.open(path, frames={party: frame}) to run it in this process."
+        )
+    return cast(Federation, meet(federation))
 
 
 def _check_call(federation: Federation, problem: object, method: Method | GraphMethod) -> None:
@@ -455,27 +422,13 @@ def _check_store(federation: Federation, problem: object, privacy: Privacy | Non
 
 def _with_labels(federation: Federation, job: Job) -> dict[str, Block]:
     """The parties' blocks; the label holder's with the labels as the loss wants them."""
-    loss = job.problem.loss
-    y = loss.check(federation.labels) if job.privacy is None else _unquestioned(federation.labels, job)
-    labels = y.astype(np.int8) if loss.classifies else y
+    if federation.away is not None:
+        return {name: party.block for name, party in federation.parties.items()}
+    labels = usable_labels(federation.labels, job)
     blocks = {name: party.block for name, party in federation.parties.items()}
     if federation.by_rows:
         return {name: replace(block, labels=labels[federation.places[name]]) for name, block in blocks.items()}
     return {**blocks, federation.label: replace(blocks[federation.label], labels=labels)}
-
-
-def _unquestioned(y: Any, job: Job) -> Any:
-    """Labels under privacy: no check, since a refusal would tell whether both classes, or a wild value, occur."""
-    assert job.privacy is not None
-    if np.asarray(y).dtype.kind not in "biuf":  # the type of a column is public
-        raise InvalidInput(
-            "labels must be numbers in a private run: write the positive class as 1, the other as 0 or −1."
-        )
-    values = np.nan_to_num(np.asarray(y, dtype=np.float64), nan=0.0)
-    if job.problem.loss.classifies:
-        return np.where(values > 0.0, 1.0, -1.0)
-    bound = job.privacy.label_bound
-    return values if bound is None else np.clip(values, -bound, bound)
 
 
 def _fingerprint(
@@ -487,6 +440,7 @@ def _fingerprint(
 ) -> str:
     """What makes two calls the same call: method, problem, terms, who holds what, the data, the code."""
     data = [(name, block.digest()) for name, block in blocks.items()]
+    data += [] if federation.away is None else [(federation.session, federation.away.digest)]
     policies = [(name, repr(party.policy)) for name, party in federation.parties.items()]
     parts = (
         method,
@@ -498,13 +452,6 @@ def _fingerprint(
         job.roster.known,
         data,
         policies,
-        _source(method),
+        source_of(method),
     )
     return hashlib.sha256(repr(parts).encode()).hexdigest()
-
-
-def _source(method: Method | GraphMethod | MaskedScores) -> str:
-    """The version of colonnade and the text of the method's own file."""
-    file = inspect.getsourcefile(type(method))
-    text = Path(file).read_bytes() if file else b""
-    return f"{version('colonnade')} {hashlib.sha256(text).hexdigest()[:16]}"

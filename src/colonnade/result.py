@@ -55,6 +55,16 @@ class Coefficients(Mapping[str, Floats]):
     def __len__(self) -> int:
         return len(self._local) + len(self._elsewhere)
 
+    @property
+    def local(self) -> dict[str, Floats]:
+        """Those that are known here."""
+        return dict(self._local)
+
+    @property
+    def elsewhere(self) -> tuple[str, ...]:
+        """The parties that hold theirs."""
+        return self._elsewhere
+
     def __repr__(self) -> str:
         shown = [f"{p}: {np.count_nonzero(x):,} of {x.size:,} nonzero" for p, x in self._local.items()]
         return f"Coefficients({', '.join([*shown, *(f'{p}: elsewhere' for p in self._elsewhere)])})"
@@ -412,7 +422,8 @@ class Fit:
 
     def _plain(self) -> dict[str, Any]:
         return {
-            "coefficients": {party: _sparse(x) for party, x in self.coefficients.items()},
+            "coefficients": {party: _sparse(x) for party, x in self.coefficients.local.items()},
+            "elsewhere": list(self.coefficients.elsewhere),
             "intercept": self.intercept,
             "objective": self.objective,
             "gap": self.gap,
@@ -462,7 +473,9 @@ def load(path: str | Path) -> Fit:
 
 def _from_plain(raw: Mapping[str, Any]) -> Fit:
     return Fit(
-        coefficients=Coefficients({party: _dense(x) for party, x in raw["coefficients"].items()}),
+        coefficients=Coefficients(
+            {party: _dense(x) for party, x in raw["coefficients"].items()}, raw.get("elsewhere", ())
+        ),
         intercept=raw["intercept"],
         objective=raw["objective"],
         gap=raw["gap"],

@@ -36,6 +36,9 @@ class MemoryStore:
     def log(self, node: str) -> Log:  # noqa: ARG002  every node gets a log of its own
         return MemoryLog()
 
+    def log_path(self, node: str) -> Path | None:  # noqa: ARG002
+        return None
+
     @contextlib.contextmanager
     def run(self, fingerprint: str) -> Iterator[str]:  # noqa: ARG002  nothing to find again
         yield new_run_id()
@@ -77,8 +80,11 @@ class FolderStore:
 
     def log(self, node: str) -> Log:
         if node not in self._open:
-            self._open[node] = FileLog(self.folder / "nodes" / f"{file_name(node)}.db")
+            self._open[node] = FileLog(self.log_path(node))
         return self._open[node]
+
+    def log_path(self, node: str) -> Path:
+        return self.folder / "nodes" / f"{file_name(node)}.db"
 
     @contextlib.contextmanager
     def run(self, fingerprint: str) -> Iterator[str]:
@@ -103,6 +109,12 @@ class FolderStore:
             assert held is not None
             self._journal.append(run, 0, "begin", fingerprint, _now().encode())
             return held, run
+
+    def adopt(self, run: str) -> None:
+        """Note the beginning of a run whose id somebody else chose."""
+        with self._journal.atomic():
+            if run not in dict(self.begun()):
+                self._journal.append(run, 0, "begin", "", _now().encode())
 
     def lock(self, run: str) -> IO[str] | None:
         """The run's lock, held until it is closed; None if another process holds it."""

@@ -99,7 +99,8 @@ def silent_run(fed: co.Federation, method: Any, privacy: co.Privacy, monkeypatch
         blocks = running._with_labels(fed, job)
         # One run id for all, so that public randomness is the same; nothing on disk, so that hundreds of runs are quick.
         run = running._Run("run", fed, job, method, plans, blocks, MemoryStore(), Silent(), NoNoise(0))
-        seen.fit = run.drive(co.InProcess())
+        with run.manned(co.InProcess()):
+            seen.fit = run.drive()
     return seen
 
 

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from colonnade.cli import audit as audit_command
-from colonnade.cli import budget, reproduce, runs
+from colonnade.cli import budget, certs, coordinator, party, reproduce, runs
 from colonnade.cli import fit as fit_command
 from colonnade.cli.terminal import explained
 
@@ -31,6 +31,10 @@ app = typer.Typer(
 app.add_typer(budget.app, name="budget")
 app.add_typer(runs.app, name="runs")
 app.add_typer(reproduce.app, name="reproduce")
+app.add_typer(party.app, name="party")
+app.add_typer(coordinator.app, name="coordinator")
+app.add_typer(coordinator.federation, name="federation")
+app.add_typer(certs.app, name="certs")
 app.command()(audit_command.audit)
 app.command()(fit_command.fit)
 

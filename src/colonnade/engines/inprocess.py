@@ -16,33 +16,14 @@ from typing import Any, Protocol
 
 from threadpoolctl import threadpool_limits
 
+from colonnade.engines.station import FINAL, Seat, Station, code_of
 from colonnade.engines.traffic import Traffic
-from colonnade.errors import (
-    BudgetExhausted,
-    ColonnadeError,
-    InvalidInput,
-    LeakError,
-    LedgerDamaged,
-    PeerFailed,
-    PolicyRefused,
-    ProtocolError,
-    WireError,
-)
-from colonnade.runtime.messages import FailureCode
-from colonnade.runtime.node import Letter, Node
+from colonnade.errors import ColonnadeError, LedgerDamaged, PeerFailed, ProtocolError
+from colonnade.privacy.store import Log
+from colonnade.runtime.node import Letter, Listener, Node
 from colonnade.runtime.program import NodeId
 
 Carry = Callable[[Letter], Iterable[Letter]]
-
-# What ends a run for good. Anything else (a full disk, Ctrl-C, a damaged file) leaves it to be resumed.
-FINAL: dict[type[ColonnadeError], FailureCode] = {
-    PolicyRefused: FailureCode.REFUSED,
-    BudgetExhausted: FailureCode.REFUSED,
-    WireError: FailureCode.PROTOCOL,
-    ProtocolError: FailureCode.PROTOCOL,
-    LeakError: FailureCode.STOPPED,
-    InvalidInput: FailureCode.STOPPED,
-}
 
 
 class Engine(Protocol):
@@ -86,6 +67,32 @@ def _seldom_collecting() -> Iterator[None]:
         yield
     finally:
         gc.set_threshold(*before)
+
+
+class LocalCrew:
+    """All stations of a run in this process, driven by an engine that takes their nodes."""
+
+    def __init__(
+        self,
+        run: str,
+        seats: Mapping[NodeId, Seat],
+        log: Callable[[NodeId], Log],
+        engine: Engine,
+        listener: Listener,
+    ) -> None:
+        self.stations = {name: Station(seat, run, log(name), listener) for name, seat in seats.items()}
+        self.engine = engine
+
+    def ask(self, what: str, to: Mapping[NodeId, tuple[Any, ...]]) -> dict[NodeId, Any]:
+        return {name: getattr(self.stations[name], what)(*arguments) for name, arguments in to.items()}
+
+    def drive(self) -> Outcome:
+        done = self.engine.run({name: station.node for name, station in self.stations.items()})
+        self.ask("outcome", dict.fromkeys(self.stations, ()))
+        return done
+
+    def close(self) -> None:
+        """Nothing to let go: the store closes its logs."""
 
 
 class _Loop:
@@ -138,7 +145,7 @@ class _Loop:
     def fail(self, node: Node, error: ColonnadeError) -> list[Letter]:
         if self.failure is None or isinstance(self.failure, PeerFailed):
             self.failure = error
-        return node.farewell(next(code for kind, code in FINAL.items() if isinstance(error, kind)))
+        return node.farewell(code_of(error))
 
     def send(self, letter: Letter) -> None:
         self.traffic.count(letter)

@@ -41,3 +41,9 @@ class Traffic:
         if frame.body is not self._last[0]:
             self._last = (frame.body, numbers_in(frame.body, HEADER_SIZE))
         self.numbers[line] += self._last[1]
+
+    def add(self, other: Traffic) -> None:
+        """Count what another one counted, too."""
+        self.messages.update(other.messages)
+        self.bytes.update(other.bytes)
+        self.numbers.update(other.numbers)

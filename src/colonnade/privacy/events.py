@@ -150,6 +150,8 @@ class Policy:
     consortium      True: exact values may go to the other parties and their coordinator in a run whose trust is
                     "consortium", and nowhere else.
     scores          True: its part of the scores of new rows may go to the label holder, who learns the sum exactly.
+    least           the fewest rows in common with parties elsewhere that it takes part with; their number is then known to
+                    all. None: it takes part only where that number is public anyway.
     epsilon, delta  the most that private runs may spend on a row together; None: no limit of its own.
 
     In a federation made in process a party without a policy lets exact values leave: its maker holds all tables anyway.
@@ -160,8 +162,11 @@ class Policy:
     delta: float | None = None
     scores: bool = False
     consortium: bool = False
+    least: int | None = None
 
     def __post_init__(self) -> None:
+        if self.least is not None and (type(self.least) is not int or self.least < 1):
+            raise InvalidInput(f"least is a number of rows, at least 1; got {self.least!r}")
         for name in ("scores", "consortium"):
             if not isinstance(getattr(self, name), bool):
                 raise InvalidInput(f"{name} must be True or False, got {getattr(self, name)!r}")

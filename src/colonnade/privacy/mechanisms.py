@@ -103,6 +103,10 @@ class SeededNoise(Noise):
         """A stream of its own for each node, and for each release of a node."""
         return SeededNoise(int.from_bytes(hashlib.sha256(f"{self._seed}/{place}".encode()).digest()[:8], "little"))
 
+    @property
+    def seed(self) -> int:
+        return self._seed
+
     def __repr__(self) -> str:
         return f"SeededNoise({self._seed})"
 

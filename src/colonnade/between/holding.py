@@ -1,0 +1,125 @@
+"""What one party holds, made ready for runs: its rows in the common order, its columns encoded, its labels if it has them.
+
+Everything here is exact and stays with the party.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from colonnade.algorithms.method import Job
+from colonnade.alignment import Agreement, Offer, offer
+from colonnade.charter import Charter
+from colonnade.errors import InvalidInput
+from colonnade.federation import Federation
+from colonnade.privacy.block import Block
+from colonnade.seats import usable_labels
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+@dataclass(eq=False)
+class Holding:
+    """The table of one party: a frame with the key, or a plain matrix whose rows need no key."""
+
+    charter: Charter
+    name: str
+    table: Any = field(repr=False)  # a polars frame, an array or a sparse matrix
+    labels: NDArray[Any] | None = field(default=None, repr=False)  # beside a plain matrix
+
+    def __post_init__(self) -> None:
+        member = self.charter.members.get(self.name)
+        if member is None:
+            listed = ", ".join(self.charter.members)
+            raise InvalidInput(f"{self.name!r} is not a party of the federation file; there are {listed}.")
+        self.member = member
+        if self.charter.on is not None:
+            self._check_frame(self.charter.on)
+        else:
+            self._check_matrix((member.rows if self.charter.by == "rows" else self.charter.rows) or 0)
+
+    def _check_frame(self, on: str) -> None:
+        held, (holder, label) = list(getattr(self.table, "columns", [])), self.charter.label
+        wanted = [on, *(column.name for column in self.member.schema.columns)] if self.member.schema else [on]
+        wanted += [label] if holder == self.name else []
+        wanted += [self.charter.unit.name] if self.charter.people == self.name else []
+        if absent := [column for column in wanted if column not in held]:
+            raise InvalidInput(
+                f"the table of {self.name!r} has no column {absent[0]!r}, which the federation file names; "
+                f"it has {', '.join(held[:12])}{' and more' if len(held) > 12 else ''}."
+            )
+        if holder == self.name and (nulls := self.table[label].null_count()):
+            raise InvalidInput(
+                f"the label {label!r} is missing in {nulls:,} rows of {self.name!r}; leave those rows out."
+            )
+
+    def _check_matrix(self, rows: int) -> None:
+        shape = getattr(self.table, "shape", ())
+        if tuple(shape) != (rows, self.member.width):
+            raise InvalidInput(
+                f"the federation file says {rows:,} rows and {self.member.width:,} columns for {self.name!r}; its matrix "
+                f"has {' x '.join(map(str, shape))}."
+            )
+        if self.holds_labels and (self.labels is None or len(self.labels) != rows):
+            found = "none" if self.labels is None else f"{len(self.labels):,}"
+            raise InvalidInput(f"{self.name!r} holds the labels of {rows:,} rows; {found} were given.")
+
+    @property
+    def holds_labels(self) -> bool:
+        return self.charter.label[0] == self.name or self.charter.by == "rows"
+
+    @property
+    def rows(self) -> int:
+        return int(self.table.shape[0])
+
+    # ------------------------------------------------------------------------ rows in common
+
+    def offer(self, pepper: bytes) -> Offer:
+        """Its keyed digests, cut to the unit's rows where this party knows whom rows are about."""
+        assert self.charter.on is not None
+        unit, cuts = self.charter.unit, self.charter.people == self.name
+        people = self.table[unit.name] if cuts else None
+        return offer(self.keys, pepper, least=self.member.policy.least, people=people, rows=unit.rows)
+
+    @property
+    def keys(self) -> pl.Series:
+        assert self.charter.on is not None
+        keys: pl.Series = self.table[self.charter.on]
+        return keys
+
+    # ------------------------------------------------------------------------ ready for a run
+
+    def federation(self, agreement: Agreement | None) -> Federation:
+        """What everybody knows, from this party's own copy of the federation file."""
+        if agreement is None:
+            return Federation.elsewhere(self.charter)
+        return Federation.elsewhere(self.charter, agreement.rows, agreement.session)
+
+    def block(self, job: Job, agreement: Agreement | None) -> Block:
+        """Its columns in the common order of rows, with labels as the loss wants them."""
+        place = self.federation(agreement).parties[self.name].block.positions
+        if self.charter.on is None:
+            matrix, labels = self._matrix(), self.labels
+        else:
+            assert agreement is not None
+            own = self.table[agreement.places(self.offer(agreement.pepper))]
+            holder, column = self.charter.label
+            labels = own[column].to_numpy() if holder == self.name else None
+            schema = self.member.schema
+            assert schema is not None
+            matrix = schema.encode(own).matrix if schema.width else np.zeros((own.height, 0))
+        block = Block(matrix, place, unit=self.charter.unit)
+        return replace(block, labels=usable_labels(np.asarray(labels), job)) if self.holds_labels else block
+
+    def _matrix(self) -> Any:
+        if sparse.issparse(self.table):
+            matrix = sparse.csc_array(self.table, dtype=np.float64)
+            matrix.sum_duplicates()
+            return matrix
+        return np.ascontiguousarray(self.table, dtype=np.float64)

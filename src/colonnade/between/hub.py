@@ -1,0 +1,387 @@
+"""The hub: where parties of several organisations meet. It carries letters, runs the coordinator's program, holds no data.
+
+    with co.Grpc("0.0.0.0:7443", certs="certs/coordinator") as hub:
+        fit = co.fit(co.Federation.open("federation.toml"), problem, method, privacy, engine=hub, store="hub-store")
+
+Parties dial in (`colonnade party run`) and answer questions (office.py). The hub proposes a run; each party prices it,
+approves it and reserves; then letters go round in turns (engines/turns.py). A party that was restarted gets the same
+proposal again, finds its run in its own books, and goes on from its transcript. So does the hub.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from colonnade.algorithms.method import Answer, Status
+from colonnade.alignment import DIGEST, bitmap, intersect
+from colonnade.between.office import DIVERGED, OK, PROTOCOL, UNAVAILABLE
+from colonnade.between.parcel import Parcel, letters_in, letters_out, pack, unpack
+from colonnade.certs import Tls
+from colonnade.charter import Charter
+from colonnade.engines.inprocess import Outcome
+from colonnade.engines.station import Joined, Seat, Standing, Station, Turn
+from colonnade.engines.streams_envelope import PartyRestarted, PeerTimeout
+from colonnade.engines.streams_metrics import Metrics
+from colonnade.engines.traffic import Line, Traffic
+from colonnade.engines.turns import Books, Crew, Lost, Turns, gathered, kept, then
+from colonnade.errors import InvalidInput, PeerFailed, ProtocolError, ReplayDiverged, StoreError, WireError
+from colonnade.federation import Federation
+from colonnade.runtime.messages import FailureCode
+from colonnade.runtime.node import Letter, Listener
+from colonnade.runtime.program import COORDINATOR, NodeId
+from colonnade.seats import Call
+
+if TYPE_CHECKING:
+    from colonnade.engines.streams_hub import Switchboard
+
+CLOCKS = 60.0  # seconds that two clocks may differ before `check` warns
+
+log = logging.getLogger("colonnade.between.hub")
+
+
+class Grpc:
+    """An engine over the network: parties dial this hub, with certificates of a common authority.
+
+    address   where to listen, as "0.0.0.0:7443"; port 0 takes a free one.
+    certs     folder as `colonnade certs issue` fills it, or a co.Tls that names the files.
+    patience  seconds to wait for parties to come and for an answer, before a run stops.
+    """
+
+    def __init__(self, address: str, certs: str | Path | Tls, *, patience: float = 600.0) -> None:
+        self.address, self.patience = address, patience
+        self.tls = certs if isinstance(certs, Tls) else tls_in(certs, COORDINATOR)
+        self.metrics = Metrics()
+        self._board: Switchboard | None = None
+        self._charter: Charter | None = None
+        self.session = ""  # of the rows agreed on; empty where they need no agreement
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._board is not None:
+            self._board.stop()
+            self._board = None
+
+    def open(self, charter: Charter) -> Switchboard:
+        """Listen for the parties of a federation."""
+        if self._board is not None and self._charter is not None and self._charter.digest != charter.digest:
+            self.close()
+        if self._board is None:
+            pins = {name: member.pin for name, member in charter.members.items()}
+            try:
+                from colonnade.engines.streams_hub import Switchboard
+            except ImportError as error:
+                raise InvalidInput("co.Grpc needs grpcio. Try: pip install 'colonnade[grpc]'") from error
+            self._board, self._charter = Switchboard(self.address, self.tls, pins, metrics=self.metrics), charter
+            self._board.start()
+        return self._board
+
+    @property
+    def port(self) -> int:
+        if self._board is None:
+            raise InvalidInput("the hub is not listening yet; it begins with its first federation.")
+        return self._board.port
+
+    # ------------------------------------------------------------------------ before a run
+
+    def meet(self, federation: Federation) -> Federation:
+        """Wait for all parties, see that everybody speaks of the same, and agree on the common rows."""
+        charter = _away(federation)
+        found = self.hello(charter)
+        for party, said in found.items():
+            if said["protocol"] != PROTOCOL:
+                raise ProtocolError(f"{party!r} speaks protocol {said['protocol']}, this hub {PROTOCOL}; update one.")
+            if said["file"] != charter.digest:
+                raise InvalidInput(f"{party!r} holds another federation file than this hub. Nothing was sent.")
+        if charter.on is None:
+            self.session = ""
+            return Federation.elsewhere(charter)
+        sessions = {(said.get("session"), said.get("rows")) for said in found.values()}
+        if sessions == {(None, None)}:
+            sessions = {self.align(charter)}
+        if len(sessions) > 1:
+            known = ", ".join(party for party, said in found.items() if said.get("session"))
+            raise ProtocolError(
+                f"the parties do not keep the same agreement on rows ({known} keep one). Let each of them run "
+                "`colonnade party realign`, and begin again."
+            )
+        session, rows = sessions.pop()
+        self.session = str(session)
+        return Federation.elsewhere(charter, rows, str(session))
+
+    def hello(self, charter: Charter) -> dict[str, Mapping[str, Any]]:
+        """Every party's versions, file, clock and agreement on rows."""
+        board = self.open(charter)
+        board.wait_for(charter.members, self.patience)
+        return {party: answer.head for party, answer in self._all(charter.members, "hello").items()}
+
+    def align(self, charter: Charter) -> tuple[str, int]:
+        """Have the parties agree on a pepper among themselves, and intersect their keyed digests."""
+        if closed := [name for name, member in charter.members.items() if member.policy.least is None]:
+            raise InvalidInput(
+                f"{closed[0]!r} does not let the number of common rows be known: its policy has no `least`. Nothing was sent."
+            )
+        names, session = list(charter.members), secrets.token_hex(8)
+        others = {name: [peer for peer in names if peer != name] for name in names}
+        keys = {name: found.blobs for name, found in self._all(names, "greet", {"session": session}).items()}
+        met = {name: [part for peer in others[name] for part in keys[peer]] for name in names}
+        shares = {}
+        for name, found in self._each(
+            "share", {n: ({"session": session, "peers": others[n]}, met[n]) for n in names}
+        ).items():
+            shares[name] = {peer: found.blobs[2 * at : 2 * at + 2] for at, peer in enumerate(others[name])}
+        given = {name: [part for peer in others[name] for part in (*keys[peer], *shares[peer][name])] for name in names}
+        asked = {name: ({"session": session, "peers": others[name]}, given[name]) for name in names}
+        offered = {name: _digests(name, found) for name, found in self._each("offer", asked).items()}
+        least = max(member.policy.least or 1 for member in charter.members.values())
+        common, places = intersect(offered, least)
+        answers = {
+            name: (
+                {"session": session, "peers": others[name]},
+                [*given[name], bitmap(places[name], len(offered[name]))],
+            )
+            for name in names
+        }
+        self._each("agreed", answers)
+        log.info("aligned", extra={"session": session, "parties": len(names), "rows": len(common)})
+        return session, len(common)
+
+    def check(self, charter: Charter) -> list[str]:
+        """What is not in order before anything is spent; empty if all is well."""
+        troubles = []
+        for party, said in self.hello(charter).items():
+            if said["protocol"] != PROTOCOL:
+                troubles.append(f"{party} speaks protocol {said['protocol']}, this hub {PROTOCOL}")
+            if said["file"] != charter.digest:
+                troubles.append(f"{party} holds another federation file")
+            if abs(said["clock"] - time.time()) > CLOCKS:
+                troubles.append(f"the clock of {party} differs by {said['clock'] - time.time():+.0f} seconds")
+        return troubles
+
+    # ------------------------------------------------------------------------ a run
+
+    def crew(self, run: str, seats: Mapping[NodeId, Seat], books: Books, listener: Listener, call: Any) -> Crew:
+        if self._board is None or not isinstance(call, Call):
+            raise InvalidInput("co.Grpc is for federations whose parties run elsewhere: Federation.open(file).")
+        return _Crew(self, run, seats, books, listener, call)
+
+    def process(self, party: NodeId) -> str | None:
+        """Which process of a party is on the line."""
+        assert self._board is not None
+        return self._board.session(party)
+
+    # ------------------------------------------------------------------------ asking
+
+    def ask(
+        self, party: NodeId, what: str, head: Mapping[str, Any] | None = None, blobs: Sequence[bytes] = ()
+    ) -> Future[Parcel]:
+        """A question to a party; its answer, or the error that its code stands for."""
+        assert self._board is not None
+        raw = self._board.ask(party, pack({"what": what, **(head or {})}, blobs), timeout=self.patience)
+
+        def opened(answer: Future[bytes]) -> Parcel:
+            try:
+                return _opened(party, what, answer.result())
+            except PartyRestarted as error:
+                raise Lost(party) from error
+            except PeerTimeout as error:
+                raise PeerFailed(f"{party!r} did not answer {what!r} for {self.patience:g} seconds.") from error
+
+        return then(raw, opened)
+
+    def _all(
+        self, names: Sequence[str] | Mapping[str, Any], what: str, head: Mapping[str, Any] | None = None
+    ) -> dict[str, Parcel]:
+        return gathered({name: self.ask(name, what, head) for name in names})
+
+    def _each(self, what: str, asked: Mapping[str, tuple[Mapping[str, Any], Sequence[bytes]]]) -> dict[str, Parcel]:
+        return gathered({name: self.ask(name, what, head, blobs) for name, (head, blobs) in asked.items()})
+
+
+class _Crew:
+    """The coordinator here, if the method has one, and every party at its own office."""
+
+    def __init__(
+        self, hub: Grpc, run: str, seats: Mapping[NodeId, Seat], books: Books, listener: Listener, call: Call
+    ) -> None:
+        self.hub, self.run, self.listener, self.call = hub, run, listener, call
+        self.names = list(seats)
+        self.parties = [name for name in seats if name != COORDINATOR]
+        here = COORDINATOR in seats
+        self.local = Station(seats[COORDINATOR], run, books.log(COORDINATOR)) if here else None
+        self.code = ""  # of the method, as this hub has it
+        self.said: dict[NodeId, Parcel] = {}  # what each party answered when the run was proposed
+        self.process: dict[NodeId, str | None] = {}  # which process of a party that was
+
+    def ask(self, what: str, to: Mapping[NodeId, tuple[Any, ...]]) -> dict[NodeId, Any]:
+        """What fit.py asks of all stations; the parties find terms, plans, keys and what is over in their own books."""
+        if what == "settle":
+            to = {name: arguments for name, arguments in to.items() if name == COORDINATOR}
+        if what == "reserve":
+            self.code = next(iter(to.values()))[0].fingerprint
+            self.introduce(self.parties)
+            to = {name: arguments for name, arguments in to.items() if name == COORDINATOR}
+        while True:
+            try:
+                return gathered({name: self.promise(name, what, *arguments) for name, arguments in to.items()})
+            except Lost:  # asked again, a party's books answer the same
+                continue
+
+    def drive(self) -> Outcome:
+        return Turns(self.names, self.promise, self.listener).run()
+
+    def introduce(self, names: Sequence[NodeId]) -> None:
+        """Propose the run, let the parties reserve, and tell each of them what all others said."""
+        proposal = {"run": self.run, "call": self.call.to_json(), "code": self.code, "session": self.hub.session}
+        while True:
+            self.process |= {name: self.hub.process(name) for name in names}
+            try:
+                self.said |= gathered({name: self.hub.ask(name, "reserve", proposal) for name in names})
+                told = {}
+                for name in names:
+                    others = [peer for peer in self.parties if peer != name]
+                    told[name] = ({"run": self.run, "peers": others}, _introductions([self.said[p] for p in others]))
+                gathered({name: self.hub.ask(name, "meet", *parts) for name, parts in told.items()})
+                return
+            except Lost:
+                continue
+
+    def close(self) -> None:
+        """The line stays open for the next run."""
+
+    def promise(self, name: NodeId, what: str, *arguments: Any) -> Future[Any]:
+        if name == COORDINATOR:
+            return kept(lambda: getattr(self.local, what)(*arguments))
+        if what in ("join", "turn") and self.process.get(name) != self.hub.process(name):
+            self.introduce([name])  # its process is another one: it must hear of the run again
+        question, head, blobs = self.question(what, arguments)
+        asked = self.hub.ask(name, question, {"run": self.run, **head}, blobs)
+        return then(asked, lambda found: self.heard(name, what, found.result()))
+
+    def question(self, what: str, arguments: tuple[Any, ...]) -> tuple[str, dict[str, Any], Sequence[bytes]]:
+        match what, arguments:
+            case "vouch", (heads,):
+                return what, {"heads": _plain_heads(heads)}, ()
+            case "remember", (when, heads):
+                return what, {"when": when, "heads": _plain_heads(heads)}, ()
+            case "close", (how,):
+                return "over", {"how": how}, ()
+            case "resend", (since,):
+                return what, {"since": dict(since)}, ()
+            case "turn", (letters,):
+                addresses, frames = letters_out(letters, self.run)
+                return what, {"letters": addresses}, frames
+            case _:
+                return what, {}, ()
+
+    def heard(self, name: NodeId, what: str, found: Parcel) -> Any:
+        """A party's answer as the value that its station would have returned."""
+        head = found.head
+        try:
+            match what:
+                case "standing":
+                    heads = {peer: (int(count), bytes.fromhex(at)) for peer, (count, at) in head["heads"].items()}
+                    return Standing(heads.pop(""), heads, b"")
+                case "join":
+                    return Joined(_counts(head["received"]), _counts(head["sent"]))
+                case "resend":
+                    return tuple(self.letters(name, found))
+                case "turn":
+                    failed = PeerFailed(_refusal(name, "turn", head["failure"])) if head["failure"] else None
+                    sent, wait = tuple(self.letters(name, found)), tuple(map(str, head["wait"]))
+                    return Turn(
+                        sent, bool(head["finished"]), wait, tuple(head["notes"]), head["told"], failed, head["more"]
+                    )
+                case "outcome":
+                    return _status(head["status"]), _traffic(name, head["traffic"])
+                case _:
+                    return None
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise WireError(f"the answer of {name!r} to {what} is not one: {type(error).__name__}") from error
+
+    def letters(self, name: NodeId, found: Parcel) -> list[Letter]:
+        letters = letters_in(found.head["letters"], found.blobs, self.run)
+        for letter in letters:
+            if letter.sender != name or letter.receiver not in self.names:
+                raise ProtocolError(f"{name!r} sent a letter as {letter.sender!r} for {letter.receiver!r}; refused")
+        return letters
+
+
+def tls_in(folder: str | Path, name: str) -> Tls:
+    """The files of one node, as `colonnade certs issue` names them."""
+    at = Path(folder)
+    revoked = at / "revoked.pem"
+    return Tls(at / f"{name}.pem", at / f"{name}.key", at / "authority.pem", revoked if revoked.is_file() else None)
+
+
+def _away(federation: Federation) -> Charter:
+    if federation.away is None:
+        raise InvalidInput("co.Grpc is for federations whose parties run elsewhere: Federation.open(file).")
+    return federation.away
+
+
+def _opened(party: str, what: str, raw: bytes) -> Parcel:
+    found = unpack(raw)
+    code = found.head.get("code")
+    if code == OK:
+        return found
+    if code == UNAVAILABLE:
+        raise StoreError(f"{party!r} cannot write to its store; its own log says why. Repeat the call when it can.")
+    if code == DIVERGED:
+        raise ReplayDiverged(
+            f"{party!r} cannot go on with this run: its records, data or code changed. Its log says why."
+        )
+    raise PeerFailed(_refusal(party, what, code))
+
+
+def _refusal(party: str, what: str, code: object) -> str:
+    names = {int(known) + 1: known.name.lower() for known in FailureCode}
+    return f"{party!r} refused {what!r} ({names.get(code, 'unknown code') if isinstance(code, int) else 'no code'}). Its own log says why."
+
+
+def _introductions(said: Sequence[Parcel]) -> list[bytes]:
+    """All keys first, then all confirmations: as an office reads them."""
+    keys = [part for one in said if one.head.get("covers") for part in one.blobs[:2]]
+    return [*keys, *(one.blobs[-1] for one in said if one.head.get("confirms"))]
+
+
+def _digests(party: str, found: Parcel) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    if len(found.blobs) != 1 or len(found.blobs[0]) % DIGEST:
+        raise ProtocolError(f"{party!r} sent no digests")
+    return np.frombuffer(found.blobs[0], np.uint8).reshape(-1, DIGEST)
+
+
+def _plain_heads(heads: Mapping[str, tuple[int, bytes]]) -> dict[str, list[Any]]:
+    return {peer: [count, head.hex()] for peer, (count, head) in heads.items()}
+
+
+def _counts(raw: Mapping[str, Any]) -> dict[str, int]:
+    return {str(peer): int(count) for peer, count in raw.items()}
+
+
+def _status(name: str | None) -> Answer | None:
+    """What a party says of a result that it keeps: why it ended."""
+    return None if name is None else Answer({}, 0.0, None, None, Status[name])
+
+
+def _traffic(party: str, lines: Sequence[Sequence[Any]]) -> Traffic:
+    traffic = Traffic()
+    for sender, receiver, kind, number, messages, size, numbers in lines:
+        if sender != party:
+            raise ValueError("a party counts what it sent, and nothing else")
+        line = Line(sender, str(receiver), str(kind), int(number))
+        traffic.messages[line], traffic.bytes[line], traffic.numbers[line] = int(messages), int(size), int(numbers)
+    return traffic

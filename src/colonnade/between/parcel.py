@@ -1,0 +1,68 @@
+"""What the hub and a party's office say to each other: a small table of texts and numbers, and blobs behind it.
+
+    "clp1" | length of the head (4 bytes, little-endian) | head, JSON | the blobs, one behind the other
+
+The head's "blobs" are their lengths. Any bytes at all end in a parcel or a WireError; nothing is executed or imported.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from colonnade.errors import WireError
+from colonnade.runtime.node import Letter
+from colonnade.runtime.wire import Frame
+
+_MAGIC = b"clp1"
+_LENGTH = struct.Struct("<4sI")
+LARGEST_HEAD = 16 << 20
+
+
+class Parcel(NamedTuple):
+    """One question, or its answer."""
+
+    head: Mapping[str, Any]
+    blobs: tuple[bytes, ...] = ()
+
+
+def pack(head: Mapping[str, Any], blobs: Sequence[bytes] = ()) -> bytes:
+    text = json.dumps({**head, "blobs": [len(blob) for blob in blobs]}).encode()
+    return b"".join([_LENGTH.pack(_MAGIC, len(text)), text, *blobs])
+
+
+def unpack(raw: bytes) -> Parcel:
+    try:
+        magic, length = _LENGTH.unpack_from(raw)
+        if magic != _MAGIC or length > min(len(raw) - _LENGTH.size, LARGEST_HEAD):
+            raise WireError("not a parcel of this version of colonnade")
+        head = json.loads(raw[_LENGTH.size : _LENGTH.size + length])
+        sizes = head.pop("blobs")
+        if not all(type(size) is int and size >= 0 for size in sizes) or sum(sizes) != len(raw) - _LENGTH.size - length:
+            raise WireError("a parcel whose contents do not add up")
+    except (struct.error, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise WireError(f"a malformed parcel: {type(error).__name__}") from error
+    blobs, at = [], _LENGTH.size + length
+    for size in sizes:
+        blobs.append(raw[at : at + size])
+        at += size
+    return Parcel(head, tuple(blobs))
+
+
+def letters_out(letters: Sequence[Letter], run: str) -> tuple[list[list[str]], list[bytes]]:
+    """Addresses for the head, and frames for the blobs."""
+    return [[x.sender, x.receiver, x.inside] for x in letters], [x.frame.to_bytes(run) for x in letters]
+
+
+def letters_in(addresses: Any, frames: Sequence[bytes], run: str) -> list[Letter]:
+    """The letters of a parcel, each frame checked against its digest and its run."""
+    if not (isinstance(addresses, list) and len(addresses) == len(frames)):
+        raise WireError("letters and addresses do not match")
+    made = []
+    for address, frame in zip(addresses, frames, strict=True):
+        if not (isinstance(address, list) and len(address) == 3 and all(isinstance(part, str) for part in address)):
+            raise WireError("a letter without an address")
+        made.append(Letter(address[0], address[1], Frame.from_bytes(frame, run), address[2]))
+    return made

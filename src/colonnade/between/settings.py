@@ -1,0 +1,182 @@
+"""The file of one party: what it needs to take part, and what it lets pass without asking.
+
+    version = 1
+    name = "airline"
+    federation = "federation.toml"     # this party's own copy
+    hub = "hub.example.org:7443"       # left out: as the federation file says
+    store = "store"                    # ledger, transcripts, its part of each model
+    key = "signing.key"                # its public half stands in the federation file
+    certs = "certs"                    # airline.pem, airline.key, authority.pem, revoked.pem
+    approve = "ask"                    # a run's terms are shown and asked about; "policy": see [limits]; "all" asks nobody
+
+    [data]
+    source = "flights.parquet"         # or a database: source = "postgresql://...", query = "select ..."
+    labels = "labels.npy"              # beside a plain matrix (.npz), at the label holder
+
+    [limits]                           # with approve = "policy": what passes
+    methods = ["PrivateGram"]
+    epsilon = 1.0                      # of one run, for one row, all parties together
+
+Paths are relative to the file. All of it is the party's own business and never leaves it.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from colonnade.between.holding import Holding
+from colonnade.between.office import Approve, Office, Request
+from colonnade.certs import Tls
+from colonnade.charter import Charter
+from colonnade.errors import InvalidInput
+from colonnade.jobfile import read_text
+from colonnade.privacy.accountant import epsilon
+from colonnade.privacy.events import row_rho
+
+_VERSION = 1
+_FIELDS = {"version", "name", "federation", "hub", "store", "key", "certs", "approve", "data", "limits", "metrics"}
+_MODES = ("ask", "policy", "all")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a policy lets pass: methods by name, and the epsilon of one run."""
+
+    methods: tuple[str, ...] = ()
+    epsilon: float = 0.0
+
+    def __call__(self, asked: Request) -> bool:
+        if type(asked.call.method).__name__ not in self.methods:
+            return False
+        rho = row_rho(asked.plans)
+        if asked.call.privacy is None or math.isinf(rho):
+            return math.isinf(self.epsilon)
+        return epsilon(rho, asked.call.privacy.delta) <= self.epsilon * (1 + 1e-9)
+
+
+@dataclass(frozen=True)
+class PartyFile:
+    """What a party's file says."""
+
+    path: Path
+    name: str
+    charter: Charter
+    hub: str
+    store: Path
+    key: Path
+    tls: Tls
+    approve: str
+    data: Mapping[str, Any]
+    limits: Limits = field(default_factory=Limits)
+    metrics: int | None = None  # port of the loopback page with counters
+
+    @classmethod
+    def load(cls, path: str | Path) -> PartyFile:
+        at = Path(path)
+        try:
+            raw = tomllib.loads(read_text(at))
+        except tomllib.TOMLDecodeError as error:
+            raise InvalidInput(f"{path} is not a TOML file: {error}.") from error
+        try:
+            return cls._made(at, raw)
+        except InvalidInput as error:
+            raise InvalidInput(f"{path}: {error}") from error
+
+    @classmethod
+    def _made(cls, at: Path, raw: Mapping[str, Any]) -> PartyFile:
+        if raw.get("version") != _VERSION:
+            raise InvalidInput(f"version is {raw.get('version')!r}; this colonnade reads version = {_VERSION}")
+        if unknown := sorted(set(raw) - _FIELDS):
+            raise InvalidInput(f"unknown entry {unknown[0]!r}; known: {', '.join(sorted(_FIELDS))}")
+        for name in ("name", "federation", "store", "key", "certs"):
+            if not isinstance(raw.get(name), str):
+                raise InvalidInput(f"{name} = ... is missing, or is not a text")
+        if raw.get("approve", "ask") not in _MODES:
+            raise InvalidInput(f"approve = {raw['approve']!r} is not known; choose one of {', '.join(_MODES)}")
+        data, folder = raw.get("data"), at.parent
+        if not isinstance(data, dict) or not isinstance(data.get("source"), str):
+            raise InvalidInput('[data] needs source = "...", a file or a database')
+        charter = Charter.load(folder / raw["federation"])
+        hub = raw.get("hub", charter.hub)
+        if not isinstance(hub, str):
+            raise InvalidInput('hub = "host:port" is missing here and in the federation file')
+        certs, name = folder / raw["certs"], raw["name"]
+        revoked = certs / "revoked.pem"
+        tls = Tls(
+            certs / f"{name}.pem",
+            certs / f"{name}.key",
+            certs / "authority.pem",
+            revoked if revoked.is_file() else None,
+        )
+        limits = raw.get("limits", {})
+        passing = Limits(tuple(limits.get("methods", ())), float(limits.get("epsilon", 0.0)))
+        approve, metrics = raw.get("approve", "ask"), raw.get("metrics")
+        return cls(
+            at, name, charter, hub, folder / raw["store"], folder / raw["key"], tls, approve, data, passing, metrics
+        )
+
+    def identity(self) -> bytes:
+        """The private half of the signing key."""
+        try:
+            raw = bytes.fromhex(self.key.read_text(encoding="ascii").strip())
+        except OSError as error:
+            raise InvalidInput(f"cannot read the signing key {self.key}: {error.strerror}.") from error
+        except ValueError as error:
+            raise InvalidInput(f"{self.key} is not a signing key; `colonnade party key` makes one.") from error
+        if len(raw) != 32:
+            raise InvalidInput(f"{self.key} is not a signing key: it has {len(raw)} bytes for 32.")
+        return raw
+
+    def holding(self) -> Holding:
+        """The party's table, read from where its file says."""
+        source, labels = str(self.data["source"]), self.data.get("labels")
+        folder = self.path.parent
+        if "://" not in source:
+            source = str(folder / source)
+        y = None if labels is None else np.load(folder / str(labels), allow_pickle=False)
+        return Holding(self.charter, self.name, read_table(source, self.data.get("query")), y)
+
+    def office(self, approve: Approve) -> Office:
+        return Office(self.holding(), self.store, self.identity(), approve)
+
+
+def read_table(source: str, query: str | None = None) -> Any:
+    """A frame from a file or a database, or the matrix of an .npz."""
+    from scipy import sparse
+
+    from colonnade.sources import read
+
+    if not source.endswith(".npz"):
+        return read(source, query=query) if query is not None else read(source)
+    with np.load(source, allow_pickle=False) as found:
+        if "format" in found.files:
+            return sparse.load_npz(source)
+        if found.files != ["X"]:
+            raise InvalidInput(
+                f"{source} must hold one array, X, or a sparse matrix; it holds {', '.join(found.files)}."
+            )
+        return found["X"]
+
+
+def write_key(path: Path) -> str:
+    """A new signing key, readable by its owner alone; its public half as the federation file writes it."""
+    from colonnade.charter import new_key
+
+    public, private = new_key()
+    try:
+        made = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise InvalidInput(f"{path} exists. A party keeps its key; name another file for another party.") from None
+    except OSError as error:
+        raise InvalidInput(f"cannot write {path}: {error.strerror}.") from error
+    with os.fdopen(made, "w") as file:
+        file.write(private.hex() + "\n")
+    return public

@@ -1,0 +1,148 @@
+"""`colonnade certs`: an authority for a federation, and the certificates of its nodes."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from colonnade.cli.terminal import explained
+
+if TYPE_CHECKING:
+    from colonnade.certs import Card
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Who is who between organisations: an authority, and a certificate for the coordinator and every party.",
+    epilog="Begin with: colonnade certs init certs; then issue one for 'coordinator' and one for each party.",
+)
+
+Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The authority's folder.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="'coordinator', or a party's name in the federation.")]
+
+
+@app.command()
+def init(
+    folder: Folder,
+    title: Annotated[
+        str, typer.Option(help="What the authority is called in its certificates.")
+    ] = "Colonnade federation",
+    days: Annotated[int, typer.Option(min=1, help="How long it is valid.")] = 3650,
+) -> None:
+    """Make an authority. Whoever holds authority.key can speak for every party: keep the folder off the network.
+
+    Every node gets a copy of authority.pem, which is public.
+
+    Examples:
+
+      colonnade certs init certs
+
+      colonnade certs init certs --title "Heart study 2026" --days 730
+    """
+    with explained():
+        from colonnade import certs
+
+        path = certs.init(folder, title=title, days=days)
+        typer.echo(f"authority   {path}")
+        typer.echo(f"secret      {folder / 'authority.key'}: readable by you alone; keep it off the network")
+        typer.echo(f"next        colonnade certs issue {folder} coordinator")
+
+
+@app.command()
+def issue(
+    folder: Folder,
+    name: Name,
+    host: Annotated[list[str] | None, typer.Option(help="A DNS name to certify as well; may be repeated.")] = None,
+    days: Annotated[int, typer.Option(min=1, help="How long it is valid.")] = 365,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Renew: a new key and certificate in place of the old.")
+    ] = False,
+) -> None:
+    """Make a key and a certificate for one node. Send the node its key over a safe way, then delete it here.
+
+    Examples:
+
+      colonnade certs issue certs coordinator --host hub.example.org
+
+      colonnade certs issue certs hospital --days 90
+
+      colonnade certs issue certs hospital --replace
+    """
+    with explained():
+        from colonnade import certs
+
+        files = certs.issue(folder, name, hosts=host or (), days=days, replace=replace)
+        typer.echo(f"certificate  {files.certificate}")
+        typer.echo(f"secret       {files.key}")
+        typer.echo(f"fingerprint  {certs.inspect(files.certificate).fingerprint}")
+
+
+@app.command()
+def revoke(folder: Folder, name: Name) -> None:
+    """Take back every certificate of a node. Copy revoked.pem to the coordinator; it is read again when it changes.
+
+    A stream of that node ends with its next message. Issue a new certificate with --replace when the matter is settled.
+
+    Example: colonnade certs revoke certs hospital
+    """
+    with explained():
+        from colonnade import certs
+
+        count = certs.revoke(folder, name)
+        typer.echo(f"{count} certificate{'s' if count > 1 else ''} of {name} revoked in {folder / 'revoked.pem'}")
+
+
+@app.command()
+def show(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="A certificate in PEM form, or an authority's folder.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Whom certificates are about, how long they are valid, and the fingerprints to pin. Any PEM certificate will do.
+
+    Examples:
+
+      colonnade certs show certs
+
+      colonnade certs show hospital.pem --json
+    """
+    with explained():
+        from colonnade import certs
+
+        files = [path]
+        revoked: set[int] = set()
+        if path.is_dir():
+            authority = path / "authority.pem"
+            revoked = certs.revoked_serials(path / "revoked.pem", [certs.read(authority)])
+            files = [authority, *sorted((path / "issued").glob("*.pem"))]
+        cards = [certs.inspect(file) for file in files]
+        now = datetime.datetime.now(datetime.UTC)
+        rows = [
+            {
+                "names": list(card.names) or (["the authority"] if card.authority else []),
+                "from": card.begins.date().isoformat(),
+                "to": card.ends.date().isoformat(),
+                "state": _state(card, card.serial in revoked, now),
+                "serial": f"{card.serial:040x}",
+                "fingerprint": card.fingerprint,
+            }
+            for card in cards
+        ]
+        if as_json:
+            typer.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+            return
+        for row in rows:
+            typer.echo(f"{', '.join(row['names']) or 'no name'}: {row['state']}, {row['from']} to {row['to']}")
+            typer.echo(f"  serial       {row['serial']}")
+            typer.echo(f"  fingerprint  {row['fingerprint']}")
+
+
+def _state(card: Card, revoked: bool, now: datetime.datetime) -> str:
+    if revoked:
+        return "revoked"
+    if card.ends < now:
+        return "expired"
+    left = (card.ends - now).days
+    return f"{left:,} days left" if left else "less than a day left"

@@ -1,0 +1,162 @@
+"""`colonnade coordinator` and `colonnade federation`: the organisation in the middle, which holds no data."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import signal
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from colonnade.cli.terminal import explained
+
+app = typer.Typer(no_args_is_help=True, help="Run a job between organisations: carry letters, hold no data.")
+federation = typer.Typer(no_args_is_help=True, help="A federation between organisations: is everybody there and ready?")
+
+File = Annotated[Path, typer.Argument(metavar="FEDERATION.toml", help="The federation file.")]
+Certs = Annotated[Path, typer.Option(help="Folder with coordinator.pem, coordinator.key and authority.pem.")]
+Listen = Annotated[str | None, typer.Option(help="Where to listen, HOST:PORT; by default the federation file's port.")]
+Patience = Annotated[float, typer.Option(min=1, help="Seconds to wait for parties, and for an answer.")]
+
+
+@app.command()
+def run(
+    file: File,
+    job: Annotated[Path, typer.Option(help="Problem, method and privacy (docs/organisations.md).")],
+    certs: Certs = Path("certs"),
+    store: Annotated[
+        Path, typer.Option(help="Where runs are kept; the same call goes on with an unfinished one.")
+    ] = Path("hub-store"),
+    listen: Listen = None,
+    patience: Patience = 600.0,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where to write the fit.")] = Path("fit.json"),
+    report: Annotated[Path | None, typer.Option(help="Write an HTML report here, too.")] = None,
+    metrics: Annotated[int | None, typer.Option(help="Serve counters and health on this loopback port.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object at the end; logs as JSON lines.")] = False,
+) -> None:
+    """Wait for the parties, agree on rows, run the job, write the fit.
+
+    Every party prices the job itself and approves it before anything is reserved. Ctrl-C leaves the run to be resumed by
+    the same command.
+
+    Examples:
+
+      colonnade coordinator run federation.toml --job job.toml
+
+      colonnade coordinator run federation.toml --job job.toml --certs hub/certs --report report.html
+    """
+    with explained("stopped; the same command goes on where this one stopped."):
+        from rich.console import Console
+
+        from colonnade.between.hub import Grpc
+        from colonnade.engines.streams import page
+        from colonnade.federation import Federation
+        from colonnade.fit import fit
+        from colonnade.jobfile import load_job
+        from colonnade.logs import to_stderr
+
+        to_stderr(as_json)
+        signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
+        log = logging.getLogger("colonnade.coordinator")
+        asked, fed = load_job(job), Federation.open(file)
+        with contextlib.ExitStack() as last:
+            hub = last.enter_context(Grpc(_address(fed, listen), certs, patience=patience))
+            assert fed.away is not None
+            board = hub.open(fed.away)
+            if metrics is not None:
+                last.enter_context(page(hub.metrics, lambda: board.connected() == set(fed.parties), metrics))
+            log.info("listening", extra={"port": hub.port, "parties": len(fed.parties)})
+            seen = Console(stderr=True).is_terminal and not as_json
+            terms = (asked.problem, asked.method, asked.privacy)
+            made = fit(fed, *terms, engine=hub, store=store, progress=seen)
+        made.save(output)
+        if report is not None:
+            made.report(report)
+        told = {
+            "run": made.run,
+            "status": made.status.value,
+            "privacy": made.privacy.sentence,
+            "sent": f"{made.communication.bytes:,} bytes in {made.communication.messages:,} messages",
+            "fit": str(output),
+        }
+        if as_json:
+            typer.echo(json.dumps(told))
+            return
+        for name, value in told.items():
+            typer.echo(f"{name:10}{value}")
+
+
+@federation.command()
+def check(
+    file: File,
+    certs: Certs = Path("certs"),
+    listen: Listen = None,
+    patience: Patience = 60.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """See whether all parties come, speak the same version, hold the same file, and have agreed on rows; spends nothing.
+
+    Example: colonnade federation check federation.toml --certs certs
+    """
+    with explained():
+        from colonnade.between.hub import Grpc
+        from colonnade.federation import Federation
+
+        fed = Federation.open(file)
+        assert fed.away is not None
+        with Grpc(_address(fed, listen), certs, patience=patience) as hub:
+            found, troubles = hub.hello(fed.away), hub.check(fed.away)
+        if as_json:
+            typer.echo(json.dumps({"parties": found, "troubles": troubles}))
+        else:
+            for party, said in found.items():
+                typer.echo(f"{party:20} version {said['version']}  {_rows(fed, said)}")
+            for trouble in troubles:
+                typer.echo(f"not in order: {trouble}")
+        if troubles:
+            raise typer.Exit(1)
+
+
+@federation.command()
+def example(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A new folder.")],
+    rows: Annotated[int, typer.Option(min=200, help="Flights to share out.")] = 20_000,
+    hub: Annotated[str, typer.Option(help="Where the coordinator will listen.")] = "localhost:7443",
+) -> None:
+    """Write three organisations to try: each with its table, key, certificate and file, and a coordinator with a job.
+
+    Example: colonnade federation example tryout
+    """
+    with explained():
+        from colonnade.between.example import write_example
+
+        for name in write_example(folder, rows, hub):
+            typer.echo(f"colonnade party run {folder / name / 'party.toml'} --yes")
+        at = folder / "coordinator"
+        typer.echo(
+            f"colonnade coordinator run {at / 'federation.toml'} --job {at / 'job.toml'} --certs {at / 'certs'} "
+            f"--store {at / 'store'}"
+        )
+
+
+def _rows(fed: Any, said: Any) -> str:
+    if fed.on is None:
+        return "rows need no agreement"
+    if "rows" not in said:
+        return "has not agreed on rows yet; the first run does"
+    return f"{said['rows']:,} rows agreed on (session {said['session']})"
+
+
+def _address(fed: Any, listen: str | None) -> str:
+    from colonnade.errors import InvalidInput
+
+    if listen is not None:
+        return listen
+    if fed.away.hub is None:
+        raise InvalidInput(
+            'the federation file has no hub = "host:port"; say where to listen with --listen 0.0.0.0:7443.'
+        )
+    return f"0.0.0.0:{fed.away.hub.rpartition(':')[2]}"

@@ -1,0 +1,185 @@
+"""Driving stations that are somewhere else: whoever has mail gets a turn, many at once, until all have finished.
+
+How a station is reached is the engine's business: it gives a function that asks a station and promises its answer. When
+the promise breaks because the station's process died (`Lost`), the engine brings the station back from its transcript and
+everybody says again how far they have come: what was on its way is sent again, and nothing is computed or paid twice.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from colonnade.engines.inprocess import Outcome
+from colonnade.engines.station import Joined, Seat, Turn
+from colonnade.engines.traffic import Traffic
+from colonnade.errors import ColonnadeError, LedgerDamaged, PeerFailed, ProtocolError
+from colonnade.privacy.store import Log
+from colonnade.runtime.node import Letter, Listener
+from colonnade.runtime.program import NodeId
+
+Ask = Callable[..., "Future[Any]"]  # (station, what, *arguments)
+
+
+LOAD = 48 << 20  # bytes of letters that one turn brings
+
+
+class Lost(Exception):
+    """The station's process died and is there again, or the line to it was cut: it must join anew."""
+
+
+class Crew(Protocol):
+    """The stations of one run, wherever they are."""
+
+    def ask(self, what: str, to: Mapping[NodeId, tuple[Any, ...]]) -> dict[NodeId, Any]:
+        """The answers of all stations named; the first error after all have answered."""
+        ...
+
+    def drive(self) -> Outcome: ...
+
+    def close(self) -> None:
+        """The run is over, or stops here for now."""
+        ...
+
+
+@runtime_checkable
+class Distributed(Protocol):
+    """An engine whose stations live elsewhere."""
+
+    def crew(self, run: str, seats: Mapping[NodeId, Seat], books: Books, listener: Listener, call: Any) -> Crew:
+        """The stations of a run; `call` is what was asked for, for parties that make their own seats."""
+        ...
+
+
+class Books(Protocol):
+    """What an engine needs of a store: where a node's records are."""
+
+    durable: bool
+
+    def log(self, node: NodeId) -> Log: ...
+
+    def log_path(self, node: NodeId) -> Path | None: ...
+
+
+def gathered(promised: Mapping[NodeId, Future[Any]]) -> dict[NodeId, Any]:
+    """All answers, or the first error once nobody is at work any more."""
+    wait(promised.values())
+    return {name: future.result() for name, future in promised.items()}
+
+
+def kept(compute: Callable[[], Any]) -> Future[Any]:
+    """A promise that is kept at once."""
+    done: Future[Any] = Future()
+    try:
+        done.set_result(compute())
+    except BaseException as error:
+        done.set_exception(error)
+    return done
+
+
+def then(promised: Future[Any], compute: Callable[[Future[Any]], Any]) -> Future[Any]:
+    """What becomes of an answer once it is there."""
+    later: Future[Any] = Future()
+
+    def done(found: Future[Any]) -> None:
+        try:
+            later.set_result(compute(found))
+        except BaseException as error:
+            later.set_exception(error)
+
+    promised.add_done_callback(done)
+    return later
+
+
+def check_records(joined: Mapping[NodeId, Joined]) -> None:
+    """Nobody may have received more than its sender remembers: an old copy would draw its noise anew."""
+    for name, station in joined.items():
+        for sender, count in station.received.items():
+            known = joined[sender].sent.get(name, 0) if sender in joined else count
+            if count > known:
+                raise LedgerDamaged(
+                    f"{name!r} received {count} messages from {sender!r}, whose record holds {known}: the record of "
+                    f"{sender!r} is an old copy. Nothing was sent; restore the newest copy."
+                )
+
+
+class Turns:
+    """One drive of all stations to their end."""
+
+    def __init__(self, names: Sequence[NodeId], ask: Ask, listener: Listener) -> None:
+        self.names, self.ask, self.listener = tuple(names), ask, listener
+        self.mail: dict[NodeId, list[Letter]] = {}
+        self.busy: dict[Future[Turn], NodeId] = {}
+        self.done: dict[NodeId, Turn] = {}  # the last turn of each station
+        self.noted: Counter[NodeId] = Counter()
+        self.failure: ColonnadeError | None = None
+
+    def run(self) -> Outcome:
+        self.meet()
+        while self.busy:
+            for future in wait(self.busy, return_when=FIRST_COMPLETED).done:
+                name = self.busy.pop(future)
+                try:
+                    self.take(name, future.result())
+                except Lost:
+                    self.meet()
+                    break
+        if self.failure is not None:
+            raise self.failure
+        if stuck := [name for name in self.names if not self.done[name].finished]:
+            waits = "; ".join(f"{n!r} waits for {', '.join(map(repr, self.done[n].wait))}" for n in stuck)
+            raise ProtocolError(f"nobody can go on: {waits}")
+        traffic, results = Traffic(), {}
+        for name, (result, sent) in gathered({name: self.ask(name, "outcome") for name in self.names}).items():
+            results[name] = result
+            traffic.add(sent)
+        return Outcome(results, traffic)
+
+    def meet(self) -> None:
+        """Let everybody say how far it has come, bring what is missing, and give each a turn."""
+        while True:
+            wait(self.busy)  # whoever is at work finishes: its letters are in its transcript
+            self.busy, self.mail = {}, defaultdict(list)
+            try:
+                joined = gathered({name: self.ask(name, "join") for name in self.names})
+                check_records(joined)
+                received = {s: {r: joined[r].received.get(s, 0) for r in joined[s].sent} for s in self.names}
+                again = gathered({name: self.ask(name, "resend", received[name]) for name in self.names})
+                break
+            except Lost:
+                continue
+        for letters in again.values():
+            self.post(letters)
+        for name in self.names:
+            self.give(name)
+
+    def take(self, name: NodeId, turn: Turn) -> None:
+        self.done[name] = turn
+        for place, note in enumerate(turn.notes, turn.told):
+            if place >= self.noted[name]:
+                self.noted[name] = place + 1
+                self.listener(name, note)
+        if turn.failure is not None and (self.failure is None or isinstance(self.failure, PeerFailed)):
+            self.failure = turn.failure
+        self.post(turn.letters)
+        if turn.more:
+            self.give(name)
+        waiting = [n for n in self.mail if self.mail[n] and n not in self.busy.values()]
+        for other in waiting:
+            self.give(other)
+
+    def post(self, letters: Iterable[Letter]) -> None:
+        for letter in letters:
+            if not (letter.receiver in self.done and self.done[letter.receiver].finished):
+                self.mail[letter.receiver].append(letter)
+
+    def give(self, name: NodeId) -> None:
+        letters: list[Letter] = []
+        size, waiting = 0, self.mail[name]
+        while waiting and (not letters or size + len(waiting[0].frame.body) <= LOAD):
+            size += len(waiting[0].frame.body)
+            letters.append(waiting.pop(0))
+        self.busy[self.ask(name, "turn", letters)] = name

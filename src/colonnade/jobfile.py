@@ -1,0 +1,103 @@
+"""A job in a file: problem, method and privacy as a user writes them down.
+
+    [problem]
+    loss = "Logistic"                                       # a value of colonnade by its name
+    penalty = { type = "ElasticNet", l1 = 0.01, l2 = 0.1 }  # one with settings
+    intercept = true
+
+    [method]
+    type = "PrivateGram"                                    # left out: the default for the privacy asked for
+    cross = "secure"
+
+    [privacy]                                               # left out: exact values leave the parties
+    epsilon = 1.0
+    delta = 1e-6
+    trust = "secure"
+    row_norm = 4.0
+
+A mistake is answered with the line it is on.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from colonnade.errors import InvalidInput
+from colonnade.plain import from_plain, known_values
+from colonnade.privacy.statement import Privacy
+
+TABLES = ("problem", "method", "privacy")
+
+
+@dataclass(frozen=True)
+class JobFile:
+    """What a job file says."""
+
+    problem: Any
+    method: Any | None
+    privacy: Privacy | None
+    rest: Mapping[str, Any]  # tables that others read: data, output
+
+
+def load_job(path: str | Path, *, others: tuple[str, ...] = ()) -> JobFile:
+    """Read a job file; `others` are further tables that it may hold."""
+    text = read_text(path)
+    try:
+        raw = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidInput(f"{path} is not a TOML file: {error}.") from error
+    if unknown := [name for name in raw if name not in (*TABLES, *others)]:
+        raise at_line(path, text, unknown[0], f"unknown; a job has {', '.join((*TABLES, *others))}")
+    if "problem" not in raw:
+        raise InvalidInput(f'{path} has no [problem]; write at least: [problem] and loss = "Logistic".')
+    try:
+        problem = _made(raw["problem"], "problem", "Problem")
+        method = _made(raw["method"], "method", None) if "method" in raw else None
+        privacy = _made(raw["privacy"], "privacy", "Privacy") if "privacy" in raw else None
+    except InvalidInput as error:
+        raise at_line(path, text, str(error).partition(":")[0], str(error).partition(": ")[2] or str(error)) from error
+    return JobFile(problem, method, privacy, {name: raw[name] for name in others if name in raw})
+
+
+def read_text(path: str | Path) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise InvalidInput(f"cannot read {path}: {error.strerror}. Check the path.") from error
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{path} is not a text file (byte {error.start} is not UTF-8).") from error
+
+
+def at_line(path: str | Path, text: str, place: str, what: str) -> InvalidInput:
+    """An error that points to the line of `place`, written as table.key.key."""
+    words = [word for word in re.split(r"[.\[\]]", place) if word]
+    number, lines = 0, text.splitlines()
+    for word in words:
+        quoted = re.escape(word)
+        pattern = re.compile(rf'^\s*\[+\s*(?:[\w."-]+\.)?"?{quoted}"?\s*\]|(?:^|[\s{{,.])"?{quoted}"?\s*=')
+        number = next((at for at in range(number, len(lines)) if pattern.search(lines[at])), number)
+    shown = lines[number].strip() if lines else ""
+    return InvalidInput(f"{path}, line {number + 1} ({shown[:60]}): {place} {what}")
+
+
+def _made(raw: Any, where: str, kind: str | None) -> Any:
+    if not isinstance(raw, dict):
+        raise InvalidInput(f"{where}: must be a table, as in [{where}]")
+    if kind is None and "type" not in raw:
+        raise InvalidInput(f'{where}: needs type = "...", such as type = "PrivateGram"')
+    return from_plain(_named({**({} if kind is None else {"type": kind}), **raw}), where)
+
+
+def _named(raw: Any) -> Any:
+    """Names of values for values without settings, and tables without a type for tables."""
+    if isinstance(raw, dict):
+        inside = {key: _named(item) if key != "type" else item for key, item in raw.items()}
+        return inside if "type" in raw else {"type": "table", "entries": inside}
+    if isinstance(raw, list):
+        return [_named(item) for item in raw]
+    return {"type": raw} if isinstance(raw, str) and raw in known_values() else raw

@@ -1,0 +1,39 @@
+"""Structured logs on standard error: what happened, to which run, how often; never a value.
+
+A log record carries an event's name and a few named figures. As text: `12:00:00 reserved run=... method=...`; with
+`as_json` one object a line, for a collector.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+from typing import Any
+
+_USUAL = set(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
+
+
+class _Lines(logging.Formatter):
+    def __init__(self, as_json: bool) -> None:
+        super().__init__()
+        self.as_json = as_json
+
+    def format(self, record: logging.LogRecord) -> str:
+        figures: dict[str, Any] = {name: value for name, value in vars(record).items() if name not in _USUAL}
+        if self.as_json:
+            when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.created))
+            body = {"when": when, "level": record.levelname.lower(), "from": record.name, "event": record.getMessage()}
+            return json.dumps({**body, **figures}, default=str)
+        said = " ".join(f"{name}={value}" for name, value in figures.items())
+        return f"{time.strftime('%H:%M:%S', time.localtime(record.created))} {record.getMessage()} {said}".rstrip()
+
+
+def to_stderr(as_json: bool = False) -> None:
+    """Let colonnade's logs appear on standard error."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Lines(as_json))
+    root = logging.getLogger("colonnade")
+    root.handlers, root.propagate = [handler], False
+    root.setLevel(logging.INFO)

@@ -1,0 +1,1 @@
+"""One small file a figure, named paper_number; each defines FIGURE."""

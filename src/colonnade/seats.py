@@ -1,0 +1,157 @@
+"""From a job to the nodes that do it: who sits where, what each may say, and the terms that all of them approve.
+
+The same for every engine: in one process all seats are made here; between organisations each party makes its own, from its
+own copy of the federation file and its own data, so that nobody else can choose its neighbours, its price or its policy.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.algorithms.masked_scores import MaskedScores
+from colonnade.algorithms.method import GraphMethod, Job, Method, Own, network
+from colonnade.engines.station import Seat
+from colonnade.errors import InvalidInput
+from colonnade.plain import from_plain, to_plain
+from colonnade.privacy.block import Block
+from colonnade.privacy.events import Policy
+from colonnade.privacy.gate import Gate
+from colonnade.privacy.ledger import Terms
+from colonnade.privacy.mechanisms import SeededNoise
+from colonnade.privacy.statement import Privacy, Trust
+from colonnade.problem import AdaBoost, KernelSVM, Problem
+from colonnade.runtime.program import COORDINATOR, NodeId, Program
+
+AnyMethod = Method | GraphMethod | MaskedScores
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What a user asked for, as parties elsewhere are told it."""
+
+    method: Method | GraphMethod
+    problem: Problem | KernelSVM | AdaBoost
+    privacy: Privacy | None
+    noise: SeededNoise | None = None
+
+    def to_json(self) -> str:
+        seed = None if self.noise is None else self.noise.seed
+        plain = {name: to_plain(getattr(self, name)) for name in ("method", "problem", "privacy")}
+        return json.dumps({**plain, "noise": seed}, sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Call:
+        try:
+            raw = json.loads(text)
+            parts = {name: from_plain(raw[name], name) for name in ("method", "problem", "privacy")}
+            noise = None if raw["noise"] is None else SeededNoise(int(raw["noise"]))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            if isinstance(error, InvalidInput):
+                raise
+            raise InvalidInput(
+                "what the coordinator proposes is not a job that this version of colonnade knows."
+            ) from error
+        if not isinstance(parts["problem"], Problem | KernelSVM | AdaBoost):
+            raise InvalidInput(f"the coordinator proposes a {type(parts['problem']).__name__} as a problem.")
+        if not hasattr(parts["method"], "price"):
+            raise InvalidInput(f"the coordinator proposes a {type(parts['method']).__name__} as a method.")
+        if not isinstance(parts["privacy"], Privacy | None):
+            raise InvalidInput(f"the coordinator proposes a {type(parts['privacy']).__name__} as terms of privacy.")
+        return cls(parts["method"], parts["problem"], parts["privacy"], noise)
+
+
+def variant(method: Method | GraphMethod, problem: object) -> Method | GraphMethod:
+    """One public name may stand for several programs: by problem, or by topology."""
+    own = getattr(method, "variant", None)
+    return cast(Method | GraphMethod, own(problem)) if own is not None and not isinstance(method, type) else method
+
+
+def coordinator_seat(job: Job, method: Method | MaskedScores, noise: SeededNoise | None) -> Seat:
+    """The coordinator of a star: it holds no data, so its messages are plain."""
+    policy = Policy(exact=noise is not None, consortium=True)
+    program = partial(method.coordinator, job)
+    return Seat(COORDINATOR, program, job.roster.parties, False, method.REPLIES, policy, noise=noise)
+
+
+def neighbours(job: Job, method: AnyMethod) -> dict[NodeId, tuple[NodeId, ...]]:
+    """Whom each party talks to: its neighbours on a graph; on a star the coordinator, and others through it."""
+    parties = job.roster.parties
+    if isinstance(method, GraphMethod):
+        return dict(network(method.topology, job.roster).over(parties))
+    others = relays(job, method)
+    return {name: (COORDINATOR, *(p for p in parties if p != name and others)) for name in parties}
+
+
+def party_seat(
+    job: Job,
+    method: AnyMethod,
+    block: Block,
+    policy: Policy,
+    noise: SeededNoise | None,
+    name: NodeId,
+    around: tuple[NodeId, ...],
+) -> Seat:
+    """The seat of one party among the neighbours it has."""
+    if isinstance(method, GraphMethod):
+        make: Callable[[Gate], Program[Any]] = partial(method.peer, job, block, neighbours=around)
+        relayed: tuple[NodeId, ...] = ()
+    else:
+        make, relayed = partial(method.party, job, block), tuple(p for p in around if p != COORDINATOR)
+    remark = partial(_shortened, block.rows)
+    return Seat(name, make, around, True, method.REPLIES, policy, relayed, relays(job, method), noise, remark)
+
+
+def relays(job: Job, method: AnyMethod) -> bool:
+    """Whether parties talk to each other through the coordinator, sealed."""
+    return bool(getattr(method, "relays", lambda _: False)(job))
+
+
+def terms_of(job: Job, method: AnyMethod) -> Terms:
+    """What the parties of a run approve, as their ledgers keep it."""
+    unit, trust = job.roster.unit, job.privacy.trust if job.privacy else Trust.NOBODY
+    return Terms(method.TITLE, f"{method!r} {job.privacy!r}", trust, str(unit), unit.neighbours, source_of(method))
+
+
+def source_of(method: AnyMethod) -> str:
+    """The version of colonnade and the text of the method's own file."""
+    file = inspect.getsourcefile(type(method))
+    text = Path(file).read_bytes() if file else b""
+    return f"{version('colonnade')} {hashlib.sha256(text).hexdigest()[:16]}"
+
+
+def usable_labels(y: NDArray[Any], job: Job) -> NDArray[Any]:
+    """The labels as the loss wants them."""
+    loss = job.problem.loss
+    checked = loss.check(y) if job.privacy is None else _unquestioned(y, job)
+    return checked.astype(np.int8) if loss.classifies else checked
+
+
+def _unquestioned(y: Any, job: Job) -> Any:
+    """Labels under privacy: no check, since a refusal would tell whether both classes, or a wild value, occur."""
+    assert job.privacy is not None
+    if np.asarray(y).dtype.kind not in "biuf":  # the type of a column is public
+        raise InvalidInput(
+            "labels must be numbers in a private run: write the positive class as 1, the other as 0 or −1."
+        )
+    values = np.nan_to_num(np.asarray(y, dtype=np.float64), nan=0.0)
+    if job.problem.loss.classifies:
+        return np.where(values > 0.0, 1.0, -1.0)
+    bound = job.privacy.label_bound
+    return values if bound is None else np.clip(values, -bound, bound)
+
+
+def _shortened(rows: int, own: object) -> str:
+    """What a party's operator should know about its data after a run."""
+    count = own.shortened if isinstance(own, Own) else 0
+    return f"{count:,} of {rows:,} rows were over the public bound and were shortened" if count else ""
