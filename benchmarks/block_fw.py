@@ -23,24 +23,16 @@ from colonnade.algorithms.baselines import one_shot_sketches
 from colonnade.algorithms.block_frank_wolfe import BlockFrankWolfe
 from colonnade.algorithms.private_block_frank_wolfe import PrivateBlockFrankWolfe
 from colonnade.privacy.accountant import rho_for
-from colonnade.problem.hull import quadratic_minimum
 from colonnade.problem.labels import PublicLabels
 from colonnade.problem.product import Product
 from colonnade.problem.sampling import Elementary, Nice, PerParty, Sampling, least_probability
 from colonnade.published.block_frank_wolfe import PublishedBlockFrankWolfe
+from colonnade.reproduce.figures.lou_comparison import best_model as best_of_gram
+from colonnade.reproduce.figures.lou_comparison import correlated, independent, paper_table
 
 LOSS = co.LeastSquares()
 Solve = Callable[[int], np.ndarray]
 Table = Callable[[int, int, int], tuple[np.ndarray, np.ndarray]]
-
-
-def paper_table(n: int, d: int, features: float, truth: float, seed: int) -> tuple[np.ndarray, np.ndarray, float]:
-    """A, y and the largest |coefficient| of the truth."""
-    rng = np.random.default_rng(seed)
-    A = rng.normal(size=(n, d)) * (rng.random((n, d)) < features)
-    x = rng.normal(size=d) * (rng.random(d) < truth)
-    x[rng.integers(d)] = 1.0  # a truth of zeros would have nothing to find
-    return A, A @ x + np.sqrt(0.001) * rng.normal(size=n), float(np.abs(x).max())
 
 
 def curve(n: int, d: int, sparsity: tuple[float, float], sampling: Sampling, parties: int, marks: list[int]) -> str:
@@ -80,31 +72,12 @@ def figure_2(n: int, d: int, marks: list[int]) -> None:
         print(f"  K = {parties:2}  {curve(n, d, (0.1, 0.01), PerParty(tau), parties, marks)}", flush=True)
 
 
-def correlated(n: int, d: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Columns correlated at one half, within ±1; labels within ±1."""
-    rng = np.random.default_rng(seed)
-    A = np.clip((rng.normal(size=(n, 1)) + rng.normal(size=(n, d))) * np.sqrt(0.5) / 3, -1, 1)
-    x = np.zeros(d)
-    x[rng.choice(d, 6, replace=False)] = rng.choice([-1, 1], 6) * rng.uniform(0.5, 1.5, 6)
-    y = A @ x
-    return A, np.clip(0.5 * y / y.std() + 0.2 * rng.normal(size=n), -1, 1)
-
-
-def independent(n: int, d: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """The paper's own kind of table, a tenth of it filled, put within ±1: no column stands out."""
-    A, y, _ = paper_table(n, d, 0.1, 0.01, seed)
-    return np.clip(A / 3, -1, 1), np.clip(y / (3 * y.std()), -1, 1)
-
-
 def best_model(A: np.ndarray, y: np.ndarray, radius: float) -> np.ndarray:
-    if A.shape[1] > 500:
-        federation = co.Federation.split(A, y, parties=1)
-        method = co.DistributedFrankWolfe(rounds=300, tolerance=1e-5)
-        return co.fit(federation, co.Problem(LOSS, co.L1Ball(radius)), method).coefficients["party0"]
-    x, gram, moment = np.zeros(A.shape[1]), A.T @ A / len(y), A.T @ y / len(y)
-    for _ in range(30):
-        x = quadratic_minimum(gram, -moment, co.L1Ball(radius), x)
-    return x
+    if A.shape[1] <= 500:
+        return best_of_gram(A, y, radius)
+    federation = co.Federation.split(A, y, parties=1)
+    method = co.DistributedFrankWolfe(rounds=300, tolerance=1e-5)
+    return co.fit(federation, co.Problem(LOSS, co.L1Ball(radius)), method).coefficients["party0"]
 
 
 def fitted(

@@ -33,8 +33,10 @@ class Case:
     privacy: co.Privacy | None = None  # None: it releases exact values, and Policy(exact=False) must refuse it
     parties: Any = 3
     label: str | None = None
+    by: str = "columns"  # what the parties hold
 
 
+# On a star, over split columns: there is a coordinator, and the labels are with a party named "labels".
 METHODS: dict[str, Case] = {
     "frank-wolfe, least squares": Case(
         co.DistributedFrankWolfe(rounds=6, tolerance=0.0), co.Problem(co.LeastSquares(), co.L1Ball(2.0))
@@ -43,6 +45,11 @@ METHODS: dict[str, Case] = {
         co.DistributedFrankWolfe(rounds=6, tolerance=0.0, step=co.OpenLoop()),
         co.Problem(co.Logistic(), co.Simplex(3.0), intercept=True),
     ),
+    "frank-wolfe, groups": Case(
+        co.DistributedFrankWolfe(rounds=4, tolerance=0.0, step=co.LineSearch()),
+        co.Problem(co.SquaredHinge(), co.GroupL1Ball(2.0, groups=((0, 1), (2,), (3, 4), (5,), (6, 7)))),
+    ),
+    "adaboost": Case(co.DistributedFrankWolfe(rounds=4, tolerance=0.0), co.AdaBoost(0.5)),
     "central private frank-wolfe": Case(
         co.CentralFrankWolfe(rounds=4),
         co.Problem(co.Logistic(), co.L1Ball(2.0)),
@@ -74,6 +81,11 @@ METHODS: dict[str, Case] = {
         co.Problem(co.LeastSquares(), co.L1Ball(2.0)),
         privacy=co.Privacy(epsilon=1.0, delta=1e-6, feature_bound=1.0, label_bound=2.0),
     ),
+    "private block frank-wolfe, consortium": Case(
+        co.PrivateBlockFrankWolfe(rounds=2),
+        co.Problem(co.Logistic(), co.L1Ball(2.0)),
+        privacy=co.Privacy(epsilon=1.0, delta=1e-6, trust="consortium", feature_bound=1.0),
+    ),
     "sharing admm": Case(
         co.SharingADMM(rounds=6, tolerance=0.0),
         co.Problem(co.Logistic(), penalty=co.Lasso(0.05), intercept=True),
@@ -84,6 +96,33 @@ METHODS: dict[str, Case] = {
         privacy=co.Privacy(epsilon=1.0, delta=1e-6, row_norm=3.0, label_bound=2.0),
     ),
 }
+# Without a coordinator, or over split rows, where every party holds the labels of its rows.
+RIDGE = co.Problem(co.LeastSquares(), penalty=co.Ridge(0.1))
+PLAIN = co.Problem(co.LeastSquares())
+LASSO = co.Problem(co.LeastSquares(), co.L1Ball(2.0))
+KERNEL = co.KernelSVM(co.RBF(0.5), 10.0)
+WALK = {"rounds": 4, "tolerance": 0.0}
+OTHER_METHODS: dict[str, Case] = {
+    "frank-wolfe, tree": Case(co.DistributedFrankWolfe(**WALK, topology=co.Topology.tree(4)), LASSO),
+    "frank-wolfe, general graph": Case(co.DistributedFrankWolfe(**WALK, topology=co.Topology.ring(4)), LASSO),
+    "adaboost, tree": Case(co.DistributedFrankWolfe(**WALK, topology=co.Topology.line(4)), co.AdaBoost(0.5)),
+    "kernel svm": Case(co.DistributedFrankWolfe(**WALK), KERNEL, by="rows"),
+    "kernel svm, tree": Case(co.DistributedFrankWolfe(**WALK, topology=co.Topology.tree(3)), KERNEL, by="rows"),
+    "kernel svm, general graph": Case(
+        co.DistributedFrankWolfe(**WALK, step=co.LineSearch(), topology=co.Topology.ring(3)), KERNEL, by="rows"
+    ),
+    "graph ridge": Case(co.GraphRidge(co.Topology.line(4), rounds=6), RIDGE),
+    "graph admm": Case(
+        co.GraphADMM(co.Topology.ring(4), rounds=6), co.Problem(co.Logistic(), penalty=co.Lasso(0.05), intercept=True)
+    ),
+    "graph tls, columns": Case(co.GraphTLS(co.Topology.line(4)), PLAIN),
+    "graph tls, rows": Case(co.GraphTLS(co.Topology.line(3), rounds=6), PLAIN, by="rows"),
+    "graph zeroth order, columns": Case(co.GraphZerothOrder(co.Topology.line(4), rounds=4, steps=2, seed=1), RIDGE),
+    "graph zeroth order, rows": Case(
+        co.GraphZerothOrder(co.Topology.ring(3), rounds=4, steps=2, seed=1), PLAIN, by="rows"
+    ),
+}
+EVERY_METHOD = METHODS | OTHER_METHODS  # what the contract of an engine goes through
 EXACT_METHODS = {name: case for name, case in METHODS.items() if case.privacy is None}
 ENGINES: dict[str, Callable[[], Any]] = {"in process": co.InProcess}
 
@@ -94,7 +133,7 @@ def federation(case: Case, **options: Any) -> co.Federation:
     X = rng.normal(size=(30, 8))
     y = X[:, 0] - X[:, 3] + 0.3 * rng.normal(size=30)
     y = np.sign(y) if case.problem.loss.classifies else y
-    return co.Federation.split(X, y, parties=case.parties, label=case.label, **options)
+    return co.Federation.split(X, y, parties=case.parties, label=case.label, by=case.by, **options)
 
 
 def fitted(case: Case, engine: Any = None, store: Any = None, fed: co.Federation | None = None) -> co.Fit:

@@ -145,6 +145,36 @@ def test_a_cell_that_cannot_be_read_is_named(text, label, advice, tmp_path):
     assert "secret" not in str(refused.value)  # a cell may be what privacy is about
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "advice"),
+    [
+        ("data.csv", b"", r"data\.csv is empty: 0 bytes\. Give a file with rows"),
+        ("data.svm", b"", r"data\.svm is empty: 0 bytes"),
+        ("data.csv", b"a,b\n", "the file holds no row; give a file with data"),
+        ("data.csv", b"\n", "a column of labels and no other; add the features"),
+        ("data.csv", b"a,caf\xe9\n1,2\n", r"data\.csv is not UTF-8 .* iconv -f latin1"),
+        (
+            "data.csv",
+            b"a,b\n" + b"1,x\n" * 5000 + b"2,caf\xe9\n",
+            r"the label 'b' is not UTF-8 text; save the file as UTF-8",
+        ),
+        ("data.parquet", b"PAR1 secret", r"data\.parquet cannot be read as Parquet \(ArrowInvalid\)\. Is it whole\?"),
+    ],
+)
+def test_a_file_that_is_empty_damaged_or_in_another_alphabet_is_explained(name, content, advice, tmp_path):
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(InvalidInput, match=advice) as refused:
+        read(path)
+    assert "secret" not in str(refused.value)
+
+
+def test_a_mark_at_the_beginning_of_a_file_is_not_part_of_a_name(tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_bytes(b"\xef\xbb\xbfkind,x\nyes,2\n")
+    assert list(read(path, "kind")[1]) == ["yes"]
+
+
 def test_labels_of_a_table_may_be_words_and_default_to_the_last_column(tmp_path):
     path = tmp_path / "data.csv"
     path.write_text("a,b,kind\n1,0,yes\n0,2,no\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csc_array, issparse
 
 from colonnade.errors import ColonnadeError, InvalidInput, StoreError
-from colonnade.schema import Binary, Categorical, Encoded, Numeric, Plain, Schema
+from colonnade.schema import VERSION, Binary, Categorical, Date, Encoded, Numeric, Plain, Schema, look
 
 UNHURRIED = settings(deadline=None)  # a busy machine is no reason to fail
 WORDS = st.text(min_size=1, max_size=6)
@@ -37,13 +38,22 @@ def numeric(draw: st.DrawFn, name: str) -> Numeric:
     return Numeric(name, low, high, scale=draw(st.booleans()), missing=missing)
 
 
+@st.composite
+def date(draw: st.DrawFn, name: str) -> Date:
+    low, high = sorted(draw(st.lists(st.dates(), min_size=2, max_size=2, unique=True)))
+    parts = draw(st.lists(st.sampled_from(["month", "weekday"]), max_size=2, unique=True))
+    return Date(name, low, high, parts=tuple(parts), missing=draw(GAPS | st.dates(low, high)))
+
+
 def binary(name: str) -> st.SearchStrategy[Binary]:
     return st.builds(Binary, st.just(name), missing=GAPS | st.sampled_from([0.0, 1.0]))
 
 
 def categorical(name: str) -> st.SearchStrategy[Categorical]:
     levels = st.lists(st.text(max_size=4).filter(lambda text: text != "missing"), min_size=1, max_size=5, unique=True)
-    return st.builds(Categorical, st.just(name), levels=levels.map(tuple), missing=GAPS)
+    return levels.flatmap(
+        lambda found: st.builds(Categorical, st.just(name), st.just(tuple(found)), GAPS | st.sampled_from(found))
+    )
 
 
 def plain(name: str) -> st.SearchStrategy[Plain]:
@@ -54,7 +64,7 @@ def plain(name: str) -> st.SearchStrategy[Plain]:
 def schemas(draw: st.DrawFn, *, bounded: bool = False) -> Schema:
     # An encoded name is "column=level": without "=" in column names no two of them can meet.
     names = draw(st.lists(WORDS.filter(lambda word: "=" not in word), max_size=5, unique=True))
-    kinds = [numeric, binary, categorical] + ([] if bounded else [plain])
+    kinds = [numeric, date, binary, categorical] + ([] if bounded else [plain])
     columns = tuple(draw(draw(st.sampled_from(kinds))(name)) for name in names)
     if bounded:
         return Schema(columns)
@@ -72,6 +82,8 @@ def tables(draw: st.DrawFn) -> tuple[Schema, pl.DataFrame]:
         match column:
             case Numeric():
                 values, dtype = st.floats(allow_nan=False), pl.Float64
+            case Date():
+                values, dtype = st.dates(), pl.Date
             case Binary():
                 values, dtype = st.sampled_from([0.0, 1.0]), pl.Float64
             case Categorical():
@@ -81,6 +93,9 @@ def tables(draw: st.DrawFn) -> tuple[Schema, pl.DataFrame]:
         rows = draw(st.lists(values, min_size=height, max_size=height))
         data[column.name] = pl.Series(column.name, rows, dtype=dtype)
     return schema, pl.DataFrame(data)
+
+
+DAY = Date("day", dt.date(2000, 1, 1), dt.date(2010, 1, 1))
 
 
 # --- what encoded rows satisfy ------------------------------------------------------------------------------
@@ -126,10 +141,17 @@ def reference_row(schema: Schema, row: dict[str, object]) -> list[tuple[Fraction
     out = []
     for column in schema.columns:
         value = row[column.name]
+        stands_in = column.missing not in ("refuse", "indicator")
         if isinstance(column, Categorical):
-            out += [(Fraction(value == level), Fraction(0)) for level in column.levels]
+            level = column.missing if value is None and stands_in else value
+            out += [(Fraction(level == other), Fraction(0)) for other in column.levels]
         elif value is None and column.missing == "indicator":
             out.append((Fraction(0), Fraction(0)))
+        elif isinstance(column, Date):
+            day = column.missing if value is None else value
+            low, high = column.low.toordinal(), column.high.toordinal()
+            exact = min(max(day.toordinal(), low), high)
+            out.append((Fraction(2 * exact - low - high, high - low), ROUNDING))
         elif isinstance(column, Numeric):
             number = column.missing if value is None else value
             exact = Fraction(min(max(number, column.low), column.high))
@@ -139,6 +161,11 @@ def reference_row(schema: Schema, row: dict[str, object]) -> list[tuple[Fraction
             out.append((Fraction(column.missing if value is None else value), Fraction(0)))
         if column.missing == "indicator":
             out.append((Fraction(value is None), Fraction(0)))
+        if isinstance(column, Date):
+            day = column.missing if value is None and stands_in else value
+            for part in column.parts:
+                held = None if day is None else day.month if part == "month" else day.isoweekday()
+                out += [(Fraction(held == level), Fraction(0)) for level in range(1, 13 if part == "month" else 8)]
     return out
 
 
@@ -166,6 +193,32 @@ def test_a_value_outside_the_levels_is_all_zeros_counted_and_not_printed():
     assert dense(encoded).tolist() == [[0, 1, 0], [0, 0, 0], [0, 0, 1], [1, 0, 0]]
     assert encoded.unknown == {"carrier": 1}
     assert repr(encoded) == "Encoded(4 rows x 3 columns)"
+
+
+def test_what_was_left_out_or_clipped_is_told_to_the_owner_and_not_printed():
+    schema = Schema(
+        (Categorical("ward", ("a",), missing="indicator"), Numeric("t", 10, 30, missing="indicator"), DAY, Binary("b"))
+    )
+    frame = pl.DataFrame(
+        {
+            "ward": ["a", "secret", None],
+            "t": [10.0, None, 30.5],
+            "day": [dt.date(1999, 12, 31), dt.date(2001, 1, 1), dt.date(2020, 1, 1)],
+            "b": [0, 1, 1],
+        }
+    )
+    encoded = schema.encode(frame)
+    assert encoded.unknown == {"ward": 1}
+    assert encoded.clipped == {"t": 1, "day": 2}
+    told = encoded.owner_notes()
+    assert [text.split(" and ")[0] for text in told] == [
+        "column 'ward': 1 of 3 values are none of the declared levels",
+        "column 't': 1 of 3 values lie outside the declared bounds",
+        "column 'day': 2 of 3 values lie outside the declared bounds",
+    ]
+    assert not any("secret" in text for text in told)
+    assert "1" not in repr(encoded)
+    assert schema.encode(frame.head(0)).owner_notes() == ()
 
 
 def test_whole_numbers_are_levels_whether_pandas_made_them_floats_or_not():
@@ -245,6 +298,120 @@ def test_only_data_frames_are_encoded():
         Schema.infer(pd.DataFrame({"x": [1, "a", object()]}))
 
 
+# --- dates --------------------------------------------------------------------------------------------------
+
+
+def test_a_day_is_scaled_to_its_bounds_and_its_parts_are_levels():
+    column = Date("day", dt.date(2024, 1, 1), dt.date(2024, 1, 31), parts=("weekday", "month"), missing="indicator")
+    schema = Schema((column,))
+    assert schema.features[:3] == ("day", "day=missing", "day.weekday=1")
+    assert schema.features[-1] == "day.month=12"
+    assert schema.width == 2 + 7 + 12
+    frame = pl.DataFrame(
+        {"day": [dt.date(2024, 1, 16), None, dt.date(2024, 2, 4)]}
+    )  # a Tuesday; a Sunday after the end
+    rows = dense(schema.encode(frame))
+    named = [{name: x for name, x in zip(schema.features, row, strict=True) if x} for row in rows.tolist()]
+    assert named == [
+        {"day.weekday=2": 1.0, "day.month=1": 1.0},  # the middle of the bounds is zero
+        {"day=missing": 1.0},
+        {"day": 1.0, "day.weekday=7": 1.0, "day.month=2": 1.0},
+    ]
+
+
+def test_the_row_bound_counts_a_date_and_each_of_its_parts():
+    schema = Schema((Date("day", "2024-01-01", "2024-01-31", parts=("month", "weekday")),))
+    row = dense(schema.encode(pl.DataFrame({"day": [dt.date(2030, 1, 1)]})))[0]
+    assert row @ row == 3.0
+    assert math.sqrt(3) <= schema.row_bound() <= math.nextafter(math.nextafter(math.sqrt(3), 2), 2)
+
+
+def test_dates_times_and_texts_of_one_day_encode_alike():
+    days = [dt.date(2001, 2, 3), dt.date(2009, 12, 31), None]
+    column = Date("day", "2000-01-01", "2010-01-01", format="%d.%m.%Y", missing="indicator")
+    frame = pl.DataFrame({"day": days})
+    wanted = dense(Schema((column,)).encode(frame))
+    for other in (
+        pl.col("day").cast(pl.Datetime) + pl.duration(hours=23),
+        pl.col("day").cast(pl.Datetime("us", "Europe/Berlin")) + pl.duration(hours=12),
+        pl.col("day").dt.strftime("%d.%m.%Y"),
+    ):
+        assert np.array_equal(wanted, dense(Schema((column,)).encode(frame.with_columns(other))))
+    pandas = pd.DataFrame({"day": pd.to_datetime(pd.Series(days))})
+    assert np.array_equal(wanted, dense(Schema((column,)).encode(pandas)))
+
+
+def test_a_missing_date_or_level_takes_the_declared_one():
+    schema = Schema((Date("day", "2000-01-01", "2000-01-03", missing="2000-01-02"), Categorical("c", ("a", "b"), "b")))
+    encoded = schema.encode(pl.DataFrame({"day": [None, dt.date(2000, 1, 3)], "c": [None, "a"]}))
+    assert dense(encoded).tolist() == [[0.0, 0.0, 1.0], [1.0, 1.0, 0.0]]
+    assert encoded.unknown == {"c": 0}
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (
+            ["2001-02-03", "2001-02-30", "secret"],
+            r"'day': 2 of 3 texts are no dates of the form '%Y-%m-%d', .* in row 2",
+        ),
+        ([1.5, 2.5], r"'day' holds Float64, but the schema expects dates. Convert it"),
+        ([dt.date(2001, 1, 1), None], r"'day': 1 values are missing. Write missing = \"indicator\""),
+    ],
+)
+def test_what_is_no_date_is_refused_without_being_quoted(values, message):
+    with pytest.raises(InvalidInput, match=message) as caught:
+        Schema((DAY,)).encode(pl.DataFrame({"day": values}))
+    assert "secret" not in str(caught.value)
+
+
+# --- blocks -------------------------------------------------------------------------------------------------
+
+
+@settings(UNHURRIED, max_examples=50)
+@given(tables(), st.integers(1, 4))
+def test_a_table_in_blocks_becomes_the_same_matrix(table, size):
+    schema, frame = table
+    whole = schema.encode(frame)
+    parts = schema.encode_blocks(frame.iter_slices(size) if frame.height else [frame])
+    assert type(whole.matrix) is type(parts.matrix)
+    assert whole.matrix.dtype == parts.matrix.dtype
+    assert np.array_equal(dense(whole), dense(parts))
+    assert (whole.unknown, whole.clipped) == (parts.unknown, parts.clipped)
+    if issparse(parts.matrix):
+        assert parts.matrix.has_canonical_format
+        assert parts.matrix.indices.dtype == whole.matrix.indices.dtype
+
+
+@settings(UNHURRIED, max_examples=50)
+@given(tables(), st.integers(1, 4))
+@example((Schema((Numeric("x", 0, 0.1, scale=False),)), pl.DataFrame({"x": [0.1, 0.0, 0.0, 0.0]})), 4)
+def test_numbers_of_half_the_size_keep_within_the_same_bounds(table, size):
+    """float32(0.1) is above 0.1: rounding alone would break what the schema proves."""
+    schema, frame = table
+    exact = dense(schema.encode(frame))
+    encoded = schema.encode_blocks(frame.iter_slices(size) if frame.height else [frame], dtype=np.float32)
+    rows = dense(encoded)
+    assert rows.dtype == np.float32
+    assert np.all(np.abs(rows.astype(np.float64)) <= schema.entry_bounds())
+    inside = np.abs(exact) < np.finfo(np.float32).max
+    tiny = float(np.finfo(np.float32).smallest_subnormal)
+    assert np.all(np.abs(rows - exact)[inside] <= np.abs(exact)[inside] * 2.0**-23 + tiny)
+
+
+def test_an_error_in_a_later_block_names_its_rows():
+    blocks = [pl.DataFrame({"x": [1.0, 2.0]}), pl.DataFrame({"x": [None, 2.0]})]
+    with pytest.raises(InvalidInput, match=r"among rows 3 to 4: column 'x': 1 values are missing"):
+        Schema((Plain("x"),)).encode_blocks(blocks)
+
+
+def test_numbers_that_the_smaller_type_cannot_hold_are_refused():
+    with pytest.raises(InvalidInput, match="float32 cannot; read it with dtype=float64"):
+        Schema((Plain("x"),)).encode_blocks([pl.DataFrame({"x": [1e300]})], dtype=np.float32)
+    with pytest.raises(InvalidInput, match="dtype must be float32 or float64, got int8"):
+        Schema(()).encode_blocks([], dtype=np.int8)
+
+
 # --- bounds -------------------------------------------------------------------------------------------------
 
 
@@ -319,10 +486,37 @@ def test_inference_needs_rows():
         Schema.infer(pl.DataFrame({"x": pl.Series([], dtype=pl.Float64)}))
 
 
-def test_inference_refuses_dates_with_advice():
-    frame = pl.DataFrame({"day": ["2013-01-01"]}).with_columns(pl.col("day").str.to_date())
-    with pytest.raises(InvalidInput, match=r"column 'day' holds Date.*month, weekday, hour"):
-        Schema.infer(frame)
+def test_dates_and_times_are_inferred_as_dates_with_the_bounds_that_were_seen():
+    days = [dt.date(2013, 1, 5), None, dt.date(2013, 12, 31)]
+    wanted = Date("day", dt.date(2013, 1, 5), dt.date(2013, 12, 31), missing="indicator")
+    frame = pl.DataFrame({"day": days})
+    assert (wanted,) == Schema.infer(frame).columns
+    assert (wanted,) == Schema.infer(frame.with_columns(pl.col("day").cast(pl.Datetime))).columns
+    assert (Date("day", dt.date(2013, 1, 4), dt.date(2013, 1, 6)),) == Schema.infer(frame.head(1)).columns
+
+
+def test_inference_over_blocks_is_inference_over_the_whole():
+    frame = pl.DataFrame(
+        {
+            "x": [None, 1.5, 2.0, math.nan, 8.0, -1.0],
+            "n": [0, 1, 1, 0, 7, 1],
+            "c": ["b", "a", None, "b", "c", "a"],
+            "late": [None, None, None, None, "x", "x"],
+            "d": [dt.date(2020, 1, day) for day in (5, 3, 9, 4, 4, 2)],
+        }
+    )
+    for size in (1, 2, 4):
+        looks = look(frame.iter_slices(size))
+        assert Schema.infer(frame) == Schema(tuple(seen.column() for seen in looks), source="data")
+        assert [seen.missing for seen in looks] == [2, 0, 1, 4, 0]
+
+
+def test_a_type_that_has_no_encoding_is_named():
+    with pytest.raises(InvalidInput, match=r"column 'x' holds List\(Int64\), which has no encoding.*or drop it"):
+        Schema.infer(pl.DataFrame({"x": [[1]]}))
+    blocks = [pl.DataFrame({"x": [1]}), pl.DataFrame({"x": ["a"]})]
+    with pytest.raises(InvalidInput, match="no encoding"):
+        look(blocks)[0].column()
 
 
 # --- the value and its file ---------------------------------------------------------------------------------
@@ -362,6 +556,9 @@ def test_every_part_of_a_schema_enters_its_digest(first, second):
 
 def test_the_sign_of_zero_does_not_change_the_digest():
     assert Schema((Numeric("x", -0.0, 1),)).digest() == Schema((Numeric("x", 0, 1.0),)).digest()
+
+
+DATE = 'version = 2\n[[column]]\ntype = "date"\nname = "a"\n'
 
 
 def test_a_schema_written_by_hand_needs_only_what_has_no_default(tmp_path):
@@ -425,6 +622,18 @@ def test_a_schema_written_by_hand_needs_only_what_has_no_default(tmp_path):
             r"Write \"indicator\" or \"refuse\"",
         ),
         ('[[column]]\ntype="binary"\nname="a"\n' * 2, r"name 'a' stands for 2 columns"),
+        (DATE + "low = 2000-01-01\n", r"key 'high' is absent"),
+        (DATE + "low = 2000-01-01\nhigh = 2000-01-01\n", r"low = 2000-01-01 is not before high = 2000-01-01"),
+        (DATE + "low = 2000-01-01\nhigh = 5\n", r"'a': high is 5. Write a date as 2024-12-31"),
+        (DATE + "low = 2000-01-01\nhigh = 2001-01-01T00:00:00\n", r"Write a date .* without a time"),
+        (DATE + 'low = 2000-01-01\nhigh = "soon"\n', r"'a': high is 'soon', which is no day"),
+        (DATE + 'low = 2000-01-01\nhigh = 2001-01-01\nparts = ["year"]\n', r"Name each of month, weekday at most once"),
+        (DATE + 'low = 2000-01-01\nhigh = 2001-01-01\nparts = "month"\n', r"Write a list, as in parts"),
+        (DATE + "low = 2000-01-01\nhigh = 2001-01-01\nmissing = 1999-01-01\n", r"missing = 1999-01-01 lies outside"),
+        (DATE + 'low = 2000-01-01\nhigh = 2001-01-01\nformat = ""\n', r"format is ''. Write for example"),
+        (DATE.removeprefix("version = 2\n"), r"type 'date' needs version = 2 at the top of the file"),
+        ("version = 3\n", r"of version 3, and this Colonnade reads versions up to 2. Install a newer"),
+        ('version = "2"\n', r"version is '2'. Write version = 2"),
         (
             '[[column]]\ntype="categorical"\nname="a"\nlevels=["missing"]\nmissing="indicator"\n',
             r"name 'a=missing' stands for 2 columns",
@@ -442,6 +651,66 @@ def test_a_mistake_in_the_file_is_named_with_its_place(tmp_path, text, message):
     with pytest.raises(InvalidInput, match=message) as caught:
         Schema.from_toml(path)
     assert str(path) in str(caught.value)
+
+
+VERSION_1 = """source = "declared"
+row_norm = 2.0
+
+[[column]]
+type = "numeric"
+name = "age"
+low = 0.0
+high = 120.0
+scale = true
+missing = "refuse"
+
+[[column]]
+type = "numeric"
+name = "count"
+low = 0.0
+high = 9.0
+scale = false
+missing = 3.0
+
+[[column]]
+type = "binary"
+name = "smoker"
+missing = "indicator"
+
+[[column]]
+type = "categorical"
+name = "ward"
+levels = ["surgery", "medicine"]
+missing = "indicator"
+
+[[column]]
+type = "plain"
+name = "crp"
+missing = -1.5
+"""
+
+
+def test_a_file_of_version_1_means_what_it_meant():
+    """The text and both digests were written by the last release of version 1."""
+    schema = Schema.from_text(VERSION_1)
+    assert schema == Schema(
+        (
+            Numeric("age", 0, 120),
+            Numeric("count", 0, 9, scale=False, missing=3),
+            Binary("smoker", missing="indicator"),
+            Categorical("ward", ("surgery", "medicine"), missing="indicator"),
+            Plain("crp", missing=-1.5),
+        ),
+        row_norm=2.0,
+    )
+    assert schema.digest() == "b7cf81d7b2eee10469687d3fff75fc011c901f44ae047df0a0cc6c391b984aba"
+    assert Schema(()).digest() == "9290aaddab021d714d7728c96bd7c2b889bb3aea5fb541aa5a226e225e8eb99c"
+    assert schema.to_text() == f"version = {VERSION}\n{VERSION_1}"
+
+
+def test_a_date_written_by_hand_needs_only_its_bounds():
+    text = 'version = 2\n[[column]]\ntype = "date"\nname = "day"\nlow = 2000-01-01\nhigh = "2010-01-01"\n'
+    assert Schema((DAY,)) == Schema.from_text(text)
 
 
 def test_a_header_inside_a_text_never_misleads_about_the_line(tmp_path):

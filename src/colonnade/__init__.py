@@ -79,7 +79,8 @@ from colonnade.problem import (
     Topology,
 )
 from colonnade.result import CoefficientPath, Communication, Fit, load
-from colonnade.schema import Binary, Categorical, Numeric, Plain, Schema
+from colonnade.schema import Binary, Categorical, Date, Numeric, Plain, Schema
+from colonnade.sources import read
 
 if TYPE_CHECKING:
     from colonnade.estimators import SparseClassifier, SparseRegressor
@@ -109,6 +110,7 @@ __all__ = [
     "ColonnadeError",
     "Communication",
     "Corrective",
+    "Date",
     "DistributedFrankWolfe",
     "ElasticNet",
     "Elementary",
@@ -175,5 +177,6 @@ __all__ = [
     "fit",
     "load",
     "published",
+    "read",
     "score",
 ]

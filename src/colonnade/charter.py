@@ -163,7 +163,7 @@ class Charter:
         """A hash of everything in it, schemas included: two parties with the same one hold the same copy."""
         parts: list[object] = [self.on, self.rows, self.by, self.label, self.unit.name, self.unit.rows, self.people]
         for name, member in self.members.items():
-            schema = member.schema and member.schema.to_text()
+            schema = member.schema and member.schema.digest()
             parts += [name, schema, repr(member.policy), member.key, member.columns, member.rows, member.certificate]
         return hashlib.sha256(repr(parts).encode()).hexdigest()
 

@@ -24,7 +24,8 @@ from colonnade.errors import HeldByParty, InvalidInput
 from colonnade.privacy.block import ROW, Block, FeatureColumn, Unit
 from colonnade.privacy.events import Policy
 from colonnade.runtime.program import COORDINATOR
-from colonnade.schema import Categorical, Column, Plain, Schema, as_frame
+from colonnade.schema import Categorical, Column, Date, Plain, Schema, as_frame
+from colonnade.sources import Table, located
 
 if TYPE_CHECKING:
     import polars as pl
@@ -147,15 +148,16 @@ class Federation:
         policies: Mapping[str, Policy] | None = None,
         unit: tuple[str, int] | FeatureColumn | None = None,
     ) -> Federation:
-        """One frame a party, matched on the key column `on`; `label` is (party, column).
+        """One table a party, matched on the key column `on`; `label` is (party, column).
 
+        A table is a frame, or the path of a CSV, Parquet or Arrow file, or a query: sources.located(address, query=...).
         A party without a schema gets one read off its data: good for a notebook, never for a private run. `unit` is
         (column, rows): whom a row is about, and the most rows one of them may keep; surplus rows are left out, the first
         ones in the order of the key stay. The column is no feature.
         """
         if not (isinstance(frames, Mapping) and frames):
             raise InvalidInput("no frames were given: pass {'party': frame, ...} with one frame a party.")
-        tables = {name: _keyed(name, as_frame(frame), on) for name, frame in frames.items()}
+        tables = {name: _keyed(name, _whole(name, frame), on) for name, frame in frames.items()}
         for name in schemas or {}:
             _known(name, tables, "schemas")
         matched = keys = _common_keys(tables, on)
@@ -180,7 +182,8 @@ class Federation:
                 own = own.drop(label[1])
             schema = (schemas or {}).get(name) or (Schema.infer(own) if own.width else Schema(()))
             positions = np.arange(start, start + schema.width)
-            block = Block(_encoded(name, schema, own, keys.height), positions, unit=people)
+            matrix, notes = _encoded(name, schema, own, keys.height)
+            block = Block(matrix, positions, unit=people, owner_notes=notes)
             made[name] = Party(name, block, schema.features, OPEN, schema)
             start += schema.width
         rows = {name: table.height for name, table in tables.items()}
@@ -380,7 +383,7 @@ def _frame_table(frame: pl.DataFrame) -> _Table:
     if frame.is_empty():
         raise InvalidInput(f"X has {frame.height} rows and {frame.width} columns; it needs at least one of each.")
     read = Schema.infer(frame).columns
-    kinds = [kind if isinstance(kind, Categorical) else Plain(kind.name) for kind in read]
+    kinds = [kind if isinstance(kind, Categorical | Date) else Plain(kind.name) for kind in read]
     schema = Schema(tuple(kinds), source="data")
     ends = np.cumsum([len(kind.features()) for kind in kinds])
     places = [list(range(end - len(kind.features()), end)) for kind, end in zip(kinds, ends, strict=True)]
@@ -512,11 +515,22 @@ def _common_keys(tables: Mapping[str, pl.DataFrame], on: str) -> pl.DataFrame:
     return keys.sort(on)
 
 
-def _encoded(name: str, schema: Schema, frame: pl.DataFrame, rows: int) -> Any:
-    if not schema.columns:  # a party with nothing but labels
-        return np.zeros((rows, 0))
+def _whole(name: str, source: Any) -> pl.DataFrame:
+    if not isinstance(source, str | Path | Table):
+        return as_frame(source)
     try:
-        return schema.encode(frame).matrix
+        return (source if isinstance(source, Table) else located(source)).frame(None)
+    except InvalidInput as error:
+        raise InvalidInput(f"party {name!r}: {error}") from error
+
+
+def _encoded(name: str, schema: Schema, frame: pl.DataFrame, rows: int) -> tuple[Any, tuple[str, ...]]:
+    """The matrix, and what only the party's owner may read about it."""
+    if not schema.columns:  # a party with nothing but labels
+        return np.zeros((rows, 0)), ()
+    try:
+        encoded = schema.encode(frame)
+        return encoded.matrix, encoded.owner_notes()
     except InvalidInput as error:
         raise InvalidInput(f"party {name!r}: {error}") from error
 

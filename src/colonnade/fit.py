@@ -87,7 +87,7 @@ def fit(
     plans = method.price(job)
     _check_privacy(method, plans, privacy)
     _check_schemas(federation, privacy)
-    _check_store(federation, problem, privacy, store)
+    _check_store(federation, problem, method, privacy, store)
     if noise is not None:
         _check_seeded(federation)
         plans = {party: unprotected(plan) for party, plan in plans.items()}
@@ -410,7 +410,14 @@ def _check_seeded(federation: Federation) -> None:
         )
 
 
-def _check_store(federation: Federation, problem: object, privacy: Privacy | None, store: str | Path | None) -> None:
+def _check_store(
+    federation: Federation, problem: object, method: object, privacy: Privacy | None, store: str | Path | None
+) -> None:
+    if store is not None and not getattr(method, "savable", True):
+        raise InvalidInput(
+            "these functions cannot be told from others after a restart, so a run in store= could not go on with the same "
+            "ones: give functions_version='a name', changed whenever they change, or leave store out."
+        )
     if store is not None and not getattr(problem, "savable", True):
         raise InvalidInput(
             "a kernel that is a function of yours cannot be kept in store=: use co.RBF, or leave store out."

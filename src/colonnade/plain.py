@@ -15,21 +15,33 @@ from typing import Any
 
 import numpy as np
 
+from colonnade import problem
+from colonnade.algorithms.block_frank_wolfe import BlockFrankWolfe
+from colonnade.algorithms.central_frank_wolfe import CentralFrankWolfe
+from colonnade.algorithms.frank_wolfe import Corrective, DistributedFrankWolfe, LineSearch, OpenLoop
+from colonnade.algorithms.graph_admm import GraphADMM
+from colonnade.algorithms.graph_ridge import GraphRidge
+from colonnade.algorithms.graph_tls import GraphTLS
+from colonnade.algorithms.graph_zeroth import GraphZerothOrder
+from colonnade.algorithms.private_block_frank_wolfe import PrivateBlockFrankWolfe
+from colonnade.algorithms.private_gram import PrivateGram
+from colonnade.algorithms.private_sharing_admm import PrivateSharingADMM
+from colonnade.algorithms.sharing_admm import SharingADMM
 from colonnade.errors import InvalidInput
+from colonnade.privacy.statement import Privacy
+
+METHODS = (
+    *(BlockFrankWolfe, CentralFrankWolfe, DistributedFrankWolfe, Corrective, LineSearch, OpenLoop),
+    *(PrivateBlockFrankWolfe, PrivateGram, PrivateSharingADMM, SharingADMM),
+    *(GraphADMM, GraphRidge, GraphTLS, GraphZerothOrder),
+)
 
 
 @lru_cache(maxsize=1)
 def known_values() -> dict[str, type]:
     """Every frozen value that may be part of a job, by its public name."""
-    import colonnade
-
-    homes = ("colonnade.problem.", "colonnade.algorithms.", "colonnade.privacy.statement")
-    named = {name: getattr(colonnade, name) for name in colonnade.__all__}
-    return {
-        name: kind
-        for name, kind in named.items()
-        if isinstance(kind, type) and is_dataclass(kind) and f"{kind.__module__}.".startswith(homes)
-    }
+    named = [getattr(problem, name) for name in problem.__all__] + [*METHODS, Privacy]
+    return {kind.__name__: kind for kind in named if isinstance(kind, type) and is_dataclass(kind)}
 
 
 def to_plain(value: Any) -> Any:

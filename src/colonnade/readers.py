@@ -70,8 +70,10 @@ def read(
         raise InvalidInput(f"{file} is not a file. Give the path of a {', '.join((*TEXT, *TABLES, '.npz'))} file.")
     if np.dtype(dtype) not in (np.dtype(np.float32), np.dtype(np.float64)):
         raise InvalidInput(f"dtype must be float32 or float64, got {np.dtype(dtype)}")
-    kind = _kind(file)
+    kind = kind_of(file)
     tell = progress or (lambda _: None)
+    if file.stat().st_size == 0:
+        raise InvalidInput(f"{file.name} is empty: 0 bytes. Give a file with rows.")
     if kind in TEXT:
         if label is not None:
             raise InvalidInput("a svmlight file has its labels at the start of each line: leave label= out.")
@@ -86,7 +88,7 @@ def read(
     )
 
 
-def _kind(file: Path) -> str:
+def kind_of(file: Path) -> str:
     """The suffix that says what is inside, packed or not."""
     return file.with_suffix("").suffix if file.suffix in (".gz", ".bz2") else file.suffix
 
@@ -121,7 +123,7 @@ def fit_file(
     progress: Progress | None = None,
 ) -> FileFit:
     """Read a file and fit an estimator, `SparseClassifier` or `SparseRegressor`, to it."""
-    if estimator.epsilon is not None and columns is None and _kind(Path(path)) in TEXT:
+    if estimator.epsilon is not None and columns is None and kind_of(Path(path)) in TEXT:
         raise InvalidInput(
             "a private fit of a svmlight file needs columns=, the number of columns from public knowledge (--columns on the "
             "command line): the largest number in the file tells about the row that holds it."
@@ -262,7 +264,7 @@ def _is_number(word: bytes) -> bool:
 
 def _table(file: Path, label: str | None) -> tuple[int, Chunks]:
     """The number of columns beside the label, and the chunks of a table."""
-    names = _names(file)
+    names = _names(file) or [""]
     chosen = names[-1] if label is None else label
     if chosen not in names or len(set(names)) < len(names):
         raise InvalidInput(
@@ -277,11 +279,22 @@ def _table(file: Path, label: str | None) -> tuple[int, Chunks]:
 
 def _names(file: Path) -> list[str]:
     if file.suffix == ".parquet":
+        import pyarrow as pa
         from pyarrow import parquet
 
-        return [str(name) for name in parquet.ParquetFile(file).schema_arrow.names]
-    with file.open(newline="") as text:
-        return next(csv.reader(text), [])
+        try:
+            return [str(name) for name in parquet.ParquetFile(file).schema_arrow.names]
+        except pa.ArrowException as error:
+            raise InvalidInput(
+                f"{file.name} cannot be read as Parquet ({type(error).__name__}). Is it whole? Write it again."
+            ) from None
+    try:
+        with file.open(newline="", encoding="utf-8-sig") as text:
+            return next(csv.reader(text), [])
+    except UnicodeDecodeError:
+        raise InvalidInput(
+            f"{file.name} is not UTF-8 (in its first lines). Save it as UTF-8, for example: iconv -f latin1 -t utf-8 old > new"
+        ) from None
 
 
 def _batches(file: Path, features: list[str]) -> Iterator[tuple[Any, float]]:
@@ -327,6 +340,8 @@ def _table_chunks(file: Path, features: list[str], label: str) -> Iterator[Chunk
         labels = batch.column(label)
         if labels.null_count:
             raise InvalidInput(_missing(file, begin, labels, label))
+        if str(labels.type) == "binary":  # what Arrow makes of texts that are not UTF-8
+            raise InvalidInput(f"{file.name}: the label {label!r} is not UTF-8 text; save the file as UTF-8.")
         yield Chunk(row, column, dense[row, column], labels.to_numpy(zero_copy_only=False), done)
         begin += batch.num_rows
 

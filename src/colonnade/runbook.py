@@ -20,7 +20,7 @@ import secrets
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from colonnade.errors import InvalidInput, StoreError
 from colonnade.privacy.events import Policy
@@ -179,6 +179,30 @@ def history(folder: str | Path) -> list[tuple[str, str, str]]:
     try:
         ended = store.ended()
         return [(run, began, ended.get(run, "interrupted, or still running")) for run, began in store.begun()]
+    finally:
+        store.close()
+
+
+def released(folder: str | Path, run: str) -> dict[str, Any]:
+    """What is on record about a run: its terms, and what left each node whose ledger is here."""
+    store = _existing(folder)
+    try:
+        began = dict(store.begun()).get(run)
+        if began is None:
+            raise InvalidInput(f"{folder} holds no run {run!r}; `colonnade runs list {folder}` shows those it has.")
+        terms: dict[str, str] = {}
+        left = []
+        for path in sorted((Path(folder) / "nodes").glob("*.db")):
+            node = node_name(path.stem)
+            ledger = Ledger(store.log(node), node, Policy())
+            for row in ledger.log.rows(run, "open"):
+                terms = json.loads(row.body)["terms"]
+            entries = ledger.entries(run)
+            for what in dict.fromkeys(entry.what for entry in entries):
+                prices = [entry.event.rho for entry in entries if entry.what == what]
+                left.append({"node": node, "what": what, "times": len(prices), "rho": sum(prices)})
+        state = store.ended().get(run, "interrupted, or still running")
+        return {"run": run, "began": began, "state": state, "terms": terms, "left": left}
     finally:
         store.close()
 

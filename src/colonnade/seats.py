@@ -108,7 +108,7 @@ def party_seat(
         relayed: tuple[NodeId, ...] = ()
     else:
         make, relayed = partial(method.party, job, block), tuple(p for p in around if p != COORDINATOR)
-    remark = partial(_shortened, block.rows)
+    remark = partial(_for_the_operator, block)
     return Seat(name, make, around, True, method.REPLIES, policy, relayed, relays(job, method), noise, remark)
 
 
@@ -151,7 +151,8 @@ def _unquestioned(y: Any, job: Job) -> Any:
     return values if bound is None else np.clip(values, -bound, bound)
 
 
-def _shortened(rows: int, own: object) -> str:
+def _for_the_operator(block: Block, own: object) -> str:
     """What a party's operator should know about its data after a run."""
     count = own.shortened if isinstance(own, Own) else 0
-    return f"{count:,} of {rows:,} rows were over the public bound and were shortened" if count else ""
+    over = (f"{count:,} of {block.rows:,} rows were over the public bound and were shortened",) if count else ()
+    return "; ".join((*block.owner_notes, *over))

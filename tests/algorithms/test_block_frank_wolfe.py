@@ -356,6 +356,17 @@ def test_the_split_of_columns_changes_nothing_but_who_holds_what():
     np.testing.assert_allclose(joint(one, 1), joint(six, 6), rtol=0, atol=1e-12)
 
 
+def test_equal_columns_and_columns_of_zeros_do_no_harm():
+    rng = np.random.default_rng(3)
+    a = rng.normal(size=(20, 2))
+    A, y = np.hstack([a, a, np.zeros((20, 2))]), a[:, 0] - 0.2 * a[:, 1]
+    product, loss = Product(co.L1Ball(0.4)).over([range(6)]), co.LeastSquares()
+    method = BlockFrankWolfe(Elementary(), 300, 0.0)
+    fit = co.fit(co.Federation.split(A, y, parties=3), co.Problem(loss, Product(co.L1Ball(0.4))), method)
+    assert -1e-9 <= fit.objective - optimum(loss, A, y, product) <= fit.gap + 1e-7
+    assert product.contains(joint(fit), 1e-12)
+
+
 def test_a_party_without_a_block_in_the_round_sends_no_change():
     fit, *_ = solved(co.LeastSquares(), BlockFrankWolfe(Serial(), 20, 0.0), Product(co.L1Ball(0.4)))
     changes = fit.communication.by("type", "party", "round")

@@ -8,11 +8,15 @@ from graph_cases import GRAPHS, LOSSES, joined, off, penalties, reference, table
 from scipy import sparse
 
 import colonnade as co
+from colonnade.algorithms.anchored import AnchoredLinks, Restarts
 
 COLUMNS, PARTIES = 6, 3
-LONG = {("absolute", "elastic net"), ("absolute", "ridge")}  # a few thousand rounds
-LINEAR = {("absolute", "lasso"), ("quantile", "lasso"), ("absolute", "group lasso"), ("quantile", "group lasso")}
 PAIRS = [(loss, penalty) for loss in LOSSES for penalty in penalties(COLUMNS, PARTIES)]
+KINKS = [
+    pair for pair in PAIRS if not LOSSES[pair[0]].smooth
+]  # linear programs, or nearly: one to five thousand rounds
+QUICK = [("absolute", "lasso"), ("quantile", "elastic net"), ("quantile", "group lasso")]
+SLOW = [pair for pair in KINKS if pair not in QUICK]
 
 
 def solved(
@@ -27,37 +31,131 @@ def solved(
 
 
 @pytest.mark.parametrize(
-    ("loss", "penalty"),
-    [pytest.param(*pair, marks=pytest.mark.slow) if pair in LONG else pair for pair in PAIRS if pair not in LINEAR],
+    ("loss", "penalty"), [pytest.param(*pair, marks=pytest.mark.slow) if pair in SLOW else pair for pair in PAIRS]
 )
 def test_every_loss_with_every_penalty_is_solved(loss, penalty):
     kind = penalties(COLUMNS, PARTIES)[penalty]
     fit, best = solved(LOSSES[loss], kind, co.Topology.line(3), 3, 24, COLUMNS, seed=7)
+    assert fit.status is co.Status.AGREED
     assert off(joined(fit), best.x) <= best.room
     assert -1e-9 <= fit.objective - best.objective <= fit.gap + 1e-9
-
-
-@pytest.mark.parametrize(("loss", "penalty"), sorted(LINEAR))
-def test_of_a_linear_program_the_gap_says_how_far_it_is(loss, penalty):
-    """A piecewise linear loss with a penalty that has kinks at 0 only: ADMM gets there slowly, and says so."""
-    kind = penalties(COLUMNS, PARTIES)[penalty]
-    fit, best = solved(LOSSES[loss], kind, co.Topology.line(3), 3, 24, COLUMNS, seed=7, rounds=400)
-    assert -1e-9 <= fit.objective - best.objective <= fit.gap + 1e-9
-    assert fit.objective - best.objective <= 0.02 * best.objective
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", GRAPHS)
-@pytest.mark.parametrize("agents", [5, 20, 50])
-@pytest.mark.parametrize(
-    ("loss", "penalty"), [("logistic", "elastic net"), ("least squares", "lasso"), ("squared hinge", "ridge")]
-)
+@pytest.mark.parametrize(("loss", "penalty"), KINKS)
+def test_kinks_are_solved_on_every_graph(name, loss, penalty):
+    kind = penalties(10, 5)[penalty]
+    fit, best = solved(LOSSES[loss], kind, GRAPHS[name](5), 5, 40, 10, seed=8, rounds=20_000)
+    assert off(joined(fit), best.x) <= best.room
+    assert -1e-9 <= fit.objective - best.objective <= fit.gap + 1e-9
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", GRAPHS)
+@pytest.mark.parametrize("agents", [20, 50])
+@pytest.mark.parametrize(("loss", "penalty"), [pair for pair in PAIRS if pair not in KINKS])
 def test_every_graph_with_many_agents_is_solved(name, agents, loss, penalty):
     columns = 2 * agents
     kind = penalties(columns, agents)[penalty]
-    fit, best = solved(LOSSES[loss], kind, GRAPHS[name](agents), agents, 60, columns, seed=8, rounds=40_000)
+    fit, best = solved(LOSSES[loss], kind, GRAPHS[name](agents), agents, 60, columns, seed=8, rounds=20_000)
     assert off(joined(fit), best.x) <= best.room
     assert -1e-9 <= fit.objective - best.objective <= fit.gap + 1e-9
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        co.Changing(4, (((0, 1), (2, 3)), ((1, 2),))),
+        co.Changing.silent(co.Topology.ring(4), {2: range(3, 7)}, period=10),
+    ],
+    ids=["two parts of a line in turn", "an agent that is silent for four rounds of ten"],
+)
+def test_links_that_rest_change_the_rounds_and_not_the_answer(graph):
+    fit, best = solved(co.Logistic(), co.Lasso(0.02), graph, 4, 30, 8, seed=21, rounds=8000)
+    assert fit.status is co.Status.AGREED
+    assert off(joined(fit), best.x) <= best.room
+
+
+def test_all_agents_restart_in_the_same_rounds_with_the_same_penalty(monkeypatch):
+    """Otherwise the two ends of a link would disagree about its vectors, and nothing would converge."""
+    seen = {}
+    restart = AnchoredLinks.restart
+
+    def spied(links, factor):
+        seen.setdefault(id(links), (links, []))[1].append((factor, links.ages[0]))
+        restart(links, factor)
+
+    monkeypatch.setattr(AnchoredLinks, "restart", spied)
+    solved(co.LeastSquares(), co.Lasso(0.05), co.Topology.line(5), 5, 20, 10, seed=22, rounds=150, tolerance=0.0)
+    histories = [history for _, history in seen.values()]
+    assert len(histories) == 6  # five agents, and the labels inside one of them
+    assert len(histories[0]) >= 3
+    assert all(history == histories[0] for history in histories)
+
+
+@pytest.mark.parametrize("unit", [1e-3, 1e3])
+def test_with_kinks_the_unit_of_the_labels_does_not_matter(unit):
+    """The dual vector keeps its size and the predictions do not: the penalty must find its own."""
+    X, y = table(23, 20, 4)
+    best = reference(X, y, co.Problem(co.Quantile(0.3), penalty=co.ElasticNet(0.05, 0.1)))
+    problem = co.Problem(co.Quantile(0.3), penalty=co.ElasticNet(0.05, 0.1 / unit))
+    fit = co.fit(co.Federation.split(X, unit * y, parties=2), problem, co.GraphADMM(tolerance=1e-9))
+    assert off(joined(fit), unit * best.x) <= best.room
+
+
+def test_a_party_without_columns_is_refused_unless_it_holds_the_labels():
+    X, y = table(24, 20, 4)
+    with pytest.raises(co.InvalidInput, match=r"'empty' gets no columns; leave it out"):
+        co.Federation.split(X, y, parties={"a": [0, 1, 2, 3], "empty": []}, label="a")
+    problem = co.Problem(co.LeastSquares(), penalty=co.Lasso(0.05))
+    fit = co.fit(co.Federation.split(X, y, parties=2), problem, co.GraphADMM(co.Topology.line(3), tolerance=1e-9))
+    assert set(fit.coefficients) == {"party0", "party1"} or fit.coefficients["labels"].size == 0
+    best = reference(X, y, problem)
+    assert off(np.concatenate([fit.coefficients["party0"], fit.coefficients["party1"]]), best.x) <= best.room
+
+
+def test_a_graph_in_parts_is_refused():
+    with pytest.raises(co.InvalidInput, match="separate parts"):
+        co.Topology.from_edges([(0, 1), (2, 3)])
+
+
+def test_a_restart_keeps_the_multipliers_and_drops_the_anchor_where_it_is():
+    """At the fixed point w = x − λ/ρ: after ρ ← 4ρ it must be x − λ/(4ρ)."""
+    x, multiplier = np.array([1.0, -2.0]), np.array([0.5, 3.0])
+    links = AnchoredLinks(("a",), (2,), 2.0)
+    links.pairs[0, 0], links.pairs[1, 0], links.now[0, 0] = x - multiplier / 2.0, x + multiplier / 2.0, x
+    links.ages = [7]
+    links.restart(4.0)
+    np.testing.assert_allclose(links.pairs[0, 0], x - multiplier / 8.0)
+    np.testing.assert_allclose(links.pairs[1, 0], x + multiplier / 8.0)
+    np.testing.assert_array_equal(links.pairs, links.anchors)
+    assert links.ages == [0]
+
+
+def test_an_exchange_goes_part_of_the_way_back_to_the_anchor_and_both_ends_agree():
+    rng = np.random.default_rng(25)
+    mine, theirs = AnchoredLinks(("b",), (3,), 1.5), AnchoredLinks(("a",), (3,), 1.5)
+    x, y = rng.normal(size=3), rng.normal(size=3)
+    w, v = rng.normal(size=3), rng.normal(size=3)
+    mine.anchors[0, 0], mine.anchors[1, 0] = theirs.anchors[1, 0], theirs.anchors[0, 0] = w, v
+    mine.pairs[:], theirs.pairs[:] = mine.anchors, theirs.anchors
+    for _ in range(3):
+        before = mine.pairs.copy()
+        mine.meet(x, {"b": y})
+        theirs.meet(y, {"a": x})
+    np.testing.assert_allclose(mine.pairs[0, 0], w / 4 + 3 / 4 * (2 * y - before[1, 0]))
+    np.testing.assert_array_equal(mine.pairs[0], theirs.pairs[1])
+    np.testing.assert_array_equal(mine.pairs[1], theirs.pairs[0])
+    T = np.stack([2 * y - before[1, 0], 2 * x - before[0, 0]])
+    assert mine.residuals[4] == pytest.approx(np.linalg.norm(T - before[:, 0]))
+
+
+def test_an_estimate_of_another_shape_ends_the_run():
+    with pytest.raises(co.ProtocolError, match="shape"):
+        AnchoredLinks(("a",), (3,), 1.0).meet(np.zeros(3), {"a": np.zeros(4)})
+    with pytest.raises(co.ProtocolError, match="residuals"):
+        Restarts(1, 1e-6).hear([np.zeros(4)])
 
 
 @pytest.mark.parametrize("name", GRAPHS)

@@ -52,13 +52,12 @@ def test_twenty_agents_are_at_the_answer_within_four_hundred_rounds(name, unit):
 
 
 @pytest.mark.slow
-def test_on_a_line_of_twenty_agents_the_squared_error_is_there_within_four_hundred_rounds():
-    """The error itself is near 1e-7 there: a line of twenty is the slowest graph, and no fixed penalty does better."""
+def test_on_a_line_of_twenty_agents_the_default_rounds_are_enough():
+    """The slowest graph: 400 rounds, 21 times its length, leave an error near 1e-6 there, at every fixed penalty too."""
     A, y = noisy(0, 400, 9)
-    fit = co.fit(
-        co.Federation.split(A, y, parties=20, by="rows"), PROBLEM, co.GraphTLS(co.Topology.line(20), rounds=400)
-    )
-    assert max(off(x, by_svd(A, y)) for x in fit.coefficients.values()) ** 2 <= 1e-12
+    fed = co.Federation.split(A, y, parties=20, by="rows")
+    fit = co.fit(fed, PROBLEM, co.GraphTLS(co.Topology.line(20)))
+    assert max(off(x, by_svd(A, y)) for x in fit.coefficients.values()) <= 1e-12
 
 
 @settings(max_examples=25)

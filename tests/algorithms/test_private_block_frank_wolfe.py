@@ -13,7 +13,7 @@ import colonnade as co
 import contract
 from colonnade.algorithms import private_block_frank_wolfe as private
 from colonnade.algorithms.baselines import one_shot_sketches
-from colonnade.algorithms.method import Job
+from colonnade.algorithms.method import Job, Labels
 from colonnade.algorithms.private_block_frank_wolfe import PrivateBlockFrankWolfe
 from colonnade.attacks import block_frank_wolfe as audit_bfw
 from colonnade.privacy.attack import epsilon_lower_bound
@@ -94,6 +94,24 @@ def test_where_every_line_of_the_plan_is_used_the_ledger_is_the_price(tmp_path, 
     assert math.fsum(spent) == pytest.approx(row_rho(method.price(job)), rel=1e-14)
 
 
+@pytest.mark.parametrize("parties", [2, 4, 8, 16])
+def test_what_crossed_the_wires_costs_what_the_ledgers_say(tmp_path, parties):
+    """Counted from the letters themselves: a pick each, a column where one came along, the labels once."""
+    tap = co.Tap(co.InProcess())
+    method = PrivateBlockFrankWolfe(rounds=4)
+    _, job = run(tmp_path, method, parties, engine=tap)
+    spend, seen = method.spend(job), [(letter.sender, decode(letter.frame.body)) for letter in tap.letters]
+    for party in job.roster.parties:
+        picks = [body for sender, body in seen if sender == party and type(body) is private.Pick]
+        fresh, labels = (
+            [p for p in picks if p.column],
+            [b for s, b in seen if s == party and type(b) is Labels],
+        )
+        cost = [spend.rho_pick] * len(picks) + [spend.rho_column] * len(fresh) + [spend.rho_labels] * len(labels)
+        assert sorted(cost) == sorted(entry.event.rho for entry in entries(tmp_path, party))
+        assert len(picks) == (4 if party in job.roster.with_columns else 0)
+
+
 def test_a_column_is_sent_and_paid_for_once(tmp_path):
     """Two columns a party and eight rounds: six picks at least are repeats, and they send nothing but a number."""
     tap = co.Tap(co.InProcess())
@@ -145,6 +163,14 @@ def test_the_answer_lies_in_the_ball_whatever_was_drawn(tmp_path, loss, parties)
     assert fit.gap is None
     assert "seconds" not in fit.history.columns
     assert fit.status is co.Status.FIXED_ROUNDS
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 8.0])
+@pytest.mark.parametrize("parties", [2, 16])
+def test_the_answer_of_a_consortium_lies_in_the_ball_whatever_was_drawn(tmp_path, parties, epsilon):
+    privacy = co.Privacy(epsilon, 1e-6, trust="consortium", feature_bound=1.0, label_bound=1.0)
+    fit, _ = run(tmp_path, PrivateBlockFrankWolfe(rounds=6), parties, privacy=privacy)
+    assert norm(fit) <= RADIUS * (1 + 1e-12)
 
 
 HUGE = co.Privacy(1e9, 1e-6, feature_bound=1.0, label_bound=1.0)

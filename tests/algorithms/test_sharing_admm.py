@@ -83,7 +83,7 @@ def objective(fit: co.Fit, problem: co.Problem, X: Array, y: Array) -> float:
 # ---------------------------------------------------------------- it solves the problem
 
 
-# Where the loss has kinks ADMM takes thousands of rounds: half of those are left to the slow run.
+# Where the loss has kinks it takes hundreds of rounds: half of those are left to the slow run.
 COMBINATIONS = [
     pytest.param(loss, kind, b, id=f"{type(loss).__name__}, {kind}{', intercept' * b}", marks=[pytest.mark.slow] * slow)
     for loss in LOSSES
@@ -94,12 +94,12 @@ COMBINATIONS = [
 
 @pytest.mark.parametrize(("loss", "kind", "intercept"), COMBINATIONS)
 def test_it_finds_the_optimum_of_every_loss_and_penalty(loss: Any, kind: str, intercept: bool) -> None:
-    rows, columns, width = (40, 12, 4) if loss.smooth else (20, 4, 2)  # ADMM is slow where the loss has kinks
+    rows, columns, width = 40, 12, 4
     X, y = table(loss, rows, columns)
     problem = co.Problem(loss, penalty=penalty(kind, columns, width), intercept=intercept)
     best = optimum(problem, X, y)
     fed = co.Federation.split(X, y, parties=columns // width)
-    fit = co.fit(fed, problem, SharingADMM(rounds=3000, tolerance=5e-7 * best))
+    fit = co.fit(fed, problem, SharingADMM(rounds=2000, tolerance=5e-7 * best))
     assert fit.status is co.Status.CERTIFIED
     found = objective(fit, problem, X, y)
     assert found == pytest.approx(fit.objective, rel=1e-12)

@@ -14,7 +14,7 @@ import colonnade as co
 from colonnade.privacy.released import Released
 from colonnade.runtime.messages import message
 from colonnade.runtime.program import ask
-from contract import ENGINES, METHODS, Toy, fitted, nodes
+from contract import ENGINES, EVERY_METHOD, Toy, fitted, nodes
 
 
 class Shuffled(co.InProcess):
@@ -125,7 +125,7 @@ def test_one_failing_peer_ends_the_run_of_all():
     assert all(node.finished for node in made.values())
 
 
-@pytest.mark.parametrize("case", METHODS.values(), ids=METHODS)
+@pytest.mark.parametrize("case", EVERY_METHOD.values(), ids=EVERY_METHOD)
 @pytest.mark.parametrize("seed", range(3))
 def test_no_schedule_changes_a_fit(case, seed):
     taps = [co.Tap(engine) for engine in (co.InProcess(), Shuffled(seed))]
@@ -139,7 +139,7 @@ def test_no_schedule_changes_a_fit(case, seed):
 
 
 @pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES)
-@pytest.mark.parametrize("case", METHODS.values(), ids=METHODS)
+@pytest.mark.parametrize("case", EVERY_METHOD.values(), ids=EVERY_METHOD)
 def test_repeating_every_letter_changes_nothing(case, engine):
     plain = fitted(case, engine())
     twice = co.Faults(engine(), lambda letter: (letter, letter))
@@ -150,7 +150,7 @@ def test_repeating_every_letter_changes_nothing(case, engine):
     assert plain.communication == fit.communication
 
 
-@pytest.mark.parametrize("case", METHODS.values(), ids=METHODS)
+@pytest.mark.parametrize("case", EVERY_METHOD.values(), ids=EVERY_METHOD)
 @pytest.mark.parametrize("lost", [0, 1, 5, -1])
 def test_losing_a_letter_ends_the_run_with_a_protocol_error(case, lost):
     tap = co.Tap(co.InProcess())

@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 
@@ -28,8 +29,8 @@ from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.kernels.links import exchange
 from colonnade.problem import Changing, Topology
 
-RELAXATION = 0.8  # θ: closer to 1 is faster where every fᵢ is strongly convex, and slower where one is not
-BALANCE = 1.5  # disagreement over movement that ρ aims at; measured, see docs/methods-graph.md
+RELAXATION = 0.8  # θ: closer to 1 is faster where every fᵢ curves, or its set does; and slower where one is flat
+BALANCE = 1.5  # disagreement over movement that ρ aims at; measured, see docs/methods-admm.md
 MOST_CHANGES = 40
 PATIENCE, REST = 5, 8  # after a change ρ stays for so many rounds at least, and for that part of the rounds so far
 
@@ -39,9 +40,11 @@ Graph = Topology | Changing
 class Links:
     """One agent's side of its links: w_ij (`mine`) and w_ji (`theirs`) for each neighbour, and the residuals they leave."""
 
-    def __init__(self, neighbours: Sequence[str], shape: tuple[int, ...], penalty: float) -> None:
+    def __init__(
+        self, neighbours: Sequence[str], shape: tuple[int, ...], penalty: float, relaxation: float = RELAXATION
+    ) -> None:
         self.place = {name: k for k, name in enumerate(neighbours)}
-        self.shape, self.penalty = shape, penalty
+        self.shape, self.penalty, self.relaxation = shape, penalty, relaxation
         self.mine, self.theirs, self.middle = (np.zeros((len(neighbours), math.prod(shape))) for _ in range(3))
         self.residuals = np.zeros(4)
 
@@ -63,7 +66,7 @@ class Links:
                 raise ProtocolError(f"{name!r} sent an estimate of shape {other.shape} where {self.shape} is due")
             k = self.place[name]
             x, y = own.reshape(-1), other.reshape(-1)
-            exchange(x, y, self.penalty, RELAXATION, self.mine[k], self.theirs[k], self.middle[k], sums)
+            exchange(x, y, self.penalty, self.relaxation, self.mine[k], self.theirs[k], self.middle[k], sums)
         if received:
             self.residuals = np.sqrt(sums)
 
@@ -108,7 +111,7 @@ class Accord:
     def _judge(self, own: Sequence[Links]) -> None:
         apart, size, moved, pull = self.flood.tolist()
         # Where the multipliers vanish at the answer, movement is measured against the estimates instead.
-        self.last = _ratio(apart, size), _ratio(moved, max(pull, 1e-3 * own[0].penalty * size))
+        self.last = ratio(apart, size), ratio(moved, max(pull, 1e-3 * own[0].penalty * size))
         self.agreed = max(self.last) <= self.tolerance and self.tolerance > 0.0
         if self.round < self.rests_until or self.changes >= MOST_CHANGES or 0.0 in self.last:
             return
@@ -147,7 +150,8 @@ class Network:
         return tuple(self.names[j] for j in self._changing.active(self.place, t))
 
 
-def _ratio(part: float, whole: float) -> float:
+def ratio(part: float, whole: float) -> float:
+    """part/whole, and 0 where there is nothing to compare with."""
     return part / whole if whole > 0.0 else 0.0
 
 
@@ -159,7 +163,13 @@ def check_settings(rounds: int, tolerance: float) -> None:
         raise InvalidInput(f"tolerance must be 0 (use all rounds) or a positive number, got {tolerance!r}")
 
 
-def ended(accord: Accord, tolerance: float) -> Status:
+class Agreed(Protocol):
+    """Whatever knows whether all agents are within the tolerance."""
+
+    agreed: bool
+
+
+def ended(accord: Agreed, tolerance: float) -> Status:
     """Why a run stopped."""
     if tolerance == 0.0:
         return Status.FIXED_ROUNDS

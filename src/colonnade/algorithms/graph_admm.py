@@ -3,7 +3,7 @@
 Solves   min loss(Ax + b, y) + g(x),   A = [A₁ … A_p]; agent i holds Aᵢ, one of them y; g = Σ gᵢ; b = 0 unless intercept.
 Source   Gratton, thesis, chapters on non-smooth regularisers and on general losses, over their dual: with w = n·slope,
              min_w  n·loss*(w/n) + Σᵢ n·gᵢ*(−Aᵢᵀw/n)                           (Σ w = 0 with b)
-         a sum over agents, who agree on w (consensus.py). By Moreau's identity no conjugate is ever formed:
+         a sum over agents, who agree on w (anchored.py). By Moreau's identity no conjugate is ever formed:
              columns   x = argmin n·gᵢ(x) + ‖Aᵢx + κv‖²/(2κ),  w = v + Aᵢx/κ      v the centre, κ the weight of its links
              labels    s = argmin n·loss(s) + ‖s − κv‖²/(2κ),  w = v − s/κ        the prox of the loss
          The thesis gives every agent the labels and 1/N of the loss, and alternates two inner steps, which stall where the
@@ -13,7 +13,8 @@ Leaves   each agent's estimate of w, every round: at the end the slope of the lo
          two classes its sign IS the label); once the scores of each subtree (graph_certificate.py). Coefficients stay.
 Price    exact releases: every event is infinite; a finite budget refuses this method.
 Stops    when no agent disagrees or moves by more than the tolerance, relative; objective and certified gap are then computed.
-Several  responses, y of shape (n, q): x and w are matrices; the penalty is of all entries, or nuclear over blocks.
+Several  responses, y of shape (n, q): x and w are matrices; the penalty is of all entries, or nuclear over blocks: like the
+         thesis' r = Σ rᵢ(xᵢ), a sum over agents.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from colonnade.algorithms.consensus import Accord, Graph, Links, Network, check_settings, ended
+from colonnade.algorithms.anchored import AnchoredLinks, Restarts
+from colonnade.algorithms.consensus import Graph, Network, check_settings, ended
 from colonnade.algorithms.graph_certificate import ASKED, TOLD, Dual, Part, Verdict, certified
 from colonnade.algorithms.method import Array, Floats, Job, Own
 from colonnade.algorithms.sharing_admm import balanced, free_intercept, local_penalty
@@ -86,7 +88,7 @@ def peer(job: Job, block: Block, gate: Gate, settings: GraphADMM) -> Program[Own
     penalty = own_penalty(problem, block.positions)
     net = Network(settings.topology, job.roster, gate.node)
     inner = (INSIDE,) if holds_labels and block.columns else ()
-    accord = Accord(net.hops, settings.tolerance)
+    accord = Restarts(net.hops, settings.tolerance)
     terms: dict[str, Columns | Loss] = {}
     if block.columns or not holds_labels:
         terms["columns"] = Columns(block, penalty, responses)
@@ -94,7 +96,8 @@ def peer(job: Job, block: Block, gate: Gate, settings: GraphADMM) -> Program[Own
         terms["labels"] = Loss(problem, block.own_labels().astype(np.float64))
     outer = next(iter(terms))  # the term that the neighbours meet
     shape = (rows, responses) if responses else (rows,)
-    links = {name: Links((*net.neighbours, *inner) if name == outer else inner, shape, net.penalty) for name in terms}
+    ends = {name: (*net.neighbours, *inner) if name == outer else inner for name in terms}
+    links = {name: AnchoredLinks(ends[name], shape, net.penalty) for name in terms}
     for t in range(settings.rounds):
         w = {name: term.near(links[name].centre, links[name].weight) for name, term in terms.items()}
         estimate, residuals, apart, moved = gate.exact(w[outer], accord.flood, *accord.last)
@@ -124,7 +127,7 @@ class GraphADMM:
 
     topology: Graph | None = None
     rounds: int = 5000
-    tolerance: float = 1e-8
+    tolerance: float = 1e-7  # coefficients of smooth losses are then within about 1e-6, relatively
     TITLE: ClassVar[str] = "ADMM on a graph"
     REPLIES: ClassVar[Replies] = REPLIES
     DERIVATION: ClassVar[str | None] = None

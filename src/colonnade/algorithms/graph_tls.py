@@ -17,7 +17,8 @@ Leaves   rows: every agent's estimate of X in every round. Columns: sums of Zᵢ
 Price    exact releases: every event is infinite; a finite budget refuses this method.
 Stops    rows: when no agent disagrees or moves by more than the tolerance. Columns: when the residual is at most the
          tolerance times σ²max. A small gap between the two smallest singular values makes both slow: `rank_one` in the
-         history is the largest eigenvalue of X, 1 at the answer.
+         history is the largest eigenvalue of X, 1 at the answer. So does a long graph: news travels one link a round, and on
+         a line of twenty agents the error shrinks by 3 % a round, whatever ρ is kept, against 12 % on a random graph.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from colonnade.runtime.messages import message
 from colonnade.runtime.node import Replies
 from colonnade.runtime.program import Post, Program, ask, ask_one, expect
 
+RELAXATION = 0.95  # θ of consensus.py: the set's edge curves at the answer, so nearly whole reflections pay
 ROUNDING = 1e-14  # of σ²max: a residual below it is noise, and would not be orthogonal to the basis
 VERTICAL = 1e-8  # a last entry of v below it: the best fit needs an infinite x
 
@@ -85,7 +87,8 @@ def row_peer(job: Job, block: Block, gate: Gate, settings: GraphTLS) -> Program[
         inbox = yield from ask(net.meets(t), Share(*gate.exact(size, np.zeros(0))), Share, {})
         size = np.maximum.reduce([size, *(share.estimate.value for share in inbox.values())])
     C = C / max(float(size[0]), np.finfo(np.float64).tiny)
-    links, accord = Links(net.neighbours, C.shape, net.penalty), Accord(net.hops, settings.tolerance)
+    links = Links(net.neighbours, C.shape, net.penalty, RELAXATION)
+    accord = Accord(net.hops, settings.tolerance)
     X, pure = np.zeros_like(C), 0.0
     for t in range(settings.rounds):
         X, pure = spectrahedron(links.centre - C / links.weight if net.neighbours else -C * 1e12)

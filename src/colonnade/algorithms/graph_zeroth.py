@@ -11,29 +11,36 @@ Source   Gratton, thesis, D-ZOA: consensus ADMM whose inner minimisation looks a
          is x ← argmin <g, x> + known(x) + ‖x − x_t‖²/(2α) with α = farthest so far / √Σ‖g‖², and the answer of a round is
          the mean of its steps weighted by t. Nothing is left to tune but how many values are looked at.
          Columns are new: agents agree on the dual vector as in graph_admm.py.
-Leaves   each agent's estimate, every round: noisy, since the directions are random, but nobody proves how noisy: for a given
-         x the thesis' (ε, δ) assumes that the errors are normal. Counted here as exact: every event is infinite.
-Stops    after `rounds`, whatever the values: the steps are random and do not come to rest. `average` (the thesis' proof is
-         for it) gives the mean of the second half of the rounds, else the last round.
+Leaves   each agent's estimate, every round, noisy, since the directions are random; the largest residuals it has heard of,
+         and whose function was seen not to be convex. Counted as exact.
+Price    every event is infinite; a finite budget refuses this method. The thesis' "intrinsic" (ε, δ) supposes how the
+         errors are distributed: `conditional` computes it, no ledger takes it, and an attack refutes it (docs/zeroth-order.md).
+Stops    when no agent disagrees or moves by more than the tolerance in a round (consensus.py); with 0 after `rounds`. The
+         steps are random and never quite come to rest, so what can be asked for depends on how many values are looked at.
+Answer   `average` (the thesis' proof is for it) gives the mean of the later rounds, else the last round.
+Convex   functions are supposed to be. After every descent, a function's value halfway is compared with those at both ends:
+         one that is above their mean is not convex, which the Fit then remarks. Seeing none proves nothing.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
 import numpy as np
 
-from colonnade.algorithms.consensus import Accord, Graph, Links, Network, check_settings
+from colonnade.algorithms.callables import digest
+from colonnade.algorithms.consensus import Accord, Graph, Links, Network, check_settings, ended
 from colonnade.algorithms.graph_admm import Loss, own_penalty
-from colonnade.algorithms.method import Answer, Array, Floats, Job, Own, Status
-from colonnade.errors import InvalidInput
+from colonnade.algorithms.method import Answer, Array, Floats, Job, Own
+from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.released import Released
+from colonnade.privacy.statement import Guarantee, PrivacyStatement, Trust
 from colonnade.problem.nearest import smaller_gram
 from colonnade.runtime.messages import message
 from colonnade.runtime.node import Replies
@@ -42,6 +49,7 @@ from colonnade.runtime.program import Program, ask
 Function = Callable[[Floats], float]
 TINY = 1e-12
 SMOOTHING = 1e-3  # u: against kinks; small against coefficients of size 1
+ROUNDING = 1e-9  # of the values compared: a function that is bent by less counts as convex
 INSIDE = "(the same party)"
 
 
@@ -50,7 +58,7 @@ class Share:
     """Agent → neighbour: my estimate, and the largest residuals I have heard of."""
 
     estimate: Released[Array]
-    residuals: Released[Array]
+    residuals: Released[Array]  # four of them, and who was last heard to have a function that is not convex
 
 
 @dataclass
@@ -61,6 +69,7 @@ class Guess:
     draws: int
     rng: np.random.Generator
     whose: str
+    convex: bool = True  # as far as seen
 
     def slope(self, x: Floats, t: int) -> Floats:
         """The mean of `draws` two-point guesses at x, in step t of a descent."""
@@ -74,13 +83,25 @@ class Guess:
         return total / self.draws
 
     def value(self, x: Floats) -> float:
-        value = float(self.function(x))
+        try:
+            value = float(self.function(x))
+        except (TypeError, ValueError) as error:
+            raise InvalidInput(
+                f"the function of {self.whose!r} failed, or gave no number ({type(error).__name__}): it takes a vector "
+                f"of {x.size} coefficients and returns one number."
+            ) from error
         if not math.isfinite(value):
             raise InvalidInput(
                 f"the function of {self.whose!r} gave NaN or infinity at a point of its descent: it must be finite "
                 "everywhere; put a large value where it is not defined."
             )
         return value
+
+    def compare(self, start: Floats, end: Floats) -> None:
+        """Look for a place where the function lies above its chord."""
+        values = [self.value(x) for x in (start, end, (start + end) / 2.0)]
+        room = ROUNDING * sum(map(abs, values))
+        self.convex = self.convex and values[2] <= (values[0] + values[1]) / 2.0 + room
 
 
 @dataclass
@@ -107,8 +128,60 @@ class Descent:
             x = solve(stiff * x - g, stiff)
             gone = max(gone, float(np.linalg.norm(x - start)))
             mean += (x - mean) * 2.0 / (t + 1)
+        self.guess.compare(start, mean)
         self.x, self.reach = mean, max(gone, TINY)
         return mean
+
+
+class Later:
+    """The mean of the later points, at least half of those so far and at most three quarters, kept as two vectors.
+
+    Blocks are twice as long as the one before; the mean is over the last whole block and the one that is being filled.
+    """
+
+    def __init__(self, columns: int) -> None:
+        self.older, self.newer = np.zeros(columns), np.zeros(columns)
+        self.whole, self.filled, self.length = 0, 0, 1
+
+    def add(self, x: Floats) -> None:
+        if self.filled == self.length:
+            self.older, self.newer = self.newer, np.zeros(x.size)
+            self.whole, self.filled, self.length = self.length, 0, 2 * self.length
+        self.filled += 1
+        self.newer = self.newer + (x - self.newer) / self.filled
+
+    @property
+    def mean(self) -> Floats:
+        total: Floats = self.whole * self.older + self.filled * self.newer
+        return total / max(self.whole + self.filled, 1)
+
+
+class News:
+    """Who was heard to have a function that is not convex: the last such party, by its place among all, from 1; 0: nobody."""
+
+    def __init__(self, names: tuple[str, ...], own: str) -> None:
+        self.names, self.own, self.heard = names, names.index(own) + 1.0, 0.0
+
+    def tell(self, residuals: Floats, convex: bool) -> Floats:
+        self.heard = self.heard if convex else max(self.heard, self.own)
+        return np.append(residuals, self.heard)
+
+    def hear(self, accord: Accord, received: list[Array]) -> None:
+        """One more hop: the residuals are the accord's, the last entry is ours."""
+        for other in received:
+            if other.shape != (5,) or other[-1] not in range(len(self.names) + 1):
+                raise ProtocolError("a neighbour sent other residuals than four numbers and the number of a party")
+        accord.hear([other[:-1] for other in received])
+        self.heard = max([self.heard, *(float(other[-1]) for other in received)])
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        if not self.heard:
+            return ()
+        return (
+            f"the function of {self.names[int(self.heard) - 1]!r} is not convex, or not the same at every call: halfway "
+            "between two points it lay above the mean of their values. The answer may be a local minimum",
+        )
 
 
 # ------------------------------------------------------------------------------------------------ split rows
@@ -128,20 +201,22 @@ class Whole:
 def row_peer(job: Job, block: Block, gate: Gate, settings: GraphZerothOrder) -> Program[Own]:
     net = Network(settings.topology, job.roster, gate.node)
     guess = Guess(settings.row_function(job, block, gate.node), settings.draws, settings.rng(gate), gate.node)
-    term, mean = Whole(guess, block.columns, settings.steps), np.zeros(block.columns)
-    x = mean
-    links, accord = Links(net.neighbours, x.shape, net.penalty), Accord(net.hops, 0.0)
+    term, later, news = Whole(guess, block.columns, settings.steps), Later(block.columns), News(net.names, gate.node)
+    x = np.zeros(block.columns)
+    links, accord = Links(net.neighbours, x.shape, net.penalty), Accord(net.hops, settings.tolerance)
     for t in range(settings.rounds):
         x = term.near(links.centre, links.weight)
-        mean = mean + (x - mean) / max(1, t + 1 - settings.rounds // 2)
-        estimate, residuals, apart, moved = gate.exact(x, accord.flood, *accord.last)
+        later.add(x)
+        estimate, residuals, apart, moved = gate.exact(x, news.tell(accord.flood, guess.convex), *accord.last)
         note = {"disagreement": apart, "movement": moved} if gate.node == job.roster.label else {}
         inbox = yield from ask(net.meets(t), Share(estimate, residuals), Share, note)
         links.meet(x, {name: share.estimate.value for name, share in inbox.items()})
-        accord.hear([share.residuals.value for share in inbox.values()])
+        news.hear(accord, [share.residuals.value for share in inbox.values()])
         accord.turn([links])
-    answer = Answer({}, 0.0, None, None, Status.FIXED_ROUNDS)
-    return Own(mean if settings.average else x, gate.receipt(), answer=answer)
+        if accord.agreed:
+            break
+    answer = Answer({}, 0.0, None, None, ended(accord, settings.tolerance), remarks=news.remarks)
+    return Own(later.mean if settings.average else x, gate.receipt(), answer=answer)
 
 
 # ------------------------------------------------------------------------------------------------ split columns
@@ -180,12 +255,14 @@ def column_peer(job: Job, block: Block, gate: Gate, settings: GraphZerothOrder) 
         terms["labels"] = Loss(job.problem, block.own_labels().astype(np.float64))
     outer = next(iter(terms))
     links = {name: Links((*net.neighbours, *inner) if name == outer else inner, (rows,), net.penalty) for name in terms}
-    accord, mean = Accord(net.hops, 0.0), np.zeros(block.columns)
+    accord, later, news = Accord(net.hops, settings.tolerance), Later(block.columns), News(net.names, gate.node)
     for t in range(settings.rounds):
         w = {name: term.near(links[name].centre, links[name].weight) for name, term in terms.items()}
+        convex = True
         if isinstance(columns := terms[outer], Columns):
-            mean += (columns.descent.x - mean) / max(1, t + 1 - settings.rounds // 2)
-        estimate, residuals, apart, moved = gate.exact(w[outer], accord.flood, *accord.last)
+            later.add(columns.descent.x)
+            convex = columns.descent.guess.convex
+        estimate, residuals, apart, moved = gate.exact(w[outer], news.tell(accord.flood, convex), *accord.last)
         note = {"disagreement": apart, "movement": moved} if holds_labels else {}
         inbox = yield from ask(net.meets(t), Share(estimate, residuals), Share, note)
         received = {name: share.estimate.value for name, share in inbox.items()}
@@ -193,10 +270,13 @@ def column_peer(job: Job, block: Block, gate: Gate, settings: GraphZerothOrder) 
             received[INSIDE] = w["labels"]
             links["labels"].meet(w["labels"], {INSIDE: w["columns"]})
         links[outer].meet(w[outer], received)
-        accord.hear([share.residuals.value for share in inbox.values()])
+        news.hear(accord, [share.residuals.value for share in inbox.values()])
         accord.turn(list(links.values()))
-    x = columns.descent.x if isinstance(columns := terms[outer], Columns) and not settings.average else mean
-    return Own(x, gate.receipt(), answer=Answer({}, 0.0, None, None, Status.FIXED_ROUNDS))
+        if accord.agreed:
+            break
+    x = columns.descent.x if isinstance(columns := terms[outer], Columns) and not settings.average else later.mean
+    answer = Answer({}, 0.0, None, None, ended(accord, settings.tolerance), remarks=news.remarks)
+    return Own(x, gate.receipt(), answer=answer)
 
 
 REPLIES: Replies = {None: Share}
@@ -206,7 +286,10 @@ REPLIES: Replies = {None: Share}
 class GraphZerothOrder:
     """Settings: the graph; `functions` by party, values only (None: what the problem says); how many values are looked at.
 
-    A round takes 2·steps·draws values at each agent. `seed` makes the directions repeatable; without it they are secret.
+    A round takes 2·steps·draws + 3 values at each agent. `tolerance` ends the run before `rounds` (0: use all of them).
+    `seed` makes the directions repeatable; without it they are secret. `functions_version` is your own name for the
+    functions, to be changed whenever they change: a run in a store then goes on with the functions it began with. Without
+    it they are told apart by their code and the values it reaches, where that can be done (`savable`).
     """
 
     topology: Graph | None = None
@@ -216,17 +299,35 @@ class GraphZerothOrder:
     average: bool = True
     functions: Mapping[str, Function] | None = field(default=None)
     seed: int | None = None
+    tolerance: float = 0.0
+    functions_version: str | None = None
     TITLE: ClassVar[str] = "zeroth-order ADMM on a graph"
     REPLIES: ClassVar[Replies] = REPLIES
     DERIVATION: ClassVar[str | None] = None
     SPLITS: ClassVar[tuple[str, ...]] = ("rows", "columns")
 
     def __post_init__(self) -> None:
-        check_settings(self.rounds, 0.0)
+        check_settings(self.rounds, self.tolerance)
         for name in ("steps", "draws"):
             value = getattr(self, name)
             if not (isinstance(value, int) and value >= 1):
                 raise InvalidInput(f"{name} must be a whole number of at least 1, got {value!r}")
+
+    @property
+    def savable(self) -> bool:
+        """Whether a later call can tell that it has the same functions."""
+        known = self.functions is None or self.functions_version is not None
+        return known or all(digest(function) is not None for function in (self.functions or {}).values())
+
+    def __repr__(self) -> str:
+        """As of any dataclass, but functions appear by what identifies them: the address of one says nothing."""
+        named = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "functions"}
+        if self.functions is not None and self.functions_version is None:
+            # One that cannot be identified is given its address: in another process it is another function.
+            named["functions"] = {who: digest(f) or f"unknown {id(f):x}" for who, f in self.functions.items()}
+        elif self.functions is not None:
+            named["functions"] = tuple(self.functions)
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in named.items())})"
 
     def rng(self, gate: Gate) -> np.random.Generator:
         """Directions of this agent: repeatable with a seed, else from a secret that survives a crash."""
@@ -259,8 +360,55 @@ class GraphZerothOrder:
             raise InvalidInput(f"{self.TITLE} over split columns needs a penalty, or functions={{party: penalty}}.")
 
     def price(self, job: Job) -> Mapping[str, Plan]:
-        shares = Charge(EXACT, self.rounds, "its estimate, and residuals, in every round")
+        what = "its estimate, residuals, and whether a function was seen not to be convex, in every round"
+        shares = Charge(EXACT, self.rounds, what)
         return dict.fromkeys(job.roster.parties, (shares,))
 
     def peer(self, job: Job, block: Block, gate: Gate, neighbours: tuple[str, ...]) -> Program[Any]:  # noqa: ARG002
         return row_peer(job, block, gate, self) if job.roster.by_rows else column_peer(job, block, gate, self)
+
+
+# ------------------------------------------------------------------------------------------------ a claim, not a guarantee
+
+
+def conditional(
+    *, deviation: float, slope_bound: float, weight: float, rows: int, rounds: int, delta: float
+) -> tuple[PrivacyStatement, PrivacyStatement]:
+    """What theorems 4.1 and 4.2 of the thesis would make of random errors: for one round, and for a whole run.
+
+    deviation    standard deviation of every entry of an agent's estimate about the exact one.
+    slope_bound  c₁, of the slope of one row's loss.
+    weight       κ, as above: 2ρ|Vᵢ| in the letters of the thesis, whose sensitivity c₁/(ρ|Vᵢ|M) is 2c₁/(κM).
+    rows         M: the agent's loss is a mean over so many rows.
+
+    Both hold under an assumption that nobody checks, so no budget takes them.
+    """
+    given = {"deviation": deviation, "slope_bound": slope_bound, "weight": weight, "rows": rows, "rounds": rounds}
+    for name, value in given.items():
+        if not 0 < value < math.inf:
+            raise InvalidInput(f"{name} must be a finite number above 0, got {value}.")
+    if not 0 < delta < 1:
+        raise InvalidInput(f"delta must lie between 0 and 1, got {delta}.")
+    tail = math.log(1.25 / delta)
+    once = 2.0 * slope_bound / (weight * rows) * math.sqrt(2.1 * tail) / deviation  # equation 4.11
+    whole = once * math.sqrt(rounds * math.log(1.0 / delta) / (1.05 * tail))  # equation 4.16
+    one_round = _conditional(once, delta, "one estimate of one agent", "Gratton, theorem 4.1")
+    return one_round, _conditional(whole, delta, f"{rounds} estimates of one agent", "Gratton, theorem 4.2")
+
+
+def _conditional(epsilon: float, delta: float, sees: str, source: str) -> PrivacyStatement:
+    return PrivacyStatement(
+        epsilon=epsilon,
+        delta=delta,
+        unit="one row",
+        neighbours="replace one row",
+        trust=Trust.NOBODY,
+        accountant="the thesis'",
+        guarantee=Guarantee.CONDITIONAL,
+        derivation=f"{source}; no budget takes it, and docs/zeroth-order.md shows an attack that refutes it",
+        sees=sees,
+        assumes=(
+            "the errors of a zeroth-order descent are normal, independent in all entries, of mean 0 and of the stated "
+            "deviation whatever the data, every row's loss is steep by at most the stated bound, and epsilon is at most 1"
+        ),
+    )

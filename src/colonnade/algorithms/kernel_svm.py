@@ -13,10 +13,11 @@ Stops    when the gap 2(αᵀK̃α − min_j (K̃α)_j), which bounds objective 
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -26,6 +27,7 @@ from colonnade.algorithms.method import Answer, Array, Done, Finish, Floats, Job
 from colonnade.algorithms.spread import REPLIES as PEER_REPLIES
 from colonnade.algorithms.spread import Best, Flood, Tree, Turn, route
 from colonnade.errors import ProtocolError
+from colonnade.kernels.columns import csc_matvec, dense_matvec
 from colonnade.kernels.examples import csc_squared_norms, dense_squared_norms, rbf_column, squared_norm, step_towards
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import EXACT, Charge, Plan
@@ -91,38 +93,59 @@ class Chosen:
 
     def learn(self, example: Any) -> None:
         """Keep an example, unless there is none in the block."""
-        dense = isinstance(example, np.ndarray)
-        if not dense and example.shape == (self._features + 1, 0):
+        if example.shape == (self._features + 1, 0):
             return
-        if example.shape != ((self._features + 1,) if dense else (self._features + 1, 1)):
-            raise ProtocolError(
-                f"a peer sent a block of shape {example.shape} for an example of {self._features:,} features"
-            )
-        last = dense or (example.indices.size > 0 and example.indices[-1] == self._features)  # the label is never zero
-        label = float((example if dense else example.data)[-1]) if last else 0.0
-        if label not in (-1.0, 1.0):
-            raise ProtocolError("a peer sent an example whose label is neither -1 nor +1")
+        self.labels.append(_read(example, self._features).label)
         self._examples.append(example)
-        self.labels.append(label)
 
-    def point(self, number: int) -> Floats:
-        """The features of one example, zeros and all."""
-        example = self._examples[number]
-        if isinstance(example, np.ndarray):
-            return example[:-1]
-        values = np.zeros(self._features)
-        values[example.indices[:-1]] = example.data[:-1]
-        return values
+    def point(self, number: int) -> Point:
+        """One example, zeros and all."""
+        return _read(self._examples[number], self._features)
 
     def row(self, number: int) -> Any:
         """One example as a table of one row, for a kernel: stored as it came."""
-        row = self.point(number)[None, :]
+        row = self.point(number).features[None, :]
         return row if isinstance(self._examples[number], np.ndarray) else sparse.csr_array(row)
 
     def table(self, numbers: Sequence[int]) -> Any:
         """Some examples as a table, for a kernel."""
         rows = [self.row(number) for number in numbers]
         return sparse.csr_array(sparse.vstack(rows)) if sparse.issparse(rows[0]) else np.vstack(rows)
+
+
+class Point(NamedTuple):
+    """An example that travelled, zeros and all."""
+
+    features: Floats
+    square: float  # of its norm
+    label: float
+
+
+# A broadcast within one process is one object: all nodes read the very same example one after the other, and it is spread
+# out once. Two, since the winner has its own copy of what the others were sent.
+_recent: deque[tuple[Any, Point]] = deque(maxlen=2)
+
+
+def _read(example: Any, features: int) -> Point:
+    """The example in a block that a peer sent, or ProtocolError."""
+    for known, point in tuple(_recent):
+        if known is example and point.features.size == features:
+            return point
+    dense = isinstance(example, np.ndarray)
+    if example.shape != ((features + 1,) if dense else (features + 1, 1)):
+        raise ProtocolError(f"a peer sent a block of shape {example.shape} for an example of {features:,} features")
+    last = dense or (example.indices.size > 0 and example.indices[-1] == features)  # the label is never zero
+    label = float((example if dense else example.data)[-1]) if last else 0.0
+    if label not in (-1.0, 1.0):
+        raise ProtocolError("a peer sent an example whose label is neither -1 nor +1")
+    values = np.zeros(features)
+    if dense:
+        values[:] = example[:-1]
+    else:
+        values[example.indices[:-1]] = example.data[:-1]
+    point = Point(values, float(squared_norm(values)), label)
+    _recent.append((example, point))
+    return point
 
 
 class Dual:
@@ -212,9 +235,10 @@ class Examples:
 
     def __init__(self, problem: KernelSVM, block: Block) -> None:
         self.problem, self.block, self.y = problem, block, block.own_labels().astype(np.float64)
+        self._sparse = sparse.issparse(block.matrix)
         self.gradient = np.zeros(block.rows)
         self.mine: dict[int, int] = {}  # row by number of the atom
-        self._column = np.empty(block.rows)
+        self._products, self._column = np.empty(block.rows), np.empty(block.rows)
 
     def lowest(self) -> tuple[int, float]:
         """The first of the lowest entries."""
@@ -267,14 +291,18 @@ class Examples:
             values = kernel_values(kernel, self.block.matrix, row)[:, 0]
             check_positive(values, self._diagonal, float(kernel_values(kernel, row, row)[0, 0]))
             return values
-        z = chosen.point(atom)
-        rbf_column(self.block.scores(z), self._norms, squared_norm(z), kernel.gamma, self._column)
+        z, matrix = chosen.point(atom), self.block.matrix
+        if self._sparse:
+            csc_matvec(matrix.data, matrix.indices, matrix.indptr, z.features, self._products)
+        else:
+            dense_matvec(matrix, z.features, self._products)
+        rbf_column(self._products, self._norms, z.square, kernel.gamma, self._column)
         return self._column
 
     @cached_property
     def _norms(self) -> Floats:
         out, matrix = np.empty(self.block.rows), self.block.matrix
-        if sparse.issparse(matrix):
+        if self._sparse:
             csc_squared_norms(matrix.data, matrix.indices, matrix.indptr, out)
         else:
             dense_squared_norms(matrix, out)

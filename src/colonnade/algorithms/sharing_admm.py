@@ -2,10 +2,12 @@
 
 Solves   min loss(Σ A_m x_m + b, y) + Σ penalty(x_m),   A = [A₁ … A_M], party m holds A_m; every loss; ridge, lasso, elastic
          net, and group lasso whose groups each live at one party.
-Source   Boyd, Parikh, Chu, Peleato, Eckstein, "Distributed optimization and statistical learning via ADMM", 2011, 7.3 (sharing),
-         3.4.3 (relaxation), 3.4.1 (residual balancing). Two blocks, all parties' x and one z, so it converges for every rho.
-         (Hu et al., NeurIPS 2020, algorithm 1, moves all parties at once against the full coupling, and need not.)
-         v = rho·u is the dual vector. It is all that a party needs: z_m moves by (v_old − v)/rho, and the target is z_m − v/rho.
+Source   Boyd, Parikh, Chu, Peleato, Eckstein, "Distributed optimization and statistical learning via ADMM", 2011, 7.3 (sharing).
+         Two blocks, all parties' x and one z, so it converges for every rho. (Hu et al., NeurIPS 2020, algorithm 1, moves all
+         parties at once against the full coupling, and need not.) As a map of w = z + u it takes no two points further
+         apart, and is iterated with an anchor and restarts as in anchored.py, where the reasons and the sources are:
+             w_m ← anchor_m/(k+1) + k/(k+1) (w_m + 2 (A_m x_m − z_m))      k rounds after the anchor was dropped
+         v = rho·u is the dual vector, and all that a party needs: its z_m is w_m − v/rho, and the target of its x is z_m − v/rho.
 Leaves   the labels; from each party, every round: its prediction for every row, the penalty of its coefficients, and two
          numbers of the certificate. Its coefficients never leave it.
 Price    exact releases: every event is infinite; a finite budget refuses this method.
@@ -48,9 +50,9 @@ from colonnade.runtime.messages import message
 from colonnade.runtime.node import Replies
 from colonnade.runtime.program import COORDINATOR, Note, Program, ask, ask_one, last, receive, tell
 
-RELAX = 1.6  # over-relaxation; 1 is the plain method
-LOPSIDED = 2.0  # rho moves when one relative residual is this many times the other
-PAUSE = 5  # rounds before the first move of rho and after it; every pause is twice the last, so that moves become rare
+FALL, LESS, SHARE = 0.3, 0.8, 0.36  # when the anchor is dropped anew, as in anchored.py
+MOST_CHANGES = 40  # of rho
+FAINT = 1e-10  # of the predictions' size: what moved less since the anchor was dropped says nothing about rho
 
 
 @message(40)
@@ -59,6 +61,7 @@ class Dual:
 
     values: Array
     rho: float
+    age: int  # rounds since the anchor was dropped; at 0 it is dropped at the state that these values and this rho give
 
 
 @message(41)
@@ -76,46 +79,54 @@ Parts = Mapping[str, Part]
 
 
 class Coupling:
-    """What the coordinator keeps: the dual vector, the common prediction, and each party's share of it."""
+    """What the coordinator keeps: the dual vector, and each party's w, with its z = w − u and the anchors of both."""
 
     def __init__(self, problem: Problem, labels: Array, parties: tuple[str, ...], settings: SharingADMM) -> None:
         self.problem, self.y, self.settings = problem, labels.astype(np.float64), settings
         self.rho = (settings.coupling or 1.0) / self.y.size
-        self.v, self.mean, self.intercept = np.zeros(self.y.size), np.zeros(self.y.size), 0.0
-        self.z = {party: np.zeros(self.y.size) for party in parties}
-        self.bound, self._next = -math.inf, PAUSE
-        self.primal = self.dual = math.nan
+        self.w = np.zeros((len(parties), self.y.size))
+        self.intercept, self.bound, self.changes, self.dropped = 0.0, -math.inf, 0, 0
+        self.primal = self.dual = self.before = math.nan
+        self.v = self.prox()
+        self.anchor, self.age = self.w.copy(), 0
+        self.first, self.z0, self.v0 = math.nan, np.zeros_like(self.w), np.zeros(self.y.size)
 
-    def update(self, t: int, predictions: Mapping[str, Floats]) -> None:
-        """z̄ ← argmin loss(M z̄) + M rho/2 ‖z̄ − ā − u‖²;  u ← u + ā − z̄;  then rho, if the residuals are lopsided."""
-        count, old, rho = len(self.z), self.v, self.rho
-        relaxed = self.mean + RELAX * (sum(predictions.values()) / count - self.mean)  # ā
-        point = count * (relaxed + old / rho)
-        prox = partial(self.problem.loss.prox, y=self.y, step=count / rho)
+    def prox(self) -> Floats:
+        """v of z = argmin loss(Σ z_m) + rho/2 Σ ‖z_m − w_m‖², whose z_m is w_m − v/rho: one number a row."""
+        count, point = len(self.w), self.w.sum(axis=0)
+        prox = partial(self.problem.loss.prox, y=self.y, step=count / self.rho)
         if self.problem.intercept:
             self.intercept = free_intercept(prox, point, self.intercept)
-        v = (rho / count) * (point + self.intercept - prox(point + self.intercept))
-        self.v = balanced(v) if self.problem.intercept else v
-        self.mean = relaxed + (old - self.v) / rho  # z̄
-        moved, apart, sizes = 0.0, 0.0, [0.0, 0.0]
-        for party, prediction in predictions.items():
-            z = self.z[party] + RELAX * (prediction - self.z[party]) + (old - self.v) / rho
-            moved += float(np.sum(np.square(z - self.z[party])))
-            apart += float(np.sum(np.square(prediction - z)))
-            sizes[0] += float(np.sum(np.square(prediction)))
-            sizes[1] += float(np.sum(np.square(z)))
-            self.z[party] = z
-        self.primal = _ratio(math.sqrt(apart), math.sqrt(max(sizes)))
-        self.dual = _ratio(rho * math.sqrt(moved), math.sqrt(count) * float(np.linalg.norm(self.v)))
-        self._balance(t)
+        v = (self.rho / count) * (point + self.intercept - prox(point + self.intercept))
+        return balanced(v) if self.problem.intercept else v
 
-    def _balance(self, t: int) -> None:
-        if self.settings.coupling is not None or t < self._next or not (self.primal > 0.0 < self.dual):
+    def update(self, t: int, predictions: Floats) -> None:
+        """w ← anchor/(k+1) + k/(k+1) (w + 2 (Ax − z));  v by the prox;  then a restart, if the residual asks for it."""
+        z, count = self.w - self.v / self.rho, len(self.w)
+        apart, self.age = predictions - z, self.age + 1
+        self.w = (self.anchor + self.age * (self.w + 2.0 * apart)) / (self.age + 1)
+        old, self.v = self.v, self.prox()
+        residual, size = float(np.linalg.norm(apart)), float(np.linalg.norm(z))
+        self.primal = _ratio(residual, size)
+        self.dual = _ratio(float(np.linalg.norm(self.v - old)), float(np.linalg.norm(self.v)))
+        if math.isnan(self.first):
+            self.first = self.before = residual
             return
-        lean = self.primal / self.dual
-        if not 1.0 / LOPSIDED <= lean <= LOPSIDED:
-            self.rho *= min(max(math.sqrt(lean), 0.1), 10.0)
-            self._next = t + max(PAUSE, t)
+        rises, self.before = residual > self.before, residual
+        if residual <= FALL * self.first or (rises and residual <= LESS * self.first) or t - self.dropped >= SHARE * t:
+            self._restart(t, count)
+
+    def _restart(self, t: int, count: int) -> None:
+        """Drop the anchor here; rho halfway, on a logarithmic scale, to how far v moved over how far the z did."""
+        z = self.w - self.v / self.rho
+        shift, turned = float(np.linalg.norm(z - self.z0)), math.sqrt(count) * float(np.linalg.norm(self.v - self.v0))
+        clear = min(_ratio(shift, float(np.linalg.norm(z))), _ratio(turned, float(np.linalg.norm(self.v)))) > FAINT
+        if self.settings.coupling is None and clear and self.changes < MOST_CHANGES:
+            self.changes += 1
+            self.rho *= min(max(math.sqrt(turned / shift / self.rho), 0.1), 10.0)
+            self.w = z + self.v / self.rho
+        self.z0, self.v0, self.anchor, self.age = z, self.v, self.w.copy(), 0
+        self.first, self.dropped = math.nan, t
 
     def certificate(self, parts: Parts) -> tuple[float, float, float]:
         """The objective at the parties' coefficients, its best intercept, and the gap to the best lower bound so far."""
@@ -133,14 +144,13 @@ def coordinator(job: Job, settings: SharingADMM) -> Program[Answer]:
     labels = (yield from ask_one(roster.label, SendLabels(), Labels)).values.value
     _check_rows(labels, roster.rows, roster.label)
     state = Coupling(job.problem, labels, parties, settings)
-    state.update(0, dict.fromkeys(parties, np.zeros(roster.rows)))  # x = 0: a slope of the loss to begin with
     note: Note | None = None
     for t in range(1, settings.rounds + 1):
-        parts = yield from ask(parties, Dual(state.v, state.rho), Part, note)  # x_m, of all parties at once
+        parts = yield from ask(parties, Dual(state.v, state.rho, state.age), Part, note)  # x_m, of all parties at once
         for party in parties:
             _check_rows(parts[party].prediction.value, roster.rows, party)
         objective, intercept, gap = state.certificate(parts)
-        state.update(t, {party: parts[party].prediction.value for party in parties})  # z̄ and u
+        state.update(t, np.stack([parts[party].prediction.value for party in parties]))  # z and u
         note = {"round": t, "objective": objective, "gap": gap, "primal": state.primal, "dual": state.dual}
         if 0.0 < settings.tolerance >= gap:  # a tolerance of 0 asks for all rounds
             break
@@ -150,8 +160,7 @@ def coordinator(job: Job, settings: SharingADMM) -> Program[Answer]:
 
 
 def party(job: Job, block: Block, gate: Gate) -> Program[Own]:
-    x, old, rho_old = np.zeros(block.columns), np.zeros(block.rows), math.nan
-    z, prediction = np.zeros(block.rows), np.zeros(block.rows)
+    x, w, anchor, rho_old = np.zeros(block.columns), np.zeros(block.rows), np.zeros(block.rows), math.nan
     if block.columns:
         penalty = local_penalty(job.problem, block.positions)
         closest = nearest(block.matrix, penalty)
@@ -160,12 +169,15 @@ def party(job: Job, block: Block, gate: Gate) -> Program[Own]:
         match request:
             case SendLabels():
                 answer: object = Labels(gate.exact(block.own_labels()))
-            case Dual(v, rho):
+            case Dual(v, rho, age):
                 _check_rows(v, block.rows, COORDINATOR)
-                _check_rho(rho)
-                z = z + RELAX * (prediction - z) + (old - v) / (rho if math.isnan(rho_old) else rho_old)
-                x = closest(z - v / rho, rho)
-                old, rho_old, prediction = v, rho, block.scores(x)
+                _check_rho(rho, age)
+                z = w - v / (rho if math.isnan(rho_old) else rho_old)
+                if age == 0:
+                    anchor = w = z + v / rho
+                x, rho_old = closest(z - v / rho, rho), rho
+                prediction = block.scores(x)
+                w = (anchor + (age + 1) * (w + 2.0 * (prediction - z))) / (age + 2)
                 pull = -block.correlations(v)
                 shrink = penalty.shrink(pull)
                 figures = penalty.value(x), shrink, penalty.conjugate(shrink * pull)
@@ -283,6 +295,6 @@ def _check_rows(vector: Array, rows: int, sender: str) -> None:
         raise ProtocolError(f"{sender!r} sent a vector of shape {vector.shape} for {rows:,} rows")
 
 
-def _check_rho(rho: float) -> None:
-    if not (math.isfinite(rho) and rho > 0.0):
-        raise ProtocolError("the coordinator sent a rho that is not a positive number")
+def _check_rho(rho: float, age: int) -> None:
+    if not (math.isfinite(rho) and rho > 0.0 and age >= 0):
+        raise ProtocolError("the coordinator sent a rho that is not a positive number, or an age below 0")

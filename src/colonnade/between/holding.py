@@ -104,6 +104,7 @@ class Holding:
     def block(self, job: Job, agreement: Agreement | None) -> Block:
         """Its columns in the common order of rows, with labels as the loss wants them."""
         place = self.federation(agreement).parties[self.name].block.positions
+        notes: tuple[str, ...] = ()
         if self.charter.on is None:
             matrix, labels = self._matrix(), self.labels
         else:
@@ -113,8 +114,10 @@ class Holding:
             labels = own[column].to_numpy() if holder == self.name else None
             schema = self.member.schema
             assert schema is not None
-            matrix = schema.encode(own).matrix if schema.width else np.zeros((own.height, 0))
-        block = Block(matrix, place, unit=self.charter.unit)
+            encoded = schema.encode(own) if schema.width else None
+            matrix = np.zeros((own.height, 0)) if encoded is None else encoded.matrix
+            notes = () if encoded is None else encoded.owner_notes()
+        block = Block(matrix, place, unit=self.charter.unit, owner_notes=notes)
         return replace(block, labels=usable_labels(np.asarray(labels), job)) if self.holds_labels else block
 
     def _matrix(self) -> Any:

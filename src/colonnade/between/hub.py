@@ -6,6 +6,8 @@
 Parties dial in (`colonnade party run`) and answer questions (office.py). The hub proposes a run; each party prices it,
 approves it and reserves; then letters go round in turns (engines/turns.py). A party that was restarted gets the same
 proposal again, finds its run in its own books, and goes on from its transcript. So does the hub.
+
+What a party answers is read as if it were hostile: it may stop a run, and neither end this process nor keep it busy for ever.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -23,7 +26,7 @@ import numpy as np
 
 from colonnade.algorithms.method import Answer, Status
 from colonnade.alignment import DIGEST, bitmap, intersect
-from colonnade.between.office import DIVERGED, OK, PROTOCOL, UNAVAILABLE
+from colonnade.between.office import DIVERGED, OK, PROTOCOL, UNAVAILABLE, UNKNOWN
 from colonnade.between.parcel import Parcel, letters_in, letters_out, pack, unpack
 from colonnade.certs import Tls
 from colonnade.charter import Charter
@@ -44,6 +47,8 @@ if TYPE_CHECKING:
     from colonnade.engines.streams_hub import Switchboard
 
 CLOCKS = 60.0  # seconds that two clocks may differ before `check` warns
+LOSSES = 1000  # how often a party may begin anew in one run
+_MOST = 1 << 53
 
 log = logging.getLogger("colonnade.between.hub")
 
@@ -110,8 +115,10 @@ class Grpc:
             self.session = ""
             return Federation.elsewhere(charter)
         sessions = {(said.get("session"), said.get("rows")) for said in found.values()}
-        if sessions == {(None, None)}:
-            sessions = {self.align(charter)}
+        kept = {session for session, _ in sessions if session is not None}
+        if (None, None) in sessions and len(kept) < 2:
+            # Nobody has agreed yet; or a hub died when some had: the others join the same session.
+            sessions = {self.align(charter, *kept)}
         if len(sessions) > 1:
             known = ", ".join(party for party, said in found.items() if said.get("session"))
             raise ProtocolError(
@@ -126,15 +133,18 @@ class Grpc:
         """Every party's versions, file, clock and agreement on rows."""
         board = self.open(charter)
         board.wait_for(charter.members, self.patience)
-        return {party: answer.head for party, answer in self._all(charter.members, "hello").items()}
+        return {party: _greeting(party, answer) for party, answer in self._all(charter.members, "hello").items()}
 
-    def align(self, charter: Charter) -> tuple[str, int]:
-        """Have the parties agree on a pepper among themselves, and intersect their keyed digests."""
+    def align(self, charter: Charter, begun: str | None = None) -> tuple[str, int]:
+        """Have the parties agree on a pepper among themselves, and intersect their keyed digests.
+
+        `begun` is a session that some of them have ended already: it gives the same rows again.
+        """
         if closed := [name for name, member in charter.members.items() if member.policy.least is None]:
             raise InvalidInput(
                 f"{closed[0]!r} does not let the number of common rows be known: its policy has no `least`. Nothing was sent."
             )
-        names, session = list(charter.members), secrets.token_hex(8)
+        names, session = list(charter.members), begun or secrets.token_hex(8)
         others = {name: [peer for peer in names if peer != name] for name in names}
         keys = {name: found.blobs for name, found in self._all(names, "greet", {"session": session}).items()}
         met = {name: [part for peer in others[name] for part in keys[peer]] for name in names}
@@ -142,6 +152,8 @@ class Grpc:
         for name, found in self._each(
             "share", {n: ({"session": session, "peers": others[n]}, met[n]) for n in names}
         ).items():
+            if len(found.blobs) != 2 * len(others[name]):
+                raise ProtocolError(f"{name!r} sent no share of the pepper")
             shares[name] = {peer: found.blobs[2 * at : 2 * at + 2] for at, peer in enumerate(others[name])}
         given = {name: [part for peer in others[name] for part in (*keys[peer], *shares[peer][name])] for name in names}
         asked = {name: ({"session": session, "peers": others[name]}, given[name]) for name in names}
@@ -225,11 +237,11 @@ class _Crew:
         self.code = ""  # of the method, as this hub has it
         self.said: dict[NodeId, Parcel] = {}  # what each party answered when the run was proposed
         self.process: dict[NodeId, str | None] = {}  # which process of a party that was
+        self.losses: Counter[NodeId] = Counter()
+        self.places: Counter[tuple[NodeId, NodeId]] = Counter()  # by edge, where the next letter stands at least
 
     def ask(self, what: str, to: Mapping[NodeId, tuple[Any, ...]]) -> dict[NodeId, Any]:
-        """What fit.py asks of all stations; the parties find terms, plans, keys and what is over in their own books."""
-        if what == "settle":
-            to = {name: arguments for name, arguments in to.items() if name == COORDINATOR}
+        """What fit.py asks of all stations; the parties find terms, plans and keys in their own books."""
         if what == "reserve":
             self.code = next(iter(to.values()))[0].fingerprint
             self.introduce(self.parties)
@@ -243,21 +255,30 @@ class _Crew:
     def drive(self) -> Outcome:
         return Turns(self.names, self.promise, self.listener).run()
 
+    def count(self, lost: Lost) -> None:
+        """A party begins anew: as often as machines fail, and not for ever."""
+        name = str(lost)
+        self.process.pop(name, None)  # whatever it was told, it has forgotten
+        self.losses[name] += 1
+        if self.losses[name] > LOSSES:
+            raise PeerFailed(f"{name!r} began anew {LOSSES:,} times in this run; its own log says why.") from lost
+
     def introduce(self, names: Sequence[NodeId]) -> None:
         """Propose the run, let the parties reserve, and tell each of them what all others said."""
         proposal = {"run": self.run, "call": self.call.to_json(), "code": self.code, "session": self.hub.session}
         while True:
             self.process |= {name: self.hub.process(name) for name in names}
             try:
-                self.said |= gathered({name: self.hub.ask(name, "reserve", proposal) for name in names})
+                answers = gathered({name: self.hub.ask(name, "reserve", proposal) for name in names})
+                self.said |= {name: _promised(name, answer) for name, answer in answers.items()}
                 told = {}
                 for name in names:
                     others = [peer for peer in self.parties if peer != name]
                     told[name] = ({"run": self.run, "peers": others}, _introductions([self.said[p] for p in others]))
                 gathered({name: self.hub.ask(name, "meet", *parts) for name, parts in told.items()})
                 return
-            except Lost:
-                continue
+            except Lost as lost:
+                self.count(lost)
 
     def close(self) -> None:
         """The line stays open for the next run."""
@@ -269,7 +290,15 @@ class _Crew:
             self.introduce([name])  # its process is another one: it must hear of the run again
         question, head, blobs = self.question(what, arguments)
         asked = self.hub.ask(name, question, {"run": self.run, **head}, blobs)
-        return then(asked, lambda found: self.heard(name, what, found.result()))
+
+        def heard(found: Future[Parcel]) -> Any:
+            try:
+                return self.heard(name, what, found.result())
+            except Lost as lost:
+                self.count(lost)
+                raise
+
+        return then(asked, heard)
 
     def question(self, what: str, arguments: tuple[Any, ...]) -> tuple[str, dict[str, Any], Sequence[bytes]]:
         match what, arguments:
@@ -279,6 +308,8 @@ class _Crew:
                 return what, {"when": when, "heads": _plain_heads(heads)}, ()
             case "close", (how,):
                 return "over", {"how": how}, ()
+            case "settle", (over,):
+                return what, {"over": dict(over)}, ()
             case "resend", (since,):
                 return what, {"since": dict(since)}, ()
             case "turn", (letters,):
@@ -293,18 +324,16 @@ class _Crew:
         try:
             match what:
                 case "standing":
-                    heads = {peer: (int(count), bytes.fromhex(at)) for peer, (count, at) in head["heads"].items()}
+                    heads = {peer: (_count(count), bytes.fromhex(at)) for peer, (count, at) in head["heads"].items()}
                     return Standing(heads.pop(""), heads, b"")
                 case "join":
+                    for peer in self.names:
+                        self.places.pop((name, peer), None)
                     return Joined(_counts(head["received"]), _counts(head["sent"]))
                 case "resend":
                     return tuple(self.letters(name, found))
                 case "turn":
-                    failed = PeerFailed(_refusal(name, "turn", head["failure"])) if head["failure"] else None
-                    sent, wait = tuple(self.letters(name, found)), tuple(map(str, head["wait"]))
-                    return Turn(
-                        sent, bool(head["finished"]), wait, tuple(head["notes"]), head["told"], failed, head["more"]
-                    )
+                    return self.turned(name, found)
                 case "outcome":
                     return _status(head["status"]), _traffic(name, head["traffic"])
                 case _:
@@ -312,11 +341,25 @@ class _Crew:
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise WireError(f"the answer of {name!r} to {what} is not one: {type(error).__name__}") from error
 
+    def turned(self, name: NodeId, found: Parcel) -> Turn:
+        head, sent = found.head, tuple(self.letters(name, found))
+        finished, more = head["finished"], head["more"]
+        if type(finished) is not bool or type(more) is not bool or (more and not sent):
+            raise ValueError("whoever has more to send sends something")
+        wait = tuple(peer for peer in head["wait"] if peer in self.names)
+        failed = PeerFailed(_refusal(name, "turn", head["failure"])) if head["failure"] else None
+        return Turn(sent, finished, wait, _notes(head["notes"]), _count(head["told"]), failed, more)
+
     def letters(self, name: NodeId, found: Parcel) -> list[Letter]:
+        """What a party sends: in its own name, to somebody here, and nothing twice."""
         letters = letters_in(found.head["letters"], found.blobs, self.run)
         for letter in letters:
+            edge = (name, letter.receiver)
             if letter.sender != name or letter.receiver not in self.names:
                 raise ProtocolError(f"{name!r} sent a letter as {letter.sender!r} for {letter.receiver!r}; refused")
+            if letter.frame.sequence < self.places[edge]:
+                raise ProtocolError(f"{name!r} sends the same letter to {letter.receiver!r} over and over; refused")
+            self.places[edge] = letter.frame.sequence + 1
         return letters
 
 
@@ -338,6 +381,8 @@ def _opened(party: str, what: str, raw: bytes) -> Parcel:
     code = found.head.get("code")
     if code == OK:
         return found
+    if code == UNKNOWN:
+        raise Lost(party)
     if code == UNAVAILABLE:
         raise StoreError(f"{party!r} cannot write to its store; its own log says why. Repeat the call when it can.")
     if code == DIVERGED:
@@ -350,6 +395,23 @@ def _opened(party: str, what: str, raw: bytes) -> Parcel:
 def _refusal(party: str, what: str, code: object) -> str:
     names = {int(known) + 1: known.name.lower() for known in FailureCode}
     return f"{party!r} refused {what!r} ({names.get(code, 'unknown code') if isinstance(code, int) else 'no code'}). Its own log says why."
+
+
+def _greeting(party: str, answer: Parcel) -> Mapping[str, Any]:
+    """What a party says of itself, if it is of the right kind."""
+    head = answer.head
+    always = {"protocol": int, "version": str, "file": str, "clock": float}
+    agreed = {"session": str, "rows": int} if "session" in head or "rows" in head else {}
+    if not all(type(head.get(name)) is kind for name, kind in {**always, **agreed}.items()):
+        raise WireError(f"{party!r} greets in a way that this hub does not know")
+    return head
+
+
+def _promised(party: str, answer: Parcel) -> Parcel:
+    """A party's keys and its word on the rows, as many as it says."""
+    if len(answer.blobs) != 2 * bool(answer.head.get("covers")) + bool(answer.head.get("confirms")):
+        raise WireError(f"{party!r} promises to take part in a way that this hub does not know")
+    return answer
 
 
 def _introductions(said: Sequence[Parcel]) -> list[bytes]:
@@ -369,7 +431,22 @@ def _plain_heads(heads: Mapping[str, tuple[int, bytes]]) -> dict[str, list[Any]]
 
 
 def _counts(raw: Mapping[str, Any]) -> dict[str, int]:
-    return {str(peer): int(count) for peer, count in raw.items()}
+    return {str(peer): _count(count) for peer, count in raw.items()}
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int or not 0 <= value <= _MOST:
+        raise ValueError("a count is a whole number")
+    return value
+
+
+def _notes(raw: Any) -> tuple[Mapping[str, Any], ...]:
+    """Rows for the history: names, and numbers or short words."""
+    for note in raw:
+        for name, value in note.items():
+            if not isinstance(value, int | float | str | None) or len(f"{name}{value}") > 200:
+                raise ValueError("a note is numbers and short words")
+    return tuple(raw)
 
 
 def _status(name: str | None) -> Answer | None:
@@ -382,6 +459,7 @@ def _traffic(party: str, lines: Sequence[Sequence[Any]]) -> Traffic:
     for sender, receiver, kind, number, messages, size, numbers in lines:
         if sender != party:
             raise ValueError("a party counts what it sent, and nothing else")
-        line = Line(sender, str(receiver), str(kind), int(number))
-        traffic.messages[line], traffic.bytes[line], traffic.numbers[line] = int(messages), int(size), int(numbers)
+        line = Line(sender, str(receiver)[:200], str(kind)[:200], _count(number))
+        counts = (_count(messages), _count(size), _count(numbers))
+        traffic.messages[line], traffic.bytes[line], traffic.numbers[line] = counts
     return traffic

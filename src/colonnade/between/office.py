@@ -5,14 +5,19 @@ keys; it prices a job itself, and its operator or its policy approves the terms 
 out of turn, a job it does not know, a run that is over: refused, with a fixed code and no text, since text may carry data.
 What happened is in its own log, in counts and names.
 
+The hub may ask anything in any order, and lie. So nothing is decided by what it says twice: a run keeps the call it was
+approved for, an alignment the answer it had, and a run that failed here is over here, whatever the hub thinks of it.
+
 Letters between parties pass the hub under keys that the hub does not have: those of graph methods are covered here, those
 of methods that relay are sealed by the node itself.
 """
 
 from __future__ import annotations
 
+import hmac
 import json
 import logging
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +31,8 @@ from colonnade.between.holding import Holding
 from colonnade.between.parcel import Parcel, letters_in, letters_out, pack, unpack
 from colonnade.engines.station import FINAL, Station, code_of
 from colonnade.errors import (
+    BudgetExhausted,
+    ColonnadeError,
     InvalidInput,
     LedgerDamaged,
     PolicyRefused,
@@ -34,20 +41,28 @@ from colonnade.errors import (
     StoreError,
     WireError,
 )
-from colonnade.privacy.events import Plan, unprotected
+from colonnade.privacy.accountant import rho_for
+from colonnade.privacy.events import Plan, row_rho, unprotected
 from colonnade.privacy.keyring import Keyring, public_key
-from colonnade.privacy.ledger import ADMIN, REFUSED, Ledger, Terms
+from colonnade.privacy.ledger import ADMIN, OWNER, REFUSED, Ledger, Terms
 from colonnade.privacy.store import write_synced
 from colonnade.runbook import FolderStore
-from colonnade.runtime.messages import Sealed
+from colonnade.runtime.messages import FailureCode, Sealed
 from colonnade.runtime.node import Letter
 from colonnade.runtime.program import COORDINATOR
 from colonnade.runtime.wire import Frame, decode, encode, type_name
 from colonnade.seats import Call, neighbours, party_seat, terms_of, variant
 
 PROTOCOL = 1
-OK, UNAVAILABLE, DIVERGED = 0, 16, 17  # beside the codes of runtime/messages.py
+OK, UNAVAILABLE, DIVERGED, UNKNOWN = 0, 16, 17, 18  # beside the codes of runtime/messages.py
 PARCEL = 48 << 20  # letters that one answer carries; the rest waits for the next question
+
+# Names that the hub chooses become keys of records and names of files, so they are letters, digits and dashes; a few
+# stand in the books for something else.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,63}")
+_TAKEN = {OWNER, "node", "align", "store"}
+_MANNER = re.compile(r"[ -~]{1,100}")
+_LARGEST_COUNT = 2**53
 
 log = logging.getLogger("colonnade.between.office")
 
@@ -71,12 +86,19 @@ class Request:
 Approve = Callable[[Request], bool]
 
 
+_Priced = tuple[Job, Any, Mapping[str, Plan]]  # a job, its method, and what it costs everybody
+
+
+class UnknownRun(ProtocolError):
+    """This process has not heard of the run: it must be proposed again, and goes on from the books."""
+
+
 @dataclass(eq=False)
 class _Desk:
     """One run at this party."""
 
     station: Station
-    job: Job
+    call: str
     agreement: Agreement | None
     cover: Keyring | None
     met: bool = False  # whether the others' keys, and their word on the rows, have been checked
@@ -105,7 +127,7 @@ class Office:
     # ------------------------------------------------------------------------ questions and answers
 
     def answer(self, raw: bytes) -> bytes:
-        """The answer to a question of the hub. Errors become codes; only an unknown one is raised."""
+        """The answer to a question of the hub. Every error becomes a code."""
         what = "?"
         try:
             asked = unpack(raw)
@@ -115,16 +137,23 @@ class Office:
                 raise ProtocolError(f"the hub asks {what[:40]!r}, which this version does not know")
             found = handler(self, asked)
             return pack({"code": OK, **found.head}, found.blobs)
+        except UnknownRun:
+            return pack({"code": UNKNOWN})
         except tuple(FINAL) as error:
             log.warning("refused", extra={"question": what, "error": type(error).__name__, "why": str(error)})
             return pack({"code": int(code_of(error)) + 1})
         except (ReplayDiverged, LedgerDamaged) as error:
             log.error("stopped", extra={"question": what, "error": type(error).__name__, "why": str(error)})
+            self.desks.clear()
             return pack({"code": DIVERGED})
-        except StoreError as error:
+        except (StoreError, OSError, MemoryError) as error:
             log.error("unavailable", extra={"question": what, "error": type(error).__name__, "why": str(error)})
             self.desks.clear()  # what is in memory may be ahead of the disk: begin again from there
             return pack({"code": UNAVAILABLE})
+        except Exception as error:  # nobody may end this process by asking; the text of a foreign error may carry data
+            log.error("broken", extra={"question": what, "error": type(error).__name__})
+            self.desks.clear()
+            return pack({"code": int(FailureCode.STOPPED) + 1})
 
     def hello(self, _: Parcel) -> Parcel:
         """Who is there: versions, the federation file, the clock, the rows agreed on."""
@@ -154,20 +183,22 @@ class Office:
 
     def greet(self, asked: Parcel) -> Parcel:
         """A key for one alignment, signed."""
-        self._may_align(_text(asked, "session"))
-        public, signature = self._aligner(_text(asked, "session")).hello
+        session = _name(asked, "session")
+        self._may_align(session)
+        public, signature = self._aligner(session).hello
         return Parcel({}, (public, signature))
 
     def share(self, asked: Parcel) -> Parcel:
         """Its part of the pepper, sealed for each other party."""
-        session, peers = _text(asked, "session"), _names(asked, "peers")
+        session, peers = _name(asked, "session"), _names(asked, "peers")
+        self._may_align(session)
         keyring = self._met(session, peers, asked.blobs)
         sealed = self._share(session).sealed(keyring, dict.fromkeys(peers, 0))
         return Parcel({"peers": peers}, tuple(part for peer in peers for part in sealed[peer]))
 
     def offer(self, asked: Parcel) -> Parcel:
         """The keyed digests of its keys, if the others' parts of the pepper are genuine."""
-        session, peers = _text(asked, "session"), _names(asked, "peers")
+        session, peers = _name(asked, "session"), _names(asked, "peers")
         self._may_align(session)
         pepper = self._pepper(session, peers, asked.blobs)
         offered = self.holding.offer(pepper)
@@ -176,7 +207,8 @@ class Office:
 
     def agreed(self, asked: Parcel) -> Parcel:
         """Keep which rows all parties have."""
-        session, peers = _text(asked, "session"), _names(asked, "peers")
+        session, peers = _name(asked, "session"), _names(asked, "peers")
+        self._may_align(session)  # several may have been prepared; one is kept
         pepper = self._pepper(session, peers, asked.blobs[:-1])
         offered = self.holding.offer(pepper)
         parties = [*peers, self.name]
@@ -203,12 +235,16 @@ class Office:
 
     def _once(self, session: str, what: str, value: bytes) -> None:
         """Keep what this party said or heard in a session; something else in the same session is refused."""
+        if not self._same(f"align/{session}", "session", what, value):
+            raise ProtocolError(f"session {session} had another {what} before; begin another alignment")
+
+    def _same(self, run: str, kind: str, what: str, value: bytes) -> bool:
+        """Write a value down, or see whether it is the one that was written down before."""
         with self.log.atomic():
-            known = [row.body for row in self.log.rows(f"align/{session}", "session") if row.key == what]
+            known = [row.body for row in self.log.rows(run, kind) if row.key == what]
             if not known:
-                self.log.append(f"align/{session}", ADMIN, "session", what, value)
-            elif known != [value]:
-                raise ProtocolError(f"session {session} had another {what} before; begin another alignment")
+                self.log.append(run, ADMIN, kind, what, value)
+            return known in ([], [value])
 
     def _may_align(self, session: str) -> None:
         """A party agrees on rows once; its operator lets it do so again (`colonnade party realign`)."""
@@ -220,6 +256,8 @@ class Office:
             )
 
     def _met(self, session: str, peers: Sequence[str], blobs: Sequence[bytes]) -> Keyring:
+        if len(blobs) != 2 * len(peers):
+            raise WireError("a key and a signature for each party named")
         keyring = self._aligner(session)
         for place, peer in enumerate(peers):
             keyring.meet(peer, blobs[2 * place], blobs[2 * place + 1])
@@ -239,22 +277,15 @@ class Office:
 
     def reserve(self, asked: Parcel) -> Parcel:
         """Look at the terms of a run, have them approved, and reserve its whole plan: or refuse."""
-        run, call = _text(asked, "run"), Call.from_json(_text(asked, "call"))
+        run, call = _run(asked), Call.from_json(_text(asked, "call"))
         agreement = self._current(asked)
         desk = self.desks.get(run)
         if desk is None:
-            desk, terms, plans = self._prepared(run, call, agreement)
-            if terms.fingerprint != asked.head.get("code"):
-                raise InvalidInput("the hub has another version of the method's code; bring both to the same release")
-            known = bool(self.log.rows(run, "open"))  # a run that goes on was approved when it began
-            if not known and not self.approve(Request(run, self.name, terms, call, plans, desk.job.roster.rows)):
-                raise PolicyRefused(f"the operator of {self.name!r} did not approve run {run}. Nothing was sent.")
-            keys = {name: member.public_key for name, member in self.holding.charter.members.items()}
-            desk.station.settle(self._over())
-            desk.station.reserve(terms, plans, keys)
-            self.books.adopt(run)
-            self.desks[run] = desk
-            log.info("reserved", extra={"run": run, "method": terms.method, "known": known})
+            priced = self._priced(call, agreement)
+            self._open(run, call, agreement, priced, asked.head.get("code"))
+            desk = self.desks[run] = self._seated(run, call, agreement, priced)
+        elif (desk.call, desk.agreement) != (call.to_json(), agreement):
+            raise ProtocolError(f"run {run} was proposed with another call before; a run keeps its call")
         blobs = list(desk.cover.hello) if desk.cover is not None else []
         if agreement is not None:
             blobs.append(agreement.confirmation(self.holding.offer(agreement.pepper), run))
@@ -267,36 +298,76 @@ class Office:
             raise ProtocolError("the hub speaks of another agreement on rows than this party keeps; align again")
         return agreement
 
-    def _prepared(self, run: str, call: Call, agreement: Agreement | None) -> tuple[_Desk, Terms, Mapping[str, Plan]]:
+    def _open(self, run: str, call: Call, agreement: Agreement | None, priced: _Priced, code: object) -> None:
+        """Approval and reservation: whether a run is refused here does not depend on a single row."""
+        job, method, plans = priced
+        terms = terms_of(job, method)
+        if terms.fingerprint != code:
+            raise InvalidInput("the hub has another version of the method's code; bring both to the same release")
+        known = bool(self.log.rows(run, "open"))  # a run that goes on was approved when it began
+        if not known and not self.approve(Request(run, self.name, terms, call, plans, job.roster.rows)):
+            raise PolicyRefused(f"the operator of {self.name!r} did not approve run {run}. Nothing was sent.")
+        self._settle(self.books.ended())
+        self.books.adopt(run)
+        try:
+            with self.log.atomic():
+                self.ledger.open_run(run, terms, plans)
+                # The terms do not say what is solved: the operator approved this call, and no other under its name.
+                self._keep_to(run, "call", f"{call.to_json()} {agreement.session if agreement else ''}".encode())
+        except (PolicyRefused, BudgetExhausted) as error:
+            self.books.end(run, f"{REFUSED}: {type(error).__name__}")
+            raise
+        log.info("reserved", extra={"run": run, "method": terms.method, "known": known})
+
+    def _keep_to(self, run: str, what: str, value: bytes) -> None:
+        # Keyed: whoever reads the file when the run is over must not test guesses about the table.
+        digest = hmac.digest(self.log.secret(run, "call", 32), value, "sha256")
+        if not self._same(run, "call", what, digest):
+            raise ReplayDiverged(
+                f"run {run} began with another {what}. Repeat the original call on the original table to resume it."
+            )
+
+    def _priced(self, call: Call, agreement: Agreement | None) -> _Priced:
+        """The job as this party understands it, and what it would cost everybody: from public figures alone."""
         federation = self.holding.federation(agreement)
-        method, policy = variant(call.method, call.problem), self.holding.member.policy
+        method = variant(call.method, call.problem)
         job = Job(call.problem, federation.roster(), call.privacy)  # type: ignore[arg-type]  # as in fit: a method refuses a problem it does not know
         _check(call, method, federation.by_rows)
         method.check(job)
         plans: Mapping[str, Plan] = method.price(job)
+        if call.privacy is not None and row_rho(plans) > rho_for(call.privacy.epsilon, call.privacy.delta) * (1 + 1e-9):
+            raise PolicyRefused(f"{method.TITLE} costs more than the epsilon that the hub names. Nothing was sent.")
         if call.noise is not None:
-            if not policy.exact:
+            if not self.holding.member.policy.exact:
                 raise PolicyRefused(f"seeded noise protects nobody, and {self.name!r} lets no exact values leave")
             plans = {party: unprotected(plan) for party, plan in plans.items()}
         schemas = [member.schema for member in self.holding.charter.members.values() if member.schema]
         if call.privacy is not None and any(schema.source == "data" for schema in schemas):
             raise PolicyRefused("a schema was read off data: its bounds and levels tell about single rows")
-        around = neighbours(job, method)[self.name]
+        return job, method, plans
+
+    def _seated(self, run: str, call: Call, agreement: Agreement | None, priced: _Priced) -> _Desk:
+        """The run's place at this party, with its table: after everything was approved and reserved."""
+        job, method, plans = priced
         block = self.holding.block(job, agreement)
-        seat = party_seat(job, method, block, policy, call.noise, self.name, around)
+        self._keep_to(run, "table", block.digest().encode())
+        around = neighbours(job, method)[self.name]
+        seat = party_seat(job, method, block, self.holding.member.policy, call.noise, self.name, around)
+        keys = {name: member.public_key for name, member in self.holding.charter.members.items()}
         cover = None
         if isinstance(method, GraphMethod):
-            pinned = {name: member.public_key for name, member in self.holding.charter.members.items()}
-            cover = Keyring(f"{run}/cover", self.name, self.identity, pinned, self.log.secret(run, "cover", 32))
+            cover = Keyring(f"{run}/cover", self.name, self.identity, keys, self.log.secret(run, "cover", 32))
         station = Station(seat, run, self.log, identity=self.identity)
-        return _Desk(station, job, agreement, cover), terms_of(job, method), plans
-
-    def _over(self) -> dict[str, str]:
-        return self.books.ended()
+        station.reserve(terms_of(job, method), plans, keys)
+        return _Desk(station, call.to_json(), agreement, cover)
 
     def meet(self, asked: Parcel) -> Parcel:
         """The others' keys for covering letters, and their word that they hold the same rows in the same order."""
-        desk, run, peers = self._desk(asked), _text(asked, "run"), _names(asked, "peers")
+        desk, run, peers = self._desk(asked), _run(asked), _names(asked, "peers")
+        others = set(self.holding.charter.members) - {self.name}
+        each = 2 * (desk.cover is not None) + (desk.agreement is not None)
+        if set(peers) != others or len(asked.blobs) != each * len(peers):
+            raise ProtocolError("to meet, a party needs to hear from every other party of the federation file, once")
         parts = list(asked.blobs)
         if desk.cover is not None:
             for peer in peers:
@@ -313,16 +384,28 @@ class Office:
 
     def standing(self, _: Parcel) -> Parcel:
         length = self.log.length()
-        heads = {"": (length, self.log.head_at(length)), **self.ledger.remembered()}
+        heads = {"": (length, self._head(length)), **self.ledger.remembered()}
         return Parcel({"heads": {peer: [count, head.hex()] for peer, (count, head) in heads.items()}})
+
+    def _head(self, count: int) -> bytes:
+        """The head of its records as others may know it: keyed, since they could guess the last row and compare."""
+        found = self.log.head_at(count)
+        return hmac.digest(self.log.secret("node", "heads", 32), found, "sha256") if found else b""
 
     def vouch(self, asked: Parcel) -> Parcel:
         for witness, (count, head) in _heads(asked).items():
-            self.ledger.check_head(count, head, witness)
+            if head != self._head(count):
+                self.ledger.check_head(count, head, witness)
         return Parcel({})
 
     def remember(self, asked: Parcel) -> Parcel:
-        self.ledger.remember(_text(asked, "run"), _text(asked, "when"), _heads(asked))
+        """Keep where other ledgers stand: at the start and at the end of a run that this party knows."""
+        run, when, heads = _run(asked), _text(asked, "when"), _heads(asked)
+        if when not in ("start", "end") or not self.log.rows(run, "open"):
+            raise ProtocolError("heads are kept at the start and at the end of a run")
+        if strangers := heads.keys() - {COORDINATOR, *self.holding.charter.members}:
+            raise ProtocolError(f"heads of {len(strangers)} nodes that are not in the federation file")
+        self.ledger.remember(run, when, heads)
         return Parcel({})
 
     def join(self, asked: Parcel) -> Parcel:
@@ -330,23 +413,25 @@ class Office:
         return Parcel({"received": dict(joined.received), "sent": dict(joined.sent)})
 
     def resend(self, asked: Parcel) -> Parcel:
-        desk, since = self._desk(asked), asked.head.get("since")
+        desk, since = self._met_desk(asked), asked.head.get("since")
         if not (isinstance(since, dict) and all(type(count) is int for count in since.values())):
             raise WireError("resend wants a place for each neighbour")
         desk.waiting = list(desk.station.resend(since))
         return self._outgoing(desk, {})
 
     def turn(self, asked: Parcel) -> Parcel:
-        desk, run = self._desk(asked), _text(asked, "run")
-        if not desk.met:
-            raise ProtocolError("the hub gives a turn before the parties have met; refused")
+        desk, run = self._met_desk(asked), _run(asked)
         letters = [self._uncovered(desk, x) for x in letters_in(asked.head.get("letters"), asked.blobs, run)]
-        done = desk.station.turn(letters)
+        try:
+            done = desk.station.turn(letters)
+        except (ColonnadeError, OSError, MemoryError):
+            raise
+        except Exception as error:
+            self._end(run, f"failed: {type(error).__name__}")  # as below
+            raise
         desk.waiting += done.letters
         if done.finished and not desk.kept and done.failure is None:
             self._keep(desk)
-        if done.failure is not None:
-            log.warning("stopped", extra={"run": run, "error": type(done.failure).__name__, "why": str(done.failure)})
         head = {
             "finished": done.finished,
             "wait": list(done.wait),
@@ -354,11 +439,25 @@ class Office:
             "told": done.told,
             "failure": 0 if done.failure is None else int(code_of(done.failure)) + 1,
         }
-        return self._outgoing(desk, head)
+        if done.failure is None:
+            return self._outgoing(desk, head)
+        log.warning("stopped", extra={"run": run, "error": type(done.failure).__name__, "why": str(done.failure)})
+        told = self._outgoing(desk, head)
+        # For good, and before anybody hears of it. A step that fails is not in the transcript: tried again it would draw
+        # noise again, and its letters would be covered by keys that have covered the farewell.
+        self._end(run, f"failed: {type(done.failure).__name__}")
+        return Parcel({**told.head, "finished": True, "more": False}, told.blobs)
 
     def outcome(self, asked: Parcel) -> Parcel:
         """What was sent in all, by kind; and of the result nothing but why it ended."""
-        result, traffic = self._desk(asked).station.outcome()
+        station = self._met_desk(asked).station
+        station.join()
+        if not station.node.finished:
+            raise ProtocolError("the hub asks for the outcome of a run that has not finished here")
+        # One line for the operator, whatever it says: whether there is one would show in the length of the records.
+        remark = station.seat.remark(station.node.result) or "no rows were over the public bound"
+        self.ledger.tell_operator(station.run, remark)
+        result, traffic = station.outcome()
         lines = [
             [*line, traffic.messages[line], traffic.bytes[line], traffic.numbers[line]] for line in traffic.messages
         ]
@@ -367,19 +466,40 @@ class Office:
 
     def over(self, asked: Parcel) -> Parcel:
         """The run ended. Whether others really sent nothing cannot be known here: their part of the price stays counted."""
-        run, how = _text(asked, "run"), _text(asked, "how")
-        told = f"the hub says: {how}" if how.startswith(REFUSED) else how
-        desk = self.desks.get(run)
-        if desk is not None:
-            desk.station.close(told)
-        if run in dict(self.books.begun()) and run not in self.books.ended():
-            self.books.end(run, told)
+        self._end(_run(asked), _told(asked.head.get("how")))
         return Parcel({})
 
+    def settle(self, asked: Parcel) -> Parcel:
+        """Runs that the hub ended and could not say so: its process died."""
+        over = asked.head.get("over")
+        if not isinstance(over, dict):
+            raise WireError("settle wants the runs that are over")
+        for run in self.ledger.open_runs() & over.keys():
+            self._end(run, _told(over[run]))
+        return Parcel({})
+
+    def _end(self, run: str, how: str) -> None:
+        """The run is over here; what it did not use returns."""
+        self.desks.pop(run, None)
+        if run in dict(self.books.begun()) and run not in self.books.ended():
+            self.books.end(run, how)
+        self.ledger.close_run(run, how)
+
+    def _settle(self, over: Mapping[str, str]) -> None:
+        """Close what is still open of runs that are over: a process died before it could close the ledger."""
+        for run in (self.ledger.open_runs() | self.log.unerased()) & over.keys():
+            self.ledger.close_run(run, over[run])
+
     def _desk(self, asked: Parcel) -> _Desk:
-        desk = self.desks.get(_text(asked, "run"))
+        desk = self.desks.get(_run(asked))
         if desk is None:
-            raise ProtocolError("the hub speaks of a run that it has not proposed to this process")
+            raise UnknownRun("the hub speaks of a run that it has not proposed to this process")
+        return desk
+
+    def _met_desk(self, asked: Parcel) -> _Desk:
+        desk = self._desk(asked)
+        if not desk.met:
+            raise UnknownRun("the parties have not met in this run since this process began")
         return desk
 
     def _outgoing(self, desk: _Desk, head: dict[str, Any]) -> Parcel:
@@ -472,18 +592,44 @@ def _names(asked: Parcel, name: str) -> list[str]:
     return list(value)
 
 
+def _name(asked: Parcel, name: str) -> str:
+    value = _text(asked, name)
+    if not _NAME.fullmatch(value):
+        raise WireError(f"a question whose {name} is not a name: letters, digits and dashes, 64 at most")
+    return value
+
+
+def _run(asked: Parcel) -> str:
+    run = _name(asked, "run")
+    if run in _TAKEN:
+        raise WireError("a question about a run with a name that the books use for something else")
+    return run
+
+
+def _told(how: object) -> str:
+    """How a run ended, in the hub's words: fit for a terminal, and never taken for this party's own refusal."""
+    if not (isinstance(how, str) and _MANNER.fullmatch(how)):
+        raise WireError("the end of a run without a short word on how it ended")
+    return f"the hub says: {how}" if how.startswith(REFUSED) else how
+
+
 def _heads(asked: Parcel) -> dict[str, tuple[int, bytes]]:
     try:
-        raw = asked.head["heads"]
-        return {str(peer): (int(count), bytes.fromhex(head)) for peer, (count, head) in raw.items()}
+        heads = {peer: (count, bytes.fromhex(head)) for peer, (count, head) in asked.head["heads"].items()}
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise WireError("a question without heads") from error
+    if not all(
+        type(count) is int and 0 <= count <= _LARGEST_COUNT and len(head) in (0, 32) for count, head in heads.values()
+    ):
+        raise WireError("heads are a number of rows and 32 bytes each")
+    return heads
 
 
 _QUESTIONS: dict[str, Callable[[Office, Parcel], Parcel]] = {
     name: getattr(Office, name)
     for name in (
         *("hello", "greet", "share", "offer", "agreed"),
-        *("reserve", "meet", "verify", "standing", "vouch", "remember", "join", "resend", "turn", "outcome", "over"),
+        *("reserve", "meet", "verify", "standing", "vouch", "remember", "join", "resend", "turn", "outcome"),
+        *("over", "settle"),
     )
 }

@@ -19,6 +19,8 @@ from colonnade.runtime.wire import Frame
 _MAGIC = b"clp1"
 _LENGTH = struct.Struct("<4sI")
 LARGEST_HEAD = 16 << 20
+LAST_ROUND = 1 << 32  # no run gets there; a receiver counts on from the number that a letter carries
+LONGEST_NAME = 200
 
 
 class Parcel(NamedTuple):
@@ -64,5 +66,10 @@ def letters_in(addresses: Any, frames: Sequence[bytes], run: str) -> list[Letter
     for address, frame in zip(addresses, frames, strict=True):
         if not (isinstance(address, list) and len(address) == 3 and all(isinstance(part, str) for part in address)):
             raise WireError("a letter without an address")
-        made.append(Letter(address[0], address[1], Frame.from_bytes(frame, run), address[2]))
+        if max(map(len, address)) > LONGEST_NAME:
+            raise WireError("a letter with an address that is too long")
+        read = Frame.from_bytes(frame, run)
+        if read.round > LAST_ROUND:
+            raise WireError("a letter of a round that no run reaches")
+        made.append(Letter(address[0], address[1], read, address[2]))
     return made

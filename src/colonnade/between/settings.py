@@ -11,11 +11,12 @@
 
     [data]
     source = "flights.parquet"         # or a database: source = "postgresql://...", query = "select ..."
-    labels = "labels.npy"              # beside a plain matrix (.npz), at the label holder
+    labels = "labels.npy"              # beside a plain matrix (.npy, .npz), at the label holder
 
     [limits]                           # with approve = "policy": what passes
     methods = ["PrivateGram"]
     epsilon = 1.0                      # of one run, for one row, all parties together
+    delta = 1e-5                       # the largest delta that epsilon may be stated at; left out: 1e-5
 
 Paths are relative to the file. All of it is the party's own business and never leaves it.
 """
@@ -31,6 +32,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from colonnade.between.holding import Holding
 from colonnade.between.office import Approve, Office, Request
@@ -48,10 +50,11 @@ _MODES = ("ask", "policy", "all")
 
 @dataclass(frozen=True)
 class Limits:
-    """What a policy lets pass: methods by name, and the epsilon of one run."""
+    """What a policy lets pass: methods by name, and the epsilon of one run at a delta that is small enough."""
 
     methods: tuple[str, ...] = ()
     epsilon: float = 0.0
+    delta: float = 1e-5  # the hub names the delta, and at one near 1 every price is a small epsilon
 
     def __call__(self, asked: Request) -> bool:
         if type(asked.call.method).__name__ not in self.methods:
@@ -59,6 +62,8 @@ class Limits:
         rho = row_rho(asked.plans)
         if asked.call.privacy is None or math.isinf(rho):
             return math.isinf(self.epsilon)
+        if asked.call.privacy.delta > self.delta:
+            return False
         return epsilon(rho, asked.call.privacy.delta) <= self.epsilon * (1 + 1e-9)
 
 
@@ -117,7 +122,8 @@ class PartyFile:
             revoked if revoked.is_file() else None,
         )
         limits = raw.get("limits", {})
-        passing = Limits(tuple(limits.get("methods", ())), float(limits.get("epsilon", 0.0)))
+        delta = float(limits.get("delta", Limits.delta))
+        passing = Limits(tuple(limits.get("methods", ())), float(limits.get("epsilon", 0.0)), delta)
         approve, metrics = raw.get("approve", "ask"), raw.get("metrics")
         return cls(
             at, name, charter, hub, folder / raw["store"], folder / raw["key"], tls, approve, data, passing, metrics
@@ -141,29 +147,38 @@ class PartyFile:
         folder = self.path.parent
         if "://" not in source:
             source = str(folder / source)
-        y = None if labels is None else np.load(folder / str(labels), allow_pickle=False)
-        return Holding(self.charter, self.name, read_table(source, self.data.get("query")), y)
+        table, y = read_table(source, self.data.get("query")), None
+        if isinstance(table, tuple):  # a file of rows with their labels
+            table, y = table
+        if labels is not None:
+            y = _array(folder / str(labels))
+        return Holding(self.charter, self.name, table, y)
 
     def office(self, approve: Approve) -> Office:
         return Office(self.holding(), self.store, self.identity(), approve)
 
 
 def read_table(source: str, query: str | None = None) -> Any:
-    """A frame from a file or a database, or the matrix of an .npz."""
+    """A frame from a file or a database; a plain matrix from .npy, or from .npz as scipy saves a sparse one."""
     from scipy import sparse
 
     from colonnade.sources import read
 
-    if not source.endswith(".npz"):
-        return read(source, query=query) if query is not None else read(source)
-    with np.load(source, allow_pickle=False) as found:
-        if "format" in found.files:
+    if source.endswith(".npy"):
+        return _array(Path(source))
+    if source.endswith(".npz"):
+        try:
             return sparse.load_npz(source)
-        if found.files != ["X"]:
-            raise InvalidInput(
-                f"{source} must hold one array, X, or a sparse matrix; it holds {', '.join(found.files)}."
-            )
-        return found["X"]
+        except (OSError, ValueError, KeyError) as error:
+            raise InvalidInput(f"{source} cannot be read as a sparse matrix ({error}). Save it with scipy.") from error
+    return read(source, query=query)
+
+
+def _array(path: Path) -> NDArray[Any]:
+    try:
+        return np.array(np.lib.format.open_memmap(path, mode="r"))  # never unpickles
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"{path} cannot be read as an array ({error}). Save it with numpy.save.") from error
 
 
 def write_key(path: Path) -> str:

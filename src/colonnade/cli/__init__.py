@@ -14,6 +14,7 @@ import typer
 
 from colonnade.cli import audit as audit_command
 from colonnade.cli import budget, certs, coordinator, party, reproduce, runs
+from colonnade.cli import data as data_command
 from colonnade.cli import fit as fit_command
 from colonnade.cli.terminal import explained
 
@@ -29,6 +30,7 @@ app = typer.Typer(
 
 
 app.add_typer(budget.app, name="budget")
+app.add_typer(data_command.app, name="data")
 app.add_typer(runs.app, name="runs")
 app.add_typer(reproduce.app, name="reproduce")
 app.add_typer(party.app, name="party")

@@ -62,9 +62,11 @@ def run(
         signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
         log = logging.getLogger("colonnade.coordinator")
         asked, fed = load_job(job), Federation.open(file)
+        assert fed.away is not None
+        pending = Pending(store)
+        pending.note(file, job, certs, listen, patience, output, report)
         with contextlib.ExitStack() as last:
             hub = last.enter_context(Grpc(_address(fed, listen), certs, patience=patience))
-            assert fed.away is not None
             board = hub.open(fed.away)
             if metrics is not None:
                 last.enter_context(page(hub.metrics, lambda: board.connected() == set(fed.parties), metrics))
@@ -75,6 +77,7 @@ def run(
         made.save(output)
         if report is not None:
             made.report(report)
+        pending.clear()
         told = {
             "run": made.run,
             "status": made.status.value,
@@ -87,6 +90,43 @@ def run(
             return
         for name, value in told.items():
             typer.echo(f"{name:10}{value}")
+
+
+class Pending:
+    """The command whose run is not over yet: `colonnade runs resume` repeats it."""
+
+    def __init__(self, store: Path) -> None:
+        self.path = store / "pending.json"
+
+    def note(self, *arguments: Any) -> None:
+        from colonnade.privacy.store import write_synced
+
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        plain = [str(a.resolve()) if isinstance(a, Path) else a for a in arguments]
+        write_synced(self.path, json.dumps(plain).encode())
+
+    def clear(self) -> None:
+        self.path.unlink(missing_ok=True)
+
+    def repeat(self) -> None:
+        from colonnade.errors import InvalidInput
+
+        if not self.path.is_file():
+            raise InvalidInput(
+                f"{self.path.parent} has no command of `colonnade coordinator run` that was stopped. A fit of your own program "
+                "goes on when the same call is repeated with the same store."
+            )
+        file, job, certs, listen, patience, output, report = json.loads(self.path.read_text(encoding="utf-8"))
+        run(
+            Path(file),
+            Path(job),
+            Path(certs),
+            self.path.parent,
+            listen,
+            patience,
+            Path(output),
+            None if report is None else Path(report),
+        )
 
 
 @federation.command()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -36,6 +37,49 @@ def listing(store: Store) -> None:
         for run, began, state in history(store):
             table.add_row(run, began, state)
         Console().print(table)
+
+
+@app.command()
+def show(
+    store: Store,
+    run: Annotated[str, typer.Argument(metavar="RUN", help="As `colonnade runs list` shows it.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+) -> None:
+    """One run: its terms, and everything that left the nodes whose ledgers are in this store.
+
+    Example: colonnade runs show runs 20260101T120000-0123456789ab
+    """
+    with explained():
+        from rich.console import Console
+        from rich.table import Table
+
+        from colonnade.runbook import released
+
+        found = released(store, run)
+        if as_json:
+            typer.echo(json.dumps(found, indent=2))
+            return
+        typer.echo(f"run       {run}\nbegan     {found['began']}\nstate     {found['state']}")
+        for name, value in found["terms"].items():
+            typer.echo(f"{name:10}{value}")
+        table = Table(title="What left", title_justify="left")
+        for name in ("node", "what", "times", "price (rho)"):
+            table.add_column(name, overflow="fold")
+        for line in found["left"]:
+            table.add_row(line["node"], line["what"], f"{line['times']:,}", f"{line['rho']:.4g}")
+        Console().print(table)
+
+
+@app.command()
+def resume(store: Store) -> None:
+    """Go on with the command of `colonnade coordinator run` that was stopped: Ctrl-C, SIGTERM, a crash.
+
+    Example: colonnade runs resume hub-store
+    """
+    with explained():
+        from colonnade.cli.coordinator import Pending
+
+        Pending(store).repeat()
 
 
 @app.command()

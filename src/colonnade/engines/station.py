@@ -228,7 +228,11 @@ class Station:
 
     def _replay(self) -> list[Letter]:
         self._node, self._traffic, self._notes, self._told = None, Traffic(), [], 0
-        return self._counted(self.node.replay())
+        try:
+            return self._counted(self.node.replay())
+        except BaseException:
+            self._node = None  # half a replay must not go on live
+            raise
 
     def _counted(self, letters: list[Letter]) -> list[Letter]:
         for letter in letters:

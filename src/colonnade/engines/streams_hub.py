@@ -410,8 +410,9 @@ class Switchboard:
                 lost = line.emptied()
             before, line.stream = line.stream, stream
             line.session, line.attempt = hello.session, hello.attempt
+            if before is not None:
+                before.end()
         if before is not None:
-            before.end()
             before.context.cancel()
         for call in lost:
             call.settle(PartyRestarted(f"{line.name!r} came back as another process; what it was asked may be lost."))
@@ -429,7 +430,7 @@ class Switchboard:
     def _failed(self, line: _Line, stream: _Stream) -> None:
         """That process of the party is gone; whatever is asked from now on waits for its next one."""
         with line.lock:
-            if stream.over or line.session is None:
+            if line.stream is not stream or line.session is None:
                 return
             stream.end()
             line.stream = None

@@ -119,6 +119,21 @@ class Turns:
 
     def run(self) -> Outcome:
         self.meet()
+        while True:
+            self.drive()
+            try:
+                found = gathered({name: self.ask(name, "outcome") for name in self.names})
+                break
+            except Lost:  # after its last turn: it joins, and finds in its transcript that it has finished
+                self.meet()
+        traffic, results = Traffic(), {}
+        for name, (result, sent) in found.items():
+            results[name] = result
+            traffic.add(sent)
+        return Outcome(results, traffic)
+
+    def drive(self) -> None:
+        """Turns, until nobody has mail."""
         while self.busy:
             for future in wait(self.busy, return_when=FIRST_COMPLETED).done:
                 name = self.busy.pop(future)
@@ -132,11 +147,6 @@ class Turns:
         if stuck := [name for name in self.names if not self.done[name].finished]:
             waits = "; ".join(f"{n!r} waits for {', '.join(map(repr, self.done[n].wait))}" for n in stuck)
             raise ProtocolError(f"nobody can go on: {waits}")
-        traffic, results = Traffic(), {}
-        for name, (result, sent) in gathered({name: self.ask(name, "outcome") for name in self.names}).items():
-            results[name] = result
-            traffic.add(sent)
-        return Outcome(results, traffic)
 
     def meet(self) -> None:
         """Let everybody say how far it has come, bring what is missing, and give each a turn."""

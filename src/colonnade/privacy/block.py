@@ -69,6 +69,7 @@ class Block:
     positions: NDArray[np.int64]
     labels: NDArray[Any] | None = None
     unit: Unit = ROW
+    owner_notes: tuple[str, ...] = ()  # counts about the data that its owner may read, and nobody else
 
     @property
     def rows(self) -> int:

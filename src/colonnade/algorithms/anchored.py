@@ -1,0 +1,139 @@
+"""Anchored consensus over the links of a graph: for sums of functions with kinks, where plain ADMM crawls.
+
+Solves   min Σᵢ fᵢ(x), as consensus.py does, with the same messages, and the same step of an agent.
+Source   the map T: w_ij ↦ 2 x_j − w_ji of consensus.py never takes two points further apart (Peaceman and Rachford), and
+         Halpern's iteration, which pulls a shrinking part of the way back to an anchor a, drives ‖Tw − w‖ down like
+         1/k for every such map (Lieder, "On the convergence rate of the Halpern-iteration", 2021):
+             w_ij ← a_ij/(k+1) + k/(k+1) (2 x_j − w_ji)            k rounds after the anchor was dropped, at w
+         Dropping the anchor anew when ‖Tw − w‖ has fallen makes that linear where the problem is sharp, as every linear
+         program is (Applegate, Hinder, Lu, Lubin, "Faster first-order primal-dual methods for linear programming using
+         restarts and sharpness", 2023; with Halpern: Lu, Yang, "Restarted Halpern PDHG for linear programming", 2024).
+Restart  agents agree by flooding on the largest residuals of any of them, as in consensus.py. In the same round all of
+         them restart when ‖Tw − w‖ has fallen to FALL of what it was, or to LESS of it and rises again, or when the
+         anchor has lain for SHARE of all rounds.
+ρ        Nobody chooses it. It moves at restarts only, halfway on a logarithmic scale to ‖λ − λ₀‖/‖z − z₀‖, what the
+         multipliers moved by over what the estimates did: in the norm that T does not increase, both then count alike.
+         At most MOST_CHANGES times: after that it is constant.
+Proof    for constant ρ, no step takes w away from any fixed point beyond the anchor's distance, so restarts do not
+         either; ‖Tw − w‖ ≤ 2·distance/(k+1), and either an anchor lies ever longer or each drop cuts ‖Tw − w‖ by a factor.
+Links    may rest in some rounds (`Changing`): k counts a link's own meetings. For a fixed pattern that is measured only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from colonnade.algorithms.consensus import ratio
+from colonnade.algorithms.method import Floats
+from colonnade.errors import ProtocolError
+from colonnade.kernels.anchor import anchored_exchange
+
+FALL, LESS, SHARE = 0.3, 0.8, 0.36
+MOST_CHANGES = 40
+FAINT = 1e-10  # of the estimates' size: what moved less since the anchor was dropped says nothing about ρ
+FIGURES = 7  # that are flooded: see kernels/anchor.py
+
+
+class AnchoredLinks:
+    """One agent's side of its links: w_ij and w_ji for each neighbour, their anchors, and the residuals they leave."""
+
+    def __init__(self, neighbours: Sequence[str], shape: tuple[int, ...], penalty: float) -> None:
+        self.place = {name: k for k, name in enumerate(neighbours)}
+        self.shape, self.penalty = shape, penalty
+        size = (2, len(neighbours), math.prod(shape))  # w_ij and w_ji; z and λ_ij
+        self.pairs, self.anchors, self.now, self.then = (np.zeros(size) for _ in range(4))
+        self.ages = [0] * len(neighbours)
+        self.residuals = np.zeros(FIGURES)
+
+    @property
+    def weight(self) -> float:
+        """κ = ρ·|Vᵢ|: the agent's step is argmin fᵢ(x) + κ/2 ‖x − centre‖²."""
+        return self.penalty * len(self.place)
+
+    @property
+    def centre(self) -> Floats:
+        centre: Floats = self.pairs[0].sum(axis=0).reshape(self.shape) / max(len(self.place), 1)
+        return centre
+
+    def meet(self, own: Floats, received: Mapping[str, Floats]) -> None:
+        """Exchange over the links that did not rest: `own` was sent to the same neighbours."""
+        sums, x = np.zeros(FIGURES), own.reshape(-1)
+        for name, other in received.items():
+            if other.shape != self.shape or other.dtype != np.float64:
+                raise ProtocolError(f"{name!r} sent an estimate of shape {other.shape} where {self.shape} is due")
+            k = self.place[name]
+            self.ages[k] += 1
+            state = self.pairs[:, k], self.anchors[:, k], self.now[:, k], self.then[:, k]
+            anchored_exchange(x, other.reshape(-1), self.penalty, self.ages[k], *state, sums)
+        if received:
+            self.residuals = np.sqrt(sums)
+
+    def restart(self, factor: float) -> None:
+        """ρ ← factor·ρ with the multipliers as they are, w moving along its link's middle; the anchor is dropped there."""
+        self.penalty *= factor
+        if factor != 1.0:
+            middle = self.now[:1]
+            self.pairs = middle - (middle - self.pairs) / factor
+        self.anchors[:], self.then[:] = self.pairs, self.now
+        self.ages = [0] * len(self.ages)
+
+
+@dataclass
+class Restarts:
+    """What all agents know alike, one flood old: the largest residuals of any agent, and what follows from them."""
+
+    hops: int  # rounds until a figure has reached everybody
+    tolerance: float
+    changes: int = 0
+    round: int = 0
+    dropped: int = 0  # the round in which the anchor was
+    due: int = 0  # the round in which the next flood ends
+    flood: Floats = field(default_factory=lambda: np.zeros(FIGURES))
+    agreed: bool = False
+    last: tuple[float, float] = (np.inf, np.inf)  # disagreement and movement, as everybody knows them
+    first: float = math.nan  # ‖Tw − w‖ when the anchor was dropped
+    before: float = math.nan  # and at the last flood
+
+    def hear(self, received: Sequence[Floats]) -> None:
+        """One more hop of the flood."""
+        for other in received:
+            if other.shape != self.flood.shape:
+                raise ProtocolError(f"a neighbour sent {other.size} residuals where {self.flood.size} are due")
+        self.flood = np.maximum.reduce([self.flood, *received])
+
+    def turn(self, own: Sequence[AnchoredLinks]) -> None:
+        """The end of a round: judge the flood if it is over, and begin the next with this agent's residuals."""
+        self.round += 1
+        if self.round < self.due:
+            return
+        if self.due:
+            self._judge(own)
+        self.flood = np.maximum.reduce([links.residuals for links in own])
+        self.due = self.round + self.hops
+
+    def _judge(self, own: Sequence[AnchoredLinks]) -> None:
+        apart, size, unbalanced, pull, residual, shift, turned = self.flood.tolist()
+        # Where the multipliers vanish at the answer, their balance is measured against the estimates instead.
+        self.last = ratio(apart, size), ratio(unbalanced, max(pull, 1e-3 * own[0].penalty * size))
+        self.agreed = max(self.last) <= self.tolerance and self.tolerance > 0.0
+        if math.isnan(self.first):
+            self.first = self.before = residual
+            return
+        rises, self.before = residual > self.before, residual
+        if not (
+            residual <= FALL * self.first
+            or (rises and residual <= LESS * self.first)
+            or self.round - self.dropped >= SHARE * self.round
+        ):
+            return
+        factor = 1.0
+        if min(ratio(shift, size), ratio(turned, pull)) > FAINT and self.changes < MOST_CHANGES:
+            self.changes += 1
+            factor = float(np.clip(math.sqrt(turned / shift / own[0].penalty), 0.1, 10.0))
+        for links in own:
+            links.restart(factor)
+        self.dropped, self.first = self.round, math.nan

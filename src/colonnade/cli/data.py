@@ -1,0 +1,195 @@
+"""`colonnade data`: a schema proposed from a table, and public data sets to try things out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from colonnade.cli.terminal import explained
+
+if TYPE_CHECKING:
+    from colonnade.schema import Column, Look
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Look at a table and propose its schema; fetch public data sets.",
+    epilog="Nothing that these commands print or write is public: it is for the data's owner.",
+)
+
+WARNING = (
+    "These bounds and levels were read off the rows: they tell about single people, and a private run refuses them. Replace "
+    "each by a figure that you would print in a data dictionary without looking at the data, or pay for it with a private "
+    'release; then remove the line source = "data".'
+)
+SHOWN_LEVELS = 4
+
+
+@app.command()
+def inspect(
+    file: Annotated[
+        Path | None, typer.Argument(metavar="[FILE]", help="CSV, Parquet or Arrow; instead of --sql.")
+    ] = None,
+    sql: Annotated[
+        str | None,
+        typer.Option(help="A database's address; give its password in PGPASSWORD or ~/.pgpass, where nobody sees it."),
+    ] = None,
+    query: Annotated[str | None, typer.Option(help="What to ask that database.")] = None,
+    leave_out: Annotated[
+        list[str] | None,
+        typer.Option(help="A column that is no feature, such as the key or the label; may be repeated."),
+    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the proposal as a schema file.")] = None,
+) -> None:
+    """Propose a schema for a table: each column's kind, bounds or levels, and how many values are missing.
+
+    The table is read in blocks, so it may be larger than memory. Nothing leaves this machine.
+
+    Examples:
+
+      colonnade data inspect stays.parquet
+
+      colonnade data inspect stays.csv --leave-out pid --leave-out readmitted -o clinic.schema.toml
+
+      colonnade data inspect --sql postgresql://reader@db.hospital/ward --query "select * from stays"
+    """
+    with explained():
+        from rich.console import Console
+        from rich.table import Table
+
+        from colonnade.errors import InvalidInput
+        from colonnade.schema import look
+        from colonnade.sources import located
+
+        if (file is None) == (sql is None):
+            raise InvalidInput("give one table: a FILE, or --sql with --query.")
+        if output is not None and output.exists():
+            raise InvalidInput(
+                f"{output} is there already, and may have been edited. Choose another name, or remove it."
+            )
+        source = located(sql or str(file), query=query)
+        left_out = set(leave_out or ())
+        looks = look(source.blocks(None))
+        _check_names(left_out, looks)
+        proposals = [(seen, *_proposal(seen)) for seen in looks if seen.name not in left_out]
+        table = Table(title=f"{source.shown}: {looks[0].rows:,} rows", title_justify="left")
+        for name in ("column", "kind", "proposed", "missing"):
+            table.add_column(name, justify="right" if name == "missing" else "left")
+        for seen, column, reason in proposals:
+            kind, proposed = ("left out", reason) if column is None else _described(column)
+            table.add_row(*(_plain(text) for text in (seen.name, kind, proposed, f"{seen.missing:,}")))
+        Console().print(table)
+        Console(stderr=True, soft_wrap=True).print(WARNING, style="yellow", highlight=False, markup=False)
+        if output is not None:
+            _write(output, [column for _, column, _ in proposals if column is not None])
+            typer.echo(str(output))
+
+
+@app.command()
+def fetch(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="One of `colonnade data list`.")],
+    folder: Annotated[Path, typer.Option(help="Where to keep it.")] = Path("data"),
+) -> None:
+    """Fetch a public data set and check it against its known checksum.
+
+    A download that was interrupted goes on where it stopped; a file with another checksum is removed.
+
+    Examples:
+
+      colonnade data fetch a9a
+
+      colonnade data fetch a9a --folder /srv/data
+    """
+    with explained("interrupted; the same command goes on where it stopped."):
+        from colonnade import fetch as job
+
+        with _bar() as progress:
+            paths = job.fetch(name, folder, progress=progress)
+        for path in paths:
+            typer.echo(str(path))
+
+
+@app.command(name="list")
+def list_data_sets() -> None:
+    """The data sets that can be fetched, with size, licence and address.
+
+    Example: colonnade data list
+    """
+    with explained():
+        from rich.console import Console
+        from rich.table import Table
+
+        from colonnade.fetch import DATA_SETS
+
+        table = Table(title="Public data sets", title_justify="left")
+        for name in ("name", "what it is", "bytes", "licence", "from"):
+            table.add_column(name, justify="right" if name == "bytes" else "left", overflow="fold")
+        for name, data in DATA_SETS.items():
+            addresses = "\n".join(file.address for file in data.files)
+            table.add_row(name, data.about, f"{data.size:,}", data.licence, addresses)
+        Console().print(table)
+
+
+def _check_names(left_out: set[str], looks: list[Look]) -> None:
+    from colonnade.errors import InvalidInput
+
+    absent = sorted(left_out - {seen.name for seen in looks})
+    if absent:
+        names = ", ".join(seen.name for seen in looks[:8])
+        raise InvalidInput(f"--leave-out {absent[0]}: the table has no such column; it has {len(looks):,}: {names}.")
+
+
+def _proposal(seen: Look) -> tuple[Column | None, str]:
+    from colonnade.errors import InvalidInput
+
+    try:
+        return seen.column(), ""
+    except InvalidInput as error:
+        return None, str(error).removeprefix(f"column {seen.name!r} ")
+
+
+def _described(column: Column) -> tuple[str, str]:
+    from colonnade.schema import Categorical, Date, Numeric
+
+    match column:
+        case Numeric():
+            return "numeric", f"{column.low:g} to {column.high:g}"
+        case Date():
+            return "date", f"{column.low} to {column.high}"
+        case Categorical():
+            more = len(column.levels) - SHOWN_LEVELS
+            return "categorical", ", ".join(column.levels[:SHOWN_LEVELS]) + (f" and {more:,} more" if more > 0 else "")
+    return "binary", "0 or 1"
+
+
+def _plain(text: str) -> Any:
+    from rich.text import Text
+
+    return Text(text)  # a column may be called [red]
+
+
+def _write(output: Path, columns: list[Column]) -> None:
+    import textwrap
+
+    from colonnade.privacy.store import write_synced
+    from colonnade.schema import Schema
+
+    head = "\n".join(f"# {line}" for line in textwrap.wrap(WARNING, 110))
+    write_synced(output, f"{head}\n\n{Schema(tuple(columns), source='data').to_text()}".encode())
+
+
+@contextmanager
+def _bar() -> Iterator[Callable[[int, int], None] | None]:
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield None
+        return
+    with Progress(console=console, transient=True) as bar:
+        task = bar.add_task("fetching", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

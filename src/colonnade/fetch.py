@@ -1,0 +1,148 @@
+"""Public data sets for trying things out: fetched from where they are published, checked, and kept in a folder.
+
+A file is written beside its name as NAME.part and gets its name only once its SHA-256 is the one in the table below. A
+download that breaks off goes on where it stopped if the server can do that; a file with another checksum is removed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from colonnade.errors import InvalidInput, StoreError
+
+Progress = Callable[[int, int], None]  # bytes that are there, bytes in all
+PIECE = 1 << 16
+PATIENCE = 30.0  # seconds without an answer
+
+
+@dataclass(frozen=True)
+class Published:
+    """One file as its publisher has it."""
+
+    name: str
+    address: str
+    sha256: str
+    size: int
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """Files that belong together, and what is in them."""
+
+    about: str
+    licence: str
+    files: tuple[Published, ...]
+
+    @property
+    def size(self) -> int:
+        return sum(file.size for file in self.files)
+
+
+_A9A = "https://raw.githubusercontent.com/dtera/fl_xgboost/0abd2e16afeea63f53ff249f4e0ad15a8e5d663c/data"
+DATA_SETS: dict[str, DataSet] = {
+    "a9a": DataSet(
+        "UCI Adult as 123 binary columns (LIBSVM): who earns over 50,000 dollars; 32,561 rows and 16,281 test rows",
+        "CC BY 4.0",
+        (
+            Published(
+                "a9a.svm",
+                f"{_A9A}/a9a",
+                "7ba53cccb27e2e525f0fb173e1f446d49856e3fb007eb43be4ec6d0f5b3335ca",
+                2_327_314,
+            ),
+            Published(
+                "a9a.t.svm",
+                f"{_A9A}/a9a.t",
+                "1f448a153f0320399a7e40836eb207655b0bde0f21fc941cc472193daa9f5de9",
+                1_164_628,
+            ),
+        ),
+    ),
+}
+
+
+def fetch(name: str, folder: str | Path, *, progress: Progress | None = None) -> list[Path]:
+    """The files of a data set in a folder, fetched unless they are there already."""
+    if name not in DATA_SETS:
+        raise InvalidInput(f"no data set is called {name!r}; there are: {', '.join(DATA_SETS)}.")
+    return [download(file, Path(folder), progress=progress) for file in DATA_SETS[name].files]
+
+
+def download(file: Published, folder: Path, *, progress: Progress | None = None) -> Path:
+    """One file, checked. What is already there and right is not fetched again."""
+    target, part = folder / file.name, folder / f"{file.name}.part"
+    with _disk(folder):
+        if target.exists():
+            if _sha256(target) != file.sha256:
+                raise InvalidInput(
+                    f"{target} is there with other contents than published. Move it away, then fetch again."
+                )
+            return target
+        folder.mkdir(parents=True, exist_ok=True)
+        _receive(file, part, progress or (lambda _, __: None))
+        found = _sha256(part)
+        if found != file.sha256:
+            part.unlink()
+            raise InvalidInput(
+                f"{file.name}: the checksum of what came is {found[:12]}..., and it should be {file.sha256[:12]}.... The file was "
+                f"removed. Fetch it again; if that does not help, the publisher has changed it."
+            )
+        return part.rename(target)
+
+
+def _receive(file: Published, part: Path, tell: Progress) -> None:
+    have = part.stat().st_size if part.exists() else 0
+    if have >= file.size:  # whole, to be checked; or longer, which no honest file is
+        return
+    try:
+        with _answer(file, have) as answer:
+            resumed = answer.headers.get("Content-Range", "").startswith(f"bytes {have}-")
+            have = have if resumed else 0
+            with part.open("ab" if resumed else "wb") as out:
+                while have <= file.size and (piece := answer.read(PIECE)):
+                    out.write(piece)
+                    have += len(piece)
+                    tell(have, file.size)
+    except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError) as error:
+        reason = getattr(error, "code", None) or type(getattr(error, "reason", error)).__name__
+        raise StoreError(
+            f"{file.name}: no answer to build on from {file.address} ({reason}), {_size(part):,} of {file.size:,} bytes are here. "
+            f"Is there a network? Run the same command again: it goes on from there."
+        ) from error
+    if have < file.size:
+        raise StoreError(
+            f"{file.name}: the connection ended after {have:,} of {file.size:,} bytes. Run the same command again: it goes on "
+            f"from there."
+        )
+
+
+def _answer(file: Published, have: int) -> Any:
+    if not file.address.startswith(("https://", "http://")):
+        raise InvalidInput(f"{file.name}: {file.address} is no address on the web.")
+    asked = urllib.request.Request(file.address, headers={"Range": f"bytes={have}-"} if have else {})  # noqa: S310  # checked above
+    return urllib.request.urlopen(asked, timeout=PATIENCE)  # noqa: S310  # checked above
+
+
+@contextmanager
+def _disk(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(f"{folder} cannot be written to: {error.strerror or error}. Choose another folder.") from error
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0

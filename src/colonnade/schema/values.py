@@ -1,0 +1,174 @@
+"""From the cells of a data frame to sparse columns of numbers. Nothing here knows what was declared."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.errors import InvalidInput
+
+if TYPE_CHECKING:
+    import polars as pl
+
+Missing = Literal["refuse", "indicator"] | float
+Floats = NDArray[np.float64]
+Rows = NDArray[np.int64]
+Sparse = tuple[Rows, Floats]  # one encoded column: increasing row numbers, and the values there
+
+LARGEST = 1e100  # of a bound: squares and sums of squares stay finite
+
+
+class Part(NamedTuple):
+    """One column of a table as numbers, and how many of its values lay outside what was declared."""
+
+    columns: list[Sparse]
+    outside: int = 0
+
+
+def as_frame(frame: Any) -> pl.DataFrame:
+    """A polars or pandas DataFrame as polars, with all its columns."""
+    return frame_of(frame, None)
+
+
+def frame_of(frame: Any, names: Sequence[str] | None) -> pl.DataFrame:
+    """A polars or pandas DataFrame as polars, with the named columns (None: all) present."""
+    import polars as pl
+
+    table = frame if isinstance(frame, pl.DataFrame) else _from_pandas(frame, names)
+    absent = [name for name in names or () if name not in table.columns]
+    if absent:
+        raise InvalidInput(
+            f"the table lacks {len(absent):,} of the schema's {len(names or ()):,} columns, the first is "
+            f"{absent[0]!r}. Rename the table's column or take it out of the schema."
+        )
+    return table
+
+
+def _from_pandas(frame: Any, names: Sequence[str] | None) -> pl.DataFrame:
+    import polars as pl
+
+    if not (hasattr(frame, "to_numpy") and hasattr(frame, "columns")):
+        raise InvalidInput(f"rows came as {type(frame).__name__}. Give a polars or pandas DataFrame.")
+    frame = frame.rename(columns=str)
+    if names is not None:
+        # A column the schema does not name may hold anything: leave it out before converting.
+        frame = frame[[name for name in frame.columns if name in set(names)]]
+    try:
+        return pl.from_pandas(frame)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidInput(
+            "a pandas column mixes types that have no common one, or two columns share a name. Convert or "
+            "rename it first, for example with frame.convert_dtypes() or astype(str)."
+        ) from error
+
+
+def numbers_of(name: str, missing: Missing, values: pl.Series) -> tuple[Floats, Rows]:
+    """A writable float copy with every gap filled, and the rows of the gaps."""
+    import polars as pl
+
+    if values.null_count() == values.len():  # then the type says nothing
+        values = pl.Series(name, [None] * values.len(), dtype=pl.Float64)
+    if not (values.dtype.is_numeric() or values.dtype == pl.Boolean):
+        raise InvalidInput(
+            f"column {name!r} holds {values.dtype}, but the schema expects numbers. Convert it, or declare "
+            f'type = "categorical" with its levels.'
+        )
+    numbers = np.array(values.cast(pl.Float64).to_numpy(), dtype=np.float64)  # nulls become nan
+    gaps = np.flatnonzero(np.isnan(numbers))
+    refuse_gaps(name, missing, gaps.size)
+    numbers[gaps] = 0.0 if isinstance(missing, str) else missing
+    return numbers, gaps
+
+
+def days_of(name: str, written: str, missing: str | dt.date, values: pl.Series) -> tuple[pl.Series, Rows]:
+    """The days of dates, times or texts, with gaps filled where a date was declared for them, and the rows of the gaps."""
+    import polars as pl
+
+    if values.null_count() == values.len():
+        values = pl.Series(name, [None] * values.len(), dtype=pl.Date)
+    if values.dtype in (pl.String, pl.Categorical, pl.Enum):
+        texts = values.cast(pl.String)
+        values = texts.str.to_date(written, strict=False)
+        strange = (values.is_null() & texts.is_not_null()).to_numpy()
+        if strange.any():
+            raise InvalidInput(
+                f"column {name!r}: {np.count_nonzero(strange):,} of {texts.len():,} texts are no dates of the form "
+                f"{written!r}, the first in row {int(np.argmax(strange)) + 1:,}. Correct them, or write the form they have "
+                f'as format = "%d.%m.%Y" in the schema.'
+            )
+    elif isinstance(values.dtype, pl.Datetime):
+        values = values.dt.date()  # the day where the clock hangs, for times with a zone
+    elif values.dtype != pl.Date:
+        raise InvalidInput(
+            f"column {name!r} holds {values.dtype}, but the schema expects dates. Convert it to dates, or declare "
+            f'type = "numeric" with bounds.'
+        )
+    gaps = np.flatnonzero(values.is_null().to_numpy()).astype(np.int64)
+    refuse_gaps(name, missing, gaps.size)
+    return (values.fill_null(missing) if isinstance(missing, dt.date) else values), gaps
+
+
+def refuse_gaps(name: str, missing: object, count: int) -> None:
+    """An error if values are missing and nothing was declared for that."""
+    if count and missing == "refuse":
+        raise InvalidInput(
+            f'column {name!r}: {count:,} values are missing. Write missing = "indicator" in its schema to '
+            f"give them a column of their own, or missing = a number, a date or a level to use instead."
+        )
+
+
+def texts_of(name: str, values: pl.Series) -> pl.Series:
+    """Whole numbers lose their ".0" (pandas turns integers with gaps into floats), nan becomes a gap."""
+    import polars as pl
+
+    if values.dtype.is_float():
+        values = values.fill_nan(None)
+        whole = values.is_finite() & (values == values.round(0)) & (values.abs() < 2.0**53)
+        texts = pl.select(
+            pl.when(whole).then(values.cast(pl.Int64, strict=False).cast(pl.String)).otherwise(values.cast(pl.String))
+        )
+        return texts.to_series()
+    if values.dtype.is_nested() or values.dtype in (pl.Binary, pl.Object):
+        raise InvalidInput(f"column {name!r} holds {values.dtype}, which has no levels. Convert it to text.")
+    return values.cast(pl.String)
+
+
+def one_hot(codes: NDArray[np.int64], levels: int) -> list[Sparse]:
+    """One column for each code from 0 on; the rows that have another code get no entry."""
+    order = np.argsort(codes, kind="stable").astype(np.int64, copy=False)
+    ends = np.searchsorted(codes[order], np.arange(levels + 1))
+    return [ones(order[start:end]) for start, end in pairwise(ends)]
+
+
+def ones(rows: Rows) -> Sparse:
+    return rows, np.ones(rows.size)
+
+
+def nonzeros(numbers: Floats) -> Sparse:
+    rows = np.flatnonzero(numbers)
+    return rows, numbers[rows]
+
+
+def with_indicator(numbers: Floats, gaps: Rows, missing: object) -> list[Sparse]:
+    """The column, and the one that says where it had gaps if that was asked for."""
+    if missing != "indicator":
+        return [nonzeros(numbers)]
+    numbers[gaps] = 0.0
+    return [nonzeros(numbers), ones(gaps)]
+
+
+def scaled(numbers: Floats, low: float, high: float) -> Floats:
+    """Numbers between the bounds to [-1, 1]. In this order every rounding is monotone: no value ends past -1 or 1."""
+    return 2.0 * ((numbers - low) / (high - low)) - 1.0
+
+
+def count_outside(numbers: Floats, low: float, high: float, gaps: Rows) -> int:
+    """How many values clipping moves; what stands in for a gap is none."""
+    outside = (numbers < low) | (numbers > high)
+    outside[gaps] = False
+    return int(np.count_nonzero(outside))

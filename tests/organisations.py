@@ -1,0 +1,132 @@
+"""Organisations for tests: their folders, and one process each, on this machine.
+
+Processes come from a fork server that has imported what they need, so that a party starts in a moment. They are stopped
+by their process id.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import multiprocessing
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import colonnade as co
+from colonnade import certs
+from colonnade.between.holding import Holding
+from colonnade.between.hub import Grpc, tls_in
+from colonnade.between.office import Office
+from colonnade.charter import Charter, Member, new_key
+
+SERVER = multiprocessing.get_context("forkserver")
+SERVER.set_forkserver_preload(["colonnade.between.office", "numpy", "scipy.sparse", "numba"])
+
+
+@dataclass
+class Organisations:
+    """Everything on disk: one folder a party, one authority."""
+
+    folder: Path
+    charter: Charter
+    keys: dict[str, bytes]
+    tables: dict[str, Any]
+    labels: dict[str, Any]
+    running: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, fed: co.Federation, folder: Path, policy: co.Policy | None = None) -> Organisations:
+        """The parties of a federation of plain matrices, moved out of this process."""
+        authority = folder / "certs"
+        certs.init(authority)
+        certs.issue(authority, "coordinator", hosts=["localhost"])
+        members, keys = {}, {}
+        for name, party in fed.parties.items():
+            certs.issue(authority, name)
+            public, keys[name] = new_key()
+            rows = party.block.rows if fed.by_rows else None
+            members[name] = Member(None, policy or party.policy, public, columns=party.block.columns, rows=rows)
+        by, rows = ("rows", None) if fed.by_rows else ("columns", fed.rows)
+        charter = Charter(members, None, (fed.label, "y"), rows=rows, by=by)
+        tables = {name: party.block.matrix for name, party in fed.parties.items()}
+        labels = {fed.label: fed.labels}
+        if fed.by_rows:
+            labels = {name: fed.labels[fed.places[name]] for name in fed.parties}
+        return cls(folder, charter, keys, tables, labels)
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.charter.members)
+
+    @property
+    def federation(self) -> co.Federation:
+        return co.Federation.elsewhere(self.charter)
+
+    def hub(self, port: int = 0, patience: float = 120.0) -> Grpc:
+        made = Grpc(f"127.0.0.1:{port}", self.folder / "certs", patience=patience)
+        made.open(self.charter)
+        return made
+
+    def office(self, name: str, approve: Callable[[Any], bool] = lambda _: True) -> Office:
+        holding = Holding(self.charter, name, self.tables[name], self.labels.get(name))
+        return Office(holding, self.folder / name, self.keys[name], approve)
+
+    def part(self, name: str, run: str = "run") -> dict[str, Any]:
+        """A party's own part of a model, as it kept it."""
+        return json.loads((self.folder / name / "fits" / f"{run}.part.json").read_text())
+
+    def start(self, name: str, port: int) -> None:
+        """One party in a process of its own."""
+        made = SERVER.Process(target=_live, args=(self.without_processes(), name, port), daemon=True)
+        made.start()
+        self.running[name] = made
+
+    def without_processes(self) -> Organisations:
+        return Organisations(self.folder, self.charter, self.keys, self.tables, self.labels)
+
+    def kill(self, name: str) -> None:
+        """As a power cut does."""
+        os.kill(self.running[name].pid, signal.SIGKILL)
+        self.running.pop(name).join()
+
+    @contextlib.contextmanager
+    def at_work(self, port: int) -> Iterator[None]:
+        """All parties dialling a hub, until the end of the block."""
+        for name in self.names:
+            self.start(name, port)
+        try:
+            yield
+        finally:
+            for made in self.running.values():
+                made.terminate()
+            for made in self.running.values():
+                made.join(20)
+            self.running.clear()
+
+
+def _live(organisations: Organisations, name: str, port: int) -> None:
+    from colonnade.engines.streams import serve
+
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    with contextlib.closing(organisations.office(name)) as office:
+        tls = tls_in(organisations.folder / "certs", name)
+        serve(f"localhost:{port}", tls, name, office.answer, stop=stop)
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def same_arrays(left: Any, right: Any) -> bool:
+    return np.array_equal(np.asarray(left), np.asarray(right))

@@ -1,0 +1,155 @@
+"""The README's lines for three organisations, followed as printed, and the files they are made of."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import colonnade as co
+from colonnade.algorithms.method import Job
+from colonnade.between.office import Request
+from colonnade.between.settings import Limits, PartyFile
+from colonnade.errors import InvalidInput
+from colonnade.seats import Call, terms_of
+from contract import EVERY_METHOD, federation
+from organisations import free_port
+
+pytest.importorskip("grpc", reason="grpcio is not installed: pip install 'colonnade[grpc]'")
+
+README = Path(__file__).parent.parent / "README.md"
+
+
+def lines() -> list[str]:
+    """The commands of the section, without their comments."""
+    text = README.read_text(encoding="utf-8")
+    block = re.search(r"## Three organisations on three terminals\n+```\n(.*?)```", text, re.S)
+    assert block is not None
+    return [line.partition("#")[0].strip() for line in block[1].splitlines()]
+
+
+@pytest.fixture(scope="module")
+def followed(tmp_path_factory):
+    """Every line typed in, with fewer flights and a free port."""
+    folder, port = tmp_path_factory.mktemp("readme"), free_port()
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    example, *parties, enter, coordinator = lines()
+    made = subprocess.run(
+        [*example.split(), "--rows", "1500", "--hub", f"localhost:{port}"],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert made.returncode == 0, made.stderr
+    started = []
+    for number, line in enumerate(parties):
+        with (folder / f"{number}.log").open("w") as log:
+            started.append(subprocess.Popen(line.split(), cwd=folder, env=environment, stderr=log))
+    try:
+        ran = subprocess.run(
+            coordinator.split(),
+            cwd=folder / enter.split()[1],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+    finally:
+        for party in started:
+            party.send_signal(signal.SIGTERM)
+        codes = [party.wait(60) for party in started]
+    return folder, ran, codes
+
+
+def test_the_lines_end_with_a_private_fit(followed):
+    folder, ran, _ = followed
+    assert ran.returncode == 0, ran.stderr
+    assert "(1, 1e-06)-differential privacy" in ran.stdout
+    saved = folder / "tryout" / "coordinator"
+    assert (saved / "fit.json").is_file()
+    assert "<html" in (saved / "report.html").read_text(encoding="utf-8")[:200].lower()
+
+
+def test_parties_stop_when_they_are_told_to(followed):
+    assert followed[2] == [0, 0, 0]
+
+
+def test_every_party_keeps_its_part_and_its_ledger(followed):
+    folder, _, _ = followed
+    for party in ("airline", "weather", "registry"):
+        store = folder / "tryout" / party / "store"
+        (part,) = (store / "fits").glob("*.part.json")
+        assert json.loads(part.read_text())["party"] == party
+        assert (store / "nodes" / f"{party}.db").is_file()
+
+
+def test_no_log_of_a_party_carries_a_value(followed):
+    """Counts and names of runs and parties may stand there; numbers with a fraction would be data."""
+    folder, _, _ = followed
+    for log in folder.glob("*.log"):
+        said = re.sub(r"\d\d:\d\d:\d\d|localhost:\d+|party\.toml", "", log.read_text(encoding="utf-8"))
+        assert not re.findall(r"\d+\.\d+", said), log
+
+
+PARTY = """version = 1
+name = "{name}"
+federation = "federation.toml"
+store = "store"
+key = "signing.key"
+certs = "certs"
+approve = "{approve}"
+
+[data]
+source = "table.parquet"
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda text: text.replace("version = 1", "version = 7"), "reads version = 1"),
+        (lambda text: text.replace('store = "store"', ""), "store = ... is missing"),
+        (lambda text: text.replace('approve = "ask"', 'approve = "perhaps"'), "choose one of ask, policy, all"),
+        (lambda text: text.replace("[data]", "[date]"), "unknown entry 'date'"),
+        (lambda text: text.replace("source =", "sauce ="), "a file or a database"),
+        (lambda text: text + "[[", "not a TOML file"),
+    ],
+)
+def test_a_mistake_in_a_partys_file_is_named(change, says, tmp_path):
+    path = tmp_path / "party.toml"
+    path.write_text(change(PARTY.format(name="airline", approve="ask")), encoding="utf-8")
+    with pytest.raises(InvalidInput, match=re.escape(says)):
+        PartyFile.load(path)
+
+
+def request(epsilon: float | None) -> Request:
+    fed = federation(EVERY_METHOD["private gram, secure"])
+    privacy = None if epsilon is None else co.Privacy(epsilon, 1e-6, trust="secure", row_norm=3.0)
+    method = co.PrivateGram() if epsilon is not None else co.SharingADMM()
+    call = Call(method, co.Problem(co.Logistic(), penalty=co.Ridge(0.1)), privacy)
+    job = Job(call.problem, fed.roster(), privacy)
+    return Request("run", "party0", terms_of(job, method), call, method.price(job), fed.rows)
+
+
+@pytest.mark.parametrize(
+    ("limits", "epsilon", "passes"),
+    [
+        (Limits(("PrivateGram",), 1.0), 1.0, True),
+        (Limits(("PrivateGram",), 1.0), 1.1, False),
+        (Limits(("SharingADMM",), 1.0), 1.0, False),
+        (Limits(), 0.1, False),
+        (Limits(("SharingADMM",), 1e9), None, False),  # exact values have no epsilon
+        (Limits(("SharingADMM",), math.inf), None, True),
+    ],
+)
+def test_a_policy_lets_pass_what_it_names_and_nothing_else(limits, epsilon, passes):
+    assert passes == limits(request(epsilon))
