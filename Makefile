@@ -29,6 +29,9 @@ faults: $(STAMP)
 
 docs: $(STAMP)
 	$(BIN)/python docs/generate.py
+	@$(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt --editable '.[docs]'
+	$(BIN)/mkdocs build --quiet
+	@echo "site/index.html"
 
 # Writes the exact versions CI installs. Run it in a fresh environment after changing pyproject.toml.
 lock: $(STAMP)

@@ -313,3 +313,27 @@ def test_the_tutorial_runs_as_printed(tmp_path, monkeypatch, capsys):
     assert "gap below tolerance" in str(names["fit"].status.value)
     assert "differential privacy for one row" in shown
     assert (tmp_path / "readmission.html").is_file()
+
+
+@pytest.mark.parametrize(
+    ("page", "shows"),
+    [
+        ("howto-hospitals.md", ["4,000 rows matched", "differential privacy for one row", "over the limit 2"]),
+        ("howto-text.md", ["words of 20000", "Communication("]),
+        ("concepts.md", ["epsilon 1.0: even odds become at most 73%"]),
+    ],
+)
+def test_a_page_runs_as_printed(page, shows, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    for block in fences(ROOT / "docs" / page, "python"):
+        exec(compile(block, f"docs/{page}", "exec"), names)
+    shown = capsys.readouterr().out
+    assert [text for text in shows if text not in shown] == []
+
+
+def test_every_page_stands_in_the_site():
+    """The site's navigation is written by hand; a page that it lacks would not be found."""
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:")[2]
+    absent = [path.name for path in (ROOT / "docs").glob("*.md") if f": {path.name}\n" not in navigation]
+    assert absent == []

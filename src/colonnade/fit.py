@@ -29,7 +29,7 @@ from colonnade.algorithms.private_gram import PrivateGram
 from colonnade.engines.inprocess import Engine, InProcess, LocalCrew, Outcome
 from colonnade.engines.station import FINAL, Head, Seat, Standing
 from colonnade.engines.turns import Crew, Distributed
-from colonnade.errors import InvalidInput, PolicyRefused
+from colonnade.errors import InvalidInput, PeerFailed, PolicyRefused
 from colonnade.federation import Federation
 from colonnade.privacy.accountant import epsilon, rho_for
 from colonnade.privacy.block import Block, FeatureColumn
@@ -174,12 +174,14 @@ class _Run:
         try:
             self.reserve()
         except tuple(FINAL) as error:
-            self.end(f"{REFUSED}: {type(error).__name__}")
+            with contextlib.suppress(PeerFailed):  # whoever refused this refuses what follows from it, too
+                self.end(f"{REFUSED}: {type(error).__name__}")
             raise
         try:
             return self.crew.drive()
         except tuple(FINAL) as error:
-            self.end(f"failed: {type(error).__name__}")
+            with contextlib.suppress(PeerFailed):
+                self.end(f"failed: {type(error).__name__}")
             raise
 
     @contextlib.contextmanager

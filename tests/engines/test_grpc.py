@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from unittest import mock
 
@@ -9,8 +10,12 @@ import numpy as np
 import pytest
 
 import colonnade as co
+from colonnade.algorithms.method import Job
+from colonnade.between.office import DIVERGED, OK
+from colonnade.between.parcel import pack, unpack
 from colonnade.errors import PeerFailed
 from colonnade.privacy.mechanisms import SeededNoise
+from colonnade.seats import Call, terms_of
 
 pytest.importorskip("grpc", reason="grpcio is not installed: pip install 'colonnade[grpc]'")
 
@@ -55,9 +60,18 @@ def test_eight_organisations_find_it_too(tmp_path):
 def test_a_run_id_that_was_used_is_refused(tmp_path):
     """Public randomness and keys follow from the id: nobody may be talked into using one twice."""
     fit, made = over_the_network(LASSO, federation(LASSO), tmp_path)
-    again = mock.patch("colonnade.runbook.new_run_id", return_value=fit.run)
-    refused = pytest.raises(co.ReplayDiverged, match="cannot go on with this run")
-    with made.hub() as hub, made.at_work(hub.port), again, refused:
+    job = Job(LASSO.problem, made.federation.roster())
+    code = terms_of(job, LASSO.method).fingerprint
+    asked = {"what": "reserve", "call": Call(LASSO.method, LASSO.problem, None).to_json(), "code": code}
+    with contextlib.closing(made.office(made.names[0])) as office:
+        assert unpack(office.answer(pack({**asked, "run": "another"}))).head["code"] == OK
+        assert unpack(office.answer(pack({**asked, "run": fit.run}))).head["code"] == DIVERGED
+
+
+def test_another_hub_with_empty_books_is_noticed(tmp_path):
+    """The parties remember where the coordinator's ledger stood."""
+    _, made = over_the_network(LASSO, federation(LASSO), tmp_path)
+    with made.hub() as hub, made.at_work(hub.port), pytest.raises(co.LedgerDamaged, match="rolled back"):
         co.fit(made.federation, LASSO.problem, LASSO.method, engine=hub, store=tmp_path / "another hub")
 
 

@@ -12,6 +12,7 @@ What a party answers is read as if it were hostile: it may stop a run, and neith
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import secrets
 import time
@@ -217,10 +218,14 @@ class Grpc:
     def _all(
         self, names: Sequence[str] | Mapping[str, Any], what: str, head: Mapping[str, Any] | None = None
     ) -> dict[str, Parcel]:
-        return gathered({name: self.ask(name, what, head) for name in names})
+        return self._each(what, {name: (head or {}, ()) for name in names})
 
     def _each(self, what: str, asked: Mapping[str, tuple[Mapping[str, Any], Sequence[bytes]]]) -> dict[str, Parcel]:
-        return gathered({name: self.ask(name, what, head, blobs) for name, (head, blobs) in asked.items()})
+        """All answers; asked again, a party that died meanwhile answers the same."""
+        for _ in range(LOSSES):
+            with contextlib.suppress(Lost):
+                return gathered({name: self.ask(name, what, head, blobs) for name, (head, blobs) in asked.items()})
+        raise PeerFailed(f"a party began anew {LOSSES:,} times when it was asked {what!r}; its own log says why.")
 
 
 class _Crew:

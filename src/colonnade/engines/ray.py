@@ -78,6 +78,7 @@ class Host:
         self.leaving.close()
 
     def call(self, what: str, *arguments: Any) -> Any:
+        """Ask the station."""
         if self.station is None:
             raise self.refused
         return getattr(self.station, what)(*arguments)

@@ -200,8 +200,14 @@ class Station:
         """The letters for each neighbour from the place given; those recorded in an earlier life are made again."""
         if all(since.get(receiver, 0) >= count for receiver, count in self.join().sent.items()):
             return ()
-        # Letters are not kept: a replay from the transcript makes the same ones again.
-        return tuple(x for x in self._replay() if x.frame.sequence >= since.get(x.receiver, 0))
+        # Letters are not kept: a replay from the transcript makes the same ones again. Beside the node, not in its place:
+        # the node may hold letters that it has not read, and has said that it has.
+        notes, self._notes = self._notes, []
+        try:
+            again = self._made().replay()
+        finally:
+            self._notes = notes
+        return tuple(x for x in again if x.frame.sequence >= since.get(x.receiver, 0))
 
     def turn(self, letters: Iterable[Letter]) -> Turn:
         """Take letters and go as far as they allow."""

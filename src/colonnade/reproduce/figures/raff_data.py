@@ -1,7 +1,7 @@
 """The data of Raff et al.: RCV1 and 20 Newsgroups as they can be had, and made-up tables with the shapes of the others.
 
 RCV1 is the library's (23,749 rows with a label, 47,236 columns), not the paper's file; News20 is 20 Newsgroups with words and pairs of
-words (18,846 × 1,604,981 against 19,996 × 1,355,191), rows scaled to length 1, groups 0 to 9 against the rest. URL, Web and KDDA are made
+words (18,846 × 1,604,981 against 19,996 × 1,355,191), rows scaled to length 1, with the data set's own two classes. URL, Web and KDDA are made
 up: column ranks log-uniform (a text-like tail), row lengths log-normal, labels from a sparse model; rows scaled to memory.
 """
 
