@@ -138,6 +138,15 @@ class Federation:
         return cls(_checked(made), holder, alignment, unit=people, _y=y).with_policies(policies or {})
 
     @classmethod
+    def shards(
+        cls, path: str | Path, *, label: str | None = None, parties: int = 8, columns: int | None = None
+    ) -> Federation:
+        """One owner's Parquet or svmlight file, its columns read where each party runs; see colonnade.shards."""
+        from colonnade.shards import shards
+
+        return shards(path, label=label, parties=parties, columns=columns)
+
+    @classmethod
     def from_frames(
         cls,
         frames: Mapping[str, Any],

@@ -80,9 +80,9 @@ class Communication:
 
     @classmethod
     def of(cls, traffic: Traffic) -> Communication:
-        lines = sorted(traffic.messages, key=lambda line: (line.round, line.sender, line.receiver, line.type))
-        counted = tuple((*line, traffic.messages[line], traffic.bytes[line]) for line in lines)
-        return cls(counted, tuple(traffic.numbers[line] for line in lines))
+        table = traffic.table
+        lines = sorted(table, key=lambda line: (line.round, line.sender, line.receiver, line.type))
+        return cls(tuple((*line, *table[line][:2]) for line in lines), tuple(table[line][2] for line in lines))
 
     def along(self, notes: Sequence[Mapping[str, Any]], gap: float | None) -> Communication:
         """The same, with the gaps of a run's history and of its end."""

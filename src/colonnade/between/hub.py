@@ -466,5 +466,5 @@ def _traffic(party: str, lines: Sequence[Sequence[Any]]) -> Traffic:
             raise ValueError("a party counts what it sent, and nothing else")
         line = Line(sender, str(receiver)[:200], str(kind)[:200], _count(number))
         counts = (_count(messages), _count(size), _count(numbers))
-        traffic.messages[line], traffic.bytes[line], traffic.numbers[line] = counts
+        traffic.lines[line] = list(counts)
     return traffic

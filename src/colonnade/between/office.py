@@ -458,9 +458,7 @@ class Office:
         remark = station.seat.remark(station.node.result) or "no rows were over the public bound"
         self.ledger.tell_operator(station.run, remark)
         result, traffic = station.outcome()
-        lines = [
-            [*line, traffic.messages[line], traffic.bytes[line], traffic.numbers[line]] for line in traffic.messages
-        ]
+        lines = [[*line, *counts] for line, counts in traffic.table.items()]
         answer = result.answer if isinstance(result, Own) else None
         return Parcel({"traffic": lines, "status": None if answer is None else answer.status.name})
 

@@ -99,6 +99,7 @@ class Turn:
     told: int = 0  # how many notes came before these; a replay tells the old ones again
     failure: ColonnadeError | None = None  # why it stopped, where the engine may know
     more: bool = False  # whether letters wait that did not fit into one answer
+    missing: frozenset[NodeId] = frozenset()  # without a letter from each of these another turn would change nothing
 
 
 class Station:
@@ -191,9 +192,10 @@ class Station:
 
     def join(self) -> Joined:
         """Be where the transcript ends."""
-        if self._node is None:
-            self._replay()
-        sent = Counter(line.receiver for line in self._traffic.messages.elements())
+        self._arrive()
+        sent: Counter[NodeId] = Counter()
+        for line, count in self._traffic.messages.items():
+            sent[line.receiver] += count
         return Joined({peer: self.node.received_from(peer) for peer in sorted(self.node.neighbours)}, dict(sent))
 
     def resend(self, since: Mapping[NodeId, int]) -> tuple[Letter, ...]:
@@ -211,7 +213,7 @@ class Station:
 
     def turn(self, letters: Iterable[Letter]) -> Turn:
         """Take letters and go as far as they allow."""
-        self.join()
+        self._arrive()
         sent, failure = [], None
         try:
             for letter in letters:
@@ -224,13 +226,19 @@ class Station:
             sent += self._counted(self.node.farewell(code_of(error)))
         notes, self._notes = tuple(self._notes), []
         self._told += len(notes)
-        return Turn(tuple(sent), self.node.finished, self.node.wait, notes, self._told - len(notes), failure)
+        told, missing = self._told - len(notes), self.node.missing
+        return Turn(tuple(sent), self.node.finished, self.node.wait, notes, told, failure, missing=missing)
 
     def outcome(self) -> tuple[Any, Traffic]:
         """What its program returned, and what it sent in all."""
+        self._arrive()
         if (remark := self.seat.remark(self.node.result)) and self.log.durable:
             self.ledger.tell_operator(self.run, remark)
         return self.node.result, self._traffic
+
+    def _arrive(self) -> None:
+        if self._node is None:
+            self._replay()
 
     def _replay(self) -> list[Letter]:
         self._node, self._traffic, self._notes, self._told = None, Traffic(), [], 0

@@ -177,9 +177,14 @@ class Turns:
         self.post(turn.letters)
         if turn.more:
             self.give(name)
-        waiting = [n for n in self.mail if self.mail[n] and n not in self.busy.values()]
-        for other in waiting:
+        busy = set(self.busy.values())
+        for other in [n for n in self.mail if n not in busy and self.due(n)]:
             self.give(other)
+
+    def due(self, name: NodeId) -> bool:
+        """Whether a station has mail with which it can go on: fewer turns, and the same steps."""
+        senders = {letter.sender for letter in self.mail[name]}
+        return bool(senders) and self.done[name].missing <= senders
 
     def post(self, letters: Iterable[Letter]) -> None:
         for letter in letters:

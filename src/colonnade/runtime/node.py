@@ -98,6 +98,11 @@ class Node:
         return len(self._seen[sender])
 
     @property
+    def missing(self) -> frozenset[NodeId]:
+        """Of those it waits for, who has not sent yet."""
+        return frozenset(self._missing)
+
+    @property
     def ready(self) -> bool:
         """Whether the program can go on now."""
         return not self.finished and not self._missing
