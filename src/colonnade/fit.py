@@ -33,7 +33,7 @@ from colonnade.errors import InvalidInput, PeerFailed, PolicyRefused
 from colonnade.federation import Federation
 from colonnade.privacy.accountant import epsilon, rho_for
 from colonnade.privacy.block import Block, FeatureColumn
-from colonnade.privacy.events import Audience, Plan, row_rho, unprotected
+from colonnade.privacy.events import Audience, Plan, Policy, row_rho, unprotected
 from colonnade.privacy.ledger import REFUSED
 from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.privacy.statement import Privacy, PrivacyStatement, Trust, not_private, proven
@@ -300,9 +300,23 @@ class _Run:
             path=None if answer.path is None else CoefficientPath(*answer.path),
             link=answer.link,
             remarks=answer.remarks,
+            facts=self.facts(),
             by_rows=self.job.roster.by_rows,
             model=answer.model if answer.model is not None else stumps or None,
         )
+
+    def facts(self) -> dict[str, Any]:
+        """What everybody knew before the first message. How many rows each party brought is covered by no price."""
+        terms, there = terms_of(self.job, self.method), self.federation.away is None
+        return {
+            "rows": self.job.roster.rows,
+            "brought": dict(self.federation.alignment.rows) if there and self.job.privacy is None else {},
+            "policies": {name: _allows(party.policy) for name, party in self.federation.parties.items()}
+            if there
+            else {},
+            "settings": terms.settings,
+            "fingerprint": terms.fingerprint,
+        }
 
     def statement(self) -> PrivacyStatement:
         unit, sees = self.job.roster.unit, _sees(self.plans)
@@ -311,6 +325,15 @@ class _Run:
         if self.noise is not None:
             return not_private("the noise was seeded, so whoever knows the seed can subtract it", unit, sees)
         return proven(self.job.privacy, row_rho(self.plans), unit, sees, self.method.DERIVATION)
+
+
+def _allows(policy: Policy) -> str:
+    """A party's policy in words."""
+    parts = ["exact values may leave" if policy.exact else "noisy values only"]
+    if policy.epsilon is not None:
+        parts.append(f"epsilon at most {policy.epsilon:g} (delta {policy.delta:g})")
+    parts += ["exact values inside the consortium"] * policy.consortium + ["its part of scores"] * policy.scores
+    return ", ".join(parts)
 
 
 @contextlib.contextmanager

@@ -30,6 +30,7 @@ from typing import Any
 from colonnade.errors import InvalidInput
 from colonnade.plain import from_plain, known_values
 from colonnade.privacy.statement import Privacy
+from colonnade.problem import AdaBoost, KernelSVM, Problem
 
 TABLES = ("problem", "method", "privacy")
 
@@ -59,9 +60,33 @@ def load_job(path: str | Path, *, others: tuple[str, ...] = ()) -> JobFile:
         problem = _made(raw["problem"], "problem", "Problem")
         method = _made(raw["method"], "method", None) if "method" in raw else None
         privacy = _made(raw["privacy"], "privacy", "Privacy") if "privacy" in raw else None
+        _check_kinds(problem, method, privacy)
     except InvalidInput as error:
-        raise at_line(path, text, str(error).partition(":")[0], str(error).partition(": ")[2] or str(error)) from error
+        place, _, what = str(error).partition(": ")
+        raise at_line(path, text, _nearer(raw, place, what), what) from error
     return JobFile(problem, method, privacy, {name: raw[name] for name in others if name in raw})
+
+
+def _nearer(raw: Mapping[str, Any], place: str, what: str) -> str:
+    """The place of a key inside the table at `place`, if the message begins with its name or says that there is no such."""
+    table: Any = raw
+    for word in place.split("."):
+        table = table.get(word, {}) if isinstance(table, dict) else {}
+    keys = table if isinstance(table, dict) else {}
+    named = [key for key in keys if re.match(rf"{re.escape(key)}\b", what) or f"has no {key!r}" in what]
+    return f"{place}.{named[0]}" if named else place
+
+
+def _check_kinds(problem: object, method: object, privacy: object) -> None:
+    """Each table must hold what its name says: a Ridge is a value of colonnade, and no method."""
+    if not isinstance(problem, Problem | KernelSVM | AdaBoost):
+        raise InvalidInput(
+            f"problem: {type(problem).__name__} is no problem; leave type out, or write KernelSVM or AdaBoost"
+        )
+    if method is not None and not hasattr(method, "price"):
+        raise InvalidInput(f'method: {type(method).__name__} is no method; write for example type = "PrivateGram"')
+    if not isinstance(privacy, Privacy | None):
+        raise InvalidInput(f"privacy: {type(privacy).__name__} says nothing about privacy; leave type out of [privacy]")
 
 
 def read_text(path: str | Path) -> str:

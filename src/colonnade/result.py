@@ -190,6 +190,7 @@ class Fit:
     path: CoefficientPath | None = field(default=None, repr=False)
     link: tuple[float, float] | None = field(default=None, repr=False)
     remarks: tuple[str, ...] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict, repr=False)  # public ones about the run, for its report
     by_rows: bool = (
         False  # whether the parties held different rows: then each has the same coefficients, of all columns
     )
@@ -403,11 +404,17 @@ class Fit:
             for party, frame in frames.items()
         }
 
-    def report(self, path: str | Path) -> Path:
-        """Write a self-contained HTML report."""
+    def report(
+        self, path: str | Path, *, evaluation: tuple[Any, Any] | None = None, evaluation_is: str | None = None
+    ) -> Path:
+        """Write a self-contained HTML report.
+
+        evaluation     (federation or frames, labels) as for `scores`: rows on which to show how good the model is.
+        evaluation_is  "public", or "paid for": figures computed on rows are a release about them; required with it.
+        """
         from colonnade.report import write_report  # the report stands above results; loaded when asked for
 
-        return write_report(self, path)
+        return write_report(self, path, evaluation=evaluation, evaluation_is=evaluation_is)
 
     # ------------------------------------------------------------------------ keeping it
 
@@ -444,6 +451,7 @@ class Fit:
             "path": self.path and [self.path.weights.tolist(), _lists(self.path.coefficients)],
             "link": self.link,
             "remarks": self.remarks,
+            "facts": dict(self.facts),
             "by_rows": self.by_rows,
             "model": _model(self.model),
         }
@@ -497,6 +505,7 @@ def _from_plain(raw: Mapping[str, Any]) -> Fit:
         path=raw.get("path") and CoefficientPath(np.array(raw["path"][0]), _arrays(raw["path"][1])),
         link=raw.get("link") and (raw["link"][0], raw["link"][1]),
         remarks=tuple(raw.get("remarks", ())),
+        facts=raw.get("facts", {}),
         by_rows=raw.get("by_rows", False),
         model=_from_model(raw.get("model")),
     )

@@ -1,4 +1,4 @@
-"""The command line: `colonnade demo`, `fit`, `report`, `runs`, `budget`, `audit`, `reproduce`, `version`.
+"""The command line: `colonnade demo`, `fit`, `report`, `runs`, `budget`, `audit`, `reproduce`, `ui`, `version`.
 
 Answers go to standard output, everything else to standard error. A mistake is one line that says what to do; the exit
 code is 0 (done), 1 (an error of ours, explained), 2 (wrong usage) or 130 (Ctrl-C).
@@ -16,6 +16,8 @@ from colonnade.cli import audit as audit_command
 from colonnade.cli import budget, certs, coordinator, party, reproduce, runs
 from colonnade.cli import data as data_command
 from colonnade.cli import fit as fit_command
+from colonnade.cli import report as report_command
+from colonnade.cli import ui as ui_command
 from colonnade.cli.terminal import explained
 
 app = typer.Typer(
@@ -39,6 +41,8 @@ app.add_typer(coordinator.federation, name="federation")
 app.add_typer(certs.app, name="certs")
 app.command()(audit_command.audit)
 app.command()(fit_command.fit)
+app.command()(report_command.report)
+app.command()(ui_command.ui)
 
 
 def main() -> None:
@@ -112,26 +116,6 @@ def demo(
             typer.echo(str(path))
         else:
             job.show(found, path, Console())
-
-
-@app.command()
-def report(
-    saved: Annotated[Path, typer.Argument(metavar="FIT.json", help="A fit saved with fit.save(path).")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where to write the report.")] = Path("report.html"),
-) -> None:
-    """Write the report of a saved fit: one HTML file that needs no network.
-
-    Examples:
-
-      colonnade report fit.json
-
-      colonnade report runs/fits/20260101T120000-0123456789ab.json --output model.html
-    """
-    with explained():
-        from colonnade.report import write_report
-        from colonnade.result import load
-
-        typer.echo(str(write_report(load(saved), output)))
 
 
 @app.command()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from colonnade.cli.terminal import explained
+from colonnade.cli.terminal import answers, explained
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -18,6 +19,8 @@ app = typer.Typer(
 )
 
 Store = Annotated[Path, typer.Argument(metavar="STORE", help="The folder given as store= to fit.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing where all is in order.")]
 Party = Annotated[str, typer.Argument(metavar="PARTY", help="Whose ledger.")]
 
 
@@ -25,9 +28,9 @@ Party = Annotated[str, typer.Argument(metavar="PARTY", help="Whose ledger.")]
 def show(
     store: Store,
     plot: Annotated[Path | None, typer.Option(help="Also write spending over time as an HTML page.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Every party's limit, spending and what is left.
+    """Every party's limit, what has left, what open runs have reserved beside it, and what is left of the limit.
 
     Examples:
 
@@ -38,44 +41,62 @@ def show(
     with explained():
         from colonnade import budget
 
-        accounts = budget.accounts(store)
+        accounts = [(account, _held(store, account)) for account in budget.accounts(store)]
         if plot is not None:
             _write_plot(store, plot)
         if as_json:
-            typer.echo(json.dumps([_plain(account) for account in accounts], indent=2))
+            typer.echo(json.dumps([_plain(account, held) for account, held in accounts], indent=2, allow_nan=False))
             return
-        from rich.console import Console
         from rich.table import Table
+        from rich.text import Text
 
+        columns = ("party", "period", "limit", "spent", "reserved", "left of the limit", "in all periods", "releases")
         table = Table(title=f"Privacy spent in {store}", title_justify="left")
-        for name in (
-            "party",
-            "period",
-            "limit",
-            "spent",
-            "left of the limit",
-            "in all periods",
-            "releases",
-            "open runs",
-        ):
+        for name in (*columns, "open runs"):
             table.add_column(name, justify="left" if name == "party" else "right")
-        for account in accounts:
+        for account, held in accounts:
             limit = account.budget.epsilon
             table.add_row(
-                account.party,
+                Text(account.party),
                 str(account.budget.period),
                 "none" if limit is None else f"ε {limit:.3g} (δ {account.delta:g})",
-                _epsilon(account.spent),
+                _epsilon(held.spent),
+                _epsilon(held.more) if account.open_runs else "nothing",
                 _bar(account),
                 _epsilon(account.lifetime),
                 f"{account.releases:,}" + (f", {account.exact:,} exact" if account.exact else ""),
                 str(account.open_runs),
             )
-        Console().print(table)
+        answers().print(table)
+        if any(account.open_runs for account, _ in accounts):
+            typer.echo("Open runs hold what they reserved until they end: `colonnade runs list` shows them.", err=True)
+
+
+@dataclass(frozen=True)
+class _Held:
+    """What has left in this period, and how much more open runs may still release: both as epsilon."""
+
+    spent: float
+    more: float  # epsilon of both together, less that of what has left
+
+
+def _held(store: Path, account: Any) -> _Held:
+    from colonnade.budget import opened
+    from colonnade.privacy.accountant import epsilon
+    from colonnade.privacy.ledger import recorded_event
+
+    with opened(store, account.party) as ledger:
+        renewals = [row.seq for row in ledger.log.rows(kind="budget") if json.loads(row.body)["do"] == "renew"]
+        start, still = max(renewals, default=0), ledger.open_runs()
+        rho = math.fsum(row for seq, _, row in ledger._by_run() if start < seq < math.inf)  # of runs that are over
+        for row in ledger.log.rows(kind="event"):
+            rho += recorded_event(row.body).rho if row.run in still else 0.0
+    spent = epsilon(rho, account.delta)
+    return _Held(spent, account.spent - spent if math.isfinite(spent) else 0.0)
 
 
 @app.command()
-def notes(store: Store, party: Party) -> None:
+def notes(store: Store, party: Party, as_json: AsJson = False) -> None:
     """What only this party's operator may know: how many of its rows were over their public bound, by run.
 
     Keep it to yourself: such a count tells about the data, and nobody paid for it.
@@ -87,7 +108,11 @@ def notes(store: Store, party: Party) -> None:
     with explained():
         from colonnade.budget import notes as kept
 
-        for run, text in kept(store, party):
+        found = kept(store, party)
+        if as_json:
+            typer.echo(json.dumps([{"run": run, "note": text} for run, text in found], indent=2))
+            return
+        for run, text in found:
             typer.echo(f"{run}  {text}")
 
 
@@ -98,6 +123,7 @@ def plan(
     epsilon: Annotated[float, typer.Option(help="What the run would ask for.")],
     delta: Annotated[float, typer.Option(help="Its delta.")] = 1e-6,
     rounds: Annotated[int, typer.Option(min=1, help="How many rounds share it.")] = 1,
+    as_json: AsJson = False,
 ) -> None:
     """What a run would cost a party, whether it fits, and how much noise its rounds would carry.
 
@@ -111,6 +137,10 @@ def plan(
         from colonnade.budget import forecast
 
         cast = forecast(store, party, epsilon, delta, rounds)
+        if as_json:
+            plain = {name: _finite(value) for name, value in vars(cast).items()}
+            typer.echo(json.dumps(plain, indent=2, allow_nan=False))
+            return
         more = "no limit is set" if math.isinf(cast.runs_left) else f"{cast.runs_left:.0f} such runs fit"
         typer.echo(f"price      rho = {cast.rho:.4g}; {party} would then have spent epsilon {cast.after:.4g}")
         typer.echo(f"fits       {'yes' if cast.fits else 'no: it would be refused before anything is sent'}; {more}")
@@ -191,7 +221,7 @@ def export(
 
 
 @app.command()
-def verify(store: Store) -> None:
+def verify(store: Store, quiet: Quiet = False, as_json: AsJson = False) -> None:
     """Check that no row of any ledger was changed, removed or put back from an old copy.
 
     Example: colonnade budget verify runs
@@ -199,7 +229,11 @@ def verify(store: Store) -> None:
     with explained():
         from colonnade.budget import verified
 
-        for party, count in verified(store).items():
+        counts = verified(store)
+        if as_json:
+            typer.echo(json.dumps({party: {"rows": count, "whole": True} for party, count in counts.items()}, indent=2))
+            return
+        for party, count in counts.items() if not quiet else ():
             typer.echo(f"{party}: {count:,} rows, whole")
 
 
@@ -215,22 +249,26 @@ def _bar(account: Any) -> str:
     return "█" * full + "░" * (5 - full) + f" {share:4.0%}"
 
 
-def _plain(account: Any) -> dict[str, Any]:
-    def finite(value: float | None) -> float | None:
-        return value if value is not None and math.isfinite(value) else None
-
+def _plain(account: Any, held: _Held) -> dict[str, Any]:
     return {
         "party": account.party,
         "period": account.budget.period,
         "epsilon_limit": account.budget.epsilon,
         "delta": account.delta,
-        "epsilon_spent": finite(account.spent),
-        "epsilon_lifetime": finite(account.lifetime),
-        "rho_spent": finite(account.budget.rho),
+        "epsilon_spent": _finite(account.spent),  # reserved included: what the limit applies to
+        "epsilon_released": _finite(held.spent),
+        "epsilon_reserved": _finite(held.more),
+        "epsilon_lifetime": _finite(account.lifetime),
+        "rho_spent": _finite(account.budget.rho),
         "releases": account.releases,
         "exact_releases": account.exact,
         "open_runs": account.open_runs,
     }
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no infinity."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _write_plot(store: Path, target: Path) -> None:

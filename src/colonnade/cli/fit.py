@@ -1,4 +1,4 @@
-"""`colonnade fit`: one sparse model from one file, private or not."""
+"""`colonnade fit`: a whole run from one configuration file, or one sparse model from one file of rows."""
 
 from __future__ import annotations
 
@@ -10,11 +10,19 @@ from typing import Annotated, Any
 
 import typer
 
-from colonnade.cli.terminal import explained
+from colonnade.cli.terminal import answers, explained
+
+STOPPED = "interrupted; with the same store, the same command goes on where this one stopped."
 
 
 def fit(
-    data: Annotated[Path, typer.Option("--data", help="svmlight/libsvm, .npz (scipy sparse), CSV or Parquet.")],
+    config: Annotated[
+        Path | None, typer.Argument(metavar="[CONFIG.toml]", help="Data, problem, method, privacy (docs/config.md).")
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", help="Instead: one holder's svmlight/libsvm, .npz (scipy sparse), CSV or Parquet."),
+    ] = None,
     label: Annotated[
         str | None, typer.Option(help="The label's column (CSV, Parquet), or the .npy file of labels (.npz).")
     ] = None,
@@ -37,12 +45,24 @@ def fit(
     ledger: Annotated[
         Path | None, typer.Option(help="The ledger of these rows: a file that outlives this fit.")
     ] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where to write the model.")] = Path("model.json"),
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Where to write the model; by default model.json.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what CONFIG.toml would release and cost; spend and send nothing.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only where the model was written.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
-    """Fit one sparse linear model to one file.
+    """Run a configuration file, or fit one sparse linear model to one file of rows.
+
+    The options from --label to --output are for --data; a configuration file says everything itself.
 
     Examples:
+
+      colonnade fit study.toml --dry-run
+
+      colonnade fit study.toml
 
       colonnade fit --data train.svm --radius 100
 
@@ -50,14 +70,25 @@ def fit(
 
       colonnade fit --data table.parquet --label late --json
     """
-    with explained():
+    with explained(STOPPED):
         from rich.console import Console
 
         from colonnade.errors import InvalidInput
-        from colonnade.estimators import SparseClassifier, SparseRegressor
-        from colonnade.privacy.store import write_synced
-        from colonnade.readers import fit_file
 
+        if (config is None) == (data is None):
+            raise InvalidInput("give one of the two: a CONFIG.toml (`colonnade init` writes one), or --data FILE.")
+        seen = Console(stderr=True).is_terminal and not (as_json or quiet)
+        if config is not None:
+            given = {"label": label, "epsilon": epsilon, "delta": delta, "classes": classes, "output": output}
+            if extra := [name for name, value in given.items() if value is not None]:
+                raise InvalidInput(f"--{extra[0]} is for --data; write it into {config} instead.")
+            _configured(config, dry_run, seen, quiet, as_json)
+            return
+        assert data is not None
+        if dry_run:
+            raise InvalidInput(
+                "--dry-run is for a CONFIG.toml: `colonnade init --kind holder` writes one for a table of one holder."
+            )
         if task not in ("classify", "regress"):
             raise InvalidInput(f"--task {task} is not known; choose classify or regress")
         shared: dict[str, Any] = {
@@ -70,21 +101,92 @@ def fit(
             "method": method,
             "ledger": None if ledger is None else str(ledger),
         }
-        if task == "classify":
-            named = None if classes is None else _numbers(classes)
-            estimator: Any = SparseClassifier(classes=named, **shared)
-        else:
-            estimator = SparseRegressor(label_bound=label_bound, **shared)
-        console = Console(stderr=True)
-        with _bar(console.is_terminal and not as_json) as tell:
-            fitted = fit_file(data, estimator, label=label, columns=columns, progress=tell)
-        text = json.dumps(_model(fitted.estimator), indent=1)
-        write_synced(output, text.encode())
-        if as_json:
-            typer.echo(json.dumps({**fitted.table(), "model": str(output)}, indent=2, default=str))
-            return
-        for name, value in {**fitted.table(), "model": str(output)}.items():
+        model = _one_file(
+            data, task, label, columns, None if classes is None else _numbers(classes), label_bound, shared, seen
+        )
+        target = output or Path("model.json")
+        _write(target, model.estimator)
+        _tell({**model.table(), "model": str(target)}, str(target), quiet, as_json)
+
+
+def _one_file(
+    data: Path,
+    task: str,
+    label: str | None,
+    columns: int | None,
+    classes: list[float] | None,
+    label_bound: float | None,
+    shared: dict[str, Any],
+    seen: bool,
+) -> Any:
+    from colonnade.estimators import SparseClassifier, SparseRegressor
+    from colonnade.readers import fit_file
+
+    if task == "classify":
+        estimator: Any = SparseClassifier(classes=classes, **shared)
+    else:
+        estimator = SparseRegressor(label_bound=label_bound, **shared)
+    with _bar(seen) as tell:
+        return fit_file(data, estimator, label=label, columns=columns, progress=tell)
+
+
+def _configured(config: Path, dry_run: bool, seen: bool, quiet: bool, as_json: bool) -> None:
+    from colonnade.configured import load_config
+
+    asked = load_config(config)
+    if dry_run:
+        _show(asked.preview(), quiet, as_json)
+        return
+    made = asked.run(progress=seen)
+    told = {
+        "run": made.run,
+        "method": made.method,
+        "status": made.status.value,
+        "privacy": made.privacy.sentence,
+        "sent": f"{made.communication.bytes:,} bytes in {made.communication.messages:,} messages",
+        "rows": f"{asked.federation.alignment}",
+        **({} if asked.report is None else {"report": str(asked.report)}),
+        **({} if asked.store is None else {"store": str(asked.store)}),
+        "fit": str(asked.output),
+    }
+    _tell(told, str(asked.output), quiet, as_json)
+
+
+def _show(found: Any, quiet: bool, as_json: bool) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    if as_json:
+        typer.echo(json.dumps(found.plain(), indent=2))
+        return
+    if not quiet:
+        table = Table(title=f"What {found.method} would release over {found.rows:,} rows", title_justify="left")
+        for name in ("party", "what", "times", "price (rho)", "seen by"):
+            table.add_column(name, justify="right" if name in ("times", "price (rho)") else "left", overflow="fold")
+        for line in found.lines:
+            price = "exact" if line.rho == float("inf") else f"{line.rho:.4g}"
+            table.add_row(Text(line.party), Text(line.what), f"{line.times:,}", price, line.seen_by)
+        answers().print(table)
+        size = "not known" if found.size is None else f"about {found.size:,} bytes, by all nodes together"
+        typer.echo(f"{'sent':12} {size}")
+    typer.echo(f"{'price':12} {found.price}")
+    typer.echo("nothing was sent, and nothing was spent", err=True)
+
+
+def _tell(told: dict[str, Any], target: str, quiet: bool, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(told, indent=2, default=str))
+    elif quiet:
+        typer.echo(target)
+    else:
+        for name, value in told.items():
             typer.echo(f"{name:12} {value}")
+
+
+def _write(target: Path, estimator: Any) -> None:
+    from colonnade.privacy.store import write_synced
+
+    write_synced(target, json.dumps(_model(estimator), indent=1).encode())
 
 
 def _numbers(words: str) -> list[float]:

@@ -139,7 +139,7 @@ def _ask(asked: Request) -> bool:
     if not sys.stdin.isatty():
         logging.getLogger("colonnade.party").warning("nobody to ask: say --yes, or approve = 'policy' in the file")
         return False
-    console.print(f"\n[bold]The coordinator proposes run {asked.run}[/bold]")
+    console.print(f"\nThe coordinator proposes run {asked.run}", style="bold", markup=False)
     for name, value in {
         "method": asked.terms.method,
         "problem": repr(asked.call.problem),
@@ -147,7 +147,7 @@ def _ask(asked: Request) -> bool:
         "protects": f"{asked.terms.unit}; {asked.terms.neighbours}",
         "rows": f"{asked.rows:,}",
     }.items():
-        console.print(f"  {name:10}{value}", highlight=False)
+        console.print(f"  {name:10}{value}", highlight=False, markup=False)
     table = Table(title="What would leave you", title_justify="left")
     for column in ("times", "what", "price (rho)"):
         table.add_column(column)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import math
+import re
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from colonnade.cli.terminal import explained
+from colonnade.cli.terminal import answers, explained
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -17,47 +20,118 @@ app = typer.Typer(
 )
 
 Store = Annotated[Path, typer.Argument(metavar="STORE", help="The folder given as store= to fit.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the runs' names.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
 @app.command(name="list")
-def listing(store: Store) -> None:
-    """Every run: when it began and how it ended.
+def listing(store: Store, quiet: Quiet = False, as_json: AsJson = False) -> None:
+    """Every run: when it began, its method and epsilon, and how it ended, or whether a process is driving it.
 
-    Example: colonnade runs list runs
+    Examples:
+
+      colonnade runs list runs
+
+      colonnade runs list runs --json
     """
     with explained():
-        from rich.console import Console
+        lines = listed(store)
+        if as_json:
+            typer.echo(json.dumps(lines, indent=2))
+            return
+        if quiet:
+            for line in lines:
+                typer.echo(line["run"])
+            return
         from rich.table import Table
 
-        from colonnade.runbook import history
-
         table = Table(title=f"Runs in {store}", title_justify="left")
-        for name in ("run", "began", "state"):
+        for name in ("run", "began", "method", "epsilon", "state"):
             table.add_column(name, no_wrap=name == "run", overflow="fold")
-        for run, began, state in history(store):
-            table.add_row(run, began, state)
-        Console().print(table)
+        for line in lines:
+            price = "not private" if line["epsilon"] is None else f"{line['epsilon']:g} (delta {line['delta']:g})"
+            table.add_row(
+                line["run"], line["began"], line["method"] or "", price if line["method"] else "", line["state"]
+            )
+        answers().print(table)
+
+
+def listed(store: Path) -> list[dict[str, Any]]:
+    """Every run of a store as plain data."""
+    from colonnade.runbook import FolderStore, history, node_name
+
+    past = history(store)  # refuses what is not a store
+    books = FolderStore(store)
+    try:
+        nodes = [node_name(path.stem) for path in sorted((store / "nodes").glob("*.db"))]
+        terms = {row.run: json.loads(row.body)["terms"] for node in nodes for row in books.log(node).rows(kind="open")}
+        over = books.ended()
+        lines = []
+        for run, began, _ in past:
+            settings = terms.get(run, {}).get("settings", "")
+            asked = re.search(r"Privacy\(epsilon=([^,]+), delta=([^,]+),", settings)
+            lines.append(
+                {
+                    "run": run,
+                    "began": began,
+                    "method": terms.get(run, {}).get("method"),
+                    "epsilon": None if asked is None else float(asked[1]),
+                    "delta": None if asked is None else float(asked[2]),
+                    "state": over[run] if run in over else _unfinished(store, run),
+                }
+            )
+        return lines
+    finally:
+        books.close()
+
+
+def _unfinished(store: Path, run: str) -> str:
+    """Whether a live process drives the run: it holds a lock, which the system frees when the process dies.
+
+    Shared and given back at once. A call that looks for its own unfinished run in this very moment would find it taken and
+    begin a new one, so the journal is asked for first: whoever looks for runs does so inside one of its transactions.
+    """
+    from colonnade.privacy.store import FileLog
+
+    journal = FileLog(store / "runs.db")
+    try:
+        with journal.atomic():
+            return "running" if _taken(store / "locks" / f"{run}.lock") else "interrupted"
+    finally:
+        journal.close()
+
+
+def _taken(path: Path) -> bool:
+    try:
+        with path.open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
 
 
 @app.command()
 def show(
     store: Store,
     run: Annotated[str, typer.Argument(metavar="RUN", help="As `colonnade runs list` shows it.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """One run: its terms, and everything that left the nodes whose ledgers are in this store.
 
     Example: colonnade runs show runs 20260101T120000-0123456789ab
     """
     with explained():
-        from rich.console import Console
         from rich.table import Table
 
         from colonnade.runbook import released
 
         found = released(store, run)
+        found["state"] = next(line["state"] for line in listed(store) if line["run"] == run)
         if as_json:
-            typer.echo(json.dumps(found, indent=2))
+            left = [{**line, "rho": line["rho"] if math.isfinite(line["rho"]) else None} for line in found["left"]]
+            typer.echo(json.dumps({**found, "left": left}, indent=2, allow_nan=False))
             return
         typer.echo(f"run       {run}\nbegan     {found['began']}\nstate     {found['state']}")
         for name, value in found["terms"].items():
@@ -67,7 +141,7 @@ def show(
             table.add_column(name, overflow="fold")
         for line in found["left"]:
             table.add_row(line["node"], line["what"], f"{line['times']:,}", f"{line['rho']:.4g}")
-        Console().print(table)
+        answers().print(table)
 
 
 @app.command()
@@ -86,6 +160,7 @@ def resume(store: Store) -> None:
 def abort(
     store: Store,
     run: Annotated[str, typer.Argument(metavar="RUN", help="As `colonnade runs list` shows it.")],
+    as_json: AsJson = False,
 ) -> None:
     """End an interrupted run for good: what it reserved and did not release returns to the budgets.
 
@@ -95,4 +170,7 @@ def abort(
         from colonnade.runbook import aborted
 
         closed = aborted(store, run)
+        if as_json:
+            typer.echo(json.dumps({"run": run, "state": "aborted", "closed_at": closed}))
+            return
         typer.echo(f"{run} is over; closed in the ledgers of {', '.join(closed) or 'nobody'}")

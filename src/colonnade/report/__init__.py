@@ -1,21 +1,25 @@
 """The report: one HTML file that answers what was asked, what came out, what left each party, and what it cost.
 
-Holds    plotly.js and everything else inline; a content policy in the page forbids every network request.
+Holds    text, tables and small SVG charts, and no script; a content policy in the page forbids every network request.
 Shows    released figures and the model only: coefficients, history, counts of bytes. Never a row.
-Reads    every plot has its figures in a table beside it; light, dark and printed.
+Reads    every chart has its figures in a table beside it; light, dark, printed, on a phone, by a screen reader.
 """
 
 from __future__ import annotations
 
-from colonnade.report.page import Quality, check_target, write_report
+from colonnade.report.facts import RunFacts
+from colonnade.report.page import check_target, rendered, write_report
+from colonnade.report.quality import Quality
 from colonnade.report.traffic import left_by_party
 from colonnade.report.words import human_bytes, message_words
 
 __all__ = [
     "Quality",
+    "RunFacts",
     "check_target",
     "human_bytes",
     "left_by_party",
     "message_words",
+    "rendered",
     "write_report",
 ]

@@ -50,6 +50,31 @@ def message_words(name: str) -> str:
     return sentences.get(name, "").rstrip(".")
 
 
+LETTERS = {"a": "weight", "l1": "weight of the L1 norm", "l2": "weight of the squares", "q": "share"}
+MEANINGS = {
+    "LeastSquares": "It predicts a number, and a miss counts by its square.",
+    "Logistic": "It predicts the chance of a class.",
+    "SquaredHinge": "It tells two classes apart with a margin, and a miss counts by its square.",
+    "Huber": "It predicts a number; small misses count by their square, large ones by their size, so that outliers weigh less.",
+    "Absolute": "It predicts a number, the middle of what is likely: a miss counts by its size.",
+    "Quantile": "It predicts a number that a given share of the labels lies below.",
+    "L1Ball": "The bound on the sum of sizes leaves few columns in use.",
+    "Simplex": "Coefficients are shares: none is negative, and they add up to a fixed sum.",
+    "GroupL1Ball": "The bound leaves few groups of columns in use.",
+    "Ridge": "The penalty keeps all coefficients small and drops none.",
+    "Lasso": "The penalty drops columns that help little.",
+    "ElasticNet": "The penalty drops columns that help little, and keeps the others small.",
+    "GroupLasso": "The penalty drops whole groups of columns that help little.",
+    "NuclearNorm": "The penalty makes the responses share a few directions.",
+}
+
+
+def plain_words(problem: Problem) -> str:
+    """What loss, set and penalty mean for the model, for a reader who knows none of the names."""
+    parts = (problem.loss, problem.constraint, problem.penalty)
+    return " ".join(MEANINGS[name] for part in parts if (name := type(part).__name__) in MEANINGS)
+
+
 def problem_sentence(problem: Problem) -> str:
     """What was minimised, over what."""
     sentence = f"The model minimises the {value_words(problem.loss)} loss"
@@ -65,7 +90,7 @@ def value_words(value: Any) -> str:
     name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", type(value).__name__)
     words = " ".join(word if word[1:2].isdigit() else word.lower() for word in name.split())
     shown = [
-        f"{field.name.replace('_', ' ')} {getattr(value, field.name):g}"
+        f"{LETTERS.get(field.name, field.name.replace('_', ' '))} {getattr(value, field.name):g}"
         for field in (fields(value) if is_dataclass(value) else ())
         if isinstance(getattr(value, field.name), int | float)
     ]

@@ -1,0 +1,31 @@
+"""`colonnade report`: the report of a saved fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from colonnade.cli.terminal import explained
+
+
+def report(
+    saved: Annotated[Path, typer.Argument(metavar="FIT.json", help="A fit saved with fit.save(path).")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where to write the report.")] = Path("report.html"),
+) -> None:
+    """Write the report of a saved fit: one HTML file that needs no network.
+
+    Figures of quality need rows that are public or paid for: fit.report(path, evaluation=..., evaluation_is=...) in Python.
+
+    Examples:
+
+      colonnade report fit.json
+
+      colonnade report runs/fits/20260101T120000-0123456789ab.json --output model.html
+    """
+    with explained():
+        from colonnade.report import write_report
+        from colonnade.result import load
+
+        typer.echo(str(write_report(load(saved), output)))

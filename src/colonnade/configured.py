@@ -1,0 +1,372 @@
+"""One file for a whole run: data, problem, method, privacy, where to keep it.
+
+    store = "runs"                     # ledgers and transcripts; needed with [privacy]
+    output = "fit.json"
+    report = "report.html"             # left out: none is written
+
+    [data]
+    on = "pid"                         # the key; left out: one table for all, whose rows are in one order anyway
+    label = ["clinic", "readmitted"]   # who holds it, and its column
+    source = "stays.parquet"           # one table for all parties, or a source for each of them below
+
+    [data.parties.clinic]
+    columns = ["age", "ward"]          # of the one table; or source = "clinic.csv", or source and query of a database
+    schema = "clinic.schema.toml"      # what is public about its columns; a private run needs it
+
+    [problem] ... [method] ... [privacy] ...       as in a job file (colonnade.jobfile)
+
+Paths are relative to the file. `preview` says what such a run would release, how often and at what price, and spends nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from colonnade.algorithms.method import GraphMethod, Job, Method, network
+from colonnade.errors import ColonnadeError, InvalidInput
+from colonnade.federation import OPEN, Alignment, Federation
+from colonnade.fit import _check_call, _check_privacy, _check_schemas, _default, fit
+from colonnade.jobfile import JobFile, at_line, load_job, read_text
+from colonnade.privacy.accountant import epsilon
+from colonnade.privacy.block import Block
+from colonnade.privacy.events import MASKED, Audience, Plan, Policy, row_rho
+from colonnade.privacy.statement import Privacy
+from colonnade.result import Fit
+from colonnade.schema import Schema
+from colonnade.seats import variant
+from colonnade.sources import located
+
+if TYPE_CHECKING:
+    import polars as pl
+
+OTHERS = ("data", "store", "report", "output")
+DATA = ("source", "query", "on", "label", "unit", "parties")
+PARTY = ("source", "query", "columns", "schema", "exact", "epsilon", "delta", "scores", "consortium")
+POLICY = ("exact", "epsilon", "delta", "scores", "consortium")
+ROW_KEY = "row number"  # the key of one table whose rows need no matching
+CELLS = 400_000  # of the made-up table that a preview's bytes are counted on
+FEW_ROUNDS = 3
+HIDDEN = "its receiver, as uniform numbers"
+
+
+@dataclass(frozen=True)
+class Configured:
+    """What a configuration file says, with its data read."""
+
+    path: Path
+    job: JobFile
+    federation: Federation
+    store: Path | None
+    report: Path | None
+    output: Path
+
+    def run(self, *, progress: bool = False) -> Fit:
+        """Do it: fit, save, report. That both can be written is seen to before anything is spent."""
+        from colonnade.report import check_target
+
+        asked = self.job
+        for target in (self.output, self.report):
+            if target is not None:
+                check_target(target)
+        made = fit(self.federation, asked.problem, asked.method, asked.privacy, store=self.store, progress=progress)
+        made.save(self.output)
+        if self.report is not None:
+            made.report(self.report)
+        return made
+
+    def preview(self) -> Preview:
+        """What running it would release."""
+        if self.job.privacy is not None and self.store is None:
+            raise InvalidInput(f'{self.path} asks for privacy and names no store: add store = "runs" at its top.')
+        return preview(self.federation, self.job.problem, self.job.method, self.job.privacy)
+
+
+def load_config(path: str | Path) -> Configured:
+    """Read a configuration file and the tables that it names."""
+    job, text, at = load_job(path, others=OTHERS), read_text(path), Path(path)
+    places = {name: _place(at, text, name, job.rest.get(name)) for name in ("store", "report", "output")}
+    output = places["output"] or at.parent / "fit.json"
+    try:
+        federation = _federation(at.parent, job.rest.get("data"))
+    except _Wrong as wrong:
+        raise at_line(path, text, wrong.place, wrong.what) from wrong
+    except InvalidInput as error:
+        raise InvalidInput(f"{path}: {error}") from error
+    return Configured(at, job, federation, places["store"], places["report"], output)
+
+
+class _Wrong(InvalidInput):
+    """A mistake at a place of the file."""
+
+    def __init__(self, place: str, what: str) -> None:
+        super().__init__(f"{place} {what}")
+        self.place, self.what = place, what
+
+
+def _place(at: Path, text: str, name: str, value: Any) -> Path | None:
+    if value is None:
+        return None
+    if not (isinstance(value, str) and value):
+        raise at_line(at, text, name, f"must be a text that names a place, got {value!r}")
+    return at.parent / value
+
+
+# ------------------------------------------------------------------------------------------------ data
+
+
+def _federation(folder: Path, data: Any) -> Federation:
+    if not isinstance(data, dict):
+        raise InvalidInput("there is no [data]; `colonnade init` writes a file to start from.")
+    _known_keys("data", data, DATA)
+    parties = data.get("parties")
+    if not (isinstance(parties, dict) and parties):
+        raise _Wrong("data", "names no parties; add a table for each, as in [data.parties.clinic]")
+    for name, party in parties.items():
+        where = f"data.parties.{name}"
+        if not isinstance(party, dict):
+            raise _Wrong(where, 'must be a table, as in [data.parties.clinic] with source = "clinic.csv"')
+        _known_keys(where, party, PARTY)
+    label = _pair(data, "label", '["clinic", "readmitted"]', str)
+    unit = None if "unit" not in data else _pair(data, "unit", '["patient", 5]', int)
+    if label is None:
+        raise _Wrong("data", 'has no label; say who holds it: label = ["clinic", "readmitted"]')
+    schemas = {name: Schema.from_toml(folder / p["schema"]) for name, p in parties.items() if "schema" in p}
+    policies = {name: Policy(**own) for name, p in parties.items() if (own := {k: p[k] for k in POLICY if k in p})}
+    if "source" in data:
+        frames, on = _shared_out(folder, data, parties, label, unit)
+    else:
+        frames, on = _each_its_own(folder, data, parties)
+    return Federation.from_frames(frames, on, label, schemas=schemas, policies=policies, unit=unit)
+
+
+def _shared_out(
+    folder: Path, data: Mapping[str, Any], parties: Mapping[str, Any], label: tuple[str, str], unit: Any
+) -> tuple[dict[str, pl.DataFrame], str]:
+    """One table, its columns given to parties by name; without a key, the number of the row is the key."""
+    for name, party in parties.items():
+        if "source" in party or not _texts(party.get("columns")):
+            raise _Wrong(
+                f"data.parties.{name}", 'shares the table of [data]: give columns = ["age", ...] and no source'
+            )
+    if label[0] not in parties:
+        raise _Wrong("data.label", f"names {label[0]!r}, which is not a party; there are {', '.join(parties)}")
+    table, on = _read(folder, "data", data), data.get("on")
+    frames = {}
+    for name, party in parties.items():
+        extra = [label[1], *(unit or ())[:1]] if name == label[0] else []
+        wanted = list(dict.fromkeys([*([] if on is None else [on]), *party["columns"], *extra]))
+        if absent := [column for column in wanted if column not in table.columns]:
+            raise _Wrong(
+                f"data.parties.{name}.columns",
+                f"names {absent[0]!r}, which {data['source']} does not have; it has {_some(table.columns)}",
+            )
+        frames[name] = table.select(wanted) if on is not None else table.select(wanted).with_row_index(ROW_KEY)
+    return frames, on or ROW_KEY
+
+
+def _each_its_own(
+    folder: Path, data: Mapping[str, Any], parties: Mapping[str, Any]
+) -> tuple[dict[str, pl.DataFrame], str]:
+    """One table a party, matched on the key."""
+    if "query" in data:
+        raise _Wrong("data.query", "belongs to a source; write source = ... beside it")
+    if not isinstance(data.get("on"), str):
+        raise _Wrong("data", 'needs on = "pid", the key column by which the parties\' rows are matched')
+    frames = {}
+    for name, party in parties.items():
+        where = f"data.parties.{name}"
+        if not isinstance(party.get("source"), str):
+            raise _Wrong(where, "has no source, and [data] has none for all: give a file or a database's address")
+        frame = _read(folder, where, party)
+        if "columns" in party:
+            kept = {data["on"], data["label"][1], *(data.get("unit") or [])[:1]} & set(frame.columns)
+            wanted = [*party["columns"], *sorted(kept - set(party["columns"]))]
+            if absent := [column for column in wanted if column not in frame.columns]:
+                raise _Wrong(f"{where}.columns", f"names {absent[0]!r}; the source has {_some(frame.columns)}")
+            frame = frame.select(wanted)
+        frames[name] = frame
+    return frames, data["on"]
+
+
+def _read(folder: Path, where: str, table: Mapping[str, Any]) -> pl.DataFrame:
+    source, query = str(table["source"]), table.get("query")
+    try:
+        return located(source if "://" in source else folder / source, query=query).frame(None)
+    except InvalidInput as error:
+        raise _Wrong(f"{where}.source", f"cannot be read: {error}") from error
+
+
+def _known_keys(where: str, table: Mapping[str, Any], known: Sequence[str]) -> None:
+    if unknown := [key for key in table if key not in known]:
+        raise _Wrong(f"{where}.{unknown[0]}", f"is unknown; there are {', '.join(known)}")
+
+
+def _pair(data: Mapping[str, Any], name: str, example: str, second: type) -> tuple[Any, Any] | None:
+    value = data.get(name)
+    if value is None:
+        return None
+    if not (isinstance(value, list) and len(value) == 2 and isinstance(value[0], str) and type(value[1]) is second):
+        raise _Wrong(f"data.{name}", f"must be a pair, as in {name} = {example}; got {value!r}")
+    return value[0], value[1]
+
+
+def _texts(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(item, str) for item in value)
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:8]) + (f" and {len(names) - 8:,} more" if len(names) > 8 else "")
+
+
+# ------------------------------------------------------------------------------------------------ what would leave
+
+
+@dataclass(frozen=True)
+class Line:
+    """One thing that would leave one party."""
+
+    party: str
+    what: str
+    times: int
+    rho: float  # of all those times together
+    seen_by: str
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What a run would release, how often, and at what price. Making one spends nothing and sends nothing."""
+
+    method: str
+    rows: int
+    lines: tuple[Line, ...]
+    rho: float  # of one row, everything together
+    delta: float | None
+    size: int | None  # bytes sent by all nodes together, estimated; None where it could not be
+
+    @property
+    def epsilon(self) -> float:
+        return math.inf if self.delta is None else epsilon(self.rho, self.delta)
+
+    @property
+    def price(self) -> str:
+        if math.isinf(self.rho):
+            return "exact values would leave: no epsilon holds"
+        return (
+            f"epsilon {self.epsilon:.4g} at delta {self.delta:g} (rho {self.rho:.4g}) for one row, all parties together"
+        )
+
+    def plain(self) -> dict[str, Any]:
+        """As plain data; what is infinite is None."""
+
+        def finite(value: float) -> float | None:
+            return value if math.isfinite(value) else None
+
+        return {
+            "method": self.method,
+            "rows": self.rows,
+            "leaves": [{**vars(line), "rho": finite(line.rho)} for line in self.lines],
+            "rho": finite(self.rho),
+            "epsilon": finite(self.epsilon),
+            "delta": self.delta,
+            "bytes": self.size,
+        }
+
+
+def preview(
+    federation: Federation,
+    problem: Any,
+    method: Method | GraphMethod | None = None,
+    privacy: Privacy | None = None,
+) -> Preview:
+    """What `co.fit` with the same arguments would release; it refuses what `co.fit` would refuse before its first message."""
+    asked, plans = planned(federation, problem, method, privacy)
+    seen = {Audience.ALL: "everybody", Audience.CONSORTIUM: "the parties and their coordinator"}
+    lines = tuple(
+        Line(
+            party,
+            charge.what,
+            charge.count,
+            charge.rho,
+            HIDDEN if charge.event == MASKED else seen[charge.event.audience],
+        )
+        for party, plan in plans.items()
+        for charge in plan
+        if charge.count
+    )
+    delta = None if privacy is None else privacy.delta
+    size = _rehearsed(federation, problem, asked, privacy)
+    return Preview(asked.TITLE, federation.rows, lines, row_rho(plans), delta, size)
+
+
+def planned(
+    federation: Federation, problem: Any, method: Method | GraphMethod | None, privacy: Privacy | None
+) -> tuple[Method | GraphMethod, Mapping[str, Plan]]:
+    """The method that would run, and everything that each party would release; or the refusal of `co.fit`."""
+    asked = variant(method if method is not None else _default(privacy), problem)
+    _check_call(federation, problem, asked)
+    job = Job(problem, federation.roster(), privacy)
+    asked.check(job)
+    if isinstance(asked, GraphMethod):
+        network(asked.topology, job.roster)
+    plans = asked.price(job)
+    _check_privacy(asked, plans, privacy)
+    _check_schemas(federation, privacy)
+    return asked, plans
+
+
+def _rehearsed(
+    federation: Federation, problem: Any, method: Method | GraphMethod, privacy: Privacy | None
+) -> int | None:
+    """Bytes, from the same programs on a made-up table of the same columns; nothing is read off the data but its shape.
+
+    Beyond CELLS cells, or a few rounds, the counts of two smaller runs are drawn on in a straight line.
+    """
+    columns = sum(party.block.columns for party in federation.parties.values())
+    most = max(50, CELLS // max(columns, 1))
+    rows = [federation.rows] if federation.rows <= most else [most // 2, most]
+    found = getattr(method, "rounds", None)
+    rounds = found if isinstance(found, int) else 0
+    tries = [FEW_ROUNDS, 2 * FEW_ROUNDS] if rounds > 2 * FEW_ROUNDS else [rounds]
+    try:
+        sent = [
+            _straight(tries, [_made_up(federation, problem, _short(method, t), privacy, n) for t in tries], rounds)
+            for n in rows
+        ]
+    except ColonnadeError:  # a method that takes no fewer rounds or rows: no estimate
+        return None
+    return round(_straight(rows, sent, federation.rows))
+
+
+def _straight(at: Sequence[float], values: Sequence[float], wanted: float) -> float:
+    if len(at) == 1:
+        return values[0]
+    return values[1] + (values[1] - values[0]) * (wanted - at[1]) / (at[1] - at[0])
+
+
+def _short(method: Any, rounds: int) -> Any:
+    """The same method with so many rounds, all of them used; 0 or its own number: as it is."""
+    if rounds in (0, getattr(method, "rounds", 0)):
+        return method
+    return replace(method, rounds=rounds, **({"tolerance": 0.0} if hasattr(method, "tolerance") else {}))
+
+
+def _made_up(federation: Federation, problem: Any, method: Any, privacy: Privacy | None, rows: int) -> float:
+    rng = np.random.default_rng(0)  # which numbers they are does not matter: noise and masks are not drawn from it
+    parties = {}
+    for name, party in federation.parties.items():
+        cells = (rng.random((rows, party.block.columns)) < 0.5).astype(np.float64)
+        block = Block(cells, party.block.positions, unit=party.block.unit)
+        parties[name] = replace(party, block=block, policy=OPEN)
+    y = np.where(np.arange(rows) % 2, 1.0, -1.0)
+    same = Alignment(dict.fromkeys(parties, rows), rows)
+    made = replace(federation, parties=parties, alignment=same, _y=y, keys=None)
+    with tempfile.TemporaryDirectory() as store:
+        found = fit(made, problem, method, privacy, store=None if privacy is None else store)
+    return float(found.communication.bytes)

@@ -1,0 +1,130 @@
+"""The sections about what left: the statement in plain words with its odds worked out, and every message by type and round."""
+
+from __future__ import annotations
+
+import math
+
+from colonnade.privacy.statement import Guarantee
+from colonnade.report import chart, odds
+from colonnade.report.figures import COLOURS, party_colours
+from colonnade.report.parts import Markup, facts, figure, folded, paragraph, table
+from colonnade.report.sections import parties_of
+from colonnade.report.traffic import left_by_party, left_by_round, reached_by_party
+from colonnade.report.words import human_bytes, message_words, number
+from colonnade.result import Fit
+
+BARS = 60  # rounds are put together where there are more
+BELIEFS = (0.001, 0.01, 0.1, 0.5, 0.9)
+WRONG = 0.01  # of the example: how often a test may accuse the innocent
+
+
+def privacy_section(fit: Fit) -> str:
+    statement = fit.privacy
+    kind = "statement none" if statement.guarantee == Guarantee.NONE else "statement"
+    names = {
+        "epsilon": "epsilon",
+        "delta": "delta",
+        "unit": "unit",
+        "neighbours": "neighbouring tables",
+        "trust": "trust model",
+        "accountant": "accountant",
+        "guarantee": "guarantee",
+        "sees": "an adversary sees",
+    }
+    values = statement.table()
+    rows = {
+        words: number(values[name]) if isinstance(values[name], float) else str(values[name])
+        for name, words in names.items()
+    }
+    parts = [paragraph(statement.sentence, kind), _meaning(fit), facts("The statement in figures", rows)]
+    return "".join(parts)
+
+
+def _meaning(fit: Fit) -> str:
+    epsilon, delta, unit = fit.privacy.epsilon, fit.privacy.delta, fit.privacy.unit
+    if math.isinf(epsilon):
+        return "<h3>What this means</h3>" + paragraph(
+            "No number bounds what an adversary can find out. Take it that whoever saw the messages below knows what is in them, and all "
+            f"that follows from it about {unit}."
+        )
+    claimed = ""
+    if fit.privacy.guarantee != Guarantee.PROVEN:
+        claimed = paragraph(
+            f"The figures below hold as far as epsilon does, and its guarantee is: {fit.privacy.guarantee}."
+        )
+    factor = math.exp(epsilon) if epsilon < 700.0 else math.inf
+    text = (
+        f"Take an adversary who knows everything except the data of {unit}, where it hesitates between two possibilities, and sees "
+        f"what the statement says. What it sees can multiply its odds for one of them by at most e^epsilon = {number(factor)}. "
+        f"This bound may fail with a chance of at most delta = {number(delta)}: on average in no more than one of {math.floor(1.0 / delta):,} such runs."
+    )
+    rows = [(odds.percent(before), odds.percent(odds.belief(before, epsilon))) for before in BELIEFS]
+    made = table("How sure an adversary can become", ("sure before the run", "sure after it, at most"), rows, numbers=2)
+    example = (
+        f"An example: a coin decides which of the two is in the data. Without seeing anything the adversary guesses right in 50 % of cases; "
+        f"with all it sees, in at most {odds.percent(odds.guess(epsilon, delta))}. And if it may accuse wrongly in {odds.percent(WRONG)} of cases only, "
+        f"it finds out the truth in at most {odds.percent(odds.power(WRONG, epsilon, delta))}, where blind accusing finds {odds.percent(WRONG)}."
+    )
+    return "".join(["<h3>What this means</h3>", claimed, paragraph(text), made, paragraph(example)])
+
+
+def traffic_section(fit: Fit) -> str:
+    directions = [("left", sent) for sent in left_by_party(fit)] + [("reached", sent) for sent in reached_by_party(fit)]
+    directions.sort(key=lambda line: (line[1].party, line[0]))
+    most = max((sent.bytes for _, sent in directions), default=0) or 1
+    colours = {"left": COLOURS[1], "reached": COLOURS[0]}
+    rows = [
+        (
+            sent.party,
+            way,
+            sent.type,
+            f"{sent.messages:,}",
+            human_bytes(sent.bytes),
+            chart.bar(float(sent.bytes), 0.0, (0.0, float(most)), colours[way]),
+        )
+        for way, sent in directions
+    ]
+    traffic = fit.communication
+    made = table(
+        "Messages by party, direction and type",
+        ("party", "direction", "message", "count", "bytes", Markup('<span class="wide">share of the largest</span>')),
+        rows,
+        numbers=2,
+        bars=True,
+        total=("all", "", "", f"{traffic.messages:,}", human_bytes(traffic.bytes), ""),
+    )
+    meanings = [(kind, message_words(kind)) for kind in sorted({sent.type for _, sent in directions})]
+    return "".join(
+        [
+            made,
+            paragraph(
+                "A message between two parties stands at both; the last line counts it once. Bytes are those of the codec, without "
+                "encryption and transport.",
+                "soft",
+            ),
+            folded("What the messages are", table("Types of messages", ("message", "meaning"), meanings)),
+            _timeline(fit),
+        ]
+    )
+
+
+def _timeline(fit: Fit) -> str:
+    """What left each party over the rounds, stacked."""
+    if not fit.communication.lines:
+        return ""
+    colours = party_colours(parties_of(fit))
+    width = math.ceil((fit.communication.rounds + 1) / BARS)
+    places = list(range(0, fit.communication.rounds + 1, width))
+    heights = {party: [0.0] * len(places) for party in colours}
+    for party, parts in heights.items():
+        for number_, size in left_by_round(fit, party).items():
+            parts[number_ // width] += size
+    caption = f"Bytes that left each party, by {'round' if width == 1 else f'{width} rounds'}."
+    drawn = chart.stacked(
+        heights, places, colours, chart.Axis("round"), chart.Axis("bytes that left", bytes=True, low=0.0), label=caption
+    )
+    rows = [
+        (f"{place:,}", *(human_bytes(int(parts[k])) for parts in heights.values())) for k, place in enumerate(places)
+    ]
+    data = table("Bytes that left, from this round on", ("round", *heights), rows, numbers=len(heights) + 1)
+    return figure(drawn, caption, data)

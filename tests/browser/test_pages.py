@@ -1,0 +1,239 @@
+"""The report and the live view in a real browser: at two widths, in both colour schemes, printed, and by the rules of accessibility.
+
+They need Playwright for Python and Debian's Chromium, and are skipped where one is missing. Screenshots go to pytest's temporary folder.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import colonnade as co
+from colonnade.report import RunFacts, write_report
+from colonnade.ui import Server
+from test_report import contrast
+
+playwright = pytest.importorskip("playwright.sync_api", reason="needs Playwright: pip install playwright")
+CHROMIUM = Path("/usr/bin/chromium")
+pytestmark = pytest.mark.skipif(not CHROMIUM.exists(), reason=f"needs {CHROMIUM}: apt-get install chromium")
+
+SCHEMES = ("light", "dark")
+PARTIES = {"hospital": [0, 1, 2], "lab": [3, 4, 5], "insurer": [6, 7, 8]}
+
+
+def drawn(rows, seed):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 1, size=(rows, 9))
+    return X, np.where(X[:, 0] - X[:, 5] + 0.5 * rng.normal(size=rows) > 0.0, 1, -1)
+
+
+def exact_run(store):
+    X, y = drawn(120, 1)
+    method = co.DistributedFrankWolfe(rounds=12, tolerance=0.0)
+    return co.fit(co.Federation.split(X, y, PARTIES), co.Problem(co.Logistic(), co.L1Ball(3.0)), method, store=store)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    return tmp_path_factory.mktemp("browser") / "runs"
+
+
+@pytest.fixture(scope="module")
+def fits(store):
+    X, y = drawn(300, 0)
+    terms = co.Privacy(2.0, 1e-6, trust="secure", row_norm=3.0, feature_bound=1.0)
+    problem = co.Problem(co.Logistic(), penalty=co.Lasso(0.01))
+    private = co.fit(co.Federation.split(X, y, PARTIES), problem, None, terms, store=store)
+    return {"private": private, "exact": exact_run(store)}
+
+
+@pytest.fixture(scope="module")
+def addresses(fits, store, tmp_path_factory):
+    """Every page there is, by name."""
+    folder = tmp_path_factory.mktemp("reports")
+    X, y = drawn(200, 3)
+    facts = RunFacts(
+        300, {}, {"hospital": "no limit of its own"}, "PrivateGram(cross='secure')", "0.1.0 0123456789abcdef"
+    )
+    private = write_report(
+        fits["private"],
+        folder / "private.html",
+        evaluation=(co.Federation.split(X, None, PARTIES), y),
+        evaluation_is="public",
+        facts=facts,
+    )
+    exact = write_report(fits["exact"], folder / "exact.html")
+    with Server(store) as server:
+        yield {
+            "private report": private.as_uri(),
+            "exact report": exact.as_uri(),
+            "live view": server.url,
+            "live run": f"{server.url}run/{fits['exact'].run}",
+        }
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with playwright.sync_playwright() as started:
+        chromium = started.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def opened(browser):
+    """A function that opens an address; what the page asked for and complained about is kept with it."""
+    contexts = []
+
+    def open_page(address, *, width=1280, scheme="light", **options):
+        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.asked, page.complaints = [], []
+        page.on("request", lambda request: page.asked.append(request.url))
+        page.on(
+            "console", lambda said: page.complaints.append(said.text) if said.type in ("error", "warning") else None
+        )
+        page.on("pageerror", lambda error: page.complaints.append(str(error)))
+        page.goto(address)
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+
+
+PAGES = ("private report", "exact report", "live view", "live run")
+every_page = pytest.mark.parametrize("name", PAGES)
+LOOKS = [
+    (1280, "light"),
+    (390, "dark"),
+    *(pytest.param(*look, marks=pytest.mark.slow) for look in [(1280, "dark"), (390, "light")]),
+]
+every_look = pytest.mark.parametrize(("width", "scheme"), LOOKS)
+
+# Text, its colour and the colour behind it, of every element that shows text of its own.
+TEXTS = """() => {
+  const solid = (colour) => { const [r, g, b, a = 1] = colour.match(/[\\d.]+/g).map(Number); return a === 1 ? [r, g, b] : null; };
+  const found = [];
+  for (const one of document.querySelectorAll("body *")) {
+    const own = [...one.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
+    if (!own || !one.getClientRects().length) continue;
+    let behind = one, back = null;
+    while (behind && !(back = solid(getComputedStyle(behind).backgroundColor))) behind = behind.parentElement;
+    const style = getComputedStyle(one);
+    const colour = one instanceof SVGElement ? style.fill : style.color;
+    found.push([one.textContent.trim().slice(0, 40), solid(colour), back || [255, 255, 255]]);
+  }
+  return found;
+}"""
+
+
+@every_look
+@every_page
+def test_a_page_fits_its_screen_reads_in_its_colours_and_asks_nobody(opened, addresses, name, width, scheme, tmp_path):
+    page = opened(addresses[name], width=width, scheme=scheme)
+    page.screenshot(path=str(tmp_path / f"{name.replace(' ', '-')}-{width}-{scheme}.png"), full_page=True)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    texts = page.evaluate(TEXTS)
+    assert len(texts) > 30
+    for words, colour, back in texts:
+        pair = ["#" + "".join(f"{round(part):02x}" for part in one) for one in (colour, back)]
+        assert contrast(*pair) >= 4.5, (words, pair)
+    dark = page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 24, 31)"
+    assert dark == (scheme == "dark")
+    own = addresses[name].rpartition("/run/")[0] or addresses[name]
+    assert all(url.startswith((own, "data:,")) for url in page.asked)
+    assert page.complaints == []
+
+
+@every_page
+def test_every_table_region_and_figure_has_a_name(opened, addresses, name):
+    page = opened(addresses[name])
+    nameless = """() => [...document.querySelectorAll("table, [role=img], [role=region], section, nav, figure")].filter((one) =>
+      !(one.getAttribute("aria-label") || one.querySelector("caption, figcaption") ||
+        document.getElementById(one.getAttribute("aria-labelledby"))?.textContent)).map((one) => one.outerHTML.slice(0, 80))"""
+    assert page.evaluate(nameless) == []
+    cells = """() => [...document.querySelectorAll("th")].filter((one) => !one.getAttribute("scope")).length"""
+    assert page.evaluate(cells) == 0
+
+
+def test_a_printed_report_is_black_on_white_without_what_cannot_be_unfolded(opened, addresses):
+    page = opened(addresses["private report"], scheme="dark")
+    page.emulate_media(media="print", color_scheme="dark")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert page.evaluate("getComputedStyle(document.body).color") == "rgb(0, 0, 0)"
+    assert not page.locator("nav").is_visible()
+    assert page.locator("details:visible").count() == 0
+    assert page.locator("svg.plot").first.is_visible()
+
+
+def test_a_wide_table_can_be_scrolled_with_the_keyboard(opened, addresses):
+    page = opened(addresses["live view"], width=390)
+    region = page.locator("#runs .scroll")
+    region.focus()
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function("() => document.querySelector('#runs .scroll').scrollLeft > 0")
+
+
+def test_the_live_view_shows_a_new_run_by_itself_and_keeps_the_focus(opened, addresses, store):
+    page = opened(addresses["live view"])
+    before = page.locator("#runs tbody tr").count()
+    page.locator("#runs tbody a").first.focus()
+    exact_run(store)
+    page.wait_for_function(f"() => document.querySelectorAll('#runs tbody tr').length === {before + 1}", timeout=20_000)
+    assert page.evaluate("document.activeElement.closest('section')?.id") == "runs"
+    assert str(before + 1) in page.locator("#live").inner_text()
+
+
+def test_a_report_is_one_click_away_and_the_way_back_too(opened, addresses, fits):
+    page = opened(addresses["live view"])
+    page.get_by_role("link", name=f"report of run {fits['private'].run}").click()
+    assert page.get_by_role("heading", name="What this means").is_visible()
+    page.go_back()
+    page.get_by_role("link", name=fits["exact"].run, exact=True).click()
+    assert page.get_by_role("heading", name=f"Run {fits['exact'].run}").is_visible()
+    page.get_by_role("link", name="All runs").click()
+    assert page.get_by_role("heading", name="Budgets").is_visible()
+
+
+def test_the_live_view_says_when_its_server_has_stopped(opened, store, fits):
+    with Server(store) as server:
+        page = opened(server.url)
+        assert "running" in page.locator("#live").inner_text()
+    page.wait_for_function("() => document.getElementById('live').textContent.includes('last state')", timeout=20_000)
+    assert page.locator("#runs tbody tr").count() >= len(fits)
+
+
+@pytest.fixture(scope="module")
+def axe(tmp_path_factory):
+    """The rules of axe-core, from the npm registry."""
+    if shutil.which("npm") is None:
+        pytest.skip("needs npm to fetch axe-core")
+    folder = tmp_path_factory.mktemp("axe")
+    try:
+        subprocess.run(
+            ["npm", "pack", "--silent", "axe-core@4"], cwd=folder, timeout=60, check=True, capture_output=True
+        )
+    except (subprocess.SubprocessError, OSError):
+        pytest.skip("axe-core could not be fetched from the npm registry")
+    with tarfile.open(next(folder.glob("axe-core-*.tgz"))) as archive:
+        return archive.extractfile("package/axe.min.js").read().decode()
+
+
+@pytest.mark.slow  # its rules take seconds a page
+@pytest.mark.parametrize("scheme", SCHEMES)
+@every_page
+def test_axe_finds_no_fault(opened, addresses, axe, name, scheme):
+    page = opened(addresses[name], scheme=scheme, bypass_csp=True)
+    page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
+    page.evaluate(axe)
+    found = page.evaluate(
+        "axe.run().then((result) => result.violations.map((v) => [v.id, v.help, v.nodes[0].html.slice(0, 200)]))"
+    )
+    assert found == []

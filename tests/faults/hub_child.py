@@ -1,0 +1,95 @@
+"""Organisations whose processes die: a hub in a process of its own, and a party with a clock of its own.
+
+The hub drives one run to its end, or dies on the way; started again on the same folder it goes on. Every letter that it
+hears from a party is written down with its digest, over all its lives: one that comes in two forms was noised twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from pathlib import Path
+from unittest import mock
+
+import colonnade as co
+from colonnade.between import hub as hubs
+from colonnade.privacy.mechanisms import SeededNoise
+from colonnade.runbook import FolderStore
+from colonnade.runtime.wire import digest
+from contract import METHODS, OTHER_METHODS, Case
+from organisations import Organisations, _live
+
+WALK = {"rounds": 30, "tolerance": 0.0}  # long enough to die in the middle of it
+KINDS: dict[str, Case] = {
+    "exact": Case(co.DistributedFrankWolfe(**WALK), METHODS["frank-wolfe, least squares"].problem),
+    "private": Case(
+        co.PrivateSharingADMM(rounds=20),
+        METHODS["private sharing admm"].problem,
+        privacy=METHODS["private sharing admm"].privacy,
+    ),
+    "graph": Case(co.GraphADMM(co.Topology.ring(4), rounds=20), OTHER_METHODS["graph admm"].problem),
+    "secure": METHODS["private gram, secure"],
+}
+WIRE, ANSWER = "wire", "answer.json"
+
+
+def drive(made: Organisations, port: int, kind: str, seeded: bool = True) -> None:
+    """One fit at the hub; what it found is in the folder when it is done."""
+    case, heard = KINDS[kind], hubs._Crew.letters
+    options = {} if case.privacy is None else {"privacy": case.privacy}
+    options |= {"noise": SeededNoise(1)} if seeded and options else {}
+
+    def noted(self, name, found):
+        letters = heard(self, name, found)
+        lines = "".join(
+            f"{x.sender}>{x.receiver} {x.frame.sequence} {digest(x.frame.body).hex()}\n" for x in letters
+        ).encode()
+        with (made.folder / WIRE).open("ab", buffering=0) as file:
+            file.write(lines)
+        return letters
+
+    with (
+        mock.patch.object(hubs._Crew, "letters", noted),
+        mock.patch("colonnade.runbook.new_run_id", return_value="run"),
+        made.hub(port) as hub,
+    ):
+        fit = finished(made, hub)
+        if fit is None:
+            fit = co.fit(made.federation, case.problem, case.method, engine=hub, store=made.folder / "hub", **options)
+    found = {"communication": fit.communication.table().rows(), "status": fit.status.name}
+    aside = made.folder / f"{ANSWER}.{os.getpid()}"
+    aside.write_text(json.dumps(found))
+    aside.replace(made.folder / ANSWER)
+
+
+def finished(made: Organisations, hub: hubs.Grpc) -> co.Fit | None:
+    """The fit of a run that was over when its hub died. The next run of anything tells the parties; so does this."""
+    store = FolderStore(made.folder / "hub")
+    over = store.ended()
+    store.close()
+    if not over:
+        return None
+    hub.hello(made.charter)
+    hub._each("settle", {name: ({"over": over}, ()) for name in made.names})
+    return co.load(made.folder / "hub" / "fits" / "run.json")
+
+
+def skewed(made: Organisations, name: str, port: int, seconds: float) -> None:
+    """A party whose clock is wrong."""
+    true = time.time
+    with mock.patch("time.time", side_effect=lambda: true() + seconds):
+        _live(made, name, port)
+
+
+def forms_of(folder: Path) -> dict[str, set[str]]:
+    """Every letter that a hub heard, and all the forms in which it came."""
+    forms: dict[str, set[str]] = {}
+    with contextlib.suppress(FileNotFoundError):
+        for line in (folder / WIRE).read_text().splitlines():
+            with contextlib.suppress(ValueError):  # a hub died in the middle of a line
+                edge, place, content = line.split(" ")
+                if len(content) == 32:
+                    forms.setdefault(f"{edge} {place}", set()).add(content)
+    return forms
