@@ -11,7 +11,8 @@ Lines    ours, rho balanced; the published form at four rho; FDML-style SGD at t
          first party's alone. Figure 3: the published form with noise on coefficients, which proves nothing, and our private
          form at what its epsilon really costs (one row, delta 1e-6, row norm √14 on a9a, ridge 0.1).
 Rho      rounds until all coefficients are within 1e-6 of the answer, relatively: rho as the agents (or the coordinator) move it, beside
-         the best of a grid of fixed ones, two a decade. 6 agents and 12 columns (full: 20 and 40) on five graphs, 60 rows.
+         the best of a grid of fixed ones, two a decade over three (a weak ridge: three more at the curvature of its columns). GraphRidge for
+         ridges, GraphADMM for the rest; 6 agents and 12 columns (full: 20 and 40) on five graphs, 60 rows.
 Speed    50 agents, 1,000 rows, 5 columns each, lasso: a whole run of 2,000 rounds (quick: 100), by the clock and in CPU time.
 Parties  least squares, 200 rows, 4 columns a party with a common factor (0.9 of their variance), ridge 0.1: how far from the optimum,
          as a share of the way from x = 0, after 50 epochs.
@@ -191,10 +192,25 @@ def rounds_needed(fed: co.Federation, problem: co.Problem, method: Any, answer: 
     return max((t for t, bad in enumerate(off, 1) if bad), default=0) + 1
 
 
+def best_fixed(
+    fed: co.Federation, problem: co.Problem, kind: Any, graph: co.Topology, answer: np.ndarray, most: int
+) -> tuple[int, float]:
+    """The fewest rounds of any rho of the grid, and that rho; a run ends as soon as it is no longer the fewest."""
+    grid = list(10.0 ** np.arange(-1.5, 1.51, 0.5))
+    if kind is co.GraphRidge and problem.penalty.a < 0.1:  # a weak ridge has a second valley, at the columns' curvature
+        grid += [share / problem.penalty.a for share in (0.1, 0.3, 1.0)]
+    best, at = most, math.nan
+    for penalty in sorted(grid, key=lambda rho: abs(math.log(rho * 2 * len(graph.edges) / graph.size))):
+        with fixed(float(penalty)):
+            found = rounds_needed(fed, problem, kind(graph, best, 0.0), answer)
+        best, at = (found, float(penalty)) if found < best else (best, at)
+    return best, at
+
+
 def rho(agents: int, graphs: Sequence[str] = tuple(GRAPHS)) -> int:
     """Every problem on every graph: rho by itself beside the best fixed one."""
-    problems = {
-        "ridge (GraphRidge)": co.Problem(co.LeastSquares(), penalty=co.Ridge(0.1)),
+    ridges = {f"ridge {a:g}": co.Problem(co.LeastSquares(), penalty=co.Ridge(a)) for a in (1e-6, 1e-3, 0.1, 10.0)}
+    problems = ridges | {
         "least squares, lasso": co.Problem(co.LeastSquares(), penalty=co.Lasso(0.05)),
         "least squares, elastic net": co.Problem(co.LeastSquares(), penalty=co.ElasticNet(0.05, 0.1)),
         "logistic, elastic net": co.Problem(co.Logistic(), penalty=co.ElasticNet(0.05, 0.1)),
@@ -204,27 +220,26 @@ def rho(agents: int, graphs: Sequence[str] = tuple(GRAPHS)) -> int:
     X = rng.normal(size=(60, 2 * agents))
     y = X @ (rng.normal(size=2 * agents) * (rng.random(2 * agents) < 0.5)) + 0.5 * rng.normal(size=60)
     print(
-        f"rounds to a relative error of {ERROR:g}, {agents} agents: rho by itself, best fixed rho, ratio (bar {BAR:g})"
+        f"rounds to a relative error of {ERROR:g}, {agents} agents: rho by itself / best fixed rho (bar {BAR:g} times)"
     )
-    missed = 0
+    print(f"  {'':28}" + "".join(f"{graph:>14}" for graph in graphs), flush=True)
+    began, worst = time.process_time(), 0.0
     for name, problem in problems.items():
-        method = co.GraphRidge if "GraphRidge" in name else co.GraphADMM
+        kind = co.GraphRidge if name in ridges else co.GraphADMM
         labels = np.where(y > np.median(y), 1.0, -1.0) if problem.loss.classifies else y
         fed = co.Federation.split(X, labels, parties=agents, label="party0")
-        tight = co.fit(fed, problem, method(rounds=20_000, tolerance=1e-11))
+        tight = co.fit(fed, problem, kind(rounds=20_000, tolerance=1e-11))
         answer = np.concatenate(list(tight.coefficients.values()))
+        print(f"  {name:28}", end="", flush=True)
         for graph in graphs:
-            ours = rounds_needed(fed, problem, method(GRAPHS[graph](agents), tolerance=1e-9), answer)
-            best, at = 2 * ours, math.nan
-            for penalty in 10.0 ** np.arange(-1.5, 1.51, 0.5):
-                with fixed(float(penalty)):
-                    found = rounds_needed(fed, problem, method(GRAPHS[graph](agents), best, 1e-9), answer)
-                best, at = (found, float(penalty)) if found < best else (best, at)
-            ratio = ours / best
-            missed |= ratio > BAR
-            verdict = "" if ratio <= BAR else f"  missed by {ratio / BAR:.1f}x"
-            print(f"  {name:28}{graph:9}{ours:6}{best:6} (rho {at:<6.2g}){ratio:6.2f}{verdict}", flush=True)
-    return missed
+            ours = rounds_needed(fed, problem, kind(GRAPHS[graph](agents), tolerance=1e-9), answer)
+            best, _ = best_fixed(fed, problem, kind, GRAPHS[graph](agents), answer, 2 * ours)
+            worst = max(worst, ours / best)
+            print(f"{f'{ours} / {best}':>14}", end="", flush=True)
+        print(flush=True)
+    verdict = "met" if worst <= BAR else f"missed by {worst / BAR:.2f}x"
+    print(f"  worst ratio {worst:.2f} (bar {BAR:g}: {verdict}), {time.process_time() - began:.0f} s of CPU", flush=True)
+    return int(worst > BAR)
 
 
 def speed(rounds: int) -> int:

@@ -87,12 +87,8 @@ def test_the_default_estimators_keep_them_too(estimator, check):
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning", "ignore::DeprecationWarning")
 @parametrize_with_checks(
     [
-        FederatedClassifier(
-            epsilon=1.0, delta=1e-9, classes=[0, 1], row_norm=5.0, feature_bound=5.0, store="/tmp/colonnade-checks"
-        ),
-        FederatedRegressor(
-            epsilon=1.0, delta=1e-9, label_bound=10.0, row_norm=5.0, feature_bound=5.0, store="/tmp/colonnade-checks"
-        ),
+        FederatedClassifier(epsilon=1.0, delta=1e-9, classes=[0, 1], row_norm=5.0, feature_bound=5.0, store="runs"),
+        FederatedRegressor(epsilon=1.0, delta=1e-9, label_bound=10.0, row_norm=5.0, feature_bound=5.0, store="runs"),
     ],
     expected_failed_checks=lambda _: PRIVATE_FAILS,
     xfail_strict=False,  # whether a model of noise passes is chance
@@ -362,3 +358,22 @@ def test_the_page_about_notebooks_runs_as_printed(tmp_path, monkeypatch, capsys)
     assert "Not private: exact values left the parties" in said
     assert "(2, 1e-06)-differential privacy for one row" in said
     assert "3 True" in said
+
+
+def test_the_same_estimator_fits_parties_that_run_elsewhere(tmp_path):
+    pytest.importorskip("grpc", reason="grpcio is not installed: pip install 'colonnade[grpc]'")
+    from organisations import Organisations
+
+    X, labels, _ = table(rows=60)
+    here = co.Federation.split(X, np.where(labels == "ill", 1, -1), parties=2)
+    organisations = Organisations.of(here, tmp_path)
+    with organisations.hub() as hub, organisations.at_work(hub.port):
+        model = FederatedClassifier(method=QUICK, engine=hub, store=tmp_path / "hub").fit(organisations.federation)
+    assert model.classes_.tolist() == [-1, 1]
+    expected = FederatedClassifier(method=QUICK).fit(here)
+    part = organisations.part("party0", model.fit_.run)
+    assert part["coefficients"] == expected.fit_.coefficients["party0"].tolist()
+    with pytest.raises(co.HeldByParty, match="are held there and did not leave it"):
+        _ = model.coef_
+    with pytest.raises(co.HeldByParty):
+        model.predict(here)

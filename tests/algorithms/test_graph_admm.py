@@ -225,7 +225,11 @@ def test_a_problem_without_a_penalty_or_with_a_group_over_two_parties_is_refused
         co.fit(fed, co.Problem(co.LeastSquares(), penalty=co.GroupLasso(1.0, ((0, 3), (1, 2)))), co.GraphADMM())
 
 
-@pytest.mark.parametrize("method", [co.GraphRidge(rounds=8), co.GraphADMM(rounds=8)], ids=["ridge", "admm"])
+@pytest.mark.parametrize(
+    "method",
+    [co.GraphRidge(rounds=8), co.GraphRidge(rounds=8, start=((1.0,) * 20, 0.1)), co.GraphADMM(rounds=8)],
+    ids=["ridge", "ridge from a start", "admm"],
+)
 def test_what_a_graph_method_releases_is_what_it_announced(method, tmp_path):
     from colonnade.algorithms.method import Job
     from colonnade.privacy.ledger import Ledger

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import colonnade as co
-from colonnade.algorithms.consensus import Accord, Links
+from colonnade.algorithms.consensus import Accord, Links, heard
 from colonnade.errors import ProtocolError
 
 
@@ -111,26 +111,90 @@ def with_penalty(network, value):
     return Fixed
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", GRAPHS)
-def test_the_automatic_penalty_needs_at_most_twice_the_rounds_of_the_best_fixed_one(name, monkeypatch):
-    """Over a grid of fixed penalties, two a decade; both from the same start to the same residuals."""
+def rounds_taken(a, method):
+    X, y = table(4, 60, 12)
+    return len(co.fit(co.Federation.split(X, y, parties=6, label="party0"), ridge(a), method).notes)
+
+
+def rounds_with_fixed_penalties(a, method, grid, monkeypatch):
     from colonnade.algorithms import consensus, graph_ridge
 
-    X, y = table(4, 60, 12)
-    fed = co.Federation.split(X, y, parties=6, label="party0")
-    method = co.GraphRidge(GRAPHS[name](6), rounds=2000, tolerance=1e-8)
-
-    def rounds():
-        return len(co.fit(fed, ridge(0.1), method).notes)
-
-    automatic = rounds()
     monkeypatch.setattr(consensus, "MOST_CHANGES", 0)
-    fixed = []
-    for value in 10.0 ** np.arange(-1.5, 1.51, 0.5):
+    for value in grid:
         monkeypatch.setattr(graph_ridge, "Network", with_penalty(consensus.Network, float(value)))
-        fixed.append(rounds())
-    assert automatic <= 2 * min(fixed)
+        yield rounds_taken(a, method)
+
+
+def test_the_penalty_of_a_weak_ridge_is_near_the_best_fixed_one(monkeypatch):
+    """The rate of an affine iteration does not depend on the labels; a rule that compares sizes of vectors makes it."""
+    method = co.GraphRidge(co.Topology.ring(6), rounds=1000, tolerance=1e-8)
+    automatic = rounds_taken(1e-5, method)
+    assert automatic <= 2 * min(rounds_with_fixed_penalties(1e-5, method, (0.2, 0.4, 0.8), monkeypatch))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", GRAPHS)
+@pytest.mark.parametrize("a", [1e-6, 1e-3, 0.1, 10.0])
+def test_the_automatic_penalty_needs_at_most_twice_the_rounds_of_the_best_fixed_one(name, a, monkeypatch):
+    """Over a grid of fixed penalties, two a decade; both from the same start to the same residuals."""
+    method = co.GraphRidge(GRAPHS[name](6), rounds=2000, tolerance=1e-8)
+    automatic, grid = rounds_taken(a, method), 10.0 ** np.arange(-1.5, 1.51, 0.5)
+    assert automatic <= 2 * min(rounds_with_fixed_penalties(a, method, grid, monkeypatch))
+
+
+@pytest.mark.parametrize("a", [1e-4, 1.0])
+def test_over_relaxation_saves_rounds_and_changes_no_answer(a, monkeypatch):
+    """Weight 1/2 is the thesis' ADMM."""
+    from colonnade.algorithms import graph_ridge
+
+    X, y = table(7, 40, 10)
+    fed, method = co.Federation.split(X, y, parties=5, label="party0"), co.GraphRidge(co.Topology.ring(5))
+    relaxed = co.fit(fed, ridge(a), method)
+    monkeypatch.setattr(graph_ridge, "Links", lambda *given: Links(*given, relaxation=0.5))
+    plain = co.fit(fed, ridge(a), method)
+    assert len(relaxed.notes) < len(plain.notes)
+    for fit in (relaxed, plain):
+        assert off(joined(fit), closed_form(X, y, a)) <= 1e-6
+
+
+# ---------------------------------------------------------------- warm starts
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+def test_a_start_at_the_answer_ends_at_once_on_every_link_of_the_graph(intercept):
+    """Multipliers too are where they must be: from the residuals alone the agents would have to find those again."""
+    X, y = table(8, 40, 10)
+    fed, method = co.Federation.split(X, y, parties=5, label="party3"), co.GraphRidge(co.Topology.ring(5))
+    cold = co.fit(fed, ridge(0.1, intercept), method)
+    start = (tuple(X @ joined(cold) + cold.intercept - y), 0.1)
+    warm = co.fit(fed, ridge(0.1, intercept), co.GraphRidge(method.topology, start=start))
+    assert len(warm.notes) <= len(cold.notes) / 4
+    assert off(joined(warm), closed_form(X, y, 0.1, intercept)) <= 1e-6
+
+
+def test_a_start_near_the_answer_saves_rounds_and_changes_no_answer():
+    X, y = table(8, 40, 10)
+    fed, line = co.Federation.split(X, y, parties=5, label="party0"), co.Topology.line(5)
+    before = co.fit(fed, ridge(0.1), co.GraphRidge(line))
+    start = (tuple(X @ joined(before) - y), 0.1)
+    cold, warm = (co.fit(fed, ridge(0.102), co.GraphRidge(line, start=given)) for given in (None, start))
+    assert len(warm.notes) < len(cold.notes)
+    assert off(joined(warm), closed_form(X, y, 0.102)) <= 1e-6
+
+
+@pytest.mark.parametrize("start", [((0.0,) * 19, 0.1), ((np.nan,) * 20, 0.1), ((0.0,) * 20, 0.0)])
+def test_a_start_that_cannot_be_is_refused(start):
+    X, y = table(8, 20, 4)
+    with pytest.raises(co.InvalidInput, match="residuals of an earlier fit"):
+        co.fit(co.Federation.split(X, y, parties=2), ridge(0.1), co.GraphRidge(start=start))
+
+
+def test_a_start_must_print_whole():
+    """A stored run is found again by what its settings print: two arrays that differ in the middle print alike."""
+    with pytest.raises(co.InvalidInput, match="tuple"):
+        co.GraphRidge(start=(np.zeros(5000), 0.1))
+    other = (*(0.0,) * 2500, 1.0, *(0.0,) * 2499)
+    assert repr(co.GraphRidge(start=((0.0,) * 5000, 0.1))) != repr(co.GraphRidge(start=(other, 0.1)))
 
 
 # ---------------------------------------------------------------- links that rest
@@ -214,6 +278,14 @@ def test_an_estimate_of_another_shape_ends_the_run():
         links.meet(np.zeros(3), {"a": np.zeros(4)})
     with pytest.raises(ProtocolError, match="residuals"):
         Accord(1, 1e-6).hear([np.zeros(3)])
+    with pytest.raises(ProtocolError, match="6 numbers where 3 and 4 residuals are due"):
+        heard({"a": np.zeros(6)}, (3,), 4)
+
+
+def test_an_array_on_the_wire_is_the_estimate_and_behind_it_the_residuals():
+    estimates, floods = heard({"a": np.arange(10.0), "b": np.ones(10)}, (3, 2), 4)
+    np.testing.assert_array_equal(estimates["a"], np.arange(6.0).reshape(3, 2))
+    np.testing.assert_array_equal(floods, [[6.0, 7.0, 8.0, 9.0], np.ones(4)])
 
 
 def test_changing_the_penalty_keeps_the_multipliers():

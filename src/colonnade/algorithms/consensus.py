@@ -7,9 +7,10 @@ Source   Gratton, thesis, (2.9)–(2.10), in the form of relaxed ADMM (Bastianel
              w_ij ← (1 − θ) w_ij + θ (2 x_j − w_ji)                        θ = ½: the thesis' ADMM; θ < 1: over-relaxed
          Both ends of a link keep both its vectors, so only x_i travels, the same to all neighbours.
 ρ        Nobody chooses it. The agents agree, by flooding, on the largest residual of any of them: how far neighbours
-         disagree (x_i − x_j, against x) and how far they still move (ρ·Δz, z = (x_i + x_j)/2, against the multipliers
-         ρ (x_i − w_ij)). ρ is raised where they disagree more, lowered where they move more, by everybody in the same
-         round, at most MOST_CHANGES times: after that it is constant, and what is proven for a constant ρ holds.
+         disagree (x_i − x_j) and how far they still move (ρ·Δz, z = (x_i + x_j)/2). ρ is raised where they disagree more,
+         lowered where they move more, by everybody in the same round, at most MOST_CHANGES times: after that it is
+         constant, and what is proven for a constant ρ holds. The two are compared in the curvature of the sum where that is
+         known (`unit`); else each relative to its own size, x and the multipliers ρ (x_i − w_ij).
 Stops    when both residuals are at most the tolerance at every agent; everybody knows it in the same round.
 Links    may rest in some rounds (`Changing`): their vectors then stay as they are. Proven for links that rest at random
          (the source above); for a fixed pattern it is measured.
@@ -24,14 +25,19 @@ from typing import Protocol
 
 import numpy as np
 
-from colonnade.algorithms.method import Floats, Roster, Status, network
+from colonnade.algorithms.method import Array, Floats, Roster, Status, network
 from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.kernels.links import exchange
+from colonnade.privacy.gate import Gate
+from colonnade.privacy.released import Released
 from colonnade.problem import Changing, Topology
+from colonnade.runtime.program import Note
 
 RELAXATION = 0.8  # θ: closer to 1 is faster where every fᵢ curves, or its set does; and slower where one is flat
-BALANCE = 1.5  # disagreement over movement that ρ aims at; measured, see docs/methods-admm.md
+BALANCE = 1.5  # disagreement over movement, each relative, that ρ aims at
+UNIT_BALANCE = 3.0  # and in the unit of the sum's curvature; both measured, see docs/methods-graph.md
 MOST_CHANGES = 40
+FIGURES = 4  # that are flooded: see kernels/links.py
 PATIENCE, REST = 5, 8  # after a change ρ stays for so many rounds at least, and for that part of the rounds so far
 
 Graph = Topology | Changing
@@ -46,7 +52,7 @@ class Links:
         self.place = {name: k for k, name in enumerate(neighbours)}
         self.shape, self.penalty, self.relaxation = shape, penalty, relaxation
         self.mine, self.theirs, self.middle = (np.zeros((len(neighbours), math.prod(shape))) for _ in range(3))
-        self.residuals = np.zeros(4)
+        self.residuals = np.zeros(FIGURES)
 
     @property
     def weight(self) -> float:
@@ -60,7 +66,7 @@ class Links:
 
     def meet(self, own: Floats, received: Mapping[str, Floats]) -> None:
         """Exchange over the links that did not rest: `own` was sent to the same neighbours."""
-        sums = np.zeros(4)
+        sums = np.zeros(FIGURES)
         for name, other in received.items():
             if other.shape != self.shape or other.dtype != np.float64:
                 raise ProtocolError(f"{name!r} sent an estimate of shape {other.shape} where {self.shape} is due")
@@ -69,6 +75,13 @@ class Links:
             exchange(x, y, self.penalty, self.relaxation, self.mine[k], self.theirs[k], self.middle[k], sums)
         if received:
             self.residuals = np.sqrt(sums)
+
+    def begin(self, estimate: Floats, multipliers: Mapping[str, Floats]) -> None:
+        """At an estimate that all agents share, with these multipliers ρ (x_i − w_ij), and 0 on the other links."""
+        self.middle[:] = self.mine[:] = self.theirs[:] = estimate.reshape(-1)
+        for name, multiplier in multipliers.items():
+            self.mine[self.place[name]] -= multiplier.reshape(-1) / self.penalty
+            self.theirs[self.place[name]] += multiplier.reshape(-1) / self.penalty
 
     def scale(self, factor: float) -> None:
         """ρ ← factor·ρ with the multipliers as they are: w moves towards or away from the middle of its link."""
@@ -83,11 +96,13 @@ class Accord:
 
     hops: int  # rounds until a figure has reached everybody
     tolerance: float
+    unit: float | None = None  # the curvature of the sum where it is known, shared out over links; else None
     changes: int = 0
+    leanings: list[float] = field(default_factory=list)  # log of disagreement over movement, since ρ last changed
     rests_until: int = PATIENCE  # the round before which ρ stays as it is
     round: int = 0
     due: int = 0  # the round in which the next flood ends
-    flood: Floats = field(default_factory=lambda: np.zeros(4))
+    flood: Floats = field(default_factory=lambda: np.zeros(FIGURES))
     agreed: bool = False
     last: tuple[float, float] = (np.inf, np.inf)  # disagreement and movement, as everybody knows them
 
@@ -113,15 +128,30 @@ class Accord:
         # Where the multipliers vanish at the answer, movement is measured against the estimates instead.
         self.last = ratio(apart, size), ratio(moved, max(pull, 1e-3 * own[0].penalty * size))
         self.agreed = max(self.last) <= self.tolerance and self.tolerance > 0.0
-        if self.round < self.rests_until or self.changes >= MOST_CHANGES or 0.0 in self.last:
+        if 0.0 in self.last:
             return
-        most = 10.0 if self.changes < 2 else 3.0
-        factor = float(np.clip((self.last[0] / self.last[1] / BALANCE) ** 0.5, 1.0 / most, most))
+        self.leanings.append(math.log(self._leaning(apart, moved)))
+        if self.round < self.rests_until or self.changes >= MOST_CHANGES:
+            return
+        most = 10.0 if self.changes < 2 and self.unit is None else 3.0
+        factor = float(np.clip(math.exp(0.5 * self._settled()), 1.0 / most, most))
         if not 1.0 / 1.2 < factor < 1.2:
             self.changes += 1
+            self.leanings = []
             self.rests_until = self.round + max(PATIENCE, self.round // REST)
             for links in own:
                 links.scale(factor)
+
+    def _leaning(self, apart: float, moved: float) -> float:
+        """Above 1 where ρ should rise."""
+        if self.unit is None:
+            return self.last[0] / self.last[1] / BALANCE
+        return self.unit * apart / moved / UNIT_BALANCE
+
+    def _settled(self) -> float:
+        """Where residuals fall in waves, disagreement and movement lead in turn: the later half of them is averaged."""
+        late = self.leanings[len(self.leanings) // 2 :] if self.unit is not None else self.leanings[-1:]
+        return math.fsum(late) / len(late)
 
 
 class Network:
@@ -167,6 +197,26 @@ class Agreed(Protocol):
     """Whatever knows whether all agents are within the tolerance."""
 
     agreed: bool
+    flood: Floats
+    last: tuple[float, float]
+
+
+def told(gate: Gate, estimate: Floats, accord: Agreed, reports: bool) -> tuple[Released[Array], Note]:
+    """What leaves an agent in a round, as one array: its estimate, then the flood; and the history's row, of who reports."""
+    values = np.concatenate((estimate.reshape(-1), accord.flood))
+    if not reports:
+        return gate.exact(values), {}
+    share, apart, moved = gate.exact(values, *accord.last)
+    return share, {"disagreement": apart, "movement": moved}
+
+
+def heard(values: Mapping[str, Array], shape: tuple[int, ...], figures: int) -> tuple[dict[str, Floats], list[Floats]]:
+    """The neighbours' estimates by name, and their floods."""
+    size = math.prod(shape)
+    for name, sent in values.items():
+        if sent.shape != (size + figures,) or sent.dtype != np.float64:
+            raise ProtocolError(f"{name!r} sent {sent.size:,} numbers where {size:,} and {figures} residuals are due")
+    return {name: sent[:size].reshape(shape) for name, sent in values.items()}, [s[size:] for s in values.values()]
 
 
 def ended(accord: Agreed, tolerance: float) -> Status:

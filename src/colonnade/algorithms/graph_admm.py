@@ -26,8 +26,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from colonnade.algorithms.anchored import AnchoredLinks, Restarts
-from colonnade.algorithms.consensus import Graph, Network, check_settings, ended
+from colonnade.algorithms.anchored import FIGURES, AnchoredLinks, Restarts
+from colonnade.algorithms.consensus import Graph, Network, check_settings, ended, heard, told
 from colonnade.algorithms.graph_certificate import ASKED, TOLD, Dual, Part, Verdict, certified
 from colonnade.algorithms.method import Array, Floats, Job, Own
 from colonnade.algorithms.sharing_admm import balanced, free_intercept, local_penalty
@@ -48,10 +48,9 @@ INSIDE = "(the same party)"  # the other end of the link between a party's colum
 
 @message(70)
 class Share:
-    """Agent → neighbour: my estimate of the dual vector, and the largest residuals I have heard of."""
+    """Agent → neighbour: my estimate of the dual vector, and behind it the largest residuals I have heard of."""
 
-    estimate: Released[Array]
-    residuals: Released[Array]
+    values: Released[Array]
 
 
 class Columns:
@@ -100,15 +99,14 @@ def peer(job: Job, block: Block, gate: Gate, settings: GraphADMM) -> Program[Own
     links = {name: AnchoredLinks(ends[name], shape, net.penalty) for name in terms}
     for t in range(settings.rounds):
         w = {name: term.near(links[name].centre, links[name].weight) for name, term in terms.items()}
-        estimate, residuals, apart, moved = gate.exact(w[outer], accord.flood, *accord.last)
-        note = {"disagreement": apart, "movement": moved} if holds_labels else {}
-        inbox = yield from ask(net.meets(t), Share(estimate, residuals), Share, note)
-        received = {name: share.estimate.value for name, share in inbox.items()}
+        own, note = told(gate, w[outer], accord, reports=holds_labels)
+        inbox = yield from ask(net.meets(t), Share(own), Share, note)
+        received, floods = heard({name: share.values.value for name, share in inbox.items()}, shape, FIGURES)
         if inner:
             received[INSIDE] = w["labels"]
             links["labels"].meet(w["labels"], {INSIDE: w["columns"]})
         links[outer].meet(w[outer], received)
-        accord.hear([share.residuals.value for share in inbox.values()])
+        accord.hear(floods)
         accord.turn(list(links.values()))
         if accord.agreed:
             break

@@ -150,8 +150,10 @@ class FederatedLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carr
             return X
         private = self.epsilon is not None
         if private and not sparse.issparse(X) and np.asarray(X).dtype.kind not in "biuf":
+            kind = np.asarray(X).dtype
+            what = "Complex data not supported: " if kind.kind == "c" else ""
             raise InvalidInput(
-                f"X holds {np.asarray(X).dtype} and a private fit takes numbers only. Give a frame with schemas=, or numbers."
+                f"{what}X is an array of type {kind}, and a private fit takes numbers only. Give a frame with schemas=, or numbers."
             )
         kinds = {"accept_sparse": "csc", "dtype": np.float64, "reset": reset, "ensure_all_finite": not private}
         cells = validate_data(self, X, **kinds, ensure_min_samples=2 if reset else 1)
