@@ -80,12 +80,19 @@ from colonnade.problem import (
 )
 from colonnade.result import CoefficientPath, Communication, Fit, load
 from colonnade.schema import Binary, Categorical, Date, Numeric, Plain, Schema
+from colonnade.simulate import simulate
 from colonnade.sources import read
 
 if TYPE_CHECKING:
     from colonnade.estimators import SparseClassifier, SparseRegressor
+    from colonnade.estimators.federated import FederatedClassifier, FederatedRegressor
 
-_LATER = {"SparseClassifier": "colonnade.estimators", "SparseRegressor": "colonnade.estimators"}
+_LATER = {
+    "FederatedClassifier": "colonnade.estimators.federated",
+    "FederatedRegressor": "colonnade.estimators.federated",
+    "SparseClassifier": "colonnade.estimators",
+    "SparseRegressor": "colonnade.estimators",
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -115,6 +122,8 @@ __all__ = [
     "ElasticNet",
     "Elementary",
     "Faults",
+    "FederatedClassifier",
+    "FederatedRegressor",
     "Federation",
     "Fit",
     "GraphADMM",
@@ -179,4 +188,5 @@ __all__ = [
     "published",
     "read",
     "score",
+    "simulate",
 ]

@@ -99,6 +99,10 @@ def fit(
             one = _Run(run, federation, job, method, plans, blocks, books, bar, noise, call)
             with one.manned(engine or InProcess()):
                 return one.drive()
+    except KeyboardInterrupt as stopped:
+        if store is not None and not getattr(stopped, "__notes__", None):
+            stopped.add_note(f"The run was stopped; repeat the call with the same store={str(store)!r} to go on.")
+        raise
     finally:
         books.close()
 

@@ -1,4 +1,4 @@
-"""The command line: `colonnade demo`, `fit`, `report`, `runs`, `budget`, `audit`, `reproduce`, `ui`, `version`.
+"""The command line: one word a job, from `colonnade demo` to `colonnade doctor`.
 
 Answers go to standard output, everything else to standard error. A mistake is one line that says what to do; the exit
 code is 0 (done), 1 (an error of ours, explained), 2 (wrong usage) or 130 (Ctrl-C).
@@ -15,13 +15,14 @@ import typer
 from colonnade.cli import audit as audit_command
 from colonnade.cli import budget, certs, coordinator, party, reproduce, runs
 from colonnade.cli import data as data_command
+from colonnade.cli import doctor as doctor_command
 from colonnade.cli import fit as fit_command
+from colonnade.cli import init as init_command
 from colonnade.cli import report as report_command
 from colonnade.cli import ui as ui_command
-from colonnade.cli.terminal import explained
+from colonnade.cli.terminal import answers, explained
 
 app = typer.Typer(
-    add_completion=False,
     no_args_is_help=True,
     rich_markup_mode="rich",
     # A traceback with the values of local variables could show somebody's rows.
@@ -41,6 +42,8 @@ app.add_typer(coordinator.federation, name="federation")
 app.add_typer(certs.app, name="certs")
 app.command()(audit_command.audit)
 app.command()(fit_command.fit)
+app.command()(init_command.init)
+app.command()(doctor_command.doctor)
 app.command()(report_command.report)
 app.command()(ui_command.ui)
 
@@ -115,7 +118,7 @@ def demo(
         elif quiet:
             typer.echo(str(path))
         else:
-            job.show(found, path, Console())
+            job.show(found, path, answers())
 
 
 @app.command()

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from colonnade.cli.terminal import explained
+from colonnade.cli.terminal import answers, explained
 
 
 def audit(
@@ -55,7 +55,7 @@ def audit(
                 table.add_column(name, justify="left" if name in ("target", "adversary", "verdict") else "right")
             for line in lines:
                 table.add_row(*line.values(), style="red" if line["verdict"] == "violated" else "")
-            Console().print(table)
+            answers().print(table)
         ours = [r for r in results if attacks.TARGETS[r.target].guarantee == "proven" and r.verdict.violated]
         if ours:
             raise typer.Exit(1)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from colonnade.cli.terminal import explained
+from colonnade.cli.terminal import answers, explained
 
 if TYPE_CHECKING:
     from colonnade.schema import Column, Look
@@ -81,7 +81,7 @@ def inspect(
         for seen, column, reason in proposals:
             kind, proposed = ("left out", reason) if column is None else _described(column)
             table.add_row(*(_plain(text) for text in (seen.name, kind, proposed, f"{seen.missing:,}")))
-        Console().print(table)
+        answers().print(table)
         Console(stderr=True, soft_wrap=True).print(WARNING, style="yellow", highlight=False, markup=False)
         if output is not None:
             _write(output, [column for _, column, _ in proposals if column is not None])
@@ -119,7 +119,6 @@ def list_data_sets() -> None:
     Example: colonnade data list
     """
     with explained():
-        from rich.console import Console
         from rich.table import Table
 
         from colonnade.fetch import DATA_SETS
@@ -130,7 +129,7 @@ def list_data_sets() -> None:
         for name, data in DATA_SETS.items():
             addresses = "\n".join(file.address for file in data.files)
             table.add_row(name, data.about, f"{data.size:,}", data.licence, addresses)
-        Console().print(table)
+        answers().print(table)
 
 
 def _check_names(left_out: set[str], looks: list[Look]) -> None:

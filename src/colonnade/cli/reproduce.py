@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from colonnade.cli.terminal import explained
+from colonnade.cli.terminal import answers, explained
 
 if TYPE_CHECKING:
     from colonnade.reproduce.registry import Listed
@@ -59,7 +59,6 @@ def list_figures(
         elif as_json:
             typer.echo(json.dumps(lines, indent=2))
         else:
-            from rich.console import Console
             from rich.table import Table
 
             table = Table()
@@ -67,7 +66,7 @@ def list_figures(
                 table.add_column(name, overflow="fold")
             for line in lines:
                 table.add_row(*line.values())
-            Console().print(table)
+            answers().print(table)
 
 
 @app.command()
