@@ -79,5 +79,8 @@ def test_a_mistake_in_the_file_is_named(federation: co.Federation, tmp_path: Pat
 
 def test_parties_that_run_elsewhere_need_frames_or_an_engine(federation: co.Federation, tmp_path: Path) -> None:
     federation.charter().save(tmp_path / "federation.toml")
-    with pytest.raises(co.InvalidInput, match="Pass frames="):
-        co.Federation.open(tmp_path / "federation.toml")
+    away = co.Federation.open(tmp_path / "federation.toml")
+    with pytest.raises(co.InvalidInput, match=r"pass engine=co.Grpc\(...\), or open it with"):
+        co.fit(away, co.Problem(co.Logistic(), co.L1Ball(1.0)))
+    with pytest.raises(co.HeldByParty, match="did not leave it"):
+        _ = away.labels
