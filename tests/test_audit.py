@@ -17,7 +17,7 @@ from scipy import sparse
 
 import colonnade as co
 import colonnade.audit
-from colonnade.attacks import gram
+from colonnade.attacks import gram, mechanisms, papers
 from colonnade.errors import InvalidInput, LeakError, LedgerDamaged
 from colonnade.estimators import recipe
 from colonnade.kernels.sparse_fw import Picks
@@ -303,9 +303,9 @@ def test_data_come_from_the_seed_and_noise_does_not():
     attack = TARGETS["gaussian"].adversaries["receiver"].attack
     setting, other = audits.Setting(1.0, 1e-5, seed=0), audits.Setting(1.0, 1e-5, seed=1)
     assert attack(setting, True, 10).tolist() != attack(setting, True, 10).tolist()
-    for one, again in zip(audits.sketch_pair(setting), audits.sketch_pair(setting), strict=True):
+    for one, again in zip(papers.sketch_pair(setting), papers.sketch_pair(setting), strict=True):
         assert one.tolist() == again.tolist()
-    assert audits.sketch_pair(setting)[0].tolist() != audits.sketch_pair(other)[0].tolist()
+    assert papers.sketch_pair(setting)[0].tolist() != papers.sketch_pair(other)[0].tolist()
 
 
 def test_two_processes_do_the_same_trials():
@@ -317,7 +317,7 @@ def test_two_processes_do_the_same_trials():
 
 def test_the_two_data_sets_of_a_method_differ_in_one_row():
     for seed in range(5):
-        (X, y), (other_X, other_y) = (audits._table(audits.Setting(1.0, 1e-5, seed), side) for side in (True, False))
+        (X, y), (other_X, other_y) = (mechanisms.table(audits.Setting(1.0, 1e-5, seed), side) for side in (True, False))
         assert X.tolist() == other_X.tolist()
         assert (y != other_y).sum() == 1
 

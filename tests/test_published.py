@@ -21,6 +21,7 @@ from scipy import sparse
 
 import colonnade as co
 from colonnade import findings, published
+from colonnade.attacks import papers
 from colonnade.errors import InvalidInput, StoreError
 from colonnade.privacy.accountant import pld_epsilon, rho_for
 
@@ -109,7 +110,7 @@ def test_the_sketch_noise_is_equation_17(rows, size, epsilon, rounds):
 def test_the_sketch_noise_falls_short_by_more_the_more_rows_there_are(rows):
     """Sound noise for the same sketches is 2 κ √(KT) / √(2ρ); at δ = 1/n it is at least √n times the published one."""
     setting = audits.Setting(1.0, 1 / rows, seed=0)
-    sketch, _, _ = audits.sketch_pair(setting, rows, max(20, rows // 100))
+    sketch, _, _ = papers.sketch_pair(setting, rows, max(20, rows // 100))
     value = published.SketchedColumns(1.0, 1 / rows)
     longest = np.linalg.norm(sketch, axis=0).max()
     sound = 2 * longest * math.sqrt(value.parties * value.rounds / (2 * setting.rho))
@@ -121,7 +122,7 @@ def test_the_sketch_noise_falls_short_by_more_the_more_rows_there_are(rows):
 )
 def test_the_epsilons_that_the_page_tells_for_more_rows_are_those_of_the_pairs(rows, size, printed):
     setting = audits.Setting(1.0, 1 / rows, seed=0)
-    sketch, first, second = audits.sketch_pair(setting, rows, size)
+    sketch, first, second = papers.sketch_pair(setting, rows, size)
     value = published.SketchedColumns(1.0, 1 / rows)
     shift = float(np.linalg.norm(sketch @ (first - second))) * math.sqrt(value.parties * value.rounds)
     exact = published.gaussian_epsilon(shift / value.sigma(sketch), setting.delta)
@@ -142,7 +143,7 @@ def test_sketches_carry_the_stated_noise():
 def test_a_published_sign_is_never_wrong():
     """The label of the only row with a feature is the sign of its coefficient, in every trial that has one."""
     for inside in (True, False):
-        X, y = audits._one_label(inside)
+        X, y = papers._one_label(inside)
         first = published.SparseFrankWolfe(0.1, 1e-3).release(X, y, np.random.default_rng(), 500)[:, 0]
         assert set(np.sign(first[first != 0])) == {1.0 if inside else -1.0}
         assert (first != 0).mean() > 0.9  # drawn at least once in 19 rounds of 4: 0.996 at this weak weight
@@ -181,7 +182,7 @@ def test_the_sharing_update_solves_its_problem():
 def test_a_change_within_the_conditions_of_lemma_1_moves_the_prediction_six_times_too_far():
     setting = audits.Setting(1.0, 1e-3, seed=0)
     value = published.SharingADMM(1.0, 1e-3)
-    first, second, dual, largest = audits.sharing_pair(setting)
+    first, second, dual, largest = papers.sharing_pair(setting)
     for D in (first, second):
         assert np.allclose(np.linalg.norm(D, axis=1), 1)
         assert np.linalg.norm(value.update(D, dual)) <= largest

@@ -24,7 +24,9 @@ import numpy as np
 from scipy import sparse
 
 from colonnade import published
-from colonnade.audit import TARGETS, Result, Setting, sharing_pair, sketch_pair, sweep
+from colonnade.attacks.papers import sharing_pair, sketch_pair
+from colonnade.attacks.setting import Setting
+from colonnade.audit import TARGETS, Result, sweep
 from colonnade.errors import InvalidInput, StoreError
 from colonnade.estimators import SparseClassifier
 from colonnade.kernels.samplers import exact_picks

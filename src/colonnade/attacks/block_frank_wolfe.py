@@ -8,7 +8,7 @@ models     trust "consortium". The adversary reads the model; two parties and th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from colonnade.algorithms.private_block_frank_wolfe import (
     Sketch,
     Slope,
 )
+from colonnade.attacks.setting import Setting
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import Plan, Policy
 from colonnade.privacy.gate import Gate
@@ -36,36 +37,25 @@ ROWS, SIZE, ROUNDS = 21, 8, 2
 RUN, NAMES = "audit", ("one", "two")
 
 
-class Claim(Protocol):
-    """What an attack is up against: the claim, and the seed its data are made from."""
-
-    @property
-    def epsilon(self) -> float: ...
-    @property
-    def delta(self) -> float: ...
-    @property
-    def seed(self) -> int: ...
-
-
 def _gate(name: str, trust: str, plans: Mapping[str, Plan], policy: Policy) -> Gate:
     ledger = Ledger(MemoryLog(), name, policy)
     ledger.open_run(RUN, Terms("audit", "", trust, "one row", "replace one row", ""), plans)
     return Gate(ledger, RUN, SystemNoise())
 
 
-def _budget(claim: Claim) -> Policy:
+def _budget(claim: Setting) -> Policy:
     return Policy(epsilon=claim.epsilon, delta=claim.delta, consortium=True)
 
 
 # ------------------------------------------------------------------------------------------------ trust "nobody"
 
 
-def sketches(claim: Claim, inside: bool, trials: int) -> Floats:
+def sketches(claim: Setting, inside: bool, trials: int) -> Floats:
     """Replaced is one row of 21: +1 and −1 in the columns of both parties, or −1 and +1; labels are public."""
     return np.array([_sent(claim, inside) for _ in range(trials)])
 
 
-def _sent(claim: Claim, inside: bool) -> float:
+def _sent(claim: Setting, inside: bool) -> float:
     """The log-ratio, up to a factor, of all that two parties send to a coordinator that looks at the last row alone."""
     spot = np.eye(1, ROWS, ROWS - 1)[0]
     X = np.outer(spot, np.array([1.0, -1.0]) * (1.0 if inside else -1.0))  # all other rows are empty
@@ -99,12 +89,12 @@ def _column_of(sketch: Sketch) -> Floats:
 # ------------------------------------------------------------------------------------------------ trust "consortium"
 
 
-def models(claim: Claim, inside: bool, trials: int) -> Floats:
+def models(claim: Setting, inside: bool, trials: int) -> Floats:
     """Replaced is one row of 21: the same features, the opposite label. The score is the sum of the coefficients."""
     return np.array([sum(x.sum() for x in _model(claim, inside).values()) for _ in range(trials)])
 
 
-def _model(claim: Claim, inside: bool) -> Mapping[str, Floats]:
+def _model(claim: Setting, inside: bool) -> Mapping[str, Floats]:
     """One run of all programs: two parties of one column each, who also hold the labels, and their coordinator."""
     others = np.random.default_rng(claim.seed).uniform(
         -1, 1, (10, 2)

@@ -16,12 +16,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from types import SimpleNamespace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from colonnade.attacks.setting import Setting
 from colonnade.estimators.recipe import Linear, PickRecipe, RowRecipe
 from colonnade.privacy.attack import choice_log_ratio
 from colonnade.privacy.gate import Gate
@@ -35,19 +36,10 @@ TERMS = Terms("audit", "", "nobody", "one row", "replace one row", "")
 COLUMNS, STEPS, PICKS, RADIUS = 3, 3, 3, 2.0
 
 
-class Budget(Protocol):
-    """What an attack is up against: the claim's price, and the seed its data are made from."""
-
-    @property
-    def seed(self) -> int: ...
-    @property
-    def rho(self) -> float: ...
-
-
 # ------------------------------------------------------------------------------------------------ rows of norm 1
 
 
-def tables(budget: Budget, last: Sequence[Sequence[float]]) -> tuple[Table, Table]:
+def tables(budget: Setting, last: Sequence[Sequence[float]]) -> tuple[Table, Table]:
     """Five rows and their opposites, each once with either target, and a last row: one of the two given.
 
     The others cancel in every sum, whatever targets are centred at, so the last row decides as much as it can.
@@ -90,17 +82,17 @@ class Script:
         return SimpleNamespace(value=answer)
 
 
-def summed(budget: Budget) -> RowRecipe:
+def summed(budget: Setting) -> RowRecipe:
     """One weighted sum of rows."""
     return RowRecipe(21, COLUMNS, budget.rho, 1.0, 1, True)
 
 
-def stepped(budget: Budget) -> RowRecipe:
+def stepped(budget: Setting) -> RowRecipe:
     """A few gradient steps."""
     return RowRecipe(21, COLUMNS, budget.rho, 1.0, 1, True, rounds=STEPS)
 
 
-def screened(budget: Budget) -> RowRecipe:
+def screened(budget: Setting) -> RowRecipe:
     """The largest columns first, then a sum over them."""
     return RowRecipe(21, COLUMNS, budget.rho, 1.0, 1, True, keep=COLUMNS - 1)
 
@@ -145,12 +137,12 @@ def _log_ratio(recipe: RowRecipe, both: tuple[Table, Table], seen: Sequence[Floa
 # ------------------------------------------------------------------------------------------------ picks
 
 
-def pick_recipe(budget: Budget) -> PickRecipe:
+def pick_recipe(budget: Setting) -> PickRecipe:
     """A few picks among three columns."""
     return PickRecipe(21, COLUMNS, budget.rho, 1.0, 1, True, RADIUS, rounds=PICKS)
 
 
-def pick_table(budget: Budget, inside: bool) -> Table:
+def pick_table(budget: Setting, inside: bool) -> Table:
     """The last row has large entries, and its target is the only difference: every score moves in full."""
     (rows, targets), _ = tables(budget, ((100.0,) * COLUMNS,) * 2)
     targets[-1] = 1.0 if inside else -1.0
@@ -170,18 +162,18 @@ class PickWitness:
         return columns, signs
 
 
-def picks(budget: Budget, inside: bool, trials: int) -> Floats:
+def picks(budget: Setting, inside: bool, trials: int) -> Floats:
     """The likelihood ratio of all picks of a fit."""
     recipe, (rows, targets), found = pick_recipe(budget), pick_table(budget, inside), np.empty(trials)
     for trial in range(trials):
         with LocalLedger().run(TERMS, recipe.plan(), SystemNoise(), recipe.distance) as gate:
             witness: Any = PickWitness(gate)
             recipe.fit(witness, rows, [targets])
-        found[trial] = _picks_log_ratio(budget.seed, budget.rho, tuple(witness.seen))
+        found[trial] = _picks_log_ratio(budget, tuple(witness.seen))
     return found
 
 
-def pick_models(budget: Budget, inside: bool, trials: int) -> Floats:
+def pick_models(budget: Setting, inside: bool, trials: int) -> Floats:
     """The sum of a model's coefficients."""
     recipe, (rows, targets), found = pick_recipe(budget), pick_table(budget, inside), np.empty(trials)
     for trial in range(trials):
@@ -191,17 +183,11 @@ def pick_models(budget: Budget, inside: bool, trials: int) -> Floats:
     return found
 
 
-@dataclass(frozen=True)
-class _Made:
-    seed: int
-    rho: float
-
-
 @lru_cache(maxsize=4096)
-def _picks_log_ratio(seed: int, rho: float, history: tuple[tuple[int, int], ...]) -> float:
+def _picks_log_ratio(budget: Setting, history: tuple[tuple[int, int], ...]) -> float:
     """The log-ratio of every pick given the ones before, added up; the formulas are written down anew here."""
-    sides = [pick_table(_Made(seed, rho), inside) for inside in (True, False)]
-    scale, total, w = gumbel_scale(2.0, rho / len(history)), 0.0, np.zeros(COLUMNS)
+    sides = [pick_table(budget, inside) for inside in (True, False)]
+    scale, total, w = gumbel_scale(2.0, budget.rho / len(history)), 0.0, np.zeros(COLUMNS)
     for t, (index, sign) in enumerate(history, 1):
         first, second = (sign * (np.clip(X, -1, 1).T @ (-y * expit(-y * (np.clip(X, -1, 1) @ w)))) for X, y in sides)
         # With the sign turned into the scores, the candidate that was picked is always the one at `index`.

@@ -25,7 +25,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,7 @@ from colonnade.algorithms.method import Finish, Job, Labels, Roster
 from colonnade.algorithms.noisy_labels import NoisyLabels
 from colonnade.algorithms.private_gram import Design, Parts, Prepare, PrivateGram
 from colonnade.algorithms.secure_products import Deal, Masked
+from colonnade.attacks.setting import Setting
 from colonnade.kernels.ring import Ring, product
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import Charge, Event, Mechanism, Policy, Scope
@@ -61,17 +62,6 @@ PLACES = {ONE: (0, 1), TWO: (2,)}
 RUN = "audit"
 
 
-class Budget(Protocol):
-    """What an attack is up against: the claim, and the seed its data are made from."""
-
-    @property
-    def epsilon(self) -> float: ...
-    @property
-    def delta(self) -> float: ...
-    @property
-    def seed(self) -> int: ...
-
-
 # ------------------------------------------------------------------------------------------------ the world
 
 
@@ -83,12 +73,12 @@ class World:
     trust: str
     rows: int
 
-    def job(self, setting: Budget) -> Job:
+    def job(self, setting: Setting) -> Job:
         privacy = Privacy(setting.epsilon, setting.delta, self.trust, row_norm=LENGTHS, feature_bound=LENGTHS[ONE])
         problem = Problem(Logistic(), penalty=Ridge(1e-3), intercept=True)
         return Job(problem, Roster(self.rows, PLACES, TWO), privacy)
 
-    def blocks(self, setting: Budget, inside: bool, *, only_one: bool = False) -> dict[str, Block]:
+    def blocks(self, setting: Setting, inside: bool, *, only_one: bool = False) -> dict[str, Block]:
         """Rows of small numbers, and the last one: of full length, turned or not; for a partner only where it is not its own."""
         rng = np.random.default_rng(setting.seed)
         X = rng.uniform(-0.5, 0.5, (self.rows, 3))
@@ -155,7 +145,7 @@ class Witness(Gate):
         return super().integers(exact, weights, rings, **more)
 
 
-def run(world: World, setting: Budget, blocks: Mapping[str, Block], quiet: str | None = None) -> View:
+def run(world: World, setting: Setting, blocks: Mapping[str, Block], quiet: str | None = None) -> View:
     """One run of all programs, without disk and engine; the messages of parties to each other are not sealed here."""
     job, view = world.job(setting), View()
     plans = world.method.price(job)
@@ -272,7 +262,7 @@ def _classes(blocks: Mapping[str, Block]) -> Integers:
     return np.column_stack([up, 1 - up])
 
 
-def stages(world: World, setting: Budget, view: View) -> list[Stated]:
+def stages(world: World, setting: Setting, view: View) -> list[Stated]:
     """The releases of a run as every party was told them."""
     design = Design(world.job(setting), world.method)
     told = {name: view.all(COORDINATOR, name, Prepare) for name in NAMES}
@@ -315,7 +305,7 @@ def _ratio(seen: Integers, mean1: Integers, mean2: Integers, sd: float) -> Float
 # ------------------------------------------------------------------------------------------------ one release, many draws
 
 
-def _drawn(world: World, setting: Budget, inside: bool, trials: int) -> Floats:
+def _drawn(world: World, setting: Setting, inside: bool, trials: int) -> Floats:
     """What a run's gates were given, through a gate once for every trial: entries get independent noise."""
     job, view = world.job(setting), run(world, setting, world.blocks(setting, inside))
     consortium = world.trust == "consortium"
@@ -344,7 +334,7 @@ def _often(name: str, what: Given, trials: int) -> tuple[NDArray[np.int64], ...]
     return tuple(ring.signed(part.value.values) for ring, part in zip(what.rings, sent, strict=True))
 
 
-def movement(world: World, setting: Budget) -> list[tuple[float, float]]:
+def movement(world: World, setting: Setting) -> list[tuple[float, float]]:
     """For each release of a run: how far it moves between the two tables, and how far its parties say it can.
 
     Both tables are asked for the same release, that which the run on the first one prepared.
@@ -367,16 +357,16 @@ def _sensitivities(view: View) -> list[float]:
 
 # ------------------------------------------------------------------------------------------------ whole runs
 
-Score = Callable[[World, Budget, View], float]
+Score = Callable[[World, Setting, View], float]
 
 
-def _runs(score: Score, world: World, setting: Budget, inside: bool, trials: int, quiet: str | None = None) -> Floats:
+def _runs(score: Score, world: World, setting: Setting, inside: bool, trials: int, quiet: str | None = None) -> Floats:
     """A score for each of many runs; `quiet` names a party that looks on, whose own part of the row is the same in both."""
     blocks = world.blocks(setting, inside, only_one=quiet is not None)
     return np.array([score(world, setting, run(world, setting, blocks, quiet)) for _ in range(trials)])
 
 
-def likelihood(world: World, setting: Budget, view: View, quiet: str | None = None) -> float:
+def likelihood(world: World, setting: Setting, view: View, quiet: str | None = None) -> float:
     """The likelihood ratio of all noisy numbers of one run, but for what a party that looks on released itself."""
     job = world.job(setting)
     tables = [world.blocks(setting, side, only_one=quiet is not None) for side in (True, False)]
@@ -401,7 +391,7 @@ def _labels(agreed: NoisyLabels | None, view: View, tables: Sequence[Mapping[str
     return float(_ratio(seen, first, second, agreed.sd))
 
 
-def model(world: World, setting: Budget, view: View) -> float:  # noqa: ARG001  the same for all scores
+def model(world: World, setting: Setting, view: View) -> float:  # noqa: ARG001  the same for all scores
     """The sum of all coefficients: the row pulls them one way or the other."""
     return float(sum(view.all(COORDINATOR, name, Finish)[0].coefficients.sum() for name in NAMES))
 
@@ -409,7 +399,7 @@ def model(world: World, setting: Budget, view: View) -> float:  # noqa: ARG001  
 # ------------------------------------------------------------------------------------------------ shares and masks
 
 
-def dealt(world: World, setting: Budget, view: View) -> float:
+def dealt(world: World, setting: Setting, view: View) -> float:
     """How much nearer the shares lie to what the first table makes of them, given every seed; and so do their differences
     between stages, if the two of them were hidden alike."""
     job = world.job(setting)
@@ -452,7 +442,7 @@ def _size(values: Integers, bits: int) -> float:
     return math.log(float(np.abs(Ring(bits).signed(values)).mean()) + 1.0)
 
 
-def compared(world: World, setting: Budget, view: View) -> float:
+def compared(world: World, setting: Setting, view: View) -> float:
     """Party two compares the masked columns of two stages: they tell nothing unless both wear one mask."""
     job = world.job(setting)
     seen = [masked.rows.value for masked in view.all(ONE, TWO, Masked)]
@@ -468,7 +458,7 @@ def compared(world: World, setting: Budget, view: View) -> float:
 # ------------------------------------------------------------------------------------------------ trust "nobody"
 
 
-def local_likelihood(world: World, setting: Budget, view: View) -> float:
+def local_likelihood(world: World, setting: Setting, view: View) -> float:
     """The likelihood ratio of all that left the parties, labels first."""
     local = Local(world.job(setting), world.method.cross == "sketch")
     tables = [world.blocks(setting, side) for side in (True, False)]
@@ -512,7 +502,7 @@ class Viewer:
 
     sees: str
     statistic: str
-    attack: Callable[[Budget, bool, int], Floats]
+    attack: Callable[[Setting, bool, int], Floats]
 
 
 @dataclass(frozen=True)

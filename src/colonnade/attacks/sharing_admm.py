@@ -12,7 +12,7 @@ Leaves   nothing of anybody's: the tables are made up here.
 from __future__ import annotations
 
 import math
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from colonnade.algorithms.private_sharing_admm import (
     SendModel,
     SendNoisyLabels,
 )
+from colonnade.attacks.setting import Setting
 from colonnade.privacy.block import COLUMN, ROW, Block, Unit
 from colonnade.privacy.events import Policy
 from colonnade.privacy.gate import Gate
@@ -44,25 +45,14 @@ ROUNDS, RADIUS, NORM, CLIPPED = 3, 0.1, 1.0, 2.0
 WILD, FAR = 50.0, 1e6  # an entry beyond its bound; a coupling beyond every clip
 
 
-class Claim(Protocol):
-    """What an attack is up against."""
-
-    @property
-    def epsilon(self) -> float: ...
-    @property
-    def delta(self) -> float: ...
-    @property
-    def rho(self) -> float: ...
-
-
 # ------------------------------------------------------------------------------------------------ one row
 
 
-def rows_seen(claim: Claim, inside: bool, trials: int) -> Floats:
+def rows_seen(claim: Setting, inside: bool, trials: int) -> Floats:
     return np.array([sum(_row_scores(claim, inside)) for _ in range(trials)])
 
 
-def models_seen(claim: Claim, inside: bool, trials: int) -> Floats:
+def models_seen(claim: Setting, inside: bool, trials: int) -> Floats:
     return np.array([_row_scores(claim, inside)[-1] for _ in range(trials)])
 
 
@@ -73,7 +63,7 @@ def row_table(inside: bool) -> tuple[Floats, Floats]:
     return column, labels
 
 
-def _row_scores(claim: Claim, inside: bool) -> tuple[float, float, float]:
+def _row_scores(claim: Setting, inside: bool) -> tuple[float, float, float]:
     """The log-ratios of the labels, of the predictions, and of the coefficient."""
     privacy = Privacy(claim.epsilon, claim.delta, row_norm=NORM)
     rho, spot = 1.0 / ROWS, np.eye(1, ROWS, ROWS - 1)[0]
@@ -93,11 +83,11 @@ def _row_scores(claim: Claim, inside: bool) -> tuple[float, float, float]:
 # ------------------------------------------------------------------------------------------------ one column
 
 
-def columns_seen(claim: Claim, inside: bool, trials: int) -> Floats:
+def columns_seen(claim: Setting, inside: bool, trials: int) -> Floats:
     return np.array([_column_score(claim, inside) for _ in range(trials)])
 
 
-def _column_score(claim: Claim, inside: bool) -> float:
+def _column_score(claim: Setting, inside: bool) -> float:
     privacy = Privacy(claim.epsilon, claim.delta, feature_bound=1.0)
     rho, column = 1.0 / SHORT, np.ones(SHORT)
     other = np.where(np.arange(SHORT) % 2 == 0, 1.0, -1.0)
@@ -115,7 +105,7 @@ def _column_score(claim: Claim, inside: bool) -> float:
 # ------------------------------------------------------------------------------------------------ both
 
 
-def _share(claim: Claim) -> float:
+def _share(claim: Setting) -> float:
     """What one of the predictions may cost."""
     return (1.0 - LABELS - MODEL) * claim.rho / (ROUNDS - 1)
 
@@ -125,7 +115,7 @@ def _weight(sensitivity: float, rho: float) -> float:
     return 2.0 * rho / sensitivity**2
 
 
-def _holders(claim: Claim, privacy: Privacy, unit: Unit, ridge: float, column: Floats, labels: Floats) -> Any:
+def _holders(claim: Setting, privacy: Privacy, unit: Unit, ridge: float, column: Floats, labels: Floats) -> Any:
     """`ask(party, message)`: the answer of a party's program, both with a ledger of their own."""
     roster = Roster(labels.size, {HOLDER: (0,), LABELLER: ()}, LABELLER, unit)
     job = Job(Problem(Logistic(), penalty=Ridge(ridge)), roster, privacy)
