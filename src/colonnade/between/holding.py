@@ -54,6 +54,11 @@ class Holding:
                 f"the table of {self.name!r} has no column {absent[0]!r}, which the federation file names; "
                 f"it has {', '.join(held[:12])}{' and more' if len(held) > 12 else ''}."
             )
+        if self.member.most is not None and self.rows > self.member.most:
+            raise InvalidInput(
+                f"the table of {self.name!r} has {self.rows:,} rows, more than the most = {self.member.most:,} that it may bring "
+                "to an alignment by the federation file. Raise it there, with the agreement of all parties."
+            )
         if holder == self.name and (nulls := self.table[label].null_count()):
             raise InvalidInput(
                 f"the label {label!r} is missing in {nulls:,} rows of {self.name!r}; leave those rows out."

@@ -87,16 +87,16 @@ def key(path: Annotated[Path, typer.Argument(metavar="FILE", help="Where to writ
 def realign(file: File) -> None:
     """Forget the agreement on common rows, so that the next run makes a new one.
 
-    Each agreement shows the coordinator which rows are in it: compare the differences with what you want known.
+    Each agreement shows the coordinator, or with align = "psi" the label holder, which rows are in it: compare the
+    differences with what you want known. A private set intersection that was begun is forgotten, too.
 
     Example: colonnade party realign party.toml
     """
     with explained():
+        from colonnade.between.aligning import forget
         from colonnade.between.settings import PartyFile
 
-        path = PartyFile.load(file).store / "alignment.json"
-        there = path.is_file()
-        path.unlink(missing_ok=True)
+        there = forget(PartyFile.load(file).store)
         typer.echo("the next run agrees on rows anew" if there else "there was no agreement on rows")
 
 
