@@ -42,6 +42,7 @@ from colonnade.schema import Schema, toml_value
 
 _VERSION = 1
 ALIGN = ("digests", "psi")
+_TOGETHER = 1_800_000  # blinded keys of 35 bytes in a message of at most 64 MiB
 _KEY_KIND = "ed25519:"
 _PIN_KIND = "sha256:"
 _POLICY = ("exact", "scores", "consortium", "least", "epsilon", "delta")
@@ -137,6 +138,13 @@ class Charter:
             raise InvalidInput(
                 f'align = "psi" needs most = ... in [parties.{bare[0]}]: whoever may bring every key there is learns the whole '
                 "column, so all agree on how many its table can hold"
+            )
+        bounds = {name: member.most or 0 for name, member in self.members.items()}
+        holder = bounds.pop(self.label[0], 0)
+        if holder + max(bounds.values()) > _TOGETHER:
+            raise InvalidInput(
+                f'align = "psi" compares at most {_TOGETHER:,} keys of two parties together, in one message; the largest most = ... '
+                f"add up to {holder + max(bounds.values()):,}. Lower them, or align by digests"
             )
 
     def save(self, path: str | Path) -> None:

@@ -185,6 +185,8 @@ def example(
 def _rows(fed: Any, said: Any) -> str:
     if fed.on is None:
         return "rows need no agreement"
+    if "begun" in said:
+        return f"has begun to agree on rows (session {said['begun']}); the next run goes on with it"
     if "rows" not in said:
         return "has not agreed on rows yet; the first run does"
     return f"{said['rows']:,} rows agreed on (session {said['session']})"
