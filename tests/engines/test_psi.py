@@ -41,6 +41,12 @@ PROBLEM = co.Problem(co.LeastSquares(), penalty=co.Ridge(0.1))
 METHOD = co.SharingADMM(rounds=20)
 
 
+@pytest.fixture(autouse=True)
+def _logged(caplog):
+    """As a party's process logs: a log line that cannot be written is an error."""
+    caplog.set_level(logging.INFO)
+
+
 def key(row: int) -> str:
     """A text that stands nowhere by chance."""
     return f"patient-{row:04}-of-the-{row * 7919 % 10007:05}-th-ward"

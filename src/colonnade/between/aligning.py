@@ -280,7 +280,7 @@ class Aligning:
         if self._begun() is None:
             write_synced(self.folder / BEGUN, session.encode())
         sealed = keyring.seal(places, body, f"align/{what}")
-        log.info("sealed", extra={"session": session, "message": what, "bytes": len(body)})
+        log.info("sealed", extra={"session": session, "step": what, "bytes": len(body)})
         content = next(iter(sealed.values()))[1]
         return Parcel({}, (*(sealed[peer][0] for peer in places), content))
 

@@ -25,11 +25,15 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
+
+from colonnade.algorithms.masked_scores import MaskedScores
 from colonnade.algorithms.method import GraphMethod, Job, Own
 from colonnade.alignment import Agreement
 from colonnade.between.aligning import Aligning, written_once
 from colonnade.between.holding import Holding
 from colonnade.between.parcel import Parcel, letters_in, letters_out, name_in, names_in, pack, text_in, unpack
+from colonnade.between.scoring import Scoring, part_path
 from colonnade.engines.station import FINAL, Station, code_of
 from colonnade.errors import (
     BudgetExhausted,
@@ -108,13 +112,16 @@ class _Desk:
 class Office:
     """The party's side of every conversation with the hub."""
 
-    def __init__(self, holding: Holding, store: str | Path, identity: bytes, approve: Approve) -> None:
+    def __init__(
+        self, holding: Holding, store: str | Path, identity: bytes, approve: Approve, models: Path | None = None
+    ) -> None:
         self.holding, self.name, self.approve = holding, holding.name, approve
         self.identity, self.books = identity, FolderStore(store)
         self.log = self.books.log(self.name)
         self.ledger = Ledger(self.log, self.name, holding.member.policy)
         self.aligning = Aligning(holding, self.log, self.ledger, self.books.folder, identity)
         self.desks: dict[str, _Desk] = {}
+        self.scoring = Scoring(holding, self.books.folder, models)
         if public_key(identity) != holding.member.public_key:
             raise InvalidInput(
                 f"the signing key is not the one that the federation file pins for {self.name!r}. Use the key whose public "
@@ -228,8 +235,14 @@ class Office:
 
     def _priced(self, call: Call, agreement: Agreement | None) -> _Priced:
         """The job as this party understands it, and what it would cost everybody: from public figures alone."""
+        if self.holding.scoring and not isinstance(call.method, MaskedScores):
+            raise PolicyRefused(
+                f"the table of {self.name!r} is there to be scored, not to learn from. Nothing was sent."
+            )
         federation = self.holding.federation(agreement)
         method = variant(call.method, call.problem)
+        if isinstance(method, MaskedScores):
+            method = self.scoring.equipped(method)
         job = Job(call.problem, federation.roster(), call.privacy)  # type: ignore[arg-type]  # as in fit: a method refuses a problem it does not know
         _check(call, method, federation.by_rows)
         method.check(job)
@@ -248,7 +261,7 @@ class Office:
     def _seated(self, run: str, call: Call, agreement: Agreement | None, priced: _Priced) -> _Desk:
         """The run's place at this party, with its table: after everything was approved and reserved."""
         job, method, plans = priced
-        block = self.holding.block(job, agreement)
+        block = self.holding.block(job, agreement, learns=not isinstance(method, MaskedScores))
         self._keep_to(run, "table", block.digest().encode())
         around = neighbours(job, method)[self.name]
         seat = party_seat(job, method, block, self.holding.member.policy, call.noise, self.name, around)
@@ -441,6 +454,8 @@ class Office:
     def _keep(self, desk: _Desk) -> None:
         """Write down this party's part of the model: it stays here."""
         own: object = desk.station.node.result
+        if isinstance(own, np.ndarray):
+            self.scoring.keep(desk.station.run, own, desk.agreement)
         if isinstance(own, Own):
             schema = self.holding.member.schema
             features = list(schema.features) if schema is not None else None
@@ -461,7 +476,7 @@ class Office:
 
     def part_path(self, run: str) -> Path:
         """Where this party's part of a run's model is."""
-        return self.books.folder / "fits" / f"{run}.part.json"
+        return part_path(self.books.folder, run)
 
 
 def _check(call: Call, method: Any, by_rows: bool) -> None:

@@ -94,8 +94,12 @@ def names_in(asked: Parcel, name: str) -> list[str]:
     return list(value)
 
 
+def is_name(value: str) -> bool:
+    return _NAME.fullmatch(value) is not None
+
+
 def name_in(asked: Parcel, name: str) -> str:
     value = text_in(asked, name)
-    if not _NAME.fullmatch(value):
+    if not is_name(value):
         raise WireError(f"a question whose {name} is not a name: letters, digits and dashes, 64 at most")
     return value

@@ -135,6 +135,8 @@ def _ask(asked: Request) -> bool:
     from rich.console import Console
     from rich.table import Table
 
+    from colonnade.algorithms.masked_scores import MaskedScores
+
     console = Console(stderr=True)
     if not sys.stdin.isatty():
         logging.getLogger("colonnade.party").warning("nobody to ask: say --yes, or approve = 'policy' in the file")
@@ -142,6 +144,7 @@ def _ask(asked: Request) -> bool:
     console.print(f"\nThe coordinator proposes run {asked.run}", style="bold", markup=False)
     for name, value in {
         "method": asked.terms.method,
+        **({"model": f"run {asked.call.method.model}"} if isinstance(asked.call.method, MaskedScores) else {}),
         "problem": repr(asked.call.problem),
         "privacy": "none: exact values leave" if asked.call.privacy is None else repr(asked.call.privacy),
         "protects": f"{asked.terms.unit}; {asked.terms.neighbours}",
