@@ -336,10 +336,17 @@ def test_a_table_that_changed_in_the_middle_stops_the_session(tmp_path):  # noqa
 
 
 def test_fewer_common_rows_than_a_party_takes_part_with_are_told_to_nobody(tmp_path):  # noqa: F811
-    with Watched(keyed(tmp_path, least=len(COMMON) + 1)) as straw:
+    """One party's minimum is enough, and the label holder's own is lower: a hub cannot ask it to skip the others."""
+    made = keyed(tmp_path)
+    lab = replace(made.charter.members["lab"], policy=co.Policy(exact=True, least=len(COMMON) + 1))
+    made.charter = replace(made.charter, members={**made.charter.members, "lab": lab})
+    with Watched(made) as straw:
         with pytest.raises(PeerFailed, match="'bank' refused 'tell'"):
             straw.meet(straw.made.federation)
         assert {"tell", "agreed"}.isdisjoint(what for _, what, _, _ in straw.seen)
+        session = straw.offices["bank"].aligning.standing()["begun"]
+        found = asked(straw, "bank", "agreed", last_seen(straw, "bank", "seek"), session=session)
+        assert found.head == {"code": REFUSES}
         assert [office.agreement() for office in straw.offices.values()] == [None] * 3
 
 

@@ -229,13 +229,7 @@ class Aligning:
         self._way("psi", holds=True)
         session, keyring, pepper, _ = self._opened(asked, 0)
         offered = self.holding.offer(pepper)
-        left = self._left(session, len(offered.digests), self._peers())
-        least = max(member.policy.least or 1 for member in self.charter.members.values())
-        if left.sum() < least:
-            raise PolicyRefused(
-                f"fewer than {least:,} rows are common to all parties, and one of them takes part with no less. Nobody was told "
-                "which. Is it the same key, written the same way? To try again, let all operators run `colonnade party realign`."
-            )
+        left = self._common(session, len(offered.digests))
         return self._said(
             session, keyring, dict.fromkeys(self._peers(), COMMON), offered.digests[left].tobytes(), "common rows"
         )
@@ -271,6 +265,17 @@ class Aligning:
             if bits is None:
                 raise ProtocolError(f"{peer!r} has not answered yet; the parties are asked in the file's order")
             left &= np.unpackbits(np.frombuffer(bits, np.uint8))[:size].astype(np.bool_)
+        return left
+
+    def _common(self, session: str, size: int) -> NDArray[np.bool_]:
+        """Which of its rows all parties have, if they are enough for all of them."""
+        left = self._left(session, size, self._peers())
+        least = max(member.policy.least or 1 for member in self.charter.members.values())
+        if left.sum() < least:
+            raise PolicyRefused(
+                f"fewer than {least:,} rows are common to all parties, and one of them takes part with no less. Nobody was told "
+                "which. Is it the same key, written the same way? To try again, let all operators run `colonnade party realign`."
+            )
         return left
 
     def _said(self, session: str, keyring: Keyring, places: dict[str, int], body: bytes, what: str) -> Parcel:
@@ -322,7 +327,7 @@ class Aligning:
         """Which rows are common: from the answers at the label holder, elsewhere from what it told."""
         holder = self.charter.label[0]
         if self.name == holder:
-            left = self._left(session, len(offered.digests), self._peers())
+            left = self._common(session, len(offered.digests))
             return bitmap(np.flatnonzero(left), left.size)
         told = keyring.open(holder, COMMON, *rest)
         if not told or len(told) % DIGEST:
