@@ -5,11 +5,13 @@ Digests  parties agree on a pepper that the coordinator does not know (`PepperSh
          keyed digests of its keys (`offer`); the coordinator intersects (`intersect`) and answers each with a bitmap over
          what it sent (`bitmap`). The order of rows is the order of digests, so an answer cannot express another one.
 PSI      or the label holder finds the common rows by elliptic-curve private set intersection with one party after the
-         other (`psi_key`, `psi_request`, `psi_setup`, `psi_respond`, `psi_common`), and sends the digests of the common
-         rows sealed (`locate`).
+         other (`psi_key`, `psi_request`, `psi_setup`, `psi_respond`, `psi_common`), in messages of public size
+         (`psi_filled`), and sends the digests of the common rows sealed (`locate`).
 After    each party keeps an `Agreement` and checks in every run that all others have the same rows in the same order.
 Leaves   digests: sizes of all tables and all pairwise overlaps to the coordinator; each party learns which of its rows all
-         others have. With the pepper, digests can be tested against guessed keys. docs/alignment.md derives it.
+         others have. With the pepper, digests can be tested against guessed keys. PSI: the number of common rows to the
+         coordinator; to the label holder also which rows it shares with the first party, the first two, and so on.
+         docs/alignment.md derives both.
 Price    none in epsilon: who is in the common rows is not protected by noise. `least`, from a party's policy, is
          the agreement to that: the fewest common rows it takes part with, None for none at all.
 

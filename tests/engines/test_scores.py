@@ -197,7 +197,9 @@ class New(Organisations):
 
     def office(self, name, approve=lambda _: True):
         holding = Holding(self.charter, name, self.tables[name], scoring=True)
-        return Office(holding, self.folder / name, self.keys[name], approve, self.folder.parent / "learning" / name)
+        return Office(
+            holding, self.folder / name, self.keys[name], approve, models=self.folder.parent / "learning" / name
+        )
 
 
 def test_new_rows_are_scored_by_a_model_from_another_store_and_need_no_labels(tmp_path):  # noqa: F811

@@ -113,7 +113,7 @@ class Office:
     """The party's side of every conversation with the hub."""
 
     def __init__(
-        self, holding: Holding, store: str | Path, identity: bytes, approve: Approve, models: Path | None = None
+        self, holding: Holding, store: str | Path, identity: bytes, approve: Approve, *, models: Path | None = None
     ) -> None:
         self.holding, self.name, self.approve = holding, holding.name, approve
         self.identity, self.books = identity, FolderStore(store)

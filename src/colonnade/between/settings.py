@@ -145,7 +145,7 @@ class PartyFile:
         approve, metrics = raw.get("approve", "ask"), raw.get("metrics")
         models = folder / str(raw["models"]) if "models" in raw else None
         store, key = folder / raw["store"], folder / raw["key"]
-        return cls(at, name, charter, hub, store, key, tls, approve, data, passing, metrics, models)
+        return cls(at, name, charter, hub, store, key, tls, approve, data, passing, metrics, models=models)
 
     def identity(self) -> bytes:
         """The private half of the signing key."""
@@ -173,7 +173,7 @@ class PartyFile:
         return Holding(self.charter, self.name, table, y, scoring=self.models is not None)
 
     def office(self, approve: Approve) -> Office:
-        return Office(self.holding(), self.store, self.identity(), approve, self.models)
+        return Office(self.holding(), self.store, self.identity(), approve, models=self.models)
 
 
 def read_table(source: str, query: str | None = None) -> Any:
