@@ -622,6 +622,41 @@ def test_a_filter_that_says_yes_to_every_key_is_refused(psi):
         alignment.psi_common(words, key, yes.SerializeToString(), response, most=9)
 
 
+def test_an_answer_to_one_key_cannot_stand_for_all(psi):
+    """A party that has one of the keys would otherwise make all rows common, and be told the digests of all of them."""
+    words = canonical(pl.Series([1, 2, 3]))
+    key, peer = alignment.psi_key(PEPPER, "s1", "lab"), alignment.psi_key(OTHER, "s1", "bank")
+    request, setup = alignment.psi_request(words, key), alignment.psi_setup(words, peer)
+    answered = psi.Response()
+    answered.ParseFromString(alignment.psi_respond(request, peer, most=9))
+    repeated = psi.Response(encrypted_elements=[answered.encrypted_elements[0]] * 3).SerializeToString()
+    with pytest.raises(WireError, match="the same element twice"):
+        alignment.psi_common(words, key, setup, repeated, most=9)
+    asked = psi.Request()
+    asked.ParseFromString(request)
+    asked.encrypted_elements.append(asked.encrypted_elements[0])
+    with pytest.raises(WireError, match="the same element twice"):
+        alignment.psi_respond(asked.SerializeToString(), peer, most=9)
+
+
+def test_a_request_does_not_stand_in_the_order_of_its_words(psi):
+    """It is the same for every order of the words: nobody can tell from a place which word stands there."""
+    words = canonical(pl.Series(range(20)))
+    key = alignment.psi_key(PEPPER, "s1", "lab")
+    assert alignment.psi_request(words, key) == alignment.psi_request(words[::-1], key)
+
+
+@given(words=st.lists(st.one_of(st.none(), st.integers(1, 99)), max_size=9, unique_by=lambda w: w or object()))
+def test_words_are_filled_up_with_ones_that_nobody_else_has(words):
+    given_ = [None if word is None else b"i%d" % word for word in words]
+    filled, other = (alignment.psi_filled(given_, 12, alignment.psi_key(p, "s1", "lab")) for p in (PEPPER, OTHER))
+    assert len(filled) == len(set(filled)) == 12
+    assert [word for word in given_ if word] == [f for f, word in zip(filled, given_, strict=False) if word]
+    assert {word for word in given_ if word} == set(filled) & set(other)
+    with pytest.raises(InvalidInput, match=r"more than the 8.*Nothing was sent"):
+        alignment.psi_filled([None] * 9, 8, PEPPER)
+
+
 def test_a_repeated_key_enters_no_private_intersection(psi):
     for make in (alignment.psi_request, alignment.psi_setup):
         with pytest.raises(InvalidInput, match=r"stand once.*Nothing was sent"):

@@ -5,11 +5,13 @@ Digests  parties agree on a pepper that the coordinator does not know (`PepperSh
          keyed digests of its keys (`offer`); the coordinator intersects (`intersect`) and answers each with a bitmap over
          what it sent (`bitmap`). The order of rows is the order of digests, so an answer cannot express another one.
 PSI      or the label holder finds the common rows by elliptic-curve private set intersection with one party after the
-         other (`psi_key`, `psi_request`, `psi_setup`, `psi_respond`, `psi_common`), and sends the digests of the common
-         rows sealed (`locate`).
+         other (`psi_key`, `psi_request`, `psi_setup`, `psi_respond`, `psi_common`), in messages of public size
+         (`psi_filled`), and sends the digests of the common rows sealed (`locate`).
 After    each party keeps an `Agreement` and checks in every run that all others have the same rows in the same order.
 Leaves   digests: sizes of all tables and all pairwise overlaps to the coordinator; each party learns which of its rows all
-         others have. With the pepper, digests can be tested against guessed keys. docs/alignment.md derives it.
+         others have. With the pepper, digests can be tested against guessed keys. PSI: the number of common rows to the
+         coordinator; to the label holder also which rows it shares with the first party, the first two, and so on.
+         docs/alignment.md derives both.
 Price    none in epsilon: who is in the common rows is not protected by noise. `least`, from a party's policy, is
          the agreement to that: the fewest common rows it takes part with, None for none at all.
 
@@ -398,9 +400,32 @@ def psi_words(keys: pl.Series, offered: Offer) -> list[bytes]:
     return [words[place] for place in offered.places]
 
 
+def psi_filled(words: Sequence[bytes | None], size: int, key: bytes) -> list[bytes]:
+    """So many words, whatever there is: each that is missing becomes one that nobody else can have.
+
+    Blinded, nobody can tell them apart. So the size of a message is a public bound, and says neither how long a table is
+    nor how many rows are left in a chain of intersections.
+    """
+    if len(words) > size:
+        raise InvalidInput(
+            f"{len(words):,} keys are more than the {size:,} that this party may bring by the federation file. Nothing was "
+            "sent. Raise its `most` there, with the agreement of all parties."
+        )
+    pad = derive(key, "align", "pad")
+    given = [*words, *[None] * (size - len(words))]
+    return [
+        b"p" + hashlib.blake2b(str(at).encode(), digest_size=DIGEST, key=pad).hexdigest().encode()
+        if word is None
+        else word
+        for at, word in enumerate(given)
+    ]
+
+
 def psi_request(words: Sequence[bytes], key: bytes) -> bytes:
     """Label holder → party: its keys (`canonical`), blinded."""
-    request = _psi().client.CreateFromKey(key, True).CreateRequest(_distinct(words))
+    given = _distinct(words)
+    asked = [given[at] for at in _secret_order(words, key)]
+    request = _psi().client.CreateFromKey(key, True).CreateRequest(asked)
     return bytes(request.SerializeToString())
 
 
@@ -420,6 +445,7 @@ def psi_respond(request: bytes, key: bytes, *, most: int) -> bytes:
     psi = _psi()
     asked = _parsed(psi.Request, request)
     _within(len(asked.encrypted_elements), most)
+    _each_once(asked.encrypted_elements)
     try:
         return bytes(psi.server.CreateFromKey(key, True).ProcessRequest(asked).SerializeToString())
     except RuntimeError as error:  # points that are not on the curve
@@ -437,11 +463,14 @@ def psi_common(words: Sequence[bytes], key: bytes, setup: bytes, response: bytes
         raise ProtocolError(
             f"{len(words):,} keys were asked about, {len(answered.encrypted_elements):,} were answered."
         )
+    _each_once(answered.encrypted_elements)
+    _each_once(given.raw.encrypted_elements)
     try:
         found = psi.client.CreateFromKey(key, True).GetIntersection(given, answered)
     except RuntimeError as error:
         raise WireError("an answer that is none: its elements cannot be unblinded.") from error
-    return np.unique(np.asarray(found, np.int64))
+    order = np.asarray(_secret_order(words, key), np.int64)
+    return np.unique(order[np.asarray(found, np.int64)])
 
 
 def _within(count: int, most: int) -> None:
@@ -452,12 +481,34 @@ def _within(count: int, most: int) -> None:
         )
 
 
+def _each_once(elements: Sequence[bytes]) -> None:
+    """A party that answers every question with its answer to one would make all rows common wherever it has that one."""
+    if len(set(elements)) != len(elements):
+        raise WireError("the same element twice in a private set intersection: each key may stand once.")
+
+
+def _secret_order(words: Sequence[bytes], key: bytes) -> list[int]:
+    """The order of a request. That of digests would show to whoever has the pepper about where a key stands."""
+    mark = derive(key, "align", "order of a request")
+    marks = [hashlib.blake2b(word, digest_size=DIGEST, key=mark).digest() for word in words]
+    return sorted(range(len(words)), key=marks.__getitem__)
+
+
 def _distinct(words: Sequence[bytes]) -> list[str]:
     if not words or len(set(words)) != len(words):
         raise InvalidInput(
             "each key may stand once, and there must be one. Aggregate the rows of a key. Nothing was sent."
         )
     return [word.decode() for word in words]
+
+
+def psi_ready() -> bool:
+    """Whether this machine can take part in a private set intersection."""
+    try:
+        _psi()
+    except InvalidInput:
+        return False
+    return True
 
 
 def _psi() -> Any:

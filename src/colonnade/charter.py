@@ -2,6 +2,7 @@
 
     version = 1
     on = "flight"                       # the key that rows are matched by
+    align = "digests"                   # how: by keyed digests, or "psi", by private set intersection; left out: "digests"
     label = ["airline", "late"]         # who holds the labels, and in which column
     hub = "hub.example.org:7443"        # where the parties find the coordinator, if they run elsewhere
 
@@ -13,6 +14,7 @@
     scores = true                       # its part of the scores of new rows may go to the label holder
     exact = true                        # exact values may leave; or a budget: epsilon = 1.0, delta = 1e-6
     least = 500                         # it takes part with so many common rows or more, and their number is public
+    most = 25000                        # with align = "psi": the most keys it may bring, whatever its table holds
     key = "ed25519:4f0a..."             # the party's public key, pinned
     certificate = "sha256:9c1b..."      # of the key of its certificate, pinned too; left out: any that the authority issued
 
@@ -39,11 +41,13 @@ from colonnade.privacy.store import write_synced
 from colonnade.schema import Schema, toml_value
 
 _VERSION = 1
+ALIGN = ("digests", "psi")
+_TOGETHER = 1_800_000  # blinded keys of 35 bytes in a message of at most 64 MiB
 _KEY_KIND = "ed25519:"
 _PIN_KIND = "sha256:"
 _POLICY = ("exact", "scores", "consortium", "least", "epsilon", "delta")
-_MEMBER_FIELDS = {"schema", "columns", "rows", "key", "certificate", *_POLICY}
-_TOP_FIELDS = {"version", "on", "rows", "by", "label", "unit", "people", "hub", "parties"}
+_MEMBER_FIELDS = {"schema", "columns", "rows", "most", "key", "certificate", *_POLICY}
+_TOP_FIELDS = {"version", "on", "align", "rows", "by", "label", "unit", "people", "hub", "parties"}
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,7 @@ class Member:
     columns: int | None = None  # of a plain matrix
     rows: int | None = None  # where rows are split
     certificate: str | None = None
+    most: int | None = None  # keys that it brings to a private set intersection
 
     def __post_init__(self) -> None:
         _hexadecimal("key", self.key, _KEY_KIND)
@@ -66,6 +71,8 @@ class Member:
         for name, count in (("columns", self.columns), ("rows", self.rows)):
             if count is not None and (not isinstance(count, int) or isinstance(count, bool) or count < 0):
                 raise InvalidInput(f"{name} must be a whole number, got {count!r}")
+        if self.most is not None and (type(self.most) is not int or self.most < 1):
+            raise InvalidInput(f"most must be a number of keys, at least 1; got {self.most!r}")
 
     @property
     def width(self) -> int:
@@ -94,6 +101,7 @@ class Charter:
     by: str = "columns"
     hub: str | None = None
     people: str | None = None  # who knows whom a row is about, where parties run elsewhere
+    align: str = "digests"  # how parties elsewhere find their common rows
 
     def __post_init__(self) -> None:
         if self.people is not None and (self.people not in self.members or self.unit == ROW):
@@ -112,9 +120,31 @@ class Charter:
                 'on must name the key column, as in on = "patient"; or, where all parties hold the same rows in the same '
                 "order, rows = ... says how many"
             )
+        if self.align not in ALIGN:
+            raise InvalidInput(f"align must be one of {', '.join(map(repr, ALIGN))}, got {self.align!r}")
+        if self.align == "psi":
+            self._check_psi()
+        elif odd := [name for name, member in self.members.items() if member.most is not None]:
+            raise InvalidInput(f'[parties.{odd[0]}] has most = ..., which is for align = "psi"; leave it out')
         if self.label[0] not in self.members:
             raise InvalidInput(
                 f"label names {self.label[0]!r}, which is not among the parties {', '.join(self.members)}"
+            )
+
+    def _check_psi(self) -> None:
+        if self.on is None or len(self.members) < 2:
+            raise InvalidInput('align = "psi" is for two or more parties whose rows are matched by a key: on = ...')
+        if bare := [name for name, member in self.members.items() if member.most is None]:
+            raise InvalidInput(
+                f'align = "psi" needs most = ... in [parties.{bare[0]}]: whoever may bring every key there is learns the whole '
+                "column, so all agree on how many its table can hold"
+            )
+        bounds = {name: member.most or 0 for name, member in self.members.items()}
+        holder = bounds.pop(self.label[0], 0)
+        if holder + max(bounds.values()) > _TOGETHER:
+            raise InvalidInput(
+                f'align = "psi" compares at most {_TOGETHER:,} keys of two parties together, in one message; the largest most = ... '
+                f"add up to {holder + max(bounds.values()):,}. Lower them, or align by digests"
             )
 
     def save(self, path: str | Path) -> None:
@@ -126,6 +156,7 @@ class Charter:
             for name in ("on", "rows", "hub", "people")
             if (v := getattr(self, name)) is not None
         ]
+        lines += [f"align = {toml_value(self.align)}"] if self.align != ALIGN[0] else []
         lines += ['by = "rows"'] if self.by == "rows" else []
         lines.append(f"label = [{', '.join(map(toml_value, self.label))}]")
         if self.unit != ROW:
@@ -136,7 +167,7 @@ class Charter:
                 file = f"{name}.schema.toml"
                 write_synced(path.parent / file, member.schema.to_text().encode())
                 lines.append(f"schema = {toml_value(file)}")
-            given = {n: getattr(member, n) for n in ("columns", "rows", "key", "certificate")}
+            given = {n: getattr(member, n) for n in ("columns", "rows", "most", "key", "certificate")}
             lines += [
                 *_policy_lines(member.policy),
                 *(f"{n} = {toml_value(v)}" for n, v in given.items() if v is not None),
@@ -165,6 +196,8 @@ class Charter:
         for name, member in self.members.items():
             schema = member.schema and member.schema.digest()
             parts += [name, schema, repr(member.policy), member.key, member.columns, member.rows, member.certificate]
+            parts += [] if member.most is None else [member.most]
+        parts += [] if self.align == ALIGN[0] else [self.align]
         return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
@@ -189,7 +222,7 @@ def _charter(raw: Mapping[str, Any], folder: Path) -> Charter:
     if not (isinstance(label, list) and len(label) == 2 and all(isinstance(part, str) for part in label)):
         raise InvalidInput('label must be [party, column], as in label = ["hospital", "readmitted"]')
     members = {name: _member(name, table, folder) for name, table in parties.items()}
-    same = {name: raw[name] for name in ("rows", "by", "hub", "people") if name in raw}
+    same = {name: raw[name] for name in ("align", "rows", "by", "hub", "people") if name in raw}
     return Charter(members, on, (label[0], label[1]), _unit(raw.get("unit")), **same)
 
 
@@ -210,7 +243,7 @@ def _member(name: str, table: Any, folder: Path) -> Member:
         )
     schema = Schema.from_toml(folder / str(table["schema"])) if "schema" in table else None
     policy = Policy(**{name: table[name] for name in _POLICY if name in table})
-    rest = {name: table[name] for name in ("columns", "rows", "certificate") if name in table}
+    rest = {name: table[name] for name in ("columns", "rows", "most", "certificate") if name in table}
     try:
         return Member(schema, policy, str(table["key"]), **rest)
     except InvalidInput as error:

@@ -40,7 +40,7 @@ from colonnade.privacy.statement import Privacy, PrivacyStatement, Trust, not_pr
 from colonnade.problem import AdaBoost, KernelSVM, Problem
 from colonnade.problem.kernel import Support
 from colonnade.progress import Progress, Silent, watching
-from colonnade.result import CoefficientPath, Coefficients, Communication, Fit
+from colonnade.result import CoefficientPath, Coefficients, Communication, Fit, KeptScores
 from colonnade.runbook import FolderStore, MemoryStore, Store
 from colonnade.runtime.program import COORDINATOR, NodeId, Note
 from colonnade.seats import Call, coordinator_seat, neighbours, party_seat, source_of, terms_of, usable_labels, variant
@@ -114,11 +114,13 @@ def score(
     without: Sequence[str] = (),
     engine: Engine | Distributed | None = None,
     store: str | Path | None = None,
-) -> NDArray[np.float64]:
+) -> NDArray[np.float64] | KeptScores:
     """Linear scores of a federation's rows, as the label holder learns them: the sum, and nobody's part of it.
 
     Parties send masked parts to the label holder; the coordinator carries them sealed. `without` names parties that
-    are not there: their parts are left out, which the caller says, never a missing party.
+    are not there: their parts are left out, which the caller says, never a missing party. Where the parties run elsewhere
+    (engine=co.Grpc(...)) they approve it as a run of its own, and the label holder keeps the scores: what comes back says
+    where.
     """
     if not isinstance(fitted, Fit) or not isinstance(federation, Federation):
         raise InvalidInput(
@@ -126,21 +128,26 @@ def score(
         )
     if fitted.model is not None:
         raise InvalidInput(f"masked scores are for linear models, and this is a {type(fitted.problem).__name__}.")
-    blocks = fitted.blocks(federation, without)
-    kept = {name: party for name, party in federation.parties.items() if name in blocks or name == fitted.label}
-    there = replace(federation, parties=kept, label=fitted.label)
-    method = MaskedScores(fitted.run, {name: fitted.coefficients[name] for name in blocks})
+    if federation.away is not None:
+        _check_elsewhere(fitted, federation, without)
+        there = _met(federation, engine)
+        method = MaskedScores(fitted.run, fitted.intercept)
+    else:
+        blocks = fitted.blocks(federation, without)
+        kept = {name: party for name, party in federation.parties.items() if name in blocks or name == fitted.label}
+        there = replace(federation, parties=kept, label=fitted.label)
+        method = MaskedScores(fitted.run, fitted.intercept, {name: fitted.coefficients[name] for name in blocks})
     job = Job(fitted.problem, there.roster())
     method.check(job)
     books: Store = MemoryStore() if store is None else FolderStore(store)
-    held = {name: party.block for name, party in kept.items()}
+    held, call = {name: party.block for name, party in there.parties.items()}, Call(method, fitted.problem, None)
     try:
         with books.run(_fingerprint(there, job, method, held, None)) as run:
-            one = _Run(run, there, job, method, method.price(job), held, books, Silent(), None)
+            one = _Run(run, there, job, method, method.price(job), held, books, Silent(), None, call)
             with one.manned(engine or InProcess()):
                 scores = one.outcome().results[fitted.label]
                 one.end("finished")
-            return np.asarray(scores + fitted.intercept)
+            return np.asarray(scores) if there.away is None else KeptScores(run, fitted.label, there.rows)
     finally:
         books.close()
 
@@ -367,6 +374,27 @@ def _default(privacy: Privacy | None) -> Method | GraphMethod:
 def _sees(plans: Mapping[str, Plan]) -> str:
     seen = [charge for plan in plans.values() for charge in plan if charge.event.audience is Audience.ALL]
     return "; ".join(dict.fromkeys(charge.what for charge in seen))
+
+
+def _check_elsewhere(fitted: Fit, federation: Federation, without: Sequence[str]) -> None:
+    """Whether the parties of a federation file are those of a model: their coefficients are with them."""
+    if fitted.by_rows or fitted.label != federation.label:
+        raise InvalidInput(
+            f"scores go to {fitted.label!r}, who held the labels of a model over different columns; the federation file names "
+            f"{federation.label!r}."
+        )
+    missing = [name for name in fitted.features if name not in federation.parties]
+    if set(missing) != set(without):
+        raise InvalidInput(
+            f"parties of the model that are not in the federation file: {', '.join(missing) or 'none'}; without= names "
+            f"{', '.join(without) or 'none'}. Write a file of those that take part, and name the others in without=."
+        )
+    for name, features in fitted.features.items():
+        if name in federation.parties and federation.parties[name].block.columns != len(features):
+            raise InvalidInput(
+                f"party {name!r} brings {federation.parties[name].block.columns:,} columns; the model was fitted on "
+                f"{len(features):,}."
+            )
 
 
 def _met(federation: Federation, engine: Engine | Distributed | None) -> Federation:

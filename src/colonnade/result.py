@@ -71,6 +71,20 @@ class Coefficients(Mapping[str, Floats]):
 
 
 @dataclass(frozen=True)
+class KeptScores:
+    """Scores that parties elsewhere computed: the label holder has them, in its store, and nobody else."""
+
+    run: str
+    holder: str
+    rows: int
+
+    def __repr__(self) -> str:
+        return (
+            f"{self.rows:,} scores of run {self.run}, kept by {self.holder!r} in its store: scores/{self.run}.parquet"
+        )
+
+
+@dataclass(frozen=True)
 class Communication:
     """Everything that went over the wires, in codec bytes."""
 
@@ -247,6 +261,11 @@ class Fit:
         without  parties that cannot take part: their part of every score is left out. A party that is missing and is not
                  named here is an error.
         """
+        if isinstance(data, Federation) and data.away is not None:
+            raise HeldByParty(
+                "the rows are held by parties elsewhere: co.score(fit, federation, engine=co.Grpc(...)) lets the label holder "
+                "learn their scores."
+            )
         if self.by_rows:
             return self._row_scores(data)
         scores, order = np.zeros(0), slice(None)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,21 +40,22 @@ AnyMethod = Method | GraphMethod | MaskedScores
 class Call:
     """What a user asked for, as parties elsewhere are told it."""
 
-    method: Method | GraphMethod
+    method: AnyMethod
     problem: Problem | KernelSVM | AdaBoost
     privacy: Privacy | None
     noise: SeededNoise | None = None
 
     def to_json(self) -> str:
         seed = None if self.noise is None else self.noise.seed
-        plain = {name: to_plain(getattr(self, name)) for name in ("method", "problem", "privacy")}
-        return json.dumps({**plain, "noise": seed}, sort_keys=True)
+        plain = {name: to_plain(getattr(self, name)) for name in ("problem", "privacy")}
+        return json.dumps({**plain, "method": _method_out(self.method), "noise": seed}, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Call:
         try:
             raw = json.loads(text)
-            parts = {name: from_plain(raw[name], name) for name in ("method", "problem", "privacy")}
+            parts = {name: from_plain(raw[name], name) for name in ("problem", "privacy")}
+            parts["method"] = _method_in(raw["method"])
             noise = None if raw["noise"] is None else SeededNoise(int(raw["noise"]))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             if isinstance(error, InvalidInput):
@@ -71,10 +72,25 @@ class Call:
         return cls(parts["method"], parts["problem"], parts["privacy"], noise)
 
 
-def variant(method: Method | GraphMethod, problem: object) -> Method | GraphMethod:
+def _method_out(method: AnyMethod) -> Any:
+    """Scores are no method that a job could name: which model, and nobody's coefficients."""
+    if isinstance(method, MaskedScores):
+        return {"scores": method.model, "intercept": method.intercept}
+    return to_plain(method)
+
+
+def _method_in(raw: Any) -> Any:
+    if isinstance(raw, dict) and "scores" in raw:
+        if raw.keys() != {"scores", "intercept"} or not isinstance(raw["scores"], str):
+            raise ValueError("scores name a model and its intercept")
+        return MaskedScores(raw["scores"], float(raw["intercept"]))
+    return from_plain(raw, "method")
+
+
+def variant(method: AnyMethod, problem: object) -> Any:
     """One public name may stand for several programs: by problem, or by topology."""
     own = getattr(method, "variant", None)
-    return cast(Method | GraphMethod, own(problem)) if own is not None and not isinstance(method, type) else method
+    return own(problem) if own is not None and not isinstance(method, type) else method
 
 
 def coordinator_seat(job: Job, method: Method | MaskedScores, noise: SeededNoise | None) -> Seat:

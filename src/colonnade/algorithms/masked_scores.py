@@ -59,7 +59,9 @@ def coordinator(parties: tuple[str, ...]) -> Program[None]:
     yield from ask(parties, SendScores(), Done)
 
 
-def party(parties: tuple[str, ...], holder: str, block: Block, x: Floats, gate: Gate) -> Program[Floats | None]:
+def party(
+    parties: tuple[str, ...], holder: str, block: Block, x: Floats, intercept: float, gate: Gate
+) -> Program[Floats | None]:
     yield from meet(parties, gate)
     yield from receive(COORDINATOR, SendScores)
     part = _whole(block.scores(x))
@@ -79,7 +81,7 @@ def party(parties: tuple[str, ...], holder: str, block: Block, x: Floats, gate: 
                 )
             part[here] = RING.add(part[here], came.values[:, 0])
     yield from last({COORDINATOR: Done()})
-    return np.asarray(RING.signed(part) * FRACTION)
+    return np.asarray(RING.signed(part) * FRACTION + intercept)
 
 
 def _send(parties: tuple[str, ...], holder: str, part: NDArray[Any], gate: Gate) -> Program[None]:
@@ -100,10 +102,14 @@ def _whole(scores: Floats) -> NDArray[Any]:
 
 @dataclass(frozen=True)
 class MaskedScores:
-    """The scores of a federation's rows by one model: `coefficients` by party, of the run whose id is `model`."""
+    """The scores of a federation's rows by one model: `coefficients` by party, of the run whose id is `model`.
+
+    Parties elsewhere are told the model's name, and take the coefficients that they kept.
+    """
 
     model: str
-    coefficients: Mapping[str, Floats] = field(repr=False)
+    intercept: float
+    coefficients: Mapping[str, Floats] = field(default_factory=dict, repr=False)
     TITLE: ClassVar[str] = "scores of new rows"
     REPLIES: ClassVar[Replies] = REPLIES
     DERIVATION: ClassVar[str | None] = None
@@ -128,4 +134,4 @@ class MaskedScores:
 
     def party(self, job: Job, block: Block, gate: Gate) -> Program[Floats | None]:
         x = self.coefficients.get(gate.node, np.zeros(0))
-        return party(job.roster.parties, job.roster.label, block, x, gate)
+        return party(job.roster.parties, job.roster.label, block, x, self.intercept, gate)

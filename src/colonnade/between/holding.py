@@ -32,6 +32,7 @@ class Holding:
     name: str
     table: Any = field(repr=False)  # a polars frame, an array or a sparse matrix
     labels: NDArray[Any] | None = field(default=None, repr=False)  # beside a plain matrix
+    scoring: bool = False  # new rows, to be scored and not learned from: they need no labels
 
     def __post_init__(self) -> None:
         member = self.charter.members.get(self.name)
@@ -47,14 +48,19 @@ class Holding:
     def _check_frame(self, on: str) -> None:
         held, (holder, label) = list(getattr(self.table, "columns", [])), self.charter.label
         wanted = [on, *(column.name for column in self.member.schema.columns)] if self.member.schema else [on]
-        wanted += [label] if holder == self.name else []
+        wanted += [label] if self.labelled and holder == self.name else []
         wanted += [self.charter.unit.name] if self.charter.people == self.name else []
         if absent := [column for column in wanted if column not in held]:
             raise InvalidInput(
                 f"the table of {self.name!r} has no column {absent[0]!r}, which the federation file names; "
                 f"it has {', '.join(held[:12])}{' and more' if len(held) > 12 else ''}."
             )
-        if holder == self.name and (nulls := self.table[label].null_count()):
+        if self.member.most is not None and self.rows > self.member.most:
+            raise InvalidInput(
+                f"the table of {self.name!r} has {self.rows:,} rows, more than the most = {self.member.most:,} that it may bring "
+                "to an alignment by the federation file. Raise it there, with the agreement of all parties."
+            )
+        if self.labelled and holder == self.name and (nulls := self.table[label].null_count()):
             raise InvalidInput(
                 f"the label {label!r} is missing in {nulls:,} rows of {self.name!r}; leave those rows out."
             )
@@ -66,13 +72,17 @@ class Holding:
                 f"the federation file says {rows:,} rows and {self.member.width:,} columns for {self.name!r}; its matrix "
                 f"has {' x '.join(map(str, shape))}."
             )
-        if self.holds_labels and (self.labels is None or len(self.labels) != rows):
+        if self.labelled and (self.labels is None or len(self.labels) != rows):
             found = "none" if self.labels is None else f"{len(self.labels):,}"
             raise InvalidInput(f"{self.name!r} holds the labels of {rows:,} rows; {found} were given.")
 
     @property
     def holds_labels(self) -> bool:
         return self.charter.label[0] == self.name or self.charter.by == "rows"
+
+    @property
+    def labelled(self) -> bool:
+        return self.holds_labels and not self.scoring
 
     @property
     def rows(self) -> int:
@@ -101,8 +111,8 @@ class Holding:
             return Federation.elsewhere(self.charter)
         return Federation.elsewhere(self.charter, agreement.rows, agreement.session)
 
-    def block(self, job: Job, agreement: Agreement | None) -> Block:
-        """Its columns in the common order of rows, with labels as the loss wants them."""
+    def block(self, job: Job, agreement: Agreement | None, *, learns: bool = True) -> Block:
+        """Its columns in the common order of rows, with labels as the loss wants them if the run learns from them."""
         place = self.federation(agreement).parties[self.name].block.positions
         notes: tuple[str, ...] = ()
         if self.charter.on is None:
@@ -111,14 +121,18 @@ class Holding:
             assert agreement is not None
             own = self.table[agreement.places(self.offer(agreement.pepper))]
             holder, column = self.charter.label
-            labels = own[column].to_numpy() if holder == self.name else None
+            labels = own[column].to_numpy() if learns and holder == self.name else None
             schema = self.member.schema
             assert schema is not None
             encoded = schema.encode(own) if schema.width else None
             matrix = np.zeros((own.height, 0)) if encoded is None else encoded.matrix
             notes = () if encoded is None else encoded.owner_notes()
         block = Block(matrix, place, unit=self.charter.unit, owner_notes=notes)
-        return replace(block, labels=usable_labels(np.asarray(labels), job)) if self.holds_labels else block
+        return replace(block, labels=usable_labels(np.asarray(labels), job)) if learns and self.holds_labels else block
+
+    def keys_in_order(self, agreement: Agreement) -> pl.Series:
+        """The keys of the common rows, in the common order."""
+        return self.keys.gather(agreement.places(self.offer(agreement.pepper)))
 
     def _matrix(self) -> Any:
         if sparse.issparse(self.table):

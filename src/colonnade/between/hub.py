@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import secrets
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -23,10 +22,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
-
 from colonnade.algorithms.method import Answer, Status
-from colonnade.alignment import DIGEST, bitmap, intersect
+from colonnade.between.matching import align
 from colonnade.between.office import DIVERGED, OK, PROTOCOL, UNAVAILABLE, UNKNOWN
 from colonnade.between.parcel import Parcel, letters_in, letters_out, pack, unpack
 from colonnade.certs import Tls
@@ -112,18 +109,20 @@ class Grpc:
                 raise ProtocolError(f"{party!r} speaks protocol {said['protocol']}, this hub {PROTOCOL}; update one.")
             if said["file"] != charter.digest:
                 raise InvalidInput(f"{party!r} holds another federation file than this hub. Nothing was sent.")
+        if unable := _unable(charter, found):
+            raise InvalidInput(f"{unable[0]}. Nothing was sent.")
         if charter.on is None:
             self.session = ""
             return Federation.elsewhere(charter)
         sessions = {(said.get("session"), said.get("rows")) for said in found.values()}
-        kept = {session for session, _ in sessions if session is not None}
+        kept = {session for said in found.values() if (session := said.get("session") or said.get("begun"))}
         if (None, None) in sessions and len(kept) < 2:
-            # Nobody has agreed yet; or a hub died when some had: the others join the same session.
-            sessions = {self.align(charter, *kept)}
-        if len(sessions) > 1:
-            known = ", ".join(party for party, said in found.items() if said.get("session"))
+            # Nobody has agreed yet; or a hub died when some had, or were about to: all join the same session.
+            sessions = {align(self._each, charter, *kept)}
+        if len(sessions) > 1 or (None, None) in sessions:
+            known = ", ".join(party for party, said in found.items() if said.get("session") or said.get("begun"))
             raise ProtocolError(
-                f"the parties do not keep the same agreement on rows ({known} keep one). Let each of them run "
+                f"the parties do not keep the same agreement on rows ({known} keep or began one). Let each of them run "
                 "`colonnade party realign`, and begin again."
             )
         session, rows = sessions.pop()
@@ -136,53 +135,17 @@ class Grpc:
         board.wait_for(charter.members, self.patience)
         return {party: _greeting(party, answer) for party, answer in self._all(charter.members, "hello").items()}
 
-    def align(self, charter: Charter, begun: str | None = None) -> tuple[str, int]:
-        """Have the parties agree on a pepper among themselves, and intersect their keyed digests.
-
-        `begun` is a session that some of them have ended already: it gives the same rows again.
-        """
-        if closed := [name for name, member in charter.members.items() if member.policy.least is None]:
-            raise InvalidInput(
-                f"{closed[0]!r} does not let the number of common rows be known: its policy has no `least`. Nothing was sent."
-            )
-        names, session = list(charter.members), begun or secrets.token_hex(8)
-        others = {name: [peer for peer in names if peer != name] for name in names}
-        keys = {name: found.blobs for name, found in self._all(names, "greet", {"session": session}).items()}
-        met = {name: [part for peer in others[name] for part in keys[peer]] for name in names}
-        shares = {}
-        for name, found in self._each(
-            "share", {n: ({"session": session, "peers": others[n]}, met[n]) for n in names}
-        ).items():
-            if len(found.blobs) != 2 * len(others[name]):
-                raise ProtocolError(f"{name!r} sent no share of the pepper")
-            shares[name] = {peer: found.blobs[2 * at : 2 * at + 2] for at, peer in enumerate(others[name])}
-        given = {name: [part for peer in others[name] for part in (*keys[peer], *shares[peer][name])] for name in names}
-        asked = {name: ({"session": session, "peers": others[name]}, given[name]) for name in names}
-        offered = {name: _digests(name, found) for name, found in self._each("offer", asked).items()}
-        least = max(member.policy.least or 1 for member in charter.members.values())
-        common, places = intersect(offered, least)
-        answers = {
-            name: (
-                {"session": session, "peers": others[name]},
-                [*given[name], bitmap(places[name], len(offered[name]))],
-            )
-            for name in names
-        }
-        self._each("agreed", answers)
-        log.info("aligned", extra={"session": session, "parties": len(names), "rows": len(common)})
-        return session, len(common)
-
     def check(self, charter: Charter) -> list[str]:
         """What is not in order before anything is spent; empty if all is well."""
-        troubles = []
-        for party, said in self.hello(charter).items():
+        troubles, found = [], self.hello(charter)
+        for party, said in found.items():
             if said["protocol"] != PROTOCOL:
                 troubles.append(f"{party} speaks protocol {said['protocol']}, this hub {PROTOCOL}")
             if said["file"] != charter.digest:
                 troubles.append(f"{party} holds another federation file")
             if abs(said["clock"] - time.time()) > CLOCKS:
                 troubles.append(f"the clock of {party} differs by {said['clock'] - time.time():+.0f} seconds")
-        return troubles
+        return troubles + _unable(charter, found)
 
     # ------------------------------------------------------------------------ a run
 
@@ -407,9 +370,21 @@ def _greeting(party: str, answer: Parcel) -> Mapping[str, Any]:
     head = answer.head
     always = {"protocol": int, "version": str, "file": str, "clock": float}
     agreed = {"session": str, "rows": int} if "session" in head or "rows" in head else {}
-    if not all(type(head.get(name)) is kind for name, kind in {**always, **agreed}.items()):
+    perhaps = {name: kind for name, kind in {"begun": str, "psi": bool}.items() if name in head}
+    if not all(type(head.get(name)) is kind for name, kind in {**always, **agreed, **perhaps}.items()):
         raise WireError(f"{party!r} greets in a way that this hub does not know")
     return head
+
+
+def _unable(charter: Charter, found: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Who cannot align the way the federation file says."""
+    if charter.align != "psi":
+        return []
+    return [
+        f"{party} cannot align by private set intersection: it has no openmined-psi (pip install 'colonnade[psi]')"
+        for party, said in found.items()
+        if said.get("psi") is not True
+    ]
 
 
 def _promised(party: str, answer: Parcel) -> Parcel:
@@ -423,12 +398,6 @@ def _introductions(said: Sequence[Parcel]) -> list[bytes]:
     """All keys first, then all confirmations: as an office reads them."""
     keys = [part for one in said if one.head.get("covers") for part in one.blobs[:2]]
     return [*keys, *(one.blobs[-1] for one in said if one.head.get("confirms"))]
-
-
-def _digests(party: str, found: Parcel) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    if len(found.blobs) != 1 or len(found.blobs[0]) % DIGEST:
-        raise ProtocolError(f"{party!r} sent no digests")
-    return np.frombuffer(found.blobs[0], np.uint8).reshape(-1, DIGEST)
 
 
 def _plain_heads(heads: Mapping[str, tuple[int, bytes]]) -> dict[str, list[Any]]:

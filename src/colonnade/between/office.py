@@ -19,16 +19,21 @@ import json
 import logging
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
+
+from colonnade.algorithms.masked_scores import MaskedScores
 from colonnade.algorithms.method import GraphMethod, Job, Own
-from colonnade.alignment import Agreement, PepperShare, agree
+from colonnade.alignment import Agreement
+from colonnade.between.aligning import Aligning, written_once
 from colonnade.between.holding import Holding
-from colonnade.between.parcel import Parcel, letters_in, letters_out, pack, unpack
+from colonnade.between.parcel import Parcel, letters_in, letters_out, name_in, names_in, pack, text_in, unpack
+from colonnade.between.scoring import Scoring, part_path
 from colonnade.engines.station import FINAL, Station, code_of
 from colonnade.errors import (
     BudgetExhausted,
@@ -44,7 +49,7 @@ from colonnade.errors import (
 from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.events import Plan, row_rho, unprotected
 from colonnade.privacy.keyring import Keyring, public_key
-from colonnade.privacy.ledger import ADMIN, OWNER, REFUSED, Ledger, Terms
+from colonnade.privacy.ledger import OWNER, REFUSED, Ledger, Terms
 from colonnade.privacy.store import write_synced
 from colonnade.runbook import FolderStore
 from colonnade.runtime.messages import FailureCode, Sealed
@@ -57,9 +62,7 @@ PROTOCOL = 1
 OK, UNAVAILABLE, DIVERGED, UNKNOWN = 0, 16, 17, 18  # beside the codes of runtime/messages.py
 PARCEL = 48 << 20  # letters that one answer carries; the rest waits for the next question
 
-# Names that the hub chooses become keys of records and names of files, so they are letters, digits and dashes; a few
-# stand in the books for something else.
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,63}")
+# Names that stand in the books for something else.
 _TAKEN = {OWNER, "node", "align", "store"}
 _MANNER = re.compile(r"[ -~]{1,100}")
 _LARGEST_COUNT = 2**53
@@ -109,12 +112,16 @@ class _Desk:
 class Office:
     """The party's side of every conversation with the hub."""
 
-    def __init__(self, holding: Holding, store: str | Path, identity: bytes, approve: Approve) -> None:
+    def __init__(
+        self, holding: Holding, store: str | Path, identity: bytes, approve: Approve, *, models: Path | None = None
+    ) -> None:
         self.holding, self.name, self.approve = holding, holding.name, approve
         self.identity, self.books = identity, FolderStore(store)
         self.log = self.books.log(self.name)
         self.ledger = Ledger(self.log, self.name, holding.member.policy)
+        self.aligning = Aligning(holding, self.log, self.ledger, self.books.folder, identity)
         self.desks: dict[str, _Desk] = {}
+        self.scoring = Scoring(holding, self.books.folder, models)
         if public_key(identity) != holding.member.public_key:
             raise InvalidInput(
                 f"the signing key is not the one that the federation file pins for {self.name!r}. Use the key whose public "
@@ -157,127 +164,26 @@ class Office:
 
     def hello(self, _: Parcel) -> Parcel:
         """Who is there: versions, the federation file, the clock, the rows agreed on."""
-        agreement = self.agreement()
-        agreed = {} if agreement is None else {"session": agreement.session, "rows": agreement.rows}
         return Parcel(
             {
                 "protocol": PROTOCOL,
                 "version": version("colonnade"),
                 "file": self.holding.charter.digest,
                 "clock": time.time(),
-                **agreed,
+                **self.aligning.standing(),
             }
         )
 
     # ------------------------------------------------------------------------ rows in common
 
     def agreement(self) -> Agreement | None:
-        path = self._agreement_path
-        if self.holding.charter.on is None or not path.is_file():
-            return None
-        return Agreement.from_json(path.read_text(encoding="utf-8"))
-
-    @property
-    def _agreement_path(self) -> Path:
-        return self.books.folder / "alignment.json"
-
-    def greet(self, asked: Parcel) -> Parcel:
-        """A key for one alignment, signed."""
-        session = _name(asked, "session")
-        self._may_align(session)
-        public, signature = self._aligner(session).hello
-        return Parcel({}, (public, signature))
-
-    def share(self, asked: Parcel) -> Parcel:
-        """Its part of the pepper, sealed for each other party."""
-        session, peers = _name(asked, "session"), _names(asked, "peers")
-        self._may_align(session)
-        keyring = self._met(session, peers, asked.blobs)
-        sealed = self._share(session).sealed(keyring, dict.fromkeys(peers, 0))
-        return Parcel({"peers": peers}, tuple(part for peer in peers for part in sealed[peer]))
-
-    def offer(self, asked: Parcel) -> Parcel:
-        """The keyed digests of its keys, if the others' parts of the pepper are genuine."""
-        session, peers = _name(asked, "session"), _names(asked, "peers")
-        self._may_align(session)
-        pepper = self._pepper(session, peers, asked.blobs)
-        offered = self.holding.offer(pepper)
-        log.info("offer", extra={"session": session, "rows": len(offered.digests)})
-        return Parcel({}, (offered.digests.tobytes(),))
-
-    def agreed(self, asked: Parcel) -> Parcel:
-        """Keep which rows all parties have."""
-        session, peers = _name(asked, "session"), _names(asked, "peers")
-        self._may_align(session)  # several may have been prepared; one is kept
-        pepper = self._pepper(session, peers, asked.blobs[:-1])
-        offered = self.holding.offer(pepper)
-        parties = [*peers, self.name]
-        made = Agreement.made(offered, asked.blobs[-1], pepper, session=session, party=self.name, parties=parties)
-        # Another answer for the same session, run after run, would show what single rows contribute.
-        self._once(session, "rows", made.bits)
-        write_synced(self._agreement_path, made.to_json().encode())
-        self.ledger.tell_operator(
-            f"align/{session}",
-            f"{made.rows:,} of {self.holding.rows:,} rows are common to all parties; keyed digests of their keys left",
-        )
-        log.info("agreed", extra={"session": session, "rows": made.rows, "of": self.holding.rows})
-        return Parcel({"rows": made.rows})
-
-    def _aligner(self, session: str) -> Keyring:
-        pinned = {name: member.public_key for name, member in self.holding.charter.members.items()}
-        secret = self.log.secret(f"align/{session}", "keyring", 32)
-        return Keyring(f"align/{session}", self.name, self.identity, pinned, secret)
-
-    def _share(self, session: str) -> PepperShare:
-        share = PepperShare.grown(self.holding.keys, self.log.secret("align", "share", 32), session)
-        self._once(session, "sort of key", share.kind.encode())  # one key must never seal two different shares
-        return share
-
-    def _once(self, session: str, what: str, value: bytes) -> None:
-        """Keep what this party said or heard in a session; something else in the same session is refused."""
-        if not self._same(f"align/{session}", "session", what, value):
-            raise ProtocolError(f"session {session} had another {what} before; begin another alignment")
-
-    def _same(self, run: str, kind: str, what: str, value: bytes) -> bool:
-        """Write a value down, or see whether it is the one that was written down before."""
-        with self.log.atomic():
-            known = [row.body for row in self.log.rows(run, kind) if row.key == what]
-            if not known:
-                self.log.append(run, ADMIN, kind, what, value)
-            return known in ([], [value])
-
-    def _may_align(self, session: str) -> None:
-        """A party agrees on rows once; its operator lets it do so again (`colonnade party realign`)."""
-        agreement = self.agreement()
-        if agreement is not None and agreement.session != session:
-            raise PolicyRefused(
-                "this party has agreed on its rows, and a coordinator that may ask again learns from the difference. Let its "
-                "operator run `colonnade party realign`."
-            )
-
-    def _met(self, session: str, peers: Sequence[str], blobs: Sequence[bytes]) -> Keyring:
-        if len(blobs) != 2 * len(peers):
-            raise WireError("a key and a signature for each party named")
-        keyring = self._aligner(session)
-        for place, peer in enumerate(peers):
-            keyring.meet(peer, blobs[2 * place], blobs[2 * place + 1])
-        return keyring
-
-    def _pepper(self, session: str, peers: Sequence[str], blobs: Sequence[bytes]) -> bytes:
-        """From four blobs a peer: its key and signature, its share as sealed for this party."""
-        if set(peers) != set(self.holding.charter.members) - {self.name} or len(blobs) != 4 * len(peers):
-            raise ProtocolError("an alignment needs every party of the federation file, once")
-        keyring = self._met(session, peers, [part for at in range(len(peers)) for part in blobs[4 * at : 4 * at + 2]])
-        shares = {self.name: self._share(session)}
-        for at, peer in enumerate(peers):
-            shares[peer] = PepperShare.opened(keyring, peer, 0, *blobs[4 * at + 2 : 4 * at + 4])
-        return agree(shares, session)
+        return self.aligning.agreement()
 
     # ------------------------------------------------------------------------ one run
 
     def reserve(self, asked: Parcel) -> Parcel:
         """Look at the terms of a run, have them approved, and reserve its whole plan: or refuse."""
-        run, call = _run(asked), Call.from_json(_text(asked, "call"))
+        run, call = _run(asked), Call.from_json(text_in(asked, "call"))
         agreement = self._current(asked)
         desk = self.desks.get(run)
         if desk is None:
@@ -322,15 +228,21 @@ class Office:
     def _keep_to(self, run: str, what: str, value: bytes) -> None:
         # Keyed: whoever reads the file when the run is over must not test guesses about the table.
         digest = hmac.digest(self.log.secret(run, "call", 32), value, "sha256")
-        if not self._same(run, "call", what, digest):
+        if not written_once(self.log, run, "call", what, digest):
             raise ReplayDiverged(
                 f"run {run} began with another {what}. Repeat the original call on the original table to resume it."
             )
 
     def _priced(self, call: Call, agreement: Agreement | None) -> _Priced:
         """The job as this party understands it, and what it would cost everybody: from public figures alone."""
+        if self.holding.scoring and not isinstance(call.method, MaskedScores):
+            raise PolicyRefused(
+                f"the table of {self.name!r} is there to be scored, not to learn from. Nothing was sent."
+            )
         federation = self.holding.federation(agreement)
         method = variant(call.method, call.problem)
+        if isinstance(method, MaskedScores):
+            method = self.scoring.equipped(method)
         job = Job(call.problem, federation.roster(), call.privacy)  # type: ignore[arg-type]  # as in fit: a method refuses a problem it does not know
         _check(call, method, federation.by_rows)
         method.check(job)
@@ -349,7 +261,7 @@ class Office:
     def _seated(self, run: str, call: Call, agreement: Agreement | None, priced: _Priced) -> _Desk:
         """The run's place at this party, with its table: after everything was approved and reserved."""
         job, method, plans = priced
-        block = self.holding.block(job, agreement)
+        block = self.holding.block(job, agreement, learns=not isinstance(method, MaskedScores))
         self._keep_to(run, "table", block.digest().encode())
         around = neighbours(job, method)[self.name]
         seat = party_seat(job, method, block, self.holding.member.policy, call.noise, self.name, around)
@@ -363,7 +275,7 @@ class Office:
 
     def meet(self, asked: Parcel) -> Parcel:
         """The others' keys for covering letters, and their word that they hold the same rows in the same order."""
-        desk, run, peers = self._desk(asked), _run(asked), _names(asked, "peers")
+        desk, run, peers = self._desk(asked), _run(asked), names_in(asked, "peers")
         others = set(self.holding.charter.members) - {self.name}
         each = 2 * (desk.cover is not None) + (desk.agreement is not None)
         if set(peers) != others or len(asked.blobs) != each * len(peers):
@@ -400,7 +312,7 @@ class Office:
 
     def remember(self, asked: Parcel) -> Parcel:
         """Keep where other ledgers stand: at the start and at the end of a run that this party knows."""
-        run, when, heads = _run(asked), _text(asked, "when"), _heads(asked)
+        run, when, heads = _run(asked), text_in(asked, "when"), _heads(asked)
         if when not in ("start", "end") or not self.log.rows(run, "open"):
             raise ProtocolError("heads are kept at the start and at the end of a run")
         if strangers := heads.keys() - {COORDINATOR, *self.holding.charter.members}:
@@ -542,6 +454,8 @@ class Office:
     def _keep(self, desk: _Desk) -> None:
         """Write down this party's part of the model: it stays here."""
         own: object = desk.station.node.result
+        if isinstance(own, np.ndarray):
+            self.scoring.keep(desk.station.run, own, desk.agreement)
         if isinstance(own, Own):
             schema = self.holding.member.schema
             features = list(schema.features) if schema is not None else None
@@ -562,7 +476,7 @@ class Office:
 
     def part_path(self, run: str) -> Path:
         """Where this party's part of a run's model is."""
-        return self.books.folder / "fits" / f"{run}.part.json"
+        return part_path(self.books.folder, run)
 
 
 def _check(call: Call, method: Any, by_rows: bool) -> None:
@@ -574,31 +488,8 @@ def _check(call: Call, method: Any, by_rows: bool) -> None:
         raise InvalidInput(f"{method.TITLE} does not work on what these parties hold")
 
 
-def _text(asked: Parcel, name: str) -> str:
-    value = asked.head.get(name)
-    if not (isinstance(value, str) and value):
-        raise WireError(f"a question without {name}")
-    return value
-
-
-def _names(asked: Parcel, name: str) -> list[str]:
-    value: Any = asked.head.get(name)
-    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise WireError(f"a question without {name}")
-    if len(set(value)) != len(value):
-        raise WireError(f"a question with a name twice in {name}")
-    return list(value)
-
-
-def _name(asked: Parcel, name: str) -> str:
-    value = _text(asked, name)
-    if not _NAME.fullmatch(value):
-        raise WireError(f"a question whose {name} is not a name: letters, digits and dashes, 64 at most")
-    return value
-
-
 def _run(asked: Parcel) -> str:
-    run = _name(asked, "run")
+    run = name_in(asked, "run")
     if run in _TAKEN:
         raise WireError("a question about a run with a name that the books use for something else")
     return run
@@ -623,11 +514,16 @@ def _heads(asked: Parcel) -> dict[str, tuple[int, bytes]]:
     return heads
 
 
+def _about_rows(name: str) -> Callable[[Office, Parcel], Parcel]:
+    return lambda office, asked: cast(Parcel, getattr(office.aligning, name)(asked))
+
+
 _QUESTIONS: dict[str, Callable[[Office, Parcel], Parcel]] = {
     name: getattr(Office, name)
     for name in (
-        *("hello", "greet", "share", "offer", "agreed"),
-        *("reserve", "meet", "verify", "standing", "vouch", "remember", "join", "resend", "turn", "outcome"),
+        *("hello", "reserve", "meet", "verify", "standing", "vouch", "remember", "join", "resend", "turn", "outcome"),
         *("over", "settle"),
     )
+} | {
+    name: _about_rows(name) for name in ("greet", "share", "offer", "show", "seek", "blind", "narrow", "tell", "agreed")
 }

@@ -8,6 +8,7 @@ The head's "blobs" are their lengths. Any bytes at all end in a parcel or a Wire
 from __future__ import annotations
 
 import json
+import re
 import struct
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -21,6 +22,8 @@ _LENGTH = struct.Struct("<4sI")
 LARGEST_HEAD = 16 << 20
 LAST_ROUND = 1 << 32  # no run gets there; a receiver counts on from the number that a letter carries
 LONGEST_NAME = 200
+# Names that the hub chooses become keys of records and names of files, so they are letters, digits and dashes.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,63}")
 
 
 class Parcel(NamedTuple):
@@ -73,3 +76,30 @@ def letters_in(addresses: Any, frames: Sequence[bytes], run: str) -> list[Letter
             raise WireError("a letter of a round that no run reaches")
         made.append(Letter(address[0], address[1], read, address[2]))
     return made
+
+
+def text_in(asked: Parcel, name: str) -> str:
+    value = asked.head.get(name)
+    if not (isinstance(value, str) and value):
+        raise WireError(f"a question without {name}")
+    return value
+
+
+def names_in(asked: Parcel, name: str) -> list[str]:
+    value: Any = asked.head.get(name)
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise WireError(f"a question without {name}")
+    if len(set(value)) != len(value):
+        raise WireError(f"a question with a name twice in {name}")
+    return list(value)
+
+
+def is_name(value: str) -> bool:
+    return _NAME.fullmatch(value) is not None
+
+
+def name_in(asked: Parcel, name: str) -> str:
+    value = text_in(asked, name)
+    if not is_name(value):
+        raise WireError(f"a question whose {name} is not a name: letters, digits and dashes, 64 at most")
+    return value

@@ -7,6 +7,7 @@
     store = "store"                    # ledger, transcripts, its part of each model
     key = "signing.key"                # its public half stands in the federation file
     certs = "certs"                    # airline.pem, airline.key, authority.pem, revoked.pem
+    models = "../learning/store"       # of new rows to be scored: the store with this party's parts of the models
     approve = "ask"                    # a run's terms are shown and asked about; "policy": see [limits]; "all" asks nobody
 
     [data]
@@ -14,7 +15,7 @@
     labels = "labels.npy"              # beside a plain matrix (.npy, .npz), at the label holder
 
     [limits]                           # with approve = "policy": what passes
-    methods = ["PrivateGram"]
+    methods = ["PrivateGram"]          # "MaskedScores" for scores, where the policy has `scores`
     epsilon = 1.0                      # of one run, for one row, all parties together
     delta = 1e-5                       # the largest delta that epsilon may be stated at; left out: 1e-5
 
@@ -34,6 +35,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from colonnade.algorithms.masked_scores import MaskedScores
 from colonnade.between.holding import Holding
 from colonnade.between.office import Approve, Office, Request
 from colonnade.certs import Tls
@@ -44,7 +46,20 @@ from colonnade.privacy.accountant import epsilon
 from colonnade.privacy.events import row_rho
 
 _VERSION = 1
-_FIELDS = {"version", "name", "federation", "hub", "store", "key", "certs", "approve", "data", "limits", "metrics"}
+_FIELDS = {
+    "version",
+    "name",
+    "federation",
+    "hub",
+    "store",
+    "models",
+    "key",
+    "certs",
+    "approve",
+    "data",
+    "limits",
+    "metrics",
+}
 _MODES = ("ask", "policy", "all")
 
 
@@ -59,6 +74,8 @@ class Limits:
     def __call__(self, asked: Request) -> bool:
         if type(asked.call.method).__name__ not in self.methods:
             return False
+        if isinstance(asked.call.method, MaskedScores):  # its price is not in rho: the party's policy says `scores`
+            return True
         rho = row_rho(asked.plans)
         if asked.call.privacy is None or math.isinf(rho):
             return math.isinf(self.epsilon)
@@ -82,6 +99,7 @@ class PartyFile:
     data: Mapping[str, Any]
     limits: Limits = field(default_factory=Limits)
     metrics: int | None = None  # port of the loopback page with counters
+    models: Path | None = None  # with it the table is of new rows: scored, not learned from
 
     @classmethod
     def load(cls, path: str | Path) -> PartyFile:
@@ -125,9 +143,9 @@ class PartyFile:
         delta = float(limits.get("delta", Limits.delta))
         passing = Limits(tuple(limits.get("methods", ())), float(limits.get("epsilon", 0.0)), delta)
         approve, metrics = raw.get("approve", "ask"), raw.get("metrics")
-        return cls(
-            at, name, charter, hub, folder / raw["store"], folder / raw["key"], tls, approve, data, passing, metrics
-        )
+        models = folder / str(raw["models"]) if "models" in raw else None
+        store, key = folder / raw["store"], folder / raw["key"]
+        return cls(at, name, charter, hub, store, key, tls, approve, data, passing, metrics, models=models)
 
     def identity(self) -> bytes:
         """The private half of the signing key."""
@@ -152,10 +170,10 @@ class PartyFile:
             table, y = table
         if labels is not None:
             y = _array(folder / str(labels))
-        return Holding(self.charter, self.name, table, y)
+        return Holding(self.charter, self.name, table, y, scoring=self.models is not None)
 
     def office(self, approve: Approve) -> Office:
-        return Office(self.holding(), self.store, self.identity(), approve)
+        return Office(self.holding(), self.store, self.identity(), approve, models=self.models)
 
 
 def read_table(source: str, query: str | None = None) -> Any:

@@ -92,6 +92,42 @@ def run(
             typer.echo(f"{name:10}{value}")
 
 
+@app.command()
+def score(
+    file: File,
+    fit: Annotated[Path, typer.Option(help="The fit of an earlier run, as `coordinator run` wrote it.")],
+    certs: Certs = Path("certs"),
+    store: Annotated[
+        Path, typer.Option(help="Where runs are kept; the same call goes on with an unfinished one.")
+    ] = Path("hub-store"),
+    listen: Listen = None,
+    patience: Patience = 600.0,
+    without: Annotated[
+        list[str] | None, typer.Option(help="A party of the model that is not in the federation file; may be repeated.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object at the end; logs as JSON lines.")] = False,
+) -> None:
+    """Have the parties score their rows by a model they have parts of; the label holder alone learns the scores.
+
+    It is a run of its own: every party approves it, and its policy must allow scores.
+
+    Example: colonnade coordinator score federation.toml --fit fit.json
+    """
+    with explained("stopped; the same command goes on where this one stopped."):
+        from colonnade.between.hub import Grpc
+        from colonnade.federation import Federation
+        from colonnade.fit import score as scored
+        from colonnade.logs import to_stderr
+        from colonnade.result import KeptScores, load
+
+        to_stderr(as_json)
+        model, fed = load(fit), Federation.open(file)
+        with Grpc(_address(fed, listen), certs, patience=patience) as hub:
+            found = scored(model, fed, without=without or (), engine=hub, store=store)
+        assert isinstance(found, KeptScores)
+        typer.echo(json.dumps(vars(found)) if as_json else repr(found))
+
+
 class Pending:
     """The command whose run is not over yet: `colonnade runs resume` repeats it."""
 
@@ -185,6 +221,8 @@ def example(
 def _rows(fed: Any, said: Any) -> str:
     if fed.on is None:
         return "rows need no agreement"
+    if "begun" in said:
+        return f"has begun to agree on rows (session {said['begun']}); the next run goes on with it"
     if "rows" not in said:
         return "has not agreed on rows yet; the first run does"
     return f"{said['rows']:,} rows agreed on (session {said['session']})"

@@ -87,16 +87,16 @@ def key(path: Annotated[Path, typer.Argument(metavar="FILE", help="Where to writ
 def realign(file: File) -> None:
     """Forget the agreement on common rows, so that the next run makes a new one.
 
-    Each agreement shows the coordinator which rows are in it: compare the differences with what you want known.
+    Each agreement shows the coordinator, or with align = "psi" the label holder, which rows are in it: compare the
+    differences with what you want known. A private set intersection that was begun is forgotten, too.
 
     Example: colonnade party realign party.toml
     """
     with explained():
+        from colonnade.between.aligning import forget
         from colonnade.between.settings import PartyFile
 
-        path = PartyFile.load(file).store / "alignment.json"
-        there = path.is_file()
-        path.unlink(missing_ok=True)
+        there = forget(PartyFile.load(file).store)
         typer.echo("the next run agrees on rows anew" if there else "there was no agreement on rows")
 
 
@@ -135,6 +135,8 @@ def _ask(asked: Request) -> bool:
     from rich.console import Console
     from rich.table import Table
 
+    from colonnade.algorithms.masked_scores import MaskedScores
+
     console = Console(stderr=True)
     if not sys.stdin.isatty():
         logging.getLogger("colonnade.party").warning("nobody to ask: say --yes, or approve = 'policy' in the file")
@@ -142,6 +144,7 @@ def _ask(asked: Request) -> bool:
     console.print(f"\nThe coordinator proposes run {asked.run}", style="bold", markup=False)
     for name, value in {
         "method": asked.terms.method,
+        **({"model": f"run {asked.call.method.model}"} if isinstance(asked.call.method, MaskedScores) else {}),
         "problem": repr(asked.call.problem),
         "privacy": "none: exact values leave" if asked.call.privacy is None else repr(asked.call.privacy),
         "protects": f"{asked.terms.unit}; {asked.terms.neighbours}",

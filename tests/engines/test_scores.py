@@ -1,0 +1,287 @@
+"""Claims about scores of parties elsewhere: those of one process, at the label holder and nowhere else, by consent."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import polars as pl
+import pytest
+from test_office import BREAKS, REFUSES, STOPS, Straw, run_of, tmp_path  # noqa: F401
+from typer.testing import CliRunner
+
+import colonnade as co
+from colonnade.algorithms.masked_scores import MaskedScores
+from colonnade.between.holding import Holding
+from colonnade.between.office import OK, Office, Request
+from colonnade.between.settings import Limits
+from colonnade.charter import Charter, Member, new_key
+from colonnade.cli import app
+from colonnade.errors import HeldByParty, InvalidInput, PeerFailed
+from colonnade.privacy.mechanisms import SeededNoise
+from colonnade.runtime.wire import decode
+from colonnade.schema import Numeric, Schema
+from colonnade.seats import Call, source_of
+from contract import EVERY_METHOD, Case, federation, fitted
+from organisations import Organisations, free_port
+
+STAR, GRAPH = EVERY_METHOD["frank-wolfe, least squares"], EVERY_METHOD["graph admm"]
+SECURE = EVERY_METHOD["private gram, secure"]
+PROBLEM = co.Problem(co.LeastSquares(), penalty=co.Ridge(0.1))
+
+
+def kept(folder: Path, kept_: object) -> pl.DataFrame:
+    return pl.read_parquet(folder / kept_.holder / "scores" / f"{kept_.run}.parquet")
+
+
+def scored(straw: Straw, fit: co.Fit, store: Path, run: str = "scores", **more):
+    with mock.patch("colonnade.runbook.new_run_id", return_value=run):
+        return co.score(fit, straw.made.federation, engine=straw, store=store, **more)
+
+
+@pytest.mark.parametrize("case", [STAR, GRAPH, SECURE], ids=["star", "graph", "secure"])
+def test_parties_elsewhere_score_as_one_process_does(case: Case, tmp_path):  # noqa: F811
+    """To the bit, with the intercept, wherever it is known: at the hub or, on a graph, at the label holder alone."""
+    expected = co.score(fitted(case), federation(case))
+    made = Organisations.of(federation(case), tmp_path)
+    with Straw(made) as straw:
+        fit = run_of(straw, case, tmp_path / "hub")
+        found = scored(straw, fit, tmp_path / "hub")
+        assert (found.holder, found.rows) == (fit.label, 30)
+        assert np.array_equal(expected, kept(tmp_path, found)["score"])
+        assert [p for p in made.names if (tmp_path / p / "scores").exists()] == [fit.label]
+        for office in straw.offices.values():
+            office.log.verify()
+            assert office.ledger.open_runs() == set()
+
+
+def test_what_the_hub_carries_of_scores_is_sealed(tmp_path):  # noqa: F811
+    with Straw(Organisations.of(federation(STAR), tmp_path)) as straw:
+        fit = run_of(straw, STAR, tmp_path / "hub")
+        straw.wire.clear()
+        scored(straw, fit, tmp_path / "hub")
+        between = {at: forms for at, forms in straw.wire.items() if "coordinator" not in at[:2]}
+        assert {receiver for _, receiver, _ in between} == {fit.label}
+        assert {type(decode(body)).__name__ for forms in between.values() for body in forms} == {"Sealed"}
+        to_hub = {type(decode(b)).__name__ for at, forms in straw.wire.items() if at[1] == "coordinator" for b in forms}
+        assert to_hub == {"Hello", "Done"}
+
+
+def test_a_party_that_dies_at_any_question_changes_no_score(tmp_path):  # noqa: F811
+    expected = co.score(fitted(STAR), federation(STAR))
+    with Straw(Organisations.of(federation(STAR), tmp_path)) as straw:
+        fit = run_of(straw, STAR, tmp_path / "hub")
+        straw.wire.clear()
+        straw.lose = {straw.asked + at: ("before", "after")[at % 2] for at in range(1, 80, 3)}
+        begun = straw.asked
+        found = scored(straw, fit, tmp_path / "hub")
+        assert straw.asked - begun > 60
+        assert np.array_equal(expected, kept(tmp_path, found)["score"])
+        assert {len(forms) for forms in straw.wire.values()} == {1}
+
+
+# ------------------------------------------------------------------------------------------------ consent
+
+
+def test_nobody_scores_without_approval(tmp_path):  # noqa: F811
+    with Straw(Organisations.of(federation(STAR), tmp_path)) as straw:
+        fit = run_of(straw, STAR, tmp_path / "hub")
+        seen: list[Request] = []
+        straw.offices["party1"].approve = lambda asked: bool(seen.append(asked))
+        with pytest.raises(PeerFailed, match="'party1' refused 'reserve'"):
+            scored(straw, fit, tmp_path / "hub")
+        (asked,) = seen
+        assert asked.terms.method == "scores of new rows"
+        assert [charge.what for charge in asked.own] == [
+            "its part of the scores, to the label holder, who learns their sum"
+        ]
+        assert not list(tmp_path.rglob("scores/*"))
+
+
+def test_a_policy_that_keeps_scores_refuses_them(tmp_path):  # noqa: F811
+    strict = co.Policy(epsilon=10.0, delta=1e-5)
+    made = Organisations.of(federation(SECURE), tmp_path, strict)
+    with Straw(made) as straw, mock.patch("colonnade.runbook.new_run_id", return_value="run"):
+        fit = co.fit(
+            made.federation, SECURE.problem, SECURE.method, SECURE.privacy, engine=straw, store=tmp_path / "hub"
+        )
+        with pytest.raises(PeerFailed, match="refused 'reserve'"):
+            scored(straw, fit, tmp_path / "hub")
+        made.charter = replace(
+            made.charter,
+            members={n: replace(m, policy=replace(strict, scores=True)) for n, m in made.charter.members.items()},
+        )
+        for name in made.names:
+            straw.die(name)
+        assert scored(straw, fit, tmp_path / "hub", "allowed").rows == 30
+
+
+@pytest.mark.parametrize(
+    ("limits", "passes"),
+    [(Limits(("MaskedScores",)), True), (Limits(("PrivateGram",), math.inf), False), (Limits(), False)],
+)
+def test_limits_let_scores_pass_by_name(limits, passes):
+    method = MaskedScores("run", 0.0)
+    asked = mock.Mock(call=Call(method, PROBLEM, None), plans={})
+    assert passes == limits(asked)
+
+
+# ------------------------------------------------------------------------------------------------ a hub that asks otherwise
+
+
+def proposal(model: object, run: str = "scores", **more) -> dict:
+    call = Call(MaskedScores(model, 0.0), STAR.problem, None).to_json()  # type: ignore[arg-type]
+    return {"run": run, "call": call, "code": source_of(MaskedScores("", 0.0)), "session": "", **more}
+
+
+def test_a_model_is_a_run_that_the_party_has_a_part_of(tmp_path):  # noqa: F811
+    """The hub names it, and the name becomes a path."""
+    with Straw(Organisations.of(federation(STAR), tmp_path)) as straw:
+        run_of(straw, STAR, tmp_path / "hub")
+        aside = tmp_path / "party0" / "fits" / "x"
+        aside.mkdir()
+        (aside / "run.part.json").write_bytes((tmp_path / "party0" / "fits" / "run.part.json").read_bytes())
+        rows = straw.offices["party0"].log.length()
+        for model in ("another", "x/run", "../fits/run", "../../party1/fits/run", "", "\x00"):
+            assert straw.raw("party0", "reserve", proposal(model)).head == {"code": STOPS}
+        assert straw.raw("party0", "reserve", proposal(["run"])).head["code"] == STOPS
+        assert rows == straw.offices["party0"].log.length()
+        assert straw.raw("party0", "reserve", proposal("run")).head["code"] == OK
+
+
+def test_the_coefficients_are_the_partys_own(tmp_path):  # noqa: F811
+    """A hub that could choose them would read columns off the scores, with the label holder's help."""
+    call = Call(MaskedScores("run", 0.5, {"party0": np.ones(3)}), STAR.problem, None)
+    assert Call.from_json(call.to_json()).method == MaskedScores("run", 0.5)
+    more = proposal("run")
+    more["call"] = more["call"].replace('"scores":', '"coefficients": {}, "scores":')
+    with Straw(Organisations.of(federation(STAR), tmp_path)) as straw:
+        assert straw.raw("party0", "reserve", more).head == {"code": STOPS}
+
+
+def test_a_part_of_other_columns_scores_nothing(tmp_path):  # noqa: F811
+    with Straw(Organisations.of(federation(STAR), tmp_path)) as straw:
+        run_of(straw, STAR, tmp_path / "hub")
+        path = tmp_path / "party0" / "fits" / "run.part.json"
+        for change in (('"coefficients": [', '"coefficients": [\n  1.0,'), ('"party0"', '"party1"'), ("part", "whole")):
+            text = path.read_text()
+            assert change[0] in text
+            path.write_text(text.replace(*change))
+            assert straw.raw("party0", "reserve", proposal("run")).head == {"code": STOPS}
+            path.write_text(text)
+
+
+# ------------------------------------------------------------------------------------------------ new rows
+
+
+def keyed(folder: Path, rows: dict[str, range], seed: int) -> Organisations:
+    made = Organisations(folder, None, {}, {}, {})  # type: ignore[arg-type]
+    members = {}
+    for place, (name, held) in enumerate(rows.items()):
+        public, made.keys[name] = new_key()
+        policy = co.Policy(exact=True, least=3)
+        members[name] = Member(Schema((Numeric(f"{name}0", -3.0, 3.0), Numeric(f"{name}1", -3.0, 3.0))), policy, public)
+        draw = np.random.default_rng([seed, place])
+        columns = {f"{name}{i}": draw.uniform(-3, 3, len(held)) for i in range(2)}
+        made.tables[name] = pl.DataFrame({"key": list(held), **columns})
+    made.charter = Charter(members, "key", ("bank", "late"))
+    return made
+
+
+class New(Organisations):
+    """Organisations with new rows, and the store in which each has its part of the model."""
+
+    def office(self, name, approve=lambda _: True):
+        holding = Holding(self.charter, name, self.tables[name], scoring=True)
+        return Office(
+            holding, self.folder / name, self.keys[name], approve, models=self.folder.parent / "learning" / name
+        )
+
+
+def test_new_rows_are_scored_by_a_model_from_another_store_and_need_no_labels(tmp_path):  # noqa: F811
+    learning = keyed(tmp_path / "learning", {"bank": range(40), "lab": range(5, 45)}, 1)
+    bank = learning.tables["bank"]
+    learning.tables["bank"] = bank.with_columns(late=pl.col("bank0") - pl.col("bank1"))
+    with Straw(learning) as straw:
+        fit = run_of(straw, Case(co.SharingADMM(rounds=20), PROBLEM), tmp_path / "learning" / "hub")
+    new = keyed(tmp_path / "new", {"bank": range(100, 112), "lab": range(104, 120)}, 2)
+    new = New(new.folder, new.charter, new.keys, new.tables, {})
+    with Straw(new) as straw:
+        found = scored(straw, fit, tmp_path / "new" / "hub")
+        frame = kept(tmp_path / "new", found)
+        assert sorted(frame["key"]) == list(range(104, 112))
+        with pytest.raises(PeerFailed, match="refused 'reserve'"):  # and nothing is learned from them
+            run_of(straw, Case(co.SharingADMM(rounds=2), PROBLEM), tmp_path / "new" / "hub", "learn")
+    joined = new.tables["bank"].join(new.tables["lab"], on="key")
+    x = {name: learning.part(name)["coefficients"] for name in new.names}
+    encoded = {name: new.charter.members[name].schema.encode(joined).matrix for name in x}
+    scores = sum(encoded[name] @ np.array(x[name]) for name in x) + fit.intercept
+    expected = dict(zip(joined["key"], scores, strict=True))
+    assert max(abs(expected[key] - score) for key, score in frame.iter_rows()) < 2 * 2.0**-32 + 1e-12
+
+
+def test_the_rows_of_parties_elsewhere_are_scored_by_the_protocol_or_not_at_all(tmp_path):  # noqa: F811
+    """Their blocks are empty here: adding up what is at hand would be the intercept, for every row."""
+    fit, away = fitted(STAR), Organisations.of(federation(STAR), tmp_path).federation
+    for use in (fit.scores, fit.predict):
+        with pytest.raises(HeldByParty, match=r"co\.score\(fit, federation, engine=co\.Grpc"):
+            use(away)
+    with pytest.raises(InvalidInput, match=r"run elsewhere: pass engine=co\.Grpc"):
+        co.score(fit, away)
+
+
+def test_the_federation_file_must_be_of_the_models_parties(tmp_path):  # noqa: F811
+    fit, made = fitted(STAR), Organisations.of(federation(STAR), tmp_path)
+    charter, members = made.charter, made.charter.members
+    fewer = {name: member for name, member in members.items() if name != "party1"}
+    wider = {**members, "party0": replace(members["party0"], columns=9)}
+    for changed, without, says in (
+        (replace(charter, label=("party0", "y")), (), "scores go to 'labels'"),
+        (replace(charter, members=fewer), (), "not in the federation file: party1; without= names none"),
+        (charter, ("party1",), "without= names party1"),
+        (replace(charter, members=wider), (), "brings 9 columns"),
+    ):
+        with pytest.raises(InvalidInput, match=says):
+            co.score(fit, co.Federation.elsewhere(changed), without=without, engine=mock.Mock())
+
+
+def test_a_party_that_is_not_in_the_file_is_left_out_by_name(tmp_path):  # noqa: F811
+    fed = federation(STAR)
+    with Straw(Organisations.of(fed, tmp_path)) as straw:
+        fit = run_of(straw, STAR, tmp_path / "hub")
+        made = straw.made
+        members = {name: member for name, member in made.charter.members.items() if name != "party1"}
+        made.charter = replace(made.charter, members=members)
+        for name in members:
+            straw.die(name)
+        found = scored(straw, fit, tmp_path / "hub", without=["party1"])
+        assert np.array_equal(
+            co.score(fitted(STAR), replace(fed, parties={n: fed.parties[n] for n in members}), without=["party1"]),
+            kept(tmp_path, found)["score"],
+        )
+
+
+# ------------------------------------------------------------------------------------------------ processes and a network
+
+
+def test_processes_on_a_network_score_as_one_process_does_at_the_word_of_a_coordinator(tmp_path):  # noqa: F811
+    pytest.importorskip("grpc", reason="grpcio is not installed: pip install 'colonnade[grpc]'")
+    expected = co.score(fitted(SECURE), federation(SECURE))
+    made, port = Organisations.of(federation(SECURE), tmp_path), free_port()
+    made.charter.save(tmp_path / "federation.toml")
+    files = [str(tmp_path / "federation.toml"), "--fit", str(tmp_path / "fit.json"), "--certs", str(tmp_path / "certs")]
+    where = ["--store", str(tmp_path / "hub"), "--listen", f"127.0.0.1:{port}", "--json"]
+    with made.at_work(port):
+        with made.hub(port) as hub, mock.patch("colonnade.runbook.new_run_id", return_value="run"):
+            options = {"privacy": SECURE.privacy, "noise": SeededNoise(1), "engine": hub, "store": tmp_path / "hub"}
+            co.fit(made.federation, SECURE.problem, SECURE.method, **options).save(tmp_path / "fit.json")
+        with mock.patch("colonnade.logs.to_stderr"):  # it would set up the logs of all tests that follow
+            done = CliRunner().invoke(app, ["coordinator", "score", *files, *where])
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert (told["holder"], told["rows"]) == ("labels", 30)
+    assert np.array_equal(expected, pl.read_parquet(tmp_path / "labels" / "scores" / f"{told['run']}.parquet")["score"])
