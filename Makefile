@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.ready
 
-.PHONY: demo test check bench audit faults docs lock clean
+.PHONY: demo test check bench audit faults wheel docs lock clean
 
 demo: $(STAMP)
 	$(BIN)/colonnade demo
@@ -26,6 +26,11 @@ audit: $(STAMP)
 
 faults: $(STAMP)
 	$(BIN)/python -m pytest -q -n 2 -m fault
+
+# Builds dist/*.whl, and tries it in a fresh environment without development tools or extras.
+wheel: $(STAMP)
+	$(BIN)/python -m pip wheel . --no-deps --quiet --wheel-dir dist
+	$(BIN)/python -m pytest -q -s tests/test_packaging.py -m 'slow or not slow'
 
 docs: $(STAMP)
 	$(BIN)/python docs/generate.py

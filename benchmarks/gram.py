@@ -1,6 +1,6 @@
 """Private Gram on real columns of real organisations: held-out accuracy against each party alone, and against nobody.
 
-Splits are 80/20 (by patient where patients come back), delta = 1e-6, bounds are those of benchmarks/schemas, written down
+Splits are 80/20 (by patient where patients come back), delta = 1e-6, bounds are those of colonnade/reproduce/schemas, written down
 as a data dictionary would have them. A quick run simulates the release: exact sums plus Gaussian noise of the sds that the
 secure protocol brings, both shares of a product of two parties counted; the rules and the solve are those of a run. A full
 run does both, that and co.fit with co.PrivateGram between the parties, messages, masks, integers and all, and prints the
@@ -58,7 +58,7 @@ BARS = {
     "diabetes130": (0.64, 0.675, 0.685),
 }
 QUICK = ("a9a", "credit-default", "nhanes-diabetes")
-SCHEMAS = Path(__file__).parent / "schemas"
+SCHEMAS = Path(co.__file__).parent / "reproduce" / "schemas"
 ROWS_AT_ONCE = 20_000
 PROBLEM = Problem(Logistic(), intercept=True)
 
@@ -328,7 +328,7 @@ def table(name: str, count: int, run: bool) -> bool:
     if data is None:
         return True
     rows, d = data.matrix.shape
-    base = alone(data, min(count, 3))
+    base = alone(data, count)
     best = max(base[who] for who in data.parties)
     others = ", ".join(f"{who} {base[who]:.3f}" for who in data.parties)
     print(f"{name}: {rows:,} x {d:,}, {(data.y > 0).mean():.0%} positive, {count} splits, delta {DELTA:g}")

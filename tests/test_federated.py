@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 import pickle
 import re
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -20,14 +22,19 @@ from sklearn.linear_model import Ridge as SklearnRidge
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import colonnade as co
 from colonnade.budget import accounts
 from colonnade.errors import InvalidInput
 from colonnade.estimators.federated import FederatedClassifier, FederatedRegressor, share_of
+from colonnade.fit import fit as run
 from colonnade.privacy.accountant import epsilon as epsilon_of
 from colonnade.privacy.accountant import rho_for
+from colonnade.problem.weighted import ClassWeighted
+from colonnade.result import Fit
+from colonnade.runbook import history
 
 QUICK = co.SharingADMM(rounds=15, tolerance=1e-2)  # as far as conventions and odds need it
 FRESH = "every private fit draws fresh noise: two fits differ"
@@ -238,15 +245,169 @@ def test_no_cell_and_no_label_stops_a_private_fit(tmp_path):
     ).fit(X, values)
 
 
+# ------------------------------------------------------------------------------------------------ after Ctrl-C
+
+
+class Interrupted:
+    """An engine on which Ctrl-C is pressed as one letter is under way."""
+
+    def __init__(self, after: int) -> None:
+        self.left = after
+
+    def run(self, nodes, carry=None):
+        def counted(letter):
+            self.left -= 1
+            if self.left == 0:
+                raise KeyboardInterrupt
+            return (letter,)
+
+        return co.InProcess().run(nodes, counted)
+
+
+def three_classes(store: Path, engine: object = None) -> FederatedClassifier:
+    X, _, values = table(rows=120)
+    model = private(store, classes=[0, 1, 2], epsilon=6.0, engine=engine)
+    return model.fit(X, np.digitize(values, [-0.5, 0.5]))
+
+
+def spent(store: Path) -> list[float]:
+    return [account.budget.rho for account in accounts(store)]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """What three classes cost, and how many letters they send."""
+    store, tap = tmp_path_factory.mktemp("whole"), co.Tap(co.InProcess())
+    three_classes(store, tap)
+    return spent(store), len(tap.letters)
+
+
+@pytest.mark.parametrize("place", [0.1, 0.5, 0.9])
+def test_after_ctrl_c_finished_classes_are_kept_and_nothing_is_paid_twice(place, undisturbed, tmp_path):
+    cost, letters = undisturbed
+    with pytest.raises(KeyboardInterrupt):
+        three_classes(tmp_path, Interrupted(int(place * letters)))
+    before = {run: state for run, _, state in history(tmp_path)}
+    model = three_classes(tmp_path)
+    assert set(before) <= {each.run for each in model.fit_}
+    assert int(place * 3) == list(before.values()).count("finished")
+    assert len(history(tmp_path)) == 3
+    assert cost == pytest.approx(spent(tmp_path), rel=1e-12)
+    assert model.predict_proba(table(rows=120)[0]).shape == (120, 3)
+
+
+def test_ctrl_c_in_the_moment_in_which_a_class_ends_loses_nothing(undisturbed, tmp_path, monkeypatch):
+    save = Fit.save
+
+    def pressed(self, path):
+        save(self, path)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(Fit, "save", pressed)
+    with pytest.raises(KeyboardInterrupt):
+        three_classes(tmp_path)
+    monkeypatch.setattr(Fit, "save", save)
+    ((first, _, state),) = history(tmp_path)
+    assert state == "finished"
+    assert first == three_classes(tmp_path).fit_[0].run
+    assert undisturbed[0] == pytest.approx(spent(tmp_path), rel=1e-12)
+
+
+def test_other_labels_are_another_job_and_a_finished_job_is_not_found_again(undisturbed, tmp_path):
+    first, again = three_classes(tmp_path), three_classes(tmp_path)
+    assert not {each.run for each in first.fit_} & {each.run for each in again.fit_}
+    with pytest.raises(KeyboardInterrupt):
+        three_classes(tmp_path, Interrupted(undisturbed[1] // 2))
+    there = {run for run, _, _ in history(tmp_path)}
+    X, _, values = table(rows=120)
+    other = np.digitize(values, [-0.5, 0.5])
+    other[np.flatnonzero(other == 0)[0]] = 1  # one row of one class: the models of both are other ones
+    fitted = private(tmp_path, classes=[0, 1, 2], epsilon=6.0).fit(X, other).fit_
+    assert not there & {each.run for each in fitted}
+
+
 # ------------------------------------------------------------------------------------------------ weights of classes
 
 
-def test_weights_multiply_the_odds_and_nothing_else():
+EXACT = co.SharingADMM(rounds=3000, tolerance=1e-8)
+STRONG = 0.01  # the weight of the ridge, and so how convex the objective is in the coefficients
+
+
+def nearest(gap: float) -> float:
+    """How far coefficients can be from the best ones; scikit-learn's own stop adds a little."""
+    return math.sqrt(2 * gap / STRONG) + 1e-4
+
+
+@pytest.mark.parametrize("weight", [{"well": 3.0}, {"ill": 0.5, "well": 4.0}, "balanced"], ids=str)
+def test_open_weights_are_those_of_scikit_learns_logistic_regression(weight):
     X, labels, _ = table()
-    plain = FederatedClassifier(method=QUICK).fit(X, labels)
-    heavy = FederatedClassifier(method=QUICK, class_weight={"well": 3.0}).fit(X, labels)
-    assert np.allclose(heavy.decision_function(X), plain.decision_function(X) + math.log(3.0), atol=1e-12)
-    assert np.array_equal(plain.coef_, heavy.coef_)
+    labels[: len(labels) // 2] = "ill"
+    mine = FederatedClassifier(2, penalty=co.Ridge(STRONG), method=EXACT, class_weight=weight).fit(X, labels)
+    theirs = LogisticRegression(C=1 / (STRONG * len(X)), tol=1e-10, max_iter=5000, class_weight=weight).fit(X, labels)
+    plain = FederatedClassifier(2, penalty=co.Ridge(STRONG), method=EXACT).fit(X, labels)
+    assert mine.fit_.gap <= 1e-8
+    assert np.linalg.norm(mine.coef_ - theirs.coef_) <= nearest(1e-8)
+    assert np.abs(mine.predict_proba(X) - theirs.predict_proba(X)).max() < 3e-3
+    assert np.linalg.norm(plain.coef_ - theirs.coef_) > 10 * nearest(1e-8)  # it is no shift of the odds
+
+
+def test_several_open_classes_weigh_the_rest_by_the_mean_weight_of_its_classes():
+    X, _, values = table()
+    labels, weight = np.digitize(values, [-0.5, 0.5]), {0: 5.0, 1: 1.0, 2: 2.0}
+    mine = FederatedClassifier(2, penalty=co.Ridge(STRONG), method=EXACT, class_weight=weight).fit(X, labels)
+    for own in range(3):
+        rest = sum(weight[k] for k in range(3) if k != own) / 2
+        theirs = LogisticRegression(
+            C=1 / (STRONG * len(X)), tol=1e-10, max_iter=5000, class_weight={True: weight[own], False: rest}
+        ).fit(X, labels == own)
+        assert np.linalg.norm(mine.coef_[own] - theirs.coef_[0]) <= nearest(1e-8)
+
+
+def test_open_weights_of_a_squared_hinge_are_those_of_scikit_learns_machine():
+    X, labels, _ = table()
+    settings_ = {"loss": co.SquaredHinge(), "penalty": co.Ridge(STRONG), "intercept": False, "method": EXACT}
+    mine = FederatedClassifier(2, **settings_, class_weight={"well": 3.0}).fit(X, labels)
+    theirs = LinearSVC(
+        C=1 / (2 * STRONG * len(X)),
+        fit_intercept=False,
+        dual=False,
+        tol=1e-10,
+        max_iter=10_000,
+        class_weight={"well": 3.0},
+    ).fit(X, labels)
+    assert mine.fit_.gap <= 1e-8
+    assert np.linalg.norm(mine.coef_ - theirs.coef_) <= nearest(1e-8)
+
+
+def test_private_weights_multiply_the_odds_and_touch_no_row(tmp_path, monkeypatch):
+    X, labels, _ = table(rows=100)
+    asked = []
+    monkeypatch.setattr(
+        "colonnade.estimators.federated.run",
+        lambda fed, problem, *more, **where: asked.append(problem) or run(fed, problem, *more, **where),
+    )
+    model = private(tmp_path, class_weight={"well": 3.0}).fit(X, labels)
+    slope, offset = model.fit_.link
+    assert model.intercept_[0] == pytest.approx(slope * model.fit_.intercept + offset + math.log(3.0))
+    assert [co.Logistic()] == [problem.loss for problem in asked]
+
+
+PRIVATE_METHODS = [
+    (co.PrivateGram(), "secure", {"penalty": co.Ridge(0.1)}),
+    (co.PrivateSharingADMM(rounds=3), "nobody", {"penalty": co.Ridge(0.1)}),
+    (co.PrivateBlockFrankWolfe(rounds=3), "nobody", {"constraint": co.L1Ball(1.0)}),
+]
+
+
+@pytest.mark.parametrize(("method", "trust", "place"), PRIVATE_METHODS, ids=[m.TITLE for m, _, _ in PRIVATE_METHODS])
+def test_no_private_method_takes_a_loss_whose_rows_have_weights(method, trust, place, tmp_path):
+    """Their sensitivities are those of the plain losses: a heavy row would do more than its price says."""
+    X, labels, _ = table(rows=40)
+    fed = co.Federation.split(X, np.where(labels == "ill", 1, -1), 2)
+    problem = co.Problem(ClassWeighted(co.Logistic(), 1.0, 5.0), **place)
+    with pytest.raises(InvalidInput, match="Logistic"):
+        co.fit(fed, problem, method, co.Privacy(1.0, 1e-6, trust, 2.0, 1.0), store=tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_balanced_weights_are_those_of_the_counts_however_they_are_known():
@@ -255,7 +416,8 @@ def test_balanced_weights_are_those_of_the_counts_however_they_are_known():
     counts = {label: int((labels == label).sum()) for label in ("ill", "well")}
     looked = FederatedClassifier(method=QUICK, class_weight="balanced").fit(X, labels)
     told = FederatedClassifier(method=QUICK, class_weight="balanced", class_counts=counts).fit(X, labels)
-    given_ = FederatedClassifier(method=QUICK, class_weight={k: 1 / v for k, v in counts.items()}).fit(X, labels)
+    weights = {label: len(labels) / (2 * count) for label, count in counts.items()}
+    given_ = FederatedClassifier(method=QUICK, class_weight=weights).fit(X, labels)
     assert np.array_equal(looked.decision_function(X), told.decision_function(X))
     assert np.array_equal(looked.decision_function(X), given_.decision_function(X))
     assert (looked.predict(X) == "well").sum() > (
@@ -276,7 +438,10 @@ def test_balanced_weights_under_privacy_go_by_public_counts_and_cost_nothing(tmp
 X0, Y0, V0 = table(rows=20)
 MESSAGES = [
     ({"loss": co.LeastSquares()}, "does not classify; give co.Logistic()"),
-    ({"loss": co.SquaredHinge(), "class_weight": {"ill": 2.0}}, "class_weight multiplies odds"),
+    (
+        {"loss": co.SquaredHinge(), "class_weight": {"ill": 2.0}, "epsilon": 1.0, "classes": ["ill", "well"], "store": "s"},
+        "class_weight multiplies odds",
+    ),
     ({"class_weight": {"sick": 2.0}}, "a weight for 'sick'; the classes are ['ill', 'well']"),
     ({"class_weight": {"ill": 0.0}}, "weights must be finite and above 0"),
     ({"class_weight": "heavy"}, "give {label: weight}"),
@@ -330,6 +495,7 @@ def test_a_column_that_a_schema_names_must_be_there(tmp_path):
     for schemas, parties, words in [
         ({"a": co.Schema((co.Plain("z"),))}, None, "names 'z', which X does not have"),
         ({"a": co.Schema((co.Plain("x"),))}, {"b": ["x"]}, "leave parties= out"),
+        ({"a": co.Schema((co.Plain("x"),))}, 3, "leave parties= out"),
     ]:
         with pytest.raises(InvalidInput, match=words):
             FederatedClassifier(parties, schemas=schemas).fit(frame, Y0)

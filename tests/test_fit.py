@@ -423,7 +423,7 @@ def broken(text: str) -> dict[str, bytes]:
         "no JSON": b"a model, honestly",
         "another JSON": b"[1, 2]\n",
         "a number": b"3\n{}",
-        "a later version": (json.dumps({**header, "version": 2}) + "\n" + body).encode(),
+        "a later version": (json.dumps({**header, "version": header["version"] + 1}) + "\n" + body).encode(),
         "another format": (json.dumps({**header, "format": "other"}) + "\n" + body).encode(),
         "no check-sum": (json.dumps({k: v for k, v in header.items() if k != "sha256"}) + "\n" + body).encode(),
     }

@@ -164,6 +164,18 @@ def test_a_held_out_share_leaves_something_on_both_sides(data, share):
 
 
 def test_without_the_data_the_message_says_what_to_install(monkeypatch):
+    monkeypatch.delenv("COLONNADE_DATA", raising=False)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(InvalidInput, match=r"pip install 'colonnade\[demo\]'"):
         flights.load()
+
+
+@needs_data
+def test_flights_that_were_fetched_serve_as_well_as_the_package(tmp_path, monkeypatch, data):
+    folder = Path(installed.submodule_search_locations[0]) / "data"
+    (tmp_path / "flights").symlink_to(folder)
+    monkeypatch.setenv("COLONNADE_DATA", str(tmp_path))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    fetched = flights.load(rows=50)
+    here = data.frames["airline"].filter(data.frames["airline"]["flight"].is_in(fetched.frames["airline"]["flight"]))
+    assert fetched.frames["airline"].equals(here)

@@ -27,6 +27,7 @@ from colonnade.errors import InvalidInput
 from colonnade.federation import Federation
 from colonnade.schema import Binary, Categorical, Date, Encoded, Numeric, Plain, Schema
 from colonnade.sources import encode, located, read
+from colonnade.sources.files import Frame
 
 ROWS = 300
 SCHEMA = Schema(
@@ -144,6 +145,66 @@ def test_a_source_in_blocks_is_encoded_as_its_frame_is(write, tmp_path, small_bl
     smaller, nothing = encode(**given, schema=SCHEMA, dtype=np.float32)
     assert np.array_equal(dense(whole).astype(np.float32), dense(smaller))
     assert nothing.width == 0
+
+
+LAB = pl.DataFrame({"pid": [f"P{i:04}" for i in range(100, 350)], "sodium": np.linspace(130, 150, 250)})
+
+
+def of_the_clinic(source: object, schema: Schema | None) -> Federation:
+    schemas = {} if schema is None else {"clinic": schema}
+    return Federation.from_frames({"clinic": source, "lab": LAB}, "pid", ("clinic", "late"), schemas=schemas)
+
+
+@pytest.mark.parametrize("write", SOURCES)
+def test_a_federation_encodes_a_source_in_blocks_as_if_it_had_been_read_whole(write, tmp_path, small_blocks):
+    """Rows shuffled, a third of them at one party only; the expected matrix is that of one frame, filtered and sorted."""
+    given = write(table().sample(fraction=1.0, shuffle=True, seed=3), tmp_path)
+    wanted = table().filter(pl.col("pid") >= "P0100").sort("pid")
+    made = of_the_clinic(located(given["source"], query=given.get("query")), SCHEMA)
+    block = made.parties["clinic"].block
+    assert np.array_equal(dense(SCHEMA.encode(wanted)), dense(Encoded(block.matrix, (), {}, {})))
+    assert SCHEMA.encode(wanted).owner_notes() == block.owner_notes
+    assert made.labels.tolist() == wanted["late"].to_list()
+    assert made.keys.to_list() == wanted["pid"].to_list()
+    assert made.alignment.left_out == {"clinic": 100, "lab": 50}
+
+
+@pytest.mark.parametrize("write", [csv, parquet, feather, stream, polars])
+def test_a_schema_read_off_blocks_is_that_of_the_matched_rows(write, tmp_path, small_blocks):
+    frame = table().drop("day").sample(fraction=1.0, shuffle=True, seed=4)
+    wanted = frame.filter(pl.col("pid") >= "P0100").sort("pid").drop("pid", "late")
+    made = of_the_clinic(write(frame, tmp_path)["source"], None).parties["clinic"]
+    assert Schema.infer(wanted) == made.schema
+    assert np.array_equal(dense(made.schema.encode(wanted)), dense(Encoded(made.block.matrix, (), {}, {})))
+
+
+def test_sparse_rows_are_put_in_the_order_of_their_keys(tmp_path, small_blocks):
+    levels = tuple(f"{k:02}" for k in range(40))
+    schema = Schema((Categorical("code", levels),))
+    frame = table().select("pid", "late", code=pl.Series(levels * 8)[:ROWS])
+    frame.reverse().write_parquet(tmp_path / "t.parquet")
+    matrix = of_the_clinic(tmp_path / "t.parquet", schema).parties["clinic"].block.matrix
+    assert sparse.issparse(matrix)
+    assert matrix.has_canonical_format
+    assert np.array_equal(np.eye(40)[np.arange(100, ROWS) % 40], matrix.toarray())
+
+
+def test_a_table_that_changes_between_its_keys_and_its_rows_is_refused():
+    class Shrinking(Frame):
+        def blocks(self, columns, schema=None):
+            block = self.frame(columns)
+            yield block if "age" not in columns else block.head(200)
+
+    with pytest.raises(InvalidInput, match="party 'clinic': its table changed while it was read"):
+        of_the_clinic(Shrinking(table()), SCHEMA)
+
+
+@pytest.mark.parametrize("column", [Binary("late"), Categorical("pid", ("P0001",))])
+def test_the_label_and_the_key_are_no_features(column):
+    with pytest.raises(
+        InvalidInput, match=f"its schema names '{column.name}', which is the key, the label.*Leave it out"
+    ):
+        of_the_clinic(table(), Schema((Plain("crp"), column)))
 
 
 def test_svmlight_and_npz_files_give_a_matrix_and_labels(tmp_path):
@@ -572,6 +633,9 @@ def test_a_query_to_a_server_is_encoded_in_blocks(server, small_blocks):
     assert_frame_equal(table().select("pid"), kept)
     empty, _ = encode(server, SCHEMA, query=f"{query} limit 0")
     assert empty.matrix.shape == (0, SCHEMA.width)
+    wanted = table().filter(pl.col("pid") >= "P0100")
+    block = of_the_clinic(located(server, query="select * from stays order by crp"), SCHEMA).parties["clinic"].block
+    assert np.array_equal(dense(SCHEMA.encode(wanted)), dense(Encoded(block.matrix, (), {}, {})))
 
 
 @pytest.mark.parametrize(
@@ -689,6 +753,53 @@ def test_memory_does_not_grow_with_the_table(kind, tmp_path):
     cells = 2_000_000 * LETTERS
     print(
         f"{kind}: the peak rose by {(after - before) / 2**20:.0f} MiB; the further rows hold {cells / 2**20:.0f} MiB of text"
+    )
+    assert after - before < cells / 2
+
+
+FEDERATION_PEAK = """
+import resource, sys
+from colonnade.federation import Federation
+from colonnade.schema import Categorical, Schema
+schema = Schema((Categorical("note", ("a", "b")),))
+def made(path):
+    return Federation.from_frames({"clinic": path}, "pid", schemas={"clinic": schema})
+made(sys.argv[1])  # what the libraries take for themselves
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+federation = made(sys.argv[2])
+after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(before * 1024, after * 1024, federation.rows)
+"""
+
+
+def _keyed_notes(path: Path, rows: int) -> str:
+    """Long texts with a key, in row groups of 50,000, so that this process does not hold the table either."""
+    from pyarrow import parquet as arrow_parquet
+
+    kinds = pa.schema({"pid": pa.int64(), "note": pa.string()})
+    with arrow_parquet.ParquetWriter(path, kinds) as out:
+        for first in range(0, rows, 50_000):
+            numbers = range(first, first + 50_000)
+            out.write_table(pa.table({"pid": numbers, "note": [f"{NOTE * 4}{i:06}" for i in numbers]}, kinds))
+    return str(path)
+
+
+@pytest.mark.slow
+def test_the_memory_of_a_federation_does_not_grow_with_its_tables(tmp_path):
+    """A million further rows: 16 MB of keys and places at the most a few times over, against 350 MB of texts."""
+    small, large = (_keyed_notes(tmp_path / f"{rows}.parquet", rows) for rows in (100_000, 1_100_000))
+    done = subprocess.run(
+        [sys.executable, "-c", FEDERATION_PEAK, small, large],
+        check=True,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"POLARS_MAX_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+    )
+    before, after, rows = map(int, done.stdout.split())
+    assert rows == 1_100_000
+    cells = 1_000_000 * (4 * len(NOTE) + 6)
+    print(
+        f"from_frames: the peak rose by {(after - before) / 2**20:.0f} MiB; the further rows hold {cells / 2**20:.0f} MiB of text"
     )
     assert after - before < cells / 2
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import colonnade as co
+from colonnade.algorithms import load_all
 from colonnade.algorithms.method import Job
 from colonnade.privacy.events import unprotected
 from colonnade.privacy.ledger import Ledger
@@ -266,7 +267,49 @@ def test_no_file_prints(path):
     assert "print" not in calls(path)
 
 
+HEAVY = (
+    "polars",
+    "pyarrow",
+    "plotly",
+    "networkx",
+    "opendp",
+    "dp_accounting",
+    "ray",
+    "pandas",
+    "scipy.optimize",
+    "scipy.stats",
+)
+
+
+def at_import(body: list[ast.stmt]) -> set[str]:
+    """The modules that a file brings in as soon as it is imported."""
+    found = set()
+    for node in body:
+        match node:
+            case ast.Import():
+                found |= {alias.name for alias in node.names}
+            case ast.ImportFrom():
+                found |= {node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)}
+            case ast.If() if ast.unparse(node.test) != "TYPE_CHECKING":
+                found |= at_import(node.body) | at_import(node.orelse)
+            case ast.Try():
+                found |= at_import(node.body)
+    return found
+
+
+FIGURES = SOURCE / "reproduce" / "figures"  # each is loaded when it is run, and by nothing else
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in FILES if FIGURES not in path.parents], ids=lambda path: str(path.relative_to(SOURCE))
+)
+def test_no_file_loads_what_is_slow_to_load_before_it_is_needed(path):
+    loaded = at_import(tree(path).body)
+    assert not [name for name in loaded for slow in HEAVY if name == slow or name.startswith(f"{slow}.")]
+
+
 def test_every_message_says_who_sends_it_to_whom():
+    load_all()
     own = [shape.cls for shape in BY_TYPE.values() if shape.cls.__module__.startswith("colonnade.")]
     assert own
     for cls in own:

@@ -4,102 +4,161 @@ import colonnade as co
 
 fed = co.Federation.split(X, y, parties=4)
 fit = co.fit(fed, co.Problem(co.Logistic(), co.L1Ball(10.0)), method=co.DistributedFrankWolfe())
+
+Names are loaded when they are first used: `colonnade --help` and `import colonnade` wait for no compiler.
 """
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from colonnade import published
-from colonnade.algorithms.block_frank_wolfe import BlockFrankWolfe
-from colonnade.algorithms.central_frank_wolfe import CentralFrankWolfe
-from colonnade.algorithms.frank_wolfe import Corrective, DistributedFrankWolfe, LineSearch, OpenLoop
-from colonnade.algorithms.graph_admm import GraphADMM
-from colonnade.algorithms.graph_ridge import GraphRidge
-from colonnade.algorithms.graph_tls import GraphTLS
-from colonnade.algorithms.graph_zeroth import GraphZerothOrder
-from colonnade.algorithms.method import Status
-from colonnade.algorithms.private_block_frank_wolfe import PrivateBlockFrankWolfe
-from colonnade.algorithms.private_gram import PrivateGram
-from colonnade.algorithms.private_sharing_admm import PrivateSharingADMM
-from colonnade.algorithms.sharing_admm import SharingADMM
-from colonnade.audit import audit
-from colonnade.between.hub import Grpc
-from colonnade.certs import Tls
-from colonnade.engines.inprocess import Faults, InProcess, Tap
-from colonnade.engines.ray import Ray
-from colonnade.errors import (
-    BudgetExhausted,
-    ColonnadeError,
-    HeldByParty,
-    InvalidInput,
-    LeakError,
-    LedgerDamaged,
-    PeerFailed,
-    PolicyRefused,
-    ProtocolError,
-    ReplayDiverged,
-    StoreError,
-    WireError,
-)
-from colonnade.federation import Federation
-from colonnade.fit import fit, score
-from colonnade.privacy.block import COLUMN
-from colonnade.privacy.events import Policy
-from colonnade.privacy.mechanisms import SeededNoise
-from colonnade.privacy.statement import Privacy, PrivacyStatement
-from colonnade.problem import (
-    RBF,
-    Absolute,
-    AdaBoost,
-    Changing,
-    ElasticNet,
-    Elementary,
-    GroupL1Ball,
-    GroupLasso,
-    Huber,
-    Independent,
-    KernelSVM,
-    L1Ball,
-    Lasso,
-    LeastSquares,
-    Logistic,
-    Nice,
-    NuclearNorm,
-    PerParty,
-    Problem,
-    Product,
-    PublicLabels,
-    Quantile,
-    Ridge,
-    Serial,
-    Simplex,
-    SquaredHinge,
-    Topology,
-)
-from colonnade.result import CoefficientPath, Communication, Fit, load
-from colonnade.schema import Binary, Categorical, Date, Numeric, Plain, Schema
-from colonnade.simulate import simulate
-from colonnade.sources import read
-
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # what readers and type checkers see; `_HOMES` says the same to Python
+    from colonnade import published
+    from colonnade.algorithms.block_frank_wolfe import BlockFrankWolfe
+    from colonnade.algorithms.central_frank_wolfe import CentralFrankWolfe
+    from colonnade.algorithms.frank_wolfe import Corrective, DistributedFrankWolfe, LineSearch, OpenLoop
+    from colonnade.algorithms.graph_admm import GraphADMM
+    from colonnade.algorithms.graph_ridge import GraphRidge
+    from colonnade.algorithms.graph_tls import GraphTLS
+    from colonnade.algorithms.graph_zeroth import GraphZerothOrder
+    from colonnade.algorithms.method import Status
+    from colonnade.algorithms.private_block_frank_wolfe import PrivateBlockFrankWolfe
+    from colonnade.algorithms.private_gram import PrivateGram
+    from colonnade.algorithms.private_sharing_admm import PrivateSharingADMM
+    from colonnade.algorithms.sharing_admm import SharingADMM
+    from colonnade.audit import audit
+    from colonnade.between.hub import Grpc
+    from colonnade.certs import Tls
+    from colonnade.engines.inprocess import Faults, InProcess, Tap
+    from colonnade.engines.ray import Ray
+    from colonnade.errors import (
+        BudgetExhausted,
+        ColonnadeError,
+        HeldByParty,
+        InvalidInput,
+        LeakError,
+        LedgerDamaged,
+        PeerFailed,
+        PolicyRefused,
+        ProtocolError,
+        ReplayDiverged,
+        StoreError,
+        WireError,
+    )
     from colonnade.estimators import SparseClassifier, SparseRegressor
     from colonnade.estimators.federated import FederatedClassifier, FederatedRegressor
+    from colonnade.federation import Federation
+    from colonnade.fit import fit, score
+    from colonnade.privacy.block import COLUMN
+    from colonnade.privacy.events import Policy
+    from colonnade.privacy.mechanisms import SeededNoise
+    from colonnade.privacy.statement import Privacy, PrivacyStatement
+    from colonnade.problem import (
+        RBF,
+        Absolute,
+        AdaBoost,
+        Changing,
+        ElasticNet,
+        Elementary,
+        GroupL1Ball,
+        GroupLasso,
+        Huber,
+        Independent,
+        KernelSVM,
+        L1Ball,
+        Lasso,
+        LeastSquares,
+        Logistic,
+        Nice,
+        NuclearNorm,
+        PerParty,
+        Problem,
+        Product,
+        PublicLabels,
+        Quantile,
+        Ridge,
+        Serial,
+        Simplex,
+        SquaredHinge,
+        Topology,
+    )
+    from colonnade.result import CoefficientPath, Communication, Fit, load
+    from colonnade.schema import Binary, Categorical, Date, Numeric, Plain, Schema
+    from colonnade.simulate import simulate
+    from colonnade.sources import read
 
-_LATER = {
-    "FederatedClassifier": "colonnade.estimators.federated",
-    "FederatedRegressor": "colonnade.estimators.federated",
-    "SparseClassifier": "colonnade.estimators",
-    "SparseRegressor": "colonnade.estimators",
+_HOMES = {
+    "algorithms.block_frank_wolfe": "BlockFrankWolfe",
+    "algorithms.central_frank_wolfe": "CentralFrankWolfe",
+    "algorithms.frank_wolfe": "Corrective DistributedFrankWolfe LineSearch OpenLoop",
+    "algorithms.graph_admm": "GraphADMM",
+    "algorithms.graph_ridge": "GraphRidge",
+    "algorithms.graph_tls": "GraphTLS",
+    "algorithms.graph_zeroth": "GraphZerothOrder",
+    "algorithms.method": "Status",
+    "algorithms.private_block_frank_wolfe": "PrivateBlockFrankWolfe",
+    "algorithms.private_gram": "PrivateGram",
+    "algorithms.private_sharing_admm": "PrivateSharingADMM",
+    "algorithms.sharing_admm": "SharingADMM",
+    "audit": "audit",
+    "between.hub": "Grpc",
+    "certs": "Tls",
+    "engines.inprocess": "Faults InProcess Tap",
+    "engines.ray": "Ray",
+    "errors": (
+        "BudgetExhausted ColonnadeError HeldByParty InvalidInput LeakError LedgerDamaged PeerFailed PolicyRefused "
+        "ProtocolError ReplayDiverged StoreError WireError"
+    ),
+    "estimators": "SparseClassifier SparseRegressor",
+    "estimators.federated": "FederatedClassifier FederatedRegressor",
+    "federation": "Federation",
+    "fit": "fit score",
+    "privacy.block": "COLUMN",
+    "privacy.events": "Policy",
+    "privacy.mechanisms": "SeededNoise",
+    "privacy.statement": "Privacy PrivacyStatement",
+    "problem": (
+        "Absolute AdaBoost Changing ElasticNet Elementary GroupL1Ball GroupLasso Huber Independent KernelSVM L1Ball "
+        "Lasso LeastSquares Logistic Nice NuclearNorm PerParty Problem Product PublicLabels Quantile RBF Ridge Serial "
+        "Simplex SquaredHinge Topology"
+    ),
+    "result": "CoefficientPath Communication Fit load",
+    "schema": "Binary Categorical Date Numeric Plain Schema",
+    "simulate": "simulate",
+    "sources": "read",
 }
+_HOME = {name: f"colonnade.{home}" for home, names in _HOMES.items() for name in names.split()}
 
 
-def __getattr__(name: str) -> Any:
-    """Names that bring scikit-learn with them are loaded when they are first used."""
-    if name in _LATER:
-        return getattr(import_module(_LATER[name]), name)
-    raise AttributeError(f"module 'colonnade' has no attribute {name!r}")
+class _Package(ModuleType):
+    """`colonnade.fit`, `audit` and `simulate` are functions, though the import of a module of that name would replace them."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if isinstance(value, ModuleType) and _HOME.get(name) == value.__name__:
+            value = getattr(value, name)
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
+
+if not TYPE_CHECKING:  # or every misspelt name would pass a type checker
+
+    def __getattr__(name: str) -> Any:
+        """A public name, loaded now and kept."""
+        if name == "published":
+            return import_module("colonnade.published")
+        if name not in _HOME:
+            raise AttributeError(f"module 'colonnade' has no attribute {name!r}")
+        value = getattr(import_module(_HOME[name]), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 __all__ = [

@@ -359,7 +359,9 @@ class Agreement:
         try:
             raw = json.loads(text)
             if raw.pop("version") != _VERSION:
-                raise InvalidInput(f"an agreement of another version; this colonnade reads version {_VERSION}.")
+                raise InvalidInput(
+                    f"an agreement of another version; this Colonnade reads version {_VERSION}. Make a new one with `colonnade party realign`."
+                )
             raw |= {"pepper": _pepper(bytes.fromhex(raw["pepper"])), "column": bytes.fromhex(raw["column"])}
             raw |= {"bits": base64.b64decode(raw["bits"], validate=True), "parties": tuple(raw["parties"])}
             found = cls(**raw)

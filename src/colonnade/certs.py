@@ -414,7 +414,9 @@ def _read_bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise InvalidInput(f"cannot read {path}: {error.strerror}.") from error
+        raise InvalidInput(
+            f"cannot read {path}: {error.strerror}. Check the path; `colonnade certs issue` makes certificates."
+        ) from error
 
 
 def _write(target: Path, body: bytes, *, secret: bool = False) -> None:

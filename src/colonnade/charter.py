@@ -183,7 +183,7 @@ class Charter:
         except OSError as error:
             raise InvalidInput(f"cannot read {path}: {error.strerror}. Check the path.") from error
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise InvalidInput(f"{path} is not a TOML file: {error}") from error
+            raise InvalidInput(f"{path} is not a TOML file: {error}. Correct it there.") from error
         try:
             return _charter(raw, path.parent)
         except InvalidInput as error:
@@ -211,7 +211,9 @@ def new_key() -> tuple[str, bytes]:
 
 def _charter(raw: Mapping[str, Any], folder: Path) -> Charter:
     if raw.get("version") != _VERSION:
-        raise InvalidInput(f"version is {raw.get('version')!r}; this colonnade reads version = {_VERSION}")
+        raise InvalidInput(
+            f"version is {raw.get('version')!r}; this Colonnade reads version = {_VERSION}. Write that, or install a newer one."
+        )
     parties, label, on = raw.get("parties"), raw.get("label"), raw.get("on")
     if not (isinstance(parties, dict) and parties):
         raise InvalidInput("no [parties.NAME] tables; add one for each party")

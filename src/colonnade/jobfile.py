@@ -51,9 +51,14 @@ def load_job(path: str | Path, *, others: tuple[str, ...] = ()) -> JobFile:
     try:
         raw = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise InvalidInput(f"{path} is not a TOML file: {error}.") from error
+        raise InvalidInput(f"{path} is not a TOML file: {error}. Correct it there.") from error
     if unknown := [name for name in raw if name not in (*TABLES, *others)]:
-        raise at_line(path, text, unknown[0], f"unknown; a job has {', '.join((*TABLES, *others))}")
+        raise at_line(
+            path,
+            text,
+            unknown[0],
+            f"unknown; a job has {', '.join((*TABLES, *others))}. Correct the name, or take it out.",
+        )
     if "problem" not in raw:
         raise InvalidInput(f'{path} has no [problem]; write at least: [problem] and loss = "Logistic".')
     try:

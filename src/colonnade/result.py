@@ -33,7 +33,10 @@ if TYPE_CHECKING:
     import polars as pl
 
 Floats = NDArray[np.float64]
-_FORMAT = 1
+_FORMAT = 2
+# What files of version 1 leave out: their writer did not know it yet, and it was so.
+_UNSAID: dict[str, Any] = {"elsewhere": (), "numbers": (), "remarks": (), "facts": {}, "by_rows": False}
+_UNSAID |= dict.fromkeys(("errors", "path", "link", "model"))
 
 
 class Coefficients(Mapping[str, Floats]):
@@ -107,7 +110,10 @@ class Communication:
     def to_reach(self, gap: float) -> Communication:
         """What had been sent by the end of the round whose certified gap is the first one at most `gap`."""
         if not self.gaps:
-            raise InvalidInput("this run released no gaps, so what it sent to reach one is not known.")
+            raise InvalidInput(
+                "this run released no gaps, so what it sent to reach one is not known; fit.communication.by('round') has what "
+                "each round sent."
+            )
         reached = next((number for number, found in self.gaps if found <= gap), None)
         if reached is None:
             least = min(found for _, found in self.gaps)
@@ -375,7 +381,8 @@ class Fit:
                 )
             if found.block.columns != len(x):
                 raise InvalidInput(
-                    f"party {party!r} brings {found.block.columns:,} columns; the model was fitted on {len(x):,}."
+                    f"party {party!r} brings {found.block.columns:,} columns; the model was fitted on {len(x):,}. Give the "
+                    "same columns in the same order."
                 )
         return {party: federation.parties[party].block for party in wanted}
 
@@ -383,7 +390,7 @@ class Fit:
         wanted = self._parties(without)
         absent = [party for party in wanted if party not in frames]
         if absent:
-            raise InvalidInput(f"a prediction needs a frame of every party, and {absent[0]!r} is missing.")
+            raise _missing(absent[0])
         schemas = {party: self.schemas[party] or Schema(()) for party in wanted}
         ordered = {party: frames[party] for party in frames if party in schemas}  # the first one gives the order
         return Federation.from_frames(ordered, on=str(self.on), schemas=schemas)
@@ -412,11 +419,12 @@ class Fit:
         if isinstance(data, Mapping):
             absent = [party for party in wanted if party not in data]
             if absent:
-                raise InvalidInput(f"a prediction needs a frame of every party, and {absent[0]!r} is missing.")
+                raise _missing(absent[0])
         frames = {party: as_frame(data[party] if isinstance(data, Mapping) else data) for party in wanted}
         if len({frame.height for frame in frames.values()}) > 1:
             raise InvalidInput(
-                "the frames have different numbers of rows, and this model knows no key to match them by."
+                "the frames have different numbers of rows, and this model knows no key to match them by. Give frames of the "
+                "same rows in the same order."
             )
         return {
             party: Block(schemas[party].encode(frame).matrix, np.arange(schemas[party].width))
@@ -488,27 +496,45 @@ def load(path: str | Path) -> Fit:
         raise InvalidInput(
             f"{path} is not a saved fit, or it is damaged. Save the fit again, or restore a copy."
         ) from error
-    if not known or header.get("version") != _FORMAT:
-        raise InvalidInput(f"{path} has format version {header.get('version')!r}; this colonnade reads {_FORMAT}.")
+    version = header.get("version")
+    if not known or type(version) is not int or version < 1:
+        raise InvalidInput(f"{path} is not a saved fit, or it is damaged. Save the fit again, or restore a copy.")
+    if version > _FORMAT:
+        raise InvalidInput(
+            f"{path} is of version {version}, of a later Colonnade; this one reads versions up to {_FORMAT}. Install that one: "
+            "pip install --upgrade colonnade."
+        )
     if hashlib.sha256(body.encode()).hexdigest() != header.get("sha256"):
         raise InvalidInput(f"{path} is damaged: its content does not match its check-sum. Restore it from a copy.")
     try:
-        return _from_plain(json.loads(body))
+        raw = json.loads(body)
+        return _from_plain(_from_1(raw) if version == 1 else raw)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InvalidInput(f"{path} is not a whole saved fit. Save the fit again, or restore a copy.") from error
 
 
+def _missing(party: str) -> InvalidInput:
+    return InvalidInput(
+        f"a prediction needs a frame of every party, and {party!r} is missing. Add its frame, or name it in without= to leave "
+        "its part of every score out."
+    )
+
+
+def _from_1(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """A fit of version 1 as version 2 writes it; the file stays as it is."""
+    said = {"derivation": "its file names no derivation", **raw["privacy"]}
+    return {**_UNSAID, **raw, "privacy": said}
+
+
 def _from_plain(raw: Mapping[str, Any]) -> Fit:
     return Fit(
-        coefficients=Coefficients(
-            {party: _dense(x) for party, x in raw["coefficients"].items()}, raw.get("elsewhere", ())
-        ),
+        coefficients=Coefficients({party: _dense(x) for party, x in raw["coefficients"].items()}, raw["elsewhere"]),
         intercept=raw["intercept"],
         objective=raw["objective"],
         gap=raw["gap"],
         status=Status[raw["status"]],
         privacy=PrivacyStatement(**raw["privacy"]),
-        communication=Communication(tuple(map(tuple, raw["communication"])), tuple(raw.get("numbers", ()))).along(
+        communication=Communication(tuple(map(tuple, raw["communication"])), tuple(raw["numbers"])).along(
             raw["notes"], raw["gap"]
         ),
         problem=_from_value(raw["problem"]),
@@ -520,13 +546,13 @@ def _from_plain(raw: Mapping[str, Any]) -> Fit:
         features=raw["features"],
         schemas={party: text and Schema.from_text(text) for party, text in raw["schemas"].items()},
         on=raw["on"],
-        errors=raw.get("errors") and {party: _dense(x) for party, x in raw["errors"].items()},
-        path=raw.get("path") and CoefficientPath(np.array(raw["path"][0]), _arrays(raw["path"][1])),
-        link=raw.get("link") and (raw["link"][0], raw["link"][1]),
-        remarks=tuple(raw.get("remarks", ())),
-        facts=raw.get("facts", {}),
-        by_rows=raw.get("by_rows", False),
-        model=_from_model(raw.get("model")),
+        errors=raw["errors"] and {party: _dense(x) for party, x in raw["errors"].items()},
+        path=raw["path"] and CoefficientPath(np.array(raw["path"][0]), _arrays(raw["path"][1])),
+        link=raw["link"] and (raw["link"][0], raw["link"][1]),
+        remarks=tuple(raw["remarks"]),
+        facts=raw["facts"],
+        by_rows=raw["by_rows"],
+        model=_from_model(raw["model"]),
     )
 
 

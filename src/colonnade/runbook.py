@@ -72,8 +72,9 @@ class FolderStore:
             for part in ("nodes", "fits", "locks"):
                 (self.folder / part).mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
+            what = "it is a file" if self.folder.is_file() else error.strerror
             raise StoreError(
-                f"cannot use {self.folder} as a store: {error.strerror}. Make the folder writable or name another one."
+                f"cannot use {self.folder} as a store: {what}. Name a folder that is writable or still to be made."
             ) from error
         self._journal = FileLog(self.folder / "runs.db")
         self._journal.verify()

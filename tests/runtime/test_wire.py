@@ -14,12 +14,14 @@ from hypothesis.extra import numpy as hnp
 from scipy import sparse
 
 import colonnade as co
+from colonnade.algorithms import load_all
 from colonnade.privacy.released import Released
 from colonnade.privacy.values import DTYPES, Packed, decode_value, encode_value
 from colonnade.runtime.messages import BY_CODE, BY_TYPE, Failed, message
 from colonnade.runtime.wire import LARGEST, VERSION, Frame, decode, encode, type_name
 from contract import gate
 
+load_all()  # every message of every method is tried
 Array = np.ndarray
 RUN = "20260101T000000-abc"
 

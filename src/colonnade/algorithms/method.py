@@ -196,7 +196,7 @@ def network(topology: Topology | Changing | None, roster: Roster) -> Topology:
         return Topology(len(parties), (*((place[i], place[j]) for i, j in topology.edges), extra))
     raise InvalidInput(
         f"the topology has {topology.size} nodes for {len(parties)} parties ({', '.join(parties)}): "
-        "every party is a node, in this order."
+        f"every party is a node, in this order. Give a topology of {len(parties)} nodes."
     )
 
 

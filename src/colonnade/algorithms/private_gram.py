@@ -618,7 +618,7 @@ class PrivateGram:
             fitting = " or ".join(repr(c) for c, trusts in TRUSTS.items() if job.privacy.trust in trusts)
             raise InvalidInput(
                 f"cross={self.cross!r} protects under trust {' or '.join(repr(str(trust)) for trust in TRUSTS[self.cross])}, and privacy= "
-                f"asks for trust={job.privacy.trust!r}. Take cross={fitting}, or another trust model."
+                f"asks for trust={str(job.privacy.trust)!r}. Take cross={fitting}, or another trust model."
             )
         if not isinstance(job.problem.loss, LeastSquares | Logistic):
             raise InvalidInput(

@@ -107,7 +107,7 @@ class PartyFile:
         try:
             raw = tomllib.loads(read_text(at))
         except tomllib.TOMLDecodeError as error:
-            raise InvalidInput(f"{path} is not a TOML file: {error}.") from error
+            raise InvalidInput(f"{path} is not a TOML file: {error}. Correct it there.") from error
         try:
             return cls._made(at, raw)
         except InvalidInput as error:
@@ -116,7 +116,9 @@ class PartyFile:
     @classmethod
     def _made(cls, at: Path, raw: Mapping[str, Any]) -> PartyFile:
         if raw.get("version") != _VERSION:
-            raise InvalidInput(f"version is {raw.get('version')!r}; this colonnade reads version = {_VERSION}")
+            raise InvalidInput(
+                f"version is {raw.get('version')!r}; this Colonnade reads version = {_VERSION}. Write that, or install a newer one."
+            )
         if unknown := sorted(set(raw) - _FIELDS):
             raise InvalidInput(f"unknown entry {unknown[0]!r}; known: {', '.join(sorted(_FIELDS))}")
         for name in ("name", "federation", "store", "key", "certs"):
@@ -152,7 +154,9 @@ class PartyFile:
         try:
             raw = bytes.fromhex(self.key.read_text(encoding="ascii").strip())
         except OSError as error:
-            raise InvalidInput(f"cannot read the signing key {self.key}: {error.strerror}.") from error
+            raise InvalidInput(
+                f"cannot read the signing key {self.key}: {error.strerror}. Check the path; `colonnade party key` makes one."
+            ) from error
         except ValueError as error:
             raise InvalidInput(f"{self.key} is not a signing key; `colonnade party key` makes one.") from error
         if len(raw) != 32:
@@ -209,7 +213,7 @@ def write_key(path: Path) -> str:
     except FileExistsError:
         raise InvalidInput(f"{path} exists. A party keeps its key; name another file for another party.") from None
     except OSError as error:
-        raise InvalidInput(f"cannot write {path}: {error.strerror}.") from error
+        raise InvalidInput(f"cannot write {path}: {error.strerror}. Name a place that is writable.") from error
     with os.fdopen(made, "w") as file:
         file.write(private.hex() + "\n")
     return public

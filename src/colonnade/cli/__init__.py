@@ -1,7 +1,7 @@
 """The command line: one word a job, from `colonnade demo` to `colonnade doctor`.
 
-Answers go to standard output, everything else to standard error. A mistake is one line that says what to do; the exit
-code is 0 (done), 1 (an error of ours, explained), 2 (wrong usage) or 130 (Ctrl-C).
+Answers go to standard output, everything else to standard error: --json makes an answer an object for programs, --quiet a
+word for scripts. A mistake is one line that says what to do, and the help of every command names the exit codes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from colonnade.cli import fit as fit_command
 from colonnade.cli import init as init_command
 from colonnade.cli import report as report_command
 from colonnade.cli import ui as ui_command
-from colonnade.cli.terminal import answers, explained
+from colonnade.cli.terminal import EXIT_CODES, answer, answers, explained
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -28,7 +28,7 @@ app = typer.Typer(
     # A traceback with the values of local variables could show somebody's rows.
     pretty_exceptions_enable=False,
     help="Learn one linear model from columns that several parties may not pool.",
-    epilog="Begin with: colonnade demo",
+    epilog=f"Begin with: colonnade demo\n\n{EXIT_CODES}",
 )
 
 
@@ -55,7 +55,7 @@ def main() -> None:
 
 def _version(wanted: bool) -> None:
     if wanted:
-        version()
+        version(quiet=False, as_json=False)
         raise typer.Exit
 
 
@@ -122,8 +122,28 @@ def demo(
 
 
 @app.command()
-def version() -> None:
-    """Show the version."""
-    from importlib.metadata import version as installed
+def version(
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the number.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+) -> None:
+    """Show the version.
 
-    typer.echo(f"colonnade {installed('colonnade')}")
+    Example: colonnade version
+    """
+    with explained():
+        from importlib.metadata import version as installed
+
+        number = installed("colonnade")
+        answer({"version": number}, f"colonnade {number}", number, quiet, as_json)
+
+
+def _name_exit_codes(tree: typer.Typer) -> None:
+    """In the help of every command, also of those that are still to come."""
+    for command in tree.registered_commands:
+        command.epilog = EXIT_CODES
+    for group in tree.registered_groups:
+        assert group.typer_instance is not None
+        _name_exit_codes(group.typer_instance)
+
+
+_name_exit_codes(app)

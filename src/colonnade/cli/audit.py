@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from colonnade.cli.terminal import answers, explained
+from colonnade.cli.terminal import answer, answers, explained, lined
 
 
 def audit(
@@ -19,6 +19,7 @@ def audit(
     seed: Annotated[int, typer.Option(help="Makes the data; the noise is the mechanism's own.")] = 0,
     jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 2,
     listing: Annotated[bool, typer.Option("--list", help="Show what can be attacked.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the names of what is violated.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Bound epsilon from below by attack, and compare with what is claimed.
@@ -41,14 +42,18 @@ def audit(
 
         attacks = import_module("colonnade.audit")  # by name: `colonnade.audit` itself is the function
         if listing:
-            for name, target in attacks.TARGETS.items():
-                typer.echo(f"{name:24} {target.title} ({target.guarantee})")
+            known = {name: f"{target.title} ({target.guarantee})" for name, target in attacks.TARGETS.items()}
+            answer(known, lined(known, 24), "\n".join(known), quiet, as_json)
             return
-        console = Console(stderr=True)
-        results = attacks.sweep(targets, effort=effort, seed=seed, progress=console.is_terminal, jobs=jobs)
+        seen = Console(stderr=True).is_terminal and not (quiet or as_json)
+        results = attacks.sweep(targets, effort=effort, seed=seed, progress=seen, jobs=jobs)
         lines = attacks.rows(results)
         if as_json:
             typer.echo(json.dumps(lines, indent=2))
+        elif quiet:
+            for line in lines:
+                if line["verdict"] == "violated":
+                    typer.echo(line["target"])
         else:
             table = Table(title="Lower bounds on epsilon by attack", title_justify="left")
             for name in lines[0]:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from colonnade.cli.terminal import answers, explained
+from colonnade.cli.terminal import UNCUT, answer, answers, busy, explained
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -28,6 +28,7 @@ Party = Annotated[str, typer.Argument(metavar="PARTY", help="Whose ledger.")]
 def show(
     store: Store,
     plot: Annotated[Path | None, typer.Option(help="Also write spending over time as an HTML page.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only each party and what is left.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Every party's limit, what has left, what open runs have reserved beside it, and what is left of the limit.
@@ -41,35 +42,53 @@ def show(
     with explained():
         from colonnade import budget
 
-        accounts = [(account, _held(store, account)) for account in budget.accounts(store)]
+        with busy("checking and adding up the ledgers", quiet or as_json):
+            accounts = [(account, _held(store, account)) for account in budget.accounts(store)]
         if plot is not None:
             _write_plot(store, plot)
         if as_json:
             typer.echo(json.dumps([_plain(account, held) for account, held in accounts], indent=2, allow_nan=False))
             return
-        from rich.table import Table
-        from rich.text import Text
-
-        columns = ("party", "period", "limit", "spent", "reserved", "left of the limit", "in all periods", "releases")
-        table = Table(title=f"Privacy spent in {store}", title_justify="left")
-        for name in (*columns, "open runs"):
-            table.add_column(name, justify="left" if name == "party" else "right")
-        for account, held in accounts:
-            limit = account.budget.epsilon
-            table.add_row(
-                Text(account.party),
-                str(account.budget.period),
-                "none" if limit is None else f"ε {limit:.3g} (δ {account.delta:g})",
-                _epsilon(held.spent),
-                _epsilon(held.more) if account.open_runs else "nothing",
-                _bar(account),
-                _epsilon(account.lifetime),
-                f"{account.releases:,}" + (f", {account.exact:,} exact" if account.exact else ""),
-                str(account.open_runs),
-            )
-        answers().print(table)
+        if quiet:
+            for account, _ in accounts:
+                typer.echo(f"{account.party}\t{_left(account)}")
+            return
+        _print_table(f"Privacy spent in {store}", [_cells(account, held) for account, held in accounts])
         if any(account.open_runs for account, _ in accounts):
             typer.echo("Open runs hold what they reserved until they end: `colonnade runs list` shows them.", err=True)
+
+
+def _cells(account: Any, held: _Held) -> dict[str, str]:
+    limit = account.budget.epsilon
+    return {
+        "party": account.party,
+        "period": str(account.budget.period),
+        "limit": "none" if limit is None else f"ε {limit:.3g} (δ {account.delta:g})",
+        "spent": _epsilon(held.spent),
+        "reserved": _epsilon(held.more) if account.open_runs else "nothing",
+        "left of the limit": _bar(account),
+        "in all periods": _epsilon(account.lifetime),
+        "releases": f"{account.releases:,}" + (f", {account.exact:,} exact" if account.exact else ""),
+        "open runs": str(account.open_runs),
+    }
+
+
+def _print_table(title: str, lines: list[dict[str, str]]) -> None:
+    """As a table where the screen has room for it, else a party after the other: no name and no figure is cut."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=title, title_justify="left")
+    for name in lines[0]:
+        table.add_column(name, justify="left" if name == "party" else "right")
+    for line in lines:
+        table.add_row(*map(Text, line.values()))
+    console = answers()
+    if console.measure(table, options=console.options.update(max_width=UNCUT)).maximum <= console.width:
+        console.print(table)
+        return
+    for line in lines:
+        typer.echo("\n".join(f"{name:18} {value}".rstrip() for name, value in line.items()) + "\n")
 
 
 @dataclass(frozen=True)
@@ -96,7 +115,12 @@ def _held(store: Path, account: Any) -> _Held:
 
 
 @app.command()
-def notes(store: Store, party: Party, as_json: AsJson = False) -> None:
+def notes(
+    store: Store,
+    party: Party,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only how many notes there are.")] = False,
+    as_json: AsJson = False,
+) -> None:
     """What only this party's operator may know: how many of its rows were over their public bound, by run.
 
     Keep it to yourself: such a count tells about the data, and nobody paid for it.
@@ -109,11 +133,8 @@ def notes(store: Store, party: Party, as_json: AsJson = False) -> None:
         from colonnade.budget import notes as kept
 
         found = kept(store, party)
-        if as_json:
-            typer.echo(json.dumps([{"run": run, "note": text} for run, text in found], indent=2))
-            return
-        for run, text in found:
-            typer.echo(f"{run}  {text}")
+        plain = [{"run": run, "note": text} for run, text in found]
+        answer(plain, "\n".join(f"{run}  {text}" for run, text in found), str(len(found)), quiet, as_json)
 
 
 @app.command()
@@ -123,6 +144,7 @@ def plan(
     epsilon: Annotated[float, typer.Option(help="What the run would ask for.")],
     delta: Annotated[float, typer.Option(help="Its delta.")] = 1e-6,
     rounds: Annotated[int, typer.Option(min=1, help="How many rounds share it.")] = 1,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only yes or no: whether it fits.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """What a run would cost a party, whether it fits, and how much noise its rounds would carry.
@@ -137,17 +159,15 @@ def plan(
         from colonnade.budget import forecast
 
         cast = forecast(store, party, epsilon, delta, rounds)
-        if as_json:
-            plain = {name: _finite(value) for name, value in vars(cast).items()}
-            typer.echo(json.dumps(plain, indent=2, allow_nan=False))
-            return
         more = "no limit is set" if math.isinf(cast.runs_left) else f"{cast.runs_left:.0f} such runs fit"
-        typer.echo(f"price      rho = {cast.rho:.4g}; {party} would then have spent epsilon {cast.after:.4g}")
-        typer.echo(f"fits       {'yes' if cast.fits else 'no: it would be refused before anything is sent'}; {more}")
-        typer.echo(
+        text = (
+            f"price      rho = {cast.rho:.4g}; {party} would then have spent epsilon {cast.after:.4g}\n"
+            f"fits       {'yes' if cast.fits else 'no: it would be refused before anything is sent'}; {more}\n"
             f"noise      in each of {rounds} rounds: Gaussian sd {cast.sigma:.4g} or choice scale {cast.scale:.4g}, "
             "times the sensitivity of what is released"
         )
+        plain = {name: _finite(value) for name, value in vars(cast).items()}
+        answer(plain, text, "yes" if cast.fits else "no", quiet, as_json)
 
 
 @app.command(name="set")
@@ -156,6 +176,8 @@ def set_limit(
     party: Party,
     epsilon: Annotated[float, typer.Option(help="The most that may be spent in a period.")],
     delta: Annotated[float, typer.Option(help="Its delta.")] = 1e-6,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> None:
     """Set a party's limit. It applies to every run from now on, with any method.
 
@@ -168,7 +190,9 @@ def set_limit(
         with opened(store, party) as ledger:
             ledger.set_budget(epsilon, delta)
             left = ledger.budget()
-        typer.echo(f"{party}: limit epsilon {epsilon:g} at delta {delta:g}; {left.spent:.4g} of it is spent")
+        said = f"{party}: limit epsilon {epsilon:g} at delta {delta:g}; {left.spent:.4g} of it is spent"
+        plain = {"party": party, "epsilon_limit": epsilon, "delta": delta, "epsilon_spent": _finite(left.spent)}
+        answer(plain, said, "", quiet, as_json)
 
 
 @app.command()
@@ -177,6 +201,8 @@ def renew(
     party: Party,
     reason: Annotated[str, typer.Option(help="Why; it stays on record.")],
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> None:
     """Open a new period: the limit is whole again, what was spent stays on record and adds up for each person.
 
@@ -187,14 +213,16 @@ def renew(
 
         with opened(store, party) as ledger:
             before = ledger.budget()
-            if not yes:
-                typer.confirm(
-                    f"{party}: people in the data have already given rho {before.lifetime_rho:.4g}; a new period adds "
-                    "to that. Open it?",
-                    abort=True,
-                )
+            asked = (
+                f"{party}: people in the data have already given rho {before.lifetime_rho:.4g}; a new period adds to "
+                "that. Open it?"
+            )
+            if not yes and not typer.confirm(asked, err=True):
+                typer.echo("nothing was changed", err=True)
+                raise typer.Exit(1)
             ledger.renew(reason)
-            typer.echo(f"{party}: period {ledger.budget().period} is open")
+            period = ledger.budget().period
+        answer({"party": party, "period": period}, f"{party}: period {period} is open", "", quiet, as_json)
 
 
 @app.command()
@@ -203,6 +231,8 @@ def export(
     party: Party,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="A file; by default standard output.")] = None,
     form: Annotated[str, typer.Option("--format", help="csv or json.")] = "csv",
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="With --output: print nothing.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
 ) -> None:
     """Every release of a party: run, round, time, mechanism, price, sensitivity. No released values.
 
@@ -212,12 +242,13 @@ def export(
         from colonnade.budget import exported
         from colonnade.privacy.store import write_synced
 
-        text = exported(store, party, form)
+        text = exported(store, party, "json" if as_json else form)
         if output is None:
             typer.echo(text, nl=False)
         else:
             write_synced(output, text.encode())
-            typer.echo(str(output))
+            if not quiet:
+                typer.echo(str(output))
 
 
 @app.command()
@@ -229,7 +260,8 @@ def verify(store: Store, quiet: Quiet = False, as_json: AsJson = False) -> None:
     with explained():
         from colonnade.budget import verified
 
-        counts = verified(store)
+        with busy("walking every chain of rows", quiet or as_json):
+            counts = verified(store)
         if as_json:
             typer.echo(json.dumps({party: {"rows": count, "whole": True} for party, count in counts.items()}, indent=2))
             return
@@ -239,6 +271,12 @@ def verify(store: Store, quiet: Quiet = False, as_json: AsJson = False) -> None:
 
 def _epsilon(value: float) -> str:
     return "unbounded" if math.isinf(value) else f"ε {value:.4g}"
+
+
+def _left(account: Any) -> str:
+    """Epsilon that is neither spent nor reserved, at the limit's delta."""
+    limit = account.budget.epsilon
+    return "no limit" if limit is None else f"{max(0.0, limit - account.spent):.4g}"
 
 
 def _bar(account: Any) -> str:
@@ -290,4 +328,4 @@ def _write_plot(store: Path, target: Path) -> None:
         yaxis_title="epsilon spent in all periods",
     )
     write_synced(target, figure.to_html(include_plotlyjs=True).encode())
-    typer.echo(str(target))
+    typer.echo(str(target), err=True)

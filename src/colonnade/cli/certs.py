@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import datetime
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from colonnade.cli.terminal import explained
+from colonnade.cli.terminal import answer, explained, lined
 
 if TYPE_CHECKING:
     from colonnade.certs import Card
@@ -21,6 +20,7 @@ app = typer.Typer(
 )
 
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The authority's folder.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="'coordinator', or a party's name in the federation.")]
 
 
@@ -31,6 +31,8 @@ def init(
         str, typer.Option(help="What the authority is called in its certificates.")
     ] = "Colonnade federation",
     days: Annotated[int, typer.Option(min=1, help="How long it is valid.")] = 3650,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the authority's certificate file.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Make an authority. Whoever holds authority.key can speak for every party: keep the folder off the network.
 
@@ -46,9 +48,13 @@ def init(
         from colonnade import certs
 
         path = certs.init(folder, title=title, days=days)
-        typer.echo(f"authority   {path}")
-        typer.echo(f"secret      {folder / 'authority.key'}: readable by you alone; keep it off the network")
-        typer.echo(f"next        colonnade certs issue {folder} coordinator")
+        told = {"authority": str(path), "secret": str(folder / "authority.key")}
+        shown = {
+            "authority": path,
+            "secret": f"{told['secret']}: readable by you alone; keep it off the network",
+            "next": f"colonnade certs issue {folder} coordinator",
+        }
+        answer(told, lined(shown, 11), str(path), quiet, as_json)
 
 
 @app.command()
@@ -60,6 +66,8 @@ def issue(
     replace: Annotated[
         bool, typer.Option("--replace", help="Renew: a new key and certificate in place of the old.")
     ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the fingerprint.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Make a key and a certificate for one node. Send the node its key over a safe way, then delete it here.
 
@@ -75,13 +83,21 @@ def issue(
         from colonnade import certs
 
         files = certs.issue(folder, name, hosts=host or (), days=days, replace=replace)
-        typer.echo(f"certificate  {files.certificate}")
-        typer.echo(f"secret       {files.key}")
-        typer.echo(f"fingerprint  {certs.inspect(files.certificate).fingerprint}")
+        told = {
+            "certificate": str(files.certificate),
+            "secret": str(files.key),
+            "fingerprint": certs.inspect(files.certificate).fingerprint,
+        }
+        answer(told, lined(told), told["fingerprint"], quiet, as_json)
 
 
 @app.command()
-def revoke(folder: Folder, name: Name) -> None:
+def revoke(
+    folder: Folder,
+    name: Name,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
+    as_json: AsJson = False,
+) -> None:
     """Take back every certificate of a node. Copy revoked.pem to the coordinator; it is read again when it changes.
 
     A stream of that node ends with its next message. Issue a new certificate with --replace when the matter is settled.
@@ -92,13 +108,15 @@ def revoke(folder: Folder, name: Name) -> None:
         from colonnade import certs
 
         count = certs.revoke(folder, name)
-        typer.echo(f"{count} certificate{'s' if count > 1 else ''} of {name} revoked in {folder / 'revoked.pem'}")
+        said = f"{count} certificate{'s' if count > 1 else ''} of {name} revoked in {folder / 'revoked.pem'}"
+        answer({"name": name, "revoked": count, "list": str(folder / "revoked.pem")}, said, "", quiet, as_json)
 
 
 @app.command()
 def show(
     path: Annotated[Path, typer.Argument(metavar="PATH", help="A certificate in PEM form, or an authority's folder.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the fingerprints.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Whom certificates are about, how long they are valid, and the fingerprints to pin. Any PEM certificate will do.
 
@@ -130,13 +148,13 @@ def show(
             }
             for card in cards
         ]
-        if as_json:
-            typer.echo(json.dumps(rows, indent=2, ensure_ascii=False))
-            return
-        for row in rows:
-            typer.echo(f"{', '.join(row['names']) or 'no name'}: {row['state']}, {row['from']} to {row['to']}")
-            typer.echo(f"  serial       {row['serial']}")
-            typer.echo(f"  fingerprint  {row['fingerprint']}")
+        text = [
+            f"{', '.join(row['names']) or 'no name'}: {row['state']}, {row['from']} to {row['to']}\n"
+            f"  serial       {row['serial']}\n  fingerprint  {row['fingerprint']}"
+            for row in rows
+        ]
+        brief = "\n".join(str(row["fingerprint"]) for row in rows)
+        answer(rows, "\n".join(text), brief, quiet, as_json)
 
 
 def _state(card: Card, revoked: bool, now: datetime.datetime) -> str:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from colonnade.cli.terminal import explained
+from colonnade.cli.terminal import answer, busy, explained, lined
 
 app = typer.Typer(no_args_is_help=True, help="Run a job between organisations: carry letters, hold no data.")
 federation = typer.Typer(no_args_is_help=True, help="A federation between organisations: is everybody there and ready?")
@@ -35,6 +35,7 @@ def run(
     output: Annotated[Path, typer.Option("--output", "-o", help="Where to write the fit.")] = Path("fit.json"),
     report: Annotated[Path | None, typer.Option(help="Write an HTML report here, too.")] = None,
     metrics: Annotated[int | None, typer.Option(help="Serve counters and health on this loopback port.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only where the fit was written.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object at the end; logs as JSON lines.")] = False,
 ) -> None:
     """Wait for the parties, agree on rows, run the job, write the fit.
@@ -59,6 +60,8 @@ def run(
         from colonnade.logs import to_stderr
 
         to_stderr(as_json)
+        if quiet:
+            logging.getLogger("colonnade").setLevel(logging.WARNING)
         signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
         log = logging.getLogger("colonnade.coordinator")
         asked, fed = load_job(job), Federation.open(file)
@@ -71,7 +74,7 @@ def run(
             if metrics is not None:
                 last.enter_context(page(hub.metrics, lambda: board.connected() == set(fed.parties), metrics))
             log.info("listening", extra={"port": hub.port, "parties": len(fed.parties)})
-            seen = Console(stderr=True).is_terminal and not as_json
+            seen = Console(stderr=True).is_terminal and not (as_json or quiet)
             terms = (asked.problem, asked.method, asked.privacy)
             made = fit(fed, *terms, engine=hub, store=store, progress=seen)
         made.save(output)
@@ -85,11 +88,7 @@ def run(
             "sent": f"{made.communication.bytes:,} bytes in {made.communication.messages:,} messages",
             "fit": str(output),
         }
-        if as_json:
-            typer.echo(json.dumps(told))
-            return
-        for name, value in told.items():
-            typer.echo(f"{name:10}{value}")
+        answer(told, lined(told, 9), str(output), quiet, as_json)
 
 
 @app.command()
@@ -144,7 +143,7 @@ class Pending:
     def clear(self) -> None:
         self.path.unlink(missing_ok=True)
 
-    def repeat(self) -> None:
+    def repeat(self, quiet: bool = False, as_json: bool = False) -> None:
         from colonnade.errors import InvalidInput
 
         if not self.path.is_file():
@@ -162,6 +161,8 @@ class Pending:
             patience,
             Path(output),
             None if report is None else Path(report),
+            quiet=quiet,
+            as_json=as_json,
         )
 
 
@@ -171,6 +172,7 @@ def check(
     certs: Certs = Path("certs"),
     listen: Listen = None,
     patience: Patience = 60.0,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only what is not in order.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """See whether all parties come, speak the same version, hold the same file, and have agreed on rows; spends nothing.
@@ -183,12 +185,13 @@ def check(
 
         fed = Federation.open(file)
         assert fed.away is not None
-        with Grpc(_address(fed, listen), certs, patience=patience) as hub:
+        waiting = f"waiting for {len(fed.parties)} parties, {patience:g} seconds at most"
+        with Grpc(_address(fed, listen), certs, patience=patience) as hub, busy(waiting, quiet or as_json):
             found, troubles = hub.hello(fed.away), hub.check(fed.away)
         if as_json:
             typer.echo(json.dumps({"parties": found, "troubles": troubles}))
         else:
-            for party, said in found.items():
+            for party, said in found.items() if not quiet else ():
                 typer.echo(f"{party:20} version {said['version']}  {_rows(fed, said)}")
             for trouble in troubles:
                 typer.echo(f"not in order: {trouble}")
@@ -201,6 +204,8 @@ def example(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A new folder.")],
     rows: Annotated[int, typer.Option(min=200, help="Flights to share out.")] = 20_000,
     hub: Annotated[str, typer.Option(help="Where the coordinator will listen.")] = "localhost:7443",
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the commands as JSON.")] = False,
 ) -> None:
     """Write three organisations to try: each with its table, key, certificate and file, and a coordinator with a job.
 
@@ -209,13 +214,15 @@ def example(
     with explained():
         from colonnade.between.example import write_example
 
-        for name in write_example(folder, rows, hub):
-            typer.echo(f"colonnade party run {folder / name / 'party.toml'} --yes")
+        with busy("sharing out flights, and making keys and certificates", quiet or as_json):
+            names = write_example(folder, rows, hub)
+        parties = [f"colonnade party run {folder / name / 'party.toml'} --yes" for name in names]
         at = folder / "coordinator"
-        typer.echo(
+        middle = (
             f"colonnade coordinator run {at / 'federation.toml'} --job {at / 'job.toml'} --certs {at / 'certs'} "
             f"--store {at / 'store'}"
         )
+        answer({"parties": parties, "coordinator": middle}, "\n".join([*parties, middle]), "", quiet, as_json)
 
 
 def _rows(fed: Any, said: Any) -> str:

@@ -91,15 +91,16 @@ def inspect(
 @app.command()
 def fetch(
     name: Annotated[str, typer.Argument(metavar="NAME", help="One of `colonnade data list`.")],
-    folder: Annotated[Path, typer.Option(help="Where to keep it.")] = Path("data"),
+    folder: Annotated[Path, typer.Option(help="Where to keep it, in a folder of its own.")] = Path("data"),
 ) -> None:
-    """Fetch a public data set and check it against its known checksum.
+    """Fetch a public data set into FOLDER/NAME and check it against its known checksum.
 
-    A download that was interrupted goes on where it stopped; a file with another checksum is removed.
+    A download that was interrupted goes on where it stopped; a file with another checksum is removed. Figures, benchmarks and
+    tests find the set if COLONNADE_DATA names the folder.
 
     Examples:
 
-      colonnade data fetch a9a
+      colonnade data fetch flights
 
       colonnade data fetch a9a --folder /srv/data
     """

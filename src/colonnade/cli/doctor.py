@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from colonnade.cli.terminal import answers, explained
+from colonnade.cli.terminal import answers, busy, explained
 
 STYLES = {"ok": "green", "note": "yellow", "trouble": "bold red"}
 
@@ -32,7 +32,8 @@ def doctor(
     with explained():
         from colonnade.doctor import OK, examine, healthy
 
-        checks = examine(store)
+        with busy("looking at this machine", quiet or as_json):
+            checks = examine(store)
         shown = [check for check in checks if not quiet or check.state != OK]
         if as_json:
             typer.echo(json.dumps({"healthy": healthy(checks), "checks": [asdict(check) for check in shown]}, indent=2))

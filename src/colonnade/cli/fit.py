@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from colonnade.cli.terminal import answers, explained
+from colonnade.cli.terminal import answer, answers, busy, explained, lined
 
 STOPPED = "interrupted; with the same store, the same command goes on where this one stopped."
 
@@ -106,7 +106,8 @@ def fit(
         )
         target = output or Path("model.json")
         _write(target, model.estimator)
-        _tell({**model.table(), "model": str(target)}, str(target), quiet, as_json)
+        told = {**model.table(), "model": str(target)}
+        answer(told, lined(told), str(target), quiet, as_json)
 
 
 def _one_file(
@@ -135,7 +136,9 @@ def _configured(config: Path, dry_run: bool, seen: bool, quiet: bool, as_json: b
 
     asked = load_config(config)
     if dry_run:
-        _show(asked.preview(), quiet, as_json)
+        with busy("making every check that the run would make", not seen):
+            found = asked.preview()
+        _show(found, quiet, as_json)
         return
     made = asked.run(progress=seen)
     told = {
@@ -149,7 +152,7 @@ def _configured(config: Path, dry_run: bool, seen: bool, quiet: bool, as_json: b
         **({} if asked.store is None else {"store": str(asked.store)}),
         "fit": str(asked.output),
     }
-    _tell(told, str(asked.output), quiet, as_json)
+    answer(told, lined(told), str(asked.output), quiet, as_json)
 
 
 def _show(found: Any, quiet: bool, as_json: bool) -> None:
@@ -171,16 +174,6 @@ def _show(found: Any, quiet: bool, as_json: bool) -> None:
         typer.echo(f"{'sent':12} {size}")
     typer.echo(f"{'price':12} {found.price}")
     typer.echo("nothing was sent, and nothing was spent", err=True)
-
-
-def _tell(told: dict[str, Any], target: str, quiet: bool, as_json: bool) -> None:
-    if as_json:
-        typer.echo(json.dumps(told, indent=2, default=str))
-    elif quiet:
-        typer.echo(target)
-    else:
-        for name, value in told.items():
-            typer.echo(f"{name:12} {value}")
 
 
 def _write(target: Path, estimator: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from colonnade.cli.terminal import explained
+from colonnade.cli.terminal import answer, explained
 
 
 class Kind(StrEnum):
@@ -96,6 +96,8 @@ def init(
         Kind, typer.Option(help="federation: several parties, one file each; holder: one table, one owner.")
     ] = Kind.FEDERATION,
     force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
     """Write a commented configuration that `colonnade fit` runs once its names are yours.
 
@@ -114,7 +116,7 @@ def init(
         if not file.parent.is_dir():
             raise InvalidInput(f"{file.parent} is not a folder. Make it first, or name another place.")
         write_synced(file, template(kind, file.name).encode())
-        typer.echo(str(file))
+        answer({"file": str(file), "kind": kind.value}, str(file), "", quiet, as_json)
 
 
 def template(kind: Kind, name: str = "colonnade.toml") -> str:

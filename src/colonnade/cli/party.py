@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from colonnade.cli.terminal import explained
+from colonnade.cli.terminal import answer, explained
 
 if TYPE_CHECKING:
     from colonnade.between.office import Approve, Request
@@ -25,12 +25,15 @@ app = typer.Typer(
 )
 
 File = Annotated[Path, typer.Argument(metavar="PARTY.toml", help="This party's file.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")]
 
 
 @app.command()
 def run(
     file: File,
     yes: Annotated[bool, typer.Option("--yes", help="Approve every run that the policy and the budget allow.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log warnings and errors only.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Log one JSON object a line instead of text.")] = False,
 ) -> None:
     """Dial the coordinator, and answer until stopped: Ctrl-C or SIGTERM. Runs go on when the party is started again.
@@ -50,6 +53,8 @@ def run(
         from colonnade.logs import to_stderr
 
         to_stderr(as_json)
+        if quiet:
+            logging.getLogger("colonnade").setLevel(logging.WARNING)
         log = logging.getLogger("colonnade.party")
         settings = PartyFile.load(file)
         approve = _approval("all" if yes else settings.approve, settings.limits)
@@ -72,7 +77,11 @@ def run(
 
 
 @app.command()
-def key(path: Annotated[Path, typer.Argument(metavar="FILE", help="Where to write the signing key.")]) -> None:
+def key(
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="Where to write the signing key.")],
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the public half.")] = False,
+    as_json: AsJson = False,
+) -> None:
     """Make this party's signing key; its public half goes into the federation file.
 
     Example: colonnade party key signing.key
@@ -80,11 +89,12 @@ def key(path: Annotated[Path, typer.Argument(metavar="FILE", help="Where to writ
     with explained():
         from colonnade.between.settings import write_key
 
-        typer.echo(f'key = "{write_key(path)}"')
+        public = write_key(path)
+        answer({"key": public, "file": str(path)}, f'key = "{public}"', public, quiet, as_json)
 
 
 @app.command()
-def realign(file: File) -> None:
+def realign(file: File, quiet: Quiet = False, as_json: AsJson = False) -> None:
     """Forget the agreement on common rows, so that the next run makes a new one.
 
     Each agreement shows the coordinator, or with align = "psi" the label holder, which rows are in it: compare the
@@ -97,13 +107,15 @@ def realign(file: File) -> None:
         from colonnade.between.settings import PartyFile
 
         there = forget(PartyFile.load(file).store)
-        typer.echo("the next run agrees on rows anew" if there else "there was no agreement on rows")
+        said = "the next run agrees on rows anew" if there else "there was no agreement on rows"
+        answer({"forgotten": there}, said, "", quiet, as_json)
 
 
 @app.command()
 def show(
     file: File,
     run: Annotated[str, typer.Argument(metavar="RUN", help="As `colonnade runs list` shows it.")],
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the coefficients.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the file as it is.")] = False,
 ) -> None:
     """This party's part of a run's model: it is kept here and nowhere else.
@@ -121,7 +133,7 @@ def show(
         part = json.loads(text)
         names = part["features"] or [f"x{place}" for place in range(len(part["coefficients"]))]
         for name, value in zip(names, part["coefficients"], strict=True):
-            typer.echo(f"{value!s:>24}  {name}")
+            typer.echo(str(value) if quiet else f"{value!s:>24}  {name}")
 
 
 def _approval(mode: str, limits: Approve) -> Approve:

@@ -7,12 +7,14 @@ from typing import Annotated
 
 import typer
 
-from colonnade.cli.terminal import explained
+from colonnade.cli.terminal import answer, busy, explained
 
 
 def report(
     saved: Annotated[Path, typer.Argument(metavar="FIT.json", help="A fit saved with fit.save(path).")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Where to write the report.")] = Path("report.html"),
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
     """Write the report of a saved fit: one HTML file that needs no network.
 
@@ -28,4 +30,6 @@ def report(
         from colonnade.report import write_report
         from colonnade.result import load
 
-        typer.echo(str(write_report(load(saved), output)))
+        with busy("writing the report", quiet or as_json):
+            path = str(write_report(load(saved), output))
+        answer({"report": path}, path, "", quiet, as_json)

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from colonnade.cli.terminal import answers, explained
+from colonnade.cli.terminal import answer, answers, explained
 
 if TYPE_CHECKING:
     from colonnade.reproduce.registry import Listed
     from colonnade.reproduce.runner import Outcome
 
 app = typer.Typer(no_args_is_help=True, help="Run the papers' figures again, and our findings about them.")
-START, END = "<!-- listed by colonnade reproduce list -->", "<!-- end of the list -->"
 
 Full = Annotated[
     bool, typer.Option("--full/--quick", help="The paper's repeats, or few of them with the same settings.")
@@ -24,6 +23,8 @@ Full = Annotated[
 Results = Annotated[Path, typer.Option(help="Where rows, plots and the gallery are kept.")]
 Jobs = Annotated[int | None, typer.Option(min=1, help="Processes; by default one a core.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only names: of figures that failed or differ.")]
+Docs = Annotated[Path, typer.Option(help="The folder of the documents.")]
 KEPT = "what was finished is kept; the same command goes on from there."
 
 
@@ -39,7 +40,7 @@ def _every() -> None:
 @app.command("list")
 def list_figures(
     results: Results = Path("reproduced"),
-    page: Annotated[Path | None, typer.Option(help="A page with the marks of docs/reproduce.md to write into.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the figures' names.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Name the figures, the data they read, and what a quick run of each took, if one is in the results folder.
@@ -48,16 +49,14 @@ def list_figures(
 
       colonnade reproduce list
 
-      colonnade reproduce list --page docs/reproduce.md
+      colonnade reproduce list --json
     """
     with explained():
         from colonnade.reproduce.registry import discover
 
         lines = [_line(listed, results) for listed in discover().values()]
-        if page is not None:
-            _write(page, lines)
-        elif as_json:
-            typer.echo(json.dumps(lines, indent=2))
+        if as_json or quiet:
+            answer(lines, "", "\n".join(line["name"] for line in lines), quiet, as_json)
         else:
             from rich.table import Table
 
@@ -77,6 +76,7 @@ def run(
     full: Full = False,
     results: Results = Path("reproduced"),
     jobs: Jobs = None,
+    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Run some figures and judge their claims.
@@ -94,12 +94,16 @@ def run(
     with explained(KEPT):
         from colonnade.reproduce.registry import chosen, discover
 
-        _reproduce(chosen(names, discover()), full, results, jobs, as_json)
+        _reproduce(chosen(names, discover()), full, results, jobs, quiet, as_json)
 
 
 @app.command("all")
 def run_all(
-    full: Full = False, results: Results = Path("reproduced"), jobs: Jobs = None, as_json: AsJson = False
+    full: Full = False,
+    results: Results = Path("reproduced"),
+    jobs: Jobs = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> None:
     """Run every figure; see `colonnade reproduce run`.
 
@@ -112,44 +116,193 @@ def run_all(
     with explained(KEPT):
         from colonnade.reproduce.registry import discover
 
-        _reproduce(list(discover().values()), full, results, jobs, as_json)
+        _reproduce(list(discover().values()), full, results, jobs, quiet, as_json)
 
 
 @app.command()
 def findings(
-    page: Annotated[Path | None, typer.Option(help="A page with the marks of docs/findings.md to write into.")] = None,
-    full: Annotated[bool, typer.Option("--full", help="Ten times the trials of a quick run.")] = False,
-    jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 2,
+    full: Full = False,
+    results: Results = Path("reproduced"),
+    jobs: Jobs = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Attack every published calibration, and print the table of docs/findings.md.
+    """Run what the findings about the papers rest on, attacks among it, and say what was measured of each.
+
+    The figures are those of `colonnade reproduce run`, kept in the same folder; docs/findings.md is rendered by `publish`. The exit
+    code is 1 if a verdict is not the one that its figure's file says.
 
     Examples:
 
       colonnade reproduce findings
 
-      colonnade reproduce findings --full --page docs/findings.md
+      colonnade reproduce findings --full --jobs 2
+    """
+    with explained(KEPT):
+        from colonnade.reproduce.findings import figures, told
+        from colonnade.reproduce.registry import chosen, discover
+        from colonnade.reproduce.runner import facts
+
+        outcomes = _run(chosen(figures(), discover()), full, results, jobs, quiet or as_json)
+        said = [facts(outcome) for outcome in outcomes]
+        whole = all(outcome.status in ("as stated", "differs") for outcome in outcomes)
+        record = {one["name"]: one for one in said}
+        text = told(record) if whole else "not all figures could be run: `colonnade reproduce run` says why."
+        answer(said, text, _astray(outcomes), quiet, as_json)
+        _end(outcomes)
+
+
+@app.command()
+def publish(
+    results: Results = Path("reproduced"),
+    docs: Docs = Path("docs"),
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the figures' names.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Keep verdicts and plots of a results folder with the documents, in docs/figures, and render the pages from them.
+
+    Every figure that the folder holds replaces its record; the others keep theirs. A record says the mode, the code's version and the
+    CPU seconds.
+
+    Examples:
+
+      colonnade reproduce publish
+
+      colonnade reproduce publish --results reproduced --docs docs
     """
     with explained():
-        from colonnade.findings import main
+        from colonnade.reproduce import record
+        from colonnade.reproduce.registry import discover
 
-        main(page, quick=not full, jobs=jobs)
+        fresh = record.publish(results, docs, list(discover()))
+        changed = _render(docs)
+        text = f"{len(fresh)} figures kept in {docs / record.FOLDER}; rendered anew: {', '.join(changed) or 'nothing'}"
+        answer({"figures": fresh, "pages": changed}, text, "\n".join(fresh), quiet, as_json)
 
 
-def _reproduce(wanted: Sequence[Listed], full: bool, results: Path, jobs: int | None, as_json: bool) -> None:
-    from rich.console import Console
+@app.command()
+def pages(
+    docs: Docs = Path("docs"),
+    check: Annotated[bool, typer.Option("--check", help="Write nothing; exit code 1 where a page differs.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the pages' names.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Render findings, gallery and the table of figures from the record in docs/figures.
 
-    from colonnade.reproduce.page import write_pages
-    from colonnade.reproduce.runner import facts, reproduce
+    Examples:
 
-    outcomes = reproduce(wanted, results, quick=not full, jobs=jobs, progress=Console(stderr=True).is_terminal)
-    gallery, outcomes = write_pages(outcomes, results)
-    if as_json:
-        typer.echo(json.dumps([facts(outcome) for outcome in outcomes], indent=2))
+      colonnade reproduce pages
+
+      colonnade reproduce pages --check
+    """
+    with explained():
+        changed = _render(docs, write=not check)
+        text = f"{'stale' if check else 'rendered anew'}: {', '.join(changed) or 'nothing'}"
+        answer(changed, text, "\n".join(changed), quiet, as_json)
+        if check and changed:
+            raise typer.Exit(1)
+
+
+@app.command()
+def comparison(
+    full: Annotated[
+        bool, typer.Option("--full/--quick", help="All tables and five splits, or one table and two.")
+    ] = False,
+    page: Annotated[
+        Path | None,
+        typer.Option(
+            help="A page with the marks of docs/comparison.md to write into; the record goes to figures/ beside it."
+        ),
+    ] = None,
+    rivals: Annotated[
+        str | None,
+        typer.Option(help="Where diffprivlib and skglm are: an environment's folder, or 'install' to make one."),
+    ] = None,
+    results: Results = Path("reproduced"),
+    jobs: Jobs = 1,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only where the record is.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Compare our methods with each other and with scikit-learn, skglm and diffprivlib on the same real tables.
+
+    Accuracy on rows set aside, epsilon, bytes, rounds, CPU seconds. Tables are read from the folder that COLONNADE_DATA names. Other
+    libraries run in an environment of their own; without --rivals they are left out, and the table says so. Finished models are kept.
+
+    Examples:
+
+      COLONNADE_DATA=data colonnade reproduce comparison
+
+      COLONNADE_DATA=data colonnade reproduce comparison --full --rivals install --page docs/comparison.md
+    """
+    with explained(KEPT):
+        from rich.console import Console
+
+        from colonnade.reproduce.comparison import page as pages
+        from colonnade.reproduce.comparison.record import save
+        from colonnade.reproduce.comparison.rivals import Rivals
+        from colonnade.reproduce.comparison.run import compare
+
+        if page is not None:
+            pages.around(page)  # refused before the work, not after it
+        others = None
+        if rivals is not None:
+            others = Rivals.installed() if rivals == "install" else Rivals.at(Path(rivals))
+        watched = Console(stderr=True).is_terminal
+        found = compare(results, quick=not full, rivals=others, jobs=jobs, progress=watched)
+        kept = (results / "comparison" if page is None else page.parent / "figures") / "comparison.json"
+        save(found, kept)
+        if page is not None:
+            pages.write(found, page)
+        answer(found, pages.block(found), str(kept), quiet, as_json)
+
+
+def _render(docs: Path, write: bool = True) -> list[str]:
+    """The names of the pages that are not what the record makes of them; they are written unless told not to."""
+    from colonnade.reproduce import findings, record
+
+    wanted = {"findings.md": findings.page, "gallery.md": record.gallery, "reproduce.md": record.listed}
+    changed = []
+    for path, text in record.rendered(docs, wanted).items():
+        if path.read_text(encoding="utf-8") != text:
+            changed.append(path.name)
+            if write:
+                path.write_text(text, encoding="utf-8")
+    return changed
+
+
+def _reproduce(
+    wanted: Sequence[Listed], full: bool, results: Path, jobs: int | None, quiet: bool, as_json: bool
+) -> None:
+    from colonnade.reproduce.runner import facts
+
+    outcomes = _run(wanted, full, results, jobs, quiet or as_json)
+    if quiet or as_json:
+        answer([facts(outcome) for outcome in outcomes], "", _astray(outcomes), quiet, as_json)
     else:
         for outcome in outcomes:
             _tell(outcome)
-        typer.echo(f"plots: {gallery}")
-    if any(outcome.status in ("failed", "differs") for outcome in outcomes):
+        typer.echo(f"{sum(outcome.seconds for outcome in outcomes):,.0f} s of CPU over {len(outcomes)} figures")
+        typer.echo(f"plots: {results / 'index.html'}")
+    _end(outcomes)
+
+
+def _run(wanted: Sequence[Listed], full: bool, results: Path, jobs: int | None, silent: bool) -> list[Outcome]:
+    from rich.console import Console
+
+    from colonnade.reproduce.page import write_pages
+    from colonnade.reproduce.runner import reproduce
+
+    seen = Console(stderr=True).is_terminal and not silent
+    outcomes = reproduce(wanted, results, quick=not full, jobs=jobs, progress=seen)
+    return write_pages(outcomes, results)[1]
+
+
+def _astray(outcomes: Sequence[Outcome]) -> str:
+    return "\n".join(outcome.figure.name for outcome in outcomes if outcome.status in ("failed", "differs"))
+
+
+def _end(outcomes: Sequence[Outcome]) -> None:
+    if _astray(outcomes):
         raise typer.Exit(1)
 
 
@@ -192,19 +345,3 @@ def _line(listed: Listed, results: Path) -> dict[str, str]:
         "claims that hold": f"{claims} of {len(figure.claims)}",
         "quick, CPU": took,
     }
-
-
-def _write(page: Path, lines: Sequence[dict[str, str]]) -> None:
-    from colonnade.errors import InvalidInput, StoreError
-
-    try:
-        text = page.read_text(encoding="utf-8")
-    except OSError as error:
-        raise StoreError(f"cannot read {page}: {error.strerror}. Name an existing page, or none to print.") from error
-    before, start, rest = text.partition(START)
-    _, end, after = rest.partition(END)
-    if not (start and end and lines):
-        raise InvalidInput(f"{page} does not hold the lines {START!r} and {END!r}: add them where the table belongs.")
-    rows = [list(lines[0]), ["---"] * len(lines[0]), *(list(line.values()) for line in lines)]
-    table = "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows)
-    page.write_text(f"{before}{START}\n{table}\n{END}{after}", encoding="utf-8")

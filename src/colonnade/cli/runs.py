@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from colonnade.cli.terminal import answers, explained
+from colonnade.cli.terminal import answer, answers, explained
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -116,6 +116,7 @@ def _taken(path: Path) -> bool:
 def show(
     store: Store,
     run: Annotated[str, typer.Argument(metavar="RUN", help="As `colonnade runs list` shows it.")],
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only its state.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """One run: its terms, and everything that left the nodes whose ledgers are in this store.
@@ -133,6 +134,9 @@ def show(
             left = [{**line, "rho": line["rho"] if math.isfinite(line["rho"]) else None} for line in found["left"]]
             typer.echo(json.dumps({**found, "left": left}, indent=2, allow_nan=False))
             return
+        if quiet:
+            typer.echo(found["state"])
+            return
         typer.echo(f"run       {run}\nbegan     {found['began']}\nstate     {found['state']}")
         for name, value in found["terms"].items():
             typer.echo(f"{name:10}{value}")
@@ -145,7 +149,11 @@ def show(
 
 
 @app.command()
-def resume(store: Store) -> None:
+def resume(
+    store: Store,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only where the fit was written.")] = False,
+    as_json: AsJson = False,
+) -> None:
     """Go on with the command of `colonnade coordinator run` that was stopped: Ctrl-C, SIGTERM, a crash.
 
     Example: colonnade runs resume hub-store
@@ -153,13 +161,14 @@ def resume(store: Store) -> None:
     with explained():
         from colonnade.cli.coordinator import Pending
 
-        Pending(store).repeat()
+        Pending(store).repeat(quiet, as_json)
 
 
 @app.command()
 def abort(
     store: Store,
     run: Annotated[str, typer.Argument(metavar="RUN", help="As `colonnade runs list` shows it.")],
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """End an interrupted run for good: what it reserved and did not release returns to the budgets.
@@ -170,7 +179,5 @@ def abort(
         from colonnade.runbook import aborted
 
         closed = aborted(store, run)
-        if as_json:
-            typer.echo(json.dumps({"run": run, "state": "aborted", "closed_at": closed}))
-            return
-        typer.echo(f"{run} is over; closed in the ledgers of {', '.join(closed) or 'nobody'}")
+        said = f"{run} is over; closed in the ledgers of {', '.join(closed) or 'nobody'}"
+        answer({"run": run, "state": "aborted", "closed_at": closed}, said, "", quiet, as_json)

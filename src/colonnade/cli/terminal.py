@@ -1,14 +1,14 @@
-"""What all commands share: errors as one line, tables, exit codes.
+"""What all commands share: errors as one line, answers as text, JSON or a word, exit codes.
 
-Exit codes: 0 done; 1 an error of ours, explained in one line, or a check that failed; 2 wrong usage; 130 Ctrl-C.
 Colour: only on a terminal, and never where NO_COLOR is set. A table that goes into a pipe or a file is not cut to a width.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+import json
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -18,17 +18,25 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 UNCUT = 10_000  # columns: tables are as wide as their cells where nobody's screen ends
+EXIT_CODES = "Exit codes: 0 done; 1 refused or failed, and why in one line; 2 wrong usage; 130 Ctrl-C."
+AGAIN = "interrupted before the end; nothing was lost. Give the same command to start again."
 
 
 @contextlib.contextmanager
-def explained(interrupted: str = "interrupted before the end; nothing was lost.") -> Iterator[None]:
-    """Errors of ours as one line on standard error, without a traceback."""
+def explained(interrupted: str = AGAIN) -> Iterator[None]:
+    """Errors of ours as one line on standard error, without a traceback; after Ctrl-C, how to go on."""
     try:
         yield
     except ColonnadeError as error:
         _complain("error: ", " ".join(str(error).split()))
         raise typer.Exit(1) from None
-    except KeyboardInterrupt:
+    except ModuleNotFoundError as error:
+        extra = _extra_with(error.name or "")
+        if extra is None:
+            raise
+        _complain("error: ", f"this command needs {error.name}. Try: pip install 'colonnade[{extra}]'")
+        raise typer.Exit(1) from None
+    except (KeyboardInterrupt, typer.Abort):  # the second is Ctrl-C at a question
         _complain("stopped: ", interrupted)
         raise typer.Exit(130) from None
 
@@ -39,6 +47,36 @@ def answers() -> Console:
 
     console = Console()
     return console if console.is_terminal else Console(width=UNCUT)
+
+
+def answer(plain: Any, text: str, brief: str, quiet: bool, as_json: bool) -> None:
+    """A result on standard output: as JSON, as the word that a script wants (an empty one: nothing), or as text."""
+    if as_json:
+        typer.echo(json.dumps(plain, indent=2, allow_nan=False, ensure_ascii=False, default=str))
+    elif said := brief if quiet else text:
+        typer.echo(said)
+
+
+def lined(told: Mapping[str, Any], width: int = 12) -> str:
+    """One line for each name and value."""
+    return "\n".join(f"{name:{width}} {value}" for name, value in told.items())
+
+
+@contextlib.contextmanager
+def busy(what: str, silent: bool) -> Iterator[None]:
+    """A sign of life on a terminal, for work that may take longer than two seconds."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    with console.status(what) if console.is_terminal and not silent else contextlib.nullcontext():
+        yield
+
+
+def _extra_with(module: str) -> str | None:
+    """The extra of the package that brings a module."""
+    from colonnade.doctor import EXTRAS
+
+    return next((extra for extra, (name, _) in EXTRAS.items() if name == module.partition(".")[0]), None)
 
 
 def _complain(kind: str, text: str) -> None:

@@ -9,13 +9,15 @@ from typing import Annotated
 
 import typer
 
-from colonnade.cli.terminal import explained
+from colonnade.cli.terminal import answer, explained
 
 
 def ui(
     store: Annotated[Path, typer.Argument(metavar="STORE", help="The folder given as store= to fit.")],
     port: Annotated[int, typer.Option(min=0, max=65535, help="Listen here; 0 lets the system choose.")] = 0,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address and open nothing.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the address.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the address as JSON.")] = False,
 ) -> None:
     """Show a store in the browser: runs, budgets, messages as they leave, reports. It changes nothing; Ctrl-C stops it.
 
@@ -31,13 +33,15 @@ def ui(
         from colonnade.ui import Server
 
         server = Server(store, port)
-        typer.echo(server.url)
-        typer.echo("Ctrl-C stops it.", err=True)
+        answer({"url": server.url}, server.url, server.url, quiet, as_json)
+        if not quiet:
+            typer.echo("Ctrl-C stops it.", err=True)
         with tempfile.TemporaryDirectory() as folder:
             if not no_browser:
                 _open(server.url, Path(folder))
             server.serve()
-        typer.echo("stopped", err=True)
+        if not quiet:
+            typer.echo("stopped", err=True)
 
 
 def _open(url: str, folder: Path) -> None:

@@ -6,17 +6,17 @@
 
 Each fit is one run of `co.fit`, or one for each class against the rest. K such runs about the same rows add up in zCDP, so each is
 given ρ/K: its epsilon is the one whose ρ at the same delta is just below that share (docs/notebook.md).
-Leaves   what the method's runs release, and nothing else: coefficients, odds and weights of classes follow from it.
+Leaves   what the method's runs release, and nothing else: coefficients, odds and, under privacy, weights of classes follow from it.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import partial
 from os import PathLike
-from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,12 +36,14 @@ from sklearn.utils.validation import (
 from colonnade.algorithms.sharing_admm import SharingADMM
 from colonnade.errors import InvalidInput
 from colonnade.estimators.classifier import as_objects, label_keys
+from colonnade.estimators.several import resumed, same_call
 from colonnade.federation import Federation
 from colonnade.fit import fit as run
 from colonnade.privacy.accountant import epsilon as epsilon_of
 from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.statement import Guarantee, Privacy, PrivacyStatement
 from colonnade.problem import LeastSquares, Logistic, Problem, Ridge
+from colonnade.problem.weighted import ClassWeighted
 from colonnade.result import Fit
 from colonnade.schema import Schema, as_frame
 
@@ -95,12 +97,33 @@ def table_federation(
     return Federation.from_frames(frames, ROW_KEY, (holder, LABEL), schemas=schemas)
 
 
+@dataclass(
+    eq=False, repr=False
+)  # writes the constructor that scikit-learn wants: it keeps its arguments, and does nothing else
 class FederatedLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries no types
     """Settings and fitting that do not depend on what the targets mean."""
 
-    fit_: Fit | list[Fit]
-    privacy_: PrivacyStatement
-    n_features_in_: int
+    parties: int | Mapping[str, Any] | None = None
+    _: KW_ONLY
+    schemas: Mapping[str, Schema] | None = None
+    label: str | None = None
+    loss: Any = None
+    penalty: Any = None
+    constraint: Any = None
+    intercept: bool = True
+    method: Any = None
+    epsilon: float | None = None
+    delta: float | None = None
+    trust: str = "secure"
+    row_norm: Any = None
+    feature_bound: float | None = None
+    store: str | PathLike[str] | None = None
+    engine: Any = None
+
+    label_bound: ClassVar[float | None] = None  # labels of a classifier are ±1
+    fit_: Fit | list[Fit] = field(init=False)
+    privacy_: PrivacyStatement = field(init=False)
+    n_features_in_: int = field(init=False)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -169,9 +192,10 @@ class FederatedLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carr
     def _parties(self, X: Any) -> int | dict[str, Any]:
         """Who holds which columns; names of a frame's columns become places where the frame became a matrix."""
         if self.schemas is not None:
-            if self.parties is not None and set(self.parties) != set(self.schemas):
+            named = list(self.parties) if isinstance(self.parties, Mapping) else [str(self.parties)]
+            if self.parties is not None and set(named) != set(self.schemas):
                 raise InvalidInput(
-                    f"parties= names {', '.join(self.parties)} and schemas= {', '.join(self.schemas)}: leave parties= out."
+                    f"parties= names {', '.join(named)} and schemas= {', '.join(self.schemas)}: leave parties= out."
                 )
             return {}
         if self.parties is None:
@@ -190,10 +214,18 @@ class FederatedLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carr
 
     # ---------------------------------------------------------------- fitting and scoring
 
-    def _run(self, federations: Sequence[Federation], loss: Any) -> None:
-        problem, terms = self._problem(loss), self._terms(len(federations))
-        method = self._method(problem)
-        fits = [run(each, problem, method, terms, engine=self.engine, store=self.store) for each in federations]
+    def _run(self, federations: Sequence[Federation], losses: Sequence[Any]) -> None:
+        """One run for each federation, with its loss."""
+        problems, terms = [self._problem(loss) for loss in losses], self._terms(len(federations))
+        method, where = self._method(problems[0]), {"engine": self.engine, "store": self.store}
+        runs = [
+            partial(run, each, problem, method, terms, **where)
+            for each, problem in zip(federations, problems, strict=True)
+        ]
+        if len(runs) == 1 or self.store is None:
+            fits = [one() for one in runs]
+        else:
+            fits = resumed(same_call(federations, problems, method, terms), runs, self.store)
         self._places = {name: party.block.positions for name, party in federations[0].parties.items()}
         self.fit_ = fits[0] if len(fits) == 1 else fits
         self.privacy_ = _together([each.privacy for each in fits], terms)
@@ -254,6 +286,7 @@ def _gives_odds(model: FederatedClassifier) -> bool:
     return True
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class FederatedClassifier(ClassifierMixin, FederatedLinear):  # type: ignore[misc]  # scikit-learn carries no types
     """A linear classifier over columns of several parties; private when `epsilon` is given.
 
@@ -271,55 +304,17 @@ class FederatedClassifier(ClassifierMixin, FederatedLinear):  # type: ignore[mis
     store          the folder of ledgers; required with epsilon
     engine         where the parties' programs run; None: in this process
     classes        the labels there are; required with epsilon, because a list of labels is a release
-    class_weight   {label: weight}: the odds of a label are multiplied by its weight, after the fit; "balanced": so that all
-                   labels count alike
+    class_weight   {label: weight}: a row counts so many times as one of a label that is not listed. Without epsilon it does so in
+                   the loss, as in scikit-learn; with epsilon the released odds are multiplied instead, which costs nothing.
+                   "balanced": so that all labels count alike
     class_counts   {label: rows}, public: what "balanced" goes by under privacy, where it may not look at the labels
 
     After fit: classes_, fit_ (a co.Fit, or a list with one for each class), privacy_, coef_, intercept_.
     """
 
-    label_bound: float | None = None  # labels of a classifier are ±1
-
-    def __init__(
-        self,
-        parties: int | Mapping[str, Any] | None = None,
-        *,
-        schemas: Mapping[str, Schema] | None = None,
-        label: str | None = None,
-        loss: Any = None,
-        penalty: Any = None,
-        constraint: Any = None,
-        intercept: bool = True,
-        method: Any = None,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        trust: str = "secure",
-        row_norm: Any = None,
-        feature_bound: float | None = None,
-        store: str | PathLike[str] | None = None,
-        engine: Any = None,
-        classes: Any = None,
-        class_weight: Any = None,
-        class_counts: Any = None,
-    ) -> None:
-        self.parties = parties
-        self.schemas = schemas
-        self.label = label
-        self.loss = loss
-        self.penalty = penalty
-        self.constraint = constraint
-        self.intercept = intercept
-        self.method = method
-        self.epsilon = epsilon
-        self.delta = delta
-        self.trust = trust
-        self.row_norm = row_norm
-        self.feature_bound = feature_bound
-        self.store = store
-        self.engine = engine
-        self.classes = classes
-        self.class_weight = class_weight
-        self.class_counts = class_counts
+    classes: Any = None
+    class_weight: Any = None
+    class_counts: Any = None
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Fit to a table X and its labels y, or to a co.Federation that holds its own labels."""
@@ -328,9 +323,9 @@ class FederatedClassifier(ClassifierMixin, FederatedLinear):  # type: ignore[mis
             raise InvalidInput(
                 f"loss={self.loss!r} does not classify; give co.Logistic(), or use co.FederatedRegressor."
             )
-        if self.class_weight is not None and not isinstance(loss, Logistic):
+        if self.class_weight is not None and self.epsilon is not None and not isinstance(loss, Logistic):
             raise InvalidInput(
-                "class_weight multiplies odds, which loss=co.Logistic() alone gives; leave one of them out."
+                "class_weight multiplies odds in a private fit, and loss=co.Logistic() alone gives odds; leave one of them out."
             )
         if isinstance(X, Federation):
             classes, federations, labels = self._of_federation(X, y)
@@ -338,9 +333,12 @@ class FederatedClassifier(ClassifierMixin, FederatedLinear):  # type: ignore[mis
             X = self._table(X, reset=True)
             classes, targets, labels = self._targets(X, y)
             federations = self._federations(X, targets)
-        shifts = _shifts(classes, self._class_weights(classes, labels))
-        self._run(federations, loss)
-        self.classes_, self._shifts = classes, shifts
+        weights = _against_rest(classes, self._class_weights(classes, labels))
+        # Under privacy a weight may not touch a row: it would change what one row can do. It changes the odds instead.
+        inside = self.class_weight is not None and self.epsilon is None
+        self._run(federations, [ClassWeighted(loss, *pair) if inside else loss for pair in weights])
+        self.classes_ = classes
+        self._shifts = np.array([0.0 if inside else math.log(own / rest) for rest, own in weights])
         return self
 
     def _of_federation(self, federation: Federation, y: Any) -> tuple[NDArray[Any], list[Federation], Any]:
@@ -418,7 +416,8 @@ class FederatedClassifier(ClassifierMixin, FederatedLinear):  # type: ignore[mis
         for label in classes.tolist():
             if not (isinstance(counts.get(label), int | float) and 0 < counts[label] < math.inf):
                 raise InvalidInput(f"class_counts= has no count above 0 for class {label!r}; give one for every class.")
-        return {label: 1.0 / counts[label] for label in classes.tolist()}
+        total = sum(counts[label] for label in classes.tolist())
+        return {label: total / (classes.size * counts[label]) for label in classes.tolist()}
 
     # ---------------------------------------------------------------- what it says
 
@@ -472,23 +471,22 @@ def _is_logistic(made: Fit) -> bool:
     return isinstance(made.problem.loss, Logistic)
 
 
-def _shifts(classes: NDArray[Any], weights: Mapping[Any, float] | None) -> Floats:
-    """What weights add to each model's log odds: log of the label's weight over the mean weight of the others."""
-    if weights is None:
-        return np.zeros(1 if classes.size == 2 else classes.size)
+def _against_rest(classes: NDArray[Any], weights: Mapping[Any, float] | None) -> list[tuple[float, float]]:
+    """For each model the weight of the others, which is the mean of their weights, and that of its own class."""
     names = classes.tolist()
-    if unknown := [label for label in weights if label not in names]:
+    if unknown := [label for label in weights or {} if label not in names]:
         raise InvalidInput(f"class_weight= has a weight for {unknown[0]!r}; the classes are {names}. Leave it out.")
-    values = np.array([float(weights.get(label, 1.0)) for label in names])
-    if not (np.isfinite(values).all() and (values > 0).all()):
-        raise InvalidInput(f"class_weight={dict(weights)!r}: weights must be finite and above 0.")
-    rest = (values.sum() - values) / (values.size - 1)
-    return np.asarray(np.log(values / rest)[1:] if classes.size == 2 else np.log(values / rest))
+    values = [float((weights or {}).get(label, 1.0)) for label in names]
+    if not all(0 < value < math.inf for value in values):
+        raise InvalidInput(f"class_weight={dict(weights or {})!r}: weights must be finite and above 0.")
+    pairs = [((math.fsum(values) - own) / (len(values) - 1), own) for own in values]
+    return pairs[1:] if len(names) == 2 else pairs
 
 
 # ------------------------------------------------------------------------------------------------ values
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class FederatedRegressor(RegressorMixin, FederatedLinear):  # type: ignore[misc]  # scikit-learn carries no types
     """A linear regression over columns of several parties; private when `epsilon` is given.
 
@@ -499,42 +497,7 @@ class FederatedRegressor(RegressorMixin, FederatedLinear):  # type: ignore[misc]
     After fit: fit_ (the co.Fit), privacy_, coef_, intercept_.
     """
 
-    def __init__(
-        self,
-        parties: int | Mapping[str, Any] | None = None,
-        *,
-        schemas: Mapping[str, Schema] | None = None,
-        label: str | None = None,
-        loss: Any = None,
-        penalty: Any = None,
-        constraint: Any = None,
-        intercept: bool = True,
-        method: Any = None,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        trust: str = "secure",
-        row_norm: Any = None,
-        feature_bound: float | None = None,
-        label_bound: float | None = None,
-        store: str | Path | None = None,
-        engine: Any = None,
-    ) -> None:
-        self.parties = parties
-        self.schemas = schemas
-        self.label = label
-        self.loss = loss
-        self.penalty = penalty
-        self.constraint = constraint
-        self.intercept = intercept
-        self.method = method
-        self.epsilon = epsilon
-        self.delta = delta
-        self.trust = trust
-        self.row_norm = row_norm
-        self.feature_bound = feature_bound
-        self.label_bound = label_bound
-        self.store = store
-        self.engine = engine
+    label_bound: float | None = None  # type: ignore[misc]  # a setting here, and none of a classifier
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Fit to a table X and its values y, or to a co.Federation that holds its own labels."""
@@ -550,12 +513,12 @@ class FederatedRegressor(RegressorMixin, FederatedLinear):  # type: ignore[misc]
         if isinstance(X, Federation):
             if y is not None:
                 raise InvalidInput("the federation holds its labels: leave y out, or give a table as X.")
-            self._run([X], loss)
+            self._run([X], [loss])
             return self
         X = self._table(X, reset=True)
         if y is None:
             raise InvalidInput("y is missing: the fit requires y to be passed, but the target y is None.")
-        self._run(self._federations(X, [self._values(X, y)]), loss)
+        self._run(self._federations(X, [self._values(X, y)]), [loss])
         return self
 
     def _values(self, X: Any, y: Any) -> Floats:

@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from colonnade.errors import BudgetExhausted, LeakError, LedgerDamaged, PolicyRefused, ReplayDiverged
 from colonnade.privacy.accountant import epsilon, rho_for
@@ -222,7 +222,7 @@ class Ledger:
         """Every release, oldest first."""
         entries = []
         for row in self.log.rows(run, "event"):
-            raw = json.loads(row.body)
+            raw = {**_UNSAID, **json.loads(row.body)}
             event = recorded_event(row.body)
             entries.append(Entry(row.run, row.tick, int(row.key), event, raw["what"], raw["round"], raw["when"]))
         return entries
@@ -261,7 +261,7 @@ class Ledger:
         totals = []
         for row in self.log.rows(kind="open"):
             opened = json.loads(row.body)
-            own, rest, end = float(opened["own_rho"]), float(opened["rest_rho"]), math.inf
+            own, rest, end = float(opened["own_rho"]), rest_rho(opened), math.inf
             if row.run in closed:  # what this party did not use returns; the others' part stays as planned
                 own, end = math.fsum(actual.get(row.run, [])), closed[row.run].seq
                 rest = 0.0 if json.loads(closed[row.run].body)["how"].startswith(REFUSED) else rest
@@ -296,9 +296,21 @@ class Ledger:
             )
 
 
+_UNSAID = {"what": "not recorded", "round": 0, "when": ""}  # of events of format 1
+
+
 def recorded_event(body: bytes) -> Event:
-    """The event of an `event` row."""
-    return Event.from_json(json.dumps(json.loads(body)["event"]))
+    """The event of an `event` row; in files of format 1 it is the whole row."""
+    raw = json.loads(body)
+    return Event.from_json(json.dumps(raw.get("event", raw)))
+
+
+def rest_rho(opened: Mapping[str, Any]) -> float:
+    """What a run reserved about the same row at other parties or together; format 1 named the sum with this party's own."""
+    if "rest_rho" in opened:
+        return float(opened["rest_rho"])
+    whole = float(opened["row_rho"])
+    return whole if math.isinf(whole) else whole - float(opened["own_rho"])
 
 
 def _tightness(limit: tuple[float | None, float | None]) -> float:

@@ -140,7 +140,10 @@ class ReferenceNoise:
 
 
 def _opendp() -> Any:
-    import opendp.prelude as dp  # 0.3 s, needed by the reference only
+    try:
+        import opendp.prelude as dp  # 0.3 s, needed by the reference only
+    except ImportError as error:
+        raise InvalidInput("ReferenceNoise needs OpenDP. Try: pip install 'colonnade[reference]'") from error
 
     dp.enable_features("contrib")
     return dp

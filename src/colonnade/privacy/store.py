@@ -23,7 +23,7 @@ from typing import Protocol
 from colonnade.errors import LedgerDamaged, StoreError
 
 LARGE = 1 << 20
-_FORMAT = 1
+_FORMAT = 2  # 1: an event stood alone in its row, an opening named its row's whole price (privacy/ledger.py reads both)
 _START = bytes(32)
 _SCHEMA = """
 create table if not exists log(
@@ -129,16 +129,34 @@ class FileLog:
             self._db.execute("pragma journal_mode = wal")
             self._db.execute("pragma synchronous = full")
             self._db.execute("pragma secure_delete = on")
-            with self.atomic():
-                for statement in _SCHEMA.split(";"):
-                    self._db.execute(statement)
-                found = self._db.execute("select value from meta where name = 'format'").fetchone()
-                if found is None:
-                    self._db.execute("insert into meta values ('format', ?)", (_FORMAT,))
-                elif found[0] != _FORMAT:
-                    raise LedgerDamaged(
-                        f"{self.path} has format {found[0]!r}; this version of colonnade reads {_FORMAT}."
-                    )
+        try:
+            self._settle_format()
+        except BaseException:
+            self._db.close()
+            raise
+
+    def _settle_format(self) -> None:
+        with self.atomic():
+            for statement in _SCHEMA.split(";"):
+                self._db.execute(statement)
+            found = self.stored_format()
+            if found is None:
+                self._db.execute("insert into meta values ('format', ?)", (_FORMAT,))
+            elif found != _FORMAT:
+                self._upgrade(found)
+
+    def stored_format(self) -> object:
+        """What the file says about its own format; None: nothing yet."""
+        with _disk(self.path):
+            found = self._db.execute("select value from meta where name = 'format'").fetchone()
+        return None if found is None else found[0]
+
+    def _upgrade(self, found: object) -> None:
+        """Mark a file of an earlier format, inside the transaction that opens it, so that an earlier Colonnade does not misread
+        what is added from now on. No row is rewritten: peers remember the chain of hashes, so readers know all formats."""
+        check_format(self.path, found)
+        self.verify()
+        self._db.execute("update meta set value = ? where name = 'format'", (_FORMAT,))
 
     @contextlib.contextmanager
     def atomic(self) -> Iterator[None]:
@@ -289,6 +307,20 @@ class FileLog:
         if hashlib.sha256(body).hexdigest() != name:
             raise LedgerDamaged(f"{self._blobs / name} is not what was recorded. Restore it from a copy of the store.")
         return body
+
+
+def check_format(path: Path, found: object) -> None:
+    """Refuse a file that this version cannot read."""
+    if isinstance(found, int) and found > _FORMAT:
+        raise LedgerDamaged(
+            f"{path} has format {found}, of a later version of Colonnade; this one reads formats up to {_FORMAT}. Nothing in it "
+            "was changed, and nothing is released. Install that version: pip install --upgrade colonnade."
+        )
+    if not isinstance(found, int) or found < 1:
+        raise LedgerDamaged(
+            f"{path} says that its format is {found!r}, which no version of Colonnade wrote. Nothing is released. Restore the "
+            "newest copy of this file and its `blobs` folder."
+        )
 
 
 def chain(head: bytes, run: str, tick: int, kind: str, key: str, stored: bytes) -> bytes:

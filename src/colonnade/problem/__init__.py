@@ -13,6 +13,7 @@ from colonnade.problem.product import Product
 from colonnade.problem.sampling import Elementary, Independent, Nice, PerParty, Sampling, Serial
 from colonnade.problem.sets import GroupL1Ball, L1Ball, Set, Simplex
 from colonnade.problem.topology import Changing, Topology
+from colonnade.problem.weighted import ClassWeighted
 
 __all__ = [
     "RBF",
@@ -20,6 +21,7 @@ __all__ = [
     "AdaBoost",
     "Array",
     "Changing",
+    "ClassWeighted",
     "ElasticNet",
     "Elementary",
     "GroupL1Ball",

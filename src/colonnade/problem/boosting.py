@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
-from scipy.optimize import brentq
 from scipy.special import logsumexp, softmax, wrightomega, xlogy
 
 from colonnade.errors import InvalidInput
@@ -62,6 +61,8 @@ class LogMeanExp:
         return self.row_weights(scores, y) / self.temperature**2
 
     def prox(self, v: Array, y: Array, step: float) -> Array:
+        from scipy.optimize import brentq  # slow to load, and few need it
+
         # s = v + step·y·w/T with w ∝ exp(−y·s/T): w_i = ω(a_i + shift)/c, and Σ w = 1 fixes the shift.
         same_shape(v, y)
         c = positive("step", step, "It weighs staying near v against lowering the loss.") / self.temperature**2

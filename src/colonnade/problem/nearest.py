@@ -13,7 +13,6 @@ from typing import Any, Protocol
 
 import numpy as np
 from scipy import linalg, sparse
-from scipy.optimize import brentq
 
 from colonnade.errors import InvalidInput
 from colonnade.kernels.descent import block_descent
@@ -92,6 +91,8 @@ class NearestInBall:
 
         mu = self._a
         if length(mu) > self._radius:
+            from scipy.optimize import brentq  # slow to load, and few need it
+
             high = self._a + math.sqrt(float(np.sum(weight * np.square(pull)))) / self._radius
             mu = float(brentq(lambda m: length(m) - self._radius, self._a, high, xtol=1e-300, rtol=1e-15))
         inside = self._vectors @ (pull / (mu + rho * self._values))

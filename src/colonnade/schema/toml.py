@@ -71,7 +71,7 @@ def parsed(text: str) -> tuple[tuple[Column, ...], dict[str, Any]]:
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise InvalidInput(f"not TOML: {error}.") from error
+        raise InvalidInput(f"not TOML: {error}. Correct it there.") from error
     tables = table.pop("column", [])
     if not isinstance(tables, list) or not all(isinstance(item, dict) for item in tables):
         raise InvalidInput("the key 'column' is not a list of tables. Open each column with [[column]].")

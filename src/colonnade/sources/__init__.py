@@ -26,13 +26,13 @@ from colonnade import readers
 from colonnade.errors import InvalidInput
 from colonnade.schema import Encoded, Schema, as_frame
 from colonnade.sources import sql
-from colonnade.sources.files import Arrow, Csv, Frame, Parquet
+from colonnade.sources.files import Columnar, Csv, Frame
 from colonnade.sources.sql import Sql
 
 if TYPE_CHECKING:
     import polars as pl
 
-Table = Frame | Csv | Parquet | Arrow | Sql
+Table = Frame | Csv | Columnar | Sql
 ARROW = (".arrow", ".feather", ".ipc")
 KINDS = (".csv", ".parquet", *ARROW, *readers.TEXT, ".npz")
 
@@ -99,9 +99,9 @@ def located(source: Any, *, query: str | None = None) -> Table:
     if file.suffix == ".csv":
         return Csv(file)
     if file.suffix == ".parquet":
-        return Parquet(file)
+        return Columnar(file, "Parquet")
     if file.suffix in ARROW:
-        return Arrow(file)
+        return Columnar(file, "Arrow")
     if _matrix_file(file):
         raise InvalidInput(f"{file.name} holds numbers without names; read it with co.read, it needs no schema.")
     kind = file.suffix or "a file without a suffix"

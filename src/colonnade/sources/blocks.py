@@ -1,9 +1,9 @@
-"""What all sources share: the size of a block, the choice of columns, and Arrow's tables as frames."""
+"""What all sources share: the size of a block, the choice of columns, blocks put together, and Arrow's tables as frames."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from colonnade.errors import InvalidInput
@@ -37,6 +37,13 @@ def chosen(shown: str, there: Sequence[str], columns: Sequence[str] | None) -> l
             f"It has {len(there):,}: {', '.join(there[:8])}{', ...' if len(there) > 8 else ''}. Correct the name."
         )
     return list(dict.fromkeys(columns))
+
+
+def together(blocks: Iterable[pl.DataFrame]) -> pl.DataFrame:
+    """All blocks of a table in one frame."""
+    import polars as pl
+
+    return pl.concat(blocks)
 
 
 def frame_of(table: Any) -> pl.DataFrame:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from colonnade.errors import InvalidInput
 from colonnade.schema import Binary, Categorical, Column, Date, Schema
-from colonnade.sources.blocks import BLOCK, block_rows, chosen, frame_of
+from colonnade.sources.blocks import BLOCK, block_rows, chosen, frame_of, together
 
 if TYPE_CHECKING:
     import polars as pl
@@ -25,6 +25,9 @@ class Frame:
 
     table: pl.DataFrame = field(repr=False)
     shown: str = "the frame"
+
+    def names(self) -> list[str]:
+        return self.table.columns
 
     def frame(self, columns: Sequence[str] | None) -> pl.DataFrame:
         return self.table.select(chosen(self.shown, self.table.columns, columns))
@@ -50,14 +53,14 @@ class Csv:
     def frame(self, columns: Sequence[str] | None) -> pl.DataFrame:
         from pyarrow import csv as arrow_csv
 
-        names = self._names()
+        names = self.names()
         options = arrow_csv.ConvertOptions(include_columns=chosen(self.shown, names, columns))
         with self._explained(names):
             return self._polars(arrow_csv.read_csv(self.path, read_options=_in_order(), convert_options=options))
 
     def blocks(self, columns: Sequence[str] | None, schema: Schema | None = None) -> Iterator[pl.DataFrame]:
         """What a schema declares decides about types; the columns that it does not name are looked through first."""
-        names = self._names()
+        names = self.names()
         wanted = chosen(self.shown, names, columns)
         types = {column.name: _declared(column) for column in (schema.columns if schema else ())}
         types |= self._types(names, [name for name in wanted if name not in types])
@@ -65,7 +68,7 @@ class Csv:
             for batch in self._batches(wanted, types):
                 yield self._polars(batch)
 
-    def _names(self) -> list[str]:
+    def names(self) -> list[str]:
         try:
             with self.path.open(newline="", encoding="utf-8-sig") as text:
                 return next(csv.reader(text), [])
@@ -170,68 +173,69 @@ def _not_utf8(shown: str, where: str) -> str:
 
 # ------------------------------------------------------------------------------------------------ Arrow and Parquet
 
+# Given some of its columns, a file's batches of rows.
+Batches = Callable[[list[str]], "Iterator[pa.RecordBatch]"]
+
 
 @dataclass(frozen=True)
-class Parquet:
-    """A Parquet file."""
+class Columnar:
+    """A file that is stored by columns: Parquet, or Arrow IPC as a file (Feather is one) or as a stream."""
 
     path: Path
+    kind: Literal["Parquet", "Arrow"]
 
     @property
     def shown(self) -> str:
         return self.path.name
 
-    def frame(self, columns: Sequence[str] | None) -> pl.DataFrame:
-        import polars as pl
-
-        return pl.concat(self.blocks(columns))
-
-    def blocks(self, columns: Sequence[str] | None, _: object = None) -> Iterator[pl.DataFrame]:
-        from pyarrow import parquet
-
-        with _damaged(self.shown, "Parquet"), parquet.ParquetFile(self.path) as file:
-            names = chosen(self.shown, file.schema_arrow.names, columns)
-            if not file.metadata.num_rows:
-                yield frame_of(file.schema_arrow.empty_table().select(names))
-            for batch in file.iter_batches(batch_size=block_rows(len(names)), columns=names):
-                yield frame_of(batch)
-
-
-@dataclass(frozen=True)
-class Arrow:
-    """An Arrow IPC file (Feather is one) or stream."""
-
-    path: Path
-
-    @property
-    def shown(self) -> str:
-        return self.path.name
+    def names(self) -> list[str]:
+        with self._opened() as (schema, _):
+            return list(schema.names)
 
     def frame(self, columns: Sequence[str] | None) -> pl.DataFrame:
-        import polars as pl
-
-        return pl.concat(self.blocks(columns))
+        return together(self.blocks(columns))
 
     def blocks(self, columns: Sequence[str] | None, _: object = None) -> Iterator[pl.DataFrame]:
-        with _damaged(self.shown, "Arrow"), self._batches() as (schema, batches):
-            names = chosen(self.shown, schema.names, columns)
-            yield frame_of(schema.empty_table().select(names))
-            for batch in batches:
-                yield from frame_of(batch.select(names)).iter_slices(block_rows(len(names)))
+        with self._opened() as (schema, batches):
+            names, empty = chosen(self.shown, schema.names, columns), True
+            for batch in batches(names):
+                empty &= batch.num_rows == 0
+                yield from frame_of(batch).iter_slices(block_rows(len(names)))
+            if empty:
+                yield frame_of(schema.empty_table().select(names))
 
     @contextmanager
-    def _batches(self) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
-        import pyarrow as pa
+    def _opened(self) -> Iterator[tuple[pa.Schema, Batches]]:
+        opened = _parquet if self.kind == "Parquet" else _arrow
+        with _damaged(self.shown, self.kind), opened(self.path) as found:
+            yield found
 
-        with pa.OSFile(str(self.path)) as file:
-            try:
-                whole = pa.ipc.open_file(file)
-            except pa.ArrowInvalid:
-                file.seek(0)
-                stream = pa.ipc.open_stream(file)
-                yield stream.schema, iter(stream)
-                return
-            yield whole.schema, (whole.get_batch(k) for k in range(whole.num_record_batches))
+
+@contextmanager
+def _parquet(path: Path) -> Iterator[tuple[pa.Schema, Batches]]:
+    from pyarrow import parquet
+
+    with parquet.ParquetFile(path) as file:
+
+        def batches(names: list[str]) -> Iterator[pa.RecordBatch]:
+            yield from file.iter_batches(batch_size=block_rows(len(names)), columns=names)
+
+        yield file.schema_arrow, batches
+
+
+@contextmanager
+def _arrow(path: Path) -> Iterator[tuple[pa.Schema, Batches]]:
+    import pyarrow as pa
+
+    with pa.OSFile(str(path)) as file:
+        try:
+            whole = pa.ipc.open_file(file)
+            found = whole.schema, (whole.get_batch(k) for k in range(whole.num_record_batches))
+        except pa.ArrowInvalid:
+            file.seek(0)
+            stream = pa.ipc.open_stream(file)
+            found = stream.schema, iter(stream)
+        yield found[0], lambda names: (batch.select(names) for batch in found[1])
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urlsplit
 
 from colonnade.errors import InvalidInput
-from colonnade.sources.blocks import BLOCK, chosen, frame_of
+from colonnade.sources.blocks import BLOCK, chosen, frame_of, together
 
 if TYPE_CHECKING:
     import polars as pl
@@ -37,10 +37,12 @@ class Sql:
     query: str = field(repr=False)  # may name a person
     shown: str  # the address without user, password and options
 
-    def frame(self, columns: Sequence[str] | None) -> pl.DataFrame:
-        import polars as pl
+    def names(self) -> list[str]:
+        with self._reader() as reader:
+            return list(reader.schema.names)
 
-        return pl.concat(self.blocks(columns))
+    def frame(self, columns: Sequence[str] | None) -> pl.DataFrame:
+        return together(self.blocks(columns))
 
     def blocks(self, columns: Sequence[str] | None, _: object = None) -> Iterator[pl.DataFrame]:
         with self._reader() as reader:

@@ -18,12 +18,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from colonnade.algorithms import load_all
 from colonnade.budget import DELTA
 from colonnade.errors import ColonnadeError, InvalidInput, StoreError
 from colonnade.privacy.accountant import epsilon
 from colonnade.privacy.events import Policy
-from colonnade.privacy.ledger import Ledger
-from colonnade.privacy.store import FileLog
+from colonnade.privacy.ledger import Ledger, rest_rho
+from colonnade.privacy.store import FileLog, check_format
 from colonnade.report import RunFacts
 from colonnade.runbook import node_name
 from colonnade.runtime.messages import BY_CODE
@@ -92,6 +93,11 @@ class ReadingLog(FileLog):
     def __init__(self, path: Path) -> None:
         self.path, self._blobs, self._depth = path, path.parent / "blobs", 0
         self._db = sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=5.0, check_same_thread=False)
+        try:
+            check_format(path, self.stored_format())
+        except BaseException:
+            self._db.close()
+            raise
 
     def ask(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         return self._db.execute(query, values).fetchall()
@@ -105,6 +111,7 @@ class Reader:
         if not (self.folder / "runs.db").is_file():
             raise InvalidInput(f"{folder} is not a store: it has no runs.db. Name the folder that was given as store=.")
         self._sums: dict[str, tuple[int, float, float, Holding]] = {}  # by party: rows, when, how long, what
+        load_all()  # messages of any method may be in the store
 
     # -------------------------------------------------------------------------------- runs
 
@@ -131,8 +138,8 @@ class Reader:
         terms = next(iter(openings.values()))["terms"]
         delta = re.search(r"Privacy\(epsilon=[^,]+, delta=([^,)]+)", terms["settings"])
         rounds = re.search(r"\brounds=(\d+)", terms["settings"])
-        price = max(opened["own_rho"] + opened["rest_rho"] for opened in openings.values())
-        limits = {node: opened["limit"] for node, opened in openings.items() if node != COORDINATOR}
+        price = max(opened["own_rho"] + rest_rho(opened) for opened in openings.values())
+        limits = {node: opened.get("limit") for node, opened in openings.items() if node != COORDINATOR}
         return Run(
             name,
             began,
@@ -171,9 +178,8 @@ class Reader:
         found: dict[tuple[str, str], list[float]] = {}
         for party, path in self._holders().items():
             with self._looking(path) as log:
-                for row in log.rows(name, "event"):
-                    body = json.loads(row.body)
-                    found.setdefault((party, str(body["what"])), []).append(float(body["event"]["rho"]))
+                for entry in Ledger(log, party, Policy()).entries(name):
+                    found.setdefault((party, entry.what), []).append(entry.event.rho)
         return [(party, what, len(prices), math.fsum(prices)) for (party, what), prices in found.items()]
 
     # -------------------------------------------------------------------------------- messages

@@ -1,0 +1,97 @@
+"""A loss of two classes whose rows count by their class: 1/n Σ w(yᵢ)·φ(sᵢ, yᵢ), w(+1) = positive, w(−1) = negative.
+
+Source   the rows of a class are a problem of their own with n_c rows: f(s) = Σ_c (w_c·n_c/n)·f_c(s_c), f_c the plain loss of class c.
+         So value, prox and conjugate are the plain ones of each class at another step and scale.
+Privacy  one row moves the slope by up to max w times as much as without weights. The private methods derive their
+         sensitivities for the plain losses and refuse this one; see docs/notebook.md, Weights of classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from colonnade.errors import InvalidInput
+from colonnade.kernels.prox import Array
+from colonnade.problem.checks import positive as above_zero
+from colonnade.problem.losses import Loss
+from colonnade.problem.search import Derivative, rising_zero, unbounded_zero
+
+
+@dataclass(frozen=True)
+class ClassWeighted:
+    """1/n Σ w(y)·φ for a loss φ of two classes."""
+
+    loss: Loss
+    negative: float
+    positive: float
+    classifies: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.loss, Loss) and self.loss.classifies and self.loss.smooth):
+            raise InvalidInput(f"{self.loss!r} has no two classes to weigh; give co.Logistic() or co.SquaredHinge().")
+        for name in ("negative", "positive"):
+            advice = "A row of that class counts as so many rows."
+            object.__setattr__(self, name, above_zero(name, getattr(self, name), advice))
+
+    @property
+    def smooth(self) -> bool:
+        return self.loss.smooth
+
+    @property
+    def smoothness(self) -> float:
+        return max(self.negative, self.positive) * self.loss.smoothness
+
+    def check(self, y: Any) -> Array:
+        return self.loss.check(y)
+
+    def value(self, scores: Array, y: Array) -> float:
+        return sum(share * self.loss.value(scores[rows], y[rows]) for rows, share in self._classes(y))
+
+    def slope(self, scores: Array, y: Array) -> Array:
+        return self._weights(y) * self.loss.slope(scores, y)
+
+    def curvature(self, scores: Array, y: Array) -> Array:
+        return self._weights(y) * self.loss.curvature(scores, y)
+
+    def prox(self, v: Array, y: Array, step: float) -> Array:
+        out = np.empty_like(v)
+        for rows, share in self._classes(y):
+            out[rows] = self.loss.prox(v[rows], y[rows], share * step)
+        return out
+
+    def conjugate(self, u: Array, y: Array) -> float:
+        return sum(share * self.loss.conjugate(u[rows] / share, y[rows]) for rows, share in self._classes(y))
+
+    def link(self, scores: Array) -> Array:
+        return self.loss.link(scores)
+
+    def minimise_along(self, scores: Array, direction: Array, y: Array, low: float = 0.0, high: float = 1.0) -> float:
+        return rising_zero(lambda t: self._along(scores, direction, y, t), low, high)
+
+    def best_intercept(self, scores: Array, y: Array) -> float:
+        if np.all(y == y.flat[0]):
+            raise InvalidInput(
+                f"all {y.size} labels are the same class: the best intercept is infinite. Add rows of the other class."
+            )
+        return unbounded_zero(lambda b: self._along(scores, np.ones_like(scores), y, b))
+
+    def _weights(self, y: Array) -> Array:
+        return np.where(y > 0, self.positive, self.negative)
+
+    def _classes(self, y: Array) -> Iterator[tuple[Any, float]]:
+        """The rows of each class, and w_c·n_c/n."""
+        for rows, weight in ((y > 0, self.positive), (y <= 0, self.negative)):
+            count = int(np.count_nonzero(rows))
+            if count:
+                yield rows, weight * count / y.size
+
+    def _along(self, scores: Array, direction: Array, y: Array, t: float) -> Derivative:
+        """The derivative of t → value(scores + t·direction, y)."""
+        moved = scores + t * direction
+        terms = direction * self.slope(moved, y)
+        bend = float(np.sum(np.square(direction) * self.curvature(moved, y)))
+        return Derivative(float(np.sum(terms)), bend, 2.0 * np.finfo(np.float64).eps * float(np.sum(np.abs(terms))))
