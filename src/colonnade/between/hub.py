@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
 
@@ -291,10 +291,14 @@ class _Crew:
     def promise(self, name: NodeId, what: str, *arguments: Any) -> Future[Any]:
         if name == COORDINATOR:
             return kept(lambda: getattr(self.local, what)(*arguments))
-        if what in ("join", "turn") and self.process.get(name) != self.hub.process(name):
-            self.introduce([name])  # its process is another one: it must hear of the run again
-        question, head, blobs = self.question(what, arguments)
-        asked = self.hub.ask(name, question, {"run": self.run, **head}, blobs)
+        another = self.process.get(name) != self.hub.process(name)
+        if what == "join" and another:
+            self.introduce([name])  # it must hear of the run again
+        if what == "turn" and another:  # with its process died the letters that it held and had not read
+            asked: Future[Parcel] = kept(lambda: _lost(name))
+        else:
+            question, head, blobs = self.question(what, arguments)
+            asked = self.hub.ask(name, question, {"run": self.run, **head}, blobs)
 
         def heard(found: Future[Parcel]) -> Any:
             try:
@@ -379,6 +383,10 @@ def _away(federation: Federation) -> Charter:
     if federation.away is None:
         raise InvalidInput("co.Grpc is for federations whose parties run elsewhere: Federation.open(file).")
     return federation.away
+
+
+def _lost(party: str) -> NoReturn:
+    raise Lost(party)
 
 
 def _opened(party: str, what: str, raw: bytes) -> Parcel:
