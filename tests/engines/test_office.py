@@ -29,6 +29,7 @@ from colonnade.between.office import DIVERGED, OK, UNAVAILABLE, UNKNOWN, Office,
 from colonnade.between.parcel import Parcel, letters_in, letters_out, pack, unpack
 from colonnade.between.settings import Limits
 from colonnade.charter import Charter, Member, new_key
+from colonnade.engines.streams_metrics import Metrics
 from colonnade.engines.turns import Lost, kept
 from colonnade.errors import ColonnadeError, PeerFailed, ProtocolError, StoreError, WireError
 from colonnade.privacy.ledger import REFUSED
@@ -59,7 +60,7 @@ class Straw(Grpc):
 
     def __init__(self, made: Organisations, lose: dict[int, str] | None = None) -> None:
         self.made, self.lose, self.asked = made, lose or {}, 0
-        self.patience, self.session, self._charter = 1.0, "", made.charter
+        self.patience, self.session, self._charter, self.metrics = 1.0, "", made.charter, Metrics()
         self._board = self  # type: ignore[assignment]
         self.offices = {name: made.office(name) for name in made.names}
         self.lives = dict.fromkeys(made.names, 0)

@@ -7,6 +7,7 @@
     store = "store"                    # ledger, transcripts, its part of each model
     key = "signing.key"                # its public half stands in the federation file
     certs = "certs"                    # airline.pem, airline.key, authority.pem, revoked.pem
+    listen = "0.0.0.0:7444"            # if the federation file gives it an address: the port that it opens for other parties
     approve = "ask"                    # a run's terms are shown and asked about; "policy": see [limits]; "all" asks nobody
 
     [data]
@@ -35,16 +36,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.between.holding import Holding
+from colonnade.between.neighbours import Neighbours
 from colonnade.between.office import Approve, Office, Request
 from colonnade.certs import Tls
 from colonnade.charter import Charter
+from colonnade.engines.streams_metrics import Metrics
 from colonnade.errors import InvalidInput
 from colonnade.jobfile import read_text
 from colonnade.privacy.accountant import epsilon
 from colonnade.privacy.events import row_rho
 
 _VERSION = 1
-_FIELDS = {"version", "name", "federation", "hub", "store", "key", "certs", "approve", "data", "limits", "metrics"}
+_FIELDS = {
+    "version",
+    "name",
+    "federation",
+    "hub",
+    "store",
+    "key",
+    "certs",
+    "approve",
+    "data",
+    "limits",
+    "metrics",
+    "listen",
+}
 _MODES = ("ask", "policy", "all")
 
 
@@ -82,6 +98,7 @@ class PartyFile:
     data: Mapping[str, Any]
     limits: Limits = field(default_factory=Limits)
     metrics: int | None = None  # port of the loopback page with counters
+    listen: str | None = None  # where it takes connections of other parties
 
     @classmethod
     def load(cls, path: str | Path) -> PartyFile:
@@ -124,10 +141,11 @@ class PartyFile:
         limits = raw.get("limits", {})
         delta = float(limits.get("delta", Limits.delta))
         passing = Limits(tuple(limits.get("methods", ())), float(limits.get("epsilon", 0.0)), delta)
-        approve, metrics = raw.get("approve", "ask"), raw.get("metrics")
-        return cls(
-            at, name, charter, hub, folder / raw["store"], folder / raw["key"], tls, approve, data, passing, metrics
-        )
+        approve, metrics, listen = raw.get("approve", "ask"), raw.get("metrics"), raw.get("listen")
+        if listen is not None and not isinstance(listen, str):
+            raise InvalidInput('listen = "host:port" must be a text')
+        paths = folder / raw["store"], folder / raw["key"]
+        return cls(at, name, charter, hub, *paths, tls, approve, data, passing, metrics, listen)
 
     def identity(self) -> bytes:
         """The private half of the signing key."""
@@ -154,8 +172,12 @@ class PartyFile:
             y = _array(folder / str(labels))
         return Holding(self.charter, self.name, table, y)
 
-    def office(self, approve: Approve) -> Office:
-        return Office(self.holding(), self.store, self.identity(), approve)
+    def office(self, approve: Approve, neighbours: Neighbours | None = None) -> Office:
+        return Office(self.holding(), self.store, self.identity(), approve, neighbours)
+
+    def neighbours(self, metrics: Metrics) -> Neighbours:
+        """The lines to other parties, where the federation file has addresses."""
+        return Neighbours(self.charter, self.name, self.tls, listen=self.listen, metrics=metrics)
 
 
 def read_table(source: str, query: str | None = None) -> Any:
