@@ -206,6 +206,23 @@ def test_a_party_that_dies_with_unread_letters_gets_them_again(tmp_path):  # noq
     assert_same(fit, reference(RING, "run"), made)
 
 
+def test_a_hub_that_is_stopped_in_mid_run_goes_on_while_letters_wait_at_the_parties(tmp_path):  # noqa: F811
+    made = organisations(tmp_path)
+    with straw(made) as hub:
+        ask, turns = hub.ask, itertools.count()
+
+        def dying(party, what, *rest):
+            if what == "turn" and next(turns) == 15:
+                raise KeyboardInterrupt
+            return ask(party, what, *rest)
+
+        hub.ask = dying
+        with pytest.raises(KeyboardInterrupt):
+            run_of(hub, RING, tmp_path / "hub")
+        fit = run_of(hub, RING, tmp_path / "hub")
+    assert_same(fit, reference(RING, "run"), made)
+
+
 # ------------------------------------------------------------------------------------------------ what is refused
 
 

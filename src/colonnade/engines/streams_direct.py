@@ -32,9 +32,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from cryptography import x509
-from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from colonnade.certs import RevocationList, Tls, distrust, load
+from colonnade.certs import RevocationList, Tls, distrust
 from colonnade.engines.streams_envelope import (
     ENVELOPE,
     HIGHEST,
@@ -56,6 +55,7 @@ from colonnade.engines.streams_envelope import (
     parse,
 )
 from colonnade.engines.streams_metrics import Metrics
+from colonnade.engines.streams_tls import context, door, keep_alive, split
 from colonnade.errors import InvalidInput, WireError
 
 PATIENCE = 10.0  # seconds that a line may be down before messages take another road
@@ -65,6 +65,7 @@ HELD = 2 * LIMIT  # bytes that wait to be confirmed by one neighbour
 STRANGERS = 8  # connections that have not proved who they are, and one more for each neighbour
 _LENGTH = struct.Struct("<I")
 _EMPTY = Packed(0, b"", 0)
+_GONE = (OSError, TimeoutError, asyncio.IncompleteReadError)
 _DISTRUST = {
     "expired": Reason.EXPIRED,
     "revoked": Reason.REVOKED,
@@ -137,8 +138,8 @@ class Lines:
         self._changed = threading.Condition()
         self._strangers = 0
         self._guests: set[asyncio.Task[None]] = set()
-        self._secured = None if listen is None else _context(tls, ssl.PROTOCOL_TLS_SERVER)
-        self._door = None if listen is None else _door(listen)
+        self._secured = None if listen is None else context(tls, ssl.PROTOCOL_TLS_SERVER)
+        self._door = None if listen is None else door(listen)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._over: asyncio.Event | None = None
         self._thread = threading.Thread(target=lambda: asyncio.run(self._live()), name="direct-lines", daemon=True)
@@ -240,6 +241,8 @@ class Lines:
             line.heard = time.monotonic()
             if head.kind == Kind.ANSWER:
                 self._confirmed(line, talk, head)
+            elif head.kind == Kind.REFUSED:
+                raise Malformed(_why(head, body))
             elif head.kind != Kind.REQUEST:
                 raise Malformed(Reason.KIND)
             elif head.number != talk.received + 1:
@@ -333,19 +336,21 @@ class Lines:
                 self._refuse(line.name, Reason.MALFORMED)
             except InvalidInput as error:  # its own files changed, or expired
                 log.warning("event=direct_unready party=%s why=%s", line.name, error)
+            except Exception as error:  # a mistake of ours must not end the dialling; its text may carry data
+                log.error("event=direct_broken party=%s error=%s", line.name, type(error).__name__)
             pause = FIRST_PAUSE if well else min(2 * pause, LONGEST_PAUSE)
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311
 
     async def _call(self, line: _Line) -> None:
         host, port = split(line.neighbour.address or "")
-        secured = _context(self._tls, ssl.PROTOCOL_TLS_CLIENT)
+        secured = context(self._tls, ssl.PROTOCOL_TLS_CLIENT)
         self._attempt += 1
         writer: asyncio.StreamWriter | None = None
         try:
             async with asyncio.timeout(GREETING_SECONDS):
                 reader, writer = await asyncio.open_connection(host, port, ssl=secured, limit=ENVELOPE)
                 talk = _Talk(reader, writer, self._proved(writer, line))
-                _keep_alive(writer)
+                keep_alive(writer)
                 await _write(writer, Hello(self.name, self._session, self._attempt).envelope())
                 said = greeting(*parse(await _envelope(reader)))
             if isinstance(said, Refusal):
@@ -354,8 +359,8 @@ class Lines:
                 raise Malformed(Reason.VERSION)
             await self._converse(line, talk)
         except ssl.SSLCertVerificationError as error:
-            raise Malformed(Reason.NAME) from error
-        except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
+            raise Malformed(Reason.TLS) from error
+        except (*_GONE, UnicodeError) as error:  # the last: the host has no name of that form
             raise _Lost from error
         finally:
             if writer is not None:
@@ -372,7 +377,7 @@ class Lines:
                 await asyncio.sleep(1.0)
                 continue
             if self._strangers >= STRANGERS + len(self._lines):
-                self._refuse("unknown", Reason.BUSY)
+                self.metrics.refuse("busy")  # counted and not logged: a crowd would fill the disk
                 came.close()
                 continue
             self._strangers += 1
@@ -399,8 +404,10 @@ class Lines:
             await self._turn_away(claimed, Reason.MALFORMED, writer)
         except ssl.SSLError:
             self._refuse(claimed, Reason.TLS)
-        except (OSError, TimeoutError, asyncio.IncompleteReadError, _Lost):
+        except (*_GONE, _Lost):
             pass  # gone; it will dial again
+        except Exception as error:  # as above
+            log.error("event=direct_broken party=%s error=%s", claimed, type(error).__name__)
         finally:
             self._strangers -= int(stranger)
             if writer is not None:
@@ -414,7 +421,7 @@ class Lines:
             lambda: protocol, came, ssl=self._secured, ssl_handshake_timeout=GREETING_SECONDS
         )
         writer = asyncio.StreamWriter(transport, protocol, reader, loop)
-        _keep_alive(writer)
+        keep_alive(writer)
         return reader, writer
 
     def _expected(self, name: str) -> _Line:
@@ -444,6 +451,12 @@ class Lines:
 # ------------------------------------------------------------------------------------------------ parts
 
 
+def _why(head: Head, body: memoryview) -> Reason:
+    """Why the other end hangs up."""
+    said = greeting(head, body)
+    return said.reason if isinstance(said, Refusal) else Reason.KIND
+
+
 def _hello(envelope: bytes) -> Hello:
     hello = greeting(*parse(envelope))
     if not isinstance(hello, Hello):
@@ -464,63 +477,3 @@ async def _write(writer: asyncio.StreamWriter, *parts: bytes) -> None:
         writer.write(_LENGTH.pack(len(part)))
         writer.write(part)
     await writer.drain()
-
-
-def _keep_alive(writer: asyncio.StreamWriter) -> None:
-    """A neighbour that vanished without closing is noticed: by probes, or by bytes that nobody confirms."""
-    plain = writer.get_extra_info("socket")
-    plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    for name, value in (("TCP_KEEPIDLE", 20), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 2), ("TCP_USER_TIMEOUT", 30_000)):
-        if hasattr(socket, name):  # not on every system
-            plain.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-
-
-def _context(tls: Tls, side: ssl._SSLMethod) -> ssl.SSLContext:
-    """TLS 1.3 with certificates on both sides; whom a certificate is about is checked by our own rule, after the handshake."""
-    credentials = load(tls)
-    if side == ssl.PROTOCOL_TLS_SERVER and not _serves(credentials.certificate):
-        raise InvalidInput(
-            f"{tls.certificate} is not good for taking connections. Have it issued again with the host of this party's address: "
-            "`colonnade certs issue FOLDER NAME --host HOST --replace`."
-        )
-    context = ssl.SSLContext(side)
-    context.minimum_version = ssl.TLSVersion.TLSv1_3
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_REQUIRED
-    try:
-        context.load_verify_locations(cadata=credentials.authority.decode("ascii"))
-        context.load_cert_chain(tls.certificate, tls.key)
-    except (ssl.SSLError, OSError, ValueError) as error:
-        raise InvalidInput(
-            f"{tls.certificate}, {tls.key} and {tls.authority} do not work together as certificate, key and authority; check "
-            "the three paths."
-        ) from error
-    return context
-
-
-def _serves(certificate: x509.Certificate) -> bool:
-    try:
-        uses = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
-    except x509.ExtensionNotFound:
-        return True
-    return ExtendedKeyUsageOID.SERVER_AUTH in uses
-
-
-def _door(listen: str) -> socket.socket:
-    host, port = split(listen)
-    try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        door = socket.create_server((host, port), family=family, backlog=64)
-    except OSError as error:
-        raise InvalidInput(f"cannot listen at {listen!r}: is it a free address of this machine?") from error
-    door.setblocking(False)
-    return door
-
-
-def split(address: str) -> tuple[str, int]:
-    """Host and port of an address."""
-    host, colon, port = address.rpartition(":")
-    if not (colon and host and port.isascii() and port.isdigit() and int(port) < 65536):
-        raise InvalidInput(f"{address!r} is not an address: write host:port, such as party.example.org:7444.")
-    return host.removeprefix("[").removesuffix("]"), int(port)
