@@ -136,13 +136,19 @@ def test_a_party_that_is_killed_in_mid_run_comes_back_and_the_model_is_the_same(
 
 
 @contextlib.contextmanager
-def straw(made: Organisations, listen: dict | None = None, patience: float = 1.0):
-    """A hub without a network, and parties in this process that have lines between them."""
+def straw(made: Organisations, walled: str | None = None, patience: float = PATIENCE):
+    """A hub without a network, and parties in this process that have lines between them; one may be behind a wall."""
     with contextlib.ExitStack() as last:
-        hub = last.enter_context(Straw(made))
+        hub, lines = last.enter_context(Straw(made)), {}
         for name in made.names:
-            options = {"patience": patience, **({"listen": listen[name]} if name in (listen or {}) else {})}
-            hub.offices[name].neighbours = last.enter_context(made.neighbours(name, **options))
+            options = {"listen": "127.0.0.1:0"} if name == walled else {}
+            found = last.enter_context(made.neighbours(name, patience=patience, **options))
+            hub.offices[name].neighbours, lines[name] = found, found.lines._lines
+        for one, other in itertools.permutations(made.names, 2):
+            if other in lines[one] and walled in (one, other):
+                lines[one][other].since -= patience  # it has been down for long
+            elif other in lines[one]:
+                hub.offices[one].neighbours.lines.wait_for([other], PATIENCE)
         yield hub
 
 
@@ -157,7 +163,7 @@ def forms(hub: Straw) -> dict:
 def test_letters_go_through_the_hub_where_a_line_is_down(tmp_path, caplog):  # noqa: F811
     """Nobody is at the address that the file gives for the first party: it listens behind a wall."""
     made = organisations(tmp_path, ("party0", "party2"))
-    with caplog.at_level(logging.INFO, "colonnade.between.hub"), straw(made, {"party0": "127.0.0.1:0"}) as hub:
+    with caplog.at_level(logging.INFO, "colonnade.between.hub"), straw(made, "party0") as hub:
         fit = run_of(hub, RING, tmp_path / "hub")
         direct, relayed = hub.metrics.letters_direct, hub.metrics.letters_relayed
         told = [hub.offices[name].neighbours.metrics for name in NAMES]
@@ -174,7 +180,7 @@ def test_letters_go_through_the_hub_where_a_line_is_down(tmp_path, caplog):  # n
 def test_a_letter_that_is_lost_on_a_line_is_sent_again_through_the_hub(tmp_path):  # noqa: F811
     """The line took it and broke: the receiver waits, says so, and everybody says how far it has come."""
     made = organisations(tmp_path)
-    with straw(made) as hub:
+    with straw(made, patience=2.0) as hub:
         lines = hub.offices["party1"].neighbours.lines
         send, sent = lines.send, itertools.count()
         lines.send = lambda peer, message: next(sent) == 4 or send(peer, message)
@@ -388,6 +394,9 @@ def test_the_check_says_which_parties_are_connected_directly_and_which_should_be
     with contextlib.ExitStack() as last:
         lines = {name: last.enter_context(made.neighbours(name, patience=0.5)) for name in NAMES if name != "labels"}
         lines["labels"] = None  # it has not opened its port
+        for one, other in (("party0", "party1"), ("party2", "party1")):
+            lines[one].lines.wait_for([other], PATIENCE)
+            lines[other].lines.wait_for([one], PATIENCE)
         last.enter_context(in_threads(made, port, lines))
         options = ["--certs", str(tmp_path / "certs"), "--listen", f"127.0.0.1:{port}"]
         checked = CliRunner().invoke(app, ["federation", "check", str(tmp_path / "federation.toml"), *options])
