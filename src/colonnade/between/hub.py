@@ -253,9 +253,7 @@ class _Crew:
         self.said: dict[NodeId, Parcel] = {}  # what each party answered when the run was proposed
         self.process: dict[NodeId, str | None] = {}  # which process of a party that was
         self.losses: Counter[NodeId] = Counter()
-        self.carried: Counter[bool] = (
-            Counter()
-        )  # letters between parties: that went over a line of their own, or did not
+        self.carried: Counter[bool] = Counter()  # letters between parties, by whether they had a line of their own
         self.places: Counter[tuple[NodeId, NodeId]] = Counter()  # by edge, where the next letter stands at least
 
     def ask(self, what: str, to: Mapping[NodeId, tuple[Any, ...]]) -> dict[NodeId, Any]:

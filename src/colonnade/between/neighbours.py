@@ -158,12 +158,10 @@ class Neighbours:
 
     # ------------------------------------------------------------------------ before a run
 
-    def reach(self) -> tuple[list[str], list[str]]:
-        """The neighbours to whom there is a line, and those to whom there should be one."""
-        wanted = list(self.lines.neighbours)
-        self.lines.wait_for(wanted, self.patience)
-        up = self.lines.connected()
-        return [peer for peer in wanted if peer in up], [peer for peer in wanted if peer not in up]
+    def reach(self) -> list[str]:
+        """The neighbours to whom there is a line, after some patience."""
+        self.lines.wait_for(self.lines.neighbours, self.patience)
+        return sorted(self.lines.connected())
 
 
 def _around(charter: Charter, name: str) -> dict[str, Neighbour]:

@@ -181,9 +181,8 @@ class Office:
         )
 
     def reach(self, _: Parcel) -> Parcel:
-        """To which other parties there is a line, and to which there should be one."""
-        up, down = ([], []) if self.neighbours is None else self.neighbours.reach()
-        return Parcel({"up": up, "down": down})
+        """To which other parties there is a line."""
+        return Parcel({"up": [] if self.neighbours is None else self.neighbours.reach()})
 
     # ------------------------------------------------------------------------ rows in common
 
