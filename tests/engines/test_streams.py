@@ -497,7 +497,7 @@ def test_a_message_of_any_length_arrives_whole(hub: Switchboard, folder: Path) -
 
 def test_a_message_at_the_limit_arrives_and_one_over_it_is_not_sent(hub: Switchboard, folder: Path) -> None:
     with Party(hub.port, files(folder, "hospital"), answer=lambda request: request):
-        request = os.urandom(1 << 20) * 64
+        request = os.urandom(1 << 20) * (wire.LIMIT >> 20)
         assert request == hub.ask("hospital", request, timeout=PATIENCE).result()
         with pytest.raises(InvalidInput, match="over the limit"):
             hub.ask("hospital", request + b"x")
@@ -903,8 +903,8 @@ BAD_ANSWERS: dict[str, tuple[list[bytes], str]] = {
         [head(wire=2 * FULL, raw=2 * FULL) + bytes(FULL), head(offset=FULL, wire=FULL + 1, raw=FULL + 1) + b"x"],
         "malformed",
     ),
-    "over the limit": ([head(wire=(64 << 20) + 1, raw=(64 << 20) + 1) + bytes(FULL)], "size"),
-    "over the limit when unpacked": ([head(code=1, raw=(64 << 20) + 1) + b"x"], "size"),
+    "over the limit": ([head(wire=wire.LIMIT + 1, raw=wire.LIMIT + 1) + bytes(FULL)], "size"),
+    "over the limit when unpacked": ([head(code=1, raw=wire.LIMIT + 1) + b"x"], "size"),
     "a bomb that says it is small": ([head(code=1, wire=len(BOMB), raw=len(BOMB) + 1) + BOMB], "size"),
     "not a zlib stream": ([head(code=1, raw=2) + b"x"], "malformed"),
     "a failure with a body": ([head(kind=6) + b"x"], "malformed"),

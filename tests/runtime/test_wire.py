@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import struct
 import tracemalloc
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from colonnade.algorithms import load_all
 from colonnade.privacy.released import Released
 from colonnade.privacy.values import DTYPES, Packed, decode_value, encode_value
 from colonnade.runtime.messages import BY_CODE, BY_TYPE, Failed, message
-from colonnade.runtime.wire import LARGEST, VERSION, Frame, decode, encode, type_name
+from colonnade.runtime.wire import LARGEST, VERSION, Frame, decode, digest, encode, type_name
 from contract import gate
 
 load_all()  # every message of every method is tried
@@ -482,6 +483,18 @@ def test_a_failure_carries_a_number_and_no_text():
 def test_a_frame_comes_back(sequence, number, body):
     frame = Frame(sequence, number, body)
     assert Frame.from_bytes(frame.to_bytes(RUN), RUN) == frame
+
+
+def test_a_broadcast_is_hashed_once():
+    """And not before somebody asks: an engine that needs no digest pays for none."""
+    with mock.patch("colonnade.runtime.wire.digest", wraps=digest) as hashed:
+        first = Frame(0, 1, b"content")
+        others = [first.again(place) for place in (4, 5)]
+        assert hashed.call_count == 0
+        assert len({frame.to_bytes(RUN)[-len(b"content") - 16 :] for frame in (first, *others)}) == 1
+        assert hashed.call_count == 1
+    assert [frame.sequence for frame in others] == [4, 5]
+    assert others[0] == Frame(4, 1, b"content")
 
 
 def test_a_frame_of_another_run_is_refused():

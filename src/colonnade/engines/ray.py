@@ -26,6 +26,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Self
 
+from colonnade.engines import turn_bytes
 from colonnade.engines.inprocess import Outcome
 from colonnade.engines.station import Seat, Station
 from colonnade.engines.turns import Books, Crew, Lost, Turns, kept, then
@@ -78,9 +79,11 @@ class Host:
         self.leaving.close()
 
     def call(self, what: str, *arguments: Any) -> Any:
-        """Ask the station."""
+        """Ask the station. Turns are bytes both ways: Ray carries these as they are, and objects at half the speed."""
         if self.station is None:
             raise self.refused
+        if what == "turn":
+            return turn_bytes.answer(self.station.turn(turn_bytes.questioned(*arguments)))
         return getattr(self.station, what)(*arguments)
 
 
@@ -252,6 +255,9 @@ class _Crew:
             self.actors[name].sit.remote(
                 self.seats[name], self.run, self.paths[name], self.terms.get(name), self.passing is not None
             )
+        if what == "turn":
+            asked = self.actors[name].call.remote(what, *turn_bytes.question(*arguments))
+            return then(asked.future(), lambda found: turn_bytes.answered(self.heard(name, found)))
         asked = self.actors[name].call.remote(what, *arguments)
         return then(asked.future(), lambda found: self.heard(name, found))
 

@@ -214,20 +214,19 @@ class Station:
     def turn(self, letters: Iterable[Letter]) -> Turn:
         """Take letters and go as far as they allow."""
         self._arrive()
-        sent, failure = [], None
+        node, sent, failure = self.node, [], None
         try:
             for letter in letters:
-                if not self.node.finished:
-                    self.node.deliver(letter.sender, letter.frame)
-            while self.node.ready:
-                sent += self._counted(self.node.step())
+                if not node.finished:
+                    node.deliver(letter.sender, letter.frame)
+            while node.ready:
+                sent += self._counted(node.step())
         except tuple(FINAL) as error:
             failure = error
-            sent += self._counted(self.node.farewell(code_of(error)))
+            sent += self._counted(node.farewell(code_of(error)))
         notes, self._notes = tuple(self._notes), []
-        self._told += len(notes)
-        told, missing = self._told - len(notes), self.node.missing
-        return Turn(tuple(sent), self.node.finished, self.node.wait, notes, told, failure, missing=missing)
+        told, self._told = self._told, self._told + len(notes)
+        return Turn(tuple(sent), node.finished, node.wait, notes, told, failure, missing=node.missing)
 
     def outcome(self) -> tuple[Any, Traffic]:
         """What its program returned, and what it sent in all."""

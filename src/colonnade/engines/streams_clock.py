@@ -27,14 +27,15 @@ class Clock:
     def __init__(self) -> None:
         self._due: list[Alarm] = []
         self._off = 0
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._stopped = False
         self._thread = threading.Thread(target=self._run, name="streams-clock", daemon=True)
         self._thread.start()
 
     def at(self, when: float, action: Callable[[], None]) -> Alarm:
         alarm = Alarm(when, action, self)
-        with self._changed:
+        with self._lock:
             heapq.heappush(self._due, alarm)
             if self._due[0] is alarm:
                 self._changed.notify()
@@ -42,7 +43,7 @@ class Clock:
 
     def forget(self, alarm: Alarm) -> None:
         """An alarm holds a request and its answer: a long deadline must not keep them in memory."""
-        with self._changed:
+        with self._lock:
             if alarm.action is _nothing:
                 return
             alarm.action = _nothing

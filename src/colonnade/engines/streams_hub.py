@@ -134,12 +134,12 @@ class _Line:
         held = self.outstanding()
         return not held or (len(held) < WINDOW and sum(call.packed.raw for call in held) + size <= 2 * limit)
 
-    def next_call(self) -> _Call | None:
-        """What is to be sent: again what was not answered, or else the next in turn."""
+    def next_call(self) -> tuple[_Call | None, int]:
+        """What is to be sent, and its number: again what was not answered, or else the next in turn."""
         if self.current is None and self.waiting:
             self.current = self.waiting.popleft()
             self.number += 1
-        return self.current
+        return self.current, self.number
 
     def emptied(self) -> list[_Call]:
         calls = self.outstanding()
@@ -249,10 +249,13 @@ class Switchboard:
         call = _Call(self._packed(request))
         call.future.set_running_or_notify_cancel()  # what was sent cannot be taken back
         with line.lock:
-            line.room.wait_for(lambda: line.closed or line.has_room(len(request), self._limit), timeout)
+            room = line.has_room(len(request), self._limit)
+            if not (room or line.closed):
+                line.room.wait_for(lambda: line.closed or line.has_room(len(request), self._limit), timeout)
+                room = line.has_room(len(request), self._limit)
             if line.closed:
                 raise ProtocolError("this hub was stopped; make another one to ask.")
-            if line.has_room(len(request), self._limit):
+            if room:
                 line.waiting.append(call)
                 if line.stream is not None:
                     line.stream.bell.put(None)
@@ -311,17 +314,15 @@ class Switchboard:
         slows this loop and nothing else."""
         while not (stream.over or line.closed):
             with line.lock:
-                idle = line.next_call() is None
-            if idle:
+                call, number = line.next_call()
+            if call is None:
                 stream.bell.get()
             else:
-                yield from self._turn(line, stream, serial, arriving)
+                yield from self._turn(line, stream, serial, arriving, call, number)
 
-    def _turn(self, line: _Line, stream: _Stream, serial: int, arriving: Iterator[bytes]) -> Iterator[bytes]:
-        with line.lock:
-            call, number = line.current, line.number
-        if call is None:
-            return
+    def _turn(
+        self, line: _Line, stream: _Stream, serial: int, arriving: Iterator[bytes], call: _Call, number: int
+    ) -> Iterator[bytes]:
         self._check_still_welcome(serial)
         yield from envelopes(Kind.REQUEST, number, call.packed)
         self.metrics.sent(call.packed.raw, len(call.packed.wire))

@@ -327,13 +327,15 @@ class _Outbox:
 
     def __init__(self) -> None:
         self._held: SimpleQueue[bytes | None] = SimpleQueue()
-        self._room = threading.Semaphore(_QUEUED)
+        self._room: SimpleQueue[None] = SimpleQueue()  # one entry for each envelope that may still come
+        for _ in range(_QUEUED):
+            self._room.put(None)
         self._closed = False
 
     def put(self, envelope: bytes) -> None:
-        self._room.acquire()
+        self._room.get()
         if self._closed:
-            self._room.release()
+            self._room.put(None)
             raise _Lost("the stream ended before an answer had gone")
         self._held.put(envelope)
 
@@ -345,7 +347,7 @@ class _Outbox:
         """The stream is gone: whoever waits at either end goes on."""
         self._closed = True
         self._held.put(None)
-        self._room.release()
+        self._room.put(None)
 
     def __iter__(self) -> _Outbox:
         return self
@@ -354,7 +356,7 @@ class _Outbox:
         envelope = self._held.get()
         if envelope is None or self._closed:
             raise StopIteration
-        self._room.release()
+        self._room.put(None)
         return envelope
 
 

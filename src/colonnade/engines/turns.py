@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import Future, wait
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, Protocol, runtime_checkable
 
 from colonnade.engines.inprocess import Outcome
@@ -112,7 +113,8 @@ class Turns:
     def __init__(self, names: Sequence[NodeId], ask: Ask, listener: Listener) -> None:
         self.names, self.ask, self.listener = tuple(names), ask, listener
         self.mail: dict[NodeId, list[Letter]] = {}
-        self.busy: dict[Future[Turn], NodeId] = {}
+        self.busy: dict[NodeId, Future[Turn]] = {}
+        self.over: SimpleQueue[tuple[NodeId, Future[Turn]]] = SimpleQueue()  # turns that have ended, as they end
         self.done: dict[NodeId, Turn] = {}  # the last turn of each station
         self.noted: Counter[NodeId] = Counter()
         self.failure: ColonnadeError | None = None
@@ -135,13 +137,14 @@ class Turns:
     def drive(self) -> None:
         """Turns, until nobody has mail."""
         while self.busy:
-            for future in wait(self.busy, return_when=FIRST_COMPLETED).done:
-                name = self.busy.pop(future)
-                try:
-                    self.take(name, future.result())
-                except Lost:
-                    self.meet()
-                    break
+            name, future = self.over.get()
+            if self.busy.get(name) is not future:  # of a turn before everybody met again
+                continue
+            del self.busy[name]
+            try:
+                self.take(name, future.result())
+            except Lost:
+                self.meet()
         if self.failure is not None:
             raise self.failure
         if stuck := [name for name in self.names if not self.done[name].finished]:
@@ -151,7 +154,7 @@ class Turns:
     def meet(self) -> None:
         """Let everybody say how far it has come, bring what is missing, and give each a turn."""
         while True:
-            wait(self.busy)  # whoever is at work finishes: its letters are in its transcript
+            wait(self.busy.values())  # whoever is at work finishes: its letters are in its transcript
             self.busy, self.mail = {}, defaultdict(list)
             try:
                 joined = gathered({name: self.ask(name, "join") for name in self.names})
@@ -177,14 +180,14 @@ class Turns:
         self.post(turn.letters)
         if turn.more:
             self.give(name)
-        busy = set(self.busy.values())
-        for other in [n for n in self.mail if n not in busy and self.due(n)]:
-            self.give(other)
+        for other in dict.fromkeys([name, *(letter.receiver for letter in turn.letters)]):
+            if other not in self.busy and self.due(other):
+                self.give(other)
 
     def due(self, name: NodeId) -> bool:
         """Whether a station has mail with which it can go on: fewer turns, and the same steps."""
-        senders = {letter.sender for letter in self.mail[name]}
-        return bool(senders) and self.done[name].missing <= senders
+        mail, missing = self.mail[name], self.done[name].missing
+        return len(mail) >= max(1, len(missing)) and missing <= {letter.sender for letter in mail}
 
     def post(self, letters: Iterable[Letter]) -> None:
         for letter in letters:
@@ -197,4 +200,5 @@ class Turns:
         while waiting and (not letters or size + len(waiting[0].frame.body) <= LOAD):
             size += len(waiting[0].frame.body)
             letters.append(waiting.pop(0))
-        self.busy[self.ask(name, "turn", letters)] = name
+        self.busy[name] = future = self.ask(name, "turn", letters)
+        future.add_done_callback(lambda ended: self.over.put((name, ended)))

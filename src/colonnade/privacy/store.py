@@ -15,9 +15,11 @@ import hashlib
 import os
 import secrets
 import sqlite3
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 from typing import Protocol
 
 from colonnade.errors import LedgerDamaged, StoreError
@@ -25,6 +27,7 @@ from colonnade.errors import LedgerDamaged, StoreError
 LARGE = 1 << 20
 _FORMAT = 2  # 1: an event stood alone in its row, an opening named its row's whole price (privacy/ledger.py reads both)
 _START = bytes(32)
+_SIZE = struct.Struct("<Q").pack
 _SCHEMA = """
 create table if not exists log(
     seq integer primary key, run text not null, tick integer not null, kind text not null, key text not null,
@@ -34,6 +37,7 @@ create table if not exists meta(name text primary key, value blob not null) with
 """
 _INLINE, _FILE = b"\0", b"\1"
 _FILES = "select body from log where run = ? and length(body) = 65 and hex(substr(body, 1, 1)) = '01'"
+_INSERT = "insert into log(run, tick, kind, key, body, head) values (?, ?, ?, ?, ?, ?)"
 _ONE = "select tick, kind, key, body from log where seq = ?"
 _OTHER_FILES = _FILES.replace("run = ?", "run != ?")
 
@@ -158,25 +162,32 @@ class FileLog:
         self.verify()
         self._db.execute("update meta set value = ? where name = 'format'", (_FORMAT,))
 
-    @contextlib.contextmanager
-    def atomic(self) -> Iterator[None]:
+    def atomic(self) -> contextlib.AbstractContextManager[None]:
         """One transaction, taken before reading so that two processes cannot decide on the same past; nests."""
-        with _disk(self.path):
-            if self._depth == 0:
+        return _Transaction(self)
+
+    def _begin(self) -> None:
+        if self._depth == 0:
+            with _disk(self.path):
                 self._db.execute("begin immediate")
-            self._depth += 1
-            try:
-                if self._depth == 1:
+                try:
                     self._head = self._last_head()
-                yield
-                if self._depth == 1:
-                    self._db.execute("commit")
-            except BaseException:
-                if self._depth == 1 and self._db.in_transaction:
+                except BaseException:
                     self._db.execute("rollback")
-                raise
+                    raise
+        self._depth += 1
+
+    def _end(self, error: BaseException | None) -> None:
+        self._depth -= 1
+        if self._depth:
+            return
+        with _disk(self.path):
+            try:
+                if error is None:
+                    self._db.execute("commit")
             finally:
-                self._depth -= 1
+                if self._db.in_transaction:
+                    self._db.execute("rollback")
 
     def _last_head(self) -> bytes:
         try:
@@ -188,20 +199,25 @@ class FileLog:
         return bytes(row[0]) if row else _START
 
     def append(self, run: str, tick: int, kind: str, key: str, body: bytes) -> None:
-        with self.atomic():
+        if self._depth:
+            self._insert(run, tick, kind, key, body)
+        else:
+            with self.atomic():
+                self._insert(run, tick, kind, key, body)
+
+    def _insert(self, run: str, tick: int, kind: str, key: str, body: bytes) -> None:
+        try:
             stored = self._put(body)
             head = chain(self._head, run, tick, kind, key, stored)
-            try:
-                self._db.execute(
-                    "insert into log(run, tick, kind, key, body, head) values (?, ?, ?, ?, ?, ?)",
-                    (run, tick, kind, key, stored, head),
-                )
-            except sqlite3.IntegrityError as error:
-                raise LedgerDamaged(
-                    f"{self.path}: {kind} {key!r} of run {run} at tick {tick} is recorded already. Nothing was "
-                    "recorded or sent twice; is another process driving the same run?"
-                ) from error
-            self._head = head
+            self._db.execute(_INSERT, (run, tick, kind, key, stored, head))
+        except sqlite3.IntegrityError as error:
+            raise LedgerDamaged(
+                f"{self.path}: {kind} {key!r} of run {run} at tick {tick} is recorded already. Nothing was "
+                "recorded or sent twice; is another process driving the same run?"
+            ) from error
+        except (sqlite3.DatabaseError, OSError) as error:
+            raise _explained(self.path, error) from error
+        self._head = head
 
     def rows(self, run: str | None = None, kind: str | None = None) -> list[Row]:
         where = [("run = ?", run), ("kind = ?", kind)]
@@ -323,12 +339,30 @@ def check_format(path: Path, found: object) -> None:
         )
 
 
+class _Transaction:
+    """A transaction of a `FileLog` as a context; a plain class, since every step of every node takes one."""
+
+    __slots__ = ("_log",)
+
+    def __init__(self, log: FileLog) -> None:
+        self._log = log
+
+    def __enter__(self) -> None:
+        self._log._begin()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._log._end(error)
+        if isinstance(error, sqlite3.DatabaseError | OSError):
+            raise _explained(self._log.path, error) from error
+
+
 def chain(head: bytes, run: str, tick: int, kind: str, key: str, stored: bytes) -> bytes:
     """The head after one more row: every field is framed by its length, so no two rows hash alike."""
-    digest = hashlib.sha256(head)
-    for field in (run.encode(), str(tick).encode(), kind.encode(), key.encode(), stored):
-        digest.update(len(field).to_bytes(8, "little"))
-        digest.update(field)
+    parts = [head]
+    for field in (run.encode(), str(tick).encode(), kind.encode(), key.encode()):
+        parts += (_SIZE(len(field)), field)
+    digest = hashlib.sha256(b"".join((*parts, _SIZE(len(stored)))))
+    digest.update(stored)  # apart, since it may be large and a copy costs
     return digest.digest()
 
 
@@ -368,16 +402,16 @@ def _disk(path: Path) -> Iterator[None]:
     """Turn what SQLite and the system say about the disk into what the user can do."""
     try:
         yield
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, OSError) as error:
         raise _explained(path, error) from error
-    except OSError as error:
-        raise StoreError(
+
+
+def _explained(path: Path, error: sqlite3.DatabaseError | OSError) -> Exception:
+    if isinstance(error, OSError):
+        return StoreError(
             f"cannot write {path}: {error.strerror or error}. Nothing was sent that is not recorded; free space or "
             "make the folder writable, then repeat the same call to go on where the run stopped."
-        ) from error
-
-
-def _explained(path: Path, error: sqlite3.DatabaseError) -> Exception:
+        )
     text = str(error)
     if "malformed" in text or "not a database" in text:
         return LedgerDamaged(

@@ -26,7 +26,7 @@ from colonnade.privacy.released import Released, released_body
 from colonnade.runtime.messages import Failed, Sealed
 from colonnade.runtime.program import NodeId, Note, Post, Program
 from colonnade.runtime.transcript import Transcript, kept
-from colonnade.runtime.wire import Frame, decode, digest, encode, type_name
+from colonnade.runtime.wire import Frame, decode, encode, type_name
 
 Replies = Mapping[type | None, type]
 Listener = Callable[[NodeId, Note], None]
@@ -84,12 +84,12 @@ class Node:
             raise ProtocolError(f"{sender!r} is not a neighbour of {self.name!r}; its message was refused")
         seen = self._seen[sender]
         if frame.sequence in seen:
-            if seen[frame.sequence] != digest(frame.body):
+            if seen[frame.sequence] != frame.check:
                 raise ProtocolError(f"{sender!r} sent other bytes for message {frame.sequence} of this run; refused")
             return
         if frame.sequence != len(seen):
             raise ProtocolError(f"{sender!r} sent message {frame.sequence} where {len(seen)} was due; one was lost")
-        seen[frame.sequence] = digest(frame.body)
+        seen[frame.sequence] = frame.check
         self._inbox[sender].append(frame)
         self._missing.discard(sender)
 
@@ -113,7 +113,7 @@ class Node:
         for step in self._transcript.steps():
             received = {node: step.received[node] for node in step.order}
             for sender, frame in received.items():
-                self._seen[sender][frame.sequence] = digest(frame.body)
+                self._seen[sender][frame.sequence] = frame.check
             outbox = self._advance(received, step.releases)
             if {receiver: kept(body) for receiver, body in outbox.items()} != step.sent:
                 raise ReplayDiverged(
@@ -220,9 +220,11 @@ class Node:
             )
 
     def _letters(self, outbox: Mapping[NodeId, bytes]) -> list[Letter]:
-        letters = []
+        letters: list[Letter] = []
         for receiver, body in outbox.items():
-            frame = Frame(self._next[receiver], self._round, body)
+            place = self._next[receiver]
+            same = letters and letters[-1].frame.body is body
+            frame = letters[-1].frame.again(place) if same else Frame(place, self._round, body)
             letters.append(Letter(self.name, receiver, frame, self._inside.pop(receiver, "")))
-            self._next[receiver] += 1
+            self._next[receiver] = place + 1
         return letters

@@ -13,6 +13,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from colonnade.privacy.events import Event
 from colonnade.privacy.gate import Gate
@@ -49,7 +50,7 @@ class Transcript:
                 self._log.append(self._run, tick, "in", peer, header + frame.body)
             for peer, body in sent.items():
                 self._log.append(self._run, tick, "out", peer, kept(body))
-            self._log.append(self._run, tick, "step", "", json.dumps(list(received)).encode())
+            self._log.append(self._run, tick, "step", "", _listed(tuple(received)))
 
     def steps(self) -> Iterator[Step]:
         """All recorded steps in order, one in memory at a time; a step ends with its `step` row."""
@@ -73,6 +74,11 @@ class Transcript:
                     step.order = tuple(json.loads(row.body))
                     yield step
                     step = Step(0)
+
+
+@lru_cache(maxsize=256)
+def _listed(names: tuple[str, ...]) -> bytes:
+    return json.dumps(names).encode()
 
 
 def kept(body: bytes) -> bytes:

@@ -10,16 +10,18 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from colonnade.errors import ColonnadeError, LeakError, WireError
 from colonnade.privacy.released import Released
 from colonnade.privacy.values import append_value, read_value
-from colonnade.runtime.messages import BY_CODE, BY_TYPE, Failed, check_fields
+from colonnade.runtime.messages import BY_CODE, BY_TYPE, Failed, Sealed, check_fields
 
 VERSION = 1
 LARGEST = 64 << 20
+SEALING = 1 << 10  # at most what sealing adds to a message: a key, two tags, and the form around them
 _HEADER = struct.Struct("<BH")
 HEADER_SIZE = _HEADER.size
 _FRAME = struct.Struct("<4sB16sQQ16s")
@@ -39,17 +41,17 @@ def encode(message: Any, *, guarded: bool) -> bytes:
     for value in values:
         append_value(value, out)
     body = b"".join(out)
-    if len(body) > LARGEST:
+    if len(body) > _largest(shape.cls):
         raise WireError(f"{shape.cls.__name__} takes {len(body):,} bytes; over {LARGEST:,} must go as row blocks")
     return body
 
 
 def _check_guard(name: str, pairs: tuple[tuple[Any, Any], ...]) -> None:
-    for field, value in pairs:
+    for declared, value in pairs:
         items = value if type(value) is tuple else (value,)
         if not all(type(item) is Released for item in items):
             raise LeakError(
-                f"{name}.{field.name} holds a bare {type(value).__name__} and its sender holds data; pass it through "
+                f"{name}.{declared.name} holds a bare {type(value).__name__} and its sender holds data; pass it through "
                 "the gate and declare the field Released. Nothing was sent."
             )
 
@@ -78,7 +80,7 @@ def decode(body: bytes) -> Any:
 
 def _decode(body: bytes) -> Any:
     view = memoryview(body).toreadonly()
-    if len(view) > LARGEST:
+    if len(view) > LARGEST + SEALING:
         raise WireError(f"a message of {len(view):,} bytes; over {LARGEST:,} must come as row blocks")
     if len(view) < _HEADER.size:
         raise WireError(f"a message of {len(view)} bytes is shorter than its header")
@@ -88,6 +90,8 @@ def _decode(body: bytes) -> Any:
     shape = BY_CODE.get(code)
     if shape is None:
         raise WireError(f"unknown message number {code}; bring both sides to the same release")
+    if len(view) > _largest(shape.cls):
+        raise WireError(f"a message of {len(view):,} bytes; over {LARGEST:,} must come as row blocks")
     at, values = _HEADER.size, []
     for _ in shape.fields:
         value, at = read_value(view, at)
@@ -99,6 +103,11 @@ def _decode(body: bytes) -> Any:
     except LeakError as error:
         raise WireError(f"{shape.cls.__name__}: a field that must be released came unmarked") from error
     return shape.cls(*values)
+
+
+def _largest(kind: type) -> int:
+    """The most bytes of a message: whatever may be sent may also be sent sealed."""
+    return LARGEST + SEALING if kind is Sealed else LARGEST
 
 
 def type_name(body: bytes) -> str:
@@ -118,9 +127,26 @@ class Frame:
     sequence: int
     round: int
     body: bytes
+    _check: list[bytes] = field(
+        default_factory=list, init=False, repr=False, compare=False
+    )  # empty until it is asked for
+
+    @property
+    def check(self) -> bytes:
+        """The digest of its body, computed once."""
+        if not self._check:
+            self._check.append(digest(self.body))
+        return self._check[0]
+
+    def again(self, sequence: int) -> Frame:
+        """The same message at a place on another edge: a broadcast is hashed once for all its frames."""
+        made = Frame(sequence, self.round, self.body)
+        object.__setattr__(made, "_check", self._check)
+        return made
 
     def to_bytes(self, run: str) -> bytes:
-        return _FRAME.pack(_MAGIC, VERSION, run_key(run), self.sequence, self.round, digest(self.body)) + self.body
+        head = _FRAME.pack(_MAGIC, VERSION, run_key(run), self.sequence, self.round, self.check)
+        return b"".join((head, self.body))
 
     @classmethod
     def from_bytes(cls, raw: bytes, run: str) -> Frame:
@@ -132,9 +158,10 @@ class Frame:
             raise WireError("not a frame of this version of colonnade")
         if key != run_key(run):
             raise WireError("a frame of another run")
-        if check != digest(body):
+        frame = cls(sequence, number, body)
+        if check != frame.check:
             raise WireError("a frame whose content does not match its digest: damaged on the way")
-        return cls(sequence, number, body)
+        return frame
 
 
 def digest(body: bytes) -> bytes:
@@ -142,6 +169,7 @@ def digest(body: bytes) -> bytes:
     return hashlib.blake2b(body, digest_size=16).digest()
 
 
+@lru_cache(maxsize=64)
 def run_key(run: str) -> bytes:
     """16 bytes that stand for a run's id."""
     return hashlib.blake2b(run.encode(), digest_size=16).digest()
