@@ -2,7 +2,7 @@
 
     python -m benchmarks admm            quick: many parties, rho, a short large run, a9a, few epochs, one private run a budget
     python -m benchmarks admm --full     also gisette, more agents, rounds and epochs, five private runs a budget
-    python -c "from benchmarks.admm import rho; rho(6)"        one section: rho(agents), speed(rounds), many_parties()
+    python -c "from benchmarks.admm import rho; rho(6)"        one section: rho(agents, graphs, named), speed(rounds), many_parties()
 
 Logistic loss with a ridge of 0.001 on raw values, no intercept. a9a: 66 and 57 columns at two parties, its own test rows. gisette: 2,000,
 2,000 and 1,000 columns at three; of the paper's 7,000 rows only the 1,000 of its validation file are here, every fifth
@@ -207,14 +207,17 @@ def best_fixed(
     return best, at
 
 
-def rho(agents: int, graphs: Sequence[str] = tuple(GRAPHS)) -> int:
-    """Every problem on every graph: rho by itself beside the best fixed one."""
+def rho(agents: int, graphs: Sequence[str] = tuple(GRAPHS), named: str = "") -> int:
+    """Every problem (whose name has `named` in it) on every graph: rho by itself beside the best fixed one."""
     ridges = {f"ridge {a:g}": co.Problem(co.LeastSquares(), penalty=co.Ridge(a)) for a in (1e-6, 1e-3, 0.1, 10.0)}
     problems = ridges | {
         "least squares, lasso": co.Problem(co.LeastSquares(), penalty=co.Lasso(0.05)),
         "least squares, elastic net": co.Problem(co.LeastSquares(), penalty=co.ElasticNet(0.05, 0.1)),
         "logistic, elastic net": co.Problem(co.Logistic(), penalty=co.ElasticNet(0.05, 0.1)),
         "huber, lasso": co.Problem(co.Huber(0.5), penalty=co.Lasso(0.05)),
+        "huber, elastic net": co.Problem(co.Huber(0.5), penalty=co.ElasticNet(0.05, 0.1)),
+        "squared hinge, elastic net": co.Problem(co.SquaredHinge(), penalty=co.ElasticNet(0.05, 0.1)),
+        "absolute, elastic net": co.Problem(co.Absolute(), penalty=co.ElasticNet(0.05, 0.1)),
     }
     rng = np.random.default_rng(8)
     X = rng.normal(size=(60, 2 * agents))
@@ -224,7 +227,7 @@ def rho(agents: int, graphs: Sequence[str] = tuple(GRAPHS)) -> int:
     )
     print(f"  {'':28}" + "".join(f"{graph:>14}" for graph in graphs), flush=True)
     began, worst = time.process_time(), 0.0
-    for name, problem in problems.items():
+    for name, problem in ((name, problem) for name, problem in problems.items() if named in name):
         kind = co.GraphRidge if name in ridges else co.GraphADMM
         labels = np.where(y > np.median(y), 1.0, -1.0) if problem.loss.classifies else y
         fed = co.Federation.split(X, labels, parties=agents, label="party0")

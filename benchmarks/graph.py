@@ -1,4 +1,4 @@
-"""Methods on graphs: rounds and bytes beside the published methods, total least squares, and a large run.
+"""Methods on graphs: rounds and bytes beside the published methods and by connectivity, total least squares, and a large run.
 
 Rounds are counted until the relative error of the coefficients is at most 1e-6, for good. The agents' rho beside the best fixed one
 is a section of `python -m benchmarks admm`.
@@ -6,6 +6,7 @@ is a section of `python -m benchmarks admm`.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +14,12 @@ from typing import Any
 import numpy as np
 
 import colonnade as co
-from colonnade.reproduce.figures import gratton_5_rivals, gratton_graph, total_least_squares_rounds
+from colonnade.reproduce.figures import (
+    gratton_5_rivals,
+    gratton_graph,
+    rounds_against_connectivity,
+    total_least_squares_rounds,
+)
 
 GRAPHS: dict[str, Callable[[int], co.Topology]] = {
     "line": co.Topology.line,
@@ -32,7 +38,7 @@ def table(rows: int, columns: int, seed: int = 0) -> tuple[np.ndarray, np.ndarra
     return X, X @ (rng.normal(size=columns) * (rng.random(columns) < 0.5)) + rng.normal(size=rows)
 
 
-# method, rho or step (ours choose theirs), agents that know the labels
+# method, rho or step (ours choose theirs; the thesis' where it prints one, else the best of a grid: `choices`), agents that know the labels
 RIVALS = {
     "ridge": (
         ("diffusion", 0.02, 10),
@@ -47,14 +53,21 @@ RIVALS = {
     "elastic net": (
         ("DC-ADMM", 2.0, 10),
         ("algorithm 7", 2.0, 10),
-        ("broadcast ADMM", 0.1, 10),
+        ("broadcast ADMM", 0.3, 10),
         ("GraphADMM", 0.0, 1),
     ),
 }
 
 
+GRID = (1, 1.5, 2, 3, 5, 7)  # times powers of ten
+PRINTED = {
+    "ridge": ("diffusion", "D-Ridge"),
+    "elastic net": ("DC-ADMM", "algorithm 7"),
+}  # in the thesis: rho, or the step
+
+
 def rivals(repeats: int) -> None:
-    """Median over seeds of the rounds to ERROR, for the published methods at their papers' penalties and for ours."""
+    """Median over seeds of the rounds to ERROR, for the published methods at the penalties above and for ours."""
     print("| Problem | Method | Labels at | Rounds to 1e-6 | Bytes an agent and round | Bytes an agent to 1e-6 |")
     print("| --- | --- | --- | --- | --- | --- |")
     for problem, methods in RIVALS.items():
@@ -78,22 +91,96 @@ def rivals(repeats: int) -> None:
         print_rival("total least squares, N = 20, P = 9", name, "rows split", ends)
 
 
-def brackets() -> None:
-    """Rivals whose rho or step no paper prints: rounds to 1e-2 on ridge at a third, one and three times what the figures take, seed 0."""
-    print("| N, M, P | Method | rho or step | a third | as taken | three times |")
-    print("| --- | --- | --- | --- | --- | --- |")
-    for (agents, rows, columns), (rho, central, dual, step) in gratton_5_rivals.SIZES.items():
-        named = {"algorithm 7": rho, "DC-ADMM": rho, "broadcast ADMM": central, "D-Ridge": dual, "diffusion": step}
-        for method, taken in named.items():
-            found = []
-            for factor in (1 / 3, 1.0, 3.0):
-                shape = ("ridge", agents, rows, columns, 600, 0)
-                holders = agents if method in ("D-Ridge", "diffusion") else 1  # as in the figures
-                with np.errstate(all="ignore"):  # three times a step may be too much, and the run diverges
-                    rounds = gratton_graph.run(method, method, *shape, holders=holders, parameter=factor * taken)
-                found.append(rounds[-1]["to_1e-2"] or "-")
-            told = " | ".join(map(str, found))
-            print(f"| {agents}, {rows}, {columns} | {method} | {taken:g} | {told} |", flush=True)
+def searched(
+    method: str,
+    problem: str,
+    shape: tuple[int, int, int],
+    start: float,
+    rounds: int,
+    bar: str,
+    holders: int,
+    seeds: int,
+) -> dict[float, tuple[float, float]]:
+    """Rounds to the bar (all and one if never) and the last error, medians over seeds, by rho or step.
+
+    A walk over the grid of GRID times powers of ten, from `start` on to whichever neighbour is better, until neither is.
+    """
+
+    def tried(place: int) -> tuple[float, float]:
+        if place not in found:
+            with np.errstate(all="ignore"):  # a step may be too much, and the run diverges
+                ends = [
+                    gratton_graph.run(
+                        method, method, problem, *shape, rounds, seed, holders=holders, parameter=grid(place)
+                    )[-1]
+                    for seed in range(seeds)
+                ]
+            needed = float(np.median([end[f"to_{bar}"] or rounds + 1 for end in ends]))
+            errors = np.nan_to_num([end["error"] for end in ends], nan=np.inf)
+            found[place] = needed, float(np.median(errors))
+        return found[place]
+
+    def grid(place: int) -> float:
+        return float(f"{GRID[place % len(GRID)]}e{place // len(GRID)}")
+
+    found: dict[int, tuple[float, float]] = {}
+    best = min(range(-36, 19), key=lambda place: abs(math.log(grid(place) / start)))
+    while (better := min((best - 1, best, best + 1), key=tried)) != best:
+        best = better
+    return {grid(place): found[place] for place in (best - 1, best, best + 1)}
+
+
+def choices(seeds: int = 3) -> int:
+    """Where no rho or step is printed: the one that the figures take beside its neighbours on the grid; 1 if one of those is better."""
+    print("| Problem, N, M, P | Method | rho or step: rounds (last error), the best in the middle | the figures take |")
+    print("| --- | --- | --- | --- |")
+    beaten = 0
+    for shape, (rho, consensus, central, dual, step) in gratton_5_rivals.SIZES.items():
+        taken = {
+            "algorithm 7": rho,
+            "DC-ADMM": consensus,
+            "broadcast ADMM": central,
+            "D-Ridge": dual,
+            "diffusion": step,
+        }
+        for method, parameter in taken.items():
+            holders = shape[0] if method in ("D-Ridge", "diffusion") else 1  # as in the figures
+            beaten |= print_choice("ridge", shape, method, parameter, 600, "1e-2", holders, seeds)
+    for problem, methods in RIVALS.items():
+        for method, parameter, holders in methods:
+            if method not in PRINTED[problem] and parameter:
+                beaten |= print_choice(problem, (10, 50, 2), method, parameter, 1500, "1e-6", holders, seeds)
+    return beaten
+
+
+def print_choice(
+    problem: str,
+    shape: tuple[int, int, int],
+    method: str,
+    taken: float,
+    rounds: int,
+    bar: str,
+    holders: int,
+    seeds: int,
+) -> int:
+    found = searched(method, problem, shape, taken, rounds, bar, holders, seeds)
+    told = ", ".join(
+        f"{p:g}: {f'{needed:.0f}' if needed <= rounds else '-'} ({error:.0e})" for p, (needed, error) in found.items()
+    )
+    print(f"| {problem}, {', '.join(map(str, shape))} | {method} | to {bar}: {told} | {taken:g} |", flush=True)
+    return int(taken != list(found)[1])
+
+
+def connectivity(sizes: tuple[int, ...]) -> None:
+    """Rounds and bytes of GraphRidge to ERROR by graph, with the second eigenvalue of its Laplacian."""
+    print("| N | Graph | Algebraic connectivity | Rounds to 1e-6 | Bytes an agent to 1e-6 |")
+    print("| --- | --- | --- | --- | --- |")
+    for agents in sizes:
+        rows = [rounds_against_connectivity.run(graph, agents, 0)[0] for graph in rounds_against_connectivity.FAMILIES]
+        for row in sorted(rows, key=lambda row: row["connectivity"]):
+            sent = row["rounds"] * row["bytes"]
+            told = f"{row['connectivity']:.3g} | {row['rounds']:,} | {sent:,.0f}"
+            print(f"| {agents} | {row['graph']} | {told} |", flush=True)
 
 
 def print_rival(problem: str, name: str, labels: str, ends: list[dict[str, Any]]) -> None:
@@ -151,7 +238,9 @@ def main(quick: bool = True) -> int:
     )
     rivals(1 if quick else 5)
     if not quick:
-        brackets()
+        choices()
+    print("rounds against algebraic connectivity")
+    connectivity((5, 10, 20) if quick else (5, 10, 20, 50))
     print("total least squares beside the singular value decomposition")
     total_least_squares(*((8, 5) if quick else (20, 9)))
     print("a large run")

@@ -8,7 +8,8 @@ from graph_cases import GRAPHS, LOSSES, joined, off, penalties, reference, table
 from scipy import sparse
 
 import colonnade as co
-from colonnade.algorithms.anchored import AnchoredLinks, Restarts
+from colonnade.algorithms.anchored import AnchoredLinks, Epochs, Restarts
+from colonnade.algorithms.consensus import Accord
 
 COLUMNS, PARTIES = 6, 3
 PAIRS = [(loss, penalty) for loss in LOSSES for penalty in penalties(COLUMNS, PARTIES)]
@@ -53,9 +54,14 @@ def test_kinks_are_solved_on_every_graph(name, loss, penalty):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", GRAPHS)
-@pytest.mark.parametrize("agents", [20, 50])
-@pytest.mark.parametrize(("loss", "penalty"), [pair for pair in PAIRS if pair not in KINKS])
+@pytest.mark.parametrize(
+    ("agents", "loss", "penalty"),
+    [(20, loss, "elastic net") for loss in LOSSES if LOSSES[loss].smooth]
+    + [(20, "least squares", penalty) for penalty in ("ridge", "lasso", "group lasso")]
+    + [(50, "least squares", "elastic net")],
+)
 def test_every_graph_with_many_agents_is_solved(name, agents, loss, penalty):
+    """Every smooth loss and every penalty at 20 agents, one pair at 50. A run of 20 takes some ten seconds."""
     columns = 2 * agents
     kind = penalties(columns, agents)[penalty]
     fit, best = solved(LOSSES[loss], kind, GRAPHS[name](agents), agents, 60, columns, seed=8, rounds=20_000)
@@ -155,7 +161,7 @@ def test_an_estimate_of_another_shape_ends_the_run():
     with pytest.raises(co.ProtocolError, match="shape"):
         AnchoredLinks(("a",), (3,), 1.0).meet(np.zeros(3), {"a": np.zeros(4)})
     with pytest.raises(co.ProtocolError, match="residuals"):
-        Restarts(1, 1e-6).hear([np.zeros(4)])
+        Accord(1, 1e-6, Restarts()).hear([np.zeros(4)])
 
 
 @pytest.mark.parametrize("name", GRAPHS)
@@ -225,10 +231,18 @@ def test_a_problem_without_a_penalty_or_with_a_group_over_two_parties_is_refused
         co.fit(fed, co.Problem(co.LeastSquares(), penalty=co.GroupLasso(1.0, ((0, 3), (1, 2)))), co.GraphADMM())
 
 
+NEAR = {f"party{k}": np.ones(2) for k in range(3)}
+
+
 @pytest.mark.parametrize(
     "method",
-    [co.GraphRidge(rounds=8), co.GraphRidge(rounds=8, start=((1.0,) * 20, 0.1)), co.GraphADMM(rounds=8)],
-    ids=["ridge", "ridge from a start", "admm"],
+    [
+        co.GraphRidge(rounds=8),
+        co.GraphRidge(rounds=8, start=NEAR),
+        co.GraphADMM(rounds=8),
+        co.GraphADMM(rounds=8, start=NEAR),
+    ],
+    ids=["ridge", "ridge from a start", "admm", "admm from a start"],
 )
 def test_what_a_graph_method_releases_is_what_it_announced(method, tmp_path):
     from colonnade.algorithms.method import Job
@@ -277,6 +291,71 @@ def test_a_resumed_run_ends_with_the_same_bits(tmp_path):
     np.testing.assert_array_equal(joined(resumed), joined(fresh))
     assert resumed.communication.lines == fresh.communication.lines
     assert resumed.gap == fresh.gap
+
+
+# ---------------------------------------------------------------- warm starts
+
+
+@pytest.mark.parametrize("label", [None, "party2"])
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("loss", ["least squares", "logistic", "huber"])
+def test_a_start_at_the_answer_ends_at_once(loss, intercept, label):
+    """A lasso's dual vector does not tell the coefficients, but coefficients tell the dual vector and the multipliers."""
+    X, y = table(26, 30, 8, LOSSES[loss].classifies)
+    problem = co.Problem(LOSSES[loss], penalty=co.Lasso(0.05), intercept=intercept)
+    fed, ring = co.Federation.split(X, y, parties=4, label=label), co.Topology.ring(4)
+    cold = co.fit(fed, problem, co.GraphADMM(ring, tolerance=1e-9))
+    warm = co.fit(fed, problem, co.GraphADMM(ring, tolerance=1e-7, start=cold))
+    assert len(warm.notes) <= 20 < len(cold.notes) / 4
+    assert off(joined(warm), joined(cold)) <= 1e-6
+
+
+@pytest.mark.parametrize("penalty", ["ridge", "lasso", "elastic net", "group lasso"])
+def test_a_start_at_a_neighbouring_problem_saves_rounds_and_changes_no_answer(penalty):
+    X, y = table(27, 40, 10)
+    near, wanted = (scaled(penalties(10, 5)[penalty], factor) for factor in (1.02, 1.0))
+    fed, line = co.Federation.split(X, y, parties=5, label="party0"), co.Topology.line(5)
+    before = co.fit(fed, co.Problem(co.LeastSquares(), penalty=near), co.GraphADMM(line))
+    problem = co.Problem(co.LeastSquares(), penalty=wanted)
+    cold, warm = (co.fit(fed, problem, co.GraphADMM(line, start=given)) for given in (None, before))
+    assert len(warm.notes) <= 0.8 * len(cold.notes)
+    assert off(joined(warm), reference(X, y, problem).x) <= 1e-6
+
+
+def scaled(penalty, factor):
+    """The same penalty, `factor` times as heavy."""
+    import dataclasses
+
+    return dataclasses.replace(
+        penalty,
+        **{name: factor * value for name, value in dataclasses.asdict(penalty).items() if isinstance(value, float)},
+    )
+
+
+def test_several_responses_may_start_warm_too():
+    X, Y = responses(28, 30, 6, 3)
+    fed, problem = co.Federation.split(X, Y, parties=2), co.Problem(co.LeastSquares(), penalty=co.Lasso(0.1))
+    cold = co.fit(fed, problem, co.GraphADMM(tolerance=1e-9))
+    warm = co.fit(fed, problem, co.GraphADMM(tolerance=1e-7, start=cold))
+    assert len(warm.notes) <= 20
+    np.testing.assert_allclose(warm.coefficients["party1"], cold.coefficients["party1"], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("alternates", "residual", "ways"),
+    [
+        (False, lambda _: 1.0, {True}),
+        (True, lambda _: 1.0, {True, False}),
+        (True, lambda t: 0.8**t, {False}),
+    ],
+    ids=["on a graph", "nothing falls", "all is well"],
+)
+def test_epochs_change_their_way_only_where_they_may_and_the_residual_does_not_fall(alternates, residual, ways):
+    epochs, seen = Epochs(anchored=not alternates, alternates=alternates), set()
+    for t in range(1, 400):
+        epochs.over(t, residual(t))
+        seen.add(epochs.anchored)
+    assert seen == ways
 
 
 # ---------------------------------------------------------------- several responses

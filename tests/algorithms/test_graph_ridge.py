@@ -162,39 +162,63 @@ def test_over_relaxation_saves_rounds_and_changes_no_answer(a, monkeypatch):
 
 @pytest.mark.parametrize("intercept", [False, True])
 def test_a_start_at_the_answer_ends_at_once_on_every_link_of_the_graph(intercept):
-    """Multipliers too are where they must be: from the residuals alone the agents would have to find those again."""
+    """Multipliers too are where they must be: from the coefficients alone the agents would have to find those again."""
     X, y = table(8, 40, 10)
     fed, method = co.Federation.split(X, y, parties=5, label="party3"), co.GraphRidge(co.Topology.ring(5))
     cold = co.fit(fed, ridge(0.1, intercept), method)
-    start = (tuple(X @ joined(cold) + cold.intercept - y), 0.1)
-    warm = co.fit(fed, ridge(0.1, intercept), co.GraphRidge(method.topology, start=start))
+    warm = co.fit(fed, ridge(0.1, intercept), co.GraphRidge(method.topology, start=cold))
     assert len(warm.notes) <= len(cold.notes) / 4
     assert off(joined(warm), closed_form(X, y, 0.1, intercept)) <= 1e-6
 
 
 def test_a_start_near_the_answer_saves_rounds_and_changes_no_answer():
     X, y = table(8, 40, 10)
-    fed, line = co.Federation.split(X, y, parties=5, label="party0"), co.Topology.line(5)
-    before = co.fit(fed, ridge(0.1), co.GraphRidge(line))
-    start = (tuple(X @ joined(before) - y), 0.1)
-    cold, warm = (co.fit(fed, ridge(0.102), co.GraphRidge(line, start=given)) for given in (None, start))
+    fed, line = co.Federation.split(X, y, parties=5), co.Topology.line(6)
+    before = co.fit(fed, ridge(0.1), co.GraphRidge(line)).coefficients
+    cold, warm = (co.fit(fed, ridge(0.102), co.GraphRidge(line, start=given)) for given in (None, before))
     assert len(warm.notes) < len(cold.notes)
     assert off(joined(warm), closed_form(X, y, 0.102)) <= 1e-6
 
 
-@pytest.mark.parametrize("start", [((0.0,) * 19, 0.1), ((np.nan,) * 20, 0.1), ((0.0,) * 20, 0.0)])
-def test_a_start_that_cannot_be_is_refused(start):
+@pytest.mark.parametrize("kind", [co.GraphRidge, co.GraphADMM, co.SharingADMM])
+@pytest.mark.parametrize(
+    ("start", "told"),
+    [
+        ({"party0": np.zeros(2)}, "has none for 'party1'"),
+        ({"party0": np.zeros(2), "party1": np.zeros(3)}, r"shape \(3,\), or .* for 'party1', .* shape \(2,\)"),
+        ({"party0": np.zeros(2), "party1": np.array([0.0, np.nan])}, "value that is no number"),
+        ({"party0": np.zeros(2), "party1": np.zeros(2), "clinic": np.zeros(1)}, "'clinic', which has no columns here"),
+        ({"party0": np.zeros(2), "party1": "wrong"}, "is no earlier fit"),
+        ({"party0": [0.0, 0.0], "party1": [0.0, 0.0]}, "is no earlier fit"),
+        (7, "start=int is no earlier fit: give a Fit"),
+    ],
+    ids=["a party is missing", "another shape", "not a number", "a stranger", "a text", "lists", "no mapping"],
+)
+def test_a_start_that_cannot_be_is_refused(kind, start, told):
     X, y = table(8, 20, 4)
-    with pytest.raises(co.InvalidInput, match="residuals of an earlier fit"):
-        co.fit(co.Federation.split(X, y, parties=2), ridge(0.1), co.GraphRidge(start=start))
+    with pytest.raises(co.InvalidInput, match=told):
+        co.fit(co.Federation.split(X, y, parties=2), ridge(0.1), kind(start=start))
 
 
-def test_a_start_must_print_whole():
-    """A stored run is found again by what its settings print: two arrays that differ in the middle print alike."""
-    with pytest.raises(co.InvalidInput, match="tuple"):
-        co.GraphRidge(start=(np.zeros(5000), 0.1))
-    other = (*(0.0,) * 2500, 1.0, *(0.0,) * 2499)
-    assert repr(co.GraphRidge(start=((0.0,) * 5000, 0.1))) != repr(co.GraphRidge(start=(other, 0.1)))
+@pytest.mark.parametrize("kind", [co.GraphRidge, co.GraphADMM, co.SharingADMM])
+def test_a_start_prints_as_a_digest_of_all_of_it_and_does_not_travel(kind):
+    """A stored run is found again by what its settings print, which ledgers keep: not the values, and no two alike."""
+    from colonnade.plain import to_plain
+
+    zeros = {"a": np.zeros(5000), "b": np.zeros(3)}
+    other = {**zeros, "a": np.eye(1, 5000, 2500)[0]}
+    one, two, same = kind(start=zeros), kind(start=other), kind(start={name: x.copy() for name, x in zeros.items()})
+    assert repr(one) == repr(same) != repr(two)
+    assert len(repr(one)) < 200
+    with pytest.raises(co.InvalidInput, match="cannot be sent"):
+        to_plain(one)
+
+
+def test_a_fit_whose_parties_keep_their_coefficients_is_no_start():
+    from colonnade.result import Coefficients
+
+    with pytest.raises(co.HeldByParty):
+        co.GraphRidge(start=Coefficients({"a": np.zeros(2)}, elsewhere=("b",)))
 
 
 # ---------------------------------------------------------------- links that rest

@@ -127,6 +127,14 @@ def test_a_problem_that_is_not_total_least_squares_is_refused():
             co.fit(co.Federation.split(A, y, parties=2, by="rows"), problem, co.GraphTLS())
 
 
+@pytest.mark.parametrize("by", ["rows", "columns"])
+@pytest.mark.parametrize("columns", [8, 12])
+def test_no_more_rows_than_columns_are_refused_since_every_label_can_then_be_explained(by, columns):
+    A, y = noisy(7, 8, columns)
+    with pytest.raises(co.InvalidInput, match=rf"8 rows for {columns} columns: .* use co\.GraphRidge"):
+        co.fit(co.Federation.split(A, y, parties=2, by=by), PROBLEM, co.GraphTLS())
+
+
 @given(st.integers(0, 2**32 - 1), st.integers(1, 6))
 def test_the_projection_is_the_nearest_density_matrix(seed, size):
     """A point of a convex set is nearest exactly if no other point of it lies further along M − X."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, replace
 from itertools import islice
 from typing import Any
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import colonnade as co
+from colonnade.algorithms import sharing_admm
 from colonnade.algorithms.sharing_admm import Dual, Part, SharingADMM, balanced
 from colonnade.kernels.prox import Array
 from colonnade.problem.nearest import NearestInBall, NearestRidge, nearest
@@ -142,6 +144,103 @@ def test_fifty_correlated_parties_are_no_obstacle() -> None:
     fit = co.fit(co.Federation.split(X, y, parties=50), problem, SharingADMM(tolerance=1e-6 * best))
     assert fit.status is co.Status.CERTIFIED
     assert objective(fit, problem, X, y) - best <= 1e-6 * best
+
+
+@pytest.mark.parametrize(("count", "most"), [(3, 1e-7), (10, 1e-4), (50, 1e-2)])
+def test_smooth_problems_of_many_parties_are_not_held_back_by_an_anchor(count: int, most: float) -> None:
+    """After 50 rounds, as a share of the way from x = 0; anchored from the first round on it was 2e-4, 2e-3 and 3e-2."""
+    rng, rows, columns = np.random.default_rng(0), 200, 4 * count
+    X = np.sqrt(0.1) * rng.normal(size=(rows, columns)) + np.sqrt(0.9) * rng.normal(size=(rows, 1))
+    y = X @ rng.normal(size=columns) / np.sqrt(columns) + 0.3 * rng.normal(size=rows)
+    problem = co.Problem(co.LeastSquares(), penalty=co.Ridge(0.1))
+    best = np.linalg.solve(X.T @ X / rows + 0.1 * np.eye(columns), X.T @ y / rows)
+    low, high = (problem.objective(X @ x, x, y) for x in (best, np.zeros(columns)))
+    fit = co.fit(co.Federation.split(X, y, parties=count), problem, SharingADMM(rounds=50, tolerance=0.0))
+    assert (objective(fit, problem, X, y) - low) / (high - low) <= most
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("kind", PENALTIES)
+@pytest.mark.parametrize("loss", [co.LeastSquares(), co.Logistic()], ids=["least squares", "logistic"])
+def test_a_warm_start_at_a_neighbouring_problem_saves_rounds_and_changes_no_answer(
+    loss: Any, kind: str, intercept: bool
+) -> None:
+    X, y = table(loss, 40, 12)
+    fed = co.Federation.split(X, y, parties=3)
+    wanted = penalty(kind, 12, 4)
+    weights = {name: 1.01 * value for name, value in asdict(wanted).items() if isinstance(value, float)}
+    near, problem = (co.Problem(loss, penalty=p, intercept=intercept) for p in (replace(wanted, **weights), wanted))
+    best = optimum(problem, X, y)
+    before = co.fit(fed, near, SharingADMM(tolerance=1e-8 * best))
+    cold, warm = (
+        co.fit(fed, problem, SharingADMM(tolerance=1e-7 * best, start=given)) for given in (None, before.coefficients)
+    )
+    assert len(warm.history) <= 0.8 * len(cold.history)
+    for fit in (cold, warm):
+        assert fit.status is co.Status.CERTIFIED
+        assert objective(fit, problem, X, y) - best <= 2e-7 * best
+
+
+def test_a_warm_start_at_the_answer_ends_with_the_second_round() -> None:
+    X, y = table(co.Logistic(), 40, 12)
+    fed, problem = co.Federation.split(X, y, parties=3), co.Problem(co.Logistic(), penalty=co.Ridge(0.1))
+    cold = co.fit(fed, problem, SharingADMM(tolerance=1e-12))
+    warm = co.fit(fed, problem, SharingADMM(tolerance=1e-9, start=cold))
+    assert len(warm.history) <= 2 < len(cold.history)
+    assert warm.status is co.Status.CERTIFIED
+
+
+@pytest.mark.parametrize("start", [None, {"party0": np.ones(4), "party1": np.ones(4)}], ids=["cold", "warm"])
+def test_a_warm_start_releases_nothing_that_a_cold_one_does_not(start: Any, tmp_path: Any) -> None:
+    from colonnade.algorithms.method import Job
+    from colonnade.privacy.ledger import Ledger
+    from colonnade.privacy.store import FileLog
+
+    X, y = table(co.LeastSquares(), 30, 8)
+    fed, problem = co.Federation.split(X, y, parties=2), co.Problem(co.LeastSquares(), penalty=co.Ridge(0.1))
+    method = SharingADMM(rounds=5, tolerance=0.0, start=start)
+    co.fit(fed, problem, method, store=tmp_path)
+    for party, plan in method.price(Job(problem, fed.roster())).items():
+        log = FileLog(tmp_path / "nodes" / f"{party}.db")
+        count = len(Ledger(log, party, co.Policy(exact=True)).entries())
+        log.close()
+        assert count == sum(charge.count for charge in plan) == (1 if party == "labels" else 5)
+
+
+def test_the_party_and_the_coordinator_keep_the_same_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    """w is never sent: relaxed or anchored, over restarts and changes of rho, both must compute the same one."""
+    from colonnade.algorithms.sharing_admm import Coupling
+
+    X, y = table(co.Absolute(), 20, 8)
+    seen: list[tuple[bool, Array]] = []
+    update = Coupling.update
+
+    def spied(self: Coupling, t: int, predictions: Array) -> None:
+        update(self, t, predictions)
+        seen.append((self.epochs.anchored, self.w - self.v / self.rho))
+
+    monkeypatch.setattr(Coupling, "update", spied)
+    targets: dict[float, list[Array]] = {}
+    solve = sharing_admm.nearest
+
+    def watched(matrix: Any, cost: Any) -> Any:
+        inner, first = solve(matrix, cost), float(matrix[0, 0])
+
+        def closest(target: Array, rho: float) -> Array:
+            targets.setdefault(first, []).append(target)
+            return inner(target, rho)
+
+        return closest
+
+    monkeypatch.setattr(sharing_admm, "nearest", watched)
+    problem = co.Problem(co.Absolute(), penalty=co.Lasso(0.03))
+    tap = co.Tap(co.InProcess())
+    co.fit(co.Federation.split(X, y, parties=2), problem, SharingADMM(rounds=200, tolerance=0.0), engine=tap)
+    assert {way for way, _ in seen} == {False, True}
+    duals = [m for letter in tap.letters if isinstance(m := decode(letter.frame.body), Dual)][::2]
+    for place, own in enumerate([targets[float(X[0, 0])], targets[float(X[0, 4])]]):
+        for (_, z), dual, target in zip(seen, duals[1:], own[1:], strict=False):
+            np.testing.assert_allclose(z[place] - dual.values / dual.rho, target, atol=1e-9)
 
 
 COUPLINGS = [0.1, 1.0, 10.0, 100.0, 1000.0]

@@ -10,7 +10,8 @@ Source   the map T: w_ij ↦ 2 x_j − w_ji of consensus.py never takes two poin
          restarts and sharpness", 2023; with Halpern: Lu, Yang, "Restarted Halpern PDHG for linear programming", 2024).
 Restart  agents agree by flooding on the largest residuals of any of them, as in consensus.py. In the same round all of
          them restart when ‖Tw − w‖ has fallen to FALL of what it was, or to LESS of it and rises again, or when the
-         anchor has lain for SHARE of all rounds.
+         anchor has lain for SHARE of all rounds. sharing_admm.py, which shares this rule, alternates with relaxed epochs;
+         on a graph that was tried too, and helped some problems as much as it hurt others.
 ρ        Nobody chooses it. It moves at restarts only, halfway on a logarithmic scale to ‖λ − λ₀‖/‖z − z₀‖, what the
          multipliers moved by over what the estimates did: in the norm that T does not increase, both then count alike.
          At most MOST_CHANGES times: after that it is constant.
@@ -24,6 +25,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
@@ -33,9 +35,40 @@ from colonnade.errors import ProtocolError
 from colonnade.kernels.anchor import anchored_exchange
 
 FALL, LESS, SHARE = 0.3, 0.8, 0.36
+RELAXED_FALL, PATIENCE = 0.2, 20  # where epochs alternate
 MOST_CHANGES = 40
-FAINT = 1e-10  # of the estimates' size: what moved less since the anchor was dropped says nothing about ρ
-FIGURES = 7  # that are flooded: see kernels/anchor.py
+FAINT = 1e-10  # of the estimates' size: what moved less since the last restart says nothing about ρ
+
+
+@dataclass
+class Epochs:
+    """From one restart to the next: what follows from ‖Tw − w‖ alone, for everybody who knows it."""
+
+    anchored: bool = True  # else relaxed
+    alternates: bool = False  # an epoch that has lasted its share, and PATIENCE, and has not fallen: then the other way
+    began: int = 0
+    first: float = math.nan  # ‖Tw − w‖ at its beginning
+    before: float = math.nan  # and when it was last seen
+
+    def over(self, t: int, residual: float) -> bool:
+        """Whether to restart after round t, which found this ‖Tw − w‖."""
+        if math.isnan(self.first):
+            self.first = self.before = residual
+            return False
+        rises, self.before = residual > self.before, residual
+        fallen = residual <= (FALL if self.anchored else RELAXED_FALL) * self.first
+        late = t - self.began >= SHARE * t
+        if not (fallen or late or (self.anchored and rises and residual <= LESS * self.first)):
+            return False
+        if self.alternates and late and not fallen and t - self.began >= PATIENCE:
+            self.anchored = not self.anchored
+        self.began, self.first = t, math.nan
+        return True
+
+
+def halfway(rho: float, shift: float, turned: float) -> float:
+    """By what ρ is multiplied at a restart: to halfway, on a logarithmic scale, to turned/shift; at most tenfold."""
+    return min(max(math.sqrt(turned / shift / rho), 0.1), 10.0)
 
 
 class AnchoredLinks:
@@ -47,7 +80,7 @@ class AnchoredLinks:
         size = (2, len(neighbours), math.prod(shape))  # w_ij and w_ji; z and λ_ij
         self.pairs, self.anchors, self.now, self.then = (np.zeros(size) for _ in range(4))
         self.ages = [0] * len(neighbours)
-        self.residuals = np.zeros(FIGURES)
+        self.residuals = np.zeros(Restarts.FIGURES)
 
     @property
     def weight(self) -> float:
@@ -59,9 +92,20 @@ class AnchoredLinks:
         centre: Floats = self.pairs[0].sum(axis=0).reshape(self.shape) / max(len(self.place), 1)
         return centre
 
+    def begin(self, estimate: Floats, multipliers: Mapping[str, Floats]) -> None:
+        """At an estimate that all agents share, with these multipliers ρ (x_i − w_ij), and 0 on the other links."""
+        self.now[0] = estimate.reshape(-1)
+        for name, multiplier in multipliers.items():
+            self.now[1, self.place[name]] = multiplier.reshape(-1)
+        self.pairs[0], self.pairs[1] = (
+            self.now[0] - self.now[1] / self.penalty,
+            self.now[0] + self.now[1] / self.penalty,
+        )
+        self.restart(1.0)
+
     def meet(self, own: Floats, received: Mapping[str, Floats]) -> None:
         """Exchange over the links that did not rest: `own` was sent to the same neighbours."""
-        sums, x = np.zeros(FIGURES), own.reshape(-1)
+        sums, x = np.zeros(self.residuals.size), own.reshape(-1)
         for name, other in received.items():
             if other.shape != self.shape or other.dtype != np.float64:
                 raise ProtocolError(f"{name!r} sent an estimate of shape {other.shape} where {self.shape} is due")
@@ -84,56 +128,19 @@ class AnchoredLinks:
 
 @dataclass
 class Restarts:
-    """What all agents know alike, one flood old: the largest residuals of any agent, and what follows from them."""
+    """The rule of an Accord whose links are anchored: when all agents restart, with which ρ."""
 
-    hops: int  # rounds until a figure has reached everybody
-    tolerance: float
+    FIGURES: ClassVar[int] = 7  # that are flooded: see kernels/anchor.py
+    epochs: Epochs = field(default_factory=Epochs)
     changes: int = 0
-    round: int = 0
-    dropped: int = 0  # the round in which the anchor was
-    due: int = 0  # the round in which the next flood ends
-    flood: Floats = field(default_factory=lambda: np.zeros(FIGURES))
-    agreed: bool = False
-    last: tuple[float, float] = (np.inf, np.inf)  # disagreement and movement, as everybody knows them
-    first: float = math.nan  # ‖Tw − w‖ when the anchor was dropped
-    before: float = math.nan  # and at the last flood
 
-    def hear(self, received: Sequence[Floats]) -> None:
-        """One more hop of the flood."""
-        for other in received:
-            if other.shape != self.flood.shape:
-                raise ProtocolError(f"a neighbour sent {other.size} residuals where {self.flood.size} are due")
-        self.flood = np.maximum.reduce([self.flood, *received])
-
-    def turn(self, own: Sequence[AnchoredLinks]) -> None:
-        """The end of a round: judge the flood if it is over, and begin the next with this agent's residuals."""
-        self.round += 1
-        if self.round < self.due:
-            return
-        if self.due:
-            self._judge(own)
-        self.flood = np.maximum.reduce([links.residuals for links in own])
-        self.due = self.round + self.hops
-
-    def _judge(self, own: Sequence[AnchoredLinks]) -> None:
-        apart, size, unbalanced, pull, residual, shift, turned = self.flood.tolist()
-        # Where the multipliers vanish at the answer, their balance is measured against the estimates instead.
-        self.last = ratio(apart, size), ratio(unbalanced, max(pull, 1e-3 * own[0].penalty * size))
-        self.agreed = max(self.last) <= self.tolerance and self.tolerance > 0.0
-        if math.isnan(self.first):
-            self.first = self.before = residual
-            return
-        rises, self.before = residual > self.before, residual
-        if not (
-            residual <= FALL * self.first
-            or (rises and residual <= LESS * self.first)
-            or self.round - self.dropped >= SHARE * self.round
-        ):
+    def judge(self, t: int, flood: Floats, own: Sequence[AnchoredLinks]) -> None:
+        _, size, _, pull, residual, shift, turned = flood.tolist()
+        if not self.epochs.over(t, residual):
             return
         factor = 1.0
         if min(ratio(shift, size), ratio(turned, pull)) > FAINT and self.changes < MOST_CHANGES:
             self.changes += 1
-            factor = float(np.clip(math.sqrt(turned / shift / own[0].penalty), 0.1, 10.0))
+            factor = halfway(own[0].penalty, shift, turned)
         for links in own:
             links.restart(factor)
-        self.dropped, self.first = self.round, math.nan

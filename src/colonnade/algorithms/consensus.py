@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -37,7 +37,6 @@ RELAXATION = 0.8  # θ: closer to 1 is faster where every fᵢ curves, or its se
 BALANCE = 1.5  # disagreement over movement, each relative, that ρ aims at
 UNIT_BALANCE = 3.0  # and in the unit of the sum's curvature; both measured, see docs/methods-graph.md
 MOST_CHANGES = 40
-FIGURES = 4  # that are flooded: see kernels/links.py
 PATIENCE, REST = 5, 8  # after a change ρ stays for so many rounds at least, and for that part of the rounds so far
 
 Graph = Topology | Changing
@@ -52,7 +51,7 @@ class Links:
         self.place = {name: k for k, name in enumerate(neighbours)}
         self.shape, self.penalty, self.relaxation = shape, penalty, relaxation
         self.mine, self.theirs, self.middle = (np.zeros((len(neighbours), math.prod(shape))) for _ in range(3))
-        self.residuals = np.zeros(FIGURES)
+        self.residuals = np.zeros(Balance.FIGURES)
 
     @property
     def weight(self) -> float:
@@ -66,7 +65,7 @@ class Links:
 
     def meet(self, own: Floats, received: Mapping[str, Floats]) -> None:
         """Exchange over the links that did not rest: `own` was sent to the same neighbours."""
-        sums = np.zeros(FIGURES)
+        sums = np.zeros(self.residuals.size)
         for name, other in received.items():
             if other.shape != self.shape or other.dtype != np.float64:
                 raise ProtocolError(f"{name!r} sent an estimate of shape {other.shape} where {self.shape} is due")
@@ -90,21 +89,62 @@ class Links:
         self.theirs = self.middle - (self.middle - self.theirs) / factor
 
 
-@dataclass
-class Accord:
-    """What all agents know alike, one flood old: the largest residuals of any agent, and what follows from them."""
+class Rule(Protocol):
+    """What all agents do with the residuals that they know alike: to their links, in the same round."""
 
-    hops: int  # rounds until a figure has reached everybody
-    tolerance: float
+    FIGURES: ClassVar[
+        int
+    ]  # that are flooded: disagreement, the estimates' size, movement, the multipliers' size; its own
+
+    def judge(self, t: int, flood: Floats, own: Sequence[Any]) -> None:
+        """At the end of round t, in which a flood ended, with the agent's own links."""
+        ...
+
+
+@dataclass
+class Balance:
+    """ρ is moved until disagreement and movement are alike."""
+
+    FIGURES: ClassVar[int] = 4  # see kernels/links.py
     unit: float | None = None  # the curvature of the sum where it is known, shared out over links; else None
     changes: int = 0
     leanings: list[float] = field(default_factory=list)  # log of disagreement over movement, since ρ last changed
     rests_until: int = PATIENCE  # the round before which ρ stays as it is
-    round: int = 0
-    due: int = 0  # the round in which the next flood ends
-    flood: Floats = field(default_factory=lambda: np.zeros(FIGURES))
-    agreed: bool = False
-    last: tuple[float, float] = (np.inf, np.inf)  # disagreement and movement, as everybody knows them
+
+    def judge(self, t: int, flood: Floats, own: Sequence[Links]) -> None:
+        apart, moved = relative(flood, own[0].penalty)
+        if 0.0 in (apart, moved):
+            return
+        lean = apart / moved / BALANCE if self.unit is None else self.unit * flood[0] / flood[2] / UNIT_BALANCE
+        self.leanings.append(math.log(lean))
+        if t < self.rests_until or self.changes >= MOST_CHANGES:
+            return
+        most = 10.0 if self.changes < 2 and self.unit is None else 3.0
+        factor = float(np.clip(math.exp(0.5 * self._settled()), 1.0 / most, most))
+        if not 1.0 / 1.2 < factor < 1.2:
+            self.changes += 1
+            self.leanings = []
+            self.rests_until = t + max(PATIENCE, t // REST)
+            for links in own:
+                links.scale(factor)
+
+    def _settled(self) -> float:
+        """Where residuals fall in waves, disagreement and movement lead in turn: the later half of them is averaged."""
+        late = self.leanings[len(self.leanings) // 2 :] if self.unit is not None else self.leanings[-1:]
+        return math.fsum(late) / len(late)
+
+
+class Accord:
+    """What all agents know alike, one flood old: the largest residuals of any agent, and whether they are small enough."""
+
+    def __init__(self, hops: int, tolerance: float, rule: Rule | None = None) -> None:
+        self.hops, self.tolerance, self.rule = hops, tolerance, rule or Balance()  # hops: until a figure is everybody's
+        self.flood, self.round, self.due = (
+            np.zeros(self.rule.FIGURES),
+            0,
+            0,
+        )  # due: the round in which the next one ends
+        self.last, self.agreed = (math.inf, math.inf), False  # disagreement and movement, relative
 
     def hear(self, received: Sequence[Floats]) -> None:
         """One more hop of the flood."""
@@ -113,45 +153,24 @@ class Accord:
                 raise ProtocolError(f"a neighbour sent {other.size} residuals where {self.flood.size} are due")
         self.flood = np.maximum.reduce([self.flood, *received])
 
-    def turn(self, own: Sequence[Links]) -> None:
+    def turn(self, own: Sequence[Any]) -> None:
         """The end of a round: judge the flood if it is over, and begin the next with this agent's residuals."""
         self.round += 1
         if self.round < self.due:
             return
         if self.due:
-            self._judge(own)
+            self.last = relative(self.flood, own[0].penalty)
+            self.agreed = max(self.last) <= self.tolerance and self.tolerance > 0.0
+            self.rule.judge(self.round, self.flood, own)
         self.flood = np.maximum.reduce([links.residuals for links in own])
         self.due = self.round + self.hops
 
-    def _judge(self, own: Sequence[Links]) -> None:
-        apart, size, moved, pull = self.flood.tolist()
-        # Where the multipliers vanish at the answer, movement is measured against the estimates instead.
-        self.last = ratio(apart, size), ratio(moved, max(pull, 1e-3 * own[0].penalty * size))
-        self.agreed = max(self.last) <= self.tolerance and self.tolerance > 0.0
-        if 0.0 in self.last:
-            return
-        self.leanings.append(math.log(self._leaning(apart, moved)))
-        if self.round < self.rests_until or self.changes >= MOST_CHANGES:
-            return
-        most = 10.0 if self.changes < 2 and self.unit is None else 3.0
-        factor = float(np.clip(math.exp(0.5 * self._settled()), 1.0 / most, most))
-        if not 1.0 / 1.2 < factor < 1.2:
-            self.changes += 1
-            self.leanings = []
-            self.rests_until = self.round + max(PATIENCE, self.round // REST)
-            for links in own:
-                links.scale(factor)
 
-    def _leaning(self, apart: float, moved: float) -> float:
-        """Above 1 where ρ should rise."""
-        if self.unit is None:
-            return self.last[0] / self.last[1] / BALANCE
-        return self.unit * apart / moved / UNIT_BALANCE
-
-    def _settled(self) -> float:
-        """Where residuals fall in waves, disagreement and movement lead in turn: the later half of them is averaged."""
-        late = self.leanings[len(self.leanings) // 2 :] if self.unit is not None else self.leanings[-1:]
-        return math.fsum(late) / len(late)
+def relative(flood: Floats, penalty: float) -> tuple[float, float]:
+    """Disagreement and movement, each against its own size."""
+    apart, size, moved, pull = flood[:4].tolist()
+    # Where the multipliers vanish at the answer, movement is measured against the estimates instead.
+    return ratio(apart, size), ratio(moved, max(pull, 1e-3 * penalty * size))
 
 
 class Network:
@@ -173,6 +192,19 @@ class Network:
         children = tuple(self.names[k] for k, up in enumerate(parents) if up == self.place != k)
         return None if self.names[self.place] == root else self.names[parents[self.place]], children
 
+    def behind(self, root: str) -> dict[str, int]:
+        """By neighbour in that tree, how many agents the link to it parts from the root: on this side +, on that side −."""
+        parents, top = self.graph.parents(self.names.index(root)), self.names.index(root)
+        sizes = [0] * self.graph.size
+        for node in range(self.graph.size):
+            sizes[node] += 1
+            while node != top:
+                node = parents[node]
+                sizes[node] += 1
+        parent, children = self.tree(root)
+        own = {} if parent is None else {parent: sizes[self.place]}
+        return own | {child: -sizes[self.names.index(child)] for child in children}
+
     def meets(self, t: int) -> tuple[str, ...]:
         """The neighbours with which this agent exchanges in round t."""
         if self._changing is None:
@@ -193,15 +225,7 @@ def check_settings(rounds: int, tolerance: float) -> None:
         raise InvalidInput(f"tolerance must be 0 (use all rounds) or a positive number, got {tolerance!r}")
 
 
-class Agreed(Protocol):
-    """Whatever knows whether all agents are within the tolerance."""
-
-    agreed: bool
-    flood: Floats
-    last: tuple[float, float]
-
-
-def told(gate: Gate, estimate: Floats, accord: Agreed, reports: bool) -> tuple[Released[Array], Note]:
+def told(gate: Gate, estimate: Floats, accord: Accord, reports: bool) -> tuple[Released[Array], Note]:
     """What leaves an agent in a round, as one array: its estimate, then the flood; and the history's row, of who reports."""
     values = np.concatenate((estimate.reshape(-1), accord.flood))
     if not reports:
@@ -219,7 +243,7 @@ def heard(values: Mapping[str, Array], shape: tuple[int, ...], figures: int) -> 
     return {name: sent[:size].reshape(shape) for name, sent in values.items()}, [s[size:] for s in values.values()]
 
 
-def ended(accord: Agreed, tolerance: float) -> Status:
+def ended(accord: Accord, tolerance: float) -> Status:
     """Why a run stopped."""
     if tolerance == 0.0:
         return Status.FIXED_ROUNDS

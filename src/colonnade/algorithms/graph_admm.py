@@ -10,7 +10,8 @@ Source   Gratton, thesis, chapters on non-smooth regularisers and on general los
          loss has kinks. Here the loss is one more agent, at whoever holds the labels, linked to that party's columns (if it
          has any) inside the party: every step is exact, and the labels are not sent.
 Leaves   each agent's estimate of w, every round: at the end the slope of the loss in every row, which everybody learns (for
-         two classes its sign IS the label); once the scores of each subtree (graph_certificate.py). Coefficients stay.
+         two classes its sign IS the label); once, and once more at a warm start (warm.py), the scores of each subtree
+         (graph_certificate.py). Coefficients stay.
 Price    exact releases: every event is infinite; a finite budget refuses this method.
 Stops    when no agent disagrees or moves by more than the tolerance, relative; objective and certified gap are then computed.
 Several  responses, y of shape (n, q): x and w are matrices; the penalty is of all entries, or nuclear over blocks: like the
@@ -20,17 +21,18 @@ Several  responses, y of shape (n, q): x and w are matrices; the penalty is of a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar
 
 import numpy as np
 
-from colonnade.algorithms.anchored import FIGURES, AnchoredLinks, Restarts
-from colonnade.algorithms.consensus import Graph, Network, check_settings, ended, heard, told
+from colonnade.algorithms.anchored import AnchoredLinks, Restarts
+from colonnade.algorithms.consensus import Accord, Graph, Network, check_settings, ended, heard, told
 from colonnade.algorithms.graph_certificate import ASKED, TOLD, Dual, Part, Verdict, certified
 from colonnade.algorithms.method import Array, Floats, Job, Own
-from colonnade.algorithms.sharing_admm import balanced, free_intercept, local_penalty
+from colonnade.algorithms.sharing_admm import balanced, free_intercept, local_penalty, slope_at
+from colonnade.algorithms.warm import Given, Start, beginning, printed, resumed
 from colonnade.errors import InvalidInput
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import EXACT, Charge, Plan
@@ -87,21 +89,30 @@ def peer(job: Job, block: Block, gate: Gate, settings: GraphADMM) -> Program[Own
     penalty = own_penalty(problem, block.positions)
     net = Network(settings.topology, job.roster, gate.node)
     inner = (INSIDE,) if holds_labels and block.columns else ()
-    accord = Restarts(net.hops, settings.tolerance)
+    accord = Accord(net.hops, settings.tolerance, Restarts())
     terms: dict[str, Columns | Loss] = {}
     if block.columns or not holds_labels:
         terms["columns"] = Columns(block, penalty, responses)
+    labels = block.own_labels().astype(np.float64) if holds_labels else np.zeros(0)
     if holds_labels:
-        terms["labels"] = Loss(problem, block.own_labels().astype(np.float64))
+        terms["labels"] = Loss(problem, labels)
     outer = next(iter(terms))  # the term that the neighbours meet
     shape = (rows, responses) if responses else (rows,)
     ends = {name: (*net.neighbours, *inner) if name == outer else inner for name in terms}
     links = {name: AnchoredLinks(ends[name], shape, net.penalty) for name in terms}
+    if (start := Start.of(settings.start)) is not None:
+        scores = np.asarray(block.matrix @ start.own(gate.node, (block.columns, *shape[1:])))
+        dual_at = partial(slope_at, problem, labels=labels)
+        first, total, flows = yield from resumed(Share, gate, net, job.roster.label, scores, dual_at)
+        # At an answer minus the slope of a columns' term is their scores; of the labels' term, minus the scores of all.
+        links[outer].begin(rows * first, flows | dict.fromkeys(inner, total))
+        if inner:
+            links["labels"].begin(rows * first, {INSIDE: -total})
     for t in range(settings.rounds):
         w = {name: term.near(links[name].centre, links[name].weight) for name, term in terms.items()}
         own, note = told(gate, w[outer], accord, reports=holds_labels)
         inbox = yield from ask(net.meets(t), Share(own), Share, note)
-        received, floods = heard({name: share.values.value for name, share in inbox.items()}, shape, FIGURES)
+        received, floods = heard({name: share.values.value for name, share in inbox.items()}, shape, accord.flood.size)
         if inner:
             received[INSIDE] = w["labels"]
             links["labels"].meet(w["labels"], {INSIDE: w["columns"]})
@@ -121,11 +132,15 @@ REPLIES: Replies = {None: Share, Share: Dual, Dual: Part, Part: Verdict}
 
 @dataclass(frozen=True)
 class GraphADMM:
-    """Settings: the graph, at most `rounds` rounds, until the residuals are at most `tolerance` (0: use all rounds)."""
+    """Settings: the graph, at most `rounds` rounds, until the residuals are at most `tolerance` (0: use all rounds).
+
+    start   an earlier Fit, or coefficients by party: begin there.
+    """
 
     topology: Graph | None = None
     rounds: int = 5000
     tolerance: float = 1e-7  # coefficients of smooth losses are then within about 1e-6, relatively
+    start: Given = field(default=None, compare=False)
     TITLE: ClassVar[str] = "ADMM on a graph"
     REPLIES: ClassVar[Replies] = REPLIES
     DERIVATION: ClassVar[str | None] = None
@@ -133,6 +148,9 @@ class GraphADMM:
 
     def __post_init__(self) -> None:
         check_settings(self.rounds, self.tolerance)
+        Start.of(self.start)  # or InvalidInput
+
+    __repr__ = printed
 
     def check(self, job: Job) -> None:
         if job.problem.penalty is None:
@@ -155,10 +173,13 @@ class GraphADMM:
             )
         for places in job.roster.positions.values():
             own_penalty(job.problem, np.asarray(places, np.int64))
+        if (start := Start.of(self.start)) is not None:
+            start.check(job)
 
     def price(self, job: Job) -> Mapping[str, Plan]:
         shares = Charge(EXACT, self.rounds, "its estimate of the dual vector, and residuals, in every round")
-        return {p: (shares, TOLD if p == job.roster.label else ASKED) for p in job.roster.parties}
+        label, warm = job.roster.label, self.start is not None
+        return {p: (*beginning(warm, p == label), shares, TOLD if p == label else ASKED) for p in job.roster.parties}
 
     def peer(self, job: Job, block: Block, gate: Gate, neighbours: tuple[str, ...]) -> Program[Own]:  # noqa: ARG002
         return peer(job, block, gate, self)

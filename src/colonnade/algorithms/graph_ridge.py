@@ -5,7 +5,7 @@ Source   Gratton, thesis, D-Ridge. Its dual, times n, is a sum that each agent k
              min_w Σᵢ  1/(2N) ‖w‖² + [i holds y] <w, y> + 1/(2an) ‖Aᵢᵀw‖²,      xᵢ = −Aᵢᵀw / (an),
          so the agents agree on w (consensus.py), a vector of n, and keep their coefficients. With b, Σ w = 0 (the holder of y).
 Leaves   each agent's estimate of w, every round: at the end the residuals Ax + b − y, which everybody learns; once, and once
-         more at a warm start, the scores of the columns of each subtree (graph_certificate.py). Coefficients stay.
+         more at a warm start (warm.py), the scores of each subtree (graph_certificate.py). Coefficients stay.
 Price    exact releases: every event is infinite; a finite budget refuses this method.
 Stops    when no agent disagrees or moves by more than the tolerance, relative; objective and certified gap are then computed.
 Cost     one eigendecomposition of the smaller of AᵢᵀAᵢ and AᵢAᵢᵀ; then two products with Aᵢ a round, for any ρ.
@@ -14,15 +14,18 @@ Cost     one eigendecomposition of the smaller of AᵢᵀAᵢ and AᵢAᵢᵀ; t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
 
-from colonnade.algorithms.consensus import FIGURES, Accord, Graph, Links, Network, check_settings, ended, heard, told
+from colonnade.algorithms.consensus import Accord, Balance, Graph, Links, Network, check_settings, ended, heard, told
 from colonnade.algorithms.graph_certificate import ASKED, TOLD, Dual, Part, Verdict, certified
 from colonnade.algorithms.method import Array, Floats, Job, Own
+from colonnade.algorithms.sharing_admm import slope_at
+from colonnade.algorithms.warm import Given, Start, beginning, printed, resumed
 from colonnade.errors import InvalidInput
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import EXACT, Charge, Plan
@@ -31,9 +34,7 @@ from colonnade.privacy.released import Released
 from colonnade.problem import LeastSquares, Ridge
 from colonnade.runtime.messages import message
 from colonnade.runtime.node import Replies
-from colonnade.runtime.program import Post, Program, ask, expect
-
-FLOW = Charge(EXACT, 1, "at a warm start what its columns and those behind it in the tree predict, summed, once")
+from colonnade.runtime.program import Program, ask
 
 
 @message(60)
@@ -74,46 +75,26 @@ class Term:
     def coefficients(self, w: Floats) -> Floats:
         return np.asarray(-(self.matrix.T @ w) / self.scale)
 
-    def pull(self, w: Floats, a: float) -> Floats:
-        """Minus the slope of the term for this a: what the agent's multipliers add up to where w is the answer for a.
-
-        The slope for a new a would be off by as much as a changes; coefficients, and so predictions, change far less.
-        """
-        predicted = np.asarray(self.matrix @ (self.matrix.T @ w)) / (-a * w.size)
-        return predicted - self.share * w - self.linear
-
-
-def resumed(gate: Gate, net: Network, root: str, links: Links, w: Floats, pull: Floats) -> Program[None]:
-    """Links as at a fixed point w: any multipliers that add up to each agent's pull will do, so those of a tree.
-
-    What flows over a link of the tree is the sum of the pulls behind it; at the answer all pulls add up to 0.
-    """
-    parent, children = net.tree(root)
-    inbox = yield Post({}, children)
-    sent = {child: expect(inbox, child, Share).values.value for child in children}
-    flows, _ = heard(sent, w.shape, 0)
-    multipliers = {child: -flow for child, flow in flows.items()}
-    if parent is not None:
-        multipliers[parent] = sum(flows.values(), pull)
-        yield Post({parent: Share(gate.exact(multipliers[parent]))}, ())
-    links.begin(w, multipliers)
-
 
 def peer(job: Job, block: Block, gate: Gate, settings: GraphRidge) -> Program[Own]:
     penalty, holds_labels = settings.penalty_of(job), gate.node == job.roster.label
     net = Network(settings.topology, job.roster, gate.node)
     links = Links(net.neighbours, (block.rows,), net.penalty)
-    accord = Accord(net.hops, settings.tolerance, unit=net.penalty)  # 1/(2N) ‖w‖² adds up to a curvature of 1
+    accord = Accord(net.hops, settings.tolerance, Balance(unit=net.penalty))  # 1/(2N) ‖w‖² adds up to a curvature of 1
     term = Term(job, block, penalty, holds_labels)
     w = np.zeros(block.rows)
-    if settings.start is not None:
-        w, a = np.array(settings.start[0]), settings.start[1]
-        yield from resumed(gate, net, job.roster.label, links, w, term.pull(w, a))
+    if (start := Start.of(settings.start)) is not None:
+        scores, root = block.scores(start.own(gate.node, (block.columns,))), job.roster.label
+        dual_at = partial(slope_at, job.problem, labels=term.linear)
+        first, _, flows = yield from resumed(Share, gate, net, root, scores, dual_at)
+        # Minus the slope of a term at an answer: the agent's scores, less w/N (and y, at the root).
+        parts = {name: part / net.graph.size for name, part in net.behind(root).items()}
+        links.begin(block.rows * first, {name: flow - parts[name] * block.rows * first for name, flow in flows.items()})
     for t in range(settings.rounds):
         w = term.near(links.centre, links.weight)
         own, note = told(gate, w, accord, reports=holds_labels)
         inbox = yield from ask(net.meets(t), Share(own), Share, note)
-        others, floods = heard({name: share.values.value for name, share in inbox.items()}, w.shape, FIGURES)
+        others, floods = heard({name: share.values.value for name, share in inbox.items()}, w.shape, accord.flood.size)
         links.meet(w, others)
         accord.hear(floods)
         accord.turn([links])
@@ -131,22 +112,22 @@ REPLIES: Replies = {None: Share, Share: Dual, Dual: Part, Part: Verdict}
 class GraphRidge:
     """Settings: the graph, at most `rounds` rounds, until the residuals are at most `tolerance` (0: use all rounds).
 
-    start   begin where an earlier fit to the same rows ended: its residuals Ax + b − y, which all agents learnt, and its a.
+    start   an earlier Fit, or coefficients by party: begin there.
     """
 
     topology: Graph | None = None
     rounds: int = 5000
     tolerance: float = 1e-9
-    start: tuple[tuple[float, ...], float] | None = None
+    start: Given = field(default=None, compare=False)
     TITLE: ClassVar[str] = "ridge on a graph"
     REPLIES: ClassVar[Replies] = REPLIES
     DERIVATION: ClassVar[str | None] = None
 
     def __post_init__(self) -> None:
         check_settings(self.rounds, self.tolerance)
-        # A run is told from another by what its settings print, and an array prints in part.
-        if self.start is not None and not (isinstance(self.start, tuple) and isinstance(self.start[0], tuple)):
-            raise InvalidInput("start= is a pair of a tuple of residuals and a: give start=(tuple(residuals), a).")
+        Start.of(self.start)  # or InvalidInput
+
+    __repr__ = printed
 
     def penalty_of(self, job: Job) -> Ridge:
         problem = job.problem
@@ -159,20 +140,13 @@ class GraphRidge:
 
     def check(self, job: Job) -> None:
         self.penalty_of(job)
-        if self.start is None:
-            return
-        residuals, a = self.start
-        if len(residuals) != job.roster.rows or not np.all(np.isfinite(residuals)) or not 0.0 < a < np.inf:
-            raise InvalidInput(
-                f"start= has {len(residuals):,} residuals for {job.roster.rows:,} rows, or a value that cannot be: give the "
-                "residuals of an earlier fit to the same rows, one a row, and the a of its Ridge; or leave it out."
-            )
+        if (start := Start.of(self.start)) is not None:
+            start.check(job)
 
     def price(self, job: Job) -> Mapping[str, Plan]:
         shares = Charge(EXACT, self.rounds, "its estimate of the dual vector, and residuals, in every round")
-        label = job.roster.label
-        warm = {p: (FLOW,) if self.start is not None and p != label else () for p in job.roster.parties}
-        return {p: (*warm[p], shares, TOLD if p == label else ASKED) for p in job.roster.parties}
+        label, warm = job.roster.label, self.start is not None
+        return {p: (*beginning(warm, p == label), shares, TOLD if p == label else ASKED) for p in job.roster.parties}
 
     def peer(self, job: Job, block: Block, gate: Gate, neighbours: tuple[str, ...]) -> Program[Own]:  # noqa: ARG002
         return peer(job, block, gate, self)

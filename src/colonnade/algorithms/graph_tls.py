@@ -190,6 +190,13 @@ class GraphTLS:
                 f"{self.TITLE} takes co.Problem(co.LeastSquares()) without penalty, constraint or intercept "
                 "(centre the columns and the labels instead)."
             )
+        roster = job.roster
+        columns = len({place for places in roster.positions.values() for place in places})
+        if roster.rows <= columns:
+            raise InvalidInput(
+                f"{self.TITLE} needs more rows than columns, and there are {roster.rows:,} rows for {columns:,} columns: "
+                "errors in the features then explain every label, in many ways. Drop columns, or use co.GraphRidge."
+            )
 
     def price(self, job: Job) -> Mapping[str, Plan]:
         net = Network(self.topology, job.roster, job.roster.parties[0])

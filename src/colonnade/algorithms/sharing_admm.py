@@ -4,29 +4,37 @@ Solves   min loss(Σ A_m x_m + b, y) + Σ penalty(x_m),   A = [A₁ … A_M], pa
          net, and group lasso whose groups each live at one party.
 Source   Boyd, Parikh, Chu, Peleato, Eckstein, "Distributed optimization and statistical learning via ADMM", 2011, 7.3 (sharing).
          Two blocks, all parties' x and one z, so it converges for every rho. (Hu et al., NeurIPS 2020, algorithm 1, moves all
-         parties at once against the full coupling, and need not.) As a map of w = z + u it takes no two points further
-         apart, and is iterated with an anchor and restarts as in anchored.py, where the reasons and the sources are:
-             w_m ← anchor_m/(k+1) + k/(k+1) (w_m + 2 (A_m x_m − z_m))      k rounds after the anchor was dropped
+         parties at once against the full coupling, and need not.) As a map T of w = z + u, w_m ↦ w_m + 2 (A_m x_m − z_m), it
+         takes no two points further apart. There are two ways to a fixed point of such a map, and each is far ahead of the
+         other on some problems:
+             relaxed    w ← (1 − θ) w + θ T(w)               over-relaxed ADMM; the faster one where loss or penalty curve
+             anchored   w ← anchor/(k+1) + k/(k+1) T(w)      the faster one on linear programs: sources in anchored.py
+         It begins relaxed. An epoch ends when the residual has fallen, or has lasted a share of all rounds: then the next one
+         goes the other way. A relaxed step is one anchored at w itself, so a party is told where the anchor is and how far `back`.
          v = rho·u is the dual vector, and all that a party needs: its z_m is w_m − v/rho, and the target of its x is z_m − v/rho.
 Leaves   the labels; from each party, every round: its prediction for every row, the penalty of its coefficients, and two
-         numbers of the certificate. Its coefficients never leave it.
+         numbers of the certificate; at a warm start (warm.py) the first of these is its prediction at the start. Its
+         coefficients never leave it.
 Price    exact releases: every event is infinite; a finite budget refuses this method.
 Stops    when the gap, which bounds objective − optimum, is at most the tolerance.
 Proof    after the z-update v is a slope of the loss, so it lies in the domain of loss*. With s ≤ 1 that brings every −s·A_mᵀv
          into the domain of penalty*, −loss*(s·v) − Σ penalty*(−s·A_mᵀv) bounds the optimum from below; b asks for 1ᵀv = 0.
+         Convergence: neither way takes w further from a fixed point than it was at the epoch's beginning, and either epochs grow
+         for ever, in which the residual falls like 1/√k and 1/k, or each cuts it by a factor.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar
 
 import numpy as np
-from scipy.optimize import brentq
 
+from colonnade.algorithms.anchored import FAINT, MOST_CHANGES, Epochs, halfway
+from colonnade.algorithms.consensus import ratio
 from colonnade.algorithms.method import (
     Answer,
     Array,
@@ -39,6 +47,7 @@ from colonnade.algorithms.method import (
     SendLabels,
     Status,
 )
+from colonnade.algorithms.warm import Given, Start, printed
 from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import EXACT, Charge, Plan
@@ -50,9 +59,8 @@ from colonnade.runtime.messages import message
 from colonnade.runtime.node import Replies
 from colonnade.runtime.program import COORDINATOR, Note, Program, ask, ask_one, last, receive, tell
 
-FALL, LESS, SHARE = 0.3, 0.8, 0.36  # when the anchor is dropped anew, as in anchored.py
-MOST_CHANGES = 40  # of rho
-FAINT = 1e-10  # of the predictions' size: what moved less since the anchor was dropped says nothing about rho
+RELAXATION = 0.9  # θ
+BLUNT = 1e-3  # of the mean residual: kinks are rounded off over that width where a slope is asked for at a kink
 
 
 @message(40)
@@ -61,7 +69,8 @@ class Dual:
 
     values: Array
     rho: float
-    age: int  # rounds since the anchor was dropped; at 0 it is dropped at the state that these values and this rho give
+    drop: bool  # the anchor, at the state that these values and this rho give
+    back: float  # how far this round's step goes back from T(w) to the anchor
 
 
 @message(41)
@@ -85,11 +94,24 @@ class Coupling:
         self.problem, self.y, self.settings = problem, labels.astype(np.float64), settings
         self.rho = (settings.coupling or 1.0) / self.y.size
         self.w = np.zeros((len(parties), self.y.size))
-        self.intercept, self.bound, self.changes, self.dropped = 0.0, -math.inf, 0, 0
-        self.primal = self.dual = self.before = math.nan
+        self.intercept, self.bound, self.changes = 0.0, -math.inf, 0
+        self.primal = self.dual = math.nan
+        self.epochs = Epochs(anchored=False, alternates=True)
         self.v = self.prox()
         self.anchor, self.age = self.w.copy(), 0
-        self.first, self.z0, self.v0 = math.nan, np.zeros_like(self.w), np.zeros(self.y.size)
+        self.z0, self.v0 = np.zeros_like(self.w), np.zeros(self.y.size)
+
+    @property
+    def request(self) -> Dual:
+        """What every party is asked next."""
+        back = 1.0 / (self.age + 2) if self.epochs.anchored else 1.0 - RELAXATION
+        return Dual(self.v, self.rho, self.age == 0 or not self.epochs.anchored, back)
+
+    def begin(self, predictions: Floats) -> None:
+        """At a fixed point, if these are predictions of an answer: z = Ax, and v the slope of the loss there."""
+        self.v = slope_at(self.problem, predictions.sum(axis=0), self.y)
+        self.w = predictions + self.v / self.rho
+        self.z0, self.v0, self.anchor = predictions, self.v, self.w.copy()
 
     def prox(self) -> Floats:
         """v of z = argmin loss(Σ z_m) + rho/2 Σ ‖z_m − w_m‖², whose z_m is w_m − v/rho: one number a row."""
@@ -101,32 +123,27 @@ class Coupling:
         return balanced(v) if self.problem.intercept else v
 
     def update(self, t: int, predictions: Floats) -> None:
-        """w ← anchor/(k+1) + k/(k+1) (w + 2 (Ax − z));  v by the prox;  then a restart, if the residual asks for it."""
-        z, count = self.w - self.v / self.rho, len(self.w)
-        apart, self.age = predictions - z, self.age + 1
-        self.w = (self.anchor + self.age * (self.w + 2.0 * apart)) / (self.age + 1)
+        """w ← part of the way back from T(w) to the anchor;  v by the prox;  then a restart, if the residual asks for it."""
+        z, asked = self.w - self.v / self.rho, self.request
+        apart, anchor = predictions - z, self.anchor if self.epochs.anchored else self.w
+        self.w, self.age = asked.back * anchor + (1.0 - asked.back) * (self.w + 2.0 * apart), self.age + 1
         old, self.v = self.v, self.prox()
-        residual, size = float(np.linalg.norm(apart)), float(np.linalg.norm(z))
-        self.primal = _ratio(residual, size)
-        self.dual = _ratio(float(np.linalg.norm(self.v - old)), float(np.linalg.norm(self.v)))
-        if math.isnan(self.first):
-            self.first = self.before = residual
-            return
-        rises, self.before = residual > self.before, residual
-        if residual <= FALL * self.first or (rises and residual <= LESS * self.first) or t - self.dropped >= SHARE * t:
-            self._restart(t, count)
+        residual = float(np.linalg.norm(apart))
+        self.primal = ratio(residual, float(np.linalg.norm(z)))
+        self.dual = ratio(float(np.linalg.norm(self.v - old)), float(np.linalg.norm(self.v)))
+        if self.epochs.over(t, residual):
+            self._restart()
 
-    def _restart(self, t: int, count: int) -> None:
+    def _restart(self) -> None:
         """Drop the anchor here; rho halfway, on a logarithmic scale, to how far v moved over how far the z did."""
-        z = self.w - self.v / self.rho
-        shift, turned = float(np.linalg.norm(z - self.z0)), math.sqrt(count) * float(np.linalg.norm(self.v - self.v0))
-        clear = min(_ratio(shift, float(np.linalg.norm(z))), _ratio(turned, float(np.linalg.norm(self.v)))) > FAINT
+        z, many = self.w - self.v / self.rho, math.sqrt(len(self.w))
+        shift, turned = float(np.linalg.norm(z - self.z0)), many * float(np.linalg.norm(self.v - self.v0))
+        clear = min(ratio(shift, float(np.linalg.norm(z))), ratio(turned, float(np.linalg.norm(self.v)))) > FAINT
         if self.settings.coupling is None and clear and self.changes < MOST_CHANGES:
             self.changes += 1
-            self.rho *= min(max(math.sqrt(turned / shift / self.rho), 0.1), 10.0)
+            self.rho *= halfway(self.rho, shift, turned)
             self.w = z + self.v / self.rho
         self.z0, self.v0, self.anchor, self.age = z, self.v, self.w.copy(), 0
-        self.first, self.dropped = math.nan, t
 
     def certificate(self, parts: Parts) -> tuple[float, float, float]:
         """The objective at the parties' coefficients, its best intercept, and the gap to the best lower bound so far."""
@@ -146,11 +163,15 @@ def coordinator(job: Job, settings: SharingADMM) -> Program[Answer]:
     state = Coupling(job.problem, labels, parties, settings)
     note: Note | None = None
     for t in range(1, settings.rounds + 1):
-        parts = yield from ask(parties, Dual(state.v, state.rho, state.age), Part, note)  # x_m, of all parties at once
+        parts = yield from ask(parties, state.request, Part, note)  # x_m, of all parties at once
         for party in parties:
             _check_rows(parts[party].prediction.value, roster.rows, party)
         objective, intercept, gap = state.certificate(parts)
-        state.update(t, np.stack([parts[party].prediction.value for party in parties]))  # z and u
+        predictions = np.stack([parts[party].prediction.value for party in parties])
+        if t == 1 and settings.start is not None:
+            state.begin(predictions)  # a party's first answer is the start
+        else:
+            state.update(t, predictions)  # z and u
         note = {"round": t, "objective": objective, "gap": gap, "primal": state.primal, "dual": state.dual}
         if 0.0 < settings.tolerance >= gap:  # a tolerance of 0 asks for all rounds
             break
@@ -159,8 +180,9 @@ def coordinator(job: Job, settings: SharingADMM) -> Program[Answer]:
     return Answer({}, intercept, objective, gap, status)
 
 
-def party(job: Job, block: Block, gate: Gate) -> Program[Own]:
+def party(job: Job, block: Block, gate: Gate, settings: SharingADMM) -> Program[Own]:
     x, w, anchor, rho_old = np.zeros(block.columns), np.zeros(block.rows), np.zeros(block.rows), math.nan
+    start = Start.of(settings.start)
     if block.columns:
         penalty = local_penalty(job.problem, block.positions)
         closest = nearest(block.matrix, penalty)
@@ -169,15 +191,20 @@ def party(job: Job, block: Block, gate: Gate) -> Program[Own]:
         match request:
             case SendLabels():
                 answer: object = Labels(gate.exact(block.own_labels()))
-            case Dual(v, rho, age):
+            case Dual(v, rho, drop, back):
                 _check_rows(v, block.rows, COORDINATOR)
-                _check_rho(rho, age)
-                z = w - v / (rho if math.isnan(rho_old) else rho_old)
-                if age == 0:
-                    anchor = w = z + v / rho
-                x, rho_old = closest(z - v / rho, rho), rho
-                prediction = block.scores(x)
-                w = (anchor + (age + 1) * (w + 2.0 * (prediction - z))) / (age + 2)
+                _check_rho(rho, back)
+                if start is not None:
+                    x, start = start.own(gate.node, x.shape), None
+                    prediction = w = block.scores(x)
+                    rho_old = math.inf  # the next z is this prediction, whatever v will be
+                else:
+                    z = w - v / (rho if math.isnan(rho_old) else rho_old)
+                    if drop:
+                        anchor = w = w if rho == rho_old else z + v / rho
+                    x, rho_old = closest(z - v / rho, rho), rho
+                    prediction = block.scores(x)
+                    w = back * anchor + (1.0 - back) * (w + 2.0 * (prediction - z))
                 pull = -block.correlations(v)
                 shrink = penalty.shrink(pull)
                 figures = penalty.value(x), shrink, penalty.conjugate(shrink * pull)
@@ -195,11 +222,13 @@ class SharingADMM:
     """Settings: at most `rounds` rounds, until the certified gap is at most `tolerance` (0: use all rounds).
 
     coupling   the paper's rho times the number of rows, kept as it is; None: moved until both residuals fall alike.
+    start      an earlier Fit, or coefficients by party: begin there; the first of the rounds goes into it.
     """
 
     rounds: int = 1000
     tolerance: float = 1e-4
     coupling: float | None = None
+    start: Given = field(default=None, compare=False)
     TITLE: ClassVar[str] = "sharing ADMM"
     REPLIES: ClassVar[Replies] = REPLIES
     DERIVATION: ClassVar[str | None] = None
@@ -211,6 +240,9 @@ class SharingADMM:
             raise InvalidInput(f"tolerance must be 0 (use all rounds) or a positive number, got {self.tolerance!r}")
         if self.coupling is not None and not (math.isfinite(self.coupling) and self.coupling > 0):
             raise InvalidInput(f"coupling must be None (balanced) or a finite number above 0, got {self.coupling!r}")
+        Start.of(self.start)  # or InvalidInput
+
+    __repr__ = printed
 
     def check(self, job: Job) -> None:
         if not isinstance(job.problem.penalty, Ridge | Lasso | ElasticNet | GroupLasso):
@@ -220,6 +252,8 @@ class SharingADMM:
             )
         for name in job.roster.with_columns:
             local_penalty(job.problem, np.array(job.roster.positions[name]))
+        if (start := Start.of(self.start)) is not None:
+            start.check(job)
 
     def price(self, job: Job) -> Mapping[str, Plan]:
         labels = Charge(EXACT, 1, "the labels")
@@ -233,7 +267,7 @@ class SharingADMM:
         return coordinator(job, self)
 
     def party(self, job: Job, block: Block, gate: Gate) -> Program[Own]:
-        return party(job, block, gate)
+        return party(job, block, gate, self)
 
 
 def local_penalty(problem: Problem, positions: Array) -> Penalty:
@@ -270,6 +304,8 @@ def free_intercept(prox: Callable[[Floats], Floats], point: Floats, start: float
 
 def rising_root(rising: Callable[[float], float], start: float, reach: float) -> float:
     """Where a rising function crosses zero, looked for from `start` on."""
+    from scipy.optimize import brentq  # slow to load, and few need it
+
     low = high = start
     value = rising(start)
     while value != 0.0 and (rising(low) > 0.0 or rising(high) < 0.0):
@@ -286,8 +322,16 @@ def balanced(v: Floats) -> Floats:
     return np.where((v > 0.0) == (up > down), v * shrink, v)
 
 
-def _ratio(part: float, whole: float) -> float:
-    return part / whole if whole > 0.0 else 0.0
+def slope_at(problem: Problem, scores: Floats, labels: Floats) -> Floats:
+    """The dual vector that belongs to these scores, at their best intercept; at a kink, the one of a rounded-off loss."""
+    loss = problem.loss
+    point = scores + loss.best_intercept(scores, labels) if problem.intercept else scores
+    width = BLUNT * float(np.mean(np.abs(point - labels)))
+    if loss.smooth or width == 0.0:
+        slope = loss.slope(point, labels)
+    else:
+        slope = (point - loss.prox(point, labels, width * len(labels))) / (width * len(labels))
+    return balanced(slope) if problem.intercept else slope
 
 
 def _check_rows(vector: Array, rows: int, sender: str) -> None:
@@ -295,6 +339,6 @@ def _check_rows(vector: Array, rows: int, sender: str) -> None:
         raise ProtocolError(f"{sender!r} sent a vector of shape {vector.shape} for {rows:,} rows")
 
 
-def _check_rho(rho: float, age: int) -> None:
-    if not (math.isfinite(rho) and rho > 0.0 and age >= 0):
-        raise ProtocolError("the coordinator sent a rho that is not a positive number, or an age below 0")
+def _check_rho(rho: float, back: float) -> None:
+    if not (math.isfinite(rho) and rho > 0.0 and 0.0 <= back <= 1.0):
+        raise ProtocolError("the coordinator sent a rho that is not a positive number, or a step back outside 0 to 1")
