@@ -249,25 +249,11 @@ def commands() -> dict[str, Any]:
 
 COMMANDS = commands()
 
-# Commands that print something else than a result of their own, and what they may therefore do without.
-MAY_LACK = {
-    "data inspect": {"--json", "--quiet"},  # its result is a schema file in TOML
-    "data fetch": {"--json", "--quiet"},  # its result is the folder, one path
-    "data list": {"--json", "--quiet"},  # a list of names, one a line
-    "reproduce list": {"--quiet"},
-    "reproduce run": {"--quiet"},  # its bars are drawn on a terminal only
-    "reproduce all": {"--quiet"},
-    "reproduce findings": {"--json", "--quiet"},  # its result is a table in Markdown
-    "reproduce comparison": {"--json", "--quiet"},  # the same
-    "reproduce publish": {"--json", "--quiet"},  # its result is a folder of pictures
-}
-
 
 @pytest.mark.parametrize("words", COMMANDS)
 def test_every_command_answers_scripts_and_programs(words: str) -> None:
     options = {option for parameter in COMMANDS[words].params for option in parameter.opts}
-    assert {"--json", "--quiet"} - MAY_LACK.get(words, set()) <= options
-    assert "-q" in options or "--quiet" not in options
+    assert {"--json", "--quiet", "-q"} <= options
 
 
 @pytest.mark.parametrize("words", COMMANDS)

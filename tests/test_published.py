@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import importlib
 import math
 import re
-import sys
 from pathlib import Path
 
 import mpmath
@@ -25,7 +25,7 @@ from colonnade.attacks import papers
 from colonnade.errors import InvalidInput, StoreError
 from colonnade.privacy.accountant import pld_epsilon, rho_for
 
-audits = sys.modules["colonnade.audit"]
+audits = importlib.import_module("colonnade.audit")
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "findings.md"
 VALUES = [

@@ -282,6 +282,6 @@ def test_processes_on_a_network_score_as_one_process_does_at_the_word_of_a_coord
         with mock.patch("colonnade.logs.to_stderr"):  # it would set up the logs of all tests that follow
             done = CliRunner().invoke(app, ["coordinator", "score", *files, *where])
     assert done.exit_code == 0, done.output
-    told = json.loads(done.stdout.splitlines()[-1])
+    told = json.loads(done.stdout)
     assert (told["holder"], told["rows"]) == ("labels", 30)
     assert np.array_equal(expected, pl.read_parquet(tmp_path / "labels" / "scores" / f"{told['run']}.parquet")["score"])

@@ -7,8 +7,8 @@ Sensitivities are checked on generated neighbours against the bound itself. Verd
 from __future__ import annotations
 
 import ast
+import importlib
 import math
-import sys
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -36,7 +36,7 @@ from colonnade.problem.nearest import NearestInBall
 from colonnade.published import sharing_admm as published_admm
 from colonnade.runtime.wire import decode
 
-audits = sys.modules["colonnade.audit"]
+audits = importlib.import_module("colonnade.audit")
 PRIVACY = co.Privacy(1.0, 1e-6, row_norm=2.0, label_bound=1.0)
 PROBLEM = co.Problem(co.Logistic(), penalty=co.Ridge(0.1))
 

@@ -7,6 +7,7 @@ word for scripts. A mistake is one line that says what to do, and the help of ev
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -50,6 +51,7 @@ app.command()(ui_command.ui)
 
 def main() -> None:
     """The entry point."""
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # its own lines stand between ours and show addresses
     app(prog_name="colonnade")
 
 

@@ -57,12 +57,8 @@ def run(
         from colonnade.federation import Federation
         from colonnade.fit import fit
         from colonnade.jobfile import load_job
-        from colonnade.logs import to_stderr
 
-        to_stderr(as_json)
-        if quiet:
-            logging.getLogger("colonnade").setLevel(logging.WARNING)
-        signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
+        _logged(as_json, quiet)
         log = logging.getLogger("colonnade.coordinator")
         asked, fed = load_job(job), Federation.open(file)
         assert fed.away is not None
@@ -104,6 +100,9 @@ def score(
     without: Annotated[
         list[str] | None, typer.Option(help="A party of the model that is not in the federation file; may be repeated.")
     ] = None,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print only the run's id; no logs but warnings.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object at the end; logs as JSON lines.")] = False,
 ) -> None:
     """Have the parties score their rows by a model they have parts of; the label holder alone learns the scores.
@@ -116,15 +115,24 @@ def score(
         from colonnade.between.hub import Grpc
         from colonnade.federation import Federation
         from colonnade.fit import score as scored
-        from colonnade.logs import to_stderr
         from colonnade.result import KeptScores, load
 
-        to_stderr(as_json)
+        _logged(as_json, quiet)
         model, fed = load(fit), Federation.open(file)
         with Grpc(_address(fed, listen), certs, patience=patience) as hub:
             found = scored(model, fed, without=without or (), engine=hub, store=store)
         assert isinstance(found, KeptScores)
-        typer.echo(json.dumps(vars(found)) if as_json else repr(found))
+        answer(vars(found), repr(found), found.run, quiet, as_json)
+
+
+def _logged(as_json: bool, quiet: bool) -> None:
+    """Logs on standard error, and SIGTERM as gentle as Ctrl-C."""
+    from colonnade.logs import to_stderr
+
+    to_stderr(as_json)
+    if quiet:
+        logging.getLogger("colonnade").setLevel(logging.WARNING)
+    signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
 
 
 class Pending:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from colonnade.cli.terminal import answers, explained
+from colonnade.cli.terminal import answer, answers, busy, explained
 
 if TYPE_CHECKING:
+    from colonnade.fetch import DataSet
     from colonnade.schema import Column, Look
 
 app = typer.Typer(
@@ -26,6 +27,8 @@ WARNING = (
     'release; then remove the line source = "data".'
 )
 SHOWN_LEVELS = 4
+NAMES = ("column", "kind", "proposed", "missing")
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 
 @app.command()
@@ -43,6 +46,8 @@ def inspect(
         typer.Option(help="A column that is no feature, such as the key or the label; may be repeated."),
     ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the proposal as a schema file.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the path of the schema file.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Propose a schema for a table: each column's kind, bounds or levels, and how many values are missing.
 
@@ -72,26 +77,35 @@ def inspect(
             )
         source = located(sql or str(file), query=query)
         left_out = set(leave_out or ())
-        looks = look(source.blocks(None))
+        with busy(f"reading {source.shown}", quiet or as_json):
+            looks = look(source.blocks(None))
         _check_names(left_out, looks)
         proposals = [(seen, *_proposal(seen)) for seen in looks if seen.name not in left_out]
-        table = Table(title=f"{source.shown}: {looks[0].rows:,} rows", title_justify="left")
-        for name in ("column", "kind", "proposed", "missing"):
-            table.add_column(name, justify="right" if name == "missing" else "left")
-        for seen, column, reason in proposals:
-            kind, proposed = ("left out", reason) if column is None else _described(column)
-            table.add_row(*(_plain(text) for text in (seen.name, kind, proposed, f"{seen.missing:,}")))
-        answers().print(table)
-        Console(stderr=True, soft_wrap=True).print(WARNING, style="yellow", highlight=False, markup=False)
+        lines = [
+            dict(zip(NAMES, (seen.name, *_described(column, reason), seen.missing), strict=True))
+            for seen, column, reason in proposals
+        ]
+        if not quiet and not as_json:
+            table = Table(title=f"{source.shown}: {looks[0].rows:,} rows", title_justify="left")
+            for name in NAMES:
+                table.add_column(name, justify="right" if name == "missing" else "left")
+            for line in lines:
+                table.add_row(*(_plain(f"{cell:,}" if isinstance(cell, int) else str(cell)) for cell in line.values()))
+            answers().print(table)
+        if not quiet:
+            Console(stderr=True, soft_wrap=True).print(WARNING, style="yellow", highlight=False, markup=False)
         if output is not None:
             _write(output, [column for _, column, _ in proposals if column is not None])
-            typer.echo(str(output))
+        written = "" if output is None else str(output)
+        answer({"columns": lines, "schema": written or None}, written, written, quiet, as_json)
 
 
 @app.command()
 def fetch(
     name: Annotated[str, typer.Argument(metavar="NAME", help="One of `colonnade data list`.")],
     folder: Annotated[Path, typer.Option(help="Where to keep it, in a folder of its own.")] = Path("data"),
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing; the exit code tells.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Fetch a public data set into FOLDER/NAME and check it against its known checksum.
 
@@ -107,14 +121,15 @@ def fetch(
     with explained("interrupted; the same command goes on where it stopped."):
         from colonnade import fetch as job
 
-        with _bar() as progress:
-            paths = job.fetch(name, folder, progress=progress)
-        for path in paths:
-            typer.echo(str(path))
+        with _bar(quiet or as_json) as progress:
+            paths = [str(path) for path in job.fetch(name, folder, progress=progress)]
+        answer({"name": name, "files": paths}, "\n".join(paths), "", quiet, as_json)
 
 
 @app.command(name="list")
-def list_data_sets() -> None:
+def list_data_sets(
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the names.")] = False, as_json: AsJson = False
+) -> None:
     """The data sets that can be fetched, with size, licence and address.
 
     Example: colonnade data list
@@ -124,6 +139,10 @@ def list_data_sets() -> None:
 
         from colonnade.fetch import DATA_SETS
 
+        if quiet or as_json:
+            sets = [{"name": name, "bytes": data.size, **_about(data)} for name, data in DATA_SETS.items()]
+            answer(sets, "", "\n".join(DATA_SETS), quiet, as_json)
+            return
         table = Table(title="Public data sets", title_justify="left")
         for name in ("name", "what it is", "bytes", "licence", "from"):
             table.add_column(name, justify="right" if name == "bytes" else "left", overflow="fold")
@@ -131,6 +150,10 @@ def list_data_sets() -> None:
             addresses = "\n".join(file.address for file in data.files)
             table.add_row(name, data.about, f"{data.size:,}", data.licence, addresses)
         answers().print(table)
+
+
+def _about(data: DataSet) -> dict[str, Any]:
+    return {"about": data.about, "licence": data.licence, "from": [file.address for file in data.files]}
 
 
 def _check_names(left_out: set[str], looks: list[Look]) -> None:
@@ -151,10 +174,12 @@ def _proposal(seen: Look) -> tuple[Column | None, str]:
         return None, str(error).removeprefix(f"column {seen.name!r} ")
 
 
-def _described(column: Column) -> tuple[str, str]:
+def _described(column: Column | None, reason: str) -> tuple[str, str]:
     from colonnade.schema import Categorical, Date, Numeric
 
     match column:
+        case None:
+            return "left out", reason
         case Numeric():
             return "numeric", f"{column.low:g} to {column.high:g}"
         case Date():
@@ -182,12 +207,12 @@ def _write(output: Path, columns: list[Column]) -> None:
 
 
 @contextmanager
-def _bar() -> Iterator[Callable[[int, int], None] | None]:
+def _bar(silent: bool) -> Iterator[Callable[[int, int], None] | None]:
     from rich.console import Console
     from rich.progress import Progress
 
     console = Console(stderr=True)
-    if not console.is_terminal:
+    if silent or not console.is_terminal:
         yield None
         return
     with Progress(console=console, transient=True) as bar:
