@@ -1,4 +1,4 @@
-"""Claims about the published calibrations: they are what the papers print, they cannot spend, and the page tells the truth.
+"""Claims about the published calibrations: they are what the papers print, and they cannot spend.
 
 Randomised tests state their margin; none of them fails by chance more than once in 10,000 runs.
 """
@@ -9,7 +9,6 @@ import ast
 import dataclasses
 import importlib
 import math
-import re
 from pathlib import Path
 
 import mpmath
@@ -17,17 +16,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import sparse
 
 import colonnade as co
-from colonnade import findings, published
+from colonnade import published
 from colonnade.attacks import papers
-from colonnade.errors import InvalidInput, StoreError
+from colonnade.errors import InvalidInput
 from colonnade.privacy.accountant import pld_epsilon, rho_for
 
 audits = importlib.import_module("colonnade.audit")
-ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "findings.md"
 VALUES = [
     published.SketchedColumns(1.0, 1e-3),
     published.SparseFrankWolfe(1.0, 1e-3),
@@ -120,14 +116,13 @@ def test_the_sketch_noise_falls_short_by_more_the_more_rows_there_are(rows):
 @pytest.mark.parametrize(
     ("rows", "size", "printed"), [(200, 20, "262"), (2_000, 20, "2,680"), (20_000, 200, "117,000")]
 )
-def test_the_epsilons_that_the_page_tells_for_more_rows_are_those_of_the_pairs(rows, size, printed):
+def test_the_epsilon_of_a_pair_grows_with_the_rows(rows, size, printed):
     setting = audits.Setting(1.0, 1 / rows, seed=0)
     sketch, first, second = papers.sketch_pair(setting, rows, size)
     value = published.SketchedColumns(1.0, 1 / rows)
     shift = float(np.linalg.norm(sketch @ (first - second))) * math.sqrt(value.parties * value.rounds)
     exact = published.gaussian_epsilon(shift / value.sigma(sketch), setting.delta)
     assert float(printed.replace(",", "")) == pytest.approx(exact, rel=5e-3)
-    assert printed in PAGE.read_text(encoding="utf-8")
 
 
 def test_sketches_carry_the_stated_noise():
@@ -213,9 +208,9 @@ def test_the_directions_a_step_are_the_most_that_equation_4_13_allows(epsilon, r
         spread = 0.5 * 0.54**2 / math.log(2 * columns) * (s1 * (1 + math.log(columns)) + s2) - 4 * optimum**2 / 100
         return math.sqrt(2.1 * draws * columns * math.log(1250) / spread) / (penalty * rows)
 
-    if printed(1) > epsilon:
+    if printed(1) > epsilon * (1 + 1e-9):
         with pytest.raises(co.InvalidInput, match="ask for that or more"):
-            published.ZerothOrder(epsilon, 1e-3, rows=rows, columns=columns, penalty=penalty)
+            published.ZerothOrder(epsilon, 1e-3, rows=rows, columns=columns, penalty=penalty).draws
         return
     value = published.ZerothOrder(epsilon, 1e-3, rows=rows, columns=columns, penalty=penalty)
     assert printed(value.draws) <= epsilon * (1 + 1e-9)
@@ -253,105 +248,3 @@ def test_the_gaussian_epsilon_solves_its_equation(distance, delta):
 def test_the_gaussian_epsilon_is_below_what_our_accountant_would_report():
     rho = rho_for(1.0, 1e-3)
     assert published.gaussian_epsilon(math.sqrt(2 * rho), 1e-3) < 1.0
-
-
-# ---------------------------------------------------------------- the page
-
-
-def cells(text: str, number: int = 0) -> list[list[str]]:
-    """The rows of one table of a text, without its head."""
-    tables = re.findall(r"(?:^\| .*\n)+", text + "\n", flags=re.MULTILINE)
-    return [[cell.strip() for cell in line[1:-1].split("|")] for line in tables[number].splitlines()[2:]]
-
-
-def test_the_page_explains_every_published_calibration_and_what_holds_instead():
-    text = PAGE.read_text()
-    sections = re.split(r"^## ", text, flags=re.MULTILINE)[1:]
-    assert len(sections) == len(findings.BROKEN)
-    for section in sections:
-        assert "**What is wrong.**" in section
-        assert "**What holds instead.**" in section
-
-
-def test_the_page_holds_a_verdict_for_every_claim_and_each_is_violated():
-    table = cells(PAGE.read_text())
-    wanted = [(audits.TARGETS[name].title, f"{c:g}") for name in findings.BROKEN for c in audits.TARGETS[name].claims]
-    assert [(row[0], row[1]) for row in table] == wanted
-    for row in table:
-        assert float(row[3]) > float(row[1])
-        assert row[-1] == "violated"
-        if re.fullmatch(r"[\d.e+]+", row[4]):
-            assert float(row[3]) < float(row[4])  # no bound above the truth: each errs less than once in 10^6
-
-
-def test_the_command_rewrites_what_it_measured_and_nothing_else(tmp_path, monkeypatch):
-    page = tmp_path / "page.md"
-    page.write_text(f"before\n{findings.START}\nfrom before\n{findings.END}\nafter\n")
-    asked = []
-
-    def little(targets, *, effort, jobs, **_):
-        asked.append((effort, jobs))
-        return audits.sweep(["published-sharing-range"], effort=0.02)
-
-    monkeypatch.setattr(findings, "sweep", little)
-    monkeypatch.delenv("COLONNADE_DATA", raising=False)
-    monkeypatch.chdir(tmp_path)
-    results = findings.main(page)
-    findings.main(page, quick=False, jobs=2)
-    assert asked == [(1.0, 1), (10.0, 2)]
-    text = page.read_text()
-    assert text.startswith(f"before\n{findings.START}\n| Release |")
-    assert text.endswith(f"{findings.END}\nafter\n")
-    assert "from before" not in text
-    assert [row[-1] for row in cells(text)] == ["violated"] * len(results)
-    assert "too high with probability at most 1e-06" in text
-
-
-def test_without_a_page_the_table_goes_to_standard_output(monkeypatch, capsys):
-    monkeypatch.setattr(findings, "sweep", lambda *_, **__: audits.sweep(["published-sketch"], effort=0.05))
-    monkeypatch.setenv("COLONNADE_DATA", "/nowhere")
-    findings.main()
-    assert [row[4] for row in cells(capsys.readouterr().out)] == ["7.13", "262", "2.86e+03"]
-
-
-def small_rcv1(folder: Path) -> None:
-    """Every label has a column of its own, among 6: easy to learn by signs."""
-    rng = np.random.default_rng(0)
-    y = rng.choice([-1, 0, 1], 300)
-    X = sparse.random_array((300, 6), density=0.05, rng=rng).tolil()
-    X[np.arange(300), np.where(y > 0, 0, 1)] = 1.0
-    (folder / "rcv1").mkdir()
-    sparse.save_npz(folder / "rcv1" / "X.npz", sparse.csr_matrix(X))
-    np.save(folder / "rcv1" / "y.npy", y)
-
-
-def test_what_the_exact_sign_is_worth_is_measured_where_the_data_are(tmp_path, monkeypatch):
-    """At these weights columns are drawn all but uniformly, and exact signs alone learn a table that is easy."""
-    small_rcv1(tmp_path)
-    monkeypatch.setenv("COLONNADE_DATA", str(tmp_path))
-    attacked = audits.sweep(["published-sign"], effort=0.05)
-    rows = cells(findings.worth(attacked, 4_000))
-    assert [row[0] for row in rows][:2] == ["as published: the exact sign", "the same weights, signs drawn too"]
-    assert float(rows[0][3]) > 0.9
-    assert rows[0][4] == "0.1 claimed"
-    assert rows[0][5] == f"{attacked[0].verdict.lower_bound:.2f}"
-    assert float(rows[0][5]) > 0.1
-    assert rows[1][4].endswith("proven")
-    assert float(rows[1][4].split()[0]) < 1e-3
-    assert [row[4] for row in rows[2:]] == ["0.1 proven"] * 2
-
-
-def test_where_the_data_are_not_there_the_row_says_so(tmp_path, monkeypatch):
-    monkeypatch.setenv("COLONNADE_DATA", str(tmp_path))
-    (row,) = cells(findings.worth([], 40_000))
-    assert "Set COLONNADE_DATA" in row[0]
-    assert row[-1] == "not attacked in this run"
-
-
-def test_a_page_without_marks_is_refused_before_any_work(tmp_path, monkeypatch):
-    monkeypatch.setattr(findings, "sweep", None)
-    (tmp_path / "page.md").write_text("nothing here\n")
-    with pytest.raises(InvalidInput, match="where the table belongs"):
-        findings.main(tmp_path / "page.md")
-    with pytest.raises(StoreError, match="existing page"):
-        findings.main(tmp_path / "missing.md")

@@ -26,9 +26,6 @@ def judged(figure: Figure) -> None:
     drawn = figure.draw(table)
     assert drawn.layout.title.text.startswith(f"Figure {figure.name.removeprefix('gratton-')}")
     assert drawn.layout.yaxis.type == "log"
-    if "guarantee" in figure.privacy:  # printed on the plot, whole
-        printed = " ".join(drawn.layout.annotations[0].text.split("<br>"))
-        assert printed == figure.privacy
 
 
 def test_the_cheapest_figure_shows_what_its_claims_are_listed_as():
@@ -49,7 +46,7 @@ def test_the_figures_of_the_chapter_are_there():
 
 @pytest.mark.parametrize("name", [name for name in FIGURES if name != "gratton-4.1"])
 def test_a_private_figure_says_epsilon_delta_unit_trust_and_guarantee(name):
-    for word in ("epsilon = ", "delta = ", "one row", "Trust model: nobody", "conditional", "claimed"):
+    for word in ("epsilon ", "delta ", "unit: one row", "trust model: nobody", "conditional", "claimed"):
         assert word in FIGURES[name].privacy
 
 

@@ -265,16 +265,23 @@ def test_json_carries_every_verdict(toy, tmp_path):
     assert said["claims"][0]["evidence"] == "1.0e-06 against 1.0e-03"
 
 
-def test_the_list_is_written_between_the_marks_of_a_page(toy, tmp_path):
+def test_the_list_names_every_figure_and_what_a_quick_run_took(toy, tmp_path):
     out = str(tmp_path / "out")
+    before = json.loads(CliRunner().invoke(app, ["reproduce", "list", "--results", out, "--json"]).stdout)
     CliRunner().invoke(app, ["reproduce", "run", "toy-1", "--results", out, "--jobs", "1"])
-    page = tmp_path / "page.md"
-    page.write_text("a\n<!-- listed by colonnade reproduce list -->\nstale\n<!-- end of the list -->\nb\n")
-    told = CliRunner().invoke(app, ["reproduce", "list", "--results", out, "--page", str(page)])
-    assert told.exit_code == 0, told.output
-    assert "| toy-1 | Toy 2020 | A toy | made up | 1 of 2 | 0 s |" in page.read_text()
-    assert "stale" not in page.read_text()
-    assert page.read_text().endswith("<!-- end of the list -->\nb\n")
+    after = json.loads(CliRunner().invoke(app, ["reproduce", "list", "--results", out, "--json"]).stdout)
+    assert [(line["name"], line["claims that hold"]) for line in after] == [("toy-1", "1 of 2")]
+    assert [before[0]["quick, CPU"], after[0]["quick, CPU"]] == ["not run", "0 s"]
+    assert CliRunner().invoke(app, ["reproduce", "list", "--results", out, "--quiet"]).stdout == "toy-1\n"
+
+
+def test_a_quiet_run_prints_the_names_of_what_differs_and_nothing_else(toy, tmp_path):
+    source, _ = toy
+    out = ["--results", str(tmp_path / "out"), "--jobs", "1", "--quiet"]
+    assert CliRunner().invoke(app, ["reproduce", "all", *out]).stdout == ""
+    (source / "toy.py").write_text(TOY.replace('reproduces=False, finding="it is not"', ""))
+    importlib.reload(sys.modules["toy_figures.toy"])
+    assert CliRunner().invoke(app, ["reproduce", "all", *out]).stdout == "toy-1\n"
 
 
 # ------------------------------------------------------------------------------------------------ plots

@@ -17,6 +17,13 @@ if TYPE_CHECKING:
 
 Case = dict[str, int | float | str]
 Row = dict[str, int | float | str | None]
+EXACT = "none: every value that leaves anybody is exact"
+
+
+def stated(curves: str, *, epsilon: str, delta: str, unit: str, trust: str, guarantee: str, note: str = "") -> str:
+    """The privacy of some of a figure's curves, in words for the plot: nothing that a reader needs can be left out."""
+    ending = f" {note}" if note else ""
+    return f"{curves}: epsilon {epsilon}, delta {delta}; unit: {unit}; trust model: {trust}; guarantee: {guarantee}.{ending}"
 
 
 @dataclass(frozen=True)
@@ -50,5 +57,8 @@ class Figure:
     run: Callable[..., list[Row]]  # run(**case): the rows of one case; seeded by the case alone
     draw: Callable[[pl.DataFrame], go.Figure]
     claims: tuple[Claim, ...]
+    privacy: str  # of what is drawn, printed on the plot: one or more of `stated`, or why there is none, such as EXACT
     data: tuple[str, ...] = ()  # data sets it reads, by name
-    privacy: str = ""  # epsilon, delta, unit, trust model and guarantee of what is drawn; printed on the plot
+    listing: Callable[[pl.DataFrame], list[dict[str, str]]] | None = (
+        None  # a small table that pages print beside the plot
+    )

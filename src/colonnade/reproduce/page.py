@@ -120,13 +120,11 @@ def _write_plot(figure: Figure, outcome: Outcome, folder: Path) -> None:
 
 def privacy_line(figure: Figure) -> str:
     """What stands on a plot about the privacy of what it shows."""
-    return f"Privacy: {figure.privacy}" if figure.privacy else ""
+    return f"Privacy: {figure.privacy}"
 
 
 def _write_privacy(drawn: go.Figure, figure: Figure) -> None:
     """On the plot itself, so that it stays with a picture that is cut out of the page."""
-    if not figure.privacy:
-        return
     words, lines = privacy_line(figure).split(), [""]
     for word in words:
         lines[-1:] = [f"{lines[-1]} {word}".strip()] if len(lines[-1]) + len(word) < 130 else [lines[-1], word]
@@ -162,8 +160,7 @@ def _section(said: dict[str, Any], results: Path) -> str:
         picture = f'<img src="{name}/figure.svg" alt="{escape(said["title"])}" loading="lazy" style="width: 100%">'
         parts.append(f'<figure><a href="{name}/figure.html">{picture}</a></figure>')
     parts.append(f"<p>{escape(said['setting'])}</p>")
-    if said["privacy"]:
-        parts.append(f'<p class="statement">Privacy: {escape(said["privacy"])}</p>')
+    parts.append(f'<p class="statement">Privacy: {escape(said["privacy"])}</p>')
     for claim in said["claims"]:
         verdict = WORDS[claim["held"], claim["expected"]]
         finding = f"<p>{escape(claim['finding'])}</p>" if claim["finding"] else ""

@@ -16,6 +16,7 @@ import hashlib
 import importlib
 import importlib.metadata
 import json
+import math
 import os
 import time
 import traceback
@@ -303,7 +304,7 @@ def _outcome(listed: Listed, jobs: list[Job], failures: dict[Path, str], quick: 
 
 
 def facts(outcome: Outcome) -> dict[str, Any]:
-    """What `--json` and the gallery say of an outcome."""
+    """What `--json`, the gallery and the record say of an outcome."""
     figure = outcome.figure
     return {
         "name": figure.name,
@@ -311,6 +312,7 @@ def facts(outcome: Outcome) -> dict[str, Any]:
         "title": figure.title,
         "setting": figure.setting,
         "privacy": figure.privacy,
+        "data": list(figure.data),
         "status": outcome.status,
         "quick": outcome.quick,
         "version": outcome.version,
@@ -327,6 +329,12 @@ def facts(outcome: Outcome) -> dict[str, Any]:
             }
             for one in outcome.judged
         ],
-        "failures": [{"case": one.case, "reason": one.reason} for one in outcome.failures],
+        "listing": figure.listing(outcome.table) if figure.listing and outcome.table is not None else [],
+        "failures": [{"case": _plain(one.case), "reason": one.reason} for one in outcome.failures],
         "missing_data": list(outcome.missing),
     }
+
+
+def _plain(case: Case) -> Case:
+    """A case as JSON can hold it: an infinite epsilon, which stands for no privacy, becomes a word."""
+    return {k: str(v) if isinstance(v, float) and not math.isfinite(v) else v for k, v in case.items()}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from colonnade.report.figures import COLOURS
-from colonnade.reproduce.figure import Case, Claim, Figure, Row, Verdict
+from colonnade.reproduce.figure import EXACT, Case, Claim, Figure, Row, Verdict
 from colonnade.reproduce.figures.bellet_svm import adult, drawn, local, solved, walk
 
 if TYPE_CHECKING:
@@ -173,5 +173,6 @@ FIGURE = Figure(
             "means over the seeds; at one example a node the ratio is below 3, and with more it is above those",
         ),
     ),
+    privacy=EXACT,
     data=("a9a",),
 )

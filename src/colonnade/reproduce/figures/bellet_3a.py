@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import colonnade as co
 from colonnade.report.figures import COLOURS
-from colonnade.reproduce.figure import Case, Claim, Figure, Row, Verdict
+from colonnade.reproduce.figure import EXACT, Case, Claim, Figure, Row, Verdict
 from colonnade.reproduce.figures.bellet_lasso import NODES, admm, at_most, dorothea, reference, sent_until, walk
 
 if TYPE_CHECKING:
@@ -123,5 +123,6 @@ FIGURE = Figure(
         ),
         Claim("as the model becomes denser ADMM catches up", catches_up, "exact"),
     ),
+    privacy=EXACT,
     data=("dorothea",),
 )

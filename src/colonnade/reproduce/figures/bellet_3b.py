@@ -8,7 +8,7 @@ import numpy as np
 
 import colonnade as co
 from colonnade.report.figures import COLOURS
-from colonnade.reproduce.figure import Case, Claim, Figure, Row, Verdict
+from colonnade.reproduce.figure import EXACT, Case, Claim, Figure, Row, Verdict
 from colonnade.reproduce.figures.bellet_lasso import (
     LOSS,
     NODES,
@@ -167,5 +167,6 @@ FIGURE = Figure(
             "three partitions, less than that of random columns does.",
         ),
     ),
+    privacy=EXACT,
     data=("dorothea",),
 )

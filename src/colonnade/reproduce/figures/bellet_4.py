@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import colonnade as co
 from colonnade.report.figures import COLOURS
-from colonnade.reproduce.figure import Case, Claim, Figure, Row, Verdict
+from colonnade.reproduce.figure import EXACT, Case, Claim, Figure, Row, Verdict
 from colonnade.reproduce.figures.bellet_lasso import NODES, admm, dorothea, reference, walk
 
 if TYPE_CHECKING:
@@ -130,5 +130,6 @@ FIGURE = Figure(
             "one timing of each in one process; the verdict asks for the order only",
         ),
     ),
+    privacy=EXACT,
     data=("dorothea",),
 )

@@ -36,7 +36,7 @@ from colonnade.published.private_rivals import (
 )
 from colonnade.published.row_problems import MatrixProblem, RowProblem, error
 from colonnade.published.zeroth_order import Intrinsic, ZerothADMM
-from colonnade.reproduce.figure import Case, Claim, Row, Verdict
+from colonnade.reproduce.figure import Case, Claim, Row, Verdict, stated
 from colonnade.runtime.wire import decode
 
 if TYPE_CHECKING:
@@ -230,40 +230,20 @@ def _dressed(figure: go.Figure, title: str, across: str) -> go.Figure:
     return figure
 
 
-def note(figure: go.Figure, privacy: str) -> go.Figure:
-    """The price of what is drawn, on the drawing."""
-    words = privacy.split()
-    lines, line = [], ""
-    for word in words:
-        line = f"{line} {word}".strip()
-        if len(line) > 110:
-            lines.append(line)
-            line = ""
-    figure.add_annotation(
-        text="<br>".join([*lines, line]),
-        xref="paper",
-        yref="paper",
-        x=0,
-        y=-0.2,
-        xanchor="left",
-        yanchor="top",
-        align="left",
-        showarrow=False,
-        font_size=10,
-    )
-    return figure.update_layout(margin_b=170)
-
-
 def privacy_text(epsilons: Sequence[float], deltas: Sequence[float], rivals: Sequence[str], rounds: int) -> str:
     """epsilon, delta, unit, trust model and guarantee of what is drawn."""
     whole = [e * math.sqrt(rounds * math.log(1 / d) / (1.05 * math.log(1.25 / d))) for d in deltas for e in epsilons]
-    return (
-        f"(epsilon = {', '.join(f'{e:g}' for e in epsilons)}; delta = {', '.join(f'{d:g}' for d in deltas)}) for one row, replace one "
-        f"row, in ONE round of one agent; over {rounds} rounds theorem 4.2 makes epsilon {min(whole):.3g} to {max(whole):.3g}. Trust model: "
-        "nobody. D-ZOA: guarantee conditional, if the solver's errors are normal, independent and as wide as equation 4.9 bounds them, "
-        f"which they are not. {', '.join(rivals)}: guarantee claimed, for losses no steeper than 1 and means over rows; the squared loss "
-        "and the sums drawn here are neither."
-    )
+    agreed: dict[str, str] = {
+        "epsilon": f"{', '.join(f'{e:g}' for e in epsilons)} in ONE round of one agent",
+        "delta": ", ".join(f"{d:g}" for d in deltas),
+        "unit": "one row, replaced",
+        "trust": "nobody",
+    }
+    solver = "conditional: if the solver's errors are normal, independent and as wide as equation 4.9 bounds them, which they are not"
+    rival = "claimed, for losses no steeper than 1 and means over rows; the squared loss and the sums drawn here are neither"
+    over = f"Over {rounds} rounds theorem 4.2 makes epsilon {min(whole):.3g} to {max(whole):.3g}."
+    both = stated("D-ZOA", **agreed, guarantee=solver), stated(", ".join(rivals), **agreed, guarantee=rival, note=over)
+    return " ".join(both)
 
 
 # ------------------------------------------------------------------------------------------------ claims

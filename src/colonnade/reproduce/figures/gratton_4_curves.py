@@ -19,7 +19,6 @@ from colonnade.reproduce.figures.gratton_4_common import (
     larger_epsilon_is_nearer,
     nearest_of_all,
     nearest_with_one_direction,
-    note,
     orders,
     privacy_text,
     private_cases,
@@ -49,7 +48,7 @@ def private_curves(number: str, penalty: str, epsilons: Sequence[float], delta: 
 
     def draw(table: pl.DataFrame) -> go.Figure:
         title = f"Figure {number}: {'lasso' if penalty == 'l1' else 'ridge'}, {shown}. Added: what theorem 4.1 assumes of D-ZOA"
-        return note(draw_curves(table, title, by=["method", "epsilon"]), privacy)
+        return draw_curves(table, title, by=["method", "epsilon"])
 
     # At these terms PVP hardly moves: its noise is as large as the answer. Converging is asked of those that do.
     moving = (ZOA, *LASSO_RIVALS)

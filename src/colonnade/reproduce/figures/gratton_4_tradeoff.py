@@ -19,7 +19,6 @@ from colonnade.reproduce.figures.gratton_4_common import (
     larger_epsilon_is_nearer,
     nearest_of_all,
     nearest_with_one_direction,
-    note,
     privacy_text,
     private_cases,
     run_private,
@@ -98,7 +97,7 @@ def tradeoff(
 
         title = f"Figure {number}: {'lasso' if penalty == 'l1' else 'ridge'}, error left against {against}. Added: what theorem 4.1 assumes of D-ZOA"
         other = "delta" if against == "epsilon" else "epsilon"
-        return note(draw_tradeoff(table.filter(pl.col("method") != ATTACK), title, against=against, by=other), privacy)
+        return draw_tradeoff(table.filter(pl.col("method") != ATTACK), title, against=against, by=other)
 
     claims = (
         larger_epsilon_is_nearer((ZOA, *rivals), against),

@@ -17,7 +17,7 @@ from scipy import sparse
 
 from colonnade.problem.sampling import Elementary, Nice, PerParty, Sampling, least_probability, universal_step
 from colonnade.report.figures import COLOURS
-from colonnade.reproduce.figure import Claim, Figure, Row, Verdict
+from colonnade.reproduce.figure import EXACT, Claim, Figure, Row, Verdict
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -186,6 +186,7 @@ FIGURE_1 = Figure(
     ],
     run=run_1,
     draw=draw_1,
+    privacy=EXACT,
     claims=(
         Claim("block Frank-Wolfe converges under every one of the samplings", _converges, "exact, worst repeat"),
         Claim(
@@ -258,6 +259,7 @@ FIGURE_2 = Figure(
     cases=lambda quick: [{"seed": s} for s in range(3 if quick else 20)],
     run=run_2,
     draw=draw_2,
+    privacy=EXACT,
     claims=(
         Claim("the larger K, the faster", _more_parties, "order of the means over the repeats"),
         Claim(

@@ -17,7 +17,7 @@ from colonnade.reproduce.figures.lou_3_private import (
     NAMES,
     NOISE,
     PAPER,
-    PRIVACY,
+    PUBLISHED_ONLY,
     RADIUS,
     ROUNDS,
     Losses,
@@ -161,7 +161,7 @@ def figure_of(number: int, what: str, title: str, draw: Callable[[pl.DataFrame],
         run=run,
         draw=draw,
         claims=claims,
-        privacy=PRIVACY,
+        privacy=PUBLISHED_ONLY,
     )
 
 

@@ -105,7 +105,7 @@ def _line_is_slowest(table: pl.DataFrame) -> Verdict:
 
 FIGURE = Figure(
     name="rounds-against-connectivity",
-    paper="ours",
+    paper="this project",
     title="Rounds of GraphRidge by algebraic connectivity",
     setting="Ridge with a = 1, 60 rows, two columns an agent, N = 5 to 50 agents (quick: to 20); rho chosen by the agents.",
     cases=cases,
