@@ -208,11 +208,11 @@ def test_the_directions_a_step_are_the_most_that_equation_4_13_allows(epsilon, r
         spread = 0.5 * 0.54**2 / math.log(2 * columns) * (s1 * (1 + math.log(columns)) + s2) - 4 * optimum**2 / 100
         return math.sqrt(2.1 * draws * columns * math.log(1250) / spread) / (penalty * rows)
 
+    value = published.ZerothOrder(epsilon, 1e-3, rows=rows, columns=columns, penalty=penalty)
     if printed(1) > epsilon * (1 + 1e-9):
         with pytest.raises(co.InvalidInput, match="ask for that or more"):
-            published.ZerothOrder(epsilon, 1e-3, rows=rows, columns=columns, penalty=penalty).draws
+            _ = value.draws
         return
-    value = published.ZerothOrder(epsilon, 1e-3, rows=rows, columns=columns, penalty=penalty)
     assert printed(value.draws) <= epsilon * (1 + 1e-9)
     assert printed(value.draws + 1) > epsilon * (1 - 1e-9)
 
