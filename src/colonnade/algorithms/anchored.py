@@ -10,8 +10,7 @@ Source   the map T: w_ij ↦ 2 x_j − w_ji of consensus.py never takes two poin
          restarts and sharpness", 2023; with Halpern: Lu, Yang, "Restarted Halpern PDHG for linear programming", 2024).
 Restart  agents agree by flooding on the largest residuals of any of them, as in consensus.py. In the same round all of
          them restart when ‖Tw − w‖ has fallen to FALL of what it was, or to LESS of it and rises again, or when the
-         anchor has lain for SHARE of all rounds. sharing_admm.py, which shares this rule, alternates with relaxed epochs;
-         on a graph that was tried too, and helped some problems as much as it hurt others.
+         anchor has lain for SHARE of all rounds. sharing_admm.py, which shares this rule, alternates with relaxed epochs.
 ρ        Nobody chooses it. It moves at restarts only, halfway on a logarithmic scale to ‖λ − λ₀‖/‖z − z₀‖, what the
          multipliers moved by over what the estimates did: in the norm that T does not increase, both then count alike.
          At most MOST_CHANGES times: after that it is constant.
