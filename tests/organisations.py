@@ -24,6 +24,7 @@ import colonnade as co
 from colonnade import certs
 from colonnade.between.holding import Holding
 from colonnade.between.hub import Grpc, tls_in
+from colonnade.between.neighbours import Neighbours
 from colonnade.between.office import Office
 from colonnade.charter import Charter, Member, new_key
 
@@ -43,17 +44,21 @@ class Organisations:
     running: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, fed: co.Federation, folder: Path, policy: co.Policy | None = None) -> Organisations:
-        """The parties of a federation of plain matrices, moved out of this process."""
+    def of(
+        cls, fed: co.Federation, folder: Path, policy: co.Policy | None = None, listening: tuple[str, ...] = ()
+    ) -> Organisations:
+        """The parties of a federation of plain matrices, moved out of this process; some with a port of their own."""
         authority = folder / "certs"
         certs.init(authority)
         certs.issue(authority, "coordinator", hosts=["localhost"])
         members, keys = {}, {}
         for name, party in fed.parties.items():
-            certs.issue(authority, name)
+            certs.issue(authority, name, hosts=["localhost"] if name in listening else ())
             public, keys[name] = new_key()
             rows = party.block.rows if fed.by_rows else None
-            members[name] = Member(None, policy or party.policy, public, columns=party.block.columns, rows=rows)
+            address = f"127.0.0.1:{free_port()}" if name in listening else None
+            terms = (None, policy or party.policy, public, party.block.columns, rows)
+            members[name] = Member(*terms, address=address)
         by, rows = ("rows", None) if fed.by_rows else ("columns", fed.rows)
         charter = Charter(members, None, (fed.label, "y"), rows=rows, by=by)
         tables = {name: party.block.matrix for name, party in fed.parties.items()}
@@ -75,9 +80,16 @@ class Organisations:
         made.open(self.charter)
         return made
 
-    def office(self, name: str, approve: Callable[[Any], bool] = lambda _: True) -> Office:
+    def office(
+        self, name: str, approve: Callable[[Any], bool] = lambda _: True, neighbours: Neighbours | None = None
+    ) -> Office:
         holding = Holding(self.charter, name, self.tables[name], self.labels.get(name))
-        return Office(holding, self.folder / name, self.keys[name], approve)
+        return Office(holding, self.folder / name, self.keys[name], approve, neighbours)
+
+    def neighbours(self, name: str, **options: Any) -> Neighbours:
+        """The lines of a party; it listens where the federation file says."""
+        options = {"listen": self.charter.members[name].address, **options}
+        return Neighbours(self.charter, name, tls_in(self.folder / "certs", name), **options)
 
     def part(self, name: str, run: str = "run") -> dict[str, Any]:
         """A party's own part of a model, as it kept it."""
@@ -117,7 +129,10 @@ def _live(organisations: Organisations, name: str, port: int) -> None:
 
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    with contextlib.closing(organisations.office(name)) as office:
+    with (
+        organisations.neighbours(name) as neighbours,
+        contextlib.closing(organisations.office(name, neighbours=neighbours)) as office,
+    ):
         tls = tls_in(organisations.folder / "certs", name)
         serve(f"localhost:{port}", tls, name, office.answer, stop=stop)
 

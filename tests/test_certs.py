@@ -72,9 +72,9 @@ def test_openssl_agrees_about_the_chain_the_purpose_and_the_revoked(folder: Path
     assert verified(hub.certificate, "sslserver")
 
 
-def test_only_the_coordinator_may_accept_connections(folder: Path) -> None:
-    for name, serves in (("coordinator", True), ("hospital", False)):
-        certificate = certs.read(certs.issue(folder, name).certificate)
+def test_only_the_coordinator_and_who_has_a_host_may_accept_connections(folder: Path) -> None:
+    for name, hosts, serves in (("coordinator", (), True), ("hospital", (), False), ("bank", ("bank.example",), True)):
+        certificate = certs.read(certs.issue(folder, name, hosts=hosts).certificate)
         uses = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
         assert serves == (ExtendedKeyUsageOID.SERVER_AUTH in uses)
         assert ExtendedKeyUsageOID.CLIENT_AUTH in uses

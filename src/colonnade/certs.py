@@ -86,7 +86,7 @@ def init(folder: Path, *, title: str = "Colonnade federation", days: int = 3650)
 
 
 def issue(folder: Path, name: str, *, hosts: Iterable[str] = (), days: int = 365, replace: bool = False) -> Tls:
-    """A key and a certificate for `name`; `hosts` are further DNS names."""
+    """A key and a certificate for `name`; `hosts` are further DNS names, at which it may take connections."""
     authority, signer = _authority(folder)
     if not (name and name == name.strip() and name.isprintable() and "/" not in name and len(name) <= 64):
         raise InvalidInput(
@@ -102,8 +102,14 @@ def issue(folder: Path, name: str, *, hosts: Iterable[str] = (), days: int = 365
         )
     certificate_ends = min(_now() + datetime.timedelta(days=days), authority.not_valid_after_utc)
     key = ec.generate_private_key(ec.SECP256R1())
-    # Only the coordinator accepts connections: a party's certificate must not be good for posing as the hub.
-    uses = [ExtendedKeyUsageOID.CLIENT_AUTH] + ([ExtendedKeyUsageOID.SERVER_AUTH] if name == HUB else [])
+    # Whoever has a host takes connections there, and nobody else: most parties only dial.
+    hosts = list(hosts)
+    if name != HUB and HUB in hosts:
+        raise InvalidInput(
+            f"{HUB!r} is the hub's name: a certificate for {name!r} that carries it could pose as the hub."
+        )
+    serves = name == HUB or bool(hosts)
+    uses = [ExtendedKeyUsageOID.CLIENT_AUTH] + ([ExtendedKeyUsageOID.SERVER_AUTH] if serves else [])
     alternatives = [x509.UniformResourceIdentifier(SCHEME + quote(name, safe=""))]
     certificate = (
         _blank(_subject(name), authority.subject, key.public_key(), days, certificate_ends)

@@ -17,6 +17,7 @@
     most = 25000                        # with align = "psi": the most keys it may bring, whatever its table holds
     key = "ed25519:4f0a..."             # the party's public key, pinned
     certificate = "sha256:9c1b..."      # of the key of its certificate, pinned too; left out: any that the authority issued
+    address = "air.example.org:7444"    # where other parties reach it on a graph without the hub; left out: they do not
 
 Parties that hold plain matrices write `columns = 40` for `schema`. Rows that all parties hold in the same order need no
 key: `rows = 1000` stands for `on`. Where they hold different rows of the same columns, `by = "rows"` says so, and each
@@ -28,6 +29,7 @@ All of it is public, and every party holds the same copy: `digest` says whether 
 from __future__ import annotations
 
 import hashlib
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -45,8 +47,9 @@ ALIGN = ("digests", "psi")
 _TOGETHER = 1_800_000  # blinded keys of 35 bytes in a message of at most 64 MiB
 _KEY_KIND = "ed25519:"
 _PIN_KIND = "sha256:"
+_ADDRESS = re.compile(r"[A-Za-z0-9.\-\[\]:]+:[0-9]{1,5}")
 _POLICY = ("exact", "scores", "consortium", "least", "epsilon", "delta")
-_MEMBER_FIELDS = {"schema", "columns", "rows", "most", "key", "certificate", *_POLICY}
+_MEMBER_FIELDS = {"schema", "columns", "rows", "most", "key", "certificate", "address", *_POLICY}
 _TOP_FIELDS = {"version", "on", "align", "rows", "by", "label", "unit", "people", "hub", "parties"}
 
 
@@ -61,11 +64,14 @@ class Member:
     rows: int | None = None  # where rows are split
     certificate: str | None = None
     most: int | None = None  # keys that it brings to a private set intersection
+    address: str | None = None  # where other parties may reach it directly
 
     def __post_init__(self) -> None:
         _hexadecimal("key", self.key, _KEY_KIND)
         if self.certificate is not None:
             _hexadecimal("certificate", self.certificate, _PIN_KIND)
+        if self.address is not None and not _ADDRESS.fullmatch(str(self.address)):
+            raise InvalidInput(f"address must be host:port, as in air.example.org:7444, got {str(self.address)[:40]!r}")
         if (self.schema is None) == (self.columns is None):
             raise InvalidInput("a party has either schema = ... or, for a plain matrix, columns = ...")
         for name, count in (("columns", self.columns), ("rows", self.rows)):
@@ -167,7 +173,7 @@ class Charter:
                 file = f"{name}.schema.toml"
                 write_synced(path.parent / file, member.schema.to_text().encode())
                 lines.append(f"schema = {toml_value(file)}")
-            given = {n: getattr(member, n) for n in ("columns", "rows", "most", "key", "certificate")}
+            given = {n: getattr(member, n) for n in ("columns", "rows", "most", "key", "certificate", "address")}
             lines += [
                 *_policy_lines(member.policy),
                 *(f"{n} = {toml_value(v)}" for n, v in given.items() if v is not None),
@@ -189,6 +195,11 @@ class Charter:
         except InvalidInput as error:
             raise InvalidInput(f"{path}: {error}") from error
 
+    def listener(self, one: str, other: str) -> str | None:
+        """Which of two parties takes the connection between them: of those with an address the one that stands first in the
+        file; the other dials. None: they have no connection."""
+        return next((name for name in self.members if name in (one, other) and self.members[name].address), None)
+
     @property
     def digest(self) -> str:
         """A hash of everything in it, schemas included: two parties with the same one hold the same copy."""
@@ -198,6 +209,8 @@ class Charter:
             parts += [name, schema, repr(member.policy), member.key, member.columns, member.rows, member.certificate]
             parts += [] if member.most is None else [member.most]
         parts += [] if self.align == ALIGN[0] else [self.align]
+        if addresses := {name: member.address for name, member in self.members.items() if member.address}:
+            parts.append(addresses)  # who dials whom follows from them
         return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
@@ -243,7 +256,7 @@ def _member(name: str, table: Any, folder: Path) -> Member:
         )
     schema = Schema.from_toml(folder / str(table["schema"])) if "schema" in table else None
     policy = Policy(**{name: table[name] for name in _POLICY if name in table})
-    rest = {name: table[name] for name in ("columns", "rows", "most", "certificate") if name in table}
+    rest = {name: table[name] for name in ("columns", "rows", "most", "certificate", "address") if name in table}
     try:
         return Member(schema, policy, str(table["key"]), **rest)
     except InvalidInput as error:

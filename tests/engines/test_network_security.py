@@ -38,9 +38,10 @@ PATIENCE = 60.0
 
 
 @contextlib.contextmanager
-def at_work(made: Organisations, port: int):
-    """All parties, as threads of this process."""
-    stop, threads, offices = threading.Event(), [], {name: made.office(name) for name in made.names}
+def at_work(made: Organisations, port: int, lines=None):
+    """All parties, as threads of this process; `lines` are those that some of them have to others."""
+    stop, threads, lines = threading.Event(), [], lines or {}
+    offices = {name: made.office(name, neighbours=lines.get(name)) for name in made.names}
     for name, office in offices.items():
         line = (f"localhost:{port}", tls_in(made.folder / "certs", name), name, office.answer)
         threads.append(threading.Thread(target=serve, args=line, kwargs={"stop": stop}, daemon=True))

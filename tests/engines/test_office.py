@@ -29,6 +29,7 @@ from colonnade.between.office import DIVERGED, OK, UNAVAILABLE, UNKNOWN, Office,
 from colonnade.between.parcel import Parcel, letters_in, letters_out, pack, unpack
 from colonnade.between.settings import Limits
 from colonnade.charter import Charter, Member, new_key
+from colonnade.engines.streams_metrics import Metrics
 from colonnade.engines.turns import Lost, kept
 from colonnade.errors import ColonnadeError, PeerFailed, ProtocolError, StoreError, WireError
 from colonnade.privacy.ledger import REFUSED
@@ -55,11 +56,11 @@ def tmp_path():
 
 
 class Straw(Grpc):
-    """A hub without a network. `lose` says at which questions a party's process dies, before or after it answers."""
+    """A hub without a network. `lose` says at which questions a party's process dies, before or after it answers, heard or not."""
 
     def __init__(self, made: Organisations, lose: dict[int, str] | None = None) -> None:
         self.made, self.lose, self.asked = made, lose or {}, 0
-        self.patience, self.session, self._charter = 1.0, "", made.charter
+        self.patience, self.session, self._charter, self.metrics = 1.0, "", made.charter, Metrics()
         self._board = self  # type: ignore[assignment]
         self.offices = {name: made.office(name) for name in made.names}
         self.lives = dict.fromkeys(made.names, 0)
@@ -100,7 +101,7 @@ class Straw(Grpc):
             found = answer.result()
             for x in letters_in(found.head["letters"], found.blobs, head["run"]):
                 self.wire.setdefault((x.sender, x.receiver, x.frame.sequence), set()).add(x.frame.body)
-        if way == "after":
+        if way in ("after", "idle"):  # idle: its answer was heard, and nothing is asked of it while it comes back
             self.die(party)
         if way in ("before", "after"):
             return kept(lambda: (_ for _ in ()).throw(Lost(party)))
@@ -158,12 +159,12 @@ def check_losses(case: Case, folder: Path, reference: co.Fit, undisturbed: co.Fi
 
 @pytest.mark.parametrize("case", [STAR, GRAPH, SECURE], ids=["star", "graph", "secure"])
 def test_a_party_that_dies_at_any_question_changes_nothing(case, tmp_path):
-    """Thirty moments, spread over the run: before the answer, after it, and without the hub's knowledge."""
+    """Thirty moments, spread over the run: before the answer, after it, heard or not, and without the hub's knowledge."""
     reference = fitted(case)
     with straw_hub(case, tmp_path / "calm") as straw:
         undisturbed = run_of(straw, case, tmp_path / "calm" / "hub")
         calm, questions = {name: entries(office) for name, office in straw.offices.items()}, straw.asked
-    ways = itertools.cycle(("before", "silently", "after"))
+    ways = itertools.cycle(("before", "silently", "after", "idle"))
     moments = list(zip(np.linspace(1, questions, 30).astype(int).tolist(), ways, strict=False))
     for number in range(5):  # six deaths a run
         check_losses(case, tmp_path / str(number), reference, undisturbed, calm, dict(moments[number::5]))

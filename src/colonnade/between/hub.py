@@ -18,9 +18,10 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from itertools import combinations
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from colonnade.algorithms.method import Answer, Status
 from colonnade.between.matching import align
@@ -36,9 +37,10 @@ from colonnade.engines.traffic import Line, Traffic
 from colonnade.engines.turns import Books, Crew, Lost, Turns, gathered, kept, then
 from colonnade.errors import InvalidInput, PeerFailed, ProtocolError, ReplayDiverged, StoreError, WireError
 from colonnade.federation import Federation
-from colonnade.runtime.messages import FailureCode
+from colonnade.runtime.messages import Direct, FailureCode
 from colonnade.runtime.node import Letter, Listener
 from colonnade.runtime.program import COORDINATOR, NodeId
+from colonnade.runtime.wire import HEADER_SIZE, encode
 from colonnade.seats import Call
 
 if TYPE_CHECKING:
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
 CLOCKS = 60.0  # seconds that two clocks may differ before `check` warns
 LOSSES = 1000  # how often a party may begin anew in one run
 _MOST = 1 << 53
+_NOTE = encode(Direct(b""), guarded=False)[:HEADER_SIZE]  # how a note begins that a letter went over a line
 
 log = logging.getLogger("colonnade.between.hub")
 
@@ -135,6 +138,13 @@ class Grpc:
         board.wait_for(charter.members, self.patience)
         return {party: _greeting(party, answer) for party, answer in self._all(charter.members, "hello").items()}
 
+    def roads(self, charter: Charter) -> dict[tuple[str, str], bool]:
+        """Every pair of parties that has a line of its own by the federation file, and whether both say that it is up."""
+        said = self._all(charter.members, "reach") if any(m.address for m in charter.members.values()) else {}
+        up = {(party, str(peer)) for party, answer in said.items() for peer in _peers(party, answer)}
+        pairs = [pair for pair in combinations(charter.members, 2) if charter.listener(*pair) is not None]
+        return {(one, other): {(one, other), (other, one)} <= up for one, other in pairs}
+
     def check(self, charter: Charter) -> list[str]:
         """What is not in order before anything is spent; empty if all is well."""
         troubles, found = [], self.hello(charter)
@@ -206,6 +216,7 @@ class _Crew:
         self.said: dict[NodeId, Parcel] = {}  # what each party answered when the run was proposed
         self.process: dict[NodeId, str | None] = {}  # which process of a party that was
         self.losses: Counter[NodeId] = Counter()
+        self.carried: Counter[bool] = Counter()  # letters between parties, by whether they had a line of their own
         self.places: Counter[tuple[NodeId, NodeId]] = Counter()  # by edge, where the next letter stands at least
 
     def ask(self, what: str, to: Mapping[NodeId, tuple[Any, ...]]) -> dict[NodeId, Any]:
@@ -221,7 +232,11 @@ class _Crew:
                 continue
 
     def drive(self) -> Outcome:
-        return Turns(self.names, self.promise, self.listener).run()
+        found = Turns(self.names, self.promise, self.listener).run()
+        if self.carried:
+            told = {"direct": self.carried[True], "relayed": self.carried[False]}
+            log.info("letters between parties", extra={"run": self.run, **told})
+        return found
 
     def count(self, lost: Lost) -> None:
         """A party begins anew: as often as machines fail, and not for ever."""
@@ -254,10 +269,14 @@ class _Crew:
     def promise(self, name: NodeId, what: str, *arguments: Any) -> Future[Any]:
         if name == COORDINATOR:
             return kept(lambda: getattr(self.local, what)(*arguments))
-        if what in ("join", "turn") and self.process.get(name) != self.hub.process(name):
-            self.introduce([name])  # its process is another one: it must hear of the run again
-        question, head, blobs = self.question(what, arguments)
-        asked = self.hub.ask(name, question, {"run": self.run, **head}, blobs)
+        another = self.process.get(name) != self.hub.process(name)
+        if what == "join" and another:
+            self.introduce([name])  # it must hear of the run again
+        if what == "turn" and another:  # with its process died the letters that it held and had not read
+            asked: Future[Parcel] = kept(lambda: _lost(name))
+        else:
+            question, head, blobs = self.question(what, arguments)
+            asked = self.hub.ask(name, question, {"run": self.run, **head}, blobs)
 
         def heard(found: Future[Parcel]) -> Any:
             try:
@@ -328,6 +347,10 @@ class _Crew:
             if letter.frame.sequence < self.places[edge]:
                 raise ProtocolError(f"{name!r} sends the same letter to {letter.receiver!r} over and over; refused")
             self.places[edge] = letter.frame.sequence + 1
+            if letter.receiver != COORDINATOR:
+                direct = letter.frame.body.startswith(_NOTE)
+                self.carried[direct] += 1
+                self.hub.metrics.letter(direct=direct)
         return letters
 
 
@@ -342,6 +365,10 @@ def _away(federation: Federation) -> Charter:
     if federation.away is None:
         raise InvalidInput("co.Grpc is for federations whose parties run elsewhere: Federation.open(file).")
     return federation.away
+
+
+def _lost(party: str) -> NoReturn:
+    raise Lost(party)
 
 
 def _opened(party: str, what: str, raw: bytes) -> Parcel:
@@ -385,6 +412,13 @@ def _unable(charter: Charter, found: Mapping[str, Mapping[str, Any]]) -> list[st
         for party, said in found.items()
         if said.get("psi") is not True
     ]
+
+
+def _peers(party: str, answer: Parcel) -> list[str]:
+    up = answer.head.get("up")
+    if not isinstance(up, list) or not all(isinstance(peer, str) for peer in up):
+        raise WireError(f"{party!r} does not say whom it reaches")
+    return up
 
 
 def _promised(party: str, answer: Parcel) -> Parcel:

@@ -9,7 +9,8 @@ The hub may ask anything in any order, and lie. So nothing is decided by what it
 approved for, an alignment the answer it had, and a run that failed here is over here, whatever the hub thinks of it.
 
 Letters between parties pass the hub under keys that the hub does not have: those of graph methods are covered here, those
-of methods that relay are sealed by the node itself.
+of methods that relay are sealed by the node itself. Where two agents of a graph have a line of their own, the covered letter
+goes over it, and the hub carries a note of it (neighbours.py).
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from colonnade.algorithms.method import GraphMethod, Job, Own
 from colonnade.alignment import Agreement
 from colonnade.between.aligning import Aligning, written_once
 from colonnade.between.holding import Holding
+from colonnade.between.neighbours import Neighbours
 from colonnade.between.parcel import Parcel, letters_in, letters_out, name_in, names_in, pack, text_in, unpack
 from colonnade.between.scoring import Scoring, part_path
 from colonnade.engines.station import FINAL, Station, code_of
@@ -106,6 +108,7 @@ class _Desk:
     cover: Keyring | None
     met: bool = False  # whether the others' keys, and their word on the rows, have been checked
     waiting: list[Letter] = field(default_factory=list)  # letters that did not fit into the last answer
+    again: int = 0  # how many of them are sent again: through the hub, whatever became of them before
     kept: bool = False
 
 
@@ -113,9 +116,17 @@ class Office:
     """The party's side of every conversation with the hub."""
 
     def __init__(
-        self, holding: Holding, store: str | Path, identity: bytes, approve: Approve, *, models: Path | None = None
+        self,
+        holding: Holding,
+        store: str | Path,
+        identity: bytes,
+        approve: Approve,
+        neighbours: Neighbours | None = None,
+        *,
+        models: Path | None = None,
     ) -> None:
         self.holding, self.name, self.approve = holding, holding.name, approve
+        self.neighbours = neighbours  # None: all letters go through the hub
         self.identity, self.books = identity, FolderStore(store)
         self.log = self.books.log(self.name)
         self.ledger = Ledger(self.log, self.name, holding.member.policy)
@@ -173,6 +184,10 @@ class Office:
                 **self.aligning.standing(),
             }
         )
+
+    def reach(self, _: Parcel) -> Parcel:
+        """To which other parties there is a line."""
+        return Parcel({"up": [] if self.neighbours is None else self.neighbours.reach()})
 
     # ------------------------------------------------------------------------ rows in common
 
@@ -269,6 +284,8 @@ class Office:
         cover = None
         if isinstance(method, GraphMethod):
             cover = Keyring(f"{run}/cover", self.name, self.identity, keys, self.log.secret(run, "cover", 32))
+            if self.neighbours is not None:
+                self.neighbours.begin(run)
         station = Station(seat, run, self.log, identity=self.identity)
         station.reserve(terms_of(job, method), plans, keys)
         return _Desk(station, call.to_json(), agreement, cover)
@@ -329,6 +346,7 @@ class Office:
         if not (isinstance(since, dict) and all(type(count) is int for count in since.values())):
             raise WireError("resend wants a place for each neighbour")
         desk.waiting = list(desk.station.resend(since))
+        desk.again = len(desk.waiting)
         return self._outgoing(desk, {})
 
     def turn(self, asked: Parcel) -> Parcel:
@@ -391,6 +409,8 @@ class Office:
     def _end(self, run: str, how: str) -> None:
         """The run is over here; what it did not use returns."""
         self.desks.pop(run, None)
+        if self.neighbours is not None:
+            self.neighbours.end(run)
         if run in dict(self.books.begun()) and run not in self.books.ended():
             self.books.end(run, how)
         self.ledger.close_run(run, how)
@@ -417,9 +437,12 @@ class Office:
         taken: list[Letter] = []
         size = 0
         while desk.waiting and (not taken or size + len(desk.waiting[0].frame.body) <= PARCEL):
-            letter = desk.waiting.pop(0)
+            letter = self._covered(desk, desk.waiting.pop(0))
+            if self.neighbours is not None and desk.cover is not None:
+                letter = self.neighbours.send(desk.station.run, letter, again=desk.again > 0)
+            desk.again = max(0, desk.again - 1)
             size += len(letter.frame.body)
-            taken.append(self._covered(desk, letter))
+            taken.append(letter)
         addresses, frames = letters_out(taken, desk.station.run)
         more = bool(desk.waiting)
         if "finished" in head:
@@ -443,6 +466,12 @@ class Office:
             raise ProtocolError(f"a letter for {letter.receiver!r} was brought to {self.name!r}; refused")
         if desk.cover is None or letter.sender == COORDINATOR:
             return letter
+        if self.neighbours is not None:
+            fetched = self.neighbours.fetch(desk.station.run, letter)
+            if fetched is None:
+                log.warning("missing", extra={"run": desk.station.run, "sender": letter.sender})
+                raise UnknownRun(f"a letter of {letter.sender!r} did not come over the line to it")
+            letter = fetched
         sealed, frame = decode(letter.frame.body), letter.frame
         if not isinstance(sealed, Sealed):
             raise ProtocolError(f"a letter of {letter.sender!r} came open through the hub; refused")
@@ -521,7 +550,20 @@ def _about_rows(name: str) -> Callable[[Office, Parcel], Parcel]:
 _QUESTIONS: dict[str, Callable[[Office, Parcel], Parcel]] = {
     name: getattr(Office, name)
     for name in (
-        *("hello", "reserve", "meet", "verify", "standing", "vouch", "remember", "join", "resend", "turn", "outcome"),
+        *(
+            "hello",
+            "reach",
+            "reserve",
+            "meet",
+            "verify",
+            "standing",
+            "vouch",
+            "remember",
+            "join",
+            "resend",
+            "turn",
+            "outcome",
+        ),
         *("over", "settle"),
     )
 } | {

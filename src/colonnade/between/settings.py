@@ -8,6 +8,7 @@
     key = "signing.key"                # its public half stands in the federation file
     certs = "certs"                    # airline.pem, airline.key, authority.pem, revoked.pem
     models = "../learning/store"       # of new rows to be scored: the store with this party's parts of the models
+    listen = "0.0.0.0:7444"            # if the federation file gives it an address: the port that it opens for other parties
     approve = "ask"                    # a run's terms are shown and asked about; "policy": see [limits]; "all" asks nobody
 
     [data]
@@ -37,9 +38,11 @@ from numpy.typing import NDArray
 
 from colonnade.algorithms.masked_scores import MaskedScores
 from colonnade.between.holding import Holding
+from colonnade.between.neighbours import Neighbours
 from colonnade.between.office import Approve, Office, Request
 from colonnade.certs import Tls
 from colonnade.charter import Charter
+from colonnade.engines.streams_metrics import Metrics
 from colonnade.errors import InvalidInput
 from colonnade.jobfile import read_text
 from colonnade.privacy.accountant import epsilon
@@ -59,6 +62,7 @@ _FIELDS = {
     "data",
     "limits",
     "metrics",
+    "listen",
 }
 _MODES = ("ask", "policy", "all")
 
@@ -99,6 +103,7 @@ class PartyFile:
     data: Mapping[str, Any]
     limits: Limits = field(default_factory=Limits)
     metrics: int | None = None  # port of the loopback page with counters
+    listen: str | None = None  # where it takes connections of other parties
     models: Path | None = None  # with it the table is of new rows: scored, not learned from
 
     @classmethod
@@ -142,10 +147,12 @@ class PartyFile:
         limits = raw.get("limits", {})
         delta = float(limits.get("delta", Limits.delta))
         passing = Limits(tuple(limits.get("methods", ())), float(limits.get("epsilon", 0.0)), delta)
-        approve, metrics = raw.get("approve", "ask"), raw.get("metrics")
+        approve, metrics, listen = raw.get("approve", "ask"), raw.get("metrics"), raw.get("listen")
+        if listen is not None and not isinstance(listen, str):
+            raise InvalidInput('listen = "host:port" must be a text')
         models = folder / str(raw["models"]) if "models" in raw else None
-        store, key = folder / raw["store"], folder / raw["key"]
-        return cls(at, name, charter, hub, store, key, tls, approve, data, passing, metrics, models=models)
+        paths = folder / raw["store"], folder / raw["key"]
+        return cls(at, name, charter, hub, *paths, tls, approve, data, passing, metrics, listen, models)
 
     def identity(self) -> bytes:
         """The private half of the signing key."""
@@ -172,8 +179,12 @@ class PartyFile:
             y = _array(folder / str(labels))
         return Holding(self.charter, self.name, table, y, scoring=self.models is not None)
 
-    def office(self, approve: Approve) -> Office:
-        return Office(self.holding(), self.store, self.identity(), approve, models=self.models)
+    def office(self, approve: Approve, neighbours: Neighbours | None = None) -> Office:
+        return Office(self.holding(), self.store, self.identity(), approve, neighbours, models=self.models)
+
+    def neighbours(self, metrics: Metrics) -> Neighbours:
+        """The lines to other parties, where the federation file has addresses."""
+        return Neighbours(self.charter, self.name, self.tls, listen=self.listen, metrics=metrics)
 
 
 def read_table(source: str, query: str | None = None) -> Any:

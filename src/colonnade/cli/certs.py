@@ -55,7 +55,9 @@ def init(
 def issue(
     folder: Folder,
     name: Name,
-    host: Annotated[list[str] | None, typer.Option(help="A DNS name to certify as well; may be repeated.")] = None,
+    host: Annotated[
+        list[str] | None, typer.Option(help="A DNS name at which it takes connections; may be repeated.")
+    ] = None,
     days: Annotated[int, typer.Option(min=1, help="How long it is valid.")] = 365,
     replace: Annotated[
         bool, typer.Option("--replace", help="Renew: a new key and certificate in place of the old.")

@@ -173,7 +173,8 @@ def check(
     patience: Patience = 60.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """See whether all parties come, speak the same version, hold the same file, and have agreed on rows; spends nothing.
+    """See whether all parties come, speak the same version, hold the same file, have agreed on rows, and which of them are
+    connected directly; spends nothing.
 
     Example: colonnade federation check federation.toml --certs certs
     """
@@ -184,12 +185,18 @@ def check(
         fed = Federation.open(file)
         assert fed.away is not None
         with Grpc(_address(fed, listen), certs, patience=patience) as hub:
-            found, troubles = hub.hello(fed.away), hub.check(fed.away)
+            found, troubles, roads = hub.hello(fed.away), hub.check(fed.away), hub.roads(fed.away)
+        direct = [pair for pair, up in roads.items() if up]
+        troubles += [
+            f"{one} and {other} are not connected; see both logs" for (one, other), up in roads.items() if not up
+        ]
         if as_json:
-            typer.echo(json.dumps({"parties": found, "troubles": troubles}))
+            typer.echo(json.dumps({"parties": found, "direct": direct, "troubles": troubles}))
         else:
             for party, said in found.items():
                 typer.echo(f"{party:20} version {said['version']}  {_rows(fed, said)}")
+            for one, other in direct:
+                typer.echo(f"{one} and {other} are connected directly")
             for trouble in troubles:
                 typer.echo(f"not in order: {trouble}")
         if troubles:

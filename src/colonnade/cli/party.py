@@ -62,7 +62,8 @@ def run(
         signal.signal(signal.SIGTERM, lambda *_: stop.set())
         signal.signal(signal.SIGINT, lambda *_: stop.set())
         with contextlib.ExitStack() as last:
-            office = last.enter_context(contextlib.closing(settings.office(approve)))
+            lines = last.enter_context(settings.neighbours(metrics))
+            office = last.enter_context(contextlib.closing(settings.office(approve, lines)))
             if settings.metrics is not None:
                 last.enter_context(page(metrics, lambda: states == ["connected"], settings.metrics))
             log.info("ready", extra={"party": settings.name, "rows": office.holding.rows, "hub": settings.hub})

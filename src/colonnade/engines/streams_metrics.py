@@ -21,6 +21,8 @@ _MEANING = {
     "bytes_received_raw": "Bytes of messages received, after decompression.",
     "bytes_received_wire": "Bytes of messages received, as they travelled.",
     "reconnects": "Streams that took the place of an earlier one of the same process.",
+    "letters_direct": "Letters between two parties that went over a line of their own.",
+    "letters_relayed": "Letters between two parties that went through the hub.",
 }
 
 
@@ -35,6 +37,8 @@ class Metrics:
     bytes_received_raw: int = 0
     bytes_received_wire: int = 0
     reconnects: int = 0
+    letters_direct: int = 0
+    letters_relayed: int = 0
     refused: Counter[str] = field(default_factory=Counter)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
@@ -53,6 +57,11 @@ class Metrics:
     def reconnected(self) -> None:
         with self._lock:
             self.reconnects += 1
+
+    def letter(self, *, direct: bool) -> None:
+        with self._lock:
+            self.letters_direct += direct
+            self.letters_relayed += not direct
 
     def refuse(self, reason: str) -> None:
         with self._lock:

@@ -163,6 +163,13 @@ class Sealed:
     content: bytes
 
 
+@message(3)
+class Direct:
+    """Any node → its neighbour, through a third one: the sealed message of this place came over the line between us."""
+
+    digest: bytes  # of the sealed message, as in a frame
+
+
 @message(1)
 class Failed:
     """Any node → its neighbours: I stop, and this run is over."""
