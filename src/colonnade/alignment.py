@@ -45,6 +45,8 @@ DIGEST = 16  # bytes; N different keys collide with probability at most N²/2¹�
 _SECRET = 32
 _VERSION = 1
 _MARKS = {"whole number": b"i", "text": b"t", "date": b"d"}
+_FILL = b"p"  # the mark of words that stand for no key
+_POINT = 33  # bytes of a point on P-256, compressed: 2 or 3, then its x
 
 Digests = NDArray[np.uint8]  # n × 16
 Places = NDArray[np.int64]
@@ -414,7 +416,7 @@ def psi_filled(words: Sequence[bytes | None], size: int, key: bytes) -> list[byt
     pad = derive(key, "align", "pad")
     given = [*words, *[None] * (size - len(words))]
     return [
-        b"p" + hashlib.blake2b(str(at).encode(), digest_size=DIGEST, key=pad).hexdigest().encode()
+        _FILL + hashlib.blake2b(str(at).encode(), digest_size=DIGEST, key=pad).hexdigest().encode()
         if word is None
         else word
         for at, word in enumerate(given)
@@ -470,7 +472,12 @@ def psi_common(words: Sequence[bytes], key: bytes, setup: bytes, response: bytes
     except RuntimeError as error:
         raise WireError("an answer that is none: its elements cannot be unblinded.") from error
     order = np.asarray(_secret_order(words, key), np.int64)
-    return np.unique(order[np.asarray(found, np.int64)])
+    places = np.unique(order[np.asarray(found, np.int64)])
+    if any(words[place].startswith(_FILL) for place in places):
+        raise ProtocolError(
+            "the party is said to have words that nobody else can have: it departs from the protocol. Nobody was told any row."
+        )
+    return places
 
 
 def _within(count: int, most: int) -> None:
@@ -483,6 +490,8 @@ def _within(count: int, most: int) -> None:
 
 def _each_once(elements: Sequence[bytes]) -> None:
     """A party that answers every question with its answer to one would make all rows common wherever it has that one."""
+    if not all(len(element) == _POINT and element[0] in (2, 3) for element in elements):
+        raise WireError("elements of a private set intersection that are no points, or not in their one form.")
     if len(set(elements)) != len(elements):
         raise WireError("the same element twice in a private set intersection: each key may stand once.")
 
