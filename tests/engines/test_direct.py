@@ -20,6 +20,7 @@ from test_office import BREAKS, Straw, met, run_of, tmp_path  # noqa: E402, F401
 from test_streams import eventually  # noqa: E402
 
 import colonnade as co  # noqa: E402
+from colonnade.between.neighbours import LETTER, LONGEST  # noqa: E402
 from colonnade.between.office import OK, UNKNOWN  # noqa: E402
 from colonnade.between.parcel import letters_in, letters_out, pack  # noqa: E402
 from colonnade.between.settings import PartyFile  # noqa: E402
@@ -299,14 +300,36 @@ def test_letters_of_a_run_that_is_not_on_here_are_dropped(mailbox):
 
 
 def test_a_neighbour_that_never_stops_sending_fills_its_own_room_and_no_more(mailbox):
-    with mock.patch("colonnade.between.neighbours.HELD", 1000):
+    with mock.patch("colonnade.between.neighbours.HELD", 4 * (400 + LETTER)):
         for place in range(5):
             mailbox._take("party1", message(letter(place=place, body=bytes(400))))
             mailbox._take("labels", message(letter(sender="labels", place=place)))
-    assert mailbox.metrics.refused == {"full": 3}
-    assert mailbox._held == {"party1": 800, "labels": 30}
-    assert mailbox.fetch("run", note(letter(place=1, body=bytes(400)))) is not None
+    assert mailbox.metrics.refused == {"full": 1}
+    assert mailbox._held == {"party1": 4 * (400 + LETTER), "labels": 5 * (6 + LETTER)}
+    assert mailbox.fetch("run", note(letter(place=3, body=bytes(400)))) is not None
     assert mailbox._held["party1"] == 0
+
+
+def test_letters_without_a_body_fill_the_room_of_a_neighbour_too(mailbox):
+    """What is kept of a letter is more than its bytes: a thousand million empty ones would fill any memory."""
+    with mock.patch("colonnade.between.neighbours.HELD", 100 * LETTER):
+        mailbox._take("party1", message(*(letter(place=place, body=b"") for place in range(300))))
+    assert mailbox.metrics.refused == {"full": 200}
+    mailbox.end("run")
+    assert mailbox._held["party1"] == 0
+
+
+def test_a_neighbour_that_says_something_now_and_then_keeps_nobody_waiting_for_ever(mailbox):
+    """A note without its letter, and a word of the sender before each patience ends: a party hangs in it for every run."""
+    clock = mock.Mock(side_effect=range(1000))  # a second passes at every look
+    mailbox.patience = 10.0
+    with (
+        mock.patch("colonnade.between.neighbours.time", mock.Mock(monotonic=clock)),
+        mock.patch.object(mailbox.lines, "heard", side_effect=lambda _: float(clock.call_count)),
+        mock.patch.object(mailbox._arrived, "wait"),
+    ):
+        assert mailbox.fetch("run", note(letter())) is None
+    assert clock.call_count <= LONGEST * mailbox.patience + 2
 
 
 def test_a_hub_cannot_pass_off_one_letter_for_another(tmp_path):  # noqa: F811
