@@ -192,6 +192,9 @@ def test_a_letter_that_is_lost_on_a_line_is_sent_again_through_the_hub(tmp_path)
     twice = [bodies for bodies in hub.wire.values() if len(bodies) > 1]  # as a note of it, and as the letter
     assert 1 <= len(twice) <= relayed < direct
     assert all({type(decode(body)) for body in bodies} == {Direct, Sealed} and len(bodies) == 2 for bodies in twice)
+    for bodies in twice:  # the same bytes on both roads: one key never seals two contents
+        told, sealed = sorted(bodies, key=lambda body: type(decode(body)).__name__)
+        assert decode(told).digest == digest(sealed)
 
 
 def test_a_party_that_dies_with_unread_letters_gets_them_again(tmp_path):  # noqa: F811

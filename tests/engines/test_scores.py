@@ -15,6 +15,7 @@ from test_office import BREAKS, REFUSES, STOPS, Straw, run_of, tmp_path  # noqa:
 from typer.testing import CliRunner
 
 import colonnade as co
+from colonnade.algorithms import masked_scores
 from colonnade.algorithms.masked_scores import MaskedScores
 from colonnade.between.holding import Holding
 from colonnade.between.office import OK, Office, Request
@@ -161,6 +162,43 @@ def test_the_coefficients_are_the_partys_own(tmp_path):  # noqa: F811
     more["call"] = more["call"].replace('"scores":', '"coefficients": {}, "scores":')
     with Straw(Organisations.of(federation(STAR), tmp_path)) as straw:
         assert straw.raw("party0", "reserve", more).head == {"code": STOPS}
+
+
+def test_parties_that_are_told_of_different_models_show_nobodys_part(tmp_path):  # noqa: F811
+    """The sum by one model, and the sum with one party's part by another: the difference would be that party's alone. Masks
+    do not cancel then, and a score is a number of 64 random bits: one of 30 within 1 of the sum has a chance of 30 in 2^31."""
+    with Straw(Organisations.of(federation(STAR), tmp_path)) as straw:
+        fit = run_of(straw, STAR, tmp_path / "hub")
+        run_of(
+            straw,
+            replace(STAR, problem=co.Problem(co.LeastSquares(), constraint=co.L1Ball(0.3))),
+            tmp_path / "hub",
+            "other",
+        )
+        honest, ask = kept(tmp_path, scored(straw, fit, tmp_path / "hub"))["score"].to_numpy(), straw.ask
+
+        def told(party, what, head=None, blobs=()):
+            if (party, what) == ("party1", "reserve"):
+                head = {**head, "call": head["call"].replace('"run"', '"other"')}
+            return ask(party, what, head, blobs)
+
+        straw.ask = told
+        mixed = kept(tmp_path, scored(straw, fit, tmp_path / "hub", "mixed"))["score"].to_numpy()
+        block = federation(STAR).parties["party1"].block
+        parts = {
+            run: block.scores(np.array(straw.made.part("party1", run)["coefficients"])) for run in ("run", "other")
+        }
+        assert np.abs(parts["run"] - parts["other"]).max() > 0.01
+        assert np.abs(mixed - (honest - parts["run"] + parts["other"])).min() > 1.0
+
+
+def test_sums_of_32_of_the_largest_parts_fit_into_the_ring():
+    part = masked_scores._whole(np.array([np.inf, -np.inf]))
+    total = np.zeros_like(part)
+    for _ in range(32):
+        total = masked_scores.RING.add(total, part)
+    largest = 32 * masked_scores.LARGEST
+    assert [largest, -largest] == (masked_scores.RING.signed(total) * masked_scores.FRACTION).tolist()
 
 
 def test_a_part_of_other_columns_scores_nothing(tmp_path):  # noqa: F811

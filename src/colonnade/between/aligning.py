@@ -293,7 +293,7 @@ class Aligning:
         # Before the seal: another content under the same name would be encrypted with the same key.
         self._once(session, what, _hash(body))
         if self._begun() is None:
-            write_synced(self.folder / BEGUN, session.encode())
+            write_synced(self.folder / BEGUN, session.encode(), private=True)
         sealed = keyring.seal(places, body, f"align/{what}")
         log.info("sealed", extra={"session": session, "step": what, "bytes": len(body)})
         content = next(iter(sealed.values()))[1]
@@ -327,7 +327,7 @@ class Aligning:
         )
         # Another answer for the same session, run after run, would show what single rows contribute.
         self._once(session, "rows", made.bits)
-        write_synced(self.folder / AGREED, made.to_json().encode())
+        write_synced(self.folder / AGREED, made.to_json().encode(), private=True)
         told = f"{made.rows:,} of {self.holding.rows:,} rows are common to all parties; {how}"
         self.ledger.tell_operator(f"align/{session}", told)
         log.info("agreed", extra={"session": session, "rows": made.rows, "of": self.holding.rows})
