@@ -279,6 +279,7 @@ REFUSED = {
         {"run": "run", "letters": [["party1", "party0", ""]]}, [letter().frame.to_bytes("b")]
     ),
     "a letter without an address": pack({"run": "run", "letters": []}, [b"x"]),
+    "a head that is larger than an address": pack({"run": "run", "letters": [], "more": [[]] * 5000}),
     "not a parcel": b"confidential",
     "nothing": b"",
 }
@@ -316,7 +317,8 @@ def test_a_neighbour_that_never_stops_sending_fills_its_own_room_and_no_more(mai
 def test_letters_without_a_body_fill_the_room_of_a_neighbour_too(mailbox):
     """What is kept of a letter is more than its bytes: a thousand million empty ones would fill any memory."""
     with mock.patch("colonnade.between.neighbours.HELD", 100 * LETTER):
-        mailbox._take("party1", message(*(letter(place=place, body=b"") for place in range(300))))
+        for place in range(300):
+            mailbox._take("party1", message(letter(place=place, body=b"")))
     assert mailbox.metrics.refused == {"full": 200}
     mailbox.end("run")
     assert mailbox._held["party1"] == 0

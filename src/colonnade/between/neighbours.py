@@ -30,6 +30,7 @@ from colonnade.runtime.node import Letter
 from colonnade.runtime.wire import Frame, decode, digest, encode
 
 LETTER = 1024  # bytes that a letter takes beside its body: many empty ones would fill a memory, too
+HEAD = 4096  # bytes of a message's head, one address: a large one takes far more memory to read than to send
 LONGEST = 12  # times the patience: a sender that says something now and then cannot keep its receiver waiting for ever
 
 
@@ -137,7 +138,7 @@ class Neighbours:
 
     def _take(self, sender: str, message: bytes) -> None:
         """A message of a neighbour: a letter in its own name, for this party, of a run that is on here."""
-        parcel = unpack(message)
+        parcel = unpack(message, HEAD)
         run = parcel.head.get("run")
         with self._arrived:
             held = self._letters.get(run) if isinstance(run, str) else None
