@@ -580,6 +580,27 @@ def test_parties_that_are_told_different_things_under_one_run_do_not_meet(tmp_pa
             assert answer.head == {"code": BREAKS}
 
 
+@pytest.mark.parametrize("name", ["graph admm", "private gram, secure"])
+def test_keys_of_parties_that_were_told_different_things_are_not_taken(name, tmp_path):
+    """On a graph, and where parties talk through the hub: also if rows need no agreement."""
+    case = EVERY_METHOD[name]
+    with straw_hub(case, tmp_path) as straw:
+        ask = straw.ask
+
+        def told(party, what, head=None, blobs=()):
+            if (party, what) == ("party1", "reserve"):
+                call = json.loads(head["call"])
+                call["noise"] = 2  # of many things that may differ
+                head = {**head, "call": json.dumps(call)}
+            return ask(party, what, head, blobs)
+
+        straw.ask = told
+        with pytest.raises(ColonnadeError):
+            run_of(straw, case, tmp_path / "hub")
+        kinds = {type(decode(body)).__name__ for forms in straw.wire.values() for body in forms}
+        assert kinds <= {"Failed", "Hello"}  # nothing has left but keys, and that they were not taken
+
+
 def test_what_a_party_keeps_beside_its_ledger_is_its_owners_alone(tmp_path):
     before = os.umask(0)
     try:

@@ -779,9 +779,9 @@ def test_a_part_of_scores_is_uniform_to_the_label_holder_and_a_party_that_helps_
     ring = Ring(64)
     assert isinstance(sent["b"], PartScores)
     part = np.rint(fed.parties["b"].block.scores(model.coefficients["b"]) * 2.0**32).astype(np.int64)
-    known = Pad(rings["a"].shared("b", "scores", model.run, "a", "b"), ("scores",), 1, ring).rows(0, 600)[:, 0]
+    known = Pad(rings["a"].shared("b", "scores", "a", "b"), ("scores",), 1, ring).rows(0, 600)[:, 0]
     left = ring.add(ring.subtract(sent["b"].values.value.values[:, 0], ring.reduce(part)), known)
     assert not too_uneven(left, 60)
     assert not too_uneven(left, 0)
-    with_c = Pad(rings["c"].shared("b", "scores", model.run, "b", "c"), ("scores",), 1, ring).rows(0, 600)[:, 0]
+    with_c = Pad(rings["c"].shared("b", "scores", "b", "c"), ("scores",), 1, ring).rows(0, 600)[:, 0]
     assert not ring.subtract(left, with_c).any()  # what is left is c's mask, and nothing else

@@ -3,7 +3,7 @@
 Solves   s = Σₖ Aₖxₖ + b, where party k holds Aₖ and xₖ.
 Source   pairwise masks that cancel, as in secure aggregation (Bonawitz et al., CCS 2017), without its recovery of drop-outs.
 Steps    parts become whole numbers modulo 2^64; every two parties other than the label holder add and subtract a mask
-         that both derive from their keys and the model's name; masked parts go to the label holder, sealed, and their masks cancel in the sum.
+         that both derive from their keys; masked parts go to the label holder, sealed, and their masks cancel in the sum.
 Leaves   masked parts, uniform but for their sum, to the label holder; nothing to the coordinator, who carries them.
          With one other party the sum is that party's part: there is nothing to hide it among.
 Price    none of the training budget: the rows are new ones. Their scores are exact, which is what was asked for.
@@ -60,13 +60,13 @@ def coordinator(parties: tuple[str, ...]) -> Program[None]:
 
 
 def party(
-    parties: tuple[str, ...], holder: str, block: Block, x: Floats, intercept: float, model: str, gate: Gate
+    parties: tuple[str, ...], holder: str, block: Block, x: Floats, intercept: float, gate: Gate
 ) -> Program[Floats | None]:
     yield from meet(parties, gate)
     yield from receive(COORDINATOR, SendScores)
     part = _whole(block.scores(x))
     if gate.node != holder:
-        yield from _send(parties, holder, part, model, gate)
+        yield from _send(parties, holder, part, gate)
         yield from last({COORDINATOR: Done()})
         return None
     others = tuple(p for p in parties if p != holder)
@@ -84,13 +84,12 @@ def party(
     return np.asarray(RING.signed(part) * FRACTION + intercept)
 
 
-def _send(parties: tuple[str, ...], holder: str, part: NDArray[Any], model: str, gate: Gate) -> Program[None]:
+def _send(parties: tuple[str, ...], holder: str, part: NDArray[Any], gate: Gate) -> Program[None]:
     me, plus, minus = gate.node, list[Pad](), list[Pad]()
     for other in parties:
         if other not in (me, holder):
             pair = sorted((me, other), key=parties.index)
-            # With the model: parties that were told of different ones would show the label holder who has which part.
-            pad = Pad(gate.keyring.shared(other, "scores", model, *pair), ("scores",), 1, RING)
+            pad = Pad(gate.keyring.shared(other, "scores", *pair), ("scores",), 1, RING)
             (plus if pair[0] == me else minus).append(pad)
     for first in range(0, part.size, ROWS):
         rows = part[first : first + ROWS, None]
@@ -135,4 +134,4 @@ class MaskedScores:
 
     def party(self, job: Job, block: Block, gate: Gate) -> Program[Floats | None]:
         x = self.coefficients.get(gate.node, np.zeros(0))
-        return party(job.roster.parties, job.roster.label, block, x, self.intercept, self.model, gate)
+        return party(job.roster.parties, job.roster.label, block, x, self.intercept, gate)

@@ -282,13 +282,12 @@ class Office:
         around = neighbours(job, method)[self.name]
         seat = party_seat(job, method, block, self.holding.member.policy, call.noise, self.name, around)
         keys = {name: member.public_key for name, member in self.holding.charter.members.items()}
-        cover = None
+        cover, told = None, _proposed(run, call.to_json())
         if isinstance(method, GraphMethod):
-            secret, told = self.log.secret(run, "cover", 32), _proposed(run, call.to_json())
-            cover = Keyring(f"{told}/cover", self.name, self.identity, keys, secret)
+            cover = Keyring(f"{run}/cover", self.name, self.identity, keys, self.log.secret(run, "cover", 32), told)
             if self.neighbours is not None:
                 self.neighbours.begin(run)
-        station = Station(seat, run, self.log, identity=self.identity)
+        station = Station(seat, run, self.log, identity=self.identity, told=told)
         station.reserve(terms_of(job, method), plans, keys)
         return _Desk(station, call.to_json(), agreement, cover)
 
