@@ -16,18 +16,18 @@ from typer.testing import CliRunner
 grpc = pytest.importorskip("grpc", reason="grpcio is not installed: pip install 'colonnade[grpc]'")
 
 from test_network_security import at_work as in_threads  # noqa: E402
-from test_office import BREAKS, Straw, met, run_of, tmp_path  # noqa: E402, F401
+from test_office import BREAKS, Straw, failing_turn, met, run_of, tmp_path  # noqa: E402, F401
 from test_streams import eventually  # noqa: E402
 
 import colonnade as co  # noqa: E402
 from colonnade.between.neighbours import LETTER, LONGEST  # noqa: E402
-from colonnade.between.office import OK, UNKNOWN  # noqa: E402
+from colonnade.between.office import OK, UNAVAILABLE, UNKNOWN  # noqa: E402
 from colonnade.between.parcel import letters_in, letters_out, pack  # noqa: E402
 from colonnade.between.settings import PartyFile  # noqa: E402
 from colonnade.charter import Charter  # noqa: E402
 from colonnade.cli import app  # noqa: E402
 from colonnade.engines.streams_metrics import Metrics  # noqa: E402
-from colonnade.errors import InvalidInput, WireError  # noqa: E402
+from colonnade.errors import InvalidInput, ProtocolError, StoreError, WireError  # noqa: E402
 from colonnade.runtime.messages import Direct, Sealed  # noqa: E402
 from colonnade.runtime.node import Letter  # noqa: E402
 from colonnade.runtime.wire import Frame, decode, digest, encode  # noqa: E402
@@ -231,6 +231,21 @@ def test_a_hub_that_is_stopped_in_mid_run_goes_on_while_letters_wait_at_the_part
             run_of(hub, RING, tmp_path / "hub")
         fit = run_of(hub, RING, tmp_path / "hub")
     assert_same(fit, reference(RING, "run"), made)
+
+
+def test_a_farewell_takes_a_line_only_when_the_run_is_over_in_the_books(tmp_path):  # noqa: F811
+    """It is in no transcript: if the run could go on, another letter would be covered by the key that covered the farewell."""
+    made = organisations(tmp_path)
+    with straw(made) as hub:
+        met(hub, RING)
+        office = hub.offices["party0"]
+        with (
+            mock.patch.object(office.ledger, "close_run", side_effect=StoreError("the disk is full")),
+            mock.patch.object(office.neighbours.lines, "send") as sent,
+        ):
+            assert failing_turn(hub, ProtocolError("one was lost")).head == {"code": UNAVAILABLE}
+        assert sent.call_count == 0
+        assert office.ledger.open_runs() == {"run"}
 
 
 # ------------------------------------------------------------------------------------------------ what is refused

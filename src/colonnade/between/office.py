@@ -373,10 +373,10 @@ class Office:
         if done.failure is None:
             return self._outgoing(desk, head)
         log.warning("stopped", extra={"run": run, "error": type(done.failure).__name__, "why": str(done.failure)})
-        told = self._outgoing(desk, head)
-        # For good, and before anybody hears of it. A step that fails is not in the transcript: tried again it would draw
-        # noise again, and its letters would be covered by keys that have covered the farewell.
+        # For good, and before anybody hears of it, on either road. A step that fails is not in the transcript: tried again
+        # it would draw noise again, and its letters would be covered by keys that have covered the farewell.
         self._end(run, f"failed: {type(done.failure).__name__}")
+        told = self._outgoing(desk, head)
         return Parcel({**told.head, "finished": True, "more": False}, told.blobs)
 
     def outcome(self, asked: Parcel) -> Parcel:
