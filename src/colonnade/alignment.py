@@ -46,6 +46,7 @@ _SECRET = 32
 _VERSION = 1
 _MARKS = {"whole number": b"i", "text": b"t", "date": b"d"}
 _FILL = b"p"  # the mark of words that stand for no key
+_FRAMED = 35  # bytes of a point in a message; a message has a few more of its own
 _POINT = 33  # bytes of a point on P-256, compressed: 2 or 3, then its x
 
 Digests = NDArray[np.uint8]  # n × 16
@@ -445,7 +446,7 @@ def psi_respond(request: bytes, key: bytes, *, most: int) -> bytes:
     Whoever may ask about every key there is learns the whole column: `most` is what the label holder's table can hold.
     """
     psi = _psi()
-    asked = _parsed(psi.Request, request)
+    asked = _parsed(psi.Request, request, most)
     _within(len(asked.encrypted_elements), most)
     _each_once(asked.encrypted_elements)
     try:
@@ -457,7 +458,7 @@ def psi_respond(request: bytes, key: bytes, *, most: int) -> bytes:
 def psi_common(words: Sequence[bytes], key: bytes, setup: bytes, response: bytes, *, most: int) -> Places:
     """At the label holder: which of its keys the party has, if the party brought at most so many."""
     psi = _psi()
-    given, answered = _parsed(psi.ServerSetup, setup), _parsed(psi.Response, response)
+    given, answered = _parsed(psi.ServerSetup, setup, most), _parsed(psi.Response, response, len(words))
     if given.WhichOneof("data_structure") != "raw":  # a filter could be made to say yes to every key
         raise WireError("the party's keys did not come one by one, so they cannot be compared.")
     _within(len(given.raw.encrypted_elements), most)
@@ -530,7 +531,11 @@ def _psi() -> Any:
         ) from error
 
 
-def _parsed(shape: Any, body: bytes) -> Any:
+def _parsed(shape: Any, body: bytes, most: int) -> Any:
+    if (
+        len(body) > _FRAMED * (most + most // 8) + 4096
+    ):  # far too long; elements without a byte take 25 times their length to read
+        raise WireError(f"a message of a private set intersection is longer than {most:,} keys can make it.")
     message = shape()
     try:
         message.ParseFromString(body)

@@ -117,7 +117,7 @@ def test_a_table_that_changed_gives_no_digests_under_a_pepper_that_was_used(tmp_
 # ------------------------------------------------------------------------------------------------ rows that it does not hold
 
 
-def test_a_party_cannot_have_rows_declared_common_that_it_does_not_hold(tmp_path):  # noqa: F811
+def test_a_party_cannot_have_rows_declared_common_that_it_does_not_hold(tmp_path, caplog):  # noqa: F811
     """One common key under many secrets of its own stands for as many rows, all distinct on the wire. Among the rows that it
     would gain are words that nobody has: it misses them all with a chance below 1 in 10^13."""
     with Watched(keyed(tmp_path)) as straw:
@@ -172,6 +172,7 @@ def test_a_party_cannot_have_rows_declared_common_that_it_does_not_hold(tmp_path
         lab.show, lab.blind = show, blind
         with pytest.raises(Exception, match="'bank' refused 'narrow'"):
             straw.meet(straw.made.federation)
+        assert [r for r in caplog.records if "words that nobody else can have" in getattr(r, "why", "")]
         assert "answer of lab" not in {row.key for row in bank.records.rows(kind="session")}
 
 
@@ -192,3 +193,10 @@ def test_a_point_has_one_form(tmp_path):  # noqa: F811
         forged.encrypted_elements[(at + 1) % 3] = b"\4" + at_x + at_y
         with pytest.raises(WireError, match="one form"):
             psi_common(asked_, mine, setup, forged.SerializeToString(), most=2)
+
+
+def test_a_message_that_is_longer_than_so_many_keys_make_it_is_not_read():
+    """Of elements without a byte a message of 64 MiB would hold 32 million, and take more than a GiB to read."""
+    many = psi.Request(encrypted_elements=[b""]).SerializeToString() * 10_000
+    with pytest.raises(WireError, match="longer than 3 keys"):
+        psi_respond(many, psi_key(b"a" * 32, "s", "lab"), most=3)
