@@ -607,7 +607,10 @@ def test_bytes_that_are_no_private_intersection_are_refused(psi):
             alignment.psi_common(words, key, bad, response, most=9)
     with pytest.raises(ProtocolError, match="1 keys were asked about, 2 were answered"):
         alignment.psi_common(words[:1], key, setup, response, most=9)
-    points = psi.Response(encrypted_elements=[b"x", b"y"]).SerializeToString()
+    short = psi.Response(encrypted_elements=[b"x", b"y"]).SerializeToString()
+    with pytest.raises(WireError, match="no points"):
+        alignment.psi_common(words, key, setup, short, most=9)
+    points = psi.Response(encrypted_elements=[b"\2" + b"\xff" * 32, b"\3" + b"\xff" * 32]).SerializeToString()
     with pytest.raises(WireError, match="cannot be unblinded"):
         alignment.psi_common(words, key, setup, points, most=9)
 

@@ -45,6 +45,9 @@ DIGEST = 16  # bytes; N different keys collide with probability at most N²/2¹�
 _SECRET = 32
 _VERSION = 1
 _MARKS = {"whole number": b"i", "text": b"t", "date": b"d"}
+_FILL = b"p"  # the mark of words that stand for no key
+_FRAMED = 35  # bytes of a point in a message; a message has a few more of its own
+_POINT = 33  # bytes of a point on P-256, compressed: 2 or 3, then its x
 
 Digests = NDArray[np.uint8]  # n × 16
 Places = NDArray[np.int64]
@@ -416,7 +419,7 @@ def psi_filled(words: Sequence[bytes | None], size: int, key: bytes) -> list[byt
     pad = derive(key, "align", "pad")
     given = [*words, *[None] * (size - len(words))]
     return [
-        b"p" + hashlib.blake2b(str(at).encode(), digest_size=DIGEST, key=pad).hexdigest().encode()
+        _FILL + hashlib.blake2b(str(at).encode(), digest_size=DIGEST, key=pad).hexdigest().encode()
         if word is None
         else word
         for at, word in enumerate(given)
@@ -445,7 +448,7 @@ def psi_respond(request: bytes, key: bytes, *, most: int) -> bytes:
     Whoever may ask about every key there is learns the whole column: `most` is what the label holder's table can hold.
     """
     psi = _psi()
-    asked = _parsed(psi.Request, request)
+    asked = _parsed(psi.Request, request, most)
     _within(len(asked.encrypted_elements), most)
     _each_once(asked.encrypted_elements)
     try:
@@ -457,7 +460,7 @@ def psi_respond(request: bytes, key: bytes, *, most: int) -> bytes:
 def psi_common(words: Sequence[bytes], key: bytes, setup: bytes, response: bytes, *, most: int) -> Places:
     """At the label holder: which of its keys the party has, if the party brought at most so many."""
     psi = _psi()
-    given, answered = _parsed(psi.ServerSetup, setup), _parsed(psi.Response, response)
+    given, answered = _parsed(psi.ServerSetup, setup, most), _parsed(psi.Response, response, len(words))
     if given.WhichOneof("data_structure") != "raw":  # a filter could be made to say yes to every key
         raise WireError("the party's keys did not come one by one, so they cannot be compared.")
     _within(len(given.raw.encrypted_elements), most)
@@ -472,7 +475,12 @@ def psi_common(words: Sequence[bytes], key: bytes, setup: bytes, response: bytes
     except RuntimeError as error:
         raise WireError("an answer that is none: its elements cannot be unblinded.") from error
     order = np.asarray(_secret_order(words, key), np.int64)
-    return np.unique(order[np.asarray(found, np.int64)])
+    places = np.unique(order[np.asarray(found, np.int64)])
+    if any(words[place].startswith(_FILL) for place in places):
+        raise ProtocolError(
+            "the party is said to have words that nobody else can have: it departs from the protocol. Nobody was told any row."
+        )
+    return places
 
 
 def _within(count: int, most: int) -> None:
@@ -485,6 +493,8 @@ def _within(count: int, most: int) -> None:
 
 def _each_once(elements: Sequence[bytes]) -> None:
     """A party that answers every question with its answer to one would make all rows common wherever it has that one."""
+    if not all(len(element) == _POINT and element[0] in (2, 3) for element in elements):
+        raise WireError("elements of a private set intersection that are no points, or not in their one form.")
     if len(set(elements)) != len(elements):
         raise WireError("the same element twice in a private set intersection: each key may stand once.")
 
@@ -523,7 +533,11 @@ def _psi() -> Any:
         ) from error
 
 
-def _parsed(shape: Any, body: bytes) -> Any:
+def _parsed(shape: Any, body: bytes, most: int) -> Any:
+    if (
+        len(body) > _FRAMED * (most + most // 8) + 4096
+    ):  # far too long; elements without a byte take 25 times their length to read
+        raise WireError(f"a message of a private set intersection is longer than {most:,} keys can make it.")
     message = shape()
     try:
         message.ParseFromString(body)

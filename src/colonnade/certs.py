@@ -238,7 +238,8 @@ def distrust(
 ) -> str | None:
     """Why a certificate that the authority signed does not prove that its holder is `name`; None if it does.
 
-    A pinned key decides alone; without one the certificate must carry the name.
+    A pinned key decides alone; without one the certificate must carry the name. Where it says by a `colonnade:` URI whom it
+    is about, its DNS names are hosts: one may be called as another party is.
     """
     now = _now()
     if now > certificate.not_valid_after_utc or now + _CLOCKS_DIFFER < certificate.not_valid_before_utc:
@@ -247,7 +248,7 @@ def distrust(
         return "revoked"
     if pinned is not None:
         return None if secrets.compare_digest(pinned, fingerprint(certificate)) else "fingerprint"
-    return None if name in names(certificate) else "name"
+    return None if name in (uri_names(certificate) or dns_names(certificate)) else "name"
 
 
 class RevocationList:

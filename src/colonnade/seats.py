@@ -83,7 +83,9 @@ def _method_in(raw: Any) -> Any:
     if isinstance(raw, dict) and "scores" in raw:
         if raw.keys() != {"scores", "intercept"} or not isinstance(raw["scores"], str):
             raise ValueError("scores name a model and its intercept")
-        return MaskedScores(raw["scores"], float(raw["intercept"]))
+        if not np.isfinite(intercept := float(raw["intercept"])):
+            raise ValueError("an intercept is a number")
+        return MaskedScores(raw["scores"], intercept)
     return from_plain(raw, "method")
 
 

@@ -16,17 +16,18 @@ from typer.testing import CliRunner
 grpc = pytest.importorskip("grpc", reason="grpcio is not installed: pip install 'colonnade[grpc]'")
 
 from test_network_security import at_work as in_threads  # noqa: E402
-from test_office import BREAKS, Straw, met, run_of, tmp_path  # noqa: E402, F401
+from test_office import BREAKS, Straw, failing_turn, met, run_of, tmp_path  # noqa: E402, F401
 from test_streams import eventually  # noqa: E402
 
 import colonnade as co  # noqa: E402
-from colonnade.between.office import OK, UNKNOWN  # noqa: E402
+from colonnade.between.neighbours import LETTER, LONGEST  # noqa: E402
+from colonnade.between.office import OK, UNAVAILABLE, UNKNOWN  # noqa: E402
 from colonnade.between.parcel import letters_in, letters_out, pack  # noqa: E402
 from colonnade.between.settings import PartyFile  # noqa: E402
 from colonnade.charter import Charter  # noqa: E402
 from colonnade.cli import app  # noqa: E402
 from colonnade.engines.streams_metrics import Metrics  # noqa: E402
-from colonnade.errors import InvalidInput, WireError  # noqa: E402
+from colonnade.errors import InvalidInput, ProtocolError, StoreError, WireError  # noqa: E402
 from colonnade.runtime.messages import Direct, Sealed  # noqa: E402
 from colonnade.runtime.node import Letter  # noqa: E402
 from colonnade.runtime.wire import Frame, decode, digest, encode  # noqa: E402
@@ -191,6 +192,9 @@ def test_a_letter_that_is_lost_on_a_line_is_sent_again_through_the_hub(tmp_path)
     twice = [bodies for bodies in hub.wire.values() if len(bodies) > 1]  # as a note of it, and as the letter
     assert 1 <= len(twice) <= relayed < direct
     assert all({type(decode(body)) for body in bodies} == {Direct, Sealed} and len(bodies) == 2 for bodies in twice)
+    for bodies in twice:  # the same bytes on both roads: one key never seals two contents
+        told, sealed = sorted(bodies, key=lambda body: type(decode(body)).__name__)
+        assert decode(told).digest == digest(sealed)
 
 
 def test_a_party_that_dies_with_unread_letters_gets_them_again(tmp_path):  # noqa: F811
@@ -227,6 +231,21 @@ def test_a_hub_that_is_stopped_in_mid_run_goes_on_while_letters_wait_at_the_part
             run_of(hub, RING, tmp_path / "hub")
         fit = run_of(hub, RING, tmp_path / "hub")
     assert_same(fit, reference(RING, "run"), made)
+
+
+def test_a_farewell_takes_a_line_only_when_the_run_is_over_in_the_books(tmp_path):  # noqa: F811
+    """It is in no transcript: if the run could go on, another letter would be covered by the key that covered the farewell."""
+    made = organisations(tmp_path)
+    with straw(made) as hub:
+        met(hub, RING)
+        office = hub.offices["party0"]
+        with (
+            mock.patch.object(office.ledger, "close_run", side_effect=StoreError("the disk is full")),
+            mock.patch.object(office.neighbours.lines, "send") as sent,
+        ):
+            assert failing_turn(hub, ProtocolError("one was lost")).head == {"code": UNAVAILABLE}
+        assert sent.call_count == 0
+        assert office.ledger.open_runs() == {"run"}
 
 
 # ------------------------------------------------------------------------------------------------ what is refused
@@ -275,6 +294,7 @@ REFUSED = {
         {"run": "run", "letters": [["party1", "party0", ""]]}, [letter().frame.to_bytes("b")]
     ),
     "a letter without an address": pack({"run": "run", "letters": []}, [b"x"]),
+    "a head that is larger than an address": pack({"run": "run", "letters": [], "more": [[]] * 5000}),
     "not a parcel": b"confidential",
     "nothing": b"",
 }
@@ -299,14 +319,37 @@ def test_letters_of_a_run_that_is_not_on_here_are_dropped(mailbox):
 
 
 def test_a_neighbour_that_never_stops_sending_fills_its_own_room_and_no_more(mailbox):
-    with mock.patch("colonnade.between.neighbours.HELD", 1000):
+    with mock.patch("colonnade.between.neighbours.HELD", 4 * (400 + LETTER)):
         for place in range(5):
             mailbox._take("party1", message(letter(place=place, body=bytes(400))))
             mailbox._take("labels", message(letter(sender="labels", place=place)))
-    assert mailbox.metrics.refused == {"full": 3}
-    assert mailbox._held == {"party1": 800, "labels": 30}
-    assert mailbox.fetch("run", note(letter(place=1, body=bytes(400)))) is not None
+    assert mailbox.metrics.refused == {"full": 1}
+    assert mailbox._held == {"party1": 4 * (400 + LETTER), "labels": 5 * (6 + LETTER)}
+    assert mailbox.fetch("run", note(letter(place=3, body=bytes(400)))) is not None
     assert mailbox._held["party1"] == 0
+
+
+def test_letters_without_a_body_fill_the_room_of_a_neighbour_too(mailbox):
+    """What is kept of a letter is more than its bytes: a thousand million empty ones would fill any memory."""
+    with mock.patch("colonnade.between.neighbours.HELD", 100 * LETTER):
+        for place in range(300):
+            mailbox._take("party1", message(letter(place=place, body=b"")))
+    assert mailbox.metrics.refused == {"full": 200}
+    mailbox.end("run")
+    assert mailbox._held["party1"] == 0
+
+
+def test_a_neighbour_that_says_something_now_and_then_keeps_nobody_waiting_for_ever(mailbox):
+    """A note without its letter, and a word of the sender before each patience ends: a party hangs in it for every run."""
+    clock = mock.Mock(side_effect=range(1000))  # a second passes at every look
+    mailbox.patience = 10.0
+    with (
+        mock.patch("colonnade.between.neighbours.time", mock.Mock(monotonic=clock)),
+        mock.patch.object(mailbox.lines, "heard", side_effect=lambda _: float(clock.call_count)),
+        mock.patch.object(mailbox._arrived, "wait"),
+    ):
+        assert mailbox.fetch("run", note(letter())) is None
+    assert clock.call_count <= LONGEST * mailbox.patience + 2
 
 
 def test_a_hub_cannot_pass_off_one_letter_for_another(tmp_path):  # noqa: F811

@@ -564,6 +564,67 @@ def test_an_alignment_that_a_hub_left_half_done_is_ended_by_the_next(tmp_path):
         assert straw.offices["shop"].agreement().rows == 8
 
 
+def test_parties_that_are_told_different_things_under_one_run_do_not_meet(tmp_path):
+    """Or each would approve its own half of something that nobody has approved."""
+    problem = co.Problem(co.LeastSquares(), penalty=co.Ridge(0.1))
+    with Straw(keyed(tmp_path)) as straw:
+        straw.meet(straw.made.federation)
+        said = {}
+        for name, rounds in (("bank", 20), ("shop", 21)):
+            call = Call(co.SharingADMM(rounds=rounds), problem, None)
+            head = {"run": "run", "call": call.to_json(), "code": source_of(call.method), "session": straw.session}
+            said[name] = straw.raw(name, "reserve", head)
+            assert said[name].head["code"] == OK
+        for name, other in (("bank", "shop"), ("shop", "bank")):
+            answer = straw.raw(name, "meet", {"run": "run", "peers": [other]}, said[other].blobs)
+            assert answer.head == {"code": BREAKS}
+
+
+@pytest.mark.parametrize("name", ["graph admm", "private gram, secure"])
+def test_keys_of_parties_that_were_told_different_things_are_not_taken(name, tmp_path):
+    """On a graph, and where parties talk through the hub: also if rows need no agreement."""
+    case = EVERY_METHOD[name]
+    with straw_hub(case, tmp_path) as straw:
+        ask = straw.ask
+
+        def told(party, what, head=None, blobs=()):
+            if (party, what) == ("party1", "reserve"):
+                call = json.loads(head["call"])
+                call["noise"] = 2  # of many things that may differ
+                head = {**head, "call": json.dumps(call)}
+            return ask(party, what, head, blobs)
+
+        straw.ask = told
+        with pytest.raises(ColonnadeError):
+            run_of(straw, case, tmp_path / "hub")
+        kinds = {type(decode(body)).__name__ for forms in straw.wire.values() for body in forms}
+        assert kinds <= {"Failed", "Hello"}  # nothing has left but keys, and that they were not taken
+
+
+def test_what_a_party_keeps_beside_its_ledger_is_its_owners_alone(tmp_path):
+    before = os.umask(0)
+    try:
+        with Straw(keyed(tmp_path)) as straw:
+            fit = co.fit(
+                straw.made.federation,
+                co.Problem(co.LeastSquares(), penalty=co.Ridge(0.1)),
+                co.SharingADMM(rounds=3),
+                engine=straw,
+                store=tmp_path / "hub",
+            )
+            co.score(fit, straw.made.federation, engine=straw, store=tmp_path / "hub")
+        files = [path for name in straw.made.names for path in (tmp_path / name).rglob("*") if path.is_file()]
+    finally:
+        os.umask(before)
+    kept_ = {path.name.split(".", 1)[-1]: path.stat().st_mode & 0o077 for path in files if path.parent.name != "nodes"}
+    assert {"json", "part.json", "parquet"} <= kept_.keys()
+    assert {name: mode for name, mode in kept_.items() if name in ("json", "part.json", "parquet")} == {
+        "json": 0,
+        "part.json": 0,
+        "parquet": 0,
+    }
+
+
 # ------------------------------------------------------------------------------------------------ a hostile party
 
 

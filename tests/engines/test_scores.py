@@ -15,13 +15,14 @@ from test_office import BREAKS, REFUSES, STOPS, Straw, run_of, tmp_path  # noqa:
 from typer.testing import CliRunner
 
 import colonnade as co
+from colonnade.algorithms import masked_scores
 from colonnade.algorithms.masked_scores import MaskedScores
 from colonnade.between.holding import Holding
 from colonnade.between.office import OK, Office, Request
 from colonnade.between.settings import Limits
 from colonnade.charter import Charter, Member, new_key
 from colonnade.cli import app
-from colonnade.errors import HeldByParty, InvalidInput, PeerFailed
+from colonnade.errors import ColonnadeError, HeldByParty, InvalidInput, PeerFailed
 from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.runtime.wire import decode
 from colonnade.schema import Numeric, Schema
@@ -161,6 +162,36 @@ def test_the_coefficients_are_the_partys_own(tmp_path):  # noqa: F811
     more["call"] = more["call"].replace('"scores":', '"coefficients": {}, "scores":')
     with Straw(Organisations.of(federation(STAR), tmp_path)) as straw:
         assert straw.raw("party0", "reserve", more).head == {"code": STOPS}
+
+
+def test_parties_that_are_told_of_different_models_score_nothing(tmp_path):  # noqa: F811
+    """The sum by one model, and the sum with one party's part by another: the difference would be that party's alone."""
+    other = replace(STAR, problem=co.Problem(co.LeastSquares(), constraint=co.L1Ball(0.3)))
+    with Straw(Organisations.of(federation(STAR), tmp_path)) as straw:
+        fit = run_of(straw, STAR, tmp_path / "hub")
+        run_of(straw, other, tmp_path / "hub", "other")
+        ask = straw.ask
+
+        def told(party, what, head=None, blobs=()):
+            if (party, what) == ("party1", "reserve"):
+                head = {**head, "call": head["call"].replace('"run"', '"other"')}
+            return ask(party, what, head, blobs)
+
+        straw.ask = told
+        straw.wire.clear()
+        with pytest.raises(ColonnadeError):
+            scored(straw, fit, tmp_path / "hub")
+        assert not list(tmp_path.rglob("scores/*"))
+        assert {"Failed", "Hello"} == {type(decode(body)).__name__ for forms in straw.wire.values() for body in forms}
+
+
+def test_sums_of_32_of_the_largest_parts_fit_into_the_ring():
+    part = masked_scores._whole(np.array([np.inf, -np.inf]))
+    total = np.zeros_like(part)
+    for _ in range(32):
+        total = masked_scores.RING.add(total, part)
+    largest = 32 * masked_scores.LARGEST
+    assert [largest, -largest] == (masked_scores.RING.signed(total) * masked_scores.FRACTION).tolist()
 
 
 def test_a_part_of_other_columns_scores_nothing(tmp_path):  # noqa: F811

@@ -342,6 +342,30 @@ def test_strangers_that_say_nothing_get_few_places(folder: Path) -> None:
         assert_alive(listener, folder)
 
 
+def test_strangers_do_not_fill_the_disk_with_lines_about_them(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    quiet = mock.patch("colonnade.engines.streams_direct.QUIET", 1e9)
+    with caplog.at_level(logging.INFO), quiet, bank(folder) as listener:
+        for made in range(1, 41):
+            with socket.create_connection(("127.0.0.1", listener.lines.port)) as stranger:
+                stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
+                eventually(lambda made=made: listener.lines.metrics.refused["tls"] >= made)
+        said = [record for record in caplog.records if "event=refused" in record.getMessage()]
+        assert len(said) == 1
+        assert_alive(listener, folder)
+
+
+def test_a_host_that_is_called_as_a_party_is_does_not_prove_that_party(folder: Path, tmp_path: Path) -> None:
+    """Whoever listens has hosts in its certificate, and a host may have any name."""
+    for file in ("authority.pem", "authority.key", "revoked.pem"):
+        (tmp_path / file).write_bytes((folder / file).read_bytes())
+    (tmp_path / "issued").mkdir()
+    certs.issue(tmp_path, "lab", hosts=["shop"])
+    with bank(folder) as listener:
+        with Raw(listener.lines.port, folder / "authority.pem", pair(tmp_path, "lab")) as lab:
+            assert wire.Refusal(wire.Reason.NAME) == lab.hello("shop")
+        assert_alive(listener, folder)
+
+
 # ------------------------------------------------------------------------------------------------ what is refused
 
 

@@ -35,7 +35,7 @@ from colonnade.runtime.program import COORDINATOR, Post, Program, ask, expect, l
 Floats = NDArray[np.float64]
 RING = Ring(64)
 FRACTION = 2.0**-32  # of a score; parts are rounded to it
-LARGEST = 2.0**30  # of a part: sums of 32 of them stay within the ring
+LARGEST = 2.0**25  # of a part: sums of 32 of them stay within the ring
 ROWS = 1 << 20  # rows in one message
 
 

@@ -56,6 +56,9 @@ from colonnade.privacy.store import Log, write_synced
 AGREED, BEGUN = "alignment.json", "alignment.begun"
 # Where a sealed message stands on its edge: the same bytes at another place do not open.
 PEPPER, REQUEST, SETUP, RESPONSE, COMMON = 0, 1, 1, 2, 2
+# Words among the label holder's that nobody else can have, however full its table is: a party that would have rows declared
+# common without holding them cannot tell which to leave out.
+DECOYS = 128
 
 log = logging.getLogger("colonnade.between.aligning")
 
@@ -178,7 +181,10 @@ class Aligning:
         shares = {self.name: self._share(session)}
         for at, peer in enumerate(peers):
             shares[peer] = PepperShare.opened(keyring, peer, PEPPER, *blobs[4 * at + 2 : 4 * at + 4])
-        return session, keyring, agree(shares, session), blobs[size:]
+        pepper = agree(shares, session)
+        # Bits were found in the order of digests under this one; under another they would stand for other rows.
+        self._once(session, "pepper", _hash(pepper))
+        return session, keyring, pepper, blobs[size:]
 
     # ------------------------------------------------------------------------ by keyed digests
 
@@ -187,6 +193,8 @@ class Aligning:
         self._way("digests")
         session, _, pepper, _ = self._opened(asked, 0)
         offered = self.holding.offer(pepper)
+        # A table that changed, under the same pepper, would show which rows came and went.
+        self._once(session, "digests", _hash(offered.digests.tobytes()))
         log.info("offer", extra={"session": session, "rows": len(offered.digests)})
         return Parcel({}, (offered.digests.tobytes(),))
 
@@ -212,7 +220,7 @@ class Aligning:
         session, keyring, _, sealed = self._opened(asked, 2)
         request = keyring.open(holder, REQUEST, *sealed)
         self._once(session, "request", _hash(request))
-        response = psi_respond(request, self._psi_key(session, holder), most=self._most(holder))
+        response = psi_respond(request, self._psi_key(session, holder), most=self._most(holder) + DECOYS)
         return self._said(session, keyring, {holder: RESPONSE}, response, "response")
 
     def narrow(self, asked: Parcel) -> Parcel:
@@ -220,6 +228,8 @@ class Aligning:
         session, keyring, sealed, peer, words = self._sought(asked, 4)
         setup = keyring.open(peer, SETUP, *sealed[:2])
         response = keyring.open(peer, RESPONSE, *sealed[2:])
+        # Before it is looked at: whether another answer finds the same rows would tell about one key after the other.
+        self._once(session, f"words of {peer}", _hash(setup) + _hash(response))
         found = psi_common(words, self._psi_key(session, peer), setup, response, most=self._most(peer))
         self._once(session, f"answer of {peer}", bitmap(found, len(words)))
         return Parcel({})
@@ -252,7 +262,7 @@ class Aligning:
         left = self._left(session, len(offered.digests), peers[: peers.index(peer)])
         words = psi_words(self.holding.keys, offered)
         some = [word if stays else None for word, stays in zip(words, left, strict=True)]
-        filled = psi_filled(some, self._most(self.name), self._psi_key(session, peer))
+        filled = psi_filled(some, self._most(self.name) + DECOYS, self._psi_key(session, peer))
         return session, keyring, rest, peer, filled
 
     def _left(self, session: str, size: int, before: Sequence[str]) -> NDArray[np.bool_]:
@@ -283,7 +293,7 @@ class Aligning:
         # Before the seal: another content under the same name would be encrypted with the same key.
         self._once(session, what, _hash(body))
         if self._begun() is None:
-            write_synced(self.folder / BEGUN, session.encode())
+            write_synced(self.folder / BEGUN, session.encode(), private=True)
         sealed = keyring.seal(places, body, f"align/{what}")
         log.info("sealed", extra={"session": session, "step": what, "bytes": len(body)})
         content = next(iter(sealed.values()))[1]
@@ -317,7 +327,7 @@ class Aligning:
         )
         # Another answer for the same session, run after run, would show what single rows contribute.
         self._once(session, "rows", made.bits)
-        write_synced(self.folder / AGREED, made.to_json().encode())
+        write_synced(self.folder / AGREED, made.to_json().encode(), private=True)
         told = f"{made.rows:,} of {self.holding.rows:,} rows are common to all parties; {how}"
         self.ledger.tell_operator(f"align/{session}", told)
         log.info("agreed", extra={"session": session, "rows": made.rows, "of": self.holding.rows})
@@ -330,6 +340,8 @@ class Aligning:
             left = self._common(session, len(offered.digests))
             return bitmap(np.flatnonzero(left), left.size)
         told = keyring.open(holder, COMMON, *rest)
+        # Before it is looked at: how a list is refused tells whether its digests are in this table.
+        self._once(session, "common rows", _hash(told))
         if not told or len(told) % DIGEST:
             raise WireError("the label holder told something that is no digests")
         common = np.frombuffer(told, np.uint8).reshape(-1, DIGEST)

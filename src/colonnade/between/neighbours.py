@@ -29,6 +29,10 @@ from colonnade.runtime.messages import Direct
 from colonnade.runtime.node import Letter
 from colonnade.runtime.wire import Frame, decode, digest, encode
 
+LETTER = 1024  # bytes that a letter takes beside its body: many empty ones would fill a memory, too
+HEAD = 4096  # bytes of a message's head, one address: a large one takes far more memory to read than to send
+LONGEST = 12  # times the patience: a sender that says something now and then cannot keep its receiver waiting for ever
+
 
 class Neighbours:
     """The lines of one party, and the letters that came over them and were not read yet."""
@@ -83,7 +87,7 @@ class Neighbours:
         """Take no more, and forget those that nobody has read."""
         with self._arrived:
             for (sender, _), frame in self._letters.pop(run, {}).items():
-                self._held[sender] -= len(frame.body)
+                self._held[sender] -= _room(frame)
 
     # ------------------------------------------------------------------------ letters out
 
@@ -111,10 +115,11 @@ class Neighbours:
         if carried.sender not in self.lines.neighbours:
             raise ProtocolError(f"there is no line to {carried.sender!r}, and the hub says that a letter came over it")
         began = time.monotonic()
+        latest = began + LONGEST * self.patience
         with self._arrived:
             while (frame := self._read(run, carried.sender, carried.frame.sequence)) is None:
                 last = max(began, self.lines.heard(carried.sender))  # a long letter may be on its way
-                if (left := last + self.patience - time.monotonic()) <= 0:
+                if (left := min(last + self.patience, latest) - time.monotonic()) <= 0:
                     return None
                 self._arrived.wait(left)
         if digest(frame.body) != message.digest:
@@ -128,12 +133,12 @@ class Neighbours:
         letters = self._letters.get(run, {})
         frame = letters.get((sender, place))
         for old in [key for key in letters if key[0] == sender and key[1] <= place]:
-            self._held[sender] -= len(letters.pop(old).body)
+            self._held[sender] -= _room(letters.pop(old))
         return frame
 
     def _take(self, sender: str, message: bytes) -> None:
         """A message of a neighbour: a letter in its own name, for this party, of a run that is on here."""
-        parcel = unpack(message)
+        parcel = unpack(message, HEAD)
         run = parcel.head.get("run")
         with self._arrived:
             held = self._letters.get(run) if isinstance(run, str) else None
@@ -150,11 +155,11 @@ class Neighbours:
         known = held.get((sender, frame.sequence))
         if known is not None and known.body != frame.body:
             raise WireError("other bytes for a letter that is here already")
-        if known is None and self._held[sender] + len(frame.body) > HELD:
+        if known is None and self._held[sender] + _room(frame) > HELD:
             self.metrics.refuse("full")  # nobody is so far ahead of a neighbour
         elif known is None:
             held[sender, frame.sequence] = frame
-            self._held[sender] += len(frame.body)
+            self._held[sender] += _room(frame)
 
     # ------------------------------------------------------------------------ before a run
 
@@ -162,6 +167,10 @@ class Neighbours:
         """The neighbours to whom there is a line, after some patience."""
         self.lines.wait_for(self.lines.neighbours, self.patience)
         return sorted(self.lines.connected())
+
+
+def _room(frame: Frame) -> int:
+    return len(frame.body) + LETTER
 
 
 def _around(charter: Charter, name: str) -> dict[str, Neighbour]:

@@ -15,6 +15,7 @@ goes over it, and the hub carries a note of it (neighbours.py).
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import json
 import logging
@@ -209,7 +210,7 @@ class Office:
             raise ProtocolError(f"run {run} was proposed with another call before; a run keeps its call")
         blobs = list(desk.cover.hello) if desk.cover is not None else []
         if agreement is not None:
-            blobs.append(agreement.confirmation(self.holding.offer(agreement.pepper), run))
+            blobs.append(agreement.confirmation(self.holding.offer(agreement.pepper), _proposed(run, desk.call)))
         return Parcel({"covers": desk.cover is not None, "confirms": agreement is not None}, tuple(blobs))
 
     def _current(self, asked: Parcel) -> Agreement | None:
@@ -281,12 +282,12 @@ class Office:
         around = neighbours(job, method)[self.name]
         seat = party_seat(job, method, block, self.holding.member.policy, call.noise, self.name, around)
         keys = {name: member.public_key for name, member in self.holding.charter.members.items()}
-        cover = None
+        cover, told = None, _proposed(run, call.to_json())
         if isinstance(method, GraphMethod):
-            cover = Keyring(f"{run}/cover", self.name, self.identity, keys, self.log.secret(run, "cover", 32))
+            cover = Keyring(f"{run}/cover", self.name, self.identity, keys, self.log.secret(run, "cover", 32), told)
             if self.neighbours is not None:
                 self.neighbours.begin(run)
-        station = Station(seat, run, self.log, identity=self.identity)
+        station = Station(seat, run, self.log, identity=self.identity, told=told)
         station.reserve(terms_of(job, method), plans, keys)
         return _Desk(station, call.to_json(), agreement, cover)
 
@@ -303,7 +304,7 @@ class Office:
                 desk.cover.meet(peer, parts.pop(0), parts.pop(0))
         if desk.agreement is not None:
             said = {peer: parts.pop(0) for peer in peers}
-            desk.agreement.check(self.holding.offer(desk.agreement.pepper), run, said)
+            desk.agreement.check(self.holding.offer(desk.agreement.pepper), _proposed(run, desk.call), said)
         desk.met = True
         return Parcel({})
 
@@ -372,10 +373,10 @@ class Office:
         if done.failure is None:
             return self._outgoing(desk, head)
         log.warning("stopped", extra={"run": run, "error": type(done.failure).__name__, "why": str(done.failure)})
-        told = self._outgoing(desk, head)
-        # For good, and before anybody hears of it. A step that fails is not in the transcript: tried again it would draw
-        # noise again, and its letters would be covered by keys that have covered the farewell.
+        # For good, and before anybody hears of it, on either road. A step that fails is not in the transcript: tried again
+        # it would draw noise again, and its letters would be covered by keys that have covered the farewell.
         self._end(run, f"failed: {type(done.failure).__name__}")
+        told = self._outgoing(desk, head)
         return Parcel({**told.head, "finished": True, "more": False}, told.blobs)
 
     def outcome(self, asked: Parcel) -> Parcel:
@@ -500,7 +501,7 @@ class Office:
                 "objective": None if answer is None else answer.objective,
                 "gap": None if answer is None else answer.gap,
             }
-            write_synced(self.part_path(desk.station.run), json.dumps(text, indent=1).encode())
+            write_synced(self.part_path(desk.station.run), json.dumps(text, indent=1).encode(), private=True)
         desk.kept = True
 
     def part_path(self, run: str) -> Path:
@@ -515,6 +516,11 @@ def _check(call: Call, method: Any, by_rows: bool) -> None:
         raise InvalidInput(f"{method.TITLE} does not solve a {type(call.problem).__name__}")
     if ("rows" if by_rows else "columns") not in getattr(method, "SPLITS", ("columns",)):
         raise InvalidInput(f"{method.TITLE} does not work on what these parties hold")
+
+
+def _proposed(run: str, call: str) -> str:
+    """A run and what was proposed of it: parties that were told different things under one name do not meet."""
+    return f"{run}/{hashlib.sha256(call.encode()).hexdigest()}"
 
 
 def _run(asked: Parcel) -> str:

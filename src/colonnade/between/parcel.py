@@ -38,10 +38,10 @@ def pack(head: Mapping[str, Any], blobs: Sequence[bytes] = ()) -> bytes:
     return b"".join([_LENGTH.pack(_MAGIC, len(text)), text, *blobs])
 
 
-def unpack(raw: bytes) -> Parcel:
+def unpack(raw: bytes, largest: int = LARGEST_HEAD) -> Parcel:
     try:
         magic, length = _LENGTH.unpack_from(raw)
-        if magic != _MAGIC or length > min(len(raw) - _LENGTH.size, LARGEST_HEAD):
+        if magic != _MAGIC or length > min(len(raw) - _LENGTH.size, largest):
             raise WireError("not a parcel of this version of colonnade")
         head = json.loads(raw[_LENGTH.size : _LENGTH.size + length])
         sizes = head.pop("blobs")

@@ -72,4 +72,4 @@ class Scoring:
         frame.write_parquet(body)
         path = self.store / "scores" / f"{run}.parquet"
         path.parent.mkdir(exist_ok=True)
-        write_synced(path, body.getvalue())
+        write_synced(path, body.getvalue(), private=True)

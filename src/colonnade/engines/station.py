@@ -106,9 +106,16 @@ class Station:
     """One node of one run."""
 
     def __init__(
-        self, seat: Seat, run: str, log: Log, listener: Listener | None = None, identity: bytes | None = None
+        self,
+        seat: Seat,
+        run: str,
+        log: Log,
+        listener: Listener | None = None,
+        *,
+        identity: bytes | None = None,
+        told: str = "",
     ) -> None:
-        self.seat, self.run, self.log, self._own_key = seat, run, log, identity
+        self.seat, self.run, self.log, self._own_key, self._told_of = seat, run, log, identity, told
         self.ledger = Ledger(log, seat.name, seat.policy)
         self._listener = listener or self._note
         self._keys: Mapping[NodeId, bytes] = {}
@@ -183,7 +190,7 @@ class Station:
     def _keyring(self) -> Keyring:
         """Its keys in this run. The signing key lives with its ledger, the others know the public half."""
         secret = self.log.secret(self.run, "keyring", 32)
-        return Keyring(self.run, self.seat.name, self._identity(), self._keys, secret)
+        return Keyring(self.run, self.seat.name, self._identity(), self._keys, secret, self._told_of)
 
     def _note(self, _: NodeId, note: Note) -> None:
         self._notes.append(note)

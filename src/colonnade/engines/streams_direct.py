@@ -62,6 +62,7 @@ PATIENCE = 10.0  # seconds that a line may be down before messages take another 
 GREETING_SECONDS = 10.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
 HELD = 2 * LIMIT  # bytes that wait to be confirmed by one neighbour
+QUIET = 10.0  # seconds between two lines of the log about the same refusal: whoever may dial may dial often
 STRANGERS = 8  # connections that have not proved who they are, and one more for each neighbour
 _LENGTH = struct.Struct("<I")
 _EMPTY = Packed(0, b"", 0)
@@ -137,6 +138,7 @@ class Lines:
         self._session, self._attempt = secrets.token_bytes(16), 0
         self._changed = threading.Condition()
         self._strangers = 0
+        self._told: dict[tuple[str, Reason], float] = {}  # when a refusal was logged last, by whom it is about
         self._guests: set[asyncio.Task[None]] = set()
         self._secured = None if listen is None else context(tls, ssl.PROTOCOL_TLS_SERVER)
         self._door = None if listen is None else door(listen)
@@ -317,7 +319,11 @@ class Lines:
         return certificate.serial_number
 
     def _refuse(self, party: str, reason: Reason) -> None:
+        """Counted every time, and logged now and then: strangers must not fill the disk."""
         self.metrics.refuse(reason.name.lower())
+        if self._told.get((party, reason), -QUIET) + QUIET > time.monotonic():
+            return
+        self._told[party, reason] = time.monotonic()
         log.warning("event=refused party=%s reason=%s road=direct", party, reason.name.lower())
 
     # -------------------------------------------------------------------------------------------- the end that dials

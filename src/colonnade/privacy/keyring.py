@@ -27,10 +27,12 @@ _NONCE = bytes(12)  # every key encrypts one message, ever
 
 
 class Keyring:
-    """The keys of one party in one run."""
+    """The keys of one party in one run. `told` is what it was told of the run: who was told something else is not met."""
 
-    def __init__(self, run: str, me: str, identity: bytes, pinned: Mapping[str, bytes], secret: bytes) -> None:
-        self._run, self._me, self._pinned, self._secret = run, me, dict(pinned), secret
+    def __init__(
+        self, run: str, me: str, identity: bytes, pinned: Mapping[str, bytes], secret: bytes, told: str = ""
+    ) -> None:
+        self._run, self._me, self._pinned, self._secret, self._told = run, me, dict(pinned), secret, told
         self._identity = Ed25519PrivateKey.from_private_bytes(identity)
         self._private = X25519PrivateKey.from_private_bytes(derive(secret, "x25519", run, me))
         self._shared: dict[str, bytes] = {}
@@ -41,7 +43,7 @@ class Keyring:
     def hello(self) -> tuple[bytes, bytes]:
         """This run's public key, and its signature by the pinned one."""
         public = self._private.public_key().public_bytes_raw()
-        return public, self._identity.sign(_statement(self._run, self._me, public))
+        return public, self._identity.sign(self._statement(self._me, public))
 
     def meet(self, peer: str, public: bytes, signature: bytes) -> None:
         """Take a peer's key of this run, if it is signed by the key pinned for that peer."""
@@ -49,14 +51,17 @@ class Keyring:
         if pinned is None:
             raise ProtocolError(f"{peer!r} has no key in the federation file, so it cannot be told from an impostor.")
         try:
-            Ed25519PublicKey.from_public_bytes(pinned).verify(signature, _statement(self._run, peer, public))
+            Ed25519PublicKey.from_public_bytes(pinned).verify(signature, self._statement(peer, public))
             shared = self._private.exchange(X25519PublicKey.from_public_bytes(public))
         except (InvalidSignature, ValueError) as error:
             raise ProtocolError(
-                f"the key that came for {peer!r} is not signed by the key pinned for it. Nothing was sent to it; compare "
-                "the federation files of both parties, and ask who sent it."
+                f"the key that came for {peer!r} is not signed by the key pinned for it, or for another job under the "
+                "same name. Nothing was sent to it; compare the federation files of both parties, and ask who sent it."
             ) from error
         self._shared[peer] = derive(shared, "pair", self._run, *sorted((self._me, peer)))
+
+    def _statement(self, party: str, public: bytes) -> bytes:
+        return derive(public, "hello", self._run, party, self._told)
 
     # ------------------------------------------------------------------------ using
 
@@ -129,7 +134,3 @@ def derive(secret: bytes, *purpose: str) -> bytes:
     """32 bytes for one purpose: HKDF-SHA256, every word framed by its length so that no two purposes read alike."""
     info = b"".join(len(word.encode()).to_bytes(4, "little") + word.encode() for word in ("colonnade", *purpose))
     return HKDF(SHA256(), 32, None, info).derive(secret)
-
-
-def _statement(run: str, party: str, public: bytes) -> bytes:
-    return derive(public, "hello", run, party)

@@ -306,7 +306,7 @@ class FileLog:
         target = self._blobs / name
         if not target.exists():
             self._blobs.mkdir(exist_ok=True)
-            write_synced(target, body)
+            write_synced(target, body, private=True)
         return _FILE + name.encode()
 
     def _get(self, stored: bytes) -> bytes:
@@ -366,13 +366,16 @@ def chain(head: bytes, run: str, tick: int, kind: str, key: str, stored: bytes) 
     return digest.digest()
 
 
-def write_synced(target: Path, body: bytes) -> None:
-    """All of `body` at `target`, or nothing: written aside, synced, renamed, and the folder synced."""
+def write_synced(target: Path, body: bytes, *, private: bool = False) -> None:
+    """All of `body` at `target`, or nothing: written aside, synced, renamed, and the folder synced.
+
+    A private file is its owner's alone, whatever the umask says.
+    """
     if not target.name:
         raise StoreError(f"cannot write to {target}: name a file in it.")
     aside = target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}")
     try:
-        _write_aside(aside, target, body)
+        _write_aside(aside, target, body, 0o600 if private else 0o666)
     except OSError as error:
         raise StoreError(
             f"cannot write {target}: {error.strerror or error}. Nothing was written; create its folder, make it writable or "
@@ -380,9 +383,9 @@ def write_synced(target: Path, body: bytes) -> None:
         ) from error
 
 
-def _write_aside(aside: Path, target: Path, body: bytes) -> None:
+def _write_aside(aside: Path, target: Path, body: bytes, mode: int) -> None:
     try:
-        with aside.open("wb") as file:
+        with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
             file.write(body)
             file.flush()
             os.fsync(file.fileno())
