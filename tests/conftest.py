@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 
 from hypothesis import settings
 
 sys.path.append(str(Path(__file__).parent / "faults"))  # the toy method of the crash tests is used elsewhere too
+
+# Whoever runs tests in the background of a shell has Ctrl-C ignored, and processes inherit that. Tests send it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile("colonnade", deadline=None)
 settings.register_profile(

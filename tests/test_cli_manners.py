@@ -306,12 +306,14 @@ def test_a_process_that_is_interrupted_leaves_one_line_and_130() -> None:
         pytest.skip("whether the work has begun is read from /proc, which this system has not")
     words = ["audit", "gaussian", "--effort", "1000", "--jobs", "1"]
     with subprocess.Popen([str(PROGRAM), *words], stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        maps = Path(f"/proc/{process.pid}/maps")
-        while process.poll() is None and "llvmlite" not in maps.read_text(encoding="utf-8"):
-            time.sleep(0.05)
-        process.send_signal(signal.SIGINT)
-        said = process.stderr.read()
+        try:
+            maps = Path(f"/proc/{process.pid}/maps")
+            while process.poll() is None and "llvmlite" not in maps.read_text(encoding="utf-8"):
+                time.sleep(0.05)
+            process.send_signal(signal.SIGINT)
+            _, said = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert (process.returncode, said) == (130, f"stopped: {AGAIN}\n")
 
 
