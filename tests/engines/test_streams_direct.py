@@ -387,7 +387,7 @@ BAD: dict[str, tuple[list[bytes], str]] = {
     "a confirmation of nothing": ([head(kind=5, wire=0, raw=0)], "number"),
     "a confirmation with a body": ([head(kind=5) + b"x"], "number"),
     "a repeated chunk": ([head(wire=2 * FULL, raw=2 * FULL) + bytes(FULL)] * 2, "repeated"),
-    "over the limit": ([head(wire=(64 << 20) + 1, raw=(64 << 20) + 1) + bytes(FULL)], "size"),
+    "over the limit": ([head(wire=wire.LIMIT + 1, raw=wire.LIMIT + 1) + bytes(FULL)], "size"),
     "a letter that is none": ([head(wire=8, raw=8) + b"nonsense"], "malformed"),
 }
 

@@ -207,7 +207,7 @@ def test_a_ledger_of_a_later_format_is_refused(log):
 @pytest.mark.parametrize("where", ["file/store", "file"])
 def test_a_store_where_one_cannot_write_is_a_store_error_with_advice(tmp_path, where):
     (tmp_path / "file").write_text("not a folder")
-    with pytest.raises(co.StoreError, match=r"writable or name another"):
+    with pytest.raises(co.StoreError, match=r"Name a folder that is writable"):
         FolderStore(tmp_path / where)
 
 
