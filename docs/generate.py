@@ -286,7 +286,7 @@ def pages() -> str:
 def opening(text: str) -> str:
     """The first sentence of a page."""
     paragraph = " ".join(text.strip().split("\n\n")[0].split())
-    return re.split(r"(?<=\.) ", paragraph)[0]
+    return re.split(r"(?<=\.)(?<!\b[A-Z]\.) ", paragraph)[0]
 
 
 def files() -> str:

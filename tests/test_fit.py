@@ -290,7 +290,10 @@ BAD_CALLS = {
     "no problem": (lambda: co.fit(FED, co.LeastSquares()), "wants a Problem second.*co.Problem"),
     "a class for a method": (lambda: co.fit(FED, LEAST, co.DistributedFrankWolfe), r"DistributedFrankWolfe\(\)"),
     "a text for a method": (lambda: co.fit(FED, LEAST, "frank-wolfe"), "is not a method.*give a value"),
-    "a penalty": (lambda: co.fit(FED, co.Problem(co.LeastSquares(), penalty=co.Lasso(1.0))), "L1Ball"),
+    "a penalty": (
+        lambda: co.fit(FED, co.Problem(co.LeastSquares(), penalty=co.Lasso(1.0)), co.DistributedFrankWolfe()),
+        "L1Ball",
+    ),
     "neither set nor penalty": (lambda: co.fit(FED, co.Problem(co.LeastSquares())), "L1Ball"),
     "a loss with kinks": (lambda: co.fit(FED, co.Problem(co.Absolute(), co.L1Ball(1.0))), "smooth loss.*Use"),
     "labels that are not classes": (lambda: co.fit(FED, co.Problem(co.Logistic(), co.L1Ball(1.0))), "map the two"),

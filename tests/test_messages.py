@@ -278,7 +278,7 @@ WRONG: Wrong = {
     "a schema read off the data": (
         lambda folder: co.fit(frames(), CLASSES, privacy=PRIVACY, store=folder),
         co.InvalidInput,
-        "nothing public bounds the rows of party 'airline': declare its schema (from_frames(..., schemas={party: co.Schema(...)})), or give Privacy(row_norm=...), a length beyond which a row is shortened. A bound read off the data would tell about single rows.",
+        "nothing public bounds the rows of party 'airline': declare its schema (from_frames(..., schemas={party: co.Schema(...)}); in its file, replace what was read off the data and then remove the line source = \"data\"), or give Privacy(row_norm=...), a length beyond which a row is shortened. A bound read off the data would tell about single rows.",
     ),
     "a schema for nobody": (
         lambda folder: frames(schemas={"registry": co.Schema((co.Numeric("b", 0, 1),))}),
@@ -393,7 +393,7 @@ WRONG: Wrong = {
     "a bound that is not public": (
         lambda folder: co.fit(split(), CLASSES, co.PrivateGram(), co.Privacy(1.0, 1e-06, trust="secure"), store=folder),
         co.InvalidInput,
-        "nothing public bounds the rows of party 'party0': declare its schema (from_frames(..., schemas={party: co.Schema(...)})), or give Privacy(row_norm=...), a length beyond which a row is shortened. A bound read off the data would tell about single rows.",
+        "nothing public bounds the rows of party 'party0': declare its schema (from_frames(..., schemas={party: co.Schema(...)}); in its file, replace what was read off the data and then remove the line source = \"data\"), or give Privacy(row_norm=...), a length beyond which a row is shortened. A bound read off the data would tell about single rows.",
     ),
     "a budget without a store": (
         lambda folder: central(None),
@@ -588,7 +588,7 @@ WRONG: Wrong = {
     "a loss that the config misspells": (
         lambda folder: cli("fit", holder(folder, problem='[problem]\nloss = "Logistik"\n')),
         Said,
-        "FOLDER/c.toml, line 7 (loss = \"Logistik\"): problem.loss loss='Logistik' is not a loss: give a value such as loss=Logistic().",
+        "FOLDER/c.toml, line 7 (loss = \"Logistik\"): problem.loss: loss='Logistik' is not a loss: give a value such as loss=Logistic().",
     ),
     "a setting that a value has not": (
         lambda folder: cli(
@@ -596,7 +596,7 @@ WRONG: Wrong = {
             holder(folder, problem='[problem]\nloss = "Logistic"\nconstraint = { type = "L1Ball", size = 1.0 }\n'),
         ),
         Said,
-        "FOLDER/c.toml, line 8 (constraint = { type = \"L1Ball\", size = 1.0 }): problem.constraint.size L1Ball has no 'size'; it has radius.",
+        "FOLDER/c.toml, line 8 (constraint = { type = \"L1Ball\", size = 1.0 }): problem.constraint.size: L1Ball has no 'size'; it has radius.",
     ),
     # command line
     "neither config nor data": (

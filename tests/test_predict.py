@@ -131,3 +131,37 @@ def test_a_store_is_its_owners_alone(tmp_path: Path) -> None:
     )
     for path in [tmp_path / "s", *(tmp_path / "s").rglob("*.db")]:
         assert path.stat().st_mode & 0o077 == 0, path
+
+
+def test_a_party_that_is_left_out_is_named_in_every_prediction(fit: co.Fit) -> None:
+    alone = {"clinic": tables()["clinic"]}
+    with pytest.raises(co.InvalidInput, match=r"'lab' is missing.*without="):
+        fit.predict(alone)
+    scores = fit.scores(alone, without=["lab"])
+    np.testing.assert_array_equal(fit.predict(alone, without=["lab"]) > 0.0, scores >= 0.0)
+    np.testing.assert_allclose(fit.predict_proba(alone, without=["lab"]), 1.0 / (1.0 + np.exp(-scores)), rtol=1e-12)
+
+
+def test_a_penalty_without_privacy_needs_no_method() -> None:
+    made = co.fit(
+        co.Federation.from_frames(tables(), "pid", ("clinic", "ill")), co.Problem(co.Logistic(), penalty=co.Ridge(0.1))
+    )
+    assert made.method == co.SharingADMM.TITLE
+
+
+@pytest.mark.parametrize(("delta", "said"), [(0.02, True), (1e-6, False)])
+def test_private_predictions_agree_with_their_probabilities_and_a_loose_delta_is_remarked(
+    tmp_path: Path, delta: float, said: bool
+) -> None:
+    schemas = {
+        "clinic": co.Schema((co.Numeric("age", 0, 120), co.Categorical("ward", ("A", "B", "C")))),
+        "lab": co.Schema((co.Numeric("crp", 0, 10),)),
+    }
+    made = co.fit(
+        co.Federation.from_frames(tables(), "pid", ("clinic", "ill"), schemas=schemas),
+        co.Problem(co.Logistic(), penalty=co.Ridge(1e-3), intercept=True),
+        privacy=co.Privacy(epsilon=1.0, delta=delta, trust="secure"),
+        store=tmp_path,
+    )
+    np.testing.assert_array_equal(made.predict(tables()) > 0.0, made.predict_proba(tables()) >= 0.5)
+    assert any("not below 1/rows" in remark for remark in made.remarks) is said

@@ -309,7 +309,7 @@ def planned(
     federation: Federation, problem: Any, method: Method | GraphMethod | None, privacy: Privacy | None
 ) -> tuple[Method | GraphMethod, Mapping[str, Plan]]:
     """The method that would run, and everything that each party would release; or the refusal of `co.fit`."""
-    asked = variant(method if method is not None else _default(privacy), problem)
+    asked = variant(method if method is not None else _default(privacy, problem), problem)
     _check_call(federation, problem, asked)
     job = Job(problem, federation.roster(), privacy)
     asked.check(job)

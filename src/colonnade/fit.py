@@ -26,6 +26,7 @@ from colonnade.algorithms.frank_wolfe import DistributedFrankWolfe
 from colonnade.algorithms.masked_scores import MaskedScores
 from colonnade.algorithms.method import Answer, GraphMethod, Job, Method, Own, network
 from colonnade.algorithms.private_gram import PrivateGram
+from colonnade.algorithms.sharing_admm import SharingADMM
 from colonnade.engines.inprocess import Engine, InProcess, LocalCrew, Outcome
 from colonnade.engines.station import FINAL, Head, Seat, Standing
 from colonnade.engines.turns import Crew, Distributed
@@ -36,8 +37,8 @@ from colonnade.privacy.block import Block, FeatureColumn
 from colonnade.privacy.events import Audience, Plan, Policy, row_rho, unprotected
 from colonnade.privacy.ledger import REFUSED
 from colonnade.privacy.mechanisms import SeededNoise
-from colonnade.privacy.statement import Privacy, PrivacyStatement, Trust, not_private, proven
-from colonnade.problem import AdaBoost, KernelSVM, Problem
+from colonnade.privacy.statement import Privacy, PrivacyStatement, Trust, loose, not_private, proven
+from colonnade.problem import AdaBoost, ElasticNet, GroupLasso, KernelSVM, Lasso, Problem, Ridge
 from colonnade.problem.kernel import Support
 from colonnade.progress import Progress, Silent, watching
 from colonnade.result import CoefficientPath, Coefficients, Communication, Fit, KeptScores
@@ -61,8 +62,8 @@ def fit(
 
     federation  who holds what: Federation.split or Federation.from_frames.
     problem     loss, with a constraint set or a penalty; a kernel machine or boosting.
-    method      how to solve it; by default private Gram where privacy is asked for, else distributed Frank-Wolfe, which
-                releases exact values.
+    method      how to solve it; by default private Gram where privacy is asked for, else sharing ADMM for a penalty and
+                distributed Frank-Wolfe for a constraint set, which release exact values.
     privacy     the budget, the trust model and the public bounds; a method that releases exact values refuses it.
     engine      where the programs run; by default in this process.
     store       a folder for ledgers and transcripts: with it, the same call resumes a run that was interrupted.
@@ -73,7 +74,7 @@ def fit(
         raise InvalidInput(f"privacy={privacy!r}: give co.Privacy(epsilon, delta, trust='secure'), or leave it out.")
     if engine is not None and (isinstance(engine, type) or not (hasattr(engine, "run") or hasattr(engine, "crew"))):
         raise InvalidInput(f"engine={engine!r} is not an engine: give a value such as co.InProcess() or co.Ray().")
-    asked = method if method is not None else _default(privacy)
+    asked = method if method is not None else _default(privacy, problem)
     method = variant(asked, problem)
     if isinstance(federation, Federation) and federation.away is not None:
         federation = _met(federation, engine)
@@ -312,7 +313,7 @@ class _Run:
             errors=answer.errors,
             path=None if answer.path is None else CoefficientPath(*answer.path),
             link=answer.link,
-            remarks=answer.remarks,
+            remarks=(*answer.remarks, *loose(self.job.privacy, self.federation.rows)),
             facts=self.facts(),
             by_rows=self.job.roster.by_rows,
             model=answer.model if answer.model is not None else stumps or None,
@@ -367,9 +368,10 @@ def _undisturbed(note: str) -> Iterator[None]:
         raise interrupt
 
 
-def _default(privacy: Privacy | None) -> Method | GraphMethod:
+def _default(privacy: Privacy | None, problem: object) -> Method | GraphMethod:
     if privacy is None:
-        return DistributedFrankWolfe()
+        added = isinstance(problem, Problem) and isinstance(problem.penalty, Ridge | Lasso | ElasticNet | GroupLasso)
+        return SharingADMM() if added else DistributedFrankWolfe()
     return PrivateGram(cross="none" if privacy.trust == Trust.NOBODY else "secure")
 
 

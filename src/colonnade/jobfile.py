@@ -68,7 +68,7 @@ def load_job(path: str | Path, *, others: tuple[str, ...] = ()) -> JobFile:
         _check_kinds(problem, method, privacy)
     except InvalidInput as error:
         place, _, what = str(error).partition(": ")
-        raise at_line(path, text, _nearer(raw, place, what), what) from error
+        raise at_line(path, text, _nearer(raw, place, what), what, mark=":") from error
     return JobFile(problem, method, privacy, {name: raw[name] for name in others if name in raw})
 
 
@@ -103,7 +103,7 @@ def read_text(path: str | Path) -> str:
         raise InvalidInput(f"{path} is not a text file (byte {error.start} is not UTF-8).") from error
 
 
-def at_line(path: str | Path, text: str, place: str, what: str) -> InvalidInput:
+def at_line(path: str | Path, text: str, place: str, what: str, mark: str = "") -> InvalidInput:
     """An error that points to the line of `place`, written as table.key.key."""
     words = [word for word in re.split(r"[.\[\]]", place) if word]
     number, lines = 0, text.splitlines()
@@ -112,7 +112,7 @@ def at_line(path: str | Path, text: str, place: str, what: str) -> InvalidInput:
         pattern = re.compile(rf'^\s*\[+\s*(?:[\w."-]+\.)?"?{quoted}"?\s*\]|(?:^|[\s{{,.])"?{quoted}"?\s*=')
         number = next((at for at in range(number, len(lines)) if pattern.search(lines[at])), number)
     shown = lines[number].strip() if lines else ""
-    return InvalidInput(f"{path}, line {number + 1} ({shown[:60]}): {place} {what}")
+    return InvalidInput(f"{path}, line {number + 1} ({shown[:60]}): {place}{mark} {what}")
 
 
 def _made(raw: Any, where: str, kind: str | None) -> Any:

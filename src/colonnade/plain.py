@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
+from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any
 
@@ -75,8 +76,9 @@ def from_plain(raw: Any, where: str = "value") -> Any:
         return {key: from_plain(item, f"{where}.{key}") for key, item in raw.get("entries", {}).items()}
     kind = known_values().get(str(name))
     if kind is None:
+        near = [f"; the nearest name is {found!r}" for found in get_close_matches(str(name), known_values(), 1)]
         raise InvalidInput(
-            f"{where}: {name!r} is not a value of colonnade; see `colonnade` names in docs/reference.md."
+            f"{where}: {name!r} is not a value of colonnade{''.join(near)}. docs/reference.md lists all, under Public names."
         )
     given = {str(key): from_plain(item, f"{where}.{key}") for key, item in raw.items() if key != "type"}
     allowed = [f.name for f in fields(kind) if f.init]

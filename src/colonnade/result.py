@@ -287,19 +287,22 @@ class Fit:
             scores = part if scores.size == 0 else scores + part
         return np.asarray(scores + self.intercept)[order]
 
-    def predict_proba(self, data: Any) -> Floats:
-        """The probability of label +1, for a fit that knows one; rows as in `scores`."""
+    def predict_proba(self, data: Any, without: Sequence[str] = ()) -> Floats:
+        """The probability of label +1, for a fit that knows one; rows and `without` as in `scores`."""
         if not self.problem.loss.classifies:
             raise InvalidInput(f"{type(self.problem.loss).__name__} predicts values, not classes; use fit.predict.")
         if self.link is None and not isinstance(self.problem.loss, problems.Logistic):
             raise InvalidInput(f"scores of {type(self.problem.loss).__name__} are no probabilities; use fit.scores.")
         slope, offset = self.link or (1.0, 0.0)
-        return np.asarray(expit(slope * self.scores(data) + offset))
+        return np.asarray(expit(slope * self.scores(data, without) + offset))
 
-    def predict(self, data: Any) -> Floats:
-        """Labels −1 and +1 where the loss classifies, values otherwise; rows as in `scores`."""
-        scores = self.scores(data)
-        return np.where(scores >= 0.0, 1.0, -1.0) if self.problem.loss.classifies else self.problem.loss.link(scores)
+    def predict(self, data: Any, without: Sequence[str] = ()) -> Floats:
+        """Labels −1 and +1 where the loss classifies, values otherwise; rows and `without` as in `scores`."""
+        scores = self.scores(data, without)
+        if not self.problem.loss.classifies:
+            return self.problem.loss.link(scores)
+        slope, offset = self.link or (1.0, 0.0)  # so that +1 is what predict_proba gives a half or more
+        return np.where(slope * scores + offset >= 0.0, 1.0, -1.0)
 
     def _stumps(self, party: str, block: Block) -> Floats:
         assert isinstance(self.model, Mapping)

@@ -177,8 +177,9 @@ def norms(job: Job) -> dict[str, float]:
         if missing := [party for party in holders if party not in proven]:
             raise InvalidInput(
                 f"nothing public bounds the rows of party {missing[0]!r}: declare its schema "
-                "(from_frames(..., schemas={party: co.Schema(...)})), or give Privacy(row_norm=...), a length beyond which "
-                "a row is shortened. A bound read off the data would tell about single rows."
+                "(from_frames(..., schemas={party: co.Schema(...)}); in its file, replace what was read off the data and then "
+                'remove the line source = "data"), or give Privacy(row_norm=...), a length beyond which a row is shortened. '
+                "A bound read off the data would tell about single rows."
             )
         return proven
     if len(proven) == len(holders):

@@ -414,6 +414,7 @@ class Office:
             self.neighbours.end(run)
         if run in dict(self.books.begun()) and run not in self.books.ended():
             self.books.end(run, how)
+            log.info("over", extra={"run": run, "how": how})
         self.ledger.close_run(run, how)
 
     def _settle(self, over: Mapping[str, str]) -> None:

@@ -173,6 +173,8 @@ def _show(found: Any, quiet: bool, as_json: bool) -> None:
         size = "not known" if found.size is None else f"about {found.size:,} bytes, by all nodes together"
         typer.echo(f"{'sent':12} {size}")
     typer.echo(f"{'price':12} {found.price}")
+    if not quiet and found.delta is not None and found.delta * found.rows >= 1.0:
+        typer.echo(f"{'note':12} delta is not below 1/rows = {1.0 / found.rows:.2g}: ask for one well below")
     typer.echo("nothing was sent, and nothing was spent", err=True)
 
 

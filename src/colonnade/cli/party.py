@@ -36,7 +36,8 @@ def run(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log warnings and errors only.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Log one JSON object a line instead of text.")] = False,
 ) -> None:
-    """Dial the coordinator, and answer until stopped: Ctrl-C or SIGTERM. Runs go on when the party is started again.
+    """Dial the coordinator, and answer until stopped: Ctrl-C or SIGTERM, with exit code 0. Runs go on when the party is
+    started again.
 
     Before anything is reserved, the terms of a run are shown and you are asked, unless the file says approve = "policy"
     or you say --yes. Nothing leaves otherwise.

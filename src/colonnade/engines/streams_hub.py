@@ -189,7 +189,10 @@ class Switchboard:
         except RuntimeError as error:
             self._server.stop(None)
             self._clock.stop()
-            raise InvalidInput(f"cannot listen at {address!r}: is it a free address of this machine?") from error
+            raise InvalidInput(
+                f"cannot listen at {address!r}: the port is in use, or the address is not one of this machine. Stop the "
+                "program that holds it, or listen elsewhere (coordinator run --listen HOST:PORT, hub in the federation file)."
+            ) from error
 
     def start(self) -> None:
         """Accept parties from now on."""
@@ -219,6 +222,8 @@ class Switchboard:
         """Return when all of them are connected."""
         for name in names:
             self._line(name)
+        if absent := sorted(set(names) - self.connected()):
+            log.info("event=waiting for=%s seconds=%g", ",".join(absent), timeout)
         with self._arrivals:
             if not self._arrivals.wait_for(lambda: self.connected() >= set(names), timeout):
                 missing = ", ".join(repr(name) for name in sorted(set(names) - self.connected()))

@@ -60,7 +60,10 @@ def door(listen: str) -> socket.socket:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         made = socket.create_server((host, port), family=family, backlog=64)
     except OSError as error:
-        raise InvalidInput(f"cannot listen at {listen!r}: is it a free address of this machine?") from error
+        raise InvalidInput(
+            f"cannot listen at {listen!r}: the port is in use, or the address is not one of this machine. Stop the program "
+            "that holds it, or listen elsewhere."
+        ) from error
     made.setblocking(False)
     return made
 

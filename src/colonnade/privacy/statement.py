@@ -137,6 +137,16 @@ ASSUMPTIONS: dict[str, str] = {
 }
 
 
+def loose(privacy: Privacy | None, rows: int) -> tuple[str, ...]:
+    """What to say of a delta that one row, published at random, would satisfy."""
+    if privacy is None or privacy.delta * rows < 1.0:
+        return ()
+    return (
+        f"delta={privacy.delta:g} is not below 1/rows = {1.0 / rows:.2g}: publishing one row at random would satisfy it; ask "
+        "for one well below",
+    )
+
+
 def not_private(why: str, unit: Unit, sees: str) -> PrivacyStatement:
     """The statement of a run that protects nobody, and why."""
     return PrivacyStatement(

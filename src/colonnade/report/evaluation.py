@@ -72,7 +72,7 @@ def _of_classes(fit: Fit, data: Any, scores: Floats, labels: Floats, basis: str)
     curve = roc_curve(scores, positive)
     figures = {
         "AUC": (area(curve), "the chance that a positive row is ranked above a negative one; 0.5 is guessing"),
-        "accuracy": (float(np.mean((scores >= 0.0) == positive)), "share of rows whose class is predicted"),
+        "accuracy": (float(np.mean((fit.predict(data) > 0.0) == positive)), "share of rows whose class is predicted"),
         "base rate": (float(positive.mean()), "share of positive rows"),
     }
     groups: tuple[tuple[float, float, int], ...] = ()

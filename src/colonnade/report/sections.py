@@ -55,12 +55,19 @@ def parties_section(fit: Fit, known: RunFacts) -> str:
         holds = "columns and the label" if party == fit.label and party in fit.features else "columns"
         holds = "the label" if party not in fit.features else holds
         rows.append((party, holds, known.policies.get(party, "not kept"), brought, columns))
-    made = table("Who took part", ("party", "holds", "policy", "rows brought", "columns"), rows, numbers=2)
+    made = table(
+        "Who took part", ("party", "holds", "its policy would allow", "rows brought", "columns"), rows, numbers=2
+    )
     matched = "The number of rows in common is not kept with this fit."
     if known.rows is not None:
         matched = f"{counted(known.rows, 'row')} {'in all' if fit.by_rows else 'matched in all parties'}."
     on = f" They were matched on {fit.on!r}." if fit.on else ""
-    return made + paragraph(matched + on)
+    allowed = (
+        " A policy says what a party would allow at most; what left it in this run is listed under its own heading."
+    )
+    unpriced = " How many rows a party brought is kept for runs without privacy only, since no price covers it."
+    hidden = any(party not in known.brought for party in parties_of(fit))
+    return made + paragraph(matched + on + allowed + unpriced * hidden)
 
 
 CURVES = {

@@ -196,7 +196,10 @@ class Schema:
         try:
             return cls.from_text(Path(path).read_text(encoding="utf-8"))
         except OSError as error:
-            raise InvalidInput(f"the schema {path} could not be read: {error.strerror}.") from error
+            raise InvalidInput(
+                f"the schema {path} could not be read: {error.strerror}. Check the path; "
+                f"`colonnade data inspect TABLE -o {Path(path).name}` proposes one."
+            ) from error
         except (InvalidInput, UnicodeDecodeError) as error:
             raise InvalidInput(f"the schema {path}: {error}") from error
 
