@@ -121,6 +121,24 @@ def test_a_database_is_a_source_like_a_file(folder: Path) -> None:
     assert asked.federation.rows == 300
 
 
+def test_a_table_of_a_party_is_read_in_blocks_where_it_lies(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    frames = {name: pl.read_csv(folder / f"{name}.csv") for name in ("clinic", "laboratory")}
+    schemas = {"clinic": CLINIC, "laboratory": LAB}
+    whole = co.Federation.from_frames(frames, "pid", ("clinic", "readmitted"), schemas=schemas)
+
+    def held(*_: object) -> None:
+        raise AssertionError("a table was read whole")
+
+    monkeypatch.setattr("colonnade.sources.files.Csv.frame", held)
+    read = load_config(config(folder)).federation
+    for name, party in whole.parties.items():
+        np.testing.assert_array_equal(_dense(read.parties[name].block.matrix), _dense(party.block.matrix))
+
+
+def _dense(matrix: object) -> np.ndarray:
+    return np.asarray(matrix.toarray() if hasattr(matrix, "toarray") else matrix)
+
+
 def test_a_limit_in_the_file_is_the_partys_policy(folder: Path) -> None:
     limit = ('schema = "laboratory.schema.toml"', 'schema = "laboratory.schema.toml"\nepsilon = 0.5\ndelta = 1e-6')
     code, _, error = call(config(folder, Kind.FEDERATION, limit))

@@ -22,7 +22,8 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,7 +42,7 @@ from colonnade.privacy.statement import Privacy
 from colonnade.result import Fit
 from colonnade.schema import Schema
 from colonnade.seats import variant
-from colonnade.sources import located
+from colonnade.sources import Table, located
 
 if TYPE_CHECKING:
     import polars as pl
@@ -141,9 +142,9 @@ def _federation(folder: Path, data: Any) -> Federation:
     policies = {name: Policy(**own) for name, p in parties.items() if (own := {k: p[k] for k in POLICY if k in p})}
     if "source" in data:
         frames, on = _shared_out(folder, data, parties, label, unit)
-    else:
-        frames, on = _each_its_own(folder, data, parties)
-    return Federation.from_frames(frames, on, label, schemas=schemas, policies=policies, unit=unit)
+        return Federation.from_frames(frames, on, label, schemas=schemas, policies=policies, unit=unit)
+    tables, on = _each_its_own(folder, data, parties)
+    return Federation.from_frames(tables, on, label, schemas=schemas, policies=policies, unit=unit)
 
 
 def _shared_out(
@@ -157,48 +158,60 @@ def _shared_out(
             )
     if label[0] not in parties:
         raise _Wrong("data.label", f"names {label[0]!r}, which is not a party; there are {', '.join(parties)}")
-    table, on = _read(folder, "data", data), data.get("on")
-    frames = {}
+    table, there = _source(folder, "data", data)
+    on, wanted, frames = data.get("on"), {}, {}
     for name, party in parties.items():
         extra = [label[1], *(unit or ())[:1]] if name == label[0] else []
-        wanted = list(dict.fromkeys([*([] if on is None else [on]), *party["columns"], *extra]))
-        if absent := [column for column in wanted if column not in table.columns]:
+        wanted[name] = list(dict.fromkeys([*([] if on is None else [on]), *party["columns"], *extra]))
+        if absent := [column for column in wanted[name] if column not in there]:
             raise _Wrong(
                 f"data.parties.{name}.columns",
-                f"names {absent[0]!r}, which {data['source']} does not have; it has {_some(table.columns)}",
+                f"names {absent[0]!r}, which {data['source']} does not have; it has {_some(there)}",
             )
-        frames[name] = table.select(wanted) if on is not None else table.select(wanted).with_row_index(ROW_KEY)
+    with _at_source("data"):
+        whole = table.frame([column for column in there if any(column in own for own in wanted.values())])
+    for name, own in wanted.items():
+        frames[name] = whole.select(own) if on is not None else whole.select(own).with_row_index(ROW_KEY)
     return frames, on or ROW_KEY
 
 
 def _each_its_own(
     folder: Path, data: Mapping[str, Any], parties: Mapping[str, Any]
-) -> tuple[dict[str, pl.DataFrame], str]:
+) -> tuple[dict[str, pl.DataFrame | Table], str]:
     """One table a party, matched on the key."""
     if "query" in data:
         raise _Wrong("data.query", "belongs to a source; write source = ... beside it")
     if not isinstance(data.get("on"), str):
         raise _Wrong("data", 'needs on = "pid", the key column by which the parties\' rows are matched')
-    frames = {}
+    frames: dict[str, pl.DataFrame | Table] = {}
     for name, party in parties.items():
         where = f"data.parties.{name}"
         if not isinstance(party.get("source"), str):
             raise _Wrong(where, "has no source, and [data] has none for all: give a file or a database's address")
-        frame = _read(folder, where, party)
+        table, there = _source(folder, where, party)
+        frames[name] = table  # read in blocks, where it lies
         if "columns" in party:
-            kept = {data["on"], data["label"][1], *(data.get("unit") or [])[:1]} & set(frame.columns)
+            kept = {data["on"], data["label"][1], *(data.get("unit") or [])[:1]} & set(there)
             wanted = [*party["columns"], *sorted(kept - set(party["columns"]))]
-            if absent := [column for column in wanted if column not in frame.columns]:
-                raise _Wrong(f"{where}.columns", f"names {absent[0]!r}; the source has {_some(frame.columns)}")
-            frame = frame.select(wanted)
-        frames[name] = frame
+            if absent := [column for column in wanted if column not in there]:
+                raise _Wrong(f"{where}.columns", f"names {absent[0]!r}; the source has {_some(there)}")
+            with _at_source(where):
+                frames[name] = table.frame(wanted)
     return frames, data["on"]
 
 
-def _read(folder: Path, where: str, table: Mapping[str, Any]) -> pl.DataFrame:
+def _source(folder: Path, where: str, table: Mapping[str, Any]) -> tuple[Table, list[str]]:
+    """A table where it lies, and the names of its columns."""
     source, query = str(table["source"]), table.get("query")
+    with _at_source(where):
+        found = located(source if "://" in source else folder / source, query=query)
+        return found, found.names()
+
+
+@contextmanager
+def _at_source(where: str) -> Iterator[None]:
     try:
-        return located(source if "://" in source else folder / source, query=query).frame(None)
+        yield
     except InvalidInput as error:
         raise _Wrong(f"{where}.source", f"cannot be read: {error}") from error
 
