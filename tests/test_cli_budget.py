@@ -13,7 +13,10 @@ import pytest
 from typer.testing import CliRunner
 
 import colonnade as co
+from colonnade.budget import Account
 from colonnade.cli import app
+from colonnade.privacy.accountant import rho_for
+from colonnade.privacy.ledger import Budget
 
 PRIVACY = co.Privacy(1.0, 1e-6, feature_bound=1.0)
 
@@ -128,3 +131,12 @@ def test_a_folder_that_is_no_store_is_named(words: list[str], tmp_path: Path) ->
 
 def test_an_unknown_party_is_named_with_those_there_are(store: Path) -> None:
     assert "there are clinic" in refused("budget", "plan", store, "bank", "--epsilon", 1)
+
+
+def test_what_is_left_is_the_epsilon_of_a_run_that_fits() -> None:
+    """Prices add up in rho: after epsilon 1 of 1.5, more than a half is left."""
+    account = Account("clinic", Budget(1.5, 1e-6, 1, rho_for(1.0, 1e-6), rho_for(1.0, 1e-6)), 1, 0, 0)
+    assert 1.0 < account.left < 1.5
+    total = account.budget.rho + rho_for(account.left, 1e-6)
+    assert total == pytest.approx(account.budget.limit, rel=1e-9)
+    assert Account("clinic", Budget(1.5, 1e-6, 1, 1.0, 1.0), 1, 0, 0).left == 0.0

@@ -46,6 +46,11 @@ class Account:
         return epsilon(self.budget.rho, self.delta)
 
     @property
+    def left(self) -> float:
+        """The epsilon of one more run that fits; infinite without a limit."""
+        return epsilon(self.budget.left, self.delta)
+
+    @property
     def lifetime(self) -> float:
         return epsilon(self.budget.lifetime_rho, self.delta)
 

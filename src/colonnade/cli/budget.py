@@ -274,17 +274,16 @@ def _epsilon(value: float) -> str:
 
 
 def _left(account: Any) -> str:
-    """Epsilon that is neither spent nor reserved, at the limit's delta."""
-    limit = account.budget.epsilon
-    return "no limit" if limit is None else f"{max(0.0, limit - account.spent):.4g}"
+    """Epsilon of a run that would still fit. Prices add up in rho, so it is more than the difference of epsilons."""
+    return "no limit" if account.budget.epsilon is None else f"{account.left:.4g}"
 
 
 def _bar(account: Any) -> str:
     if account.budget.epsilon is None:
         return ""
-    share: float = max(0.0, 1.0 - account.spent / account.budget.epsilon)
+    share: float = account.budget.left / account.budget.limit
     full = round(share * 5)
-    return "█" * full + "░" * (5 - full) + f" {share:4.0%}"
+    return "█" * full + "░" * (5 - full) + f" {share:4.0%}: ε {_left(account)}"
 
 
 def _plain(account: Any, held: _Held) -> dict[str, Any]:

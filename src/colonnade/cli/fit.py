@@ -148,6 +148,7 @@ def _configured(config: Path, dry_run: bool, seen: bool, quiet: bool, as_json: b
         "privacy": made.privacy.sentence,
         "sent": f"{made.communication.bytes:,} bytes in {made.communication.messages:,} messages",
         "rows": f"{asked.federation.alignment}",
+        **({"remarks": "; ".join(made.remarks)} if made.remarks else {}),
         **({} if asked.report is None else {"report": str(asked.report)}),
         **({} if asked.store is None else {"store": str(asked.store)}),
         "fit": str(asked.output),
