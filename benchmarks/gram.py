@@ -45,6 +45,7 @@ from colonnade.problem.gram import (
     prepare,
     solve,
 )
+from colonnade.reproduce.comparison.tables import encoded
 from colonnade.schema import Binary, Numeric, Schema
 
 EPSILONS = (0.1, 1.0, 4.0)
@@ -116,21 +117,9 @@ def load(name: str) -> Dataset | None:
         schemas[party] = Schema(
             tuple(Numeric(c, *bounds[c]) if c in bounds else Binary(c) for c in names[first:end]), public["row_norm"]
         )
-        blocks.append(_encoded(X[:, first:end], schemas[party]))
+        blocks.append(encoded(X[:, first:end], schemas[party]))
     units = np.load(folder / "patient.npy") if name == "diabetes130" else None
     return _dataset(blocks, np.where(y > 0, 1.0, -1.0), schemas, told, units)
-
-
-def _encoded(block: Any, schema: Schema) -> Any:
-    """What `schema.encode` makes of these columns, without writing thousands of them into a frame."""
-    columns = []
-    for j, column in enumerate(schema.columns):
-        values = block[:, [j]]
-        if isinstance(column, Numeric):
-            clipped = np.clip(values.toarray(), column.low, column.high)
-            values = sparse.csc_array(2.0 * ((clipped - column.low) / (column.high - column.low)) - 1.0)
-        columns.append(values)
-    return sparse.hstack(columns, format="csr")
 
 
 def _flights(told: dict[str, Any]) -> Dataset | None:

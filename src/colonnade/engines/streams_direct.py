@@ -35,6 +35,7 @@ from cryptography import x509
 
 from colonnade.certs import RevocationList, Tls, distrust
 from colonnade.engines.streams_envelope import (
+    DISTRUST,
     ENVELOPE,
     HIGHEST,
     LIMIT,
@@ -67,12 +68,6 @@ STRANGERS = 8  # connections that have not proved who they are, and one more for
 _LENGTH = struct.Struct("<I")
 _EMPTY = Packed(0, b"", 0)
 _GONE = (OSError, TimeoutError, asyncio.IncompleteReadError)
-_DISTRUST = {
-    "expired": Reason.EXPIRED,
-    "revoked": Reason.REVOKED,
-    "fingerprint": Reason.FINGERPRINT,
-    "name": Reason.NAME,
-}
 
 log = logging.getLogger("colonnade.engines.streams")
 
@@ -315,7 +310,7 @@ class Lines:
         except ValueError:  # the authority signed it, and it cannot be read
             raise Malformed(Reason.NAME) from None
         if why is not None:
-            raise Malformed(_DISTRUST[why])
+            raise Malformed(DISTRUST[why])
         return certificate.serial_number
 
     def _refuse(self, party: str, reason: Reason) -> None:

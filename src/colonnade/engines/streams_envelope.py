@@ -74,6 +74,14 @@ class Reason(IntEnum):
     BUSY = 14  # too many streams that have not greeted, or the hub is about to stop
 
 
+DISTRUST = {  # what `certs.distrust` says, as a code
+    "expired": Reason.EXPIRED,
+    "revoked": Reason.REVOKED,
+    "fingerprint": Reason.FINGERPRINT,
+    "name": Reason.NAME,
+}
+
+
 class Malformed(WireError):
     """Bytes that do not belong on a stream; `reason` is all that may be told about them."""
 

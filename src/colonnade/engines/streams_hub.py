@@ -26,6 +26,7 @@ from cryptography import x509
 from colonnade.certs import RevocationList, Tls, distrust, load
 from colonnade.engines.streams_clock import Alarm, Clock
 from colonnade.engines.streams_envelope import (
+    DISTRUST,
     ENVELOPE,
     HIGHEST,
     LIMIT,
@@ -65,12 +66,6 @@ _OPTIONS = [
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
     ("grpc.so_reuseport", 0),  # a second hub at the same address is a mistake to be told about
 ]
-_DISTRUST = {
-    "expired": Reason.EXPIRED,
-    "revoked": Reason.REVOKED,
-    "fingerprint": Reason.FINGERPRINT,
-    "name": Reason.NAME,
-}
 
 log = logging.getLogger("colonnade.engines.streams")
 
@@ -379,7 +374,7 @@ class Switchboard:
             raise Malformed(Reason.NAME)
         stream.claimed = hello.name
         if why := distrust(certificate, hello.name, self._members[hello.name], self._revoked):
-            raise Malformed(_DISTRUST[why])
+            raise Malformed(DISTRUST[why])
         if common_version(hello.lowest, hello.highest) is None:
             raise Malformed(Reason.VERSION)
         self._take_over(self._lines[hello.name], hello, stream)

@@ -147,18 +147,27 @@ class SparseClassifier(ClassifierMixin, SparseLinear):  # type: ignore[misc]  # 
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The class with the largest score."""
-        scores = self.decision_function(X)
-        index = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
+        index = likeliest(self.decision_function(X))
         return np.asarray(self.classes_[index])
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Floats:
         """Probabilities by class: the logistic of the scores, scaled to sum to 1 where there are several models."""
-        likely = expit(self.decision_function(X))
-        if likely.ndim == 1:
-            return np.column_stack([1.0 - likely, likely])
-        total = likely.sum(axis=1, keepdims=True)
-        return np.asarray(np.where(total > 0, likely / np.where(total > 0, total, 1.0), 1.0 / likely.shape[1]))
+        return probabilities(self.decision_function(X))
+
+
+def likeliest(scores: Floats) -> NDArray[np.intp]:
+    """Which class each row has: by the sign of one score, or by the largest of several."""
+    return (scores > 0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
+
+
+def probabilities(scores: Floats) -> Floats:
+    """The logistic of the scores, one column a class, scaled to sum to 1 where there are several models."""
+    likely = np.asarray(expit(scores))
+    if likely.ndim == 1:
+        return np.column_stack([1.0 - likely, likely])
+    total = likely.sum(axis=1, keepdims=True)
+    return np.asarray(np.where(total > 0, likely / np.where(total > 0, total, 1.0), 1.0 / likely.shape[1]))
 
 
 def as_objects(y: Any) -> NDArray[np.object_]:

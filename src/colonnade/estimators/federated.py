@@ -21,7 +21,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
@@ -35,7 +34,7 @@ from sklearn.utils.validation import (
 
 from colonnade.algorithms.sharing_admm import SharingADMM
 from colonnade.errors import InvalidInput
-from colonnade.estimators.classifier import as_objects, label_keys
+from colonnade.estimators.classifier import as_objects, label_keys, likeliest, probabilities
 from colonnade.estimators.several import resumed, same_call
 from colonnade.federation import Federation
 from colonnade.fit import fit as run
@@ -448,18 +447,13 @@ class FederatedClassifier(ClassifierMixin, FederatedLinear):  # type: ignore[mis
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The class with the largest score."""
-        scores = self.decision_function(X)
-        index = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
+        index = likeliest(self.decision_function(X))
         return np.asarray(self.classes_[index])
 
     @available_if(_gives_odds)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Floats:
         """Probabilities by class; those of several models are scaled to sum to 1."""
-        likely = expit(self.decision_function(X))
-        if likely.ndim == 1:
-            return np.column_stack([1.0 - likely, likely])
-        total = likely.sum(axis=1, keepdims=True)
-        return np.asarray(np.where(total > 0, likely / np.where(total > 0, total, 1.0), 1.0 / likely.shape[1]))
+        return probabilities(self.decision_function(X))
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Accuracy; a federation of new rows may bring its own labels."""

@@ -87,7 +87,7 @@ def load(name: str) -> Table:
         bounds = public.get("numeric", {})
         columns = tuple(Numeric(c, *bounds[c]) if c in bounds else Binary(c) for c in names[first:end])
         schemas[party] = Schema(columns, public["row_norm"])
-        blocks.append(_encoded(sparse.csc_array(X[:, first:end]), schemas[party]))
+        blocks.append(encoded(sparse.csc_array(X[:, first:end]), schemas[party]))
     return Table(name, sparse.csr_array(sparse.hstack(blocks)), y, schemas, told["label"])
 
 
@@ -106,7 +106,7 @@ def _read(folder: Path) -> tuple[Any, Floats, list[str]]:
     return X, np.where(y > 0, 1.0, np.where(y == 0, rows_left_out, -1.0)), names
 
 
-def _encoded(block: Any, schema: Schema) -> Any:
+def encoded(block: Any, schema: Schema) -> Any:
     """What `schema.encode` makes of these columns, without writing them into a frame."""
     columns = []
     for j, column in enumerate(schema.columns):
