@@ -47,6 +47,7 @@ from colonnade.privacy.released import Released
 from colonnade.privacy.store import FileLog
 from colonnade.runtime.messages import message
 from colonnade.runtime.program import COORDINATOR, ask, ask_one, last, receive, tell
+from colonnade.runtime.transcript import LOOK, SHORT
 
 SIZES = {"1 KB": 1_000, "64 KB": 64_000, "1 MB": 1_000_000}
 BAR = 1.30
@@ -195,7 +196,7 @@ class Diary:
             self.log.append("run", tick, "event", "0", b"x" * 200)
             self.log.append("run", tick, "release", "0", b"x" * 16)
             self.log.append("run", tick, "in", COORDINATOR, request)
-            self.log.append("run", tick, "out", COORDINATOR, request)
+            self.log.append("run", tick, "out", COORDINATOR, _sent(request))
             self.log.append("run", tick, "step", "", b"[]")
 
     def hub(self, request: bytes, count: int) -> None:
@@ -204,8 +205,13 @@ class Diary:
         with self.log.atomic():
             for number in range(count):
                 self.log.append("run", tick, "in", f"party{number}", request)
-                self.log.append("run", tick, "out", f"party{number}", request)
+                self.log.append("run", tick, "out", f"party{number}", _sent(request))
             self.log.append("run", tick, "step", "", b"[]")
+
+
+def _sent(request: bytes) -> bytes:
+    """As much as a transcript keeps of a message that was sent; whose hash costs nothing here."""
+    return request if len(request) < SHORT else b"x" * (LOOK + 32)
 
 
 @contextmanager

@@ -269,7 +269,7 @@ def test_the_frame_header_is_as_long_as_documented() -> None:
     text = path.read_text()
     frames = text.partition("## Frames")[2].partition("\n## ")[0].splitlines()
     sizes = [int(cells(line)[1]) for line in frames if line.startswith("|") and cells(line)[1].isdigit()]
-    assert sum(sizes) == len(Frame(0, 0, b"").to_bytes("run"))
+    assert sum(sizes) == len(Frame(0, 0, b"").head("run"))
 
 
 def test_the_files_and_rows_of_a_store_are_the_documented_ones(store: Path) -> None:

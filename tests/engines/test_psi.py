@@ -20,7 +20,7 @@ import pytest
 pytest.importorskip("private_set_intersection.python", reason="needs colonnade[psi]")
 
 from test_network_security import damaged
-from test_office import BREAKS, REFUSES, STOPS, Straw, tmp_path  # noqa: F401
+from test_office import BREAKS, REFUSES, STOPS, Straw, heard, tmp_path  # noqa: F401
 
 import colonnade as co
 from colonnade import alignment, certs
@@ -30,6 +30,7 @@ from colonnade.between.holding import Holding
 from colonnade.between.office import OK
 from colonnade.between.parcel import Parcel, unpack
 from colonnade.charter import Charter, Member, new_key
+from colonnade.engines.turns import Then
 from colonnade.errors import InvalidInput, PeerFailed, ProtocolError
 from colonnade.schema import Numeric, Schema
 from organisations import Organisations
@@ -92,8 +93,8 @@ class Watched(Straw):
         if self.stop in (self.asked + 1, what):
             raise SystemExit
         answer = super().ask(party, what, head, blobs)
-        if answer.exception() is None:
-            said = answer.result().blobs
+        if (found := heard(answer)) is not None:
+            said = found.blobs
             self.seen.append((party, what, tuple(blobs), said))
             self.forms.setdefault((party, what, (head or {}).get("session"), (head or {}).get("peer")), set()).add(said)
         return answer
@@ -455,8 +456,11 @@ def run(made: Organisations, kill: tuple[tuple[str, str], ...] = ()) -> tuple[co
                 made.kill(party)
                 made.start(party, hub.port)
             passed.extend(blobs)
-            found = ask(party, what, head, blobs)
-            found.add_done_callback(lambda f: passed.extend(() if f.exception() else f.result().blobs))
+            return Then(ask(party, what, head, blobs), overheard)
+
+        def overheard(answer):
+            found = answer.result()
+            passed.extend(found.blobs)
             return found
 
         hub.ask = watched

@@ -17,7 +17,6 @@ import colonnade as co
 from colonnade.between import hub as hubs
 from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.runbook import FolderStore
-from colonnade.runtime.wire import digest
 from contract import METHODS, OTHER_METHODS, Case
 from organisations import Organisations, _live
 
@@ -43,9 +42,7 @@ def drive(made: Organisations, port: int, kind: str, seeded: bool = True) -> Non
 
     def noted(self, name, found):
         letters = heard(self, name, found)
-        lines = "".join(
-            f"{x.sender}>{x.receiver} {x.frame.sequence} {digest(x.frame.body).hex()}\n" for x in letters
-        ).encode()
+        lines = "".join(f"{x.sender}>{x.receiver} {x.frame.sequence} {x.frame.check.hex()}\n" for x in letters).encode()
         with (made.folder / WIRE).open("ab", buffering=0) as file:
             file.write(lines)
         return letters

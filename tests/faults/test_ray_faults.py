@@ -23,11 +23,10 @@ import pytest
 import colonnade as co
 from colonnade.engines import ray as engines
 from colonnade.engines.ray import Host, Ray
-from colonnade.engines.turns import kept
+from colonnade.engines.turns import Kept, Then
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.mechanisms import SystemNoise
 from colonnade.privacy.store import FileLog
-from colonnade.runtime.wire import digest
 from contract import EVERY_METHOD, METHODS, federation, fitted
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'colonnade[ray]'")
@@ -103,8 +102,8 @@ class Actor:
             return failed(ActorDiedError())
         arguments = [cloudpickle.loads(a) if what == "sit" and isinstance(a, bytes) else a for a in arguments]
         try:
-            answer = kept(lambda: getattr(self.host, what)(*arguments))
-            answer = kept(lambda: cloudpickle.loads(cloudpickle.dumps(answer.result())))
+            answer = Kept(lambda: getattr(self.host, what)(*arguments))
+            answer = Kept(lambda: cloudpickle.loads(cloudpickle.dumps(answer.result())))
             answer.result()
         except Exception as error:
             answer = failed(RayTaskError(what, "", error))
@@ -251,16 +250,16 @@ class Deadly(Ray):
                 os.kill(pid, signal.SIGKILL)
             elif way == "by Ray":
                 ray.kill(made.actors[name], no_restart=False)
-            if what == "turn":
-                future.add_done_callback(self.note)
-            return future
+            return Then(future, self.noted) if what == "turn" else future
 
         made.promise = watched
         return made
 
-    def note(self, turn) -> None:
-        for x in () if turn.exception() else turn.result().letters:
-            self.wire.setdefault((x.sender, x.receiver, x.frame.sequence), set()).add(digest(x.frame.body))
+    def noted(self, promise):
+        turn = promise.result()
+        for x in turn.letters:
+            self.wire.setdefault((x.sender, x.receiver, x.frame.sequence), set()).add(x.frame.sha256)
+        return turn
 
     def fit(self, case, store, fatal=None, interrupt=0, fit=fitted):
         """A fit with these deaths; nothing may have left twice in two forms."""
@@ -335,10 +334,11 @@ from pathlib import Path
 sys.path[:0] = [sys.argv[1], str(Path(sys.argv[1], "faults"))]
 from test_ray_faults import STAR, Deadly, fitted
 class Dying(Deadly):
-    def note(self, turn):
-        super().note(turn)
+    def noted(self, promise):
+        turn = super().noted(promise)
         if sum(map(len, self.wire.values())) >= int(sys.argv[4]):
             os.kill(os.getpid(), signal.SIGKILL) if sys.argv[3] == "kill" else os.killpg(0, signal.SIGINT)
+        return turn
 fitted(STAR, Dying(), store=Path(sys.argv[2]))
 """
 

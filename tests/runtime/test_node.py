@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 import pytest
 
@@ -11,7 +13,8 @@ from colonnade.privacy.store import FileLog
 from colonnade.runtime.messages import Failed, message
 from colonnade.runtime.node import Letter
 from colonnade.runtime.program import Post, ask_one, last, public_bytes, receive
-from colonnade.runtime.wire import Frame, decode, encode
+from colonnade.runtime.transcript import LOOK, kept, said_of
+from colonnade.runtime.wire import HEADER_SIZE, Frame, decode, encode
 from contract import Toy, nodes
 
 HUB, PARTY = "hub", "party"
@@ -333,6 +336,43 @@ def test_a_program_that_changed_is_noticed(logs):
     co.InProcess().run(nodes(pair(talkative, hub=rounds), logs))
     with pytest.raises(co.ReplayDiverged):
         co.InProcess().run(nodes(pair(changed, hub=rounds), logs))
+
+
+@message(924)
+class Parcel:
+    """Hub → party: as much as you like."""
+
+    body: bytes
+
+
+def generous(last_byte):
+    def program(gate):
+        yield from last({PARTY: Parcel(bytes(5_000) + last_byte)})
+
+    return program
+
+
+def quiet(gate):
+    yield from receive(HUB, Parcel)
+
+
+def test_of_a_longer_message_kind_length_and_hash_are_kept_and_a_change_is_still_noticed(logs):
+    co.InProcess().run(nodes(pair(quiet, hub=generous(b"a")), logs))
+    (sent,) = logs[HUB].rows(kind="out")
+    body = encode(Parcel(bytes(5_000) + b"a"), guarded=False)
+    assert said_of(sent.body[:LOOK], len(sent.body)) == (body[:HEADER_SIZE], len(body))
+    assert sent.body.endswith(hashlib.sha256(body).digest())
+    assert len(sent.body) == LOOK + 32
+    co.InProcess().run(nodes(pair(quiet, hub=generous(b"a")), logs))
+    with pytest.raises(co.ReplayDiverged, match=r"other bytes than were recorded"):
+        co.InProcess().run(nodes(pair(quiet, hub=generous(b"b")), logs))
+
+
+def test_of_a_short_message_the_record_tells_kind_and_length_and_of_an_earlier_hash_nothing():
+    body = encode(Question(1), guarded=False)
+    assert kept(Frame(0, 0, body)) == body
+    assert said_of(body[:LOOK], len(body)) == (body[:HEADER_SIZE], len(body))
+    assert said_of(b"sha256:" + bytes(LOOK - 7), 7 + 32) is None
 
 
 def test_a_hub_that_changed_is_noticed(logs):

@@ -17,7 +17,6 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
 from itertools import combinations
 from pathlib import Path
 from types import TracebackType
@@ -34,7 +33,7 @@ from colonnade.engines.station import Joined, Seat, Standing, Station, Turn
 from colonnade.engines.streams_envelope import PartyRestarted, PeerTimeout
 from colonnade.engines.streams_metrics import Metrics
 from colonnade.engines.traffic import Line, Traffic
-from colonnade.engines.turns import Books, Crew, Lost, Turns, gathered, kept, then
+from colonnade.engines.turns import Books, Crew, Kept, Lost, Promise, Then, Turns, gathered
 from colonnade.errors import InvalidInput, PeerFailed, ProtocolError, ReplayDiverged, StoreError, WireError
 from colonnade.federation import Federation
 from colonnade.runtime.messages import Direct, FailureCode
@@ -173,12 +172,12 @@ class Grpc:
 
     def ask(
         self, party: NodeId, what: str, head: Mapping[str, Any] | None = None, blobs: Sequence[bytes] = ()
-    ) -> Future[Parcel]:
+    ) -> Promise:
         """A question to a party; its answer, or the error that its code stands for."""
         assert self._board is not None
         raw = self._board.ask(party, pack({"what": what, **(head or {})}, blobs), timeout=self.patience)
 
-        def opened(answer: Future[bytes]) -> Parcel:
+        def opened(answer: Promise) -> Parcel:
             try:
                 return _opened(party, what, answer.result())
             except PartyRestarted as error:
@@ -186,7 +185,7 @@ class Grpc:
             except PeerTimeout as error:
                 raise PeerFailed(f"{party!r} did not answer {what!r} for {self.patience:g} seconds.") from error
 
-        return then(raw, opened)
+        return Then(raw, opened)
 
     def _all(
         self, names: Sequence[str] | Mapping[str, Any], what: str, head: Mapping[str, Any] | None = None
@@ -266,26 +265,26 @@ class _Crew:
     def close(self) -> None:
         """The line stays open for the next run."""
 
-    def promise(self, name: NodeId, what: str, *arguments: Any) -> Future[Any]:
+    def promise(self, name: NodeId, what: str, *arguments: Any) -> Promise:
         if name == COORDINATOR:
-            return kept(lambda: getattr(self.local, what)(*arguments))
+            return Kept(lambda: getattr(self.local, what)(*arguments))
         another = self.process.get(name) != self.hub.process(name)
         if what == "join" and another:
             self.introduce([name])  # it must hear of the run again
         if what == "turn" and another:  # with its process died the letters that it held and had not read
-            asked: Future[Parcel] = kept(lambda: _lost(name))
+            asked: Promise = Kept(lambda: _lost(name))
         else:
             question, head, blobs = self.question(what, arguments)
             asked = self.hub.ask(name, question, {"run": self.run, **head}, blobs)
 
-        def heard(found: Future[Parcel]) -> Any:
+        def heard(found: Promise) -> Any:
             try:
                 return self.heard(name, what, found.result())
             except Lost as lost:
                 self.count(lost)
                 raise
 
-        return then(asked, heard)
+        return Then(asked, heard)
 
     def question(self, what: str, arguments: tuple[Any, ...]) -> tuple[str, dict[str, Any], Sequence[bytes]]:
         match what, arguments:

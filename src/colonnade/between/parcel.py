@@ -43,7 +43,7 @@ def unpack(raw: bytes, largest: int = LARGEST_HEAD) -> Parcel:
         magic, length = _LENGTH.unpack_from(raw)
         if magic != _MAGIC or length > min(len(raw) - _LENGTH.size, largest):
             raise WireError("not a parcel of this version of colonnade")
-        head = json.loads(raw[_LENGTH.size : _LENGTH.size + length])
+        head = json.loads(str(raw[_LENGTH.size : _LENGTH.size + length], "utf-8"))
         sizes = head.pop("blobs")
         if not all(type(size) is int and size >= 0 for size in sizes) or sum(sizes) != len(raw) - _LENGTH.size - length:
             raise WireError("a parcel whose contents do not add up")
@@ -57,21 +57,22 @@ def unpack(raw: bytes, largest: int = LARGEST_HEAD) -> Parcel:
 
 
 def letters_out(letters: Sequence[Letter], run: str) -> tuple[list[list[str]], list[bytes]]:
-    """Addresses for the head, and frames for the blobs."""
-    return [[x.sender, x.receiver, x.inside] for x in letters], [x.frame.to_bytes(run) for x in letters]
+    """Addresses for the head; for the blobs of each letter the head of its frame, and the body."""
+    parts = [part for x in letters for part in (x.frame.head(run), x.frame.body)]
+    return [[x.sender, x.receiver, x.inside] for x in letters], parts
 
 
-def letters_in(addresses: Any, frames: Sequence[bytes], run: str) -> list[Letter]:
+def letters_in(addresses: Any, parts: Sequence[bytes], run: str) -> list[Letter]:
     """The letters of a parcel, each frame checked against its digest and its run."""
-    if not (isinstance(addresses, list) and len(addresses) == len(frames)):
+    if not (isinstance(addresses, list) and 2 * len(addresses) == len(parts)):
         raise WireError("letters and addresses do not match")
     made = []
-    for address, frame in zip(addresses, frames, strict=True):
+    for address, head, body in zip(addresses, parts[::2], parts[1::2], strict=True):
         if not (isinstance(address, list) and len(address) == 3 and all(isinstance(part, str) for part in address)):
             raise WireError("a letter without an address")
         if max(map(len, address)) > LONGEST_NAME:
             raise WireError("a letter with an address that is too long")
-        read = Frame.from_bytes(frame, run)
+        read = Frame.read(head, body, run)
         if read.round > LAST_ROUND:
             raise WireError("a letter of a round that no run reaches")
         made.append(Letter(address[0], address[1], read, address[2]))

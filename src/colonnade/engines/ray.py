@@ -21,7 +21,6 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
-from concurrent.futures import Future, wait
 from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Self
@@ -29,7 +28,7 @@ from typing import IO, TYPE_CHECKING, Any, Self
 from colonnade.engines import turn_bytes
 from colonnade.engines.inprocess import Outcome
 from colonnade.engines.station import Seat, Station
-from colonnade.engines.turns import Books, Crew, Lost, Turns, kept, then
+from colonnade.engines.turns import Books, Crew, Kept, Lost, Promise, Then, Turns, settled
 from colonnade.errors import ColonnadeError, InvalidInput, StoreError
 from colonnade.privacy.store import FileLog
 from colonnade.runtime.node import Listener
@@ -237,18 +236,18 @@ class _Crew:
         answers: dict[NodeId, Any] = {}
         while missing := to.keys() - answers.keys():
             promised = {name: self.promise(name, what, *to[name]) for name in to if name in missing}
-            wait(promised.values())
-            for name, future in promised.items():
+            settled(promised.values())
+            for name, promise in promised.items():
                 with contextlib.suppress(Lost):  # asked again, its books answer the same
-                    answers[name] = future.result()
+                    answers[name] = promise.result()
         return {name: answers[name] for name in to}
 
     def drive(self) -> Outcome:
         return Turns(self.names, self.promise, self.listener).run()
 
-    def promise(self, name: NodeId, what: str, *arguments: Any) -> Future[Any]:
+    def promise(self, name: NodeId, what: str, *arguments: Any) -> Promise:
         if name == COORDINATOR:
-            return kept(lambda: getattr(self.local, what)(*arguments))
+            return Kept(lambda: getattr(self.local, what)(*arguments))
         self.revive(name)
         if name in self.absent:  # calls of one caller are taken in order: this one comes before the question
             self.absent.discard(name)
@@ -257,12 +256,12 @@ class _Crew:
             )
         if what == "turn":
             asked = self.actors[name].call.remote(what, *turn_bytes.question(*arguments))
-            return then(asked.future(), lambda found: turn_bytes.answered(self.heard(name, found)))
+            return Then(asked.future(), lambda found: turn_bytes.answered(self.heard(name, found)))
         asked = self.actors[name].call.remote(what, *arguments)
-        return then(asked.future(), lambda found: self.heard(name, found))
+        return Then(asked.future(), lambda found: self.heard(name, found))
 
-    def heard(self, name: NodeId, found: Future[Any]) -> Any:
-        """An answer, or what became of it; this runs on a thread of Ray's, where nothing may wait."""
+    def heard(self, name: NodeId, found: Promise) -> Any:
+        """An answer, or what became of it."""
         from ray.exceptions import RayActorError, RayTaskError
 
         try:

@@ -7,9 +7,9 @@ everybody says again how far they have come: what was on its way is sent again, 
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future, wait
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Protocol, runtime_checkable
@@ -21,9 +21,6 @@ from colonnade.errors import ColonnadeError, LedgerDamaged, PeerFailed, Protocol
 from colonnade.privacy.store import Log
 from colonnade.runtime.node import Letter, Listener
 from colonnade.runtime.program import NodeId
-
-Ask = Callable[..., "Future[Any]"]  # (station, what, *arguments)
-
 
 LOAD = 48 << 20  # bytes of letters that one turn brings
 
@@ -65,34 +62,86 @@ class Books(Protocol):
     def log_path(self, node: NodeId) -> Path | None: ...
 
 
-def gathered(promised: Mapping[NodeId, Future[Any]]) -> dict[NodeId, Any]:
-    """All answers, or the first error once nobody is at work any more."""
-    wait(promised.values())
-    return {name: future.result() for name, future in promised.items()}
+class Promise(Protocol):
+    """An answer that will come: a Future, or what is made of one."""
+
+    def result(self) -> Any:
+        """The answer, or its error; waits for it."""
+        ...
+
+    def add_done_callback(self, tell: Callable[[Any], object], /) -> None:
+        """Let somebody know when it is there."""
+        ...
 
 
-def kept(compute: Callable[[], Any]) -> Future[Any]:
+Ask = Callable[..., Promise]  # (station, what, *arguments)
+
+
+class Then:
+    """What becomes of an answer once it is there: made once, by the thread that asks for it first.
+
+    Not a Future of its own: every message of every round makes a promise, and a Future costs as much as reading the message.
+    """
+
+    __slots__ = ("_compute", "_error", "_promised", "_value")
+
+    def __init__(self, promised: Promise, compute: Callable[[Promise], Any]) -> None:
+        self._promised, self._compute = promised, compute
+        self._value: Any = None
+        self._error: BaseException | None = None
+
+    def result(self) -> Any:
+        compute, self._compute = self._compute, _again
+        if compute is not _again:
+            try:
+                self._value = compute(self._promised)
+            except BaseException as error:
+                self._error = error
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+    def add_done_callback(self, tell: Callable[[Any], object], /) -> None:
+        self._promised.add_done_callback(lambda _: tell(self))
+
+
+class Kept:
     """A promise that is kept at once."""
-    done: Future[Any] = Future()
-    try:
-        done.set_result(compute())
-    except BaseException as error:
-        done.set_exception(error)
-    return done
 
+    __slots__ = ("_error", "_value")
 
-def then(promised: Future[Any], compute: Callable[[Future[Any]], Any]) -> Future[Any]:
-    """What becomes of an answer once it is there."""
-    later: Future[Any] = Future()
-
-    def done(found: Future[Any]) -> None:
+    def __init__(self, compute: Callable[[], Any]) -> None:
+        self._value: Any = None
+        self._error: BaseException | None = None
         try:
-            later.set_result(compute(found))
+            self._value = compute()
         except BaseException as error:
-            later.set_exception(error)
+            self._error = error
 
-    promised.add_done_callback(done)
-    return later
+    def result(self) -> Any:
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+    def add_done_callback(self, tell: Callable[[Any], object], /) -> None:
+        tell(self)
+
+
+def _again(_: Promise) -> None:
+    """Marks an answer that has been read."""
+
+
+def settled(promised: Iterable[Promise]) -> None:
+    """Wait until nobody is at work any more, whatever came of it."""
+    for promise in promised:
+        with contextlib.suppress(Exception):
+            promise.result()
+
+
+def gathered(promised: Mapping[NodeId, Promise]) -> dict[NodeId, Any]:
+    """All answers, or the first error once nobody is at work any more."""
+    settled(promised.values())
+    return {name: promise.result() for name, promise in promised.items()}
 
 
 def check_records(joined: Mapping[NodeId, Joined]) -> None:
@@ -113,8 +162,8 @@ class Turns:
     def __init__(self, names: Sequence[NodeId], ask: Ask, listener: Listener) -> None:
         self.names, self.ask, self.listener = tuple(names), ask, listener
         self.mail: dict[NodeId, list[Letter]] = {}
-        self.busy: dict[NodeId, Future[Turn]] = {}
-        self.over: SimpleQueue[tuple[NodeId, Future[Turn]]] = SimpleQueue()  # turns that have ended, as they end
+        self.busy: dict[NodeId, Promise] = {}
+        self.over: SimpleQueue[tuple[NodeId, Promise]] = SimpleQueue()  # turns that have ended, as they end
         self.done: dict[NodeId, Turn] = {}  # the last turn of each station
         self.noted: Counter[NodeId] = Counter()
         self.failure: ColonnadeError | None = None
@@ -137,12 +186,12 @@ class Turns:
     def drive(self) -> None:
         """Turns, until nobody has mail."""
         while self.busy:
-            name, future = self.over.get()
-            if self.busy.get(name) is not future:  # of a turn before everybody met again
+            name, turn = self.over.get()
+            if self.busy.get(name) is not turn:  # of a turn before everybody met again
                 continue
             del self.busy[name]
             try:
-                self.take(name, future.result())
+                self.take(name, turn.result())
             except Lost:
                 self.meet()
         if self.failure is not None:
@@ -154,7 +203,7 @@ class Turns:
     def meet(self) -> None:
         """Let everybody say how far it has come, bring what is missing, and give each a turn."""
         while True:
-            wait(self.busy.values())  # whoever is at work finishes: its letters are in its transcript
+            settled(self.busy.values())  # whoever is at work finishes: its letters are in its transcript
             self.busy, self.mail = {}, defaultdict(list)
             try:
                 joined = gathered({name: self.ask(name, "join") for name in self.names})
@@ -200,5 +249,5 @@ class Turns:
         while waiting and (not letters or size + len(waiting[0].frame.body) <= LOAD):
             size += len(waiting[0].frame.body)
             letters.append(waiting.pop(0))
-        self.busy[name] = future = self.ask(name, "turn", letters)
-        future.add_done_callback(lambda ended: self.over.put((name, ended)))
+        self.busy[name] = turn = self.ask(name, "turn", letters)
+        turn.add_done_callback(lambda ended: self.over.put((name, ended)))

@@ -16,8 +16,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from colonnade.errors import LeakError, ProtocolError, ReplayDiverged
 from colonnade.privacy.events import Event
@@ -32,8 +31,7 @@ Replies = Mapping[type | None, type]
 Listener = Callable[[NodeId, Note], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Letter:
+class Letter(NamedTuple):
     """A frame on its way from one node to another."""
 
     sender: NodeId
@@ -114,21 +112,21 @@ class Node:
             received = {node: step.received[node] for node in step.order}
             for sender, frame in received.items():
                 self._seen[sender][frame.sequence] = frame.check
-            outbox = self._advance(received, step.releases)
-            if {receiver: kept(body) for receiver, body in outbox.items()} != step.sent:
+            made = self._letters(self._advance(received, step.releases))
+            if {x.receiver: kept(x.frame) for x in made} != step.sent:
                 raise ReplayDiverged(
                     f"{self.name!r}, step {step.tick}: the replay sends other bytes than were recorded. Data, code or "
                     "settings changed since: restore them and repeat the call."
                 )
-            letters += self._letters(outbox)
+            letters += made
         return letters
 
     def step(self) -> list[Letter]:
         """Resume the program once. What it sends is recorded before it is returned."""
         received = {node: self._inbox[node].popleft() for node in self.wait}
-        outbox = self._advance(received, None)
-        self._transcript.record(self._tick - 1, received, outbox, self.gate)
-        return self._letters(outbox)
+        letters = self._letters(self._advance(received, None))
+        self._transcript.record(self._tick - 1, received, {x.receiver: x.frame for x in letters}, self.gate)
+        return letters
 
     def farewell(self, code: int) -> list[Letter]:
         """Tell all neighbours that this node stops; final for the run."""

@@ -1,15 +1,14 @@
 """A node's transcript: every step's inbox and outbox, in the same log as its ledger.
 
 One step is one transaction: what came in, what the gate released, what goes out. Only then is anything sent. Reading the
-steps back gives exactly what a replay needs. Of a large message that was sent only a digest is kept, since a replay
-makes it again; large ones that came in are files, gone when the run closes.
+steps back gives exactly what a replay needs. Of a message that was sent and is not short only kind, length and hash are
+kept, since a replay makes it again; large ones that came in are files, gone when the run closes.
 
 Kinds of rows: `in` and `out` (key: the other node), `step` (the order of the inbox).
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -18,8 +17,12 @@ from functools import lru_cache
 from colonnade.privacy.events import Event
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.ledger import recorded_event
-from colonnade.privacy.store import LARGE, Log
-from colonnade.runtime.wire import Frame
+from colonnade.privacy.store import Log
+from colonnade.runtime.wire import HEADER_SIZE, Frame
+
+SHORT = 1 << 10
+_HASHED = b"sha256:"
+LOOK = len(_HASHED) + HEADER_SIZE + 8  # so many bytes of what is kept tell kind and length
 
 
 @dataclass
@@ -39,7 +42,7 @@ class Transcript:
     def __init__(self, log: Log, run: str) -> None:
         self._log, self._run = log, run
 
-    def record(self, tick: int, received: Mapping[str, Frame], sent: Mapping[str, bytes], gate: Gate) -> None:
+    def record(self, tick: int, received: Mapping[str, Frame], sent: Mapping[str, Frame], gate: Gate) -> None:
         """Make one step durable: after this its messages may be sent."""
         with self._log.atomic():
             gate.flush()
@@ -48,8 +51,8 @@ class Transcript:
             for peer, frame in received.items():
                 header = frame.sequence.to_bytes(8, "little") + frame.round.to_bytes(8, "little")
                 self._log.append(self._run, tick, "in", peer, header + frame.body)
-            for peer, body in sent.items():
-                self._log.append(self._run, tick, "out", peer, kept(body))
+            for peer, frame in sent.items():
+                self._log.append(self._run, tick, "out", peer, kept(frame))
             self._log.append(self._run, tick, "step", "", _listed(tuple(received)))
 
     def steps(self) -> Iterator[Step]:
@@ -81,6 +84,20 @@ def _listed(names: tuple[str, ...]) -> bytes:
     return json.dumps(names).encode()
 
 
-def kept(body: bytes) -> bytes:
-    """What the record holds of a message that was sent: all of it, or a digest if it is large."""
-    return body if len(body) < LARGE else b"sha256:" + hashlib.sha256(body).digest()
+def kept(frame: Frame) -> bytes:
+    """What the record holds of a message that was sent: all of it, or kind, length and hash if it is not short."""
+    body = frame.body
+    if len(body) < SHORT:
+        return body
+    return b"".join((_HASHED, body[:HEADER_SIZE], len(body).to_bytes(8, "little"), frame.sha256))
+
+
+def said_of(start: bytes, length: int) -> tuple[bytes, int] | None:
+    """The head and the length of a sent message, from the first bytes of what is kept of it.
+
+    None if they are not kept: earlier versions wrote of a large one its hash alone.
+    """
+    if not start.startswith(_HASHED):
+        return start[:HEADER_SIZE], length
+    at = len(_HASHED) + HEADER_SIZE
+    return (start[len(_HASHED) : at], int.from_bytes(start[at : at + 8], "little")) if length == LOOK + 32 else None

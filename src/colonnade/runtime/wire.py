@@ -26,6 +26,7 @@ _HEADER = struct.Struct("<BH")
 HEADER_SIZE = _HEADER.size
 _FRAME = struct.Struct("<4sB16sQQ16s")
 _MAGIC = b"clnd"
+_CHECK = 16  # bytes of a SHA-256, for which today's processors have instructions
 
 
 def encode(message: Any, *, guarded: bool) -> bytes:
@@ -127,33 +128,38 @@ class Frame:
     sequence: int
     round: int
     body: bytes
-    _check: list[bytes] = field(
+    _sha256: list[bytes] = field(
         default_factory=list, init=False, repr=False, compare=False
     )  # empty until it is asked for
 
     @property
+    def sha256(self) -> bytes:
+        """The hash of its body, computed once."""
+        if not self._sha256:
+            self._sha256.append(hashlib.sha256(self.body).digest())
+        return self._sha256[0]
+
+    @property
     def check(self) -> bytes:
-        """The digest of its body, computed once."""
-        if not self._check:
-            self._check.append(digest(self.body))
-        return self._check[0]
+        """16 bytes that stand for its body."""
+        return self.sha256[:_CHECK]
 
     def again(self, sequence: int) -> Frame:
         """The same message at a place on another edge: a broadcast is hashed once for all its frames."""
         made = Frame(sequence, self.round, self.body)
-        object.__setattr__(made, "_check", self._check)
+        object.__setattr__(made, "_sha256", self._sha256)
         return made
 
-    def to_bytes(self, run: str) -> bytes:
-        head = _FRAME.pack(_MAGIC, VERSION, run_key(run), self.sequence, self.round, self.check)
-        return b"".join((head, self.body))
+    def head(self, run: str) -> bytes:
+        """What goes before its body."""
+        return _FRAME.pack(_MAGIC, VERSION, run_key(run), self.sequence, self.round, self.check)
 
     @classmethod
-    def from_bytes(cls, raw: bytes, run: str) -> Frame:
-        if len(raw) < _FRAME.size:
-            raise WireError(f"a frame of {len(raw)} bytes is shorter than its header")
-        magic, version, key, sequence, number, check = _FRAME.unpack_from(raw)
-        body = raw[_FRAME.size :]
+    def read(cls, head: bytes, body: bytes, run: str) -> Frame:
+        """The frame of a head and a body, if they belong together and to the run."""
+        if len(head) != _FRAME.size:
+            raise WireError(f"a frame's head of {len(head)} bytes instead of {_FRAME.size}")
+        magic, version, key, sequence, number, check = _FRAME.unpack(head)
         if magic != _MAGIC or version != VERSION:
             raise WireError("not a frame of this version of colonnade")
         if key != run_key(run):
@@ -164,12 +170,7 @@ class Frame:
         return frame
 
 
-def digest(body: bytes) -> bytes:
-    """16 bytes that stand for a message body."""
-    return hashlib.blake2b(body, digest_size=16).digest()
-
-
 @lru_cache(maxsize=64)
 def run_key(run: str) -> bytes:
     """16 bytes that stand for a run's id."""
-    return hashlib.blake2b(run.encode(), digest_size=16).digest()
+    return hashlib.sha256(run.encode()).digest()[:_CHECK]

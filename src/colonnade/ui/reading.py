@@ -29,12 +29,13 @@ from colonnade.report import RunFacts
 from colonnade.runbook import node_name
 from colonnade.runtime.messages import BY_CODE
 from colonnade.runtime.program import COORDINATOR
+from colonnade.runtime.transcript import LOOK, said_of
 
 NEWEST = 50  # runs on the page
 TAIL = 40  # messages on the page
 PATIENCE = 10.0  # a sum over a ledger is made again after so many times what it took
 _RUN_ID = re.compile(r"[A-Za-z0-9-]{1,80}")
-_OUT = "select run, tick, key, substr(body, 1, 8), length(body) from log where kind = 'out'"
+_OUT = f"select run, tick, key, substr(body, 1, {1 + LOOK}), length(body) from log where kind = 'out'"  # noqa: S608  a number
 _ROUND = (
     "select substr(body, 10, 8) from log where run = ? and kind = 'in' and tick <= ? and substr(body, 1, 1) = x'00' "
     "order by tick desc limit 1"
@@ -265,10 +266,12 @@ def _round(log: ReadingLog, run: str, tick: int = 1 << 62) -> int:
 
 def _kind(start: bytes, length: int) -> tuple[str, int | None]:
     """Kind and size of a message, from the first bytes of its row: a mark, the wire's version, the kind's number."""
-    if start[:1] != b"\0" or start[1:8] == b"sha256:":
+    said = said_of(start[1:], length - 1) if start[:1] == b"\0" else None
+    if said is None:
         return "large message", None
-    shape = BY_CODE.get(int.from_bytes(start[2:4], "little"))
-    return (shape.cls.__name__ if shape else "unknown"), length - 1
+    head, size = said
+    shape = BY_CODE.get(int.from_bytes(head[1:3], "little"))
+    return (shape.cls.__name__ if shape else "unknown"), size
 
 
 def _limit(limit: list[float] | None) -> str:
