@@ -811,6 +811,62 @@ def test_a_party_dials_with_growing_pauses_until_it_is_stopped(folder: Path) -> 
     assert party.states[-1] == "stopped"
 
 
+def told(caplog: pytest.LogCaptureFixture, party: str = "hospital") -> list[tuple[str, str]]:
+    """What a party's operator reads at the usual level."""
+    seen = [r for r in caplog.records if r.levelno >= logging.INFO]
+    return [(r.reason, r.getMessage()) for r in seen if getattr(r, "party", None) == party]
+
+
+def test_a_party_that_is_there_before_its_hub_says_so_once_an_outage(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "colonnade.engines.streams")
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        port = nobody.getsockname()[1]
+    absent = ("absent", f"nobody listens at 127.0.0.1:{port} yet; trying again until somebody does")
+    with Party(port, files(folder, "hospital")) as party:
+        eventually(lambda: party.states.count("waiting") >= 3)
+        assert [absent] == told(caplog)
+        attempts = [r.attempt for r in caplog.records if getattr(r, "reason", "") == "absent"]
+        assert attempts[:3] == [1, 2, 3]  # the others are there for whoever looks closer
+        with switchboard(folder, address=f"127.0.0.1:{port}") as hub:
+            hub.wait_for(["hospital"], PATIENCE)
+            eventually(lambda: "connected" in party.states)
+            caplog.clear()
+        eventually(lambda: party.states[party.states.index("connected") :].count("waiting") >= 4)
+    assert {"lost", "absent"} == {
+        reason for reason, _ in told(caplog)
+    }  # the stream that ended, and that nobody is there
+    assert len(told(caplog)) == 2
+
+
+def test_a_party_that_a_hub_hangs_up_on_is_told_what_to_check_once(
+    hub: Switchboard, folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "colonnade.engines.streams")
+    stranger = saved(tmp_path, "hospital", made("hospital", made("other authority")), folder / "authority.pem")
+    with Party(hub.port, stranger) as party:
+        eventually(lambda: party.states.count("waiting") >= 3)
+    ((reason, sentence),) = told(caplog)
+    assert reason == "unwelcome"
+    assert (
+        f"hung up when it saw this party's certificate ({tmp_path / 'hospital.pem'}); check that it was issued by the same"
+        in sentence
+    )
+    assert "neither expired nor revoked" in sentence
+
+
+def test_a_party_that_dialled_another_port_than_the_hubs_is_told(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "colonnade.engines.streams")
+    with page(Metrics(), lambda: True, 0) as port, Party(port, files(folder, "hospital")) as party:
+        eventually(lambda: party.states.count("waiting") >= 2)
+    ((reason, sentence),) = told(caplog)
+    assert reason == "no_tls"
+    assert "check that this is the hub's port" in sentence
+
+
 def test_a_hub_that_does_not_greet_is_dialled_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("colonnade.engines.streams_party.GREETING_SECONDS", 0.5)
     greeted = []

@@ -354,6 +354,30 @@ def test_strangers_do_not_fill_the_disk_with_lines_about_them(folder: Path, capl
         assert_alive(listener, folder)
 
 
+@pytest.mark.parametrize("quiet", [1e9, 0.05])
+def test_a_neighbour_that_comes_and_goes_does_not_fill_the_log(
+    folder: Path, caplog: pytest.LogCaptureFixture, quiet: float
+) -> None:
+    """Its first up and down are told at once; the rest is counted until there was quiet, and the last word is how it stands."""
+    caplog.set_level(logging.INFO, "colonnade.engines.streams")
+    with mock.patch("colonnade.engines.streams_direct.QUIET", quiet), bank(folder) as listener:
+        line = listener.lines._lines["shop"]
+        for number in range(1, 21):
+            with raw(listener, folder) as shop:
+                assert isinstance(shop.hello(attempt=number), wire.Welcome)
+            eventually(lambda number=number: line.changes == 2 * number)
+        if quiet < 1:
+            eventually(lambda: line.logged[1] == 40)
+    said = [text for text in caplog.messages if "event=direct_" in text and "party=shop" in text]
+    assert said[0].startswith("event=direct_up party=shop changes=1 ")
+    assert said[1].startswith("event=direct_down party=shop changes=1 ")
+    assert said[-1].startswith("event=direct_down ")
+    if quiet > 1:
+        assert len(said) == 2
+    else:
+        assert sum(int(text.partition("changes=")[2].split()[0]) for text in said) == 40
+
+
 def test_a_host_that_is_called_as_a_party_is_does_not_prove_that_party(folder: Path, tmp_path: Path) -> None:
     """Whoever listens has hosts in its certificate, and a host may have any name."""
     for file in ("authority.pem", "authority.key", "revoked.pem"):

@@ -62,8 +62,7 @@ def run(
         stop, metrics, states = threading.Event(), Metrics(), ["dialling"]
 
         def hear(state: str) -> None:
-            states[:] = [state]
-            log.info("line", extra={"state": state})
+            states[:] = [state]  # what it changes, and why, is in the log of the stream
 
         signal.signal(signal.SIGTERM, lambda *_: stop.set())
         signal.signal(signal.SIGINT, lambda *_: stop.set())

@@ -11,7 +11,8 @@ What was not confirmed is sent again on the next connection, so a receiver may g
 by what is inside. A line that is down is dialled again after a growing, random pause. Nothing here is needed for a run to
 go on: `send` says no when a line has been down for `patience` seconds, and there is another road.
 
-The port is open to the network: a stranger gets a TLS handshake, ten seconds, and one of a few places to wait in.
+The port is open to the network: a stranger gets a TLS handshake, ten seconds, and one of a few places to wait in. Whatever
+comes again and again, from strangers or neighbours, is a line of the log a minute at most.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ PATIENCE = 10.0  # seconds that a line may be down before messages take another 
 GREETING_SECONDS = 10.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
 HELD = 2 * LIMIT  # bytes that wait to be confirmed by one neighbour
-QUIET = 10.0  # seconds between two lines of the log about the same refusal: whoever may dial may dial often
+QUIET = 60.0  # seconds between two lines of the log about the same thing: whoever may dial may dial often
 STRANGERS = 8  # connections that have not proved who they are, and one more for each neighbour
 _LENGTH = struct.Struct("<I")
 _EMPTY = Packed(0, b"", 0)
@@ -106,6 +107,9 @@ class _Line:
     held: int = 0
     greeted: tuple[bytes, int] = (b"", 0)  # session and attempt of the last greeting
     bell: asyncio.Event = field(default_factory=asyncio.Event)  # rung when there is something to say
+    changes: int = 0  # how often it went up or down
+    logged: tuple[float, int] = (0.0, 0)  # when that was told last, and how many there were then
+    due: bool = False  # whether it is about to be told
 
 
 class _Lost(Exception):  # not an error of ours: the reason to dial again
@@ -133,7 +137,7 @@ class Lines:
         self._session, self._attempt = secrets.token_bytes(16), 0
         self._changed = threading.Condition()
         self._strangers = 0
-        self._told: dict[tuple[str, Reason], float] = {}  # when a refusal was logged last, by whom it is about
+        self._told: dict[tuple[str, str], float] = {}  # when something was logged last, by whom it is about
         self._guests: set[asyncio.Task[None]] = set()
         self._secured = None if listen is None else context(tls, ssl.PROTOCOL_TLS_SERVER)
         self._door = None if listen is None else door(listen)
@@ -286,14 +290,29 @@ class Lines:
             self.metrics.reconnected()
         if before is not None:
             before.writer.transport.abort()
-        log.info("event=direct_up party=%s", line.name)
+        self._note_change(line)
 
     def _down(self, line: _Line, talk: _Talk) -> None:
         with self._changed:
             if line.talk is not talk:
                 return
             line.talk, line.since = None, time.monotonic()
-        log.info("event=direct_down party=%s unconfirmed=%d", line.name, len(line.unconfirmed))
+        self._note_change(line)
+
+    def _note_change(self, line: _Line) -> None:
+        """The first up and the first down are told at once; then how often it changed, and how it stands."""
+        line.changes += 1
+        if line.changes <= 2:
+            self._tell_changes(line)
+        elif not line.due:
+            line.due, wait = True, line.logged[0] + QUIET - time.monotonic()
+            asyncio.get_running_loop().call_later(max(0.0, wait), self._tell_changes, line)
+
+    def _tell_changes(self, line: _Line) -> None:
+        way, since = "down" if line.talk is None else "up", line.changes - line.logged[1]
+        line.due, line.logged = False, (time.monotonic(), line.changes)
+        said = (way, line.name, since, len(line.unconfirmed))
+        log.info("event=direct_%s party=%s changes=%d unconfirmed=%d", *said)
 
     def _check_still_there(self, line: _Line, talk: _Talk) -> None:
         if line.talk is not talk:
@@ -316,10 +335,15 @@ class Lines:
     def _refuse(self, party: str, reason: Reason) -> None:
         """Counted every time, and logged now and then: strangers must not fill the disk."""
         self.metrics.refuse(reason.name.lower())
-        if self._told.get((party, reason), -QUIET) + QUIET > time.monotonic():
-            return
-        self._told[party, reason] = time.monotonic()
-        log.warning("event=refused party=%s reason=%s road=direct", party, reason.name.lower())
+        if self._is_news(party, reason.name):
+            log.warning("event=refused party=%s reason=%s road=direct", party, reason.name.lower())
+
+    def _is_news(self, party: str, what: str) -> bool:
+        """Whether it was not logged a moment ago."""
+        news = self._told.get((party, what), -QUIET) + QUIET <= time.monotonic()
+        if news:
+            self._told[party, what] = time.monotonic()
+        return news
 
     # -------------------------------------------------------------------------------------------- the end that dials
 
@@ -336,9 +360,11 @@ class Lines:
             except WireError:
                 self._refuse(line.name, Reason.MALFORMED)
             except InvalidInput as error:  # its own files changed, or expired
-                log.warning("event=direct_unready party=%s why=%s", line.name, error)
+                if self._is_news(line.name, "unready"):
+                    log.warning("event=direct_unready party=%s why=%s", line.name, error)
             except Exception as error:  # a mistake of ours must not end the dialling; its text may carry data
-                log.error("event=direct_broken party=%s error=%s", line.name, type(error).__name__)
+                if self._is_news(line.name, type(error).__name__):
+                    log.error("event=direct_broken party=%s error=%s", line.name, type(error).__name__)
             pause = FIRST_PAUSE if well else min(2 * pause, LONGEST_PAUSE)
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311
 
@@ -408,7 +434,8 @@ class Lines:
         except (*_GONE, _Lost):
             pass  # gone; it will dial again
         except Exception as error:  # as above
-            log.error("event=direct_broken party=%s error=%s", claimed, type(error).__name__)
+            if self._is_news(claimed, type(error).__name__):
+                log.error("event=direct_broken party=%s error=%s", claimed, type(error).__name__)
         finally:
             self._strangers -= int(stranger)
             if writer is not None:

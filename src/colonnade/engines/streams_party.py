@@ -5,7 +5,8 @@ our own, in which the hub's certificate is checked (authority, validity, revocat
 is then told to trust that one certificate and no other.
 
 An answer is kept until the next request says that it arrived: a request that comes again after a broken connection gets the
-same bytes, and `answer` is not called twice for it. Lost connections are dialled again after a growing, random pause.
+same bytes, and `answer` is not called twice for it. Lost connections are dialled again after a growing, random pause. Why
+there is no connection is logged once an outage, each reason; attempts that end the same way are lines of debug level.
 """
 
 from __future__ import annotations
@@ -78,7 +79,11 @@ log = logging.getLogger("colonnade.engines.streams")
 
 
 class _Lost(Exception):  # not an error of ours: the reason to dial again
-    """The connection is gone."""
+    """The connection is gone, or never was: a word for programs, a sentence for people."""
+
+    def __init__(self, reason: str, sentence: str, level: int = logging.INFO) -> None:
+        super().__init__(sentence)
+        self.reason, self.level = reason, level
 
 
 def serve(
@@ -129,6 +134,7 @@ class _Party:
         self.last = 0  # the last request that was answered
         self.kept = Packed(0, b"", 0)  # and its answer
         self.progress = False  # since the last pause
+        self.said: set[str] = set()  # why there is no connection, as logged since the last one
         self.over = threading.Event()
         self.call: grpc.Call | None = None
         self.deadline: float | None = None  # for the hub to greet, or to hang up
@@ -145,13 +151,19 @@ class _Party:
                 credentials = load(self.tls)
                 self.converse(credentials, self.checked_hub(credentials))
             except _Lost as why:
-                log.info("event=lost party=%s attempt=%d reason=%s", self.name, self.attempt, why)
+                self.explain(why)
             if self.stop.is_set():
                 return
             pause = FIRST_PAUSE if self.progress else min(2 * pause, LONGEST_PAUSE)
             self.tell("waiting")
             # Random, so that all parties of a hub that comes back do not dial at the same moment.
             self.stop.wait(pause * random.uniform(0.5, 1.0))  # noqa: S311
+
+    def explain(self, why: _Lost) -> None:
+        """A hub may be away for a day: each reason is told once, and the next connection ends the outage."""
+        level = logging.DEBUG if why.reason in self.said else why.level
+        self.said.add(why.reason)
+        log.log(level, "%s", why, extra={"party": self.name, "attempt": self.attempt, "reason": why.reason})
 
     def watch(self) -> None:
         """Ends a conversation that nobody reads any more: on `stop`, or when the hub has not greeted in time."""
@@ -177,37 +189,69 @@ class _Party:
                 f"{self.tls.certificate}, {self.tls.key} and {self.tls.authority} do not work together as certificate, "
                 "key and authority; check the three paths."
             ) from error
-        try:
-            with (
-                socket.create_connection((self.host, self.port), timeout=GREETING_SECONDS) as plain,
-                context.wrap_socket(plain, server_hostname=HUB) as secured,
-            ):
+        with self.dialled() as plain:
+            try:
+                secured = context.wrap_socket(plain, server_hostname=HUB)
+            except ssl.SSLCertVerificationError as error:
+                return self.untrusted(f"its certificate does not verify ({error.verify_message})", error)
+            except OSError as error:
+                raise _Lost(
+                    "no_tls",
+                    f"whoever listens at {self.address} does not answer in TLS 1.3 ({type(error).__name__}); check that this is "
+                    "the hub's port and that nothing stands between; trying again",
+                    logging.WARNING,
+                ) from error
+            with secured:
                 shown = secured.getpeercert(binary_form=True)
                 # The hub looks at our certificate after we have seen its own: its first bytes say that it agrees.
-                agreed = secured.recv(1)
-        except ssl.SSLCertVerificationError as error:
-            return self.untrusted(f"its certificate does not verify ({error.verify_message})", error)
-        except OSError as error:
-            raise _Lost(f"no TLS connection ({type(error).__name__})") from error
+                try:
+                    agreed = secured.recv(1)
+                except TimeoutError as error:
+                    raise _Lost("silent", f"the hub at {self.address} says nothing; trying again") from error
+                except OSError:  # an alert, or a reset: it hung up less politely
+                    agreed = b""
         if shown is None or not agreed:
-            log.warning("event=unwelcome party=%s advice=is_the_certificate_of_the_hubs_authority", self.name)
-            raise _Lost("the hub closed the connection during the TLS handshake")
+            raise _Lost(
+                "unwelcome",
+                f"the hub at {self.address} hung up when it saw this party's certificate ({self.tls.certificate}); check that "
+                "it was issued by the same authority as the hub's certificate, and that it is neither expired nor revoked; "
+                "trying again",
+                logging.WARNING,
+            )
         certificate = x509.load_der_x509_certificate(shown)
         revoked = RevocationList(self.tls.revoked, self.tls.authority) if self.tls.revoked is not None else None
         if why := distrust(certificate, HUB, self.pinned, revoked):
             return self.untrusted(f"its certificate is refused: {why}", None)
         return certificate
 
+    def dialled(self) -> socket.socket:
+        try:
+            return socket.create_connection((self.host, self.port), timeout=GREETING_SECONDS)
+        except socket.gaierror as error:
+            raise _Lost(
+                "no_address",
+                f"this machine finds no address for {self.host!r}; check the hub's name in the party's file or the federation "
+                "file; trying again",
+                logging.WARNING,
+            ) from error
+        except OSError as error:
+            raise _Lost("absent", f"nobody listens at {self.address} yet; trying again until somebody does") from error
+
     def untrusted(self, why: str, cause: Exception | None) -> x509.Certificate:
         """At the first attempt this is a mistake in the set-up; later on somebody may stand between us and the hub."""
         self.metrics.refuse("hub")
-        log.warning("event=untrusted party=%s", self.name)
         if self.hub is None:
+            log.warning("event=untrusted party=%s", self.name)
             raise HubRefused(
                 f"the hub at {self.address} is not trusted: {why}. Nothing was sent. Check the address, the authority file "
                 f"and that the hub's certificate carries the name {HUB!r} or has the pinned fingerprint."
             ) from cause
-        raise _Lost("the hub's certificate is not trusted")
+        raise _Lost(
+            "untrusted",
+            f"whoever listens at {self.address} now is not the hub that was there before: {why}; nothing is sent to it; ask "
+            "whoever runs the hub whether its certificate was changed; trying again",
+            logging.WARNING,
+        ) from cause
 
     # -------------------------------------------------------------------------------------------- one stream
 
@@ -228,7 +272,8 @@ class _Party:
             try:
                 self.listen(call, outbox)
             except grpc.RpcError as error:
-                raise _Lost(f"stream ended ({error.code().name})") from None
+                code = error.code().name
+                raise _Lost("lost", f"the stream to the hub at {self.address} ended ({code}); dialling again") from None
             except Malformed as refused:
                 self.metrics.refuse(refused.reason.name.lower())
                 log.warning("event=refused party=hub reason=%s", refused.reason.name.lower())
@@ -245,12 +290,14 @@ class _Party:
             head, body = parse(envelope)
             if head.kind <= Kind.REFUSED:
                 if (welcome := self.greeted(head, body, again=welcome is not None)) is None:
-                    raise _Lost("the hub knows a later stream")
+                    raise _Lost(
+                        "later", "the hub knows a later stream of this party, or has no place free; dialling again"
+                    )
             elif head.kind != Kind.REQUEST or welcome is None:
                 raise Malformed(Reason.KIND)
             else:
                 self.attend(head, assembler.feed(head, body), welcome.limit, call, outbox)
-        raise _Lost("the hub closed the stream")
+        raise _Lost("lost", f"the hub at {self.address} closed the stream; dialling again")
 
     def attend(self, head: Head, request: bytes | None, limit: int, call: Iterable[bytes], outbox: _Outbox) -> None:
         if request is None:  # there is more of it to come
@@ -277,15 +324,16 @@ class _Party:
         if said.session != self.hub:  # a hub that was restarted counts from 1 again
             self.hub, self.last = said.session, 0
         self.progress = True
+        self.said.clear()
         log.info("event=connected party=%s attempt=%d", self.name, self.attempt)
         self.tell("connected")
         return said
 
     def turned_away(self, said: Refusal) -> None:
         self.metrics.refuse(said.reason.name.lower())
-        log.warning("event=refused party=%s reason=%s", self.name, said.reason.name.lower())
-        if said.reason in (Reason.REPLAYED, Reason.BUSY):
+        if said.reason in (Reason.REPLAYED, Reason.BUSY):  # the attempt is explained, once an outage
             return
+        log.warning("event=refused party=%s reason=%s", self.name, said.reason.name.lower())
         if said.reason is Reason.VERSION:
             raise HubRefused(
                 f"the hub at {self.address} speaks stream versions {said.lowest} to {said.highest}, this program "
@@ -336,7 +384,7 @@ class _Outbox:
         self._room.get()
         if self._closed:
             self._room.put(None)
-            raise _Lost("the stream ended before an answer had gone")
+            raise _Lost("lost", "the stream to the hub ended before an answer had gone; dialling again")
         self._held.put(envelope)
 
     def end(self) -> None:
