@@ -17,6 +17,8 @@ import pytest
 from typer.testing import CliRunner
 
 import colonnade as co
+from colonnade.between.hub import _opened
+from colonnade.between.parcel import pack
 from colonnade.between.settings import write_key
 from colonnade.cli import app
 
@@ -95,9 +97,55 @@ def authority(folder: Path) -> Path:
     return folder
 
 
+def refused(what: str, code: int) -> object:
+    """What the coordinator makes of a party's code."""
+    return _opened("bank", what, pack({"code": code}))
+
+
 # What was asked, the error, its whole text.
 Wrong = dict[str, tuple[Callable[[Path], object], type[Exception], str]]
 WRONG: Wrong = {
+    # a party that says no
+    "terms that a party does not approve": (
+        lambda folder: refused("reserve", 2),
+        co.PeerFailed,
+        "'bank' refused 'reserve' (refused): its policy, its budget or its operator did not approve the terms. Ask its operator which; then propose a smaller epsilon or another method, or let its owner change the policy, the [limits] of its file or the budget. The proposal reserved nothing there, and nothing was sent for it. A party that had agreed already gets back what it reserved of its own, and goes on counting what the others planned about the same rows: do not repeat it before all agree. Its own log says why.",
+    ),
+    "a job that a party cannot run": (
+        lambda folder: refused("reserve", 1),
+        co.PeerFailed,
+        "'bank' refused 'reserve' (stopped): it cannot run what was proposed. It may have another version of colonnade or of the method's code, columns that do not fit the problem, or no part of the model that is to score. Compare versions with `colonnade federation check`, then ask its operator. The proposal reserved nothing there, and nothing was sent for it. A party that had agreed already gets back what it reserved of its own, and goes on counting what the others planned about the same rows: do not repeat it before all agree. Its own log says why.",
+    ),
+    "a run that a party knows by another call": (
+        lambda folder: refused("reserve", 3),
+        co.PeerFailed,
+        "'bank' refused 'reserve' (protocol): it keeps another agreement on rows than the coordinator, or knows this run by another call. Let every party run `colonnade party realign` if the rows are the reason, and repeat the call. The proposal reserved nothing there, and nothing was sent for it. A party that had agreed already gets back what it reserved of its own, and goes on counting what the others planned about the same rows: do not repeat it before all agree. Its own log says why.",
+    ),
+    "parties that do not meet": (
+        lambda folder: refused("meet", 3),
+        co.PeerFailed,
+        "'bank' refused 'meet' (protocol): what the parties say of this run or of their rows does not match: they were told different things, or a table has changed. Let every party run `colonnade party realign`, and repeat the call. Nothing was sent. Every party gets back what it reserved of its own, and goes on counting what the others planned about the same rows. Its own log says why.",
+    ),
+    "a party whose part of a run fails": (
+        lambda folder: refused("turn", 1),
+        co.PeerFailed,
+        "'bank' refused 'turn' (stopped): its part of the run failed, and the run is over there. Ask its operator, and repeat the call when it is mended: it begins a new run. What had left any party is spent, and in its ledger. Every party gets back what it did not send, and goes on counting what the others planned about the same rows. Its own log says why.",
+    ),
+    "too few common rows": (
+        lambda folder: refused("agreed", 2),
+        co.PeerFailed,
+        "'bank' refused 'agreed' (refused): it has agreed on rows before, or too few rows are common to all parties for the least that one of them accepts. Check that all write the key in the same way; then let every party run `colonnade party realign`. No run was begun, and nothing was spent. Its own log says why.",
+    ),
+    "a code that nobody knows": (
+        lambda folder: refused("hello", 11),
+        co.PeerFailed,
+        "'bank' refused 'hello' (unknown code): it gives no reason that this version knows. Install the same version of colonnade on both sides. This question spends nothing. Its own log says why.",
+    ),
+    "a run that a party cannot go on with": (
+        lambda folder: refused("join", 17),
+        co.ReplayDiverged,
+        "'bank' cannot go on with this run: it is over there, or its records, data or code changed. It sends nothing more of it, and its log says why. Put back what was changed and repeat the call, or end the run with `colonnade runs abort` and begin another.",
+    ),
     # data
     "a gap in a matrix": (
         lambda folder: co.Federation.split(cell(np.nan), Y),
@@ -717,8 +765,8 @@ def test_a_mistake_is_answered_with_what_happened_and_what_to_do(name: str, tmp_
 ADVICE = set(
     re.findall(
         r"\w+",
-        "add aggregate allow ask check choose convert correct create declare drop fill give install keep leave list lower make "
-        "map name needs pass rename restore save set take try use write",
+        "add aggregate allow ask check choose convert correct create declare drop fill give install keep leave let list lower make "
+        "map name needs pass rename repeat restore save set take try use write",
     )
 )
 CHOICES = (

@@ -23,6 +23,7 @@ import pytest
 import colonnade as co
 from colonnade.alignment import bitmap
 from colonnade.between import office as offices
+from colonnade.between import refusals
 from colonnade.between.holding import Holding
 from colonnade.between.hub import Grpc, _opened
 from colonnade.between.office import DIVERGED, OK, UNAVAILABLE, UNKNOWN, Office, Request
@@ -145,6 +146,44 @@ def met(straw: Straw, case: Case, run: str = "run", seeded: bool = True) -> None
 def entries(office: Office) -> list:
     office.log.verify()
     return [(e.run, e.tick, e.slot, e.event) for e in office.ledger.entries()]
+
+
+# ------------------------------------------------------------------------------------------------ a refusal in words
+
+
+def test_every_refusal_says_why_it_may_be_what_to_do_and_what_was_spent():
+    """Whatever the question and the code, also one that no version knows; and a code is all that decides."""
+    for what, code in itertools.product(
+        offices._QUESTIONS, [*(int(code) + 1 for code in FailureCode), 99, None, "text"]
+    ):
+        with pytest.raises(PeerFailed) as raised:
+            _opened("bank", what, pack({"code": code}))
+        text = str(raised.value)
+        assert text.startswith(f"'bank' refused {what!r} (")
+        assert any(word in text for word in ("Ask ", "ask its operator", "Check ", "Let every party", "Install "))
+        assert any(word in text for word in ("spends nothing", "nothing was spent", "gets back"))
+    assert set(refusals._STAGES) <= offices._QUESTIONS.keys()
+
+
+def test_what_a_refused_proposal_costs_is_as_its_message_says(tmp_path):
+    """Nothing at who refused; at who had agreed, its own part returns and the others' part stays counted."""
+    with straw_hub(SECURE, tmp_path, co.Policy(epsilon=10.0, delta=1e-5)) as straw:
+        first, *_, last = straw.made.names
+        straw.offices[last].approve = lambda _: False
+        with pytest.raises(PeerFailed, match="A party that had agreed already gets back what it reserved of its own"):
+            co.fit(
+                straw.made.federation,
+                SECURE.problem,
+                SECURE.method,
+                SECURE.privacy,
+                engine=straw,
+                store=tmp_path / "hub",
+            )
+        spent = {name: office.ledger for name, office in straw.offices.items()}
+        assert spent[last].row_spent() == 0
+        assert spent[first].own_spent() == 0
+        assert spent[first].row_spent() > 0
+        assert not straw.wire
 
 
 # ------------------------------------------------------------------------------------------------ a party dies

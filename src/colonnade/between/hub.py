@@ -26,6 +26,7 @@ from colonnade.algorithms.method import Answer, Status
 from colonnade.between.matching import align
 from colonnade.between.office import DIVERGED, OK, PROTOCOL, UNAVAILABLE, UNKNOWN
 from colonnade.between.parcel import Parcel, letters_in, letters_out, pack, unpack
+from colonnade.between.refusals import refusal as _refusal
 from colonnade.certs import Tls
 from colonnade.charter import Charter
 from colonnade.engines.inprocess import Outcome
@@ -36,7 +37,7 @@ from colonnade.engines.traffic import Line, Traffic
 from colonnade.engines.turns import Books, Crew, Kept, Lost, Promise, Then, Turns, gathered
 from colonnade.errors import InvalidInput, PeerFailed, ProtocolError, ReplayDiverged, StoreError, WireError
 from colonnade.federation import Federation
-from colonnade.runtime.messages import Direct, FailureCode
+from colonnade.runtime.messages import Direct
 from colonnade.runtime.node import Letter, Listener
 from colonnade.runtime.program import COORDINATOR, NodeId
 from colonnade.runtime.wire import HEADER_SIZE, encode
@@ -381,14 +382,10 @@ def _opened(party: str, what: str, raw: bytes) -> Parcel:
         raise StoreError(f"{party!r} cannot write to its store; its own log says why. Repeat the call when it can.")
     if code == DIVERGED:
         raise ReplayDiverged(
-            f"{party!r} cannot go on with this run: its records, data or code changed. Its log says why."
+            f"{party!r} cannot go on with this run: it is over there, or its records, data or code changed. It sends nothing more of it, and "
+            "its log says why. Put back what was changed and repeat the call, or end the run with `colonnade runs abort` and begin another."
         )
     raise PeerFailed(_refusal(party, what, code))
-
-
-def _refusal(party: str, what: str, code: object) -> str:
-    names = {int(known) + 1: known.name.lower() for known in FailureCode}
-    return f"{party!r} refused {what!r} ({names.get(code, 'unknown code') if isinstance(code, int) else 'no code'}). Its own log says why."
 
 
 def _greeting(party: str, answer: Parcel) -> Mapping[str, Any]:
