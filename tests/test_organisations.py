@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ import pytest
 import colonnade as co
 from colonnade.algorithms.method import Job
 from colonnade.between.office import Request
-from colonnade.between.settings import Limits, PartyFile
+from colonnade.between.settings import Limits, PartyFile, _limits
 from colonnade.errors import InvalidInput
 from colonnade.seats import Call, terms_of
 from contract import EVERY_METHOD, federation
@@ -122,6 +123,12 @@ source = "table.parquet"
         (lambda text: text.replace("[data]", "[date]"), "unknown entry 'date'"),
         (lambda text: text.replace("source =", "sauce ="), "a file or a database"),
         (lambda text: text + "[[", "not a TOML file"),
+        (lambda text: text + "[limits]\nscore = 3", "[limits] has an unknown entry 'score'; known: methods, epsilon,"),
+        (lambda text: "limits = 3\n" + text, "[limits] must be a table"),
+        (lambda text: text + "[limits]\nscores = true", "scores = True must be a whole number of runs, 0 or more"),
+        (lambda text: text + "[limits]\nscores = -1", "scores = -1 must be a whole number of runs, 0 or more"),
+        (lambda text: text + '[limits]\nmodels = "run"', "models = 'run' must be a list of names"),
+        (lambda text: text + '[limits]\nepsilon = "1"', "epsilon = '1' must be a number"),
     ],
 )
 def test_a_mistake_in_a_partys_file_is_named(change, says, tmp_path):
@@ -129,6 +136,19 @@ def test_a_mistake_in_a_partys_file_is_named(change, says, tmp_path):
     path.write_text(change(PARTY.format(name="airline", approve="ask")), encoding="utf-8")
     with pytest.raises(InvalidInput, match=re.escape(says)):
         PartyFile.load(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "limits"),
+    [
+        ("", Limits()),
+        ('methods = ["MaskedScores"]', Limits(("MaskedScores",), scores=1, models=None)),
+        ('models = ["a", "b"]\nscores = 3\nepsilon = inf', Limits((), math.inf, scores=3, models=("a", "b"))),
+        ("models = []\nscores = 0\ndelta = 1e-7", Limits((), 0.0, 1e-7, 0, ())),
+    ],
+)
+def test_limits_are_read_as_they_stand_and_are_narrow_where_nothing_stands(text, limits):
+    assert limits == _limits(tomllib.loads(text))
 
 
 def request(epsilon: float | None) -> Request:

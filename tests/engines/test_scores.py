@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import signal
 from dataclasses import replace
 from pathlib import Path
 from unittest import mock
@@ -19,16 +21,20 @@ from colonnade.algorithms import masked_scores
 from colonnade.algorithms.masked_scores import MaskedScores
 from colonnade.between.holding import Holding
 from colonnade.between.office import OK, Office, Request
+from colonnade.between.parcel import pack, unpack
 from colonnade.between.settings import Limits
 from colonnade.charter import Charter, Member, new_key
 from colonnade.cli import app
+from colonnade.cli.party import _ask
 from colonnade.errors import ColonnadeError, HeldByParty, InvalidInput, PeerFailed
+from colonnade.privacy.events import SCORES, Charge
+from colonnade.privacy.ledger import Terms
 from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.runtime.wire import decode
 from colonnade.schema import Numeric, Schema
 from colonnade.seats import Call, source_of
 from contract import EVERY_METHOD, Case, federation, fitted
-from organisations import Organisations, free_port
+from organisations import SERVER, Organisations, free_port
 
 STAR, GRAPH = EVERY_METHOD["frank-wolfe, least squares"], EVERY_METHOD["graph admm"]
 SECURE = EVERY_METHOD["private gram, secure"]
@@ -123,12 +129,132 @@ def test_a_policy_that_keeps_scores_refuses_them(tmp_path):  # noqa: F811
 
 @pytest.mark.parametrize(
     ("limits", "passes"),
-    [(Limits(("MaskedScores",)), True), (Limits(("PrivateGram",), math.inf), False), (Limits(), False)],
+    [
+        (Limits(("MaskedScores",)), True),
+        (Limits(("PrivateGram",), math.inf), False),
+        (Limits(), False),
+        (Limits(("MaskedScores",), models=("other", "run")), True),
+        (Limits(("MaskedScores",), models=("other",)), False),
+        (Limits(("MaskedScores",), models=()), False),
+        (Limits(("MaskedScores",), scores=0), False),
+    ],
 )
 def test_limits_let_scores_pass_by_name(limits, passes):
-    method = MaskedScores("run", 0.0)
-    asked = mock.Mock(call=Call(method, PROBLEM, None), plans={})
-    assert passes == limits(asked)
+    assert passes == limits(asked_to_score())
+
+
+def asked_to_score(scored: int = 0, party: str = "lab") -> Request:
+    call = Call(MaskedScores("run", 0.0), PROBLEM, None)
+    terms = Terms("scores of new rows", "", "", "row", "", "")
+    return Request("scores", party, terms, call, {"lab": (Charge(SCORES, 1, "its part"),), "bank": ()}, 30, scored)
+
+
+def test_limits_count_runs_of_scores_where_something_leaves():
+    """One by default: no larger number is right for every table. The label holder gives nothing away."""
+    assert [Limits(("MaskedScores",))(asked_to_score(scored)) for scored in range(3)] == [True, False, False]
+    three = Limits(("MaskedScores",), scores=3)
+    assert [three(asked_to_score(scored)) for scored in range(5)] == [True, True, True, False, False]
+    assert three(asked_to_score(99, "bank"))
+
+
+def test_an_operator_is_told_how_often_the_rows_were_scored_before(capsys):
+    with mock.patch("sys.stdin.isatty", return_value=True), mock.patch("typer.confirm", return_value=False):
+        assert not _ask(asked_to_score(2))
+    assert "before    2 runs of scores of these rows" in capsys.readouterr().err
+
+
+class Careful(Organisations):
+    """Parties whose policy decides, also when they are started again."""
+
+    limits = Limits(("DistributedFrankWolfe", "MaskedScores"), math.inf, scores=2)
+
+    def office(self, name, approve=None):
+        return super().office(name, self.limits)
+
+
+def careful(folder: Path) -> Straw:
+    return Straw(Careful(**vars(Organisations.of(federation(STAR), folder))))
+
+
+def counts(straw: Straw) -> set[int]:
+    return {office.ledger.score_runs() for office in straw.offices.values() if office.name != "labels"}
+
+
+def test_no_more_runs_of_scores_pass_a_policy_than_it_says(tmp_path):  # noqa: F811
+    """Refused before anything is reserved, wherever the party's process comes from; the label holder is not stopped."""
+    with careful(tmp_path) as straw:
+        fit = run_of(straw, STAR, tmp_path / "hub")
+        assert counts(straw) == {0}
+        for run in ("first", "second"):
+            scored(straw, fit, tmp_path / "hub", run)
+            straw.die("party0")
+        assert counts(straw) == {2}
+        rows = {name: office.log.length() for name, office in straw.offices.items()}
+        letters = set(straw.wire)
+        for name in straw.made.names:
+            answer = straw.raw(name, "reserve", proposal("run", "third")).head["code"]
+            assert answer == (OK if name == "labels" else REFUSES)
+        assert rows | {"labels": 0} == {n: o.log.length() for n, o in straw.offices.items()} | {"labels": 0}
+        assert all("third" not in dict(o.books.begun()) for n, o in straw.offices.items() if n != "labels")
+        assert letters == set(straw.wire)
+        with pytest.raises(PeerFailed, match=r"its policy, its budget or its operator did not approve the terms\."):
+            scored(straw, fit, tmp_path / "hub", "fourth")
+        assert counts(straw) == {2}
+
+
+def test_a_run_of_scores_that_is_resumed_counts_once(tmp_path):  # noqa: F811
+    """However often a party's process dies in it, and from wherever it goes on."""
+    with careful(tmp_path) as straw:
+        fit = run_of(straw, STAR, tmp_path / "hub")
+        scored(straw, fit, tmp_path / "hub", "first")
+        straw.lose = {straw.asked + at: ("before", "after")[at % 2] for at in range(1, 80, 3)}
+        found = scored(straw, fit, tmp_path / "hub", "second")  # the last that the policy lets pass
+        assert np.array_equal(co.score(fitted(STAR), federation(STAR)), kept(tmp_path, found)["score"])
+        assert counts(straw) == {2}
+
+
+def _reserve_and_be_killed(made: Careful) -> None:
+    answer = made.office("party0").answer(pack({"what": "reserve", **proposal("run", "second")}))
+    if unpack(answer).head["code"] == OK:  # or the process ends as if all were well, and the test fails
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_run_of_scores_counts_though_the_party_is_killed_when_it_has_reserved(tmp_path):  # noqa: F811
+    with careful(tmp_path) as straw:
+        fit = run_of(straw, STAR, tmp_path / "hub")
+        scored(straw, fit, tmp_path / "hub", "first")
+        made = straw.made
+    child = SERVER.Process(target=_reserve_and_be_killed, args=(made,))
+    child.start()
+    child.join(60)
+    assert child.exitcode == -signal.SIGKILL
+    with Straw(made) as straw:
+        assert straw.offices["party0"].ledger.score_runs() == 2
+        assert straw.raw("party0", "reserve", proposal("run", "third")).head["code"] == REFUSES
+        assert straw.raw("party0", "reserve", proposal("run", "second")).head["code"] == OK  # it goes on
+
+
+@pytest.mark.parametrize("how", ["failed: PeerFailed", "refused: PolicyRefused", "finished"])
+def test_a_run_of_scores_counts_whatever_the_hub_says_of_its_end(how, tmp_path):  # noqa: F811
+    """Its parts may have left before, and a hub that could undo the count would have as many as it likes."""
+    with careful(tmp_path) as straw:
+        run_of(straw, STAR, tmp_path / "hub")
+        for run in ("first", "second"):
+            assert straw.raw("party0", "reserve", proposal("run", run)).head["code"] == OK
+            assert straw.raw("party0", "over", {"run": run, "how": how}).head["code"] == OK
+        assert straw.raw("party0", "settle", {"over": {"first": how}}).head["code"] == OK
+        straw.die("party0")
+        assert straw.raw("party0", "reserve", proposal("run", "third")).head["code"] == REFUSES
+
+
+def test_a_pinned_list_of_models_keeps_others_from_scoring(tmp_path):  # noqa: F811
+    """A model is the run that made it, and its coefficients are what this party kept of that run."""
+    with careful(tmp_path) as straw:
+        for run in ("run", "other"):
+            run_of(straw, STAR, tmp_path / "hub", run)
+        straw.offices["party0"].approve = replace(Careful.limits, models=("run",))
+        assert straw.raw("party0", "reserve", proposal("other", "first")).head["code"] == REFUSES
+        assert straw.raw("party0", "reserve", proposal("run", "second")).head["code"] == OK
 
 
 # ------------------------------------------------------------------------------------------------ a hub that asks otherwise

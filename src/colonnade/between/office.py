@@ -83,6 +83,7 @@ class Request:
     call: Call
     plans: Mapping[str, Plan]
     rows: int
+    scored: int = 0  # runs before this one that reserved a part of scores of the same rows
 
     @property
     def own(self) -> Plan:
@@ -227,8 +228,12 @@ class Office:
         if terms.fingerprint != code:
             raise InvalidInput("the hub has another version of the method's code; bring both to the same release")
         known = bool(self.log.rows(run, "open"))  # a run that goes on was approved when it began
-        if not known and not self.approve(Request(run, self.name, terms, call, plans, job.roster.rows)):
-            raise PolicyRefused(f"the operator of {self.name!r} did not approve run {run}. Nothing was sent.")
+        if not known:
+            asked = Request(run, self.name, terms, call, plans, job.roster.rows, self.ledger.score_runs())
+            if not self.approve(asked):
+                raise PolicyRefused(
+                    f"the operator of {self.name!r}, or the [limits] of its file, did not approve run {run}. Nothing was sent."
+                )
         self._settle(self.books.ended())
         self.books.adopt(run)
         try:

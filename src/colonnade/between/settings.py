@@ -19,12 +19,15 @@
     methods = ["PrivateGram"]          # "MaskedScores" for scores, where the policy has `scores`
     epsilon = 1.0                      # of one run, for one row, all parties together
     delta = 1e-5                       # the largest delta that epsilon may be stated at; left out: 1e-5
+    scores = 1                         # the most runs of scores of this store's rows, ever; left out: 1
+    models = ["20260101T120000-..."]   # the models, by the runs that made them, that may score; left out: all it has parts of
 
 Paths are relative to the file. All of it is the party's own business and never leaves it.
 """
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import tomllib
@@ -64,28 +67,54 @@ _FIELDS = {
     "metrics",
     "listen",
 }
+_LIMITS = ("methods", "epsilon", "delta", "scores", "models")
 _MODES = ("ask", "policy", "all")
+
+log = logging.getLogger("colonnade.party")
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a policy lets pass: methods by name, and the epsilon of one run at a delta that is small enough."""
+    """What a policy lets pass: methods by name, and the epsilon of one run at a delta that is small enough.
+
+    Scores have no price in rho, so their runs are counted: each is one more linear equation about every row, and how many
+    it takes to solve for a row depends on its columns and on what the label holder knows. One is what naming MaskedScores
+    asks for; whoever writes a larger number has thought about it.
+    """
 
     methods: tuple[str, ...] = ()
     epsilon: float = 0.0
     delta: float = 1e-5  # the hub names the delta, and at one near 1 every price is a small epsilon
+    scores: int = 1
+    models: tuple[str, ...] | None = None
 
     def __call__(self, asked: Request) -> bool:
-        if type(asked.call.method).__name__ not in self.methods:
-            return False
-        if isinstance(asked.call.method, MaskedScores):  # its price is not in rho: the party's policy says `scores`
-            return True
+        why = self.objection(asked)
+        if why is not None:
+            log.warning("over the limits", extra={"run": asked.run, "why": why})
+        return why is None
+
+    def objection(self, asked: Request) -> str | None:
+        """Why a run does not pass by itself, for the party's own log; None if it does."""
+        method, privacy = asked.call.method, asked.call.privacy
+        if type(method).__name__ not in self.methods:
+            return f"methods does not name {type(method).__name__}"
+        if isinstance(method, MaskedScores):
+            return self._objection_to_scores(method, asked)
         rho = row_rho(asked.plans)
-        if asked.call.privacy is None or math.isinf(rho):
-            return math.isinf(self.epsilon)
-        if asked.call.privacy.delta > self.delta:
-            return False
-        return epsilon(rho, asked.call.privacy.delta) <= self.epsilon * (1 + 1e-9)
+        if privacy is None or math.isinf(rho):
+            return None if math.isinf(self.epsilon) else "exact values would leave, and epsilon is not inf"
+        if privacy.delta > self.delta:
+            return f"delta = {privacy.delta:g} is over {self.delta:g}"
+        price = epsilon(rho, privacy.delta)
+        return None if price <= self.epsilon * (1 + 1e-9) else f"epsilon = {price:.4g} is over {self.epsilon:g}"
+
+    def _objection_to_scores(self, method: MaskedScores, asked: Request) -> str | None:
+        if self.models is not None and method.model not in self.models:
+            return "models does not name the model that is to score"
+        if asked.own and asked.scored >= self.scores:  # the label holder learns scores, and gives none away
+            return f"{asked.scored:,} runs of scores of these rows were reserved before, and scores = {self.scores:,}"
+        return None
 
 
 @dataclass(frozen=True)
@@ -134,7 +163,7 @@ class PartyFile:
         data, folder = raw.get("data"), at.parent
         if not isinstance(data, dict) or not isinstance(data.get("source"), str):
             raise InvalidInput('[data] needs source = "...", a file or a database')
-        charter = Charter.load(folder / raw["federation"])
+        passing, charter = _limits(raw.get("limits", {})), Charter.load(folder / raw["federation"])
         hub = raw.get("hub", charter.hub)
         if not isinstance(hub, str):
             raise InvalidInput('hub = "host:port" is missing here and in the federation file')
@@ -146,9 +175,6 @@ class PartyFile:
             certs / "authority.pem",
             revoked if revoked.is_file() else None,
         )
-        limits = raw.get("limits", {})
-        delta = float(limits.get("delta", Limits.delta))
-        passing = Limits(tuple(limits.get("methods", ())), float(limits.get("epsilon", 0.0)), delta)
         approve, metrics, listen = raw.get("approve", "ask"), raw.get("metrics"), raw.get("listen")
         if listen is not None and not isinstance(listen, str):
             raise InvalidInput('listen = "host:port" must be a text')
@@ -189,6 +215,23 @@ class PartyFile:
     def neighbours(self, metrics: Metrics) -> Neighbours:
         """The lines to other parties, where the federation file has addresses."""
         return Neighbours(self.charter, self.name, self.tls, listen=self.listen, metrics=metrics)
+
+
+def _limits(raw: Any) -> Limits:
+    if not isinstance(raw, dict) or (unknown := sorted(set(raw) - set(_LIMITS))):
+        told = f"[limits] has an unknown entry {unknown[0]!r}" if isinstance(raw, dict) else "[limits] must be a table"
+        raise InvalidInput(f"{told}; known: {', '.join(_LIMITS)}")
+    for name in ("methods", "models"):
+        if not (isinstance(found := raw.get(name, []), list) and all(isinstance(one, str) for one in found)):
+            raise InvalidInput(f"[limits] {name} = {found!r} must be a list of names")
+    for name in ("epsilon", "delta"):
+        if not isinstance(number := raw.get(name, 0.0), int | float):
+            raise InvalidInput(f"[limits] {name} = {number!r} must be a number")
+    if type(scores := raw.get("scores", Limits.scores)) is not int or scores < 0:
+        raise InvalidInput(f"[limits] scores = {scores!r} must be a whole number of runs, 0 or more")
+    models = tuple(raw["models"]) if "models" in raw else None
+    prices = float(raw.get("epsilon", Limits.epsilon)), float(raw.get("delta", Limits.delta))
+    return Limits(tuple(raw.get("methods", ())), *prices, scores, models)
 
 
 def read_table(source: str, query: str | None = None) -> Any:

@@ -157,7 +157,11 @@ def _ask(asked: Request) -> bool:
     console.print(f"\nThe coordinator proposes run {asked.run}", style="bold", markup=False)
     for name, value in {
         "method": asked.terms.method,
-        **({"model": f"run {asked.call.method.model}"} if isinstance(asked.call.method, MaskedScores) else {}),
+        **(
+            {"model": f"run {asked.call.method.model}", "before": f"{asked.scored:,} runs of scores of these rows"}
+            if isinstance(asked.call.method, MaskedScores)
+            else {}
+        ),
         "problem": repr(asked.call.problem),
         "privacy": "none: exact values leave" if asked.call.privacy is None else repr(asked.call.privacy),
         "protects": f"{asked.terms.unit}; {asked.terms.neighbours}",

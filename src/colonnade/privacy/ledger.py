@@ -131,6 +131,11 @@ class Ledger:
         """Runs whose reservation has not been returned."""
         return {row.run for row in self.log.rows(kind="open")} - {row.run for row in self.log.rows(kind="close")}
 
+    def score_runs(self) -> int:
+        """How many runs reserved a part of scores of these rows, whatever became of them: no price adds them up."""
+        plans = (json.loads(row.body)["plan"] for row in self.log.rows(kind="open"))
+        return sum(any(line["event"]["mechanism"] == SCORES.mechanism for line in plan) for plan in plans)
+
     def _approve(self, plan: Plan, row: float) -> None:
         exact = [charge.what for charge in plan if math.isinf(charge.event.rho) and charge.count]
         if exact and not self.policy.exact:
