@@ -109,27 +109,32 @@ WRONG: Wrong = {
     "terms that a party does not approve": (
         lambda folder: refused("reserve", 2),
         co.PeerFailed,
-        "'bank' refused 'reserve' (refused): its policy, its budget or its operator did not approve the terms. Ask its operator which; then propose a smaller epsilon or another method, or let its owner change the policy, the [limits] of its file or the budget. The proposal reserved nothing there, and nothing was sent for it. A party that had agreed already gets back what it reserved of its own, and goes on counting what the others planned about the same rows: do not repeat it before all agree. Its own log says why.",
+        "'bank' refused 'reserve' (refused): its policy, its budget or its operator did not approve the terms. Ask its operator which; then propose a smaller epsilon or another method, or let its owner change the policy, the [limits] of its file or the budget. Nothing was sent for it. Whoever had reserved already gets back its own part, and goes on counting what the others planned about the same rows: do not repeat it before all agree. Its own log says why.",
     ),
     "a job that a party cannot run": (
         lambda folder: refused("reserve", 1),
         co.PeerFailed,
-        "'bank' refused 'reserve' (stopped): it cannot run what was proposed. It may have another version of colonnade or of the method's code, columns that do not fit the problem, or no part of the model that is to score. Compare versions with `colonnade federation check`, then ask its operator. The proposal reserved nothing there, and nothing was sent for it. A party that had agreed already gets back what it reserved of its own, and goes on counting what the others planned about the same rows: do not repeat it before all agree. Its own log says why.",
+        "'bank' refused 'reserve' (stopped): it cannot run what was proposed. It may have another version of colonnade or of the method's code, columns that do not fit the problem, or no part of the model that is to score. Compare versions with `colonnade federation check`, then ask its operator. Nothing was sent for it. Whoever had reserved already gets back its own part, and goes on counting what the others planned about the same rows: do not repeat it before all agree. Its own log says why.",
     ),
     "a run that a party knows by another call": (
         lambda folder: refused("reserve", 3),
         co.PeerFailed,
-        "'bank' refused 'reserve' (protocol): it keeps another agreement on rows than the coordinator, or knows this run by another call. Let every party run `colonnade party realign` if the rows are the reason, and repeat the call. The proposal reserved nothing there, and nothing was sent for it. A party that had agreed already gets back what it reserved of its own, and goes on counting what the others planned about the same rows: do not repeat it before all agree. Its own log says why.",
+        "'bank' refused 'reserve' (protocol): it keeps another agreement on rows than the coordinator, or knows this run by another call. Let every party run `colonnade party realign` if the rows are the reason, and repeat the call. Nothing was sent for it. Whoever had reserved already gets back its own part, and goes on counting what the others planned about the same rows: do not repeat it before all agree. Its own log says why.",
     ),
     "parties that do not meet": (
         lambda folder: refused("meet", 3),
         co.PeerFailed,
-        "'bank' refused 'meet' (protocol): what the parties say of this run or of their rows does not match: they were told different things, or a table has changed. Let every party run `colonnade party realign`, and repeat the call. Nothing was sent. Every party gets back what it reserved of its own, and goes on counting what the others planned about the same rows. Its own log says why.",
+        "'bank' refused 'meet' (protocol): what the parties say of this run or of their rows does not match: they were told different things, or a table has changed. Let every party run `colonnade party realign`, and repeat the call. Nothing leaves when parties meet. Every party gets back what it did not send, and goes on counting what the others planned about the same rows. Its own log says why.",
     ),
     "a party whose part of a run fails": (
         lambda folder: refused("turn", 1),
         co.PeerFailed,
         "'bank' refused 'turn' (stopped): its part of the run failed, and the run is over there. Ask its operator, and repeat the call when it is mended: it begins a new run. What had left any party is spent, and in its ledger. Every party gets back what it did not send, and goes on counting what the others planned about the same rows. Its own log says why.",
+    ),
+    "a party that stops because another did": (
+        lambda folder: refused("turn", 3),
+        co.PeerFailed,
+        "'bank' refused 'turn' (protocol): it heard that another node had stopped, or was sent something that it cannot accept. Ask all operators whose log stopped first, and repeat the call when that is mended: it begins a new run. What had left any party is spent, and in its ledger. Every party gets back what it did not send, and goes on counting what the others planned about the same rows. Its own log says why.",
     ),
     "too few common rows": (
         lambda folder: refused("agreed", 2),

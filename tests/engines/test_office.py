@@ -170,7 +170,7 @@ def test_what_a_refused_proposal_costs_is_as_its_message_says(tmp_path):
     with straw_hub(SECURE, tmp_path, co.Policy(epsilon=10.0, delta=1e-5)) as straw:
         first, *_, last = straw.made.names
         straw.offices[last].approve = lambda _: False
-        with pytest.raises(PeerFailed, match="A party that had agreed already gets back what it reserved of its own"):
+        with pytest.raises(PeerFailed, match="Whoever had reserved already gets back its own part, and goes on"):
             co.fit(
                 straw.made.federation,
                 SECURE.problem,

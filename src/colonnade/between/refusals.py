@@ -33,67 +33,57 @@ _STAGES = {
 }
 
 # What a code means at any time, and what to do; then at times at which more can be said.
-_REASONS: dict[FailureCode, str] = {
+_REASONS = {
     FailureCode.STOPPED: "something in its data, its files or its program is not as it should be. Ask its operator.",
     FailureCode.REFUSED: "its policy or its budget does not allow it. Ask its operator.",
-    FailureCode.PROTOCOL: "what it was sent does not fit what it keeps or expects. Check with `colonnade federation check` that "
-    "all have the same version and the same file.",
+    FailureCode.PROTOCOL: "what it was sent does not fit what it keeps or expects. Check with `colonnade federation check` "
+    "that all have the same version and the same file.",
     FailureCode.TIMEOUT: "it waited too long for somebody else. Check that all parties are there, and repeat the call.",
 }
-_REASONS_THEN: dict[tuple[_When, FailureCode], str] = {
-    (
-        _When.ALIGNING,
-        FailureCode.REFUSED,
-    ): "it has agreed on rows before, or too few rows are common to all parties for the least "
-    "that one of them accepts. Check that all write the key in the same way; then let every party run `colonnade party realign`.",
-    (
-        _When.ALIGNING,
-        FailureCode.PROTOCOL,
-    ): "this alignment does not go on as it began. Let every party run `colonnade party realign`, and repeat the call.",
-    (
-        _When.PROPOSED,
-        FailureCode.REFUSED,
-    ): "its policy, its budget or its operator did not approve the terms. Ask its operator "
-    "which; then propose a smaller epsilon or another method, or let its owner change the policy, the [limits] of its file or "
-    "the budget.",
-    (
-        _When.PROPOSED,
-        FailureCode.STOPPED,
-    ): "it cannot run what was proposed. It may have another version of colonnade or of the "
-    "method's code, columns that do not fit the problem, or no part of the model that is to score. Compare versions with "
-    "`colonnade federation check`, then ask its operator.",
-    (
-        _When.PROPOSED,
-        FailureCode.PROTOCOL,
-    ): "it keeps another agreement on rows than the coordinator, or knows this run by another "
-    "call. Let every party run `colonnade party realign` if the rows are the reason, and repeat the call.",
-    (
-        _When.MEETING,
-        FailureCode.PROTOCOL,
-    ): "what the parties say of this run or of their rows does not match: they were told "
-    "different things, or a table has changed. Let every party run `colonnade party realign`, and repeat the call.",
-    (
-        _When.RUNNING,
-        FailureCode.PROTOCOL,
-    ): "it was sent something that it cannot accept, or was asked out of turn. Check with "
-    "`colonnade federation check` that all have the same version, and repeat the call: it begins a new run.",
-    (
-        _When.RUNNING,
-        FailureCode.STOPPED,
-    ): "its part of the run failed, and the run is over there. Ask its operator, and repeat the "
-    "call when it is mended: it begins a new run.",
+_ALIGNING = {
+    FailureCode.REFUSED: "it has agreed on rows before, or too few rows are common to all parties for the least that one of "
+    "them accepts. Check that all write the key in the same way; then let every party run `colonnade party realign`.",
+    FailureCode.PROTOCOL: "this alignment does not go on as it began. Let every party run `colonnade party realign`, and "
+    "repeat the call.",
+}
+_PROPOSED = {
+    FailureCode.REFUSED: "its policy, its budget or its operator did not approve the terms. Ask its operator which; then "
+    "propose a smaller epsilon or another method, or let its owner change the policy, the [limits] of its file or the budget.",
+    FailureCode.STOPPED: "it cannot run what was proposed. It may have another version of colonnade or of the method's code, "
+    "columns that do not fit the problem, or no part of the model that is to score. Compare versions with `colonnade "
+    "federation check`, then ask its operator.",
+    FailureCode.PROTOCOL: "it keeps another agreement on rows than the coordinator, or knows this run by another call. Let "
+    "every party run `colonnade party realign` if the rows are the reason, and repeat the call.",
+}
+_MEETING = {
+    FailureCode.PROTOCOL: "what the parties say of this run or of their rows does not match: they were told different things, "
+    "or a table has changed. Let every party run `colonnade party realign`, and repeat the call.",
+}
+_RUNNING = {
+    FailureCode.REFUSED: "its policy, its budget or the plan that it approved does not allow the next step. Ask its operator, "
+    "and repeat the call when all agree: it begins a new run.",
+    FailureCode.STOPPED: "its part of the run failed, and the run is over there. Ask its operator, and repeat the call when it "
+    "is mended: it begins a new run.",
+    FailureCode.PROTOCOL: "it heard that another node had stopped, or was sent something that it cannot accept. Ask all "
+    "operators whose log stopped first, and repeat the call when that is mended: it begins a new run.",
+}
+_REASONS_THEN = {
+    _When.BEFORE: _REASONS,
+    _When.ALIGNING: _REASONS | _ALIGNING,
+    _When.PROPOSED: _REASONS | _PROPOSED,
+    _When.MEETING: _REASONS | _MEETING,
+    _When.RUNNING: _REASONS | _RUNNING,
 }
 _STRANGE = "it gives no reason that this version knows. Install the same version of colonnade on both sides."
 
-_RETURNS = "gets back what it reserved of its own, and goes on counting what the others planned about the same rows"
+_COUNTS_ON = "and goes on counting what the others planned about the same rows"
 _SPENT = {
     _When.BEFORE: "This question spends nothing.",
     _When.ALIGNING: "No run was begun, and nothing was spent.",
-    _When.PROPOSED: f"The proposal reserved nothing there, and nothing was sent for it. A party that had agreed already {_RETURNS}: "
-    "do not repeat it before all agree.",
-    _When.MEETING: f"Nothing was sent. Every party {_RETURNS}.",
-    _When.RUNNING: "What had left any party is spent, and in its ledger. Every party gets back what it did not send, and goes on "
-    "counting what the others planned about the same rows.",
+    _When.PROPOSED: f"Nothing was sent for it. Whoever had reserved already gets back its own part, {_COUNTS_ON}: do not repeat it "
+    "before all agree.",
+    _When.MEETING: f"Nothing leaves when parties meet. Every party gets back what it did not send, {_COUNTS_ON}.",
+    _When.RUNNING: f"What had left any party is spent, and in its ledger. Every party gets back what it did not send, {_COUNTS_ON}.",
 }
 
 
@@ -102,5 +92,5 @@ def refusal(party: str, what: str, code: object) -> str:
     when = _STAGES.get(what, _When.BEFORE)
     known = {int(one) + 1: one for one in FailureCode}.get(code) if type(code) is int else None
     name = known.name.lower() if known is not None else "unknown code" if isinstance(code, int) else "no code"
-    why = _STRANGE if known is None else _REASONS_THEN.get((when, known), _REASONS[known])
+    why = _STRANGE if known is None else _REASONS_THEN[when][known]
     return f"{party!r} refused {what!r} ({name}): {why} {_SPENT[when]} Its own log says why."
