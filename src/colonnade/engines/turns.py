@@ -224,7 +224,10 @@ class Turns:
             if place >= self.noted[name]:
                 self.noted[name] = place + 1
                 self.listener(name, note)
-        if turn.failure is not None and (self.failure is None or isinstance(self.failure, PeerFailed)):
+        rumour = isinstance(
+            turn.failure, PeerFailed
+        )  # of somebody else's failure: the first that comes is nearest to it
+        if turn.failure is not None and (self.failure is None or (isinstance(self.failure, PeerFailed) and not rumour)):
             self.failure = turn.failure
         self.post(turn.letters)
         if turn.more:
