@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import colonnade as co
+from colonnade.kernels.sparse_fw import Picks
 from colonnade.privacy.events import EXACT, Charge, Event, Mechanism, Scope
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.mechanisms import SystemNoise
@@ -228,3 +229,13 @@ def test_a_secret_survives_a_crash_and_is_erased_at_the_end(log):
     assert first == Gate(ledger(log=log), "run", SystemNoise()).secret("mask")
     book.close_run("run", "finished")
     assert first != log.secret("run", "program: mask", 32)
+
+
+@pytest.mark.slow
+def test_a_release_may_be_drawn_from_more_than_two_gigabytes(log):
+    """Picks hash all entries of a sparse table, 12 bytes each: whether a fit fails must not depend on how many are not zero."""
+    door = gate((Charge(Event(Mechanism.PICKS, RHO, 1.0), 1, "picks"),), log=log)
+    door.begin(0, 0, None)
+    drawer = Private(lambda scale, stream: Picks(np.zeros(1, np.int64), np.ones(1, np.int8)), 1.0)
+    columns, signs = door.picks(drawer, 1, lambda: bytes(1 << 31), rho=RHO)
+    assert (columns.value.tolist(), signs.value.tolist()) == ([0], [1])

@@ -23,6 +23,7 @@ from colonnade.runtime.node import Letter, Listener
 from colonnade.runtime.program import NodeId
 
 LOAD = 48 << 20  # bytes of letters that one turn brings
+MOST = 4096  # letters that one turn brings: the addresses of more would not fit into a parcel's head
 
 
 class Lost(Exception):
@@ -86,15 +87,16 @@ class Then:
     __slots__ = ("_compute", "_error", "_promised", "_value")
 
     def __init__(self, promised: Promise, compute: Callable[[Promise], Any]) -> None:
-        self._promised, self._compute = promised, compute
+        self._promised: Promise | None = promised
+        self._compute = compute
         self._value: Any = None
         self._error: BaseException | None = None
 
     def result(self) -> Any:
-        compute, self._compute = self._compute, _again
-        if compute is not _again:
+        promised, self._promised = self._promised, None  # what it was made of is not kept: answers are large
+        if promised is not None:
             try:
-                self._value = compute(self._promised)
+                self._value = self._compute(promised)
             except BaseException as error:
                 self._error = error
         if self._error is not None:
@@ -102,7 +104,10 @@ class Then:
         return self._value
 
     def add_done_callback(self, tell: Callable[[Any], object], /) -> None:
-        self._promised.add_done_callback(lambda _: tell(self))
+        if self._promised is None:
+            tell(self)
+        else:
+            self._promised.add_done_callback(lambda _: tell(self))
 
 
 class Kept:
@@ -125,10 +130,6 @@ class Kept:
 
     def add_done_callback(self, tell: Callable[[Any], object], /) -> None:
         tell(self)
-
-
-def _again(_: Promise) -> None:
-    """Marks an answer that has been read."""
 
 
 def settled(promised: Iterable[Promise]) -> None:
@@ -203,8 +204,13 @@ class Turns:
     def meet(self) -> None:
         """Let everybody say how far it has come, bring what is missing, and give each a turn."""
         while True:
-            settled(self.busy.values())  # whoever is at work finishes: its letters are in its transcript
+            ended: dict[NodeId, Turn] = {}  # whoever is at work finishes: its letters are in its transcript
+            for name, promise in self.busy.items():
+                with contextlib.suppress(Exception):
+                    ended[name] = promise.result()
             self.busy, self.mail = {}, defaultdict(list)
+            for name, turn in ended.items():
+                self.hear(name, turn)
             try:
                 joined = gathered({name: self.ask(name, "join") for name in self.names})
                 check_records(joined)
@@ -213,6 +219,10 @@ class Turns:
                 break
             except Lost:
                 continue
+            except ColonnadeError as error:  # whoever failed has ended the run, and does not join it again
+                if self.failure is None:
+                    raise
+                raise self.failure from error
         for letters in again.values():
             self.post(letters)
         for name in self.names:
@@ -220,21 +230,24 @@ class Turns:
 
     def take(self, name: NodeId, turn: Turn) -> None:
         self.done[name] = turn
-        for place, note in enumerate(turn.notes, turn.told):
-            if place >= self.noted[name]:
-                self.noted[name] = place + 1
-                self.listener(name, note)
-        rumour = isinstance(
-            turn.failure, PeerFailed
-        )  # of somebody else's failure: the first that comes is nearest to it
-        if turn.failure is not None and (self.failure is None or (isinstance(self.failure, PeerFailed) and not rumour)):
-            self.failure = turn.failure
+        self.hear(name, turn)
         self.post(turn.letters)
         if turn.more:
             self.give(name)
         for other in dict.fromkeys([name, *(letter.receiver for letter in turn.letters)]):
             if other not in self.busy and self.due(other):
                 self.give(other)
+
+    def hear(self, name: NodeId, turn: Turn) -> None:
+        """What a turn tells once: no transcript holds it, and only a station that was started again would repeat it."""
+        for place, note in enumerate(turn.notes, turn.told):
+            if place >= self.noted[name]:
+                self.noted[name] = place + 1
+                self.listener(name, note)
+        # Of somebody else's failure many hear: the first who says so is nearest to it.
+        rumour = isinstance(turn.failure, PeerFailed)
+        if turn.failure is not None and (self.failure is None or (isinstance(self.failure, PeerFailed) and not rumour)):
+            self.failure = turn.failure
 
     def due(self, name: NodeId) -> bool:
         """Whether a station has mail with which it can go on: fewer turns, and the same steps."""
@@ -249,8 +262,11 @@ class Turns:
     def give(self, name: NodeId) -> None:
         letters: list[Letter] = []
         size, waiting = 0, self.mail[name]
-        while waiting and (not letters or size + len(waiting[0].frame.body) <= LOAD):
-            size += len(waiting[0].frame.body)
-            letters.append(waiting.pop(0))
+        for letter in waiting[:MOST]:
+            if letters and size + len(letter.frame.body) > LOAD:
+                break
+            size += len(letter.frame.body)
+            letters.append(letter)
+        del waiting[: len(letters)]
         self.busy[name] = turn = self.ask(name, "turn", letters)
         turn.add_done_callback(lambda ended: self.over.put((name, ended)))
