@@ -47,6 +47,23 @@ def test_a_refused_run_leaves_the_ledger_unchanged(tmp_path):
     log.close()
 
 
+@pytest.mark.parametrize("count", [9, 1000])
+def test_checking_a_run_refuses_what_opening_it_refuses_and_reserves_nothing(count, tmp_path):
+    log = FileLog(tmp_path / "a.db")
+    book, said = budgeted(0.1, log), []
+    for ask in (book.check_run, book.open_run):
+        try:
+            ask("one", TERMS, {"a": plan(count)})
+            said.append("")
+        except co.BudgetExhausted as error:
+            said.append(str(error))
+        if ask == book.check_run:
+            assert (log.rows(), book.row_spent(), book.open_runs()) == ([], 0.0, set())
+    assert said[0] == said[1]
+    assert bool(said[0]) == (count == 1000)
+    log.close()
+
+
 def test_what_was_not_used_returns_when_the_run_closes():
     book = budgeted(0.1)
     book.open_run("one", TERMS, {"a": plan(9)})

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 from colonnade.errors import BudgetExhausted, LeakError, LedgerDamaged, PolicyRefused, ReplayDiverged
 from colonnade.privacy.accountant import epsilon, rho_for
 from colonnade.privacy.events import SCORES, Audience, Charge, Event, Plan, Policy, Scope, joint_rho, plan_rho, row_rho
-from colonnade.privacy.store import Log
+from colonnade.privacy.store import Log, Row
 
 OPENING, CLOSING, ADMIN = -1, -2, -3  # ticks of the rows that are not a step of a program
 REFUSED = "refused"  # how a run ended that was never begun
@@ -96,25 +96,32 @@ class Ledger:
 
     def open_run(self, run: str, terms: Terms, plans: Mapping[str, Plan]) -> None:
         """Reserve the whole plan of a run, or find it reserved already on the same terms."""
+        with self.log.atomic():
+            found = self.check_run(run, terms, plans)
+            if not found:
+                self.log.append(run, OPENING, "open", "", _opening(terms, self.node, plans, self.policy))
+        self._left[run] = [(charge, charge.count) for charge in plans.get(self.node, ())]
+        for row in found[1:]:
+            self.take(run, recorded_event(row.body))
+
+    def check_run(self, run: str, terms: Terms, plans: Mapping[str, Plan]) -> list[Row]:
+        """Refuse what `open_run` refuses, and write nothing; the rows of a run that was opened before on the same terms."""
         plan = plans.get(self.node, ())
         with self.log.atomic():
             self.log.verify()
             if self.log.rows(run, "close"):
                 raise ReplayDiverged(f"run {run} is over at {self.node!r}; it releases nothing more. Start a new run.")
             found = [*self.log.rows(run, "open"), *self.log.rows(run, "event")]
-            if found:
-                opened = json.loads(found[0].body)
-                if opened["terms"] != asdict(terms) or opened["plan"] != _plan_lines(plan):
-                    raise ReplayDiverged(
-                        f"run {run} was opened at {self.node!r} on other terms (code, settings, trust or schema). "
-                        "Repeat the original call to resume it."
-                    )
-            else:
+            if not found:
                 self._approve(plan, _totals(_Same(plans)).row)
-                self.log.append(run, OPENING, "open", "", _opening(terms, self.node, plans, self.policy))
-        self._left[run] = [(charge, charge.count) for charge in plan]
-        for row in found[1:]:
-            self.take(run, recorded_event(row.body))
+                return []
+        opened = json.loads(found[0].body)
+        if opened["terms"] != asdict(terms) or opened["plan"] != _plan_lines(plan):
+            raise ReplayDiverged(
+                f"run {run} was opened at {self.node!r} on other terms (code, settings, trust or schema). "
+                "Repeat the original call to resume it."
+            )
+        return found
 
     def close_run(self, run: str, how: str) -> None:
         """Return what was not used. Closing twice is one closing; closing what was never opened is nothing.
