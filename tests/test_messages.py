@@ -107,19 +107,24 @@ Wrong = dict[str, tuple[Callable[[Path], object], type[Exception], str]]
 WRONG: Wrong = {
     # a party that says no
     "terms that a party does not approve": (
-        lambda folder: refused("reserve", 2),
+        lambda folder: refused("consider", 2),
         co.PeerFailed,
-        "'bank' refused 'reserve' (refused): its policy, its budget or its operator did not approve the terms. Ask its operator which; then propose a smaller epsilon or another method, or let its owner change the policy, the [limits] of its file or the budget. Nothing was sent for it. Whoever had reserved already gets back its own part, and goes on counting what the others planned about the same rows: do not repeat it before all agree. Its own log says why.",
+        "'bank' refused 'consider' (refused): its policy, its budget or its operator did not approve the terms. Ask its operator which; then propose a smaller epsilon or another method, or let its owner change the policy, the [limits] of its file or the budget. This is asked before anybody reserves: if the run is new, nothing was sent and nothing was spent, at no party. If it had begun before, what had left is spent; every party gets back what it did not send, and goes on counting what the others planned about the same rows. Its own log says why.",
     ),
     "a job that a party cannot run": (
-        lambda folder: refused("reserve", 1),
+        lambda folder: refused("consider", 1),
         co.PeerFailed,
-        "'bank' refused 'reserve' (stopped): it cannot run what was proposed. It may have another version of colonnade or of the method's code, columns that do not fit the problem, or no part of the model that is to score. Compare versions with `colonnade federation check`, then ask its operator. Nothing was sent for it. Whoever had reserved already gets back its own part, and goes on counting what the others planned about the same rows: do not repeat it before all agree. Its own log says why.",
+        "'bank' refused 'consider' (stopped): it cannot run what was proposed. It may have another version of colonnade or of the method's code, columns that do not fit the problem, or no part of the model that is to score. Compare versions with `colonnade federation check`, then ask its operator. This is asked before anybody reserves: if the run is new, nothing was sent and nothing was spent, at no party. If it had begun before, what had left is spent; every party gets back what it did not send, and goes on counting what the others planned about the same rows. Its own log says why.",
     ),
     "a run that a party knows by another call": (
-        lambda folder: refused("reserve", 3),
+        lambda folder: refused("consider", 3),
         co.PeerFailed,
-        "'bank' refused 'reserve' (protocol): it keeps another agreement on rows than the coordinator, or knows this run by another call. Let every party run `colonnade party realign` if the rows are the reason, and repeat the call. Nothing was sent for it. Whoever had reserved already gets back its own part, and goes on counting what the others planned about the same rows: do not repeat it before all agree. Its own log says why.",
+        "'bank' refused 'consider' (protocol): it keeps another agreement on rows than the coordinator, or knows this run by another call. Let every party run `colonnade party realign` if the rows are the reason, and repeat the call. This is asked before anybody reserves: if the run is new, nothing was sent and nothing was spent, at no party. If it had begun before, what had left is spent; every party gets back what it did not send, and goes on counting what the others planned about the same rows. Its own log says why.",
+    ),
+    "a party that says yes and then no": (
+        lambda folder: refused("reserve", 2),
+        co.PeerFailed,
+        "'bank' refused 'reserve' (refused): its policy, its budget or its operator did not approve the terms. Ask its operator which; then propose a smaller epsilon or another method, or let its owner change the policy, the [limits] of its file or the budget. It had said that it would take part: something changed since, or its table does not suit the problem. Nothing was sent for it. Whoever had reserved already gets back its own part, and goes on counting what the others planned about the same rows: do not repeat it before all agree. Its own log says why.",
     ),
     "parties that do not meet": (
         lambda folder: refused("meet", 3),

@@ -77,7 +77,7 @@ def test_another_hub_with_empty_books_is_noticed(tmp_path):
 
 def test_nothing_starts_without_approval(tmp_path):
     made = Organisations.of(federation(LASSO), tmp_path, co.Policy())  # nobody lets exact values leave
-    with made.hub() as hub, made.at_work(hub.port), pytest.raises(PeerFailed, match="refused 'reserve'"):
+    with made.hub() as hub, made.at_work(hub.port), pytest.raises(PeerFailed, match="refused 'consider'"):
         co.fit(made.federation, LASSO.problem, LASSO.method, engine=hub, store=tmp_path / "hub")
     for name in made.names:
         assert not (tmp_path / name / "fits").exists() or not list((tmp_path / name / "fits").iterdir())

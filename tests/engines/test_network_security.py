@@ -237,6 +237,7 @@ def fuzz_office(folder: Path, case, count: int, seed: int) -> None:
         office, draw = straw.offices["party0"], random.Random(seed)
         assert straw.raw("party0", "reserve", proposal(case, "open")).head["code"] == 0
         office.approve = lambda _: False  # from here on nobody approves of anything
+        assert {"consider", "reserve"} < {unpack(raw).head["what"] for raw in asked}
         before, spent, told = kinds(office), office.ledger.entries(), set()
         for _ in range(count):
             raw = damaged(draw.choice(asked), draw, asked)
@@ -249,6 +250,7 @@ def fuzz_office(folder: Path, case, count: int, seed: int) -> None:
         assert {0, 3, 17} < told  # some were answered, some are no parcels, some are about a run that is over
         assert kinds(office) == before
         assert office.ledger.entries() == spent
+        assert len(office.approvals) == 0
         office.log.verify()
 
 

@@ -24,6 +24,7 @@ import colonnade as co
 from colonnade.alignment import bitmap
 from colonnade.between import office as offices
 from colonnade.between import refusals
+from colonnade.between.approvals import Approvals
 from colonnade.between.holding import Holding
 from colonnade.between.hub import Grpc, _opened
 from colonnade.between.office import DIVERGED, OK, UNAVAILABLE, UNKNOWN, Office, Request
@@ -65,6 +66,7 @@ class Straw(Grpc):
         self._board = self  # type: ignore[assignment]
         self.offices = {name: made.office(name) for name in made.names}
         self.lives = dict.fromkeys(made.names, 0)
+        self.away: set[str] = set()  # parties whose line is down
         self.wire: dict[tuple, set[bytes]] = {}  # every letter that left a party, in all its forms
 
     def open(self, charter):
@@ -72,6 +74,9 @@ class Straw(Grpc):
 
     def wait_for(self, names, timeout):
         """They are all here."""
+
+    def connected(self):
+        return set(self.made.names) - self.away
 
     def process(self, party):
         return str(self.lives[party])
@@ -95,6 +100,7 @@ class Straw(Grpc):
             self.die(party)
         if way == "silently":  # it is another process before anybody has noticed
             self.offices[party].desks.clear()
+            self.offices[party].approvals = Approvals()
         answer = Kept(
             lambda: _opened(party, what, self.offices[party].answer(pack({"what": what, **(head or {})}, blobs)))
         )
@@ -165,11 +171,17 @@ def test_every_refusal_says_why_it_may_be_what_to_do_and_what_was_spent():
     assert set(refusals._STAGES) <= offices._QUESTIONS.keys()
 
 
-def test_what_a_refused_proposal_costs_is_as_its_message_says(tmp_path):
-    """Nothing at who refused; at who had agreed, its own part returns and the others' part stays counted."""
+def test_what_a_refused_reservation_costs_is_as_its_message_says(tmp_path):
+    """Nothing at who refused; at who had agreed, its own part returns and the others' part stays counted.
+
+    By a hub that does not ask first whether all would take part (test_consider.py: by one that does)."""
     with straw_hub(SECURE, tmp_path, co.Policy(epsilon=10.0, delta=1e-5)) as straw:
         first, *_, last = straw.made.names
         straw.offices[last].approve = lambda _: False
+        ask = straw.ask
+        straw.ask = lambda party, what, *rest: (
+            Kept(lambda: Parcel({})) if what == "consider" else ask(party, what, *rest)
+        )
         with pytest.raises(PeerFailed, match="Whoever had reserved already gets back its own part, and goes on"):
             co.fit(
                 straw.made.federation,
@@ -288,7 +300,7 @@ def test_a_run_has_a_name_that_is_no_path_and_nothing_else_in_the_books(run, tmp
     with straw_hub(STAR, tmp_path) as straw:
         before = sorted(tmp_path.rglob("*"))
         rows = straw.offices["party0"].log.length()
-        for what in ("reserve", "over", "turn", "remember"):
+        for what in ("consider", "reserve", "over", "turn", "remember"):
             asked = {**proposal(STAR), "run": run, "how": "finished", "when": "start", "heads": {}, "letters": []}
             assert straw.raw("party0", what, asked).head == {"code": BREAKS}
         assert before == sorted(tmp_path.rglob("*"))
@@ -323,7 +335,7 @@ def test_whether_a_run_is_refused_does_not_depend_on_the_labels(tmp_path):
         made.labels = {"labels": labels}
         with Straw(made) as straw:
             asked = proposal(replace(SECURE, privacy=None, method=co.SharingADMM(rounds=2)))
-            answers.add(straw.raw("labels", "reserve", asked).head["code"])
+            answers |= {straw.raw("labels", what, asked).head["code"] for what in ("consider", "reserve")}
     assert answers == {REFUSES}
 
 

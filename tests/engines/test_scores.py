@@ -99,7 +99,7 @@ def test_nobody_scores_without_approval(tmp_path):  # noqa: F811
         fit = run_of(straw, STAR, tmp_path / "hub")
         seen: list[Request] = []
         straw.offices["party1"].approve = lambda asked: bool(seen.append(asked))
-        with pytest.raises(PeerFailed, match="'party1' refused 'reserve'"):
+        with pytest.raises(PeerFailed, match="'party1' refused 'consider'"):
             scored(straw, fit, tmp_path / "hub")
         (asked,) = seen
         assert asked.terms.method == "scores of new rows"
@@ -116,7 +116,7 @@ def test_a_policy_that_keeps_scores_refuses_them(tmp_path):  # noqa: F811
         fit = co.fit(
             made.federation, SECURE.problem, SECURE.method, SECURE.privacy, engine=straw, store=tmp_path / "hub"
         )
-        with pytest.raises(PeerFailed, match="refused 'reserve'"):
+        with pytest.raises(PeerFailed, match="refused 'consider'"):
             scored(straw, fit, tmp_path / "hub")
         made.charter = replace(
             made.charter,
@@ -200,6 +200,17 @@ def test_no_more_runs_of_scores_pass_a_policy_than_it_says(tmp_path):  # noqa: F
         with pytest.raises(PeerFailed, match=r"its policy, its budget or its operator did not approve the terms\."):
             scored(straw, fit, tmp_path / "hub", "fourth")
         assert counts(straw) == {2}
+
+
+def test_no_more_runs_of_scores_pass_a_policy_though_many_were_considered_before(tmp_path):  # noqa: F811
+    """Each of them alone was within the limit when the party said that it would take part."""
+    with careful(tmp_path) as straw:
+        run_of(straw, STAR, tmp_path / "hub")
+        asked = [proposal("run", f"scores{number}") for number in range(4)]
+        assert [straw.raw("party0", "consider", one).head["code"] for one in asked] == [OK] * 4
+        assert counts(straw) == {0}
+        assert [straw.raw("party0", "reserve", one).head["code"] for one in asked] == [OK, OK, REFUSES, REFUSES]
+        assert straw.offices["party0"].ledger.score_runs() == 2
 
 
 def test_a_run_of_scores_that_is_resumed_counts_once(tmp_path):  # noqa: F811
@@ -371,7 +382,7 @@ def test_new_rows_are_scored_by_a_model_from_another_store_and_need_no_labels(tm
         found = scored(straw, fit, tmp_path / "new" / "hub")
         frame = kept(tmp_path / "new", found)
         assert sorted(frame["key"]) == list(range(104, 112))
-        with pytest.raises(PeerFailed, match="refused 'reserve'"):  # and nothing is learned from them
+        with pytest.raises(PeerFailed, match="refused 'consider'"):  # and nothing is learned from them
             run_of(straw, Case(co.SharingADMM(rounds=2), PROBLEM), tmp_path / "new" / "hub", "learn")
     joined = new.tables["bank"].join(new.tables["lab"], on="key")
     x = {name: learning.part(name)["coefficients"] for name in new.names}

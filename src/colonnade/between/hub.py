@@ -3,9 +3,10 @@
     with co.Grpc("0.0.0.0:7443", certs="certs/coordinator") as hub:
         fit = co.fit(co.Federation.open("federation.toml"), problem, method, privacy, engine=hub, store="hub-store")
 
-Parties dial in (`colonnade party run`) and answer questions (office.py). The hub proposes a run; each party prices it,
-approves it and reserves; then letters go round in turns (engines/turns.py). A party that was restarted gets the same
-proposal again, finds its run in its own books, and goes on from its transcript. So does the hub.
+Parties dial in (`colonnade party run`) and answer questions (office.py). The hub proposes a run; each party prices it and
+approves it; when all have said that they would take part, each reserves; then letters go round in turns (engines/turns.py). A
+party that was restarted gets the same proposal again, finds its run in its own books, and goes on from its transcript. So
+does the hub.
 
 What a party answers is read as if it were hostile: it may stop a run, and neither end this process nor keep it busy for ever.
 """
@@ -34,7 +35,7 @@ from colonnade.engines.station import Joined, Seat, Standing, Station, Turn
 from colonnade.engines.streams_envelope import PartyRestarted, PeerTimeout
 from colonnade.engines.streams_metrics import Metrics
 from colonnade.engines.traffic import Line, Traffic
-from colonnade.engines.turns import Books, Crew, Kept, Lost, Promise, Then, Turns, gathered
+from colonnade.engines.turns import Books, Crew, Kept, Lost, Promise, Then, Turns, gathered, settled
 from colonnade.errors import InvalidInput, PeerFailed, ProtocolError, ReplayDiverged, StoreError, WireError
 from colonnade.federation import Federation
 from colonnade.runtime.messages import Direct
@@ -169,6 +170,11 @@ class Grpc:
         assert self._board is not None
         return self._board.session(party)
 
+    def listens(self, party: NodeId, process: str | None) -> bool:
+        """Whether a party is connected now, and by that process."""
+        assert self._board is not None
+        return party in self._board.connected() and self.process(party) == process
+
     # ------------------------------------------------------------------------ asking
 
     def ask(
@@ -215,6 +221,7 @@ class _Crew:
         self.code = ""  # of the method, as this hub has it
         self.said: dict[NodeId, Parcel] = {}  # what each party answered when the run was proposed
         self.process: dict[NodeId, str | None] = {}  # which process of a party that was
+        self.reserving = False  # whether any party was asked to reserve
         self.losses: Counter[NodeId] = Counter()
         self.carried: Counter[bool] = Counter()  # letters between parties, by whether they had a line of their own
         self.places: Counter[tuple[NodeId, NodeId]] = Counter()  # by edge, where the next letter stands at least
@@ -224,6 +231,8 @@ class _Crew:
         if what == "reserve":
             self.code = next(iter(to.values()))[0].fingerprint
             self.introduce(self.parties)
+        unknown = what == "remember" and not self.reserving  # parties keep nothing of a run that they never began
+        if what == "reserve" or unknown:
             to = {name: arguments for name, arguments in to.items() if name == COORDINATOR}
         while True:
             try:
@@ -247,11 +256,16 @@ class _Crew:
             raise PeerFailed(f"{name!r} began anew {LOSSES:,} times in this run; its own log says why.") from lost
 
     def introduce(self, names: Sequence[NodeId]) -> None:
-        """Propose the run, let the parties reserve, and tell each of them what all others said."""
+        """Propose the run; when all would take part, let them reserve; and tell each of them what all others said."""
         proposal = {"run": self.run, "call": self.call.to_json(), "code": self.code, "session": self.hub.session}
         while True:
             self.process |= {name: self.hub.process(name) for name in names}
             try:
+                _willing([self.hub.ask(name, "consider", proposal) for name in names])
+                for name in names:
+                    if not self.hub.listens(name, self.process[name]):
+                        raise Lost(name)  # whoever begins anew has forgotten its operator's yes, and may now hear a no
+                self.reserving = True
                 answers = gathered({name: self.hub.ask(name, "reserve", proposal) for name in names})
                 self.said |= {name: _promised(name, answer) for name, answer in answers.items()}
                 told = {}
@@ -369,6 +383,19 @@ def _away(federation: Federation) -> Charter:
 
 def _lost(party: str) -> NoReturn:
     raise Lost(party)
+
+
+def _willing(answers: Sequence[Promise]) -> None:
+    """All would take part; or the error of one that would not, before the loss of another: an operator says no once."""
+    settled(answers)
+    lost: list[Lost] = []
+    for answer in answers:
+        try:
+            answer.result()
+        except Lost as error:
+            lost.append(error)
+    if lost:
+        raise lost[0]
 
 
 def _opened(party: str, what: str, raw: bytes) -> Parcel:

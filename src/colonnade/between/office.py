@@ -1,12 +1,14 @@
 """A party's office: what it answers when the hub asks. Between organisations nobody else touches a party's data or books.
 
 The hub proposes; the party decides from its own copies. The federation file is its own, so are policy, ledger, data and
-keys; it prices a job itself, and its operator or its policy approves the terms before anything is reserved. A question
-out of turn, a job it does not know, a run that is over: refused, with a fixed code and no text, since text may carry data.
-What happened is in its own log, in counts and names.
+keys; it prices a job itself, and its operator or its policy approves the terms before anything is reserved. All parties
+`consider` a run before any of them is asked to `reserve` it: a refusal then costs nobody anything. A question out of turn, a
+job it does not know, a run that is over: refused, with a fixed code and no text, since text may carry data. What happened is
+in its own log, in counts and names.
 
 The hub may ask anything in any order, and lie. So nothing is decided by what it says twice: a run keeps the call it was
-approved for, an alignment the answer it had, and a run that failed here is over here, whatever the hub thinks of it.
+approved for, an alignment the answer it had, and a run that failed here is over here, whatever the hub thinks of it. A hub
+that does not ask whether they would take part gets the same answers when it asks them to reserve.
 
 Letters between parties pass the hub under keys that the hub does not have: those of graph methods are covered here, those
 of methods that relay are sealed by the node itself. Where two agents of a graph have a line of their own, the covered letter
@@ -33,6 +35,7 @@ from colonnade.algorithms.masked_scores import MaskedScores
 from colonnade.algorithms.method import GraphMethod, Job, Own
 from colonnade.alignment import Agreement
 from colonnade.between.aligning import Aligning, written_once
+from colonnade.between.approvals import Approvals
 from colonnade.between.holding import Holding
 from colonnade.between.neighbours import Neighbours
 from colonnade.between.parcel import Parcel, letters_in, letters_out, name_in, names_in, pack, text_in, unpack
@@ -61,7 +64,7 @@ from colonnade.runtime.program import COORDINATOR
 from colonnade.runtime.wire import Frame, decode, encode, type_name
 from colonnade.seats import Call, neighbours, party_seat, terms_of, variant
 
-PROTOCOL = 2
+PROTOCOL = 3
 OK, UNAVAILABLE, DIVERGED, UNKNOWN = 0, 16, 17, 18  # beside the codes of runtime/messages.py
 PARCEL = 48 << 20  # letters that one answer carries; the rest waits for the next question
 
@@ -134,6 +137,7 @@ class Office:
         self.ledger = Ledger(self.log, self.name, holding.member.policy)
         self.aligning = Aligning(holding, self.log, self.ledger, self.books.folder, identity)
         self.desks: dict[str, _Desk] = {}
+        self.approvals = Approvals()
         self.scoring = Scoring(holding, self.books.folder, models)
         if public_key(identity) != holding.member.public_key:
             raise InvalidInput(
@@ -198,21 +202,45 @@ class Office:
 
     # ------------------------------------------------------------------------ one run
 
+    def consider(self, asked: Parcel) -> Parcel:
+        """Refuse what `reserve` would refuse before it looks at the table, and write down nothing of the run.
+
+        Others who said yes have reserved nothing yet, so one party's no costs nobody's budget.
+        """
+        run, call, agreement = self._proposal(asked)
+        if self._desk_for(run, call, agreement) is None:
+            priced = self._priced(call, agreement)
+            request = self._approved(run, call, agreement, priced, asked.head.get("code"))
+            self._settle(self.books.ended())
+            if self.ledger.check_run(run, request.terms, request.plans):
+                self._keep_to(run, "call", _kept_call(call, agreement))
+            else:
+                # Last: a yes that the ledger then refused must not make the next answer come faster.
+                self.approvals.keep(run, *_shown(request, agreement))
+            log.info("would take part", extra={"run": run, "method": request.terms.method})
+        return Parcel({})
+
     def reserve(self, asked: Parcel) -> Parcel:
         """Look at the terms of a run, have them approved, and reserve its whole plan: or refuse."""
-        run, call = _run(asked), Call.from_json(text_in(asked, "call"))
-        agreement = self._current(asked)
-        desk = self.desks.get(run)
+        run, call, agreement = self._proposal(asked)
+        desk = self._desk_for(run, call, agreement)
         if desk is None:
             priced = self._priced(call, agreement)
             self._open(run, call, agreement, priced, asked.head.get("code"))
             desk = self.desks[run] = self._seated(run, call, agreement, priced)
-        elif (desk.call, desk.agreement) != (call.to_json(), agreement):
-            raise ProtocolError(f"run {run} was proposed with another call before; a run keeps its call")
         blobs = list(desk.cover.hello) if desk.cover is not None else []
         if agreement is not None:
             blobs.append(agreement.confirmation(self.holding.offer(agreement.pepper), _proposed(run, desk.call)))
         return Parcel({"covers": desk.cover is not None, "confirms": agreement is not None}, tuple(blobs))
+
+    def _proposal(self, asked: Parcel) -> tuple[str, Call, Agreement | None]:
+        return _run(asked), Call.from_json(text_in(asked, "call")), self._current(asked)
+
+    def _desk_for(self, run: str, call: Call, agreement: Agreement | None) -> _Desk | None:
+        desk = self.desks.get(run)
+        if desk is not None and (desk.call, desk.agreement) != (call.to_json(), agreement):
+            raise ProtocolError(f"run {run} was proposed with another call before; a run keeps its call")
+        return desk
 
     def _current(self, asked: Parcel) -> Agreement | None:
         agreement = self.agreement()
@@ -221,30 +249,35 @@ class Office:
             raise ProtocolError("the hub speaks of another agreement on rows than this party keeps; align again")
         return agreement
 
-    def _open(self, run: str, call: Call, agreement: Agreement | None, priced: _Priced, code: object) -> None:
-        """Approval and reservation: whether a run is refused here does not depend on a single row."""
+    def _approved(self, run: str, call: Call, agreement: Agreement | None, priced: _Priced, code: object) -> Request:
+        """What is proposed, approved by the operator or the [limits]: once for the same proposal."""
         job, method, plans = priced
         terms = terms_of(job, method)
         if terms.fingerprint != code:
             raise InvalidInput("the hub has another version of the method's code; bring both to the same release")
-        known = bool(self.log.rows(run, "open"))  # a run that goes on was approved when it began
-        if not known:
-            asked = Request(run, self.name, terms, call, plans, job.roster.rows, self.ledger.score_runs())
-            if not self.approve(asked):
-                raise PolicyRefused(
-                    f"the operator of {self.name!r}, or the [limits] of its file, did not approve run {run}. Nothing was sent."
-                )
+        request = Request(run, self.name, terms, call, plans, job.roster.rows, self.ledger.score_runs())
+        known = self.log.rows(run, "open")  # a run that goes on was approved when it began
+        if not (known or self.approvals.has(run, *_shown(request, agreement)) or self.approve(request)):
+            raise PolicyRefused(
+                f"the operator of {self.name!r}, or the [limits] of its file, did not approve run {run}. Nothing was sent."
+            )
+        return request
+
+    def _open(self, run: str, call: Call, agreement: Agreement | None, priced: _Priced, code: object) -> None:
+        """Approval and reservation: whether a run is refused here does not depend on a single row."""
+        request, known = self._approved(run, call, agreement, priced, code), bool(self.log.rows(run, "open"))
         self._settle(self.books.ended())
         self.books.adopt(run)
         try:
             with self.log.atomic():
-                self.ledger.open_run(run, terms, plans)
+                self.ledger.open_run(run, request.terms, request.plans)
                 # The terms do not say what is solved: the operator approved this call, and no other under its name.
-                self._keep_to(run, "call", f"{call.to_json()} {agreement.session if agreement else ''}".encode())
+                self._keep_to(run, "call", _kept_call(call, agreement))
         except (PolicyRefused, BudgetExhausted) as error:
             self.books.end(run, f"{REFUSED}: {type(error).__name__}")
             raise
-        log.info("reserved", extra={"run": run, "method": terms.method, "known": known})
+        self.approvals.forget(run)  # from here on its books say so
+        log.info("reserved", extra={"run": run, "method": request.terms.method, "known": known})
 
     def _keep_to(self, run: str, what: str, value: bytes) -> None:
         # Keyed: whoever reads the file when the run is over must not test guesses about the table.
@@ -415,6 +448,8 @@ class Office:
     def _end(self, run: str, how: str) -> None:
         """The run is over here; what it did not use returns."""
         self.desks.pop(run, None)
+        if self.approvals.forget(run):
+            log.info("not begun", extra={"run": run, "how": how})
         if self.neighbours is not None:
             self.neighbours.end(run)
         if run in dict(self.books.begun()) and run not in self.books.ended():
@@ -524,6 +559,16 @@ def _check(call: Call, method: Any, by_rows: bool) -> None:
         raise InvalidInput(f"{method.TITLE} does not work on what these parties hold")
 
 
+def _shown(request: Request, agreement: Agreement | None) -> tuple[object, ...]:
+    """All that a yes was said to. Of the books only what the request shows: the ledger itself is asked again anyway."""
+    return request.terms, _kept_call(request.call, agreement), request.rows, request.scored
+
+
+def _kept_call(call: Call, agreement: Agreement | None) -> bytes:
+    """What a run is about, and about which rows."""
+    return f"{call.to_json()} {agreement.session if agreement else ''}".encode()
+
+
 def _proposed(run: str, call: str) -> str:
     """A run and what was proposed of it: parties that were told different things under one name do not meet."""
     return f"{run}/{hashlib.sha256(call.encode()).hexdigest()}"
@@ -565,6 +610,7 @@ _QUESTIONS: dict[str, Callable[[Office, Parcel], Parcel]] = {
         *(
             "hello",
             "reach",
+            "consider",
             "reserve",
             "meet",
             "verify",

@@ -17,6 +17,7 @@ class _When(Enum):
 
     BEFORE = auto()
     ALIGNING = auto()
+    CONSIDERED = auto()
     PROPOSED = auto()
     MEETING = auto()
     RUNNING = auto()
@@ -27,6 +28,7 @@ _STAGES = {
         ("greet", "share", "offer", "show", "seek", "blind", "narrow", "tell", "agreed"),
         _When.ALIGNING,
     ),
+    "consider": _When.CONSIDERED,
     "reserve": _When.PROPOSED,
     "meet": _When.MEETING,
     **dict.fromkeys(("join", "resend", "turn", "outcome"), _When.RUNNING),
@@ -70,6 +72,7 @@ _RUNNING = {
 _REASONS_THEN = {
     _When.BEFORE: _REASONS,
     _When.ALIGNING: _REASONS | _ALIGNING,
+    _When.CONSIDERED: _REASONS | _PROPOSED,
     _When.PROPOSED: _REASONS | _PROPOSED,
     _When.MEETING: _REASONS | _MEETING,
     _When.RUNNING: _REASONS | _RUNNING,
@@ -80,8 +83,10 @@ _COUNTS_ON = "and goes on counting what the others planned about the same rows"
 _SPENT = {
     _When.BEFORE: "This question spends nothing.",
     _When.ALIGNING: "No run was begun, and nothing was spent.",
-    _When.PROPOSED: f"Nothing was sent for it. Whoever had reserved already gets back its own part, {_COUNTS_ON}: do not repeat it "
-    "before all agree.",
+    _When.CONSIDERED: "This is asked before anybody reserves: if the run is new, nothing was sent and nothing was spent, at no party. "
+    f"If it had begun before, what had left is spent; every party gets back what it did not send, {_COUNTS_ON}.",
+    _When.PROPOSED: "It had said that it would take part: something changed since, or its table does not suit the problem. Nothing was "
+    f"sent for it. Whoever had reserved already gets back its own part, {_COUNTS_ON}: do not repeat it before all agree.",
     _When.MEETING: f"Nothing leaves when parties meet. Every party gets back what it did not send, {_COUNTS_ON}.",
     _When.RUNNING: f"What had left any party is spent, and in its ledger. Every party gets back what it did not send, {_COUNTS_ON}.",
 }
