@@ -109,17 +109,17 @@ WRONG: Wrong = {
     "terms that a party does not approve": (
         lambda folder: refused("consider", 2),
         co.PeerFailed,
-        "'bank' refused 'consider' (refused): its policy, its budget or its operator did not approve the terms. Ask its operator which; then propose a smaller epsilon or another method, or let its owner change the policy, the [limits] of its file or the budget. This is asked before anybody reserves: if the run is new, nothing was sent and nothing was spent, at no party. If it had begun before, what had left is spent; every party gets back what it did not send, and goes on counting what the others planned about the same rows. Its own log says why.",
+        "'bank' refused 'consider' (refused): its policy, its budget or its operator did not approve the terms. Ask its operator which; then propose a smaller epsilon or another method, or let its owner change the policy, the [limits] of its file or the budget. This is asked before anybody reserves: if nobody had, nothing was sent and nothing was spent, at no party. If somebody had (the run had begun before, or a party was restarted while others reserved), what had left is spent; every party gets back what it did not send, and goes on counting what the others planned about the same rows. Its own log says why.",
     ),
     "a job that a party cannot run": (
         lambda folder: refused("consider", 1),
         co.PeerFailed,
-        "'bank' refused 'consider' (stopped): it cannot run what was proposed. It may have another version of colonnade or of the method's code, columns that do not fit the problem, or no part of the model that is to score. Compare versions with `colonnade federation check`, then ask its operator. This is asked before anybody reserves: if the run is new, nothing was sent and nothing was spent, at no party. If it had begun before, what had left is spent; every party gets back what it did not send, and goes on counting what the others planned about the same rows. Its own log says why.",
+        "'bank' refused 'consider' (stopped): it cannot run what was proposed. It may have another version of colonnade or of the method's code, columns that do not fit the problem, or no part of the model that is to score. Compare versions with `colonnade federation check`, then ask its operator. This is asked before anybody reserves: if nobody had, nothing was sent and nothing was spent, at no party. If somebody had (the run had begun before, or a party was restarted while others reserved), what had left is spent; every party gets back what it did not send, and goes on counting what the others planned about the same rows. Its own log says why.",
     ),
     "a run that a party knows by another call": (
         lambda folder: refused("consider", 3),
         co.PeerFailed,
-        "'bank' refused 'consider' (protocol): it keeps another agreement on rows than the coordinator, or knows this run by another call. Let every party run `colonnade party realign` if the rows are the reason, and repeat the call. This is asked before anybody reserves: if the run is new, nothing was sent and nothing was spent, at no party. If it had begun before, what had left is spent; every party gets back what it did not send, and goes on counting what the others planned about the same rows. Its own log says why.",
+        "'bank' refused 'consider' (protocol): it keeps another agreement on rows than the coordinator, or knows this run by another call. Let every party run `colonnade party realign` if the rows are the reason, and repeat the call. This is asked before anybody reserves: if nobody had, nothing was sent and nothing was spent, at no party. If somebody had (the run had begun before, or a party was restarted while others reserved), what had left is spent; every party gets back what it did not send, and goes on counting what the others planned about the same rows. Its own log says why.",
     ),
     "a party that says yes and then no": (
         lambda folder: refused("reserve", 2),

@@ -30,10 +30,12 @@ from test_office import (  # noqa: F401
 import colonnade as co
 from colonnade.between import approvals
 from colonnade.between.office import DIVERGED, OK, Office, Request
-from colonnade.between.parcel import pack, unpack
-from colonnade.errors import PeerFailed
+from colonnade.between.parcel import Parcel, pack, unpack
+from colonnade.engines.turns import Kept, Lost
+from colonnade.errors import PeerFailed, ReplayDiverged
+from colonnade.runbook import aborted
 from colonnade.seats import Call, source_of
-from contract import federation
+from contract import Case, federation
 from organisations import SERVER, Organisations
 
 ONE_RUN = co.Policy(epsilon=1.0, delta=1e-6)  # exactly what a run of SECURE costs
@@ -128,6 +130,111 @@ def test_after_a_refusal_the_whole_budget_is_there_for_a_run_that_all_approve(tm
         operators(straw)
         assert attempt(straw, tmp_path).privacy.epsilon <= 1.0
         assert all(office.ledger.row_spent() > 0 for office in straw.offices.values())
+
+
+def dear(case: Case, run: str = "run") -> dict:
+    """A proposal that no budget here allows."""
+    return proposal(replace(case, privacy=replace(case.privacy, epsilon=30.0)), run, seeded=False)
+
+
+def test_what_the_budget_refuses_is_in_no_book_however_often_it_is_proposed(tmp_path):  # noqa: F811
+    """By a hub that does not ask first: the same code each time, and no row that makes the next question slower."""
+    with straw_hub(NOISY, tmp_path, co.Policy(epsilon=2.0, delta=1e-6)) as straw:
+        before = state(straw.offices["party0"])
+        for _ in range(3):
+            assert straw.raw("party0", "reserve", dear(NOISY)).head == {"code": REFUSES}
+        assert before == state(straw.offices["party0"])
+
+
+def test_a_run_that_was_refused_first_is_not_paid_back_when_it_was_run_after_all(tmp_path):  # noqa: F811
+    """A hub proposes a run too dear, then at a price that passes, under one name; it never says that the run is over."""
+    with straw_hub(SECURE, tmp_path, ONE_RUN) as straw:
+        for name in straw.made.names:
+            assert straw.raw(name, "reserve", dear(SECURE, "first")).head == {"code": REFUSES}
+        ask = straw.ask
+        straw.ask = lambda party, what, *rest: (
+            Kept(lambda: Parcel({})) if what in ("over", "settle") else ask(party, what, *rest)
+        )
+        with mock.patch("colonnade.runbook.new_run_id", return_value="first"):
+            attempt(straw, tmp_path)
+        spent = {name: office.ledger.row_spent() for name, office in straw.offices.items()}
+        assert min(spent.values()) > 0
+        for name, office in straw.offices.items():  # the next question closes what is over
+            assert straw.raw(name, "consider", proposal(SECURE, "second", seeded=False)).head == {"code": REFUSES}
+            assert office.ledger.row_spent() == spent[name]
+
+
+def test_a_run_that_the_operator_aborted_is_not_begun_under_its_name(tmp_path):  # noqa: F811
+    """Killed when the journal had it and the ledger had not; then its operator ended it."""
+    with straw_hub(NOISY, tmp_path, co.Policy(epsilon=20.0, delta=1e-6)) as straw:
+        straw.offices["party0"].books.adopt("run")
+        aborted(tmp_path / "party0", "run")
+        before = state(straw.offices["party0"])
+        for what in ("consider", "reserve"):
+            assert straw.raw("party0", what, proposal(NOISY, seeded=False)).head == {"code": DIVERGED}
+        assert before == state(straw.offices["party0"])
+
+
+def test_a_run_that_is_aborted_while_its_party_is_at_work_releases_nothing_more(tmp_path):  # noqa: F811
+    with straw_hub(STAR, tmp_path) as straw:
+        ask, office, turns = straw.ask, straw.offices["party0"], Counter()
+
+        def aborting(party, what, *rest):
+            turns[party, what] += 1
+            if (party, what) == ("party0", "turn") and turns[party, what] == 2:
+                assert aborted(tmp_path / "party0", "run") == ["party0"]
+            return ask(party, what, *rest)
+
+        straw.ask = aborting
+        with pytest.raises(ReplayDiverged, match="'party0' cannot go on with this run: it is over there"):
+            run_of(straw, STAR, tmp_path / "hub")
+        kinds = [row.kind for row in office.log.rows("run")]
+        assert "close" in kinds
+        assert "event" not in kinds[kinds.index("close") :]
+
+
+def test_a_refusal_to_consider_when_others_had_reserved_does_not_say_that_nothing_was_spent(tmp_path):  # noqa: F811
+    """One party begins anew while all reserve, and its operator then says no: the others go on counting."""
+    with straw_hub(SECURE, tmp_path, ONE_RUN) as straw:
+        ask = straw.ask
+
+        def dying(party, what, *rest):
+            if (party, what) == ("party1", "reserve") and straw.lives[party] == 0:
+                straw.die(party)
+                straw.offices[party].approve = lambda _: False
+                return Kept(lambda: (_ for _ in ()).throw(Lost(party)))
+            return ask(party, what, *rest)
+
+        straw.ask = dying
+        with pytest.raises(
+            PeerFailed, match=r"'party1' refused 'consider'.*a party was restarted while others reserved"
+        ):
+            attempt(straw, tmp_path)
+        assert straw.offices["party0"].ledger.row_spent() > 0
+
+
+def test_a_run_that_is_refused_when_it_goes_on_ends_with_heads_kept_as_any_other(tmp_path):  # noqa: F811
+    """The hub dies in it; one party is updated meanwhile. Its parties have begun it, and released something."""
+    with straw_hub(STAR, tmp_path) as straw:
+        ask, turns = straw.ask, Counter()
+
+        def dying(party, what, *rest):
+            turns[what] += 1
+            if turns["turn"] > 8:
+                raise SystemExit
+            return ask(party, what, *rest)
+
+        straw.ask = dying
+        with pytest.raises(SystemExit):
+            run_of(straw, STAR, tmp_path / "hub")
+        straw.ask = ask
+        for name in straw.made.names:
+            straw.die(name)
+        another_version(straw, "party1")
+        with pytest.raises(PeerFailed, match="'party1' refused 'consider'"):
+            run_of(straw, STAR, tmp_path / "hub")
+        kept = {name: [row.key for row in office.log.rows("run", "peer")] for name, office in straw.offices.items()}
+        assert kept == {name: ["start", "end"] for name in straw.made.names}
 
 
 # ------------------------------------------------------------------------------------------------ who is asked, and how often

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -20,7 +21,7 @@ import colonnade as co
 from colonnade.algorithms import masked_scores
 from colonnade.algorithms.masked_scores import MaskedScores
 from colonnade.between.holding import Holding
-from colonnade.between.office import OK, Office, Request
+from colonnade.between.office import DIVERGED, OK, Office, Request
 from colonnade.between.parcel import pack, unpack
 from colonnade.between.settings import Limits
 from colonnade.charter import Charter, Member, new_key
@@ -211,6 +212,34 @@ def test_no_more_runs_of_scores_pass_a_policy_though_many_were_considered_before
         assert counts(straw) == {0}
         assert [straw.raw("party0", "reserve", one).head["code"] for one in asked] == [OK, OK, REFUSES, REFUSES]
         assert straw.offices["party0"].ledger.score_runs() == 2
+
+
+def test_no_more_runs_of_scores_pass_a_policy_though_two_processes_share_a_store(tmp_path):  # noqa: F811
+    """The second reserves while the first has found the run within the limit, and has not reserved it yet."""
+    one = replace(Careful.limits, scores=1)
+    with careful(tmp_path) as straw, contextlib.closing(straw.made.office("party0")) as second:
+        run_of(straw, STAR, tmp_path / "hub")
+        first, second.approve, codes = straw.offices["party0"], one, []
+
+        def slow(request: Request) -> bool:
+            said = one(request)
+            answer = second.answer(pack({"what": "reserve", **proposal("run", "second")}))
+            codes.append(unpack(answer).head["code"])
+            return said
+
+        first.approve = slow
+        assert straw.raw("party0", "reserve", proposal("run", "first")).head["code"] == REFUSES
+        assert codes == [OK]
+        assert first.ledger.score_runs() == 1
+        assert "first" not in dict(first.books.begun())
+
+
+def test_a_ledger_whose_plans_cannot_be_read_is_called_damaged(tmp_path):  # noqa: F811
+    """The runs of scores are counted before the chain of rows is walked."""
+    with careful(tmp_path) as straw:
+        run_of(straw, STAR, tmp_path / "hub")
+        straw.offices["party0"].log._db.execute("update log set body = x'00ff' where kind = 'open'")
+        assert straw.raw("party0", "reserve", proposal("run")).head == {"code": DIVERGED}
 
 
 def test_a_run_of_scores_that_is_resumed_counts_once(tmp_path):  # noqa: F811

@@ -23,6 +23,7 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from queue import SimpleQueue
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -37,7 +38,7 @@ from cryptography.x509.oid import NameOID  # noqa: E402
 
 from colonnade import certs  # noqa: E402
 from colonnade.engines import streams_envelope as wire  # noqa: E402
-from colonnade.engines import streams_hub  # noqa: E402
+from colonnade.engines import streams_hub, streams_party  # noqa: E402
 from colonnade.engines.streams import (  # noqa: E402
     HubRefused,
     Metrics,
@@ -838,6 +839,25 @@ def test_a_party_that_is_there_before_its_hub_says_so_once_an_outage(
         reason for reason, _ in told(caplog)
     }  # the stream that ended, and that nobody is there
     assert len(told(caplog)) == 2
+
+
+def test_a_hub_that_greets_and_hangs_up_is_dialled_less_and_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each time is an outage of its own, with a line for its beginning and one for its end."""
+    pauses: list[float] = []
+
+    class Stop(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            pauses.append(timeout or 0.0)
+            return len(pauses) > 20 and (self.set() or True)
+
+    nothing: Any = None
+    party = streams_party._Party("hub:1", nothing, "hospital", bytes, Stop(), Metrics(), lambda _: None, None)
+    welcome = wire.Welcome(wire.HIGHEST, bytes(16), wire.LIMIT).envelope()
+    monkeypatch.setattr(streams_party, "load", lambda _: None)
+    monkeypatch.setattr(party, "checked_hub", lambda _: None)
+    monkeypatch.setattr(party, "converse", lambda *_: party.listen(iter([welcome]), nothing))
+    party.dial_until_stopped()
+    assert min(pauses[10:]) >= streams_party.LONGEST_PAUSE / 2
 
 
 def test_a_party_that_a_hub_hangs_up_on_is_told_what_to_check_once(

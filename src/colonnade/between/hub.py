@@ -221,7 +221,8 @@ class _Crew:
         self.code = ""  # of the method, as this hub has it
         self.said: dict[NodeId, Parcel] = {}  # what each party answered when the run was proposed
         self.process: dict[NodeId, str | None] = {}  # which process of a party that was
-        self.reserving = False  # whether any party was asked to reserve
+        # Whether any party was asked to reserve; in an earlier life of this hub, all were before the coordinator did.
+        self.reserving = self.local is not None and bool(self.local.log.rows(run, "open"))
         self.losses: Counter[NodeId] = Counter()
         self.carried: Counter[bool] = Counter()  # letters between parties, by whether they had a line of their own
         self.places: Counter[tuple[NodeId, NodeId]] = Counter()  # by edge, where the next letter stands at least

@@ -42,7 +42,6 @@ from colonnade.between.parcel import Parcel, letters_in, letters_out, name_in, n
 from colonnade.between.scoring import Scoring, part_path
 from colonnade.engines.station import FINAL, Station, code_of
 from colonnade.errors import (
-    BudgetExhausted,
     ColonnadeError,
     InvalidInput,
     LedgerDamaged,
@@ -211,7 +210,6 @@ class Office:
         if self._desk_for(run, call, agreement) is None:
             priced = self._priced(call, agreement)
             request = self._approved(run, call, agreement, priced, asked.head.get("code"))
-            self._settle(self.books.ended())
             if self.ledger.check_run(run, request.terms, request.plans):
                 self._keep_to(run, "call", _kept_call(call, agreement))
             else:
@@ -234,7 +232,14 @@ class Office:
         return Parcel({"covers": desk.cover is not None, "confirms": agreement is not None}, tuple(blobs))
 
     def _proposal(self, asked: Parcel) -> tuple[str, Call, Agreement | None]:
-        return _run(asked), Call.from_json(text_in(asked, "call")), self._current(asked)
+        proposed = _run(asked), Call.from_json(text_in(asked, "call")), self._current(asked)
+        over = self.books.ended()
+        self._settle(over)
+        if proposed[0] in over:  # also one that its ledger never opened: a name is used once
+            raise ReplayDiverged(
+                f"run {proposed[0]} is over at {self.name!r}; it releases nothing more. Start a new run."
+            )
+        return proposed
 
     def _desk_for(self, run: str, call: Call, agreement: Agreement | None) -> _Desk | None:
         desk = self.desks.get(run)
@@ -266,16 +271,16 @@ class Office:
     def _open(self, run: str, call: Call, agreement: Agreement | None, priced: _Priced, code: object) -> None:
         """Approval and reservation: whether a run is refused here does not depend on a single row."""
         request, known = self._approved(run, call, agreement, priced, code), bool(self.log.rows(run, "open"))
-        self._settle(self.books.ended())
-        self.books.adopt(run)
-        try:
-            with self.log.atomic():
-                self.ledger.open_run(run, request.terms, request.plans)
-                # The terms do not say what is solved: the operator approved this call, and no other under its name.
-                self._keep_to(run, "call", _kept_call(call, agreement))
-        except (PolicyRefused, BudgetExhausted) as error:
-            self.books.end(run, f"{REFUSED}: {type(error).__name__}")
-            raise
+        with self.log.atomic():
+            if not known and self.ledger.score_runs() != request.scored:
+                raise PolicyRefused(
+                    f"another process of {self.name!r} reserved a run of scores while run {run} was being approved, and the "
+                    "count that was approved is not true any more. Nothing was sent. Run one process a store."
+                )
+            self.ledger.open_run(run, request.terms, request.plans)
+            # The terms do not say what is solved: the operator approved this call, and no other under its name.
+            self._keep_to(run, "call", _kept_call(call, agreement))
+            self.books.adopt(run)  # last: what is refused is in no book, and before anything leaves the run is in both
         self.approvals.forget(run)  # from here on its books say so
         log.info("reserved", extra={"run": run, "method": request.terms.method, "known": known})
 

@@ -83,8 +83,9 @@ _COUNTS_ON = "and goes on counting what the others planned about the same rows"
 _SPENT = {
     _When.BEFORE: "This question spends nothing.",
     _When.ALIGNING: "No run was begun, and nothing was spent.",
-    _When.CONSIDERED: "This is asked before anybody reserves: if the run is new, nothing was sent and nothing was spent, at no party. "
-    f"If it had begun before, what had left is spent; every party gets back what it did not send, {_COUNTS_ON}.",
+    _When.CONSIDERED: "This is asked before anybody reserves: if nobody had, nothing was sent and nothing was spent, at no party. If "
+    "somebody had (the run had begun before, or a party was restarted while others reserved), what had left is spent; every party "
+    f"gets back what it did not send, {_COUNTS_ON}.",
     _When.PROPOSED: "It had said that it would take part: something changed since, or its table does not suit the problem. Nothing was "
     f"sent for it. Whoever had reserved already gets back its own part, {_COUNTS_ON}: do not repeat it before all agree.",
     _When.MEETING: f"Nothing leaves when parties meet. Every party gets back what it did not send, {_COUNTS_ON}.",

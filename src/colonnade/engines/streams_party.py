@@ -5,7 +5,8 @@ our own, in which the hub's certificate is checked (authority, validity, revocat
 is then told to trust that one certificate and no other.
 
 An answer is kept until the next request says that it arrived: a request that comes again after a broken connection gets the
-same bytes, and `answer` is not called twice for it. Lost connections are dialled again after a growing, random pause. Why
+same bytes, and `answer` is not called twice for it. Lost connections are dialled again after a growing, random pause, which is
+short again once a connection was good for something: a hub that greets and hangs up must not fill the log. Why
 there is no connection is logged once an outage, each reason; attempts that end the same way are lines of debug level.
 """
 
@@ -133,7 +134,7 @@ class _Party:
         self.attempt = 0
         self.last = 0  # the last request that was answered
         self.kept = Packed(0, b"", 0)  # and its answer
-        self.progress = False  # since the last pause
+        self.progress = False  # whether anything was asked since the last pause
         self.said: set[str] = set()  # why there is no connection, as logged since the last one
         self.over = threading.Event()
         self.call: grpc.Call | None = None
@@ -145,7 +146,7 @@ class _Party:
         pause = FIRST_PAUSE
         while not self.stop.is_set():
             self.attempt += 1
-            self.progress = False
+            self.progress, began = False, time.monotonic()
             self.tell("connecting")
             try:
                 credentials = load(self.tls)
@@ -154,7 +155,8 @@ class _Party:
                 self.explain(why)
             if self.stop.is_set():
                 return
-            pause = FIRST_PAUSE if self.progress else min(2 * pause, LONGEST_PAUSE)
+            well = self.progress or time.monotonic() - began > LONGEST_PAUSE
+            pause = FIRST_PAUSE if well else min(2 * pause, LONGEST_PAUSE)
             self.tell("waiting")
             # Random, so that all parties of a hub that comes back do not dial at the same moment.
             self.stop.wait(pause * random.uniform(0.5, 1.0))  # noqa: S311
@@ -302,6 +304,7 @@ class _Party:
     def attend(self, head: Head, request: bytes | None, limit: int, call: Iterable[bytes], outbox: _Outbox) -> None:
         if request is None:  # there is more of it to come
             return
+        self.progress = True
         self.metrics.received(len(request), head.wire)
         packed = self.answered(head, request, limit, call, outbox)
         for part in envelopes(Kind.ANSWER, head.number, packed):
@@ -323,7 +326,6 @@ class _Party:
             self.metrics.reconnected()
         if said.session != self.hub:  # a hub that was restarted counts from 1 again
             self.hub, self.last = said.session, 0
-        self.progress = True
         self.said.clear()
         log.info("event=connected party=%s attempt=%d", self.name, self.attempt)
         self.tell("connected")

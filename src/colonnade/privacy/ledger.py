@@ -140,8 +140,15 @@ class Ledger:
 
     def score_runs(self) -> int:
         """How many runs reserved a part of scores of these rows, whatever became of them: no price adds them up."""
-        plans = (json.loads(row.body)["plan"] for row in self.log.rows(kind="open"))
-        return sum(any(line["event"]["mechanism"] == SCORES.mechanism for line in plan) for plan in plans)
+        opened = self.log.rows(kind="open")
+        try:
+            plans = [json.loads(row.body)["plan"] for row in opened]
+            return sum(any(line["event"]["mechanism"] == SCORES.mechanism for line in plan) for plan in plans)
+        except (ValueError, KeyError, TypeError) as error:
+            raise LedgerDamaged(
+                f"the ledger of {self.node!r} holds a run whose plan cannot be read. Nothing is released: restore the newest "
+                "copy of the file and its `blobs` folder."
+            ) from error
 
     def _approve(self, plan: Plan, row: float) -> None:
         exact = [charge.what for charge in plan if math.isinf(charge.event.rho) and charge.count]
@@ -196,7 +203,12 @@ class Ledger:
         )
 
     def record(self, run: str, tick: int, slot: int, event: Event, what: str, number: int) -> None:
-        """Write the row of one release; the caller's transaction also records what leaves."""
+        """Write the row of one release; the caller's transaction also records what leaves.
+
+        A run may have been closed by another process since it was opened here (`colonnade runs abort`).
+        """
+        if self.log.durable and self.log.rows(run, "close"):
+            raise ReplayDiverged(f"run {run} is over at {self.node!r}; it releases nothing more. Start a new run.")
         text = f'{{"event": {event.to_json()}, "round": {number}, "what": {_quoted(what)}, "when": "{_now()}"}}'
         self.log.append(run, tick, "event", str(slot), text.encode())
 
