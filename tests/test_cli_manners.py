@@ -359,7 +359,7 @@ def test_quiet_answers_are_words_and_json_answers_are_objects(store: Path, tmp_p
     run = call("runs", "list", store, "-q").split()[0]
     party_key = call("party", "key", tmp_path / "a.key", "-q").strip()
     assert call("runs", "show", store, run, "-q") == "finished\n"
-    assert call("budget", "show", store, "-q") == "clinic\tno limit\n"
+    assert call("budget", "show", store, "-q") == "clinic\tno limit on record\n"
     assert call("budget", "plan", store, "clinic", "--epsilon", 1, "-q") == "yes\n"
     assert call("budget", "notes", store, "clinic", "-q") == "0\n"
     assert call("budget", "set", store, "clinic", "--epsilon", 9, "-q") == ""

@@ -29,6 +29,7 @@ from test_office import (  # noqa: F401
 
 import colonnade as co
 from colonnade.between import approvals
+from colonnade.between.hub import FAREWELL
 from colonnade.between.office import DIVERGED, OK, Office, Request
 from colonnade.between.parcel import Parcel, pack, unpack
 from colonnade.engines.turns import Kept, Lost
@@ -90,7 +91,7 @@ def another_version(straw: Straw, party: str) -> None:
     """One party has other code than the hub."""
     ask = straw.ask
 
-    def told(name, what, head=None, blobs=()):
+    def told(name, what, head=None, blobs=(), *_):
         return ask(name, what, {**head, "code": "other"} if name == party and "code" in (head or {}) else head, blobs)
 
     straw.ask = told
@@ -464,3 +465,28 @@ def test_a_yes_that_the_ledger_refused_is_not_kept(tmp_path):  # noqa: F811
             assert straw.raw("party0", "consider", proposal(NOISY, seeded=False)).head == {"code": REFUSES}
         assert asked == {"party0": 3}
         assert len(straw.offices["party0"].approvals) == 0
+
+
+def test_all_who_would_not_take_part_are_named(tmp_path):  # noqa: F811
+    with straw_hub(NOISY, tmp_path) as straw:
+        for name in ("party0", "party1"):
+            straw.offices[name].approve = lambda _: False
+        with pytest.raises(PeerFailed, match=r"'party0' refused 'consider' .* Nor do these take part: 'party1'\."):
+            run_of(straw, NOISY, tmp_path / "hub")
+
+
+def test_a_party_that_made_a_run_fail_is_not_waited_for_a_second_time(tmp_path):  # noqa: F811
+    """It may never answer: the others hear that the run is over, and the coordinator's user why, within seconds."""
+    with straw_hub(NOISY, tmp_path) as straw:
+        straw.offices["party0"].approve = lambda _: False
+        straw.patience, ask, given = 600.0, straw.ask, {}
+
+        def noting(party, what, *rest):
+            given.setdefault(what, set()).add(rest[2] if len(rest) > 2 else None)
+            return ask(party, what, *rest)
+
+        straw.ask = noting
+        with pytest.raises(PeerFailed):
+            run_of(straw, NOISY, tmp_path / "hub")
+        assert given["consider"] == {None}
+        assert given["over"] == {FAREWELL}

@@ -93,7 +93,7 @@ class Straw(Grpc):
     def raw(self, party: str, what: str, head=None, blobs=()) -> Parcel:
         return unpack(self.offices[party].answer(pack({"what": what, **(head or {})}, blobs)))
 
-    def ask(self, party, what, head=None, blobs=()):
+    def ask(self, party, what, head=None, blobs=(), patience=None):
         self.asked += 1
         way = self.lose.get(self.asked)
         if way == "before":
@@ -646,7 +646,7 @@ def test_keys_of_parties_that_were_told_different_things_are_not_taken(name, tmp
     with straw_hub(case, tmp_path) as straw:
         ask = straw.ask
 
-        def told(party, what, head=None, blobs=()):
+        def told(party, what, head=None, blobs=(), *_):
             if (party, what) == ("party1", "reserve"):
                 call = json.loads(head["call"])
                 call["noise"] = 2  # of many things that may differ

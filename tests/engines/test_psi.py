@@ -89,7 +89,7 @@ class Watched(Straw):
         self.seen: list[tuple[str, str, tuple[bytes, ...], tuple[bytes, ...]]] = []
         self.forms: dict[tuple, set[tuple[bytes, ...]]] = {}
 
-    def ask(self, party, what, head=None, blobs=()):
+    def ask(self, party, what, head=None, blobs=(), patience=None):
         if self.stop in (self.asked + 1, what):
             raise SystemExit
         answer = super().ask(party, what, head, blobs)
@@ -450,7 +450,7 @@ def run(made: Organisations, kill: tuple[tuple[str, str], ...] = ()) -> tuple[co
     with made.hub() as hub, made.at_work(hub.port):
         ask = hub.ask
 
-        def watched(party, what, head=None, blobs=()):
+        def watched(party, what, head=None, blobs=(), *_):
             if (party, what) in to_kill:
                 to_kill.remove((party, what))
                 made.kill(party)

@@ -338,7 +338,7 @@ def test_parties_that_are_told_of_different_models_score_nothing(tmp_path):  # n
         run_of(straw, other, tmp_path / "hub", "other")
         ask = straw.ask
 
-        def told(party, what, head=None, blobs=()):
+        def told(party, what, head=None, blobs=(), *_):
             if (party, what) == ("party1", "reserve"):
                 head = {**head, "call": head["call"].replace('"run"', '"other"')}
             return ask(party, what, head, blobs)

@@ -550,7 +550,7 @@ def test_silence_fails_the_future_and_keeps_the_stream(hub: Switchboard, folder:
 def test_a_party_that_never_came_is_named(hub: Switchboard, folder: Path) -> None:
     with Party(hub.port, files(folder, "lab"), "lab"):
         hub.wait_for(["lab"], PATIENCE)
-        with pytest.raises(PeerTimeout, match=r"not connected: 'hospital'\."):
+        with pytest.raises(PeerTimeout, match=r"not connected: 'hospital'; connected is 'lab'\."):
             hub.wait_for(["lab", "hospital"], 0.1)
         assert {"lab"} == hub.connected()
     with pytest.raises(PeerTimeout, match="not connected now"):

@@ -28,6 +28,7 @@ from colonnade.between.matching import align
 from colonnade.between.office import DIVERGED, OK, PROTOCOL, UNAVAILABLE, UNKNOWN
 from colonnade.between.parcel import Parcel, letters_in, letters_out, pack, unpack
 from colonnade.between.refusals import refusal as _refusal
+from colonnade.between.refusals import silence
 from colonnade.certs import Tls
 from colonnade.charter import Charter
 from colonnade.engines.inprocess import Outcome
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from colonnade.engines.streams_hub import Switchboard
 
 CLOCKS = 60.0  # seconds that two clocks may differ before `check` warns
+FAREWELL = 5.0  # seconds to wait for an answer when a run has failed
 LOSSES = 1000  # how often a party may begin anew in one run
 _MOST = 1 << 53
 _NOTE = encode(Direct(b""), guarded=False)[:HEADER_SIZE]  # how a note begins that a letter went over a line
@@ -112,7 +114,10 @@ class Grpc:
             if said["protocol"] != PROTOCOL:
                 raise ProtocolError(f"{party!r} speaks protocol {said['protocol']}, this hub {PROTOCOL}; update one.")
             if said["file"] != charter.digest:
-                raise InvalidInput(f"{party!r} holds another federation file than this hub. Nothing was sent.")
+                raise InvalidInput(
+                    f"{party!r} holds another federation file than this hub. Nothing was sent. Compare the two files, give all the "
+                    "same one, and start the parties again."
+                )
         if unable := _unable(charter, found):
             raise InvalidInput(f"{unable[0]}. Nothing was sent.")
         if charter.on is None:
@@ -178,11 +183,17 @@ class Grpc:
     # ------------------------------------------------------------------------ asking
 
     def ask(
-        self, party: NodeId, what: str, head: Mapping[str, Any] | None = None, blobs: Sequence[bytes] = ()
+        self,
+        party: NodeId,
+        what: str,
+        head: Mapping[str, Any] | None = None,
+        blobs: Sequence[bytes] = (),
+        patience: float | None = None,
     ) -> Promise:
         """A question to a party; its answer, or the error that its code stands for."""
         assert self._board is not None
-        raw = self._board.ask(party, pack({"what": what, **(head or {})}, blobs), timeout=self.patience)
+        seconds = self.patience if patience is None else patience
+        raw = self._board.ask(party, pack({"what": what, **(head or {})}, blobs), timeout=seconds)
 
         def opened(answer: Promise) -> Parcel:
             try:
@@ -190,7 +201,7 @@ class Grpc:
             except PartyRestarted as error:
                 raise Lost(party) from error
             except PeerTimeout as error:
-                raise PeerFailed(f"{party!r} did not answer {what!r} for {self.patience:g} seconds.") from error
+                raise PeerFailed(silence(party, what, seconds)) from error
 
         return Then(raw, opened)
 
@@ -223,6 +234,7 @@ class _Crew:
         self.process: dict[NodeId, str | None] = {}  # which process of a party that was
         # Whether any party was asked to reserve; in an earlier life of this hub, all were before the coordinator did.
         self.reserving = self.local is not None and bool(self.local.log.rows(run, "open"))
+        self.patience: float | None = None  # the hub's
         self.losses: Counter[NodeId] = Counter()
         self.carried: Counter[bool] = Counter()  # letters between parties, by whether they had a line of their own
         self.places: Counter[tuple[NodeId, NodeId]] = Counter()  # by edge, where the next letter stands at least
@@ -232,6 +244,8 @@ class _Crew:
         if what == "reserve":
             self.code = next(iter(to.values()))[0].fingerprint
             self.introduce(self.parties)
+        if what == "close" and ("finished",) not in to.values():  # whoever made the run fail may not answer at all
+            self.patience = min(self.hub.patience, FAREWELL)
         unknown = what == "remember" and not self.reserving  # parties keep nothing of a run that they never began
         if what == "reserve" or unknown:
             to = {name: arguments for name, arguments in to.items() if name == COORDINATOR}
@@ -262,7 +276,7 @@ class _Crew:
         while True:
             self.process |= {name: self.hub.process(name) for name in names}
             try:
-                _willing([self.hub.ask(name, "consider", proposal) for name in names])
+                _willing({name: self.hub.ask(name, "consider", proposal) for name in names})
                 for name in names:
                     if not self.hub.listens(name, self.process[name]):
                         raise Lost(name)  # whoever begins anew has forgotten its operator's yes, and may now hear a no
@@ -291,7 +305,8 @@ class _Crew:
             asked: Promise = Kept(lambda: _lost(name))
         else:
             question, head, blobs = self.question(what, arguments)
-            asked = self.hub.ask(name, question, {"run": self.run, **head}, blobs)
+            hurry = () if self.patience is None else (self.patience,)
+            asked = self.hub.ask(name, question, {"run": self.run, **head}, blobs, *hurry)
 
         def heard(found: Promise) -> Any:
             try:
@@ -386,15 +401,22 @@ def _lost(party: str) -> NoReturn:
     raise Lost(party)
 
 
-def _willing(answers: Sequence[Promise]) -> None:
+def _willing(answers: Mapping[NodeId, Promise]) -> None:
     """All would take part; or the error of one that would not, before the loss of another: an operator says no once."""
-    settled(answers)
+    settled(answers.values())
     lost: list[Lost] = []
-    for answer in answers:
+    refused: dict[NodeId, PeerFailed] = {}
+    for name, answer in answers.items():
         try:
             answer.result()
         except Lost as error:
             lost.append(error)
+        except PeerFailed as error:
+            refused[name] = error
+    if refused:
+        first, *others = refused
+        more = f" Nor do these take part: {', '.join(map(repr, others))}." if others else ""
+        raise PeerFailed(f"{refused[first]}{more}") from refused[first]
     if lost:
         raise lost[0]
 

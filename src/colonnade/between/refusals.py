@@ -86,11 +86,23 @@ _SPENT = {
     _When.CONSIDERED: "This is asked before anybody reserves: if nobody had, nothing was sent and nothing was spent, at no party. If "
     "somebody had (the run had begun before, or a party was restarted while others reserved), what had left is spent; every party "
     f"gets back what it did not send, {_COUNTS_ON}.",
-    _When.PROPOSED: "It had said that it would take part: something changed since, or its table does not suit the problem. Nothing was "
-    f"sent for it. Whoever had reserved already gets back its own part, {_COUNTS_ON}: do not repeat it before all agree.",
+    _When.PROPOSED: f"Nothing was sent for it. Whoever had reserved already gets back its own part, {_COUNTS_ON}: do not repeat it before all agree.",
     _When.MEETING: f"Nothing leaves when parties meet. Every party gets back what it did not send, {_COUNTS_ON}.",
     _When.RUNNING: f"What had left any party is spent, and in its ledger. Every party gets back what it did not send, {_COUNTS_ON}.",
 }
+
+
+_SILENT = {
+    _When.CONSIDERED: "Its operator may not have said yes or no yet, or its process hangs. Ask its operator, and repeat the call, with a "
+    "longer patience if the answer needs time.",
+}
+_HANGS = "Its process hangs, is slower than that, or cannot be reached. Look at its log, start it again if need be, and repeat the call."
+
+
+def silence(party: str, what: str, seconds: float) -> str:
+    """What to tell the coordinator's user when a party does not answer a question."""
+    when = _STAGES.get(what, _When.BEFORE)
+    return f"{party!r} did not answer {what!r} for {seconds:g} seconds. {_SILENT.get(when, _HANGS)} {_SPENT[when]}"
 
 
 def refusal(party: str, what: str, code: object) -> str:
@@ -99,4 +111,6 @@ def refusal(party: str, what: str, code: object) -> str:
     known = {int(one) + 1: one for one in FailureCode}.get(code) if type(code) is int else None
     name = known.name.lower() if known is not None else "unknown code" if isinstance(code, int) else "no code"
     why = _STRANGE if known is None else _REASONS_THEN[when][known]
+    if when is _When.PROPOSED:
+        why += " It had said that it would take part: something changed since, or its table does not suit the problem."
     return f"{party!r} refused {what!r} ({name}): {why} {_SPENT[when]} Its own log says why."

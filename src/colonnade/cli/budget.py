@@ -54,6 +54,10 @@ def show(
                 typer.echo(f"{account.party}\t{_left(account)}")
             return
         _print_table(f"Privacy spent in {store}", [_cells(account, held) for account, held in accounts])
+        if any(account.budget.epsilon is None for account, _ in accounts):
+            typer.echo(
+                "A limit in a Policy or a federation file is on record once a run has been reserved under it.", err=True
+            )
         if any(account.open_runs for account, _ in accounts):
             typer.echo("Open runs hold what they reserved until they end: `colonnade runs list` shows them.", err=True)
 
@@ -63,7 +67,7 @@ def _cells(account: Any, held: _Held) -> dict[str, str]:
     return {
         "party": account.party,
         "period": str(account.budget.period),
-        "limit": "none" if limit is None else f"ε {limit:.3g} (δ {account.delta:g})",
+        "limit": "none on record" if limit is None else f"ε {limit:.3g} (δ {account.delta:g})",
         "spent": _epsilon(held.spent),
         "reserved": _epsilon(held.more) if account.open_runs else "nothing",
         "left of the limit": _bar(account),
@@ -275,7 +279,7 @@ def _epsilon(value: float) -> str:
 
 def _left(account: Any) -> str:
     """Epsilon of a run that would still fit. Prices add up in rho, so it is more than the difference of epsilons."""
-    return "no limit" if account.budget.epsilon is None else f"{account.left:.4g}"
+    return "no limit on record" if account.budget.epsilon is None else f"{account.left:.4g}"
 
 
 def _bar(account: Any) -> str:

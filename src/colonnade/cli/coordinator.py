@@ -49,7 +49,7 @@ def run(
 
       colonnade coordinator run federation.toml --job job.toml --certs hub/certs --report report.html
     """
-    with explained("stopped; the same command goes on where this one stopped."):
+    with explained("the same command goes on with a run that is not over."):
         from rich.console import Console
 
         from colonnade.between.hub import Grpc
@@ -83,6 +83,7 @@ def run(
             "privacy": made.privacy.sentence,
             "sent": f"{made.communication.bytes:,} bytes in {made.communication.messages:,} messages",
             "fit": str(output),
+            **({} if report is None else {"report": str(report)}),
         }
         answer(told, lined(told, 9), str(output), quiet, as_json)
 
@@ -111,7 +112,7 @@ def score(
 
     Example: colonnade coordinator score federation.toml --fit fit.json
     """
-    with explained("stopped; the same command goes on where this one stopped."):
+    with explained("the same command goes on with a run that is not over."):
         from colonnade.between.hub import Grpc
         from colonnade.federation import Federation
         from colonnade.fit import score as scored

@@ -137,9 +137,12 @@ def show(
         if quiet:
             typer.echo(found["state"])
             return
-        typer.echo(f"run       {run}\nbegan     {found['began']}\nstate     {found['state']}")
+        typer.echo(f"{'run':11} {run}\n{'began':11} {found['began']}\n{'state':11} {found['state']}")
         for name, value in found["terms"].items():
-            typer.echo(f"{name:10}{value}")
+            typer.echo(f"{name:11} {value}")
+        if not found["left"]:
+            typer.echo("Nothing left the nodes whose ledgers are in this store. Parties elsewhere have theirs.")
+            return
         table = Table(title="What left", title_justify="left")
         for name in ("node", "what", "times", "price (rho)"):
             table.add_column(name, overflow="fold")

@@ -221,10 +221,13 @@ class Switchboard:
             log.info("event=waiting for=%s seconds=%g", ",".join(absent), timeout)
         with self._arrivals:
             if not self._arrivals.wait_for(lambda: self.connected() >= set(names), timeout):
-                missing = ", ".join(repr(name) for name in sorted(set(names) - self.connected()))
+                here = self.connected()
+                missing = ", ".join(repr(name) for name in sorted(set(names) - here))
+                there = ", ".join(repr(name) for name in sorted(here & set(names))) or "nobody"
                 raise PeerTimeout(
-                    f"after {timeout:g} s these parties have not connected: {missing}. Start them with this hub's address, "
-                    "and look at their logs for the reason they were refused."
+                    f"after {timeout:g} s these parties have not connected: {missing}; connected is {there}. Start them with this "
+                    "hub's address, and look at their logs for the reason they were refused. One that runs dials again within "
+                    "10 s: wait longer than that."
                 )
 
     def session(self, party: str) -> str | None:

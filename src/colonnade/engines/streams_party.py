@@ -53,7 +53,8 @@ from colonnade.engines.streams_envelope import (
 from colonnade.engines.streams_metrics import Metrics
 from colonnade.errors import InvalidInput
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 30.0
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
+LASTED = 30.0  # seconds after which a connection was good for something, though nothing was asked
 GREETING_SECONDS = 10.0
 _QUEUED = 4  # envelopes that wait to be written: 4 MiB at most
 _OPTIONS = [
@@ -155,7 +156,7 @@ class _Party:
                 self.explain(why)
             if self.stop.is_set():
                 return
-            well = self.progress or time.monotonic() - began > LONGEST_PAUSE
+            well = self.progress or time.monotonic() - began > LASTED
             pause = FIRST_PAUSE if well else min(2 * pause, LONGEST_PAUSE)
             self.tell("waiting")
             # Random, so that all parties of a hub that comes back do not dial at the same moment.
