@@ -488,6 +488,11 @@ WRONG: Wrong = {
         co.BudgetExhausted,
         "party 'clinic': this run would bring epsilon to 1.45, over the limit 1.2 (delta=1e-06); 1 is spent or reserved in this period. Nothing was sent. Ask for a smaller epsilon or fewer rounds, close runs that will not go on, or let the owner open a new period with `colonnade budget renew`.",
     ),
+    "a run that costs more than a whole period allows": (
+        lambda folder: central(folder, policies={"clinic": co.Policy(epsilon=0.5, delta=1e-06)}),
+        co.BudgetExhausted,
+        "party 'clinic': this run alone costs epsilon 1, over the limit 0.5 (delta=1e-06) of a whole period. Nothing was sent. Ask for a smaller epsilon or fewer rounds, or let the owner raise the limit: in the party's policy, or, if that allows more, with `colonnade budget set`.",
+    ),
     "seeded noise against a policy": (
         lambda folder: co.fit(
             split(parties={"clinic": slice(None)}, label="clinic", policies={"clinic": co.Policy()}),

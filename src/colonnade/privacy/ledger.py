@@ -179,6 +179,13 @@ class Ledger:
                 "any more. Nothing was sent. Use rows that no exact run has seen, or let the owner decide with "
                 "`colonnade budget renew`."
             )
+        if row > budget.limit * (1 + 1e-12):  # also of a new period
+            raise BudgetExhausted(
+                f"party {self.node!r}: this run alone costs epsilon {epsilon(row, budget.delta):.3g}, over the limit "
+                f"{budget.epsilon:.3g} (delta={budget.delta:g}) of a whole period. Nothing was sent. Ask for a smaller epsilon or fewer "
+                "rounds, or let the owner raise the limit: in the party's policy, or, if that allows more, with `colonnade "
+                "budget set`."
+            )
         if budget.rho + row > budget.limit * (1 + 1e-12):
             raise BudgetExhausted(
                 f"party {self.node!r}: this run would bring epsilon to {epsilon(budget.rho + row, budget.delta):.3g}, "
