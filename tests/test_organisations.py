@@ -18,7 +18,7 @@ import colonnade as co
 from colonnade.algorithms.method import Job
 from colonnade.between.office import Request
 from colonnade.between.settings import Limits, PartyFile, _limits
-from colonnade.errors import InvalidInput
+from colonnade.errors import InvalidInput, PolicyRefused
 from colonnade.seats import Call, terms_of
 from contract import EVERY_METHOD, federation
 from organisations import free_port
@@ -128,6 +128,14 @@ source = "table.parquet"
         (lambda text: text + "[limits]\nscores = true", "scores = True must be a whole number of runs, 0 or more"),
         (lambda text: text + "[limits]\nscores = -1", "scores = -1 must be a whole number of runs, 0 or more"),
         (lambda text: text + '[limits]\nmodels = "run"', "models = 'run' must be a list of names"),
+        (
+            lambda text: text + '[limits]\nmethods = ["PrivateGram", "PrivateGramm"]',
+            "[limits] methods names 'PrivateGramm', which is no method; known: BlockFrankWolfe, CentralFrankWolfe,",
+        ),
+        (
+            lambda text: text + '[limits]\nmethods = ["OpenLoop"]',
+            "[limits] methods names 'OpenLoop', which is no method",
+        ),
         (lambda text: text + '[limits]\nepsilon = "1"', "epsilon = '1' must be a number"),
     ],
 )
@@ -172,4 +180,10 @@ def request(epsilon: float | None) -> Request:
     ],
 )
 def test_a_policy_lets_pass_what_it_names_and_nothing_else(limits, epsilon, passes):
-    assert passes == limits(request(epsilon))
+    if passes:
+        assert limits(request(epsilon))
+        return
+    with pytest.raises(
+        PolicyRefused, match=r"^the \[limits\] of 'party0' do not let run run pass: .*\. Nothing was sent\.$"
+    ):
+        limits(request(epsilon))

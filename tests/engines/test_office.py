@@ -359,8 +359,8 @@ def test_a_limit_on_epsilon_is_not_passed_by_a_large_delta(delta):
         NOISY.method.price(job),
         30,
     )
-    assert not Limits(("PrivateSharingADMM",), 1.0)(asked)
-    assert Limits(("PrivateSharingADMM",), 1.0, delta)(asked)
+    assert Limits(("PrivateSharingADMM",), 1.0).objection(asked)
+    assert not Limits(("PrivateSharingADMM",), 1.0, delta).objection(asked)
 
 
 def test_nothing_leaves_before_the_parties_have_met(tmp_path):

@@ -92,7 +92,7 @@ class Request:
         return self.plans.get(self.party, ())
 
 
-Approve = Callable[[Request], bool]
+Approve = Callable[[Request], bool]  # the operator's yes or no; whoever else refuses raises PolicyRefused and says why
 
 
 _Priced = tuple[Job, Any, Mapping[str, Plan]]  # a job, its method, and what it costs everybody
@@ -263,9 +263,7 @@ class Office:
         request = Request(run, self.name, terms, call, plans, job.roster.rows, self.ledger.score_runs())
         known = self.log.rows(run, "open")  # a run that goes on was approved when it began
         if not (known or self.approvals.has(run, *_shown(request, agreement)) or self.approve(request)):
-            raise PolicyRefused(
-                f"the operator of {self.name!r}, or the [limits] of its file, did not approve run {run}. Nothing was sent."
-            )
+            raise PolicyRefused(f"the operator of {self.name!r} said no to run {run}. Nothing was sent.")
         return request
 
     def _open(self, run: str, call: Call, agreement: Agreement | None, priced: _Priced, code: object) -> None:

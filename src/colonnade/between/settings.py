@@ -27,7 +27,6 @@ Paths are relative to the file. All of it is the party's own business and never 
 
 from __future__ import annotations
 
-import logging
 import math
 import os
 import tomllib
@@ -46,8 +45,9 @@ from colonnade.between.office import Approve, Office, Request
 from colonnade.certs import Tls
 from colonnade.charter import Charter
 from colonnade.engines.streams_metrics import Metrics
-from colonnade.errors import InvalidInput
+from colonnade.errors import InvalidInput, PolicyRefused
 from colonnade.jobfile import read_text
+from colonnade.plain import known_values
 from colonnade.privacy.accountant import epsilon
 from colonnade.privacy.events import row_rho
 
@@ -70,8 +70,6 @@ _FIELDS = {
 _LIMITS = ("methods", "epsilon", "delta", "scores", "models")
 _MODES = ("ask", "policy", "all")
 
-log = logging.getLogger("colonnade.party")
-
 
 @dataclass(frozen=True)
 class Limits:
@@ -89,13 +87,16 @@ class Limits:
     models: tuple[str, ...] | None = None
 
     def __call__(self, asked: Request) -> bool:
+        """Let a run pass, or refuse it with the reason, which is for the party's own log."""
         why = self.objection(asked)
         if why is not None:
-            log.warning("over the limits", extra={"run": asked.run, "why": why})
-        return why is None
+            raise PolicyRefused(
+                f"the [limits] of {asked.party!r} do not let run {asked.run} pass: {why}. Nothing was sent."
+            )
+        return True
 
     def objection(self, asked: Request) -> str | None:
-        """Why a run does not pass by itself, for the party's own log; None if it does."""
+        """Why a run does not pass by itself; None if it does."""
         method, privacy = asked.call.method, asked.call.privacy
         if type(method).__name__ not in self.methods:
             return f"methods does not name {type(method).__name__}"
@@ -113,7 +114,12 @@ class Limits:
         if self.models is not None and method.model not in self.models:
             return "models does not name the model that is to score"
         if asked.own and asked.scored >= self.scores:  # the label holder learns scores, and gives none away
-            return f"{asked.scored:,} runs of scores of these rows were reserved before, and scores = {self.scores:,}"
+            before = (
+                "1 run of scores of these rows was"
+                if asked.scored == 1
+                else f"{asked.scored:,} runs of scores of these rows were"
+            )
+            return f"{before} reserved before, and scores = {self.scores:,}"
         return None
 
 
@@ -224,6 +230,11 @@ def _limits(raw: Any) -> Limits:
     for name in ("methods", "models"):
         if not (isinstance(found := raw.get(name, []), list) and all(isinstance(one, str) for one in found)):
             raise InvalidInput(f"[limits] {name} = {found!r} must be a list of names")
+    known = sorted(
+        name for name, kind in {**known_values(), "MaskedScores": MaskedScores}.items() if hasattr(kind, "price")
+    )
+    if strange := [name for name in raw.get("methods", []) if name not in known]:
+        raise InvalidInput(f"[limits] methods names {strange[0]!r}, which is no method; known: {', '.join(known)}")
     for name in ("epsilon", "delta"):
         if not isinstance(number := raw.get(name, 0.0), int | float):
             raise InvalidInput(f"[limits] {name} = {number!r} must be a number")
