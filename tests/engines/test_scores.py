@@ -26,10 +26,10 @@ from colonnade.between.parcel import pack, unpack
 from colonnade.between.settings import Limits
 from colonnade.charter import Charter, Member, new_key
 from colonnade.cli import app
-from colonnade.cli.party import _ask
+from colonnade.cli.party import _show
 from colonnade.errors import ColonnadeError, HeldByParty, InvalidInput, PeerFailed
 from colonnade.privacy.events import SCORES, Charge
-from colonnade.privacy.ledger import Terms
+from colonnade.privacy.ledger import Budget, Terms
 from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.runtime.wire import decode
 from colonnade.schema import Numeric, Schema
@@ -141,7 +141,7 @@ def test_a_policy_that_keeps_scores_refuses_them(tmp_path):  # noqa: F811
     ],
 )
 def test_limits_let_scores_pass_by_name(limits, passes):
-    assert passes == limits(asked_to_score())
+    assert passes == (limits.objection(asked_to_score()) is None)
 
 
 def asked_to_score(scored: int = 0, party: str = "lab") -> Request:
@@ -152,16 +152,21 @@ def asked_to_score(scored: int = 0, party: str = "lab") -> Request:
 
 def test_limits_count_runs_of_scores_where_something_leaves():
     """One by default: no larger number is right for every table. The label holder gives nothing away."""
-    assert [Limits(("MaskedScores",))(asked_to_score(scored)) for scored in range(3)] == [True, False, False]
+    objections = [Limits(("MaskedScores",)).objection(asked_to_score(scored)) for scored in range(3)]
+    assert objections == [
+        None,
+        "1 run of scores of these rows was reserved before, and scores = 1",
+        "2 runs of scores of these rows were reserved before, and scores = 1",
+    ]
     three = Limits(("MaskedScores",), scores=3)
-    assert [three(asked_to_score(scored)) for scored in range(5)] == [True, True, True, False, False]
-    assert three(asked_to_score(99, "bank"))
+    assert [three.objection(asked_to_score(scored)) is None for scored in range(5)] == [True, True, True, False, False]
+    assert three.objection(asked_to_score(99, "bank")) is None
 
 
-def test_an_operator_is_told_how_often_the_rows_were_scored_before(capsys):
-    with mock.patch("sys.stdin.isatty", return_value=True), mock.patch("typer.confirm", return_value=False):
-        assert not _ask(asked_to_score(2))
-    assert "before    2 runs of scores of these rows" in capsys.readouterr().err
+@pytest.mark.parametrize(("scored", "says"), [(0, "0 runs"), (1, "1 run"), (2, "2 runs")])
+def test_an_operator_is_told_how_often_the_rows_were_scored_before(scored, says, capsys):
+    _show(asked_to_score(scored), Budget(None, None, 1, 0.0, 0.0))
+    assert f"before    {says} of scores of these rows" in capsys.readouterr().err
 
 
 class Careful(Organisations):

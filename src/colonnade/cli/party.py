@@ -5,9 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import math
+import os
+import select
 import signal
 import sys
+import termios
 import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,7 +21,8 @@ import typer
 from colonnade.cli.terminal import answer, explained
 
 if TYPE_CHECKING:
-    from colonnade.between.office import Approve, Request
+    from colonnade.between.office import Request
+    from colonnade.privacy.ledger import Budget
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -27,6 +33,8 @@ app = typer.Typer(
 File = Annotated[Path, typer.Argument(metavar="PARTY.toml", help="This party's file.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")]
+
+_GLANCE = 0.2  # seconds between two looks at whether a question is still open
 
 
 @app.command()
@@ -40,7 +48,8 @@ def run(
     started again.
 
     Before anything is reserved, the terms of a run are shown and you are asked, unless the file says approve = "policy"
-    or you say --yes. Nothing leaves otherwise.
+    or you say --yes. Nothing leaves otherwise. Stopped at the question, it has approved nothing, and asks again when it
+    is started again and the run is proposed again.
 
     Examples:
 
@@ -58,17 +67,23 @@ def run(
             logging.getLogger("colonnade").setLevel(logging.WARNING)
         log = logging.getLogger("colonnade.party")
         settings = PartyFile.load(file)
-        approve = _approval("all" if yes else settings.approve, settings.limits)
         stop, metrics, states = threading.Event(), Metrics(), ["dialling"]
 
         def hear(state: str) -> None:
             states[:] = [state]  # what it changes, and why, is in the log of the stream
 
+        def withdrawn() -> str | None:
+            return "the party was stopped" if stop.is_set() else None
+
         signal.signal(signal.SIGTERM, lambda *_: stop.set())
         signal.signal(signal.SIGINT, lambda *_: stop.set())
         with contextlib.ExitStack() as last:
             lines = last.enter_context(settings.neighbours(metrics))
-            office = last.enter_context(contextlib.closing(settings.office(approve, lines)))
+            office = last.enter_context(contextlib.closing(settings.office(settings.limits, lines)))
+            if yes or settings.approve == "all":
+                office.approve = lambda _: True
+            elif settings.approve == "ask":
+                office.approve = lambda asked: _ask(asked, office.ledger.budget(), withdrawn)
             if settings.metrics is not None:
                 last.enter_context(page(metrics, lambda: states == ["connected"], settings.metrics))
             log.info("ready", extra={"party": settings.name, "rows": office.holding.rows, "hub": settings.hub})
@@ -137,41 +152,138 @@ def show(
             typer.echo(str(value) if quiet else f"{value!s:>24}  {name}")
 
 
-def _approval(mode: str, limits: Approve) -> Approve:
-    if mode == "policy":
-        return limits
-    return _ask if mode == "ask" else lambda _: True
+def _ask(asked: Request, budget: Budget, withdrawn: Callable[[], str | None]) -> bool:
+    """Show the terms of a run to the operator, and have them approved or not; `withdrawn` says why nobody waits any more."""
+    from colonnade.between.office import UnknownRun
+    from colonnade.errors import PolicyRefused
+
+    about = f"the question to the operator of {asked.party!r} about run {asked.run}"
+    if not sys.stdin.isatty():
+        raise PolicyRefused(
+            f"nobody can be shown {about}: standard input is no terminal. Nothing was sent. Start the party in a terminal, say "
+            '--yes, or write approve = "policy" and [limits] in its file.'
+        )
+    _show(asked, budget)
+    termios.tcflush(sys.stdin, termios.TCIFLUSH)  # what was typed before was no answer to this
+    said = _confirmed(sys.stdin.fileno(), withdrawn)
+    if isinstance(said, str):
+        typer.echo(err=True)
+        told = {"run": asked.run, "why": said}
+        logging.getLogger("colonnade.party").warning("the question is void, and nothing was approved", extra=told)
+        raise UnknownRun(f"{said} before {about} was answered")  # no refusal: the hub may propose it again
+    return said
 
 
-def _ask(asked: Request) -> bool:
-    """Show the terms of a run to the operator, and have them approved or not."""
+def _show(asked: Request, budget: Budget) -> None:
+    """The terms in words and exactly, everything that would leave, and what it costs."""
     from rich.console import Console
     from rich.table import Table
-
-    from colonnade.algorithms.masked_scores import MaskedScores
+    from rich.text import Text
 
     console = Console(stderr=True)
-    if not sys.stdin.isatty():
-        logging.getLogger("colonnade.party").warning("nobody to ask: say --yes, or approve = 'policy' in the file")
-        return False
     console.print(f"\nThe coordinator proposes run {asked.run}", style="bold", markup=False)
-    for name, value in {
-        "method": asked.terms.method,
-        **(
-            {"model": f"run {asked.call.method.model}", "before": f"{asked.scored:,} runs of scores of these rows"}
-            if isinstance(asked.call.method, MaskedScores)
-            else {}
-        ),
-        "problem": repr(asked.call.problem),
-        "privacy": "none: exact values leave" if asked.call.privacy is None else repr(asked.call.privacy),
-        "protects": f"{asked.terms.unit}; {asked.terms.neighbours}",
-        "rows": f"{asked.rows:,}",
-    }.items():
-        console.print(f"  {name:10}{value}", highlight=False, markup=False)
+    terms, cost = Table.grid(padding=(0, 2)), Table.grid(padding=(0, 2))
+    for grid in (terms, cost):
+        grid.add_column(min_width=8)
+        grid.add_column(overflow="fold")
+    for name, value, exact in _terms(asked):
+        terms.add_row(name, Text(value))
+        if exact:
+            terms.add_row("", Text(f"exactly: {exact}", style="dim"))
+    cost.add_row("budget", Text(_cost(asked, budget)))
+    console.print(terms)
     table = Table(title="What would leave you", title_justify="left")
     for column in ("times", "what", "price (rho)"):
         table.add_column(column)
     for charge in asked.own:
-        table.add_row(f"{charge.count:,}", charge.what, f"{charge.rho:.4g}")
-    console.print(table)
-    return typer.confirm("Take part?", default=False, err=True)
+        table.add_row(
+            f"{charge.count:,}", Text(charge.what), "exact" if math.isinf(charge.rho) else f"{charge.rho:.4g}"
+        )
+    console.print(table, cost, sep="")
+
+
+def _terms(asked: Request) -> Iterator[tuple[str, str, str]]:
+    """Name, words, and where words are not exact the value itself."""
+    from colonnade.algorithms.masked_scores import MaskedScores
+    from colonnade.configured import Preview
+    from colonnade.privacy.events import row_rho
+    from colonnade.privacy.statement import ASSUMPTIONS, loose
+    from colonnade.problem import Problem
+    from colonnade.report.words import counted, plain_words, problem_sentence, value_words
+
+    method, problem, privacy = asked.call.method, asked.call.problem, asked.call.privacy
+    yield "method", asked.terms.method, "" if isinstance(method, MaskedScores) else repr(method)
+    if isinstance(method, MaskedScores):
+        yield "model", f"run {method.model}", ""
+        yield "before", f"{counted(asked.scored, 'run')} of scores of these rows", ""
+    words = (
+        f"{problem_sentence(problem)} {plain_words(problem)}" if isinstance(problem, Problem) else value_words(problem)
+    )
+    yield "problem", words.rstrip(), repr(problem)
+    if privacy is None:
+        yield "privacy", "none: exact values leave", ""
+    else:
+        price = Preview(asked.terms.method, asked.rows, (), row_rho(asked.plans), privacy.delta, None).price
+        yield "privacy", price, repr(privacy)
+        if privacy.trust in ASSUMPTIONS:
+            yield "holds if", ASSUMPTIONS[privacy.trust], ""
+        yield from (("note", remark, "") for remark in loose(privacy, asked.rows))
+    yield "protects", f"{asked.terms.unit}; {asked.terms.neighbours}", ""
+    yield "rows", f"{asked.rows:,}", ""
+
+
+def _cost(asked: Request, budget: Budget) -> str:
+    """The run beside the limit, in the figures of `colonnade budget show`: at the limit's delta, what is reserved included."""
+    from colonnade.privacy.accountant import epsilon
+    from colonnade.privacy.events import row_rho
+
+    row = row_rho(asked.plans)
+    if not row:
+        return "costs no epsilon"
+    if budget.epsilon is None or budget.delta is None:
+        return "there is no limit: `colonnade budget set` sets one"
+    if math.isinf(row):
+        return (
+            f"over your limit of epsilon {budget.epsilon:.4g}, as no epsilon holds for exact values: it will be refused"
+        )
+    told = (
+        f"costs at most epsilon {epsilon(row, budget.delta):.4g} of your limit {budget.epsilon:.4g} (delta "
+        f"{budget.delta:g}); {budget.spent:.4g} is spent or reserved; "
+    )
+    left = budget.limit - budget.rho - row
+    if left < -1e-12 * budget.limit:
+        return told + f"only {epsilon(budget.left, budget.delta):.4g} is left, so it will be refused"
+    return (
+        told + f"afterwards about {epsilon(max(0.0, left), budget.delta):.4g} is left (epsilons do not simply add up)"
+    )
+
+
+def _confirmed(source: int, withdrawn: Callable[[], str | None]) -> bool | str:
+    """The operator's yes or no, an end of input being a no; or why the question was withdrawn before there was one.
+
+    A signal does not end a read that has begun, so nothing is read before it is there.
+    """
+    typed = b""
+    typer.echo("Take part? [y/N]: ", nl=False, err=True)
+    while True:
+        if (why := withdrawn()) is not None:
+            return why
+        if not select.select([source], [], [], _GLANCE)[0]:
+            continue
+        try:
+            piece = os.read(source, 1024)
+        except OSError:  # the terminal is gone
+            piece = b""
+        typed += piece
+        if piece and b"\n" not in typed:
+            continue
+        if not piece and not typed:
+            typer.echo(err=True)
+        said = typed.partition(b"\n")[0].strip().lower()
+        if said in (b"y", b"yes"):
+            # An answer that came together with the end of the question is none.
+            return withdrawn() or True
+        if not piece or said in (b"", b"n", b"no"):
+            return False
+        typed = b""
+        typer.echo("Please answer y or n. Take part? [y/N]: ", nl=False, err=True)
