@@ -73,7 +73,9 @@ def run(
             states[:] = [state]  # what it changes, and why, is in the log of the stream
 
         def withdrawn() -> str | None:
-            return "the party was stopped" if stop.is_set() else None
+            if stop.is_set():
+                return "the party was stopped"
+            return None if states == ["connected"] else "the coordinator has gone"
 
         signal.signal(signal.SIGTERM, lambda *_: stop.set())
         signal.signal(signal.SIGINT, lambda *_: stop.set())

@@ -268,10 +268,17 @@ class _Party:
         with grpc.secure_channel(self.address, secured, options=options) as channel:
             outbox.put(Hello(self.name, self.session, self.attempt).envelope())
             call = channel.stream_stream(METHOD)(outbox)
-            if not call.add_callback(outbox.close):
+
+            def ended() -> None:
                 outbox.close()
+                # Not hung up here. Told by gRPC's thread: ours may be making an answer, for as long as an operator thinks.
+                if self.call is call:
+                    self.tell("lost")
+
             self.deadline = time.monotonic() + GREETING_SECONDS
             self.call = call
+            if not call.add_callback(ended):
+                ended()
             try:
                 self.listen(call, outbox)
             except grpc.RpcError as error:
