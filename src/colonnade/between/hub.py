@@ -234,7 +234,7 @@ class _Crew:
         self.process: dict[NodeId, str | None] = {}  # which process of a party that was
         # Whether any party was asked to reserve; in an earlier life of this hub, all were before the coordinator did.
         self.reserving = self.local is not None and bool(self.local.log.rows(run, "open"))
-        self.patience: float | None = None  # the hub's
+        self.patience: float | None = None  # with an answer; None: as the hub has
         self.losses: Counter[NodeId] = Counter()
         self.carried: Counter[bool] = Counter()  # letters between parties, by whether they had a line of their own
         self.places: Counter[tuple[NodeId, NodeId]] = Counter()  # by edge, where the next letter stands at least
@@ -305,8 +305,7 @@ class _Crew:
             asked: Promise = Kept(lambda: _lost(name))
         else:
             question, head, blobs = self.question(what, arguments)
-            hurry = () if self.patience is None else (self.patience,)
-            asked = self.hub.ask(name, question, {"run": self.run, **head}, blobs, *hurry)
+            asked = self.hub.ask(name, question, {"run": self.run, **head}, blobs, self.patience)
 
         def heard(found: Promise) -> Any:
             try:
