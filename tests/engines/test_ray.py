@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from unittest import mock
 
@@ -137,6 +140,33 @@ def test_a_cluster_that_does_not_answer_is_an_error_within_seconds(address):
         pytest.raises(co.InvalidInput, match=r"no Ray cluster answers at '.*ray start"),
     ):
         fitted(METHODS["frank-wolfe, least squares"], Ray(address))
+
+
+def test_a_ray_that_does_not_start_is_tried_again_and_leaves_no_process():
+    """In a process of its own, since this one may have a Ray: no start is fast enough for a patience of no seconds."""
+    done = subprocess.run(
+        [sys.executable, "-c", STARTING],
+        env={**os.environ, "RAY_gcs_server_port_wait_time_s": "0"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Ray did not start here, 2 times" in done.stdout
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+STARTING = """
+import ray, psutil  # the second comes with the first
+import colonnade as co
+from colonnade.engines.ray import Ray
+
+try:
+    Ray()._start()
+except co.ColonnadeError as error:
+    print(error)
+print([child.name() for child in psutil.Process().children()])
+"""
 
 
 def test_without_ray_the_error_says_how_to_install_it():

@@ -19,6 +19,7 @@ import shutil
 import socket
 import tempfile
 import time
+import traceback
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -41,6 +42,7 @@ SPARE = 3  # deaths in a row after which a party gets another actor: perhaps thi
 ATTEMPTS = 20  # deaths in a row after which something else must be wrong
 PATIENCE = 60.0  # seconds for another process to let go of a node's records
 ANSWER = 5.0  # seconds for a cluster to answer at its address
+STARTS = 2  # times that Ray is started here before it is given up
 
 
 class Fresh(Exception):
@@ -154,11 +156,17 @@ class Ray:
             _check_reachable(self.address)
         # Ray would report to its makers what runs here; whether it may is for the user to say, by this variable.
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        try:
-            with _quiet():
-                ray.init(self.address, log_to_driver=False, include_dashboard=False, configure_logging=False)
-        except (ConnectionError, ValueError, RuntimeError) as error:
-            raise InvalidInput(_unreachable(self.address, type(error).__name__)) from error
+        os.environ.setdefault("RAY_gcs_server_port_wait_time_s", "90")  # Ray's own 30 are short on a machine at work
+        starts = STARTS if self.address is None else 1
+        for attempt in range(1, starts + 1):
+            try:
+                with _quiet():
+                    ray.init(self.address, log_to_driver=False, include_dashboard=False, configure_logging=False)
+                break
+            except Exception as error:  # of many kinds, and plain ones: a node that was slow to start is an `Exception`
+                _end_what_began(error)
+                if attempt == starts:
+                    raise _not_there(self.address, error) from error
         self._ours = True
 
     def _check_machines(self) -> None:
@@ -313,11 +321,26 @@ def _check_reachable(address: str) -> None:
     try:
         socket.create_connection((host.strip("[]"), int(port)), ANSWER).close()
     except (OSError, ValueError) as error:
-        raise InvalidInput(_unreachable(address, type(error).__name__)) from error
+        raise _not_there(address, error) from error
 
 
-def _unreachable(address: str | None, why: str) -> str:
-    return f"no Ray cluster answers at {address!r} ({why}). Start it with `ray start`, or leave the address out to start Ray here."
+def _end_what_began(error: BaseException) -> None:
+    """End the processes of a start that failed: Ray itself leaves them to run, in nobody's hands."""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        if end := getattr(frame.f_locals.get("self"), "kill_all_processes", None):
+            end(check_alive=False, wait=True)
+
+
+def _not_there(address: str | None, error: Exception) -> ColonnadeError:
+    why = type(error).__name__
+    if address is None:
+        return ColonnadeError(
+            f"Ray did not start here, {STARTS} times ({why}); its own logs say why (memory, a full disk?). Repeat the call, or "
+            "start Ray with `ray start --head` and use co.Ray('auto')."
+        )
+    return InvalidInput(
+        f"no Ray cluster answers at {address!r} ({why}). Start it with `ray start`, or leave the address out to start Ray here."
+    )
 
 
 @contextlib.contextmanager
