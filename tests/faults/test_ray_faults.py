@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from concurrent.futures import Future
 from pathlib import Path
 from unittest import mock
@@ -223,6 +224,17 @@ def test_an_actor_that_never_comes_back_is_replaced_and_then_given_up_without_lo
 # ------------------------------------------------------------------------------------------------ real actors
 
 
+def process_of(actor) -> int:
+    """The process that an actor lives in; one that was killed a moment ago must be there again first."""
+    until = time.monotonic() + 60.0
+    while True:
+        try:
+            return ray.get(actor.__ray_call__.remote(lambda _: os.getpid()))
+        except ray.exceptions.ActorUnavailableError:
+            assert time.monotonic() < until
+            time.sleep(0.1)
+
+
 class Deadly(Ray):
     """Ray whose actors are killed at the questions named, each in its way; what arrives of every letter is kept."""
 
@@ -242,7 +254,7 @@ class Deadly(Ray):
                 signal.raise_signal(signal.SIGINT)
             due = [at for at in self.fatal if at <= self.asked]  # the coordinator is no actor: then the next one
             way = self.fatal.pop(due[0]) if due and name in made.actors else None
-            pid = ray.get(made.actors[name].__ray_call__.remote(lambda _: os.getpid())) if way == "from outside" else 0
+            pid = process_of(made.actors[name]) if way == "from outside" else 0
             if way == "by itself":
                 made.actors[name].__ray_call__.remote(lambda _: os.kill(os.getpid(), signal.SIGKILL))
             future = promise(name, what, *letters)
