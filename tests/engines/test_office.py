@@ -387,7 +387,7 @@ def out_of_order(straw: Straw) -> Parcel:
     addresses = first.head["letters"]
     mine = [at for at, (_, receiver, _) in enumerate(addresses) if receiver == "party0"]
     sent = letters_in(
-        [addresses[at] for at in mine], [part for at in mine for part in first.blobs[2 * at : 2 * at + 2]], "run"
+        tuple(addresses[at] for at in mine), [part for at in mine for part in first.blobs[2 * at : 2 * at + 2]], "run"
     )
     moved = [x._replace(frame=Frame(x.frame.sequence + 1, x.frame.round, x.frame.body)) for x in sent]
     heads, frames = letters_out(moved or [], "run")

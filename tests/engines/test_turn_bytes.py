@@ -21,7 +21,9 @@ turns = st.builds(
     letters,
     st.booleans(),
     st.lists(names, max_size=3).map(tuple),
+    notes=st.just(()),
     told=counts,
+    failure=st.none(),
     more=st.booleans(),
     missing=st.frozensets(names, max_size=3),
 )

@@ -406,8 +406,8 @@ class Office:
             self._keep(desk)
         head = {
             "finished": done.finished,
-            "wait": list(done.wait),
-            "notes": [dict(note) for note in done.notes],
+            "wait": done.wait,
+            "notes": [dict(note) for note in done.notes] or (),
             "told": done.told,
             "failure": 0 if done.failure is None else int(code_of(done.failure)) + 1,
         }

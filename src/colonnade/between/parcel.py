@@ -3,6 +3,7 @@
     "clp1" | length of the head (4 bytes, little-endian) | head, JSON | the blobs, one behind the other
 
 The head's "blobs" are their lengths. Any bytes at all end in a parcel or a WireError; nothing is executed or imported.
+A turn's head is nearly always that of the turn before, so short ones are written and read once and then remembered.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import json
 import re
 import struct
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from colonnade.errors import WireError
@@ -22,6 +25,8 @@ _LENGTH = struct.Struct("<4sI")
 LARGEST_HEAD = 16 << 20
 LAST_ROUND = 1 << 32  # no run gets there; a receiver counts on from the number that a letter carries
 LONGEST_NAME = 200
+_FEW = 64  # blobs of a head that is remembered when it is written
+_SHORT = 8 << 10  # bytes of a head that is remembered when it is read
 # Names that the hub chooses become keys of records and names of files, so they are letters, digits and dashes.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,63}")
 
@@ -34,49 +39,83 @@ class Parcel(NamedTuple):
 
 
 def pack(head: Mapping[str, Any], blobs: Sequence[bytes] = ()) -> bytes:
-    text = json.dumps({**head, "blobs": [len(blob) for blob in blobs]}).encode()
-    return b"".join([_LENGTH.pack(_MAGIC, len(text)), text, *blobs])
+    """The bytes of a parcel. Tuples in the head hold texts only: it may be remembered, and 1 and True are the same key."""
+    sizes = tuple(map(len, blobs))
+    try:
+        write = _remembered if len(sizes) <= _FEW else _written
+        start = write(tuple(head.items()), sizes, tuple(map(type, head.values())))
+    except TypeError:  # a table in it, which cannot be a key
+        start = _written(tuple(head.items()), sizes)
+    return b"".join((start, *blobs))
+
+
+def _written(head: tuple[tuple[str, Any], ...], sizes: tuple[int, ...], _: tuple[type, ...] = ()) -> bytes:
+    text = json.dumps({**dict(head), "blobs": sizes}).encode()
+    return _LENGTH.pack(_MAGIC, len(text)) + text
+
+
+_remembered = lru_cache(maxsize=256)(_written)
 
 
 def unpack(raw: bytes, largest: int = LARGEST_HEAD) -> Parcel:
     try:
         magic, length = _LENGTH.unpack_from(raw)
+        start = _LENGTH.size + length
         if magic != _MAGIC or length > min(len(raw) - _LENGTH.size, largest):
             raise WireError("not a parcel of this version of colonnade")
-        head = json.loads(str(raw[_LENGTH.size : _LENGTH.size + length], "utf-8"))
-        sizes = head.pop("blobs")
-        if not all(type(size) is int and size >= 0 for size in sizes) or sum(sizes) != len(raw) - _LENGTH.size - length:
+        text = raw[_LENGTH.size : start]
+        head, sizes = _recalled(text) if b'"letters"' in text[:_SHORT] and length <= _SHORT else _read(text)
+        if sum(sizes) != len(raw) - start:
             raise WireError("a parcel whose contents do not add up")
     except (struct.error, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise WireError(f"a malformed parcel: {type(error).__name__}") from error
-    blobs, at = [], _LENGTH.size + length
+    blobs, at = [], start
     for size in sizes:
         blobs.append(raw[at : at + size])
         at += size
     return Parcel(head, tuple(blobs))
 
 
-def letters_out(letters: Sequence[Letter], run: str) -> tuple[list[list[str]], list[bytes]]:
+def _read(text: bytes) -> tuple[Mapping[str, Any], tuple[int, ...]]:
+    """A head, and the lengths of what stands behind it."""
+    head = json.loads(str(text, "utf-8"))
+    sizes = tuple(head.pop("blobs"))
+    if not all(type(size) is int and size >= 0 for size in sizes):
+        raise WireError("a parcel whose contents do not add up")
+    if isinstance(addresses := head.get("letters"), list):
+        head["letters"] = tuple(tuple(x) if isinstance(x, list) else x for x in addresses)
+    return MappingProxyType(head), sizes
+
+
+_recalled = lru_cache(maxsize=256)(_read)
+
+
+def letters_out(letters: Sequence[Letter], run: str) -> tuple[tuple[tuple[str, str, str], ...], list[bytes]]:
     """Addresses for the head; for the blobs of each letter the head of its frame, and the body."""
     parts = [part for x in letters for part in (x.frame.head(run), x.frame.body)]
-    return [[x.sender, x.receiver, x.inside] for x in letters], parts
+    return tuple([(x.sender, x.receiver, x.inside) for x in letters]), parts
 
 
 def letters_in(addresses: Any, parts: Sequence[bytes], run: str) -> list[Letter]:
     """The letters of a parcel, each frame checked against its digest and its run."""
-    if not (isinstance(addresses, list) and 2 * len(addresses) == len(parts)):
+    if not (type(addresses) is tuple and 2 * len(addresses) == len(parts)):
         raise WireError("letters and addresses do not match")
     made = []
-    for address, head, body in zip(addresses, parts[::2], parts[1::2], strict=True):
-        if not (isinstance(address, list) and len(address) == 3 and all(isinstance(part, str) for part in address)):
-            raise WireError("a letter without an address")
-        if max(map(len, address)) > LONGEST_NAME:
-            raise WireError("a letter with an address that is too long")
-        read = Frame.read(head, body, run)
+    for place, address in enumerate(addresses):
+        sender, receiver, inside = _address(address)
+        read = Frame.read(parts[2 * place], parts[2 * place + 1], run)
         if read.round > LAST_ROUND:
             raise WireError("a letter of a round that no run reaches")
-        made.append(Letter(address[0], address[1], read, address[2]))
+        made.append(Letter(sender, receiver, read, inside))
     return made
+
+
+def _address(raw: Any) -> tuple[str, str, str]:
+    if type(raw) is not tuple or list(map(type, raw)) != [str, str, str]:
+        raise WireError("a letter without an address")
+    if max(map(len, raw)) > LONGEST_NAME:
+        raise WireError("a letter with an address that is too long")
+    return raw
 
 
 def text_in(asked: Parcel, name: str) -> str:

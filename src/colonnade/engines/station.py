@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from colonnade.engines.traffic import Traffic
 from colonnade.errors import (
@@ -88,8 +88,7 @@ class Joined:
     sent: Mapping[NodeId, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(NamedTuple):
     """What a station did with its letters."""
 
     letters: tuple[Letter, ...]

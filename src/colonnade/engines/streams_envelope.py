@@ -55,6 +55,9 @@ class Kind(IntEnum):
     FAILED = 6  # party → hub: I could not answer, and stop
 
 
+_KINDS = {int(kind): kind for kind in Kind}
+
+
 class Reason(IntEnum):
     """Why a stream was refused. The codes go over the wire, the names into logs and metrics."""
 
@@ -112,8 +115,7 @@ class Head(NamedTuple):
     raw: int
 
 
-@dataclass(frozen=True, slots=True)
-class Packed:
+class Packed(NamedTuple):
     """A message as it travels."""
 
     code: int
@@ -169,10 +171,9 @@ def parse(envelope: bytes, limit: int = LIMIT) -> tuple[Head, memoryview]:
     magic, version, kind, code, number, offset, wire, raw = _HEAD.unpack_from(envelope)
     if magic != _MAGIC:
         raise Malformed(Reason.MALFORMED)
-    try:
-        head = Head(version, Kind(kind), code, number, offset, wire, raw)
-    except ValueError:
-        raise Malformed(Reason.KIND) from None
+    if (known := _KINDS.get(kind)) is None:
+        raise Malformed(Reason.KIND)
+    head = Head(version, known, code, number, offset, wire, raw)
     body = memoryview(envelope)[HEAD_SIZE:]
     _check(head, len(body), limit)
     return head, body

@@ -81,11 +81,13 @@ class _Call:
     def settle(self, outcome: bytes | ColonnadeError) -> None:
         if self.alarm is not None:
             self.alarm.off()
-        with contextlib.suppress(InvalidStateError):  # its time was up before
+        try:
             if isinstance(outcome, bytes):
                 self.future.set_result(outcome)
             else:
                 self.future.set_exception(outcome)
+        except InvalidStateError:
+            pass  # its time was up before
 
 
 @dataclass(eq=False, slots=True)

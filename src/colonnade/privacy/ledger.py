@@ -214,7 +214,7 @@ class Ledger:
 
         A run may have been closed by another process since it was opened here (`colonnade runs abort`).
         """
-        if self.log.durable and self.log.rows(run, "close"):
+        if self.log.durable and self.log.holds(run, "close"):
             raise ReplayDiverged(f"run {run} is over at {self.node!r}; it releases nothing more. Start a new run.")
         text = f'{{"event": {event.to_json()}, "round": {number}, "what": {_quoted(what)}, "when": "{_now()}"}}'
         self.log.append(run, tick, "event", str(slot), text.encode())

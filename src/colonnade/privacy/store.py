@@ -38,6 +38,7 @@ create table if not exists meta(name text primary key, value blob not null) with
 _INLINE, _FILE = b"\0", b"\1"
 _FILES = "select body from log where run = ? and length(body) = 65 and hex(substr(body, 1, 1)) = '01'"
 _INSERT = "insert into log(run, tick, kind, key, body, head) values (?, ?, ?, ?, ?, ?)"
+_ANY = "select 1 from log where run = ? and kind = ? limit 1"
 _ONE = "select tick, kind, key, body from log where seq = ?"
 _OTHER_FILES = _FILES.replace("run = ?", "run != ?")
 
@@ -62,6 +63,7 @@ class Log(Protocol):
     def atomic(self) -> contextlib.AbstractContextManager[None]: ...
     def append(self, run: str, tick: int, kind: str, key: str, body: bytes) -> None: ...
     def rows(self, run: str | None = None, kind: str | None = None) -> list[Row]: ...
+    def holds(self, run: str, kind: str) -> bool: ...
     def walk(self, run: str) -> Iterator[Row]: ...
     def secret(self, run: str, name: str, size: int) -> bytes: ...
     def erase(self, run: str) -> None: ...
@@ -89,6 +91,9 @@ class MemoryLog:
 
     def rows(self, run: str | None = None, kind: str | None = None) -> list[Row]:
         return [r for r in self._rows if run in (None, r.run) and kind in (None, r.kind)]
+
+    def holds(self, run: str, kind: str) -> bool:
+        return any(r.run == run and r.kind == kind for r in self._rows)
 
     def walk(self, run: str) -> Iterator[Row]:
         return iter(self.rows(run))
@@ -229,6 +234,11 @@ class FileLog:
         return [
             Row(seq, run_, tick, kind_, key, self._get(self._blob(body))) for seq, run_, tick, kind_, key, body in found
         ]
+
+    def holds(self, run: str, kind: str) -> bool:
+        """Whether a run has a row of a kind."""
+        with _disk(self.path):
+            return self._db.execute(_ANY, (run, kind)).fetchone() is not None
 
     def walk(self, run: str) -> Iterator[Row]:
         """The rows of a run in order, each read when it is reached: large bodies are never in memory together."""
@@ -400,13 +410,20 @@ def _write_aside(aside: Path, target: Path, body: bytes, mode: int) -> None:
         os.close(folder)
 
 
-@contextlib.contextmanager
-def _disk(path: Path) -> Iterator[None]:
+class _disk:  # noqa: N801  read as a function, and a class since every step of every node passes here
     """Turn what SQLite and the system say about the disk into what the user can do."""
-    try:
-        yield
-    except (sqlite3.DatabaseError, OSError) as error:
-        raise _explained(path, error) from error
+
+    __slots__ = ("_path",)
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        """Nothing to prepare."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if isinstance(error, sqlite3.DatabaseError | OSError):
+            raise _explained(self._path, error) from error
 
 
 def _explained(path: Path, error: sqlite3.DatabaseError | OSError) -> Exception:

@@ -190,32 +190,34 @@ def decode_value(body: bytes) -> Any:
 
 def read_value(view: memoryview, at: int, depth: int = 0, released: bool = False) -> tuple[Any, int]:
     """One value of `view` from `at` on, and where it ends."""
-    tag = bytes(_take(view, at, 1))
+    if at >= len(view):
+        raise WireError("the message ends where a value should begin")
+    tag = chr(view[at])
     at += 1
-    if tag == b"R":
+    if tag == "R":
         if released:
             raise WireError("a released value inside a released value")
         value, end = read_value(view, at, depth + 1, released=True)
         return make_released(value, bytes(view[at:end])), end
-    if tag in (b"t", b"n"):
-        return tag == b"t", at
-    if tag == b"i":
+    if tag in ("t", "n"):
+        return tag == "t", at
+    if tag == "i":
         return _I64.unpack(_take(view, at, 8))[0], at + 8
-    if tag == b"f":
+    if tag == "f":
         return _F64.unpack(_take(view, at, 8))[0], at + 8
-    if tag == b"a":
+    if tag == "a":
         return _read_array(view, at)
-    if tag == b"c":
+    if tag == "c":
         return _read_sparse(view, at)
-    if tag == b"p":
+    if tag == "p":
         return _read_packed(view, at)
-    if tag in (b"s", b"b", b"("):
+    if tag in ("s", "b", "("):
         count = _U32.unpack(_take(view, at, 4))[0]
         at += 4
-        if tag == b"(":
+        if tag == "(":
             return _read_tuple(view, at, count, depth, released)
         raw = bytes(_take(view, at, count))
-        return (raw if tag == b"b" else _text(raw)), at + count
+        return (raw if tag == "b" else _text(raw)), at + count
     raise WireError(f"unknown tag {tag!r}; the sender speaks another version, or the bytes are damaged")
 
 

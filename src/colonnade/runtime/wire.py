@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections import deque
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -121,23 +120,31 @@ def type_name(body: bytes) -> str:
     return shape.cls.__name__
 
 
-@dataclass(frozen=True, slots=True)
 class Frame:
-    """One message on one edge: its place there, counted from 0, and the round it belongs to."""
+    """One message on one edge: its place there, counted from 0, and the round it belongs to.
 
-    sequence: int
-    round: int
-    body: bytes
-    _sha256: list[bytes] = field(
-        default_factory=list, init=False, repr=False, compare=False
-    )  # empty until it is asked for
+    Not a frozen dataclass: one is made for every message, and that would take as long as to hash a short one.
+    """
+
+    __slots__ = ("_sha256", "body", "round", "sequence")
+
+    def __init__(self, sequence: int, round: int, body: bytes, sha256: bytes = b"") -> None:  # noqa: A002  a field's name
+        self.sequence, self.round, self.body = sequence, round, body
+        self._sha256 = sha256  # empty until it is asked for
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Frame):
+            return NotImplemented
+        return (self.sequence, self.round, self.body) == (other.sequence, other.round, other.body)
+
+    __hash__ = None  # type: ignore[assignment]  # nobody looks a frame up
 
     @property
     def sha256(self) -> bytes:
         """The hash of its body, computed once."""
         if not self._sha256:
-            self._sha256.append(hashlib.sha256(self.body).digest())
-        return self._sha256[0]
+            self._sha256 = hashlib.sha256(self.body).digest()
+        return self._sha256
 
     @property
     def check(self) -> bytes:
@@ -146,13 +153,11 @@ class Frame:
 
     def again(self, sequence: int) -> Frame:
         """The same message at a place on another edge: a broadcast is hashed once for all its frames."""
-        made = Frame(sequence, self.round, self.body)
-        object.__setattr__(made, "_sha256", self._sha256)
-        return made
+        return Frame(sequence, self.round, self.body, self.sha256)
 
     def head(self, run: str) -> bytes:
         """What goes before its body."""
-        return _FRAME.pack(_MAGIC, VERSION, run_key(run), self.sequence, self.round, self.check)
+        return _FRAME.pack(_MAGIC, VERSION, run_key(run), self.sequence, self.round, self.sha256)
 
     @classmethod
     def read(cls, head: bytes, body: bytes, run: str) -> Frame:
@@ -164,10 +169,10 @@ class Frame:
             raise WireError("not a frame of this version of colonnade")
         if key != run_key(run):
             raise WireError("a frame of another run")
-        frame = cls(sequence, number, body)
-        if check != frame.check:
+        sha256 = hashlib.sha256(body).digest()
+        if not sha256.startswith(check):
             raise WireError("a frame whose content does not match its digest: damaged on the way")
-        return frame
+        return cls(sequence, number, body, sha256)
 
 
 @lru_cache(maxsize=64)
