@@ -18,6 +18,7 @@ import sqlite3
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol
@@ -368,12 +369,17 @@ class _Transaction:
 
 def chain(head: bytes, run: str, tick: int, kind: str, key: str, stored: bytes) -> bytes:
     """The head after one more row: every field is framed by its length, so no two rows hash alike."""
-    parts = [head]
-    for field in (run.encode(), str(tick).encode(), kind.encode(), key.encode()):
-        parts += (_SIZE(len(field)), field)
-    digest = hashlib.sha256(b"".join((*parts, _SIZE(len(stored)))))
+    number = str(tick).encode()
+    fields = (_framed(run), _SIZE(len(number)), number, _framed(kind), _framed(key), _SIZE(len(stored)))
+    digest = hashlib.sha256(head + b"".join(fields))
     digest.update(stored)  # apart, since it may be large and a copy costs
     return digest.digest()
+
+
+@lru_cache(maxsize=1024)
+def _framed(text: str) -> bytes:  # a run's rows name the same few things over and over
+    raw = text.encode()
+    return _SIZE(len(raw)) + raw
 
 
 def write_synced(target: Path, body: bytes, *, private: bool = False) -> None:
