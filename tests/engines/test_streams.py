@@ -550,9 +550,11 @@ def test_silence_fails_the_future_and_keeps_the_stream(hub: Switchboard, folder:
 def test_a_party_that_never_came_is_named(hub: Switchboard, folder: Path) -> None:
     with Party(hub.port, files(folder, "lab"), "lab"):
         hub.wait_for(["lab"], PATIENCE)
-        with pytest.raises(PeerTimeout, match=r"not connected: 'hospital'; connected is 'lab'\."):
+        with pytest.raises(PeerTimeout, match=r"not connected: 'hospital'; connected is 'lab'\.") as told:
             hub.wait_for(["lab", "hospital"], 0.1)
         assert {"lab"} == hub.connected()
+    assert f"dials again within {streams_hub.LONGEST_PAUSE:g} s: wait longer than that" in str(told.value)
+    assert streams_hub.LONGEST_PAUSE is streams_party.LONGEST_PAUSE  # written down once
     with pytest.raises(PeerTimeout, match="not connected now"):
         hub.ask("hospital", b"", timeout=0.1).result()
     with pytest.raises(InvalidInput, match="no member"):

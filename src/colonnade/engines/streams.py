@@ -8,7 +8,7 @@ the names of members, never content.
     party   streams_party     serve: proves that it is the hub, answers one by one, dials again
     direct  streams_direct    Lines: between two parties, where one of them opened a port
     bytes   streams_envelope  envelopes, chunks, compression, greetings
-    time    streams_clock     deadlines
+    time    streams_clock     deadlines, and how long either end waits for the other
     page    streams_metrics   counters, and /metrics and /health on the loopback interface
 """
 

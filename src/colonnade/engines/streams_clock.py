@@ -1,4 +1,4 @@
-"""One thread that does things at their time: the deadlines of requests and greetings."""
+"""One thread that does things at their time: the deadlines of requests and greetings; and the times that both ends know."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import heapq
 import threading
 import time
 from collections.abc import Callable
+
+GREETING_SECONDS = 10.0  # for either end to say who it is
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0  # seconds before a lost connection is dialled again; it doubles in between
 
 
 class Alarm:

@@ -35,6 +35,7 @@ from itertools import islice
 from cryptography import x509
 
 from colonnade.certs import RevocationList, Tls, distrust
+from colonnade.engines.streams_clock import FIRST_PAUSE, GREETING_SECONDS, LONGEST_PAUSE
 from colonnade.engines.streams_envelope import (
     DISTRUST,
     ENVELOPE,
@@ -61,8 +62,6 @@ from colonnade.engines.streams_tls import context, door, keep_alive, split
 from colonnade.errors import InvalidInput, WireError
 
 PATIENCE = 10.0  # seconds that a line may be down before messages take another road
-GREETING_SECONDS = 10.0
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
 HELD = 2 * LIMIT  # bytes that wait to be confirmed by one neighbour
 QUIET = 60.0  # seconds between two lines of the log about the same thing: whoever may dial may dial often
 STRANGERS = 8  # connections that have not proved who they are, and one more for each neighbour

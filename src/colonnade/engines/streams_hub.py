@@ -24,7 +24,7 @@ import grpc  # type: ignore[import-untyped]  # grpcio carries no types
 from cryptography import x509
 
 from colonnade.certs import RevocationList, Tls, distrust, load
-from colonnade.engines.streams_clock import Alarm, Clock
+from colonnade.engines.streams_clock import GREETING_SECONDS, LONGEST_PAUSE, Alarm, Clock
 from colonnade.engines.streams_envelope import (
     DISTRUST,
     ENVELOPE,
@@ -52,7 +52,6 @@ from colonnade.errors import ColonnadeError, InvalidInput, PeerFailed, ProtocolE
 
 WINDOW = 16
 UNGREETED = 4
-GREETING_SECONDS = 10.0
 # Pings find a peer that vanished without closing; limits keep a stranger from holding the port.
 _OPTIONS = [
     ("grpc.max_receive_message_length", ENVELOPE),
@@ -229,7 +228,7 @@ class Switchboard:
                 raise PeerTimeout(
                     f"after {timeout:g} s these parties have not connected: {missing}; connected is {there}. Start them with this "
                     "hub's address, and look at their logs for the reason they were refused. One that runs dials again within "
-                    "10 s: wait longer than that."
+                    f"{LONGEST_PAUSE:g} s: wait longer than that."
                 )
 
     def session(self, party: str) -> str | None:

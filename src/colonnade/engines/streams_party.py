@@ -28,6 +28,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from colonnade.certs import HUB, Credentials, RevocationList, Tls, common_name, distrust, dns_names, load
+from colonnade.engines.streams_clock import FIRST_PAUSE, GREETING_SECONDS, LONGEST_PAUSE
 from colonnade.engines.streams_envelope import (
     ENVELOPE,
     HIGHEST,
@@ -53,9 +54,7 @@ from colonnade.engines.streams_envelope import (
 from colonnade.engines.streams_metrics import Metrics
 from colonnade.errors import InvalidInput
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
 LASTED = 30.0  # seconds after which a connection was good for something, though nothing was asked
-GREETING_SECONDS = 10.0
 _QUEUED = 4  # envelopes that wait to be written: 4 MiB at most
 _OPTIONS = [
     ("grpc.max_receive_message_length", ENVELOPE),
