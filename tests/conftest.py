@@ -7,7 +7,10 @@ import signal
 import sys
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
+
+from colonnade.logs import _Lines
 
 sys.path.append(str(Path(__file__).parent / "faults"))  # the toy method of the crash tests is used elsewhere too
 
@@ -19,3 +22,12 @@ settings.register_profile(
     "ci", deadline=None, derandomize=True
 )  # the same examples every time: a gate must not flicker
 settings.load_profile("ci" if os.environ.get("CI") else "colonnade")
+
+
+@pytest.fixture
+def caplog(caplog):
+    """With the named figures of every record in `text`, as an operator sees them: what must not stand there is looked for there."""
+    before = caplog.handler.formatter
+    caplog.handler.setFormatter(_Lines(as_json=False))
+    yield caplog
+    caplog.handler.setFormatter(before)

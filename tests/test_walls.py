@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -265,6 +266,22 @@ def test_no_file_unpickles_or_executes_data(path):
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
 def test_no_file_prints(path):
     assert "print" not in calls(path)
+
+
+def test_every_line_of_the_log_is_fixed_words_with_named_figures_beside_them():
+    """One style for people and collectors: what varies stands in `extra`, by name, and never in the words."""
+    logged = [
+        (p, n)
+        for p in FILES
+        for n in ast.walk(tree(p))
+        if re.fullmatch(r"log(ging\.getLogger\(.*\))?\.(log|debug|info|warning|error)", called(n))
+    ]
+    assert {"streams_hub.py", "office.py", "party.py"} <= {path.name for path, _ in logged}
+    for path, call in logged:
+        words = [str(n.value) for n in ast.walk(call.args[-1]) if isinstance(n, ast.Constant)]
+        assert len(call.args) == (2 if called(call).endswith("log.log") else 1), f"{path}:{call.lineno}"
+        assert [k.arg for k in call.keywords] == ["extra"], f"{path}:{call.lineno}"
+        assert not any("=" in word or "%" in word for word in words), f"{path}:{call.lineno}"
 
 
 HEAVY = (

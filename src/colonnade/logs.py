@@ -1,6 +1,6 @@
 """Structured logs on standard error: what happened, to which run, how often; never a value.
 
-A log record carries an event's name and a few named figures. As text: `12:00:00 reserved run=... method=...`; with
+A log record carries an event's name, a fixed word or sentence, and apart from it (`extra=`) a few named figures. As text: `12:00:00 reserved run=... method=...`; with
 `as_json` one object a line, for a collector.
 """
 
@@ -26,8 +26,12 @@ class _Lines(logging.Formatter):
             when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.created))
             body = {"when": when, "level": record.levelname.lower(), "from": record.name, "event": record.getMessage()}
             return json.dumps({**body, **figures}, default=str)
-        said = " ".join(f"{name}={value}" for name, value in figures.items())
+        said = " ".join(f"{name}={_brief(value)}" for name, value in figures.items())
         return f"{time.strftime('%H:%M:%S', time.localtime(record.created))} {record.getMessage()} {said}".rstrip()
+
+
+def _brief(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def to_stderr(as_json: bool = False) -> None:

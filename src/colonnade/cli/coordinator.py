@@ -59,7 +59,6 @@ def run(
         from colonnade.jobfile import load_job
 
         _logged(as_json, quiet)
-        log = logging.getLogger("colonnade.coordinator")
         asked, fed = load_job(job), Federation.open(file)
         assert fed.away is not None
         pending = Pending(store)
@@ -69,7 +68,6 @@ def run(
             board = hub.open(fed.away)
             if metrics is not None:
                 last.enter_context(page(hub.metrics, lambda: board.connected() == set(fed.parties), metrics))
-            log.info("listening", extra={"port": hub.port, "parties": len(fed.parties)})
             seen = Console(stderr=True).is_terminal and not (as_json or quiet)
             terms = (asked.problem, asked.method, asked.privacy)
             made = fit(fed, *terms, engine=hub, store=store, progress=seen)

@@ -156,7 +156,7 @@ class Lines:
         self._thread.start()
         with self._changed:
             self._changed.wait_for(lambda: self._loop is not None)
-        log.info("event=direct_lines port=%s neighbours=%d", self.port, len(self._lines))
+        log.info("direct lines", extra={"port": self.port, "neighbours": len(self._lines)})
 
     def stop(self) -> None:
         """Close all lines; what was not confirmed is lost."""
@@ -308,10 +308,10 @@ class Lines:
             asyncio.get_running_loop().call_later(max(0.0, wait), self._tell_changes, line)
 
     def _tell_changes(self, line: _Line) -> None:
-        way, since = "down" if line.talk is None else "up", line.changes - line.logged[1]
+        since = line.changes - line.logged[1]
         line.due, line.logged = False, (time.monotonic(), line.changes)
-        said = (way, line.name, since, len(line.unconfirmed))
-        log.info("event=direct_%s party=%s changes=%d unconfirmed=%d", *said)
+        told = {"party": line.name, "changes": since, "unconfirmed": len(line.unconfirmed)}
+        log.info("direct line down" if line.talk is None else "direct line up", extra=told)
 
     def _check_still_there(self, line: _Line, talk: _Talk) -> None:
         if line.talk is not talk:
@@ -335,7 +335,7 @@ class Lines:
         """Counted every time, and logged now and then: strangers must not fill the disk."""
         self.metrics.refuse(reason.name.lower())
         if self._is_news(party, reason.name):
-            log.warning("event=refused party=%s reason=%s road=direct", party, reason.name.lower())
+            log.warning("refused", extra={"party": party, "reason": reason.name.lower(), "road": "direct"})
 
     def _is_news(self, party: str, what: str) -> bool:
         """Whether it was not logged a moment ago."""
@@ -360,10 +360,10 @@ class Lines:
                 self._refuse(line.name, Reason.MALFORMED)
             except InvalidInput as error:  # its own files changed, or expired
                 if self._is_news(line.name, "unready"):
-                    log.warning("event=direct_unready party=%s why=%s", line.name, error)
+                    log.warning("direct line not ready", extra={"party": line.name, "why": str(error)})
             except Exception as error:  # a mistake of ours must not end the dialling; its text may carry data
                 if self._is_news(line.name, type(error).__name__):
-                    log.error("event=direct_broken party=%s error=%s", line.name, type(error).__name__)
+                    log.error("direct line broken", extra={"party": line.name, "error": type(error).__name__})
             pause = FIRST_PAUSE if well else min(2 * pause, LONGEST_PAUSE)
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311
 
@@ -434,7 +434,7 @@ class Lines:
             pass  # gone; it will dial again
         except Exception as error:  # as above
             if self._is_news(claimed, type(error).__name__):
-                log.error("event=direct_broken party=%s error=%s", claimed, type(error).__name__)
+                log.error("direct line broken", extra={"party": claimed, "error": type(error).__name__})
         finally:
             self._strangers -= int(stranger)
             if writer is not None:

@@ -193,7 +193,7 @@ class Switchboard:
     def start(self) -> None:
         """Accept parties from now on."""
         self._server.start()
-        log.info("event=listening port=%d members=%d", self.port, len(self._members))
+        log.info("listening", extra={"port": self.port, "parties": len(self._members)})
 
     def stop(self) -> None:
         """Close every stream; what is outstanding fails."""
@@ -208,7 +208,7 @@ class Switchboard:
         self._server.stop(None).wait()
         self._pool.shutdown()
         self._clock.stop()
-        log.info("event=stopped port=%d", self.port)
+        log.info("not listening any more", extra={"port": self.port})
 
     def connected(self) -> set[str]:
         """The parties that have a stream now."""
@@ -219,7 +219,7 @@ class Switchboard:
         for name in names:
             self._line(name)
         if absent := sorted(set(names) - self.connected()):
-            log.info("event=waiting for=%s seconds=%g", ",".join(absent), timeout)
+            log.info("waiting", extra={"for": ",".join(absent), "seconds": timeout})
         with self._arrivals:
             if not self._arrivals.wait_for(lambda: self.connected() >= set(names), timeout):
                 here = self.connected()
@@ -421,7 +421,7 @@ class Switchboard:
             before.context.cancel()
         for call in lost:
             call.settle(PartyRestarted(f"{line.name!r} came back as another process; what it was asked may be lost."))
-        log.info("event=connected party=%s attempt=%d lost=%d", line.name, hello.attempt, len(lost))
+        log.info("connected", extra={"party": line.name, "attempt": hello.attempt, "lost": len(lost)})
         with self._arrivals:
             self._arrivals.notify_all()
 
@@ -430,7 +430,7 @@ class Switchboard:
             stream.end()
             if line.stream is stream:
                 line.stream = None
-                log.info("event=disconnected party=%s unanswered=%d", line.name, len(line.outstanding()))
+                log.info("disconnected", extra={"party": line.name, "unanswered": len(line.outstanding())})
 
     def _failed(self, line: _Line, stream: _Stream) -> None:
         """That process of the party is gone; whatever is asked from now on waits for its next one."""
@@ -442,13 +442,13 @@ class Switchboard:
             line.former.append(line.session)
             line.session = None
             calls = line.emptied()
-        log.warning("event=failed party=%s unanswered=%d", line.name, len(calls))
+        log.warning("failed", extra={"party": line.name, "unanswered": len(calls)})
         for call in calls:
             call.settle(PeerFailed(f"{line.name!r} could not answer and has stopped; its own log says why."))
 
     def _refusal(self, party: str, reason: Reason) -> bytes:
         self.metrics.refuse(reason.name.lower())
-        log.warning("event=refused party=%s reason=%s", party, reason.name.lower())
+        log.warning("refused", extra={"party": party, "reason": reason.name.lower()})
         return Refusal(reason).envelope()
 
     def _check_still_welcome(self, serial: int) -> None:

@@ -165,7 +165,7 @@ class _Party:
         """A hub may be away for a day: each reason is told once, and the next connection ends the outage."""
         level = logging.DEBUG if why.reason in self.said else why.level
         self.said.add(why.reason)
-        log.log(level, "%s", why, extra={"party": self.name, "attempt": self.attempt, "reason": why.reason})
+        log.log(level, str(why), extra={"party": self.name, "attempt": self.attempt, "reason": why.reason})
 
     def watch(self) -> None:
         """Ends a conversation that nobody reads any more: on `stop`, or when the hub has not greeted in time."""
@@ -243,7 +243,7 @@ class _Party:
         """At the first attempt this is a mistake in the set-up; later on somebody may stand between us and the hub."""
         self.metrics.refuse("hub")
         if self.hub is None:
-            log.warning("event=untrusted party=%s", self.name)
+            log.warning("untrusted", extra={"party": self.name})
             raise HubRefused(
                 f"the hub at {self.address} is not trusted: {why}. Nothing was sent. Check the address, the authority file "
                 f"and that the hub's certificate carries the name {HUB!r} or has the pinned fingerprint."
@@ -285,7 +285,7 @@ class _Party:
                 raise _Lost("lost", f"the stream to the hub at {self.address} ended ({code}); dialling again") from None
             except Malformed as refused:
                 self.metrics.refuse(refused.reason.name.lower())
-                log.warning("event=refused party=hub reason=%s", refused.reason.name.lower())
+                log.warning("refused", extra={"party": "hub", "reason": refused.reason.name.lower()})
                 raise
             finally:
                 self.call = self.deadline = None
@@ -334,7 +334,7 @@ class _Party:
         if said.session != self.hub:  # a hub that was restarted counts from 1 again
             self.hub, self.last = said.session, 0
         self.said.clear()
-        log.info("event=connected party=%s attempt=%d", self.name, self.attempt)
+        log.info("connected", extra={"party": self.name, "attempt": self.attempt})
         self.tell("connected")
         return said
 
@@ -342,7 +342,7 @@ class _Party:
         self.metrics.refuse(said.reason.name.lower())
         if said.reason in (Reason.REPLAYED, Reason.BUSY):  # the attempt is explained, once an outage
             return
-        log.warning("event=refused party=%s reason=%s", self.name, said.reason.name.lower())
+        log.warning("refused", extra={"party": self.name, "reason": said.reason.name.lower()})
         if said.reason is Reason.VERSION:
             raise HubRefused(
                 f"the hub at {self.address} speaks stream versions {said.lowest} to {said.highest}, this program "
