@@ -227,8 +227,9 @@ class Switchboard:
                 there = ", ".join(repr(name) for name in sorted(here & set(names))) or "nobody"
                 raise PeerTimeout(
                     f"after {timeout:g} s these parties have not connected: {missing}; connected is {there}. Start them with this "
-                    "hub's address, and look at their logs for the reason they were refused. One that runs dials again within "
-                    f"{LONGEST_PAUSE:g} s: wait longer than that."
+                    "hub's address, and look at their logs for the reason they were refused: one whose certificate is of another "
+                    "authority is turned away before it has said who it is, and only its own log shows that. One that runs "
+                    f"dials again within {LONGEST_PAUSE:g} s: wait longer than that."
                 )
 
     def session(self, party: str) -> str | None:
