@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import logging
 import math
 import os
 import tempfile
@@ -25,6 +26,7 @@ from colonnade.alignment import bitmap
 from colonnade.between import office as offices
 from colonnade.between import refusals
 from colonnade.between.approvals import Approvals
+from colonnade.between.diary import Diary
 from colonnade.between.holding import Holding
 from colonnade.between.hub import Grpc, _opened
 from colonnade.between.office import DIVERGED, OK, UNAVAILABLE, UNKNOWN, Office, Request
@@ -37,6 +39,7 @@ from colonnade.errors import ColonnadeError, PeerFailed, ProtocolError, StoreErr
 from colonnade.privacy.ledger import REFUSED
 from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.runtime.messages import Failed, FailureCode
+from colonnade.runtime.node import Letter
 from colonnade.runtime.wire import Frame, decode, encode
 from colonnade.schema import Numeric, Schema
 from colonnade.seats import Call, source_of, variant
@@ -196,6 +199,77 @@ def test_what_a_refused_reservation_costs_is_as_its_message_says(tmp_path):
         assert spent[first].own_spent() == 0
         assert spent[first].row_spent() > 0
         assert not straw.wire
+
+
+# ------------------------------------------------------------------------------------------------ the coordinator's log
+
+
+def told(caplog) -> list[tuple[str, dict]]:
+    """Words and named figures of the coordinator's lines about runs."""
+    usual = {*vars(logging.makeLogRecord({})), "message"}
+    lines = [record for record in caplog.records if record.name == "colonnade.between.hub"]
+    return [(line.message, {name: v for name, v in vars(line).items() if name not in usual}) for line in lines]
+
+
+@pytest.mark.parametrize("case", [STAR, GRAPH], ids=["star", "graph"])
+def test_the_coordinators_log_tells_how_a_run_goes_in_counts(case, tmp_path, caplog):
+    caplog.set_level(logging.INFO, "colonnade.between.hub")
+    with straw_hub(case, tmp_path) as straw, mock.patch("colonnade.between.diary.PAUSE", 0.0):
+        fit = run_of(straw, case, tmp_path / "hub")
+    (first, proposed), (second, began), *middle, (last, ended) = [
+        (said, {**figures, "seconds": type(figures.get("seconds"))})
+        for said, figures in told(caplog)
+        if said != "letters between parties"
+    ]
+    sent = fit.communication
+    assert (first, second, last) == ("proposed", "reserved by all", "over")
+    assert proposed == {
+        "run": "run",
+        "method": case.method.TITLE,
+        "parties": len(straw.made.names),
+        "seconds": type(None),
+    }
+    assert began == {"run": "run", "seconds": int}
+    counts = {"rounds": sent.rounds, "messages": sent.messages, "bytes": sent.bytes}
+    assert ended == {"run": "run", "how": "finished", **counts, "seconds": int}
+    rounds = [figures.pop("round") for _, figures in middle]
+    assert {said for said, _ in middle} == {"under way"}
+    assert all(figures == {"run": "run", "seconds": int} for _, figures in middle)
+    assert rounds == sorted(rounds)
+    assert 0 < rounds[-1] <= sent.rounds
+
+
+def test_the_coordinators_log_tells_of_a_run_that_is_refused_stopped_and_gone_on_with(tmp_path, caplog):
+    caplog.set_level(logging.INFO, "colonnade.between.hub")
+    with straw_hub(STAR, tmp_path) as straw:
+        straw.offices["party0"].approve = lambda _: False
+        with pytest.raises(PeerFailed):
+            run_of(straw, STAR, tmp_path / "hub", "refused")
+        assert ["proposed", "over"] == [said for said, _ in told(caplog)]
+        caplog.clear()
+        straw.offices["party0"].approve = lambda _: True
+        full = mock.patch.dict(offices._QUESTIONS, {"turn": mock.Mock(side_effect=OSError())})
+        with full, pytest.raises(StoreError):
+            run_of(straw, STAR, tmp_path / "hub")
+        assert ["proposed", "reserved by all", "not over"] == [said for said, _ in told(caplog)]
+        caplog.clear()
+        run_of(straw, STAR, tmp_path / "hub")
+        assert ["proposed", "reserved by all", "over"] == [said for said, _ in told(caplog)]
+
+
+def test_a_run_of_many_rounds_does_not_fill_the_coordinators_log(caplog):
+    """A turn every second for an hour: one line in ten seconds, and no more."""
+    caplog.set_level(logging.INFO, "colonnade.between.hub")
+    now = mock.Mock(return_value=0.0)
+    with mock.patch("colonnade.between.diary.time.monotonic", now):
+        diary = Diary("run", alone=False)
+        diary.reserved()
+        for second in range(1, 3601):
+            now.return_value = float(second)
+            others = Letter("party0", "party1", Frame(0, 10**6, b""), "")  # what a party says of rounds does not count
+            diary.carried([Letter("coordinator", "party0", Frame(0, 2 * second, b""), ""), others])
+    said = [figures for words, figures in told(caplog) if words == "under way"]
+    assert [(20 * n, 10 * n) for n in range(1, 361)] == [(f["round"], f["seconds"]) for f in said]
 
 
 # ------------------------------------------------------------------------------------------------ a party dies

@@ -24,6 +24,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from colonnade.algorithms.method import Answer, Status
+from colonnade.between.diary import Diary
 from colonnade.between.matching import align
 from colonnade.between.office import DIVERGED, OK, PROTOCOL, UNAVAILABLE, UNKNOWN
 from colonnade.between.parcel import Parcel, letters_in, letters_out, pack, unpack
@@ -234,6 +235,7 @@ class _Crew:
         self.process: dict[NodeId, str | None] = {}  # which process of a party that was
         # Whether any party was asked to reserve; in an earlier life of this hub, all were before the coordinator did.
         self.reserving = self.local is not None and bool(self.local.log.rows(run, "open"))
+        self.diary = Diary(run, alone=not here)
         self.patience: float | None = None  # with an answer; None: as the hub has
         self.losses: Counter[NodeId] = Counter()
         self.carried: Counter[bool] = Counter()  # letters between parties, by whether they had a line of their own
@@ -242,8 +244,12 @@ class _Crew:
     def ask(self, what: str, to: Mapping[NodeId, tuple[Any, ...]]) -> dict[NodeId, Any]:
         """What fit.py asks of all stations; the parties find terms, plans and keys in their own books."""
         if what == "reserve":
-            self.code = next(iter(to.values()))[0].fingerprint
+            terms = next(iter(to.values()))[0]
+            self.code = terms.fingerprint
+            self.diary.proposed(terms.method, len(self.parties))
             self.introduce(self.parties)
+        if what == "close":
+            self.diary.over(*next(iter(to.values())))
         if what == "close" and ("finished",) not in to.values():  # whoever made the run fail may not answer at all
             self.patience = min(self.hub.patience, FAREWELL)
         unknown = what == "remember" and not self.reserving  # parties keep nothing of a run that they never began
@@ -256,7 +262,9 @@ class _Crew:
                 continue
 
     def drive(self) -> Outcome:
+        self.diary.reserved()
         found = Turns(self.names, self.promise, self.listener).run()
+        self.diary.traffic = found.traffic
         if self.carried:
             told = {"direct": self.carried[True], "relayed": self.carried[False]}
             log.info("letters between parties", extra={"run": self.run, **told})
@@ -294,6 +302,7 @@ class _Crew:
 
     def close(self) -> None:
         """The line stays open for the next run."""
+        self.diary.left()
 
     def promise(self, name: NodeId, what: str, *arguments: Any) -> Promise:
         if name == COORDINATOR:
@@ -329,6 +338,7 @@ class _Crew:
             case "resend", (since,):
                 return what, {"since": dict(since)}, ()
             case "turn", (letters,):
+                self.diary.carried(letters)
                 addresses, frames = letters_out(letters, self.run)
                 return what, {"letters": addresses}, frames
             case _:
