@@ -27,6 +27,23 @@ from colonnade.privacy.events import Policy
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.store import FileLog, Log, MemoryLog
 
+HUB_SAYS = "the hub says: "  # before what another organisation says of a run's end
+_GOING = "interrupted, or still running"
+# How a run ended stands in the books as a word and the name of an error; people read what that means. Of other parties a party
+# hears PeerFailed and no more (between/refusals.py): which of the three it was is theirs.
+_WORDS = {
+    "PeerSilent": "failed: a party did not answer in time",
+    "PeerRefused": "refused: a party's policy, budget or operator said no",
+    "PeerBroken": "failed: a party could not go on",
+    "PeerFailed": "failed: another node refused, could not go on or did not answer",
+    "PolicyRefused": "refused: a policy does not allow it",
+    "BudgetExhausted": "refused: a budget does not allow it",
+    "InvalidInput": "failed: data, files or settings do not fit it",
+    "LeakError": "failed: something would have left without passing a gate",
+    "WireError": "failed: something came that is no message of ours",
+    "ProtocolError": "failed: a node broke the rules of the conversation, or nobody could go on",
+}
+
 
 class MemoryStore:
     """Runs that need not survive the process."""
@@ -174,12 +191,20 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
+def in_words(how: str) -> str:
+    """How a run ended, for people; what has no words stays as it is."""
+    told, _, name = how.rpartition(": ")
+    if name not in _WORDS:
+        return how
+    return f"{HUB_SAYS}{_WORDS[name]}" if told.startswith(HUB_SAYS) else _WORDS[name]
+
+
 def history(folder: str | Path) -> list[tuple[str, str, str]]:
     """Every run of a store: its id, when it began, its state."""
     store = _existing(folder)
     try:
         ended = store.ended()
-        return [(run, began, ended.get(run, "interrupted, or still running")) for run, began in store.begun()]
+        return [(run, began, in_words(ended.get(run, _GOING))) for run, began in store.begun()]
     finally:
         store.close()
 
@@ -202,7 +227,7 @@ def released(folder: str | Path, run: str) -> dict[str, Any]:
             for what in dict.fromkeys(entry.what for entry in entries):
                 prices = [entry.event.rho for entry in entries if entry.what == what]
                 left.append({"node": node, "what": what, "times": len(prices), "rho": sum(prices)})
-        state = store.ended().get(run, "interrupted, or still running")
+        state = in_words(store.ended().get(run, _GOING))
         return {"run": run, "began": began, "state": state, "terms": terms, "left": left}
     finally:
         store.close()
@@ -215,7 +240,7 @@ def aborted(folder: str | Path, run: str) -> list[str]:
         if run not in dict(store.begun()):
             raise InvalidInput(f"{folder} holds no run {run!r}; `colonnade runs list {folder}` shows those it has.")
         if run in store.ended():
-            raise InvalidInput(f"run {run} is over already: {store.ended()[run]}.")
+            raise InvalidInput(f"run {run} is over already: {in_words(store.ended()[run])}.")
         held = store.lock(run)
         if held is None:
             raise StoreError(f"run {run} is being driven by another process; stop that first.")

@@ -7,6 +7,7 @@ any question, and answer anything in a party's place.
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import json
 import logging
@@ -33,11 +34,15 @@ from colonnade.between.office import DIVERGED, OK, UNAVAILABLE, UNKNOWN, Office,
 from colonnade.between.parcel import Parcel, letters_in, letters_out, pack, unpack
 from colonnade.between.settings import Limits
 from colonnade.charter import Charter, Member, new_key
+from colonnade.cli.runs import listed
+from colonnade.engines.station import FINAL
+from colonnade.engines.streams_envelope import PeerTimeout
 from colonnade.engines.streams_metrics import Metrics
 from colonnade.engines.turns import Kept, Lost
 from colonnade.errors import ColonnadeError, PeerFailed, ProtocolError, StoreError, WireError
 from colonnade.privacy.ledger import REFUSED
 from colonnade.privacy.mechanisms import SeededNoise
+from colonnade.runbook import in_words
 from colonnade.runtime.messages import Failed, FailureCode
 from colonnade.runtime.node import Letter
 from colonnade.runtime.wire import Frame, decode, encode
@@ -201,6 +206,52 @@ def test_what_a_refused_reservation_costs_is_as_its_message_says(tmp_path):
         assert not straw.wire
 
 
+class Board:
+    """The lines of a hub, on which party0 answers one question so, or with an error of the network."""
+
+    def __init__(self, straw: Straw, what: str, said: bytes | ColonnadeError) -> None:
+        self.straw, self.what, self.said = straw, what, said
+
+    def connected(self) -> set[str]:
+        return self.straw.connected()
+
+    def ask(self, party: str, request: bytes, *, timeout: float) -> Kept:
+        if (party, unpack(request).head["what"]) != ("party0", self.what):
+            return Kept(lambda: self.straw.offices[party].answer(request))
+        return Kept(lambda: self.said if isinstance(self.said, bytes) else (_ for _ in ()).throw(self.said))
+
+
+@pytest.mark.parametrize("what", ["consider", "turn"])
+@pytest.mark.parametrize(
+    ("said", "state"),
+    [
+        (PeerTimeout("no answer"), "failed: a party did not answer in time"),
+        (PeerFailed("it has stopped"), "failed: a party could not go on"),
+        (pack({"code": STOPS}), "failed: a party could not go on"),
+        (pack({"code": REFUSES}), "refused: a party's policy, budget or operator said no"),
+    ],
+    ids=["silent", "gone", "failed", "refused"],
+)
+def test_the_list_of_runs_says_whether_a_party_was_silent_failed_or_refused(what, said, state, tmp_path):
+    """At the coordinator; other parties hear that another node was the reason, and not which of the three it was."""
+    with straw_hub(STAR, tmp_path) as straw:
+        straw._board = Board(straw, what, said)
+        straw.ask = functools.partial(Grpc.ask, straw)
+        with pytest.raises(PeerFailed):
+            run_of(straw, STAR, tmp_path / "hub")
+    assert {"run": state} == {line["run"]: line["state"] for line in listed(tmp_path / "hub")}
+    coarse = {"run": "failed: another node refused, could not go on or did not answer"} if what == "turn" else {}
+    assert coarse == {line["run"]: line["state"] for line in listed(tmp_path / "party1")}
+
+
+def test_how_a_run_ended_has_words_for_every_error_that_ends_one_and_keeps_what_it_does_not_know():
+    for kind in (*FINAL, PeerFailed, refusals.PeerSilent, refusals.PeerRefused, refusals.PeerBroken):
+        assert kind.__name__ not in in_words(f"{REFUSED}: {kind.__name__}")
+    for how in ("finished", "aborted", "failed: KeyError", "the hub says: refused", ""):
+        assert how == in_words(how)
+    assert in_words("the hub says: refused: PeerFailed").startswith("the hub says: failed: another node")
+
+
 # ------------------------------------------------------------------------------------------------ the coordinator's log
 
 
@@ -245,16 +296,16 @@ def test_the_coordinators_log_tells_of_a_run_that_is_refused_stopped_and_gone_on
         straw.offices["party0"].approve = lambda _: False
         with pytest.raises(PeerFailed):
             run_of(straw, STAR, tmp_path / "hub", "refused")
-        assert ["proposed", "over"] == [said for said, _ in told(caplog)]
+        assert [said for said, _ in told(caplog)] == ["proposed", "over"]
         caplog.clear()
         straw.offices["party0"].approve = lambda _: True
         full = mock.patch.dict(offices._QUESTIONS, {"turn": mock.Mock(side_effect=OSError())})
         with full, pytest.raises(StoreError):
             run_of(straw, STAR, tmp_path / "hub")
-        assert ["proposed", "reserved by all", "not over"] == [said for said, _ in told(caplog)]
+        assert [said for said, _ in told(caplog)] == ["proposed", "reserved by all", "not over"]
         caplog.clear()
         run_of(straw, STAR, tmp_path / "hub")
-        assert ["proposed", "reserved by all", "over"] == [said for said, _ in told(caplog)]
+        assert [said for said, _ in told(caplog)] == ["proposed", "reserved by all", "over"]
 
 
 def test_a_run_of_many_rounds_does_not_fill_the_coordinators_log(caplog):

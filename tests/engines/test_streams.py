@@ -869,7 +869,7 @@ def test_a_party_that_a_hub_hangs_up_on_is_told_what_to_check_once(
     stranger = saved(tmp_path, "hospital", made("hospital", made("other authority")), folder / "authority.pem")
     with Party(hub.port, stranger) as party:
         eventually(lambda: party.states.count("waiting") >= 3)
-        with pytest.raises(PeerTimeout, match="of another authority is turned away .* only its own log shows that"):
+        with pytest.raises(PeerTimeout, match=r"of another authority is turned away .* only its own log shows that"):
             hub.wait_for(["hospital"], 0.1)
     assert {"hospital"} == {getattr(r, "party", "hospital") for r in caplog.records}
     assert {"waiting"} == {r.message for r in caplog.records if not hasattr(r, "party")}  # all that the hub knows

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 
 from colonnade.engines.traffic import Traffic
 from colonnade.result import Communication
+from colonnade.runbook import in_words
 from colonnade.runtime.node import Letter
 from colonnade.runtime.program import COORDINATOR
 
@@ -53,7 +54,7 @@ class Diary:
         if self.traffic is not None:
             found = Communication.of(self.traffic)
             sent = {"rounds": found.rounds, "messages": found.messages, "bytes": found.bytes}
-        log.info("over", extra={"run": self.run, "how": how, **sent, "seconds": self._seconds})
+        log.info("over", extra={"run": self.run, "how": in_words(how), **sent, "seconds": self._seconds})
 
     def left(self) -> None:
         """The coordinator lets go of the run; one that is not over can be taken up again."""

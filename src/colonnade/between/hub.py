@@ -28,8 +28,7 @@ from colonnade.between.diary import Diary
 from colonnade.between.matching import align
 from colonnade.between.office import DIVERGED, OK, PROTOCOL, UNAVAILABLE, UNKNOWN
 from colonnade.between.parcel import Parcel, letters_in, letters_out, pack, unpack
-from colonnade.between.refusals import refusal as _refusal
-from colonnade.between.refusals import silence
+from colonnade.between.refusals import PeerBroken, refusal, silence, told_to_others
 from colonnade.certs import Tls
 from colonnade.charter import Charter
 from colonnade.engines.inprocess import Outcome
@@ -198,11 +197,14 @@ class Grpc:
 
         def opened(answer: Promise) -> Parcel:
             try:
-                return _opened(party, what, answer.result())
+                said = answer.result()
             except PartyRestarted as error:
                 raise Lost(party) from error
             except PeerTimeout as error:
-                raise PeerFailed(silence(party, what, seconds)) from error
+                raise silence(party, what, seconds) from error
+            except PeerFailed as error:  # its process could not answer, and has ended
+                raise PeerBroken(str(error)) from error
+            return _opened(party, what, said)
 
         return Then(raw, opened)
 
@@ -216,7 +218,7 @@ class Grpc:
         for _ in range(LOSSES):
             with contextlib.suppress(Lost):
                 return gathered({name: self.ask(name, what, head, blobs) for name, (head, blobs) in asked.items()})
-        raise PeerFailed(f"a party began anew {LOSSES:,} times when it was asked {what!r}; its own log says why.")
+        raise PeerBroken(f"a party began anew {LOSSES:,} times when it was asked {what!r}; its own log says why.")
 
 
 class _Crew:
@@ -276,7 +278,7 @@ class _Crew:
         self.process.pop(name, None)  # whatever it was told, it has forgotten
         self.losses[name] += 1
         if self.losses[name] > LOSSES:
-            raise PeerFailed(f"{name!r} began anew {LOSSES:,} times in this run; its own log says why.") from lost
+            raise PeerBroken(f"{name!r} began anew {LOSSES:,} times in this run; its own log says why.") from lost
 
     def introduce(self, names: Sequence[NodeId]) -> None:
         """Propose the run; when all would take part, let them reserve; and tell each of them what all others said."""
@@ -332,9 +334,9 @@ class _Crew:
             case "remember", (when, heads):
                 return what, {"when": when, "heads": _plain_heads(heads)}, ()
             case "close", (how,):
-                return "over", {"how": how}, ()
+                return "over", {"how": told_to_others(how)}, ()
             case "settle", (over,):
-                return what, {"over": dict(over)}, ()
+                return what, {"over": {run: told_to_others(how) for run, how in over.items()}}, ()
             case "resend", (since,):
                 return what, {"since": dict(since)}, ()
             case "turn", (letters,):
@@ -373,7 +375,7 @@ class _Crew:
         if type(finished) is not bool or type(more) is not bool or (more and not sent):
             raise ValueError("whoever has more to send sends something")
         wait = tuple(peer for peer in head["wait"] if peer in self.names)
-        failed = PeerFailed(_refusal(name, "turn", head["failure"])) if head["failure"] else None
+        failed = refusal(name, "turn", head["failure"]) if head["failure"] else None
         return Turn(sent, finished, wait, _notes(head["notes"]), _count(head["told"]), failed, more)
 
     def letters(self, name: NodeId, found: Parcel) -> list[Letter]:
@@ -425,7 +427,7 @@ def _willing(answers: Mapping[NodeId, Promise]) -> None:
     if refused:
         first, *others = refused
         more = f" Nor do these take part: {', '.join(map(repr, others))}." if others else ""
-        raise PeerFailed(f"{refused[first]}{more}") from refused[first]
+        raise type(refused[first])(f"{refused[first]}{more}") from refused[first]
     if lost:
         raise lost[0]
 
@@ -444,7 +446,7 @@ def _opened(party: str, what: str, raw: bytes) -> Parcel:
             f"{party!r} cannot go on with this run: it is over there, or its records, data or code changed. It sends nothing more of it, and "
             "its log says why. Put back what was changed and repeat the call, or end the run with `colonnade runs abort` and begin another."
         )
-    raise PeerFailed(_refusal(party, what, code))
+    raise refusal(party, what, code)
 
 
 def _greeting(party: str, answer: Parcel) -> Mapping[str, Any]:

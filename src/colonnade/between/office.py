@@ -56,7 +56,7 @@ from colonnade.privacy.events import Plan, row_rho, unprotected
 from colonnade.privacy.keyring import Keyring, public_key
 from colonnade.privacy.ledger import OWNER, REFUSED, Ledger, Terms
 from colonnade.privacy.store import write_synced
-from colonnade.runbook import FolderStore
+from colonnade.runbook import HUB_SAYS, FolderStore, in_words
 from colonnade.runtime.messages import FailureCode, Sealed
 from colonnade.runtime.node import Letter
 from colonnade.runtime.program import COORDINATOR
@@ -452,12 +452,12 @@ class Office:
         """The run is over here; what it did not use returns."""
         self.desks.pop(run, None)
         if self.approvals.forget(run):
-            log.info("not begun", extra={"run": run, "how": how})
+            log.info("not begun", extra={"run": run, "how": in_words(how)})
         if self.neighbours is not None:
             self.neighbours.end(run)
         if run in dict(self.books.begun()) and run not in self.books.ended():
             self.books.end(run, how)
-            log.info("over", extra={"run": run, "how": how})
+            log.info("over", extra={"run": run, "how": in_words(how)})
         self.ledger.close_run(run, how)
 
     def _settle(self, over: Mapping[str, str]) -> None:
@@ -588,7 +588,7 @@ def _told(how: object) -> str:
     """How a run ended, in the hub's words: fit for a terminal, and never taken for this party's own refusal."""
     if not (isinstance(how, str) and _MANNER.fullmatch(how)):
         raise WireError("the end of a run without a short word on how it ended")
-    return f"the hub says: {how}" if how.startswith(REFUSED) else how
+    return f"{HUB_SAYS}{how}" if how.startswith(REFUSED) else how
 
 
 def _heads(asked: Parcel) -> dict[str, tuple[int, bytes]]:

@@ -9,7 +9,20 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
+from colonnade.errors import PeerFailed
 from colonnade.runtime.messages import FailureCode
+
+
+class PeerSilent(PeerFailed):
+    """A party did not answer in time."""
+
+
+class PeerRefused(PeerFailed):
+    """A party's policy, budget or operator said no."""
+
+
+class PeerBroken(PeerFailed):
+    """A party could not answer, or its part of a run failed."""
 
 
 class _When(Enum):
@@ -99,13 +112,14 @@ _SILENT = {
 _HANGS = "Its process hangs, is slower than that, or cannot be reached. Look at its log, start it again if need be, and repeat the call."
 
 
-def silence(party: str, what: str, seconds: float) -> str:
+def silence(party: str, what: str, seconds: float) -> PeerSilent:
     """What to tell the coordinator's user when a party does not answer a question."""
     when = _STAGES.get(what, _When.BEFORE)
-    return f"{party!r} did not answer {what!r} for {seconds:g} seconds. {_SILENT.get(when, _HANGS)} {_SPENT[when]}"
+    why = _SILENT.get(when, _HANGS)
+    return PeerSilent(f"{party!r} did not answer {what!r} for {seconds:g} seconds. {why} {_SPENT[when]}")
 
 
-def refusal(party: str, what: str, code: object) -> str:
+def refusal(party: str, what: str, code: object) -> PeerFailed:
     """What to tell the coordinator's user when a party answers a question by a code of failure."""
     when = _STAGES.get(what, _When.BEFORE)
     known = {int(one) + 1: one for one in FailureCode}.get(code) if type(code) is int else None
@@ -113,4 +127,12 @@ def refusal(party: str, what: str, code: object) -> str:
     why = _STRANGE if known is None else _REASONS_THEN[when][known]
     if when is _When.PROPOSED:
         why += " It had said that it would take part: something changed since, or its table does not suit the problem."
-    return f"{party!r} refused {what!r} ({name}): {why} {_SPENT[when]} Its own log says why."
+    kind = PeerRefused if known is FailureCode.REFUSED else PeerBroken
+    return kind(f"{party!r} refused {what!r} ({name}): {why} {_SPENT[when]} Its own log says why.")
+
+
+def told_to_others(how: str) -> str:
+    """How a run ended, as other parties hear it: not whether a party refused it, was silent or failed, which may tell of its budget."""
+    stage, _, name = how.rpartition(": ")
+    ours = {kind.__name__ for kind in (PeerSilent, PeerRefused, PeerBroken)}
+    return f"{stage}: {PeerFailed.__name__}" if name in ours else how

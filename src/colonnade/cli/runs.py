@@ -58,7 +58,7 @@ def listing(store: Store, quiet: Quiet = False, as_json: AsJson = False) -> None
 
 def listed(store: Path) -> list[dict[str, Any]]:
     """Every run of a store as plain data."""
-    from colonnade.runbook import FolderStore, history, node_name
+    from colonnade.runbook import FolderStore, history, in_words, node_name
 
     past = history(store)  # refuses what is not a store
     books = FolderStore(store)
@@ -77,7 +77,7 @@ def listed(store: Path) -> list[dict[str, Any]]:
                     "method": terms.get(run, {}).get("method"),
                     "epsilon": None if asked is None else float(asked[1]),
                     "delta": None if asked is None else float(asked[2]),
-                    "state": over[run] if run in over else _unfinished(store, run),
+                    "state": in_words(over[run]) if run in over else _unfinished(store, run),
                 }
             )
         return lines

@@ -26,7 +26,7 @@ from colonnade.privacy.events import Policy
 from colonnade.privacy.ledger import Ledger, rest_rho
 from colonnade.privacy.store import FileLog, check_format
 from colonnade.report import RunFacts
-from colonnade.runbook import node_name
+from colonnade.runbook import in_words, node_name
 from colonnade.runtime.messages import BY_CODE
 from colonnade.runtime.program import COORDINATOR
 from colonnade.runtime.transcript import LOOK, said_of
@@ -133,7 +133,7 @@ class Reader:
 
     def _run(self, name: str, began: str, how: str | None, held: set[int] | None, nodes: dict[str, ReadingLog]) -> Run:
         openings = {node: json.loads(row.body) for node, log in nodes.items() for row in log.rows(name, "open")}
-        state = how if how is not None else self._going(name, held)
+        state = in_words(how) if how is not None else self._going(name, held)
         if not openings:
             return Run(name, began, state)
         terms = next(iter(openings.values()))["terms"]
