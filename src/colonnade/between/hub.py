@@ -23,12 +23,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
+from colonnade.algorithms.masked_scores import MaskedScores
 from colonnade.algorithms.method import Answer, Status
 from colonnade.between.diary import Diary
 from colonnade.between.matching import align
 from colonnade.between.office import DIVERGED, OK, PROTOCOL, UNAVAILABLE, UNKNOWN
 from colonnade.between.parcel import Parcel, letters_in, letters_out, pack, unpack
-from colonnade.between.refusals import PeerBroken, refusal, silence, told_to_others
+from colonnade.between.refusals import PeerBroken, PeerRefused, refusal, silence, told_to_others
 from colonnade.certs import Tls
 from colonnade.charter import Charter
 from colonnade.engines.inprocess import Outcome
@@ -39,7 +40,7 @@ from colonnade.engines.traffic import Line, Traffic
 from colonnade.engines.turns import Books, Crew, Kept, Lost, Promise, Then, Turns, gathered, settled
 from colonnade.errors import InvalidInput, PeerFailed, ProtocolError, ReplayDiverged, StoreError, WireError
 from colonnade.federation import Federation
-from colonnade.runtime.messages import Direct
+from colonnade.runtime.messages import Direct, FailureCode
 from colonnade.runtime.node import Letter, Listener
 from colonnade.runtime.program import COORDINATOR, NodeId
 from colonnade.runtime.wire import HEADER_SIZE, encode
@@ -286,12 +287,12 @@ class _Crew:
         while True:
             self.process |= {name: self.hub.process(name) for name in names}
             try:
-                _willing({name: self.hub.ask(name, "consider", proposal) for name in names})
+                _willing({name: self.propose(name, "consider", proposal) for name in names})
                 for name in names:
                     if not self.hub.listens(name, self.process[name]):
                         raise Lost(name)  # whoever begins anew has forgotten its operator's yes, and may now hear a no
                 self.reserving = True
-                answers = gathered({name: self.hub.ask(name, "reserve", proposal) for name in names})
+                answers = gathered({name: self.propose(name, "reserve", proposal) for name in names})
                 self.said |= {name: _promised(name, answer) for name, answer in answers.items()}
                 told = {}
                 for name in names:
@@ -301,6 +302,18 @@ class _Crew:
                 return
             except Lost as lost:
                 self.count(lost)
+
+    def propose(self, name: NodeId, what: str, proposal: Mapping[str, Any]) -> Promise:
+        """Ask one party; what helps where it refuses scores is other than where it refuses a fit."""
+        asked = self.hub.ask(name, what, proposal)
+
+        def heard(answer: Promise) -> Any:
+            try:
+                return answer.result()
+            except PeerRefused as error:
+                raise refusal(name, what, int(FailureCode.REFUSED) + 1, scores=True) from error
+
+        return Then(asked, heard) if isinstance(self.call.method, MaskedScores) else asked
 
     def close(self) -> None:
         """The line stays open for the next run."""

@@ -2,7 +2,7 @@
 
 A party says no by a fixed code and never by a text, since text may carry data (office.py). So whoever runs the coordinator
 learns what kind of reason there is and whom to ask; the reason itself is a line of the party's own log. The words depend on
-the code and on the question alone, which the coordinator knows anyway.
+the code, the question and whether it is about scores, which the coordinator knows anyway.
 """
 
 from __future__ import annotations
@@ -70,6 +70,12 @@ _PROPOSED = {
     FailureCode.PROTOCOL: "it keeps another agreement on rows than the coordinator, or knows this run by another call. Let "
     "every party run `colonnade party realign` if the rows are the reason, and repeat the call.",
 }
+# Scores have no epsilon that could be smaller: what decides is named in words.
+_SCORES = (
+    "its policy, its [limits] or its operator did not approve the scores. Ask its operator which; then let its owner write scores = "
+    "true into its policy (all change the federation file), name MaskedScores in the [limits] of its file, raise scores there (how many "
+    "runs of scores pass) or add the run of this model to models there."
+)
 _MEETING = {
     FailureCode.PROTOCOL: "what the parties say of this run or of their rows does not match: they were told different things, "
     "or a table has changed. Let every party run `colonnade party realign`, and repeat the call.",
@@ -119,12 +125,14 @@ def silence(party: str, what: str, seconds: float) -> PeerSilent:
     return PeerSilent(f"{party!r} did not answer {what!r} for {seconds:g} seconds. {why} {_SPENT[when]}")
 
 
-def refusal(party: str, what: str, code: object) -> PeerFailed:
-    """What to tell the coordinator's user when a party answers a question by a code of failure."""
+def refusal(party: str, what: str, code: object, *, scores: bool = False) -> PeerFailed:
+    """What to tell the coordinator's user when a party answers a question by a code of failure; `scores`: about a run of scores."""
     when = _STAGES.get(what, _When.BEFORE)
     known = {int(one) + 1: one for one in FailureCode}.get(code) if type(code) is int else None
     name = known.name.lower() if known is not None else "unknown code" if isinstance(code, int) else "no code"
     why = _STRANGE if known is None else _REASONS_THEN[when][known]
+    if scores and known is FailureCode.REFUSED and when in (_When.CONSIDERED, _When.PROPOSED):
+        why = _SCORES
     if when is _When.PROPOSED:
         why += " It had said that it would take part: something changed since, or its table does not suit the problem."
     kind = PeerRefused if known is FailureCode.REFUSED else PeerBroken
