@@ -1,4 +1,4 @@
-"""Scores of new rows: the label holder learns the sum, the others' parts stay hidden, a missing party is said."""
+"""Scores of rows by a model: the label holder learns the sum, the others' parts stay hidden, a missing party is said."""
 
 from __future__ import annotations
 

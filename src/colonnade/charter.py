@@ -11,7 +11,7 @@
 
     [parties.airline]
     schema = "airline.schema.toml"      # beside this file
-    scores = true                       # its part of the scores of new rows may go to the label holder
+    scores = true                       # its part of the scores of its rows, new ones or not, may go to the label holder
     exact = true                        # exact values may leave; or a budget: epsilon = 1.0, delta = 1e-6
     least = 500                         # it takes part with so many common rows or more, and their number is public
     most = 25000                        # with align = "psi": the most keys it may bring, whatever its table holds

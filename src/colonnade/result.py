@@ -258,7 +258,7 @@ class Fit:
     # ------------------------------------------------------------------------ using it
 
     def scores(self, data: Any, without: Sequence[str] = ()) -> Floats:
-        """The linear scores of new rows, in the order in which they were given.
+        """The linear scores of rows, new ones or not, in the order in which they were given.
 
         data     a Federation: in the order of its rows (`federation.keys`);
                  {party: frame}: matched on the fit's key, in the order of the first frame, all of whose rows must be

@@ -6,6 +6,7 @@ import contextlib
 import json
 import math
 import os
+import re
 import signal
 from dataclasses import replace
 from pathlib import Path
@@ -103,7 +104,8 @@ def test_nobody_scores_without_approval(tmp_path):  # noqa: F811
         with pytest.raises(PeerFailed, match="'party1' refused 'consider'"):
             scored(straw, fit, tmp_path / "hub")
         (asked,) = seen
-        assert asked.terms.method == "scores of new rows"
+        assert asked.terms.method == "scores of rows by a model"
+        assert not asked.new
         assert [charge.what for charge in asked.own] == [
             "its part of the scores, to the label holder, who learns their sum"
         ]
@@ -147,7 +149,7 @@ def test_limits_let_scores_pass_by_name(limits, passes):
 
 def asked_to_score(scored: int = 0, party: str = "lab") -> Request:
     call = Call(MaskedScores("run", 0.0), PROBLEM, None)
-    terms = Terms("scores of new rows", "", "", "row", "", "")
+    terms = Terms("scores of rows by a model", "", "", "row", "", "")
     return Request("scores", party, terms, call, {"lab": (Charge(SCORES, 1, "its part"),), "bank": ()}, 30, scored)
 
 
@@ -168,6 +170,15 @@ def test_limits_count_runs_of_scores_where_something_leaves():
 def test_an_operator_is_told_how_often_the_rows_were_scored_before(scored, says, capsys):
     _show(asked_to_score(scored), Budget(None, None, 1, 0.0, 0.0))
     assert f"before    {says} of scores of these rows" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("new", "says"), [(True, "new ones"), (False, "that models may have been learned from")])
+def test_an_operator_is_told_whether_the_rows_to_be_scored_are_new(new, says, capsys):
+    _show(replace(asked_to_score(), new=new), Budget(None, None, 1, 0.0, 0.0))
+    shown = capsys.readouterr().err
+    assert "method    scores of rows by a model" in shown
+    assert re.search(rf"^of rows +{says} *$", shown, re.MULTILINE)
+    assert new == ("new" in shown)
 
 
 class Careful(Organisations):
@@ -414,7 +425,10 @@ def test_new_rows_are_scored_by_a_model_from_another_store_and_need_no_labels(tm
     new = keyed(tmp_path / "new", {"bank": range(100, 112), "lab": range(104, 120)}, 2)
     new = New(new.folder, new.charter, new.keys, new.tables, {})
     with Straw(new) as straw:
+        asked: list[Request] = []
+        straw.offices["lab"].approve = lambda request: not asked.append(request)
         found = scored(straw, fit, tmp_path / "new" / "hub")
+        assert [request.new for request in asked] == [True]
         frame = kept(tmp_path / "new", found)
         assert sorted(frame["key"]) == list(range(104, 112))
         with pytest.raises(PeerFailed, match="refused 'consider'"):  # and nothing is learned from them

@@ -1,4 +1,4 @@
-"""Scores of new rows: every party computes its part, and only the label holder learns the sum.
+"""Scores of rows by a model: every party computes its part, and only the label holder learns the sum.
 
 Solves   s = Σₖ Aₖxₖ + b, where party k holds Aₖ and xₖ.
 Source   pairwise masks that cancel, as in secure aggregation (Bonawitz et al., CCS 2017), without its recovery of drop-outs.
@@ -6,7 +6,8 @@ Steps    parts become whole numbers modulo 2^64; every two parties other than th
          that both derive from their keys; masked parts go to the label holder, sealed, and their masks cancel in the sum.
 Leaves   masked parts, uniform but for their sum, to the label holder; nothing to the coordinator, who carries them.
          With one other party the sum is that party's part: there is nothing to hide it among.
-Price    none of the training budget: the rows are new ones. Their scores are exact, which is what was asked for.
+Price    no rho: scores are exact, which is what was asked for, and each party's policy says whether they may leave. Where rows
+         are scored that the model was learned from, no epsilon holds for them against the label holder any more.
 """
 
 from __future__ import annotations
@@ -110,7 +111,7 @@ class MaskedScores:
     model: str
     intercept: float
     coefficients: Mapping[str, Floats] = field(default_factory=dict, repr=False)
-    TITLE: ClassVar[str] = "scores of new rows"
+    TITLE: ClassVar[str] = "scores of rows by a model"
     REPLIES: ClassVar[Replies] = REPLIES
     DERIVATION: ClassVar[str | None] = None
 

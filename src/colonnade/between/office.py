@@ -86,6 +86,7 @@ class Request:
     plans: Mapping[str, Plan]
     rows: int
     scored: int = 0  # runs before this one that reserved a part of scores of the same rows
+    new: bool = False  # whether the table is there to be scored, and nothing is learned from it
 
     @property
     def own(self) -> Plan:
@@ -260,7 +261,8 @@ class Office:
         terms = terms_of(job, method)
         if terms.fingerprint != code:
             raise InvalidInput("the hub has another version of the method's code; bring both to the same release")
-        request = Request(run, self.name, terms, call, plans, job.roster.rows, self.ledger.score_runs())
+        scored, new = self.ledger.score_runs(), self.holding.scoring
+        request = Request(run, self.name, terms, call, plans, job.roster.rows, scored, new)
         known = self.log.rows(run, "open")  # a run that goes on was approved when it began
         if not (known or self.approvals.has(run, *_shown(request, agreement)) or self.approve(request)):
             raise PolicyRefused(f"the operator of {self.name!r} said no to run {run}. Nothing was sent.")

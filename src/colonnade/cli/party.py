@@ -218,6 +218,7 @@ def _terms(asked: Request) -> Iterator[tuple[str, str, str]]:
     if isinstance(method, MaskedScores):
         yield "model", f"run {method.model}", ""
         yield "before", f"{counted(asked.scored, 'run')} of scores of these rows", ""
+        yield "of rows", "new ones" if asked.new else "that models may have been learned from", ""
     words = (
         f"{problem_sentence(problem)} {plain_words(problem)}" if isinstance(problem, Problem) else value_words(problem)
     )

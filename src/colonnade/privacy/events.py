@@ -26,7 +26,7 @@ class Mechanism(StrEnum):
     PICKS = "picks"  # several such choices in a row, each over scores that depend on the ones before
     LATTICE = "lattice"  # discrete Gaussian on integers modulo a power of two, parts with sds in a fixed ratio
     MASKED = "masked"  # under a one-time mask: uniform numbers to whoever lacks it, so no price
-    SCORES = "scores"  # a part of the scores of new rows, for the label holder, by agreement
+    SCORES = "scores"  # a part of the scores of rows by a model, for the label holder, by agreement
     SYMMETRIC = "symmetric"  # discrete Gaussian on a symmetric matrix, each pair of entries once
 
 
@@ -149,7 +149,8 @@ class Policy:
     exact           True: values may leave as they are, and no bound on epsilon holds.
     consortium      True: exact values may go to the other parties and their coordinator in a run whose trust is
                     "consortium", and nowhere else.
-    scores          True: its part of the scores of new rows may go to the label holder, who learns the sum exactly.
+    scores          True: its part of the scores of its rows, new ones or not, may go to the label holder, who learns the sum
+                    exactly.
     least           the fewest rows in common with parties elsewhere that it takes part with; their number is then known to
                     all. None: it takes part only where that number is public anyway.
     epsilon, delta  the most that private runs may spend on a row together; None: no limit of its own.

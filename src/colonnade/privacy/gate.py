@@ -213,7 +213,7 @@ class Gate:
     def scores(
         self, part: NDArray[Any], first: int, plus: Iterable[Pad], minus: Iterable[Pad], ring: Ring
     ) -> Released[Packed]:
-        """This party's part of the scores of new rows under masks that cancel in the sum: for the label holder."""
+        """This party's part of the scores of its rows under masks that cancel in the sum: for the label holder."""
         for pad in plus:
             part = ring.add(part, pad.rows(first, len(part)))
         for pad in minus:
