@@ -41,10 +41,15 @@ def test_a_file_is_fitted_and_the_model_written(data: Path, tmp_path: Path) -> N
 
 def test_a_private_fit_says_so_and_is_charged(data: Path, tmp_path: Path) -> None:
     words = ["--data", data, "--epsilon", 1, "--classes=-1,1", "--ledger", tmp_path / "train.ledger"]
+    words += ["--columns", 39, "--output", tmp_path / "m.json"]
     for fits in (1, 2):
-        code, out, error = call(*words, "--columns", 39, "--output", tmp_path / "m.json")
+        code, out, error = call(*words, *(["--overwrite"] if fits > 1 else []))
         assert code == 0, error
-        assert f"{fits} fit" in out
+        assert f"{fits} fit" in out  # the refused one below was not charged
+        before = (tmp_path / "m.json").read_bytes()
+        code, _, error = call(*words)
+        assert (code, before) == (1, (tmp_path / "m.json").read_bytes())
+        assert "Another fit would cost epsilon 1 once more. Say --overwrite" in error
     assert json.loads((tmp_path / "m.json").read_text())["privacy"]["guarantee"] == "proven"
 
 

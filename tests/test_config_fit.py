@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import polars as pl
@@ -16,8 +18,9 @@ from typer.testing import CliRunner
 import colonnade as co
 from colonnade.cli import app
 from colonnade.cli.init import Kind, init, template
+from colonnade.cli.runs import listed
 from colonnade.configured import load_config, preview
-from colonnade.errors import InvalidInput
+from colonnade.errors import InvalidInput, StoreError
 from colonnade.privacy.accountant import rho_for
 
 tool = typer.Typer()
@@ -81,6 +84,50 @@ def test_what_init_writes_runs_as_it_is(folder: Path, kind: Kind) -> None:
     assert made.run == told["run"]
     assert ({"clinic", "laboratory"} if kind == Kind.FEDERATION else {"hospital"}) == set(made.coefficients)
     assert (folder / "runs" / "runs.db").is_file()
+
+
+def test_a_finished_run_is_not_begun_and_paid_again_by_repeating_the_command(folder: Path) -> None:
+    path = config(folder, Kind.HOLDER)
+    assert call(path)[0] == 0
+    before = digests(folder)
+    (run,) = [line["run"] for line in listed(folder / "runs")]
+    code, out, error = call(path)
+    assert (code, out, before) == (1, "", digests(folder))
+    assert (
+        f"{folder / 'fit.json'} is there already, the result of run {run}, which is finished. Nothing was begun."
+        in error
+    )
+    assert "Another run would cost epsilon 1 (delta 1e-06) once more. Say --overwrite" in error
+    assert f"name another output in {path}" in error
+    assert call(path, "--dry-run")[0] == 0
+    assert call(path, "--overwrite")[0] == 0
+    assert [run, co.load(folder / "fit.json").run] == [line["run"] for line in listed(folder / "runs")]
+
+
+def test_a_run_that_was_stopped_goes_on_by_the_same_command_also_over_a_file(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = config(folder, Kind.HOLDER)
+    (folder / "fit.json").write_text("somebody's")
+    assert "fit.json is there already. Nothing was begun." in call(path)[2]
+    with monkeypatch.context() as broken:
+        broken.setattr(co.Fit, "save", mock.Mock(side_effect=KeyboardInterrupt))
+        assert call(path, "--overwrite")[0] == 130
+    (stopped,) = listed(folder / "runs")
+    assert stopped["state"] == "interrupted"
+    assert call(path, "--overwrite")[0] == 0
+    assert [(stopped["run"], "finished")] == [(line["run"], line["state"]) for line in listed(folder / "runs")]
+
+
+def test_a_finished_run_whose_file_cannot_be_written_is_not_paid_again(folder: Path) -> None:
+    path = config(folder, Kind.HOLDER)
+    asked = replace(load_config(path), output=folder / ("n" * 250))  # too long with what is added aside
+    with pytest.raises(StoreError, match=r"File name too long.*Do not repeat the command") as told:
+        asked.run()
+    (run,) = [line["run"] for line in listed(folder / "runs")]
+    kept = folder / "runs" / "fits" / f"{run}.json"
+    assert f"copy {kept} to" in str(told.value)
+    assert co.load(kept).run == run
 
 
 def test_init_writes_over_nothing(tmp_path: Path) -> None:

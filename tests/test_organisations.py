@@ -11,13 +11,17 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from unittest import mock
 
 import pytest
+from typer.testing import CliRunner
 
 import colonnade as co
 from colonnade.algorithms.method import Job
 from colonnade.between.office import Request
 from colonnade.between.settings import Limits, PartyFile, _limits
+from colonnade.cli import app
+from colonnade.cli.runs import listed
 from colonnade.errors import InvalidInput, PolicyRefused
 from colonnade.seats import Call, terms_of
 from contract import EVERY_METHOD, federation
@@ -99,6 +103,59 @@ def test_no_log_of_a_party_carries_a_value(followed):
     for log in folder.glob("*.log"):
         said = re.sub(r"\d\d:\d\d:\d\d|localhost:\d+|party\.toml", "", log.read_text(encoding="utf-8"))
         assert not re.findall(r"\d+\.\d+", said), log
+
+
+def test_the_coordinators_log_follows_the_run_in_whole_numbers(followed):
+    folder, ran, _ = followed
+    run = co.load(folder / "tryout" / "coordinator" / "fit.json").run
+    said = [line.split(maxsplit=1)[1] for line in ran.stderr.splitlines()]
+    about = [line.partition(f" run={run} ")[0] for line in said if run in line]
+    assert [words for words in about if words != "under way"] == [
+        "proposed",
+        "reserved by all",
+        "letters between parties",
+        "over",
+    ]
+    assert re.search(r" how=finished rounds=\d+ messages=\d+ bytes=\d+ seconds=\d+$", ran.stderr, re.MULTILINE)
+    assert not re.findall(r"=\d*\.\d", ran.stderr)
+
+
+def typed(*words: str):
+    """A command in this process; it would set up the logs and signals of all tests that follow."""
+    with mock.patch("colonnade.cli.coordinator._logged"):
+        return CliRunner().invoke(app, words)
+
+
+def test_the_coordinators_line_typed_in_again_begins_and_pays_no_other_run(followed, monkeypatch):
+    home = followed[0] / "tryout" / "coordinator"
+    monkeypatch.chdir(home)
+    words, before = lines()[-1].split()[1:], (home / "fit.json").read_bytes()
+    done = typed(*words)
+    run, said = co.load("fit.json").run, " ".join(done.stderr.split())
+    assert (done.exit_code, before) == (1, (home / "fit.json").read_bytes())
+    assert f"fit.json is there already, the result of run {run}, which is finished. Nothing was begun." in said
+    assert "would cost epsilon 1 (delta 1e-06) once more. Say --overwrite" in said
+    assert "--output" in said
+    assert [run] == [line["run"] for line in listed(home / "hub-store")]
+    assert not (home / "hub-store" / "pending.json").exists()
+
+
+def test_a_stopped_command_is_repeated_by_runs_resume_as_it_was_given(followed, monkeypatch):
+    """Also that it may write over a file; and once its run is over there is nothing to resume, whatever became of the file."""
+    home, module = followed[0] / "tryout" / "coordinator", sys.modules["colonnade.fit"]
+    monkeypatch.chdir(home)
+    made, begun = co.load("fit.json"), mock.Mock(side_effect=KeyboardInterrupt)
+    monkeypatch.setattr(module, "fit", begun)
+    words = ["coordinator", "run", "federation.toml", "--job", "job.toml", "--listen", "127.0.0.1:0"]
+    stopped = typed(*words, "--overwrite", "--output", "again.json")
+    assert stopped.exit_code == 130, stopped.stderr
+    (home / "again.json").write_text("somebody's")
+    begun.side_effect = None
+    begun.return_value = made
+    assert typed("runs", "resume", "hub-store").exit_code == 0
+    assert co.load("again.json").run == made.run
+    assert begun.call_args_list[0].kwargs["store"].resolve() == begun.call_args_list[1].kwargs["store"].resolve()
+    assert "no command" in typed("runs", "resume", "hub-store").stderr
 
 
 PARTY = """version = 1

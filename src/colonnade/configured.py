@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from colonnade.algorithms.method import GraphMethod, Job, Method, network
-from colonnade.errors import ColonnadeError, InvalidInput
+from colonnade.errors import ColonnadeError, InvalidInput, StoreError
 from colonnade.federation import OPEN, Alignment, Federation
 from colonnade.fit import _check_call, _check_privacy, _check_schemas, _default, fit
 from colonnade.jobfile import JobFile, at_line, load_job, read_text
@@ -77,7 +77,7 @@ class Configured:
             if target is not None:
                 check_target(target)
         made = fit(self.federation, asked.problem, asked.method, asked.privacy, store=self.store, progress=progress)
-        made.save(self.output)
+        save_finished(made, self.output, self.store)
         if self.report is not None:
             made.report(self.report)
         return made
@@ -87,6 +87,20 @@ class Configured:
         if self.job.privacy is not None and self.store is None:
             raise InvalidInput(f'{self.path} asks for privacy and names no store: add store = "runs" at its top.')
         return preview(self.federation, self.job.problem, self.job.method, self.job.privacy)
+
+
+def save_finished(made: Fit, output: Path, store: Path | None) -> None:
+    """Write the fit of a run that is over; where that fails, say where it is kept, since repeating the call begins another run."""
+    try:
+        made.save(output)
+    except StoreError as error:
+        if store is None:
+            raise
+        why = getattr(error.__cause__, "strerror", None) or "it cannot be written to"
+        raise StoreError(
+            f"run {made.run} is finished, but not in {output}: {why}. Its fit is kept: copy {store / 'fits' / made.run}.json to where "
+            "you want it. Do not repeat the command, which would begin and pay another run."
+        ) from error
 
 
 def load_config(path: str | Path) -> Configured:

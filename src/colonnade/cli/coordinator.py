@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from colonnade.cli.targets import Overwrite, check_free, cost_of_another
 from colonnade.cli.terminal import answer, busy, explained, lined
 
 app = typer.Typer(no_args_is_help=True, help="Run a job between organisations: carry letters, hold no data.")
@@ -34,6 +35,7 @@ def run(
     patience: Patience = 600.0,
     output: Annotated[Path, typer.Option("--output", "-o", help="Where to write the fit.")] = Path("fit.json"),
     report: Annotated[Path | None, typer.Option(help="Write an HTML report here, too.")] = None,
+    overwrite: Overwrite = False,
     metrics: Annotated[int | None, typer.Option(help="Serve counters and health on this loopback port.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only where the fit was written.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object at the end; logs as JSON lines.")] = False,
@@ -41,7 +43,8 @@ def run(
     """Wait for the parties, agree on rows, run the job, write the fit.
 
     Every party prices the job itself and approves it before anything is reserved. Ctrl-C leaves the run to be resumed by
-    the same command.
+    the same command. When it has finished, the same command does not begin and pay another run: it says that the fit is
+    there.
 
     Examples:
 
@@ -53,16 +56,22 @@ def run(
         from rich.console import Console
 
         from colonnade.between.hub import Grpc
+        from colonnade.configured import save_finished
         from colonnade.engines.streams import page
         from colonnade.federation import Federation
         from colonnade.fit import fit
         from colonnade.jobfile import load_job
+        from colonnade.report import check_target
 
         _logged(as_json, quiet)
         asked, fed = load_job(job), Federation.open(file)
         assert fed.away is not None
+        for target in (output, report):
+            if target is not None:
+                check_target(target)
+        check_free(output, overwrite, cost_of_another(asked.privacy), "name another file with --output")
         pending = Pending(store)
-        pending.note(file, job, certs, listen, patience, output, report)
+        pending.note(file, job, certs, listen, patience, output, report, overwrite)
         with contextlib.ExitStack() as last:
             hub = last.enter_context(Grpc(_address(fed, listen), certs, patience=patience))
             board = hub.open(fed.away)
@@ -71,10 +80,10 @@ def run(
             seen = Console(stderr=True).is_terminal and not (as_json or quiet)
             terms = (asked.problem, asked.method, asked.privacy)
             made = fit(fed, *terms, engine=hub, store=store, progress=seen)
-        made.save(output)
+        pending.clear()  # first: the run is over and its fit is in the store, whatever becomes of the files below
+        save_finished(made, output, store)
         if report is not None:
             made.report(report)
-        pending.clear()
         told = {
             "run": made.run,
             "status": made.status.value,
@@ -158,7 +167,8 @@ class Pending:
                 f"{self.path.parent} has no command of `colonnade coordinator run` that was stopped. A fit of your own program "
                 "goes on when the same call is repeated with the same store."
             )
-        file, job, certs, listen, patience, output, report = json.loads(self.path.read_text(encoding="utf-8"))
+        noted = json.loads(self.path.read_text(encoding="utf-8"))
+        file, job, certs, listen, patience, output, report, overwrite = (*noted, False)[:8]  # earlier ones had seven
         run(
             Path(file),
             Path(job),
@@ -168,6 +178,7 @@ class Pending:
             patience,
             Path(output),
             None if report is None else Path(report),
+            overwrite,
             quiet=quiet,
             as_json=as_json,
         )

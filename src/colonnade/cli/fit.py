@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from colonnade.cli.targets import Overwrite, check_free, cost_of_another
 from colonnade.cli.terminal import answer, answers, busy, explained, lined
 
 STOPPED = "interrupted; with the same store, the same command goes on where this one stopped."
@@ -51,12 +52,14 @@ def fit(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what CONFIG.toml would release and cost; spend and send nothing.")
     ] = False,
+    overwrite: Overwrite = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only where the model was written.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
     """Run a configuration file, or fit one sparse linear model to one file of rows.
 
-    The options from --label to --output are for --data; a configuration file says everything itself.
+    The options from --label to --output are for --data; a configuration file says everything itself. A result that is there
+    is not written over, and no other run is begun and paid, without --overwrite.
 
     Examples:
 
@@ -82,7 +85,7 @@ def fit(
             given = {"label": label, "epsilon": epsilon, "delta": delta, "classes": classes, "output": output}
             if extra := [name for name, value in given.items() if value is not None]:
                 raise InvalidInput(f"--{extra[0]} is for --data; write it into {config} instead.")
-            _configured(config, dry_run, seen, quiet, as_json)
+            _configured(config, dry_run, overwrite, seen, quiet, as_json)
             return
         assert data is not None
         if dry_run:
@@ -91,6 +94,9 @@ def fit(
             )
         if task not in ("classify", "regress"):
             raise InvalidInput(f"--task {task} is not known; choose classify or regress")
+        target = output or Path("model.json")
+        cost = "" if epsilon is None else f"Another fit would cost epsilon {epsilon:g} once more."
+        check_free(target, overwrite, cost, "name another file with --output")
         shared: dict[str, Any] = {
             "radius": radius,
             "rounds": rounds,
@@ -104,7 +110,6 @@ def fit(
         model = _one_file(
             data, task, label, columns, None if classes is None else _numbers(classes), label_bound, shared, seen
         )
-        target = output or Path("model.json")
         _write(target, model.estimator)
         told = {**model.table(), "model": str(target)}
         answer(told, lined(told), str(target), quiet, as_json)
@@ -131,7 +136,7 @@ def _one_file(
         return fit_file(data, estimator, label=label, columns=columns, progress=tell)
 
 
-def _configured(config: Path, dry_run: bool, seen: bool, quiet: bool, as_json: bool) -> None:
+def _configured(config: Path, dry_run: bool, overwrite: bool, seen: bool, quiet: bool, as_json: bool) -> None:
     from colonnade.configured import load_config
 
     asked = load_config(config)
@@ -140,6 +145,7 @@ def _configured(config: Path, dry_run: bool, seen: bool, quiet: bool, as_json: b
             found = asked.preview()
         _show(found, quiet, as_json)
         return
+    check_free(asked.output, overwrite, cost_of_another(asked.job.privacy), f"name another output in {config}")
     made = asked.run(progress=seen)
     told = {
         "run": made.run,
