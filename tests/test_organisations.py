@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
 import os
@@ -55,6 +56,7 @@ def followed(tmp_path_factory):
         timeout=120,
     )
     assert made.returncode == 0, made.stderr
+    (folder / "printed.txt").write_text(made.stdout)
     started = []
     for number, line in enumerate(parties):
         with (folder / f"{number}.log").open("w") as log:
@@ -82,6 +84,10 @@ def test_the_lines_end_with_a_private_fit(followed):
     saved = folder / "tryout" / "coordinator"
     assert (saved / "fit.json").is_file()
     assert "<html" in (saved / "report.html").read_text(encoding="utf-8")[:200].lower()
+
+
+def test_what_the_example_prints_is_what_the_readme_says(followed):
+    assert (followed[0] / "printed.txt").read_text().splitlines() == lines()[1:]
 
 
 def test_parties_stop_when_they_are_told_to(followed):
@@ -142,7 +148,7 @@ def test_the_coordinators_line_typed_in_again_begins_and_pays_no_other_run(follo
 
 def test_a_stopped_command_is_repeated_by_runs_resume_as_it_was_given(followed, monkeypatch):
     """Also that it may write over a file; and once its run is over there is nothing to resume, whatever became of the file."""
-    home, module = followed[0] / "tryout" / "coordinator", sys.modules["colonnade.fit"]
+    home, module = followed[0] / "tryout" / "coordinator", importlib.import_module("colonnade.fit")
     monkeypatch.chdir(home)
     made, begun = co.load("fit.json"), mock.Mock(side_effect=KeyboardInterrupt)
     monkeypatch.setattr(module, "fit", begun)

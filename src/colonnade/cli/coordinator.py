@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import shlex
 import signal
 from pathlib import Path
 from typing import Annotated, Any
@@ -241,13 +242,13 @@ def example(
 
         with busy("sharing out flights, and making keys and certificates", quiet or as_json):
             names = write_example(folder, rows, hub)
-        parties = [f"colonnade party run {folder / name / 'party.toml'} --yes" for name in names]
-        at = folder / "coordinator"
-        middle = (
-            f"colonnade coordinator run {at / 'federation.toml'} --job {at / 'job.toml'} --certs {at / 'certs'} "
-            f"--store {at / 'store'}"
-        )
-        answer({"parties": parties, "coordinator": middle}, "\n".join([*parties, middle]), "", quiet, as_json)
+        parties = [f"colonnade party run {shlex.quote(str(folder / name / 'party.toml'))} --yes" for name in names]
+        middle = [
+            f"cd {shlex.quote(str(folder / 'coordinator'))}",
+            "colonnade coordinator run federation.toml --job job.toml --report report.html",
+        ]
+        plain = {"parties": parties, "coordinator": " && ".join(middle)}
+        answer(plain, "\n".join([*parties, *middle]), "", quiet, as_json)
 
 
 def _rows(fed: Any, said: Any) -> str:
