@@ -16,6 +16,7 @@ import importlib.util
 import inspect
 import io
 import itertools
+import json
 import math
 import pkgutil
 import re
@@ -307,6 +308,40 @@ def names() -> str:
     return table(["Name", "What it is", "Module"], rows)
 
 
+def settings() -> str:
+    """What may stand in a job file: every problem, method and the terms of privacy, with their settings and defaults."""
+    from dataclasses import MISSING, fields
+
+    from colonnade.jobfile import accepted
+
+    def setting(field: Any) -> str:
+        if field.default is MISSING and field.default_factory is MISSING:
+            return f"`{field.name}` (needed)"
+        value = field.default if field.default_factory is MISSING else field.default_factory()
+        return f"`{field.name}`" if value is None else f"`{field.name} = {toml(value)}`"
+
+    rows = [
+        [f"`[{place}]`", f"`{kind.__name__}`", ", ".join(setting(f) for f in fields(kind) if f.init)]
+        for place, kinds in accepted().items()
+        for kind in kinds
+    ]
+    return table(["Table", "Type", "Settings"], rows)
+
+
+def toml(value: Any) -> str:
+    """A setting as a job file has it."""
+    from colonnade.plain import to_plain
+
+    match to_plain(value):
+        case {"type": name, **inside}:
+            entries = ", ".join([f'type = "{name}"', *(f"{key} = {toml(item)}" for key, item in inside.items())])
+            return f"{{ {entries} }}" if inside else f'"{name}"'
+        case bool() | str() as plain:
+            return json.dumps(plain)
+        case plain:
+            return str(plain)
+
+
 def signatures() -> str:
     """How the public functions, and the ways to make and use a federation and a fit, are called."""
     from colonnade import Communication, Federation, Fit, fit, load
@@ -396,6 +431,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "pages": pages,
     "files": files,
     "names": names,
+    "settings": settings,
     "signatures": signatures,
     "commands": commands,
 }

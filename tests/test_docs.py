@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tomllib
 import warnings
+from dataclasses import fields
 from pathlib import Path
 from types import ModuleType
 
@@ -20,6 +21,8 @@ import numpy as np
 import pytest
 
 import colonnade as co
+from colonnade.jobfile import accepted, load_job
+from colonnade.plain import known_values
 from colonnade.privacy.values import Packed, decode_value, encode_value
 from colonnade.runtime.wire import Frame
 
@@ -235,6 +238,33 @@ def test_every_letter_that_is_an_argument_is_in_the_table_of_symbols(package: st
                 given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
                 used |= {argument.arg for argument in given if len(argument.arg) == 1}
     assert set() == used - listed
+
+
+def test_every_field_of_a_job_file_is_described_and_its_values_are_named(tmp_path: Path) -> None:
+    page = ROOT / "docs/organisations.md"
+    described = [name for row in rows(page, "Field", "What it says") for name in re.findall(r"`([\w.]+)`", row[0])]
+    read = {
+        f"{place}.{f.name}" for place, kinds in accepted().items() for kind in kinds for f in fields(kind) if f.init
+    }
+    assert sorted({*read, "problem.type", "method.type"}) == sorted(described)
+    section = page.read_text().partition("## The job file")[2].partition("\n## ")[0]
+    named = set(re.findall(r'[`"](\w+)[`"]', section))
+    assert known_values().keys() - named == set()
+    (example,) = [text for text in fences(page, "toml") if "[problem]" in text]
+    (tmp_path / "job.toml").write_text(example)
+    assert isinstance(load_job(tmp_path / "job.toml").method, co.PrivateGram)
+
+
+def test_what_cannot_stand_in_a_job_file_is_said_to_be_for_python_only(tmp_path: Path) -> None:
+    said = {row[0]: row[1] for row in rows(ROOT / "docs/organisations.md", "Field", "What it says")}
+    assert {"`method.start`", "`method.functions`, `method.functions_version`"} == {
+        name for name, text in said.items() if text.startswith("from Python only")
+    }
+    (tmp_path / "job.toml").write_text(
+        '[problem]\nloss = "Logistic"\n[method]\ntype = "SharingADMM"\nstart = { lab = [0.5] }\n'
+    )
+    with pytest.raises(co.InvalidInput, match="is no earlier fit"):
+        load_job(tmp_path / "job.toml")
 
 
 # ------------------------------------------------------------------------------------------------ wire and store

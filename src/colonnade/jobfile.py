@@ -15,7 +15,7 @@
     trust = "secure"
     row_norm = 4.0
 
-A mistake is answered with the line it is on.
+A mistake is answered with the line it is on. docs/organisations.md describes every field.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from colonnade.privacy.statement import Privacy
 from colonnade.problem import AdaBoost, KernelSVM, Problem
 
 TABLES = ("problem", "method", "privacy")
+_PROBLEMS = (Problem, KernelSVM, AdaBoost)
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,12 @@ def load_job(path: str | Path, *, others: tuple[str, ...] = ()) -> JobFile:
     return JobFile(problem, method, privacy, {name: raw[name] for name in others if name in raw})
 
 
+def accepted() -> dict[str, tuple[type, ...]]:
+    """What each table may hold."""
+    methods = tuple(kind for kind in known_values().values() if hasattr(kind, "price"))
+    return {"problem": _PROBLEMS, "method": methods, "privacy": (Privacy,)}
+
+
 def _nearer(raw: Mapping[str, Any], place: str, what: str) -> str:
     """The place of a key inside the table at `place`, if the message begins with its name or says that there is no such."""
     table: Any = raw
@@ -84,7 +91,7 @@ def _nearer(raw: Mapping[str, Any], place: str, what: str) -> str:
 
 def _check_kinds(problem: object, method: object, privacy: object) -> None:
     """Each table must hold what its name says: a Ridge is a value of colonnade, and no method."""
-    if not isinstance(problem, Problem | KernelSVM | AdaBoost):
+    if not isinstance(problem, _PROBLEMS):
         raise InvalidInput(
             f"problem: {type(problem).__name__} is no problem; leave type out, or write KernelSVM or AdaBoost"
         )
