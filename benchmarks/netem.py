@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
+import secrets
 import shutil
 import socket
 import subprocess
@@ -141,8 +141,9 @@ def namespaces() -> Iterator[dict[str, str]]:
     """Two namespaces with a slow line between them, by the names of their inhabitants."""
     if missing := [tool for tool in ("ip", "tc") if shutil.which(tool) is None]:
         raise NotPermitted(f"{missing[0]} is not installed (iproute2)")
-    made = {role: f"colonnade-{role}-{os.getpid()}" for role in ADDRESSES}
-    line = {role: f"cln{role[0]}{os.getpid() % 100_000}" for role in ADDRESSES}
+    tag = secrets.token_hex(3)  # not the process: the system takes its time to let go of a name
+    made = {role: f"colonnade-{role}-{tag}" for role in ADDRESSES}
+    line = {role: f"cln{role[0]}{tag}" for role in ADDRESSES}
     try:
         for space in made.values():
             _do("ip", "netns", "add", space)
@@ -174,6 +175,9 @@ def namespaces() -> Iterator[dict[str, str]]:
     finally:
         for space in made.values():
             subprocess.run(["ip", "netns", "delete", space], capture_output=True, check=False)
+        subprocess.run(
+            ["ip", "link", "delete", line["hub"]], capture_output=True, check=False
+        )  # if it is still out here
 
 
 class Line:
