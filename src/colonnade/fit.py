@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import logging
 import math
 import signal
 import threading
@@ -30,7 +31,7 @@ from colonnade.algorithms.sharing_admm import SharingADMM
 from colonnade.engines.inprocess import Engine, InProcess, LocalCrew, Outcome
 from colonnade.engines.station import FINAL, Head, Seat, Standing
 from colonnade.engines.turns import Crew, Distributed
-from colonnade.errors import InvalidInput, PeerFailed, PolicyRefused
+from colonnade.errors import ColonnadeError, InvalidInput, PeerFailed, PolicyRefused
 from colonnade.federation import Federation
 from colonnade.privacy.accountant import epsilon, rho_for
 from colonnade.privacy.block import Block, FeatureColumn
@@ -45,6 +46,8 @@ from colonnade.result import CoefficientPath, Coefficients, Communication, Fit, 
 from colonnade.runbook import FolderStore, MemoryStore, Store
 from colonnade.runtime.program import COORDINATOR, NodeId, Note
 from colonnade.seats import Call, coordinator_seat, neighbours, party_seat, source_of, terms_of, usable_labels, variant
+
+log = logging.getLogger("colonnade.fit")
 
 
 def fit(
@@ -149,7 +152,7 @@ def score(
             one = _Run(run, there, job, method, method.price(job), held, books, Silent(), None, call)
             with one.manned(engine or InProcess()):
                 scores = one.outcome().results[fitted.label]
-                one.end("finished")
+                one.finish()
             return np.asarray(scores) if there.away is None else KeptScores(run, fitted.label, there.rows)
     finally:
         books.close()
@@ -180,7 +183,7 @@ class _Run:
         with _undisturbed(f"The run had finished; its fit is saved: co.load({str(path)!r})."):
             if path is not None:
                 made.save(path)
-            self.end("finished")
+            self.finish()
         return made
 
     def outcome(self) -> Outcome:
@@ -231,6 +234,18 @@ class _Run:
         self.books.end(self.run, how)
         self.everybody("close", how)
         self.exchange_heads("end")
+
+    def finish(self) -> None:
+        """The result is there. Parties elsewhere that cannot be told now are told before the next run.
+
+        An error would have the caller repeat the call, which would begin and pay another run.
+        """
+        try:
+            self.end("finished")
+        except ColonnadeError as error:
+            if self.federation.away is None or self.run not in self.books.ended():
+                raise
+            log.warning("over, and not everybody could be told", extra={"run": self.run, "error": type(error).__name__})
 
     def check_heads(self) -> dict[NodeId, bytes]:
         """Every chain must be whole, and nobody's ledger may lack a row that another one saw; the keys they sign with."""

@@ -244,6 +244,22 @@ def test_the_list_of_runs_says_whether_a_party_was_silent_failed_or_refused(what
     assert coarse == {line["run"]: line["state"] for line in listed(tmp_path / "party1")}
 
 
+@pytest.mark.parametrize("said", [PeerTimeout("no answer"), pack({"code": UNAVAILABLE})], ids=["silent", "unavailable"])
+def test_a_finished_run_gives_its_fit_though_a_party_cannot_be_told_that_it_is_over(said, tmp_path, caplog):
+    """An error would say to repeat the call, which begins and pays another run; the party is told before the next one."""
+    with straw_hub(STAR, tmp_path) as straw:
+        straw._board = Board(straw, "over", said)
+        straw.ask = functools.partial(Grpc.ask, straw)
+        fit = run_of(straw, STAR, tmp_path / "hub", "first")
+        assert ("first", co.load(tmp_path / "hub" / "fits" / "first.json").objective) == (fit.run, fit.objective)
+        assert {line["run"]: line["state"] for line in listed(tmp_path / "hub")} == {"first": "finished"}
+        assert straw.offices["party0"].ledger.open_runs() == {"first"}
+        assert "over, and not everybody could be told" in caplog.text
+        straw._board = Board(straw, "", said)
+        run_of(straw, STAR, tmp_path / "hub", "second")
+        assert straw.offices["party0"].ledger.open_runs() == set()
+
+
 def test_how_a_run_ended_has_words_for_every_error_that_ends_one_and_keeps_what_it_does_not_know():
     for kind in (*FINAL, PeerFailed, refusals.PeerSilent, refusals.PeerRefused, refusals.PeerBroken):
         assert kind.__name__ not in in_words(f"{REFUSED}: {kind.__name__}")
