@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import math
@@ -24,6 +25,7 @@ from colonnade.between.settings import Limits, PartyFile, _limits
 from colonnade.cli import app
 from colonnade.cli.runs import listed
 from colonnade.errors import InvalidInput, PolicyRefused
+from colonnade.runbook import FolderStore
 from colonnade.seats import Call, terms_of
 from contract import EVERY_METHOD, federation
 from organisations import free_port
@@ -162,6 +164,37 @@ def test_a_stopped_command_is_repeated_by_runs_resume_as_it_was_given(followed, 
     assert co.load("again.json").run == made.run
     assert begun.call_args_list[0].kwargs["store"].resolve() == begun.call_args_list[1].kwargs["store"].resolve()
     assert "no command" in typed("runs", "resume", "hub-store").stderr
+
+
+def test_a_command_that_was_killed_when_its_run_had_finished_begins_and_pays_no_other(followed, monkeypatch):
+    home, module = followed[0] / "tryout" / "coordinator", importlib.import_module("colonnade.fit")
+    monkeypatch.chdir(home)
+    made = co.load("fit.json")
+
+    def killed(*_, store, **__):
+        with contextlib.closing(FolderStore(store)) as books:
+            books.adopt("late")
+            made.save(books.fit_path("late"))
+            books.end("late", "finished")
+        raise KeyboardInterrupt
+
+    begun = mock.Mock(side_effect=killed)
+    monkeypatch.setattr(module, "fit", begun)
+    words = ["coordinator", "run", "federation.toml", "--job", "job.toml", "--listen", "127.0.0.1:0"]
+    words += ["--store", "killed-store", "--output", "late.json"]
+    assert typed(*words).exit_code == 130
+    for again in (words, ["runs", "resume", "killed-store"]):
+        done = typed(*again)
+        said = " ".join(done.stderr.split())
+        assert done.exit_code == 1
+        assert "run late had finished when the command was stopped" in said
+        assert f"copy {Path('killed-store/fits/late.json')} to where you want it" in said
+    assert begun.call_count == 1
+    begun.side_effect = KeyboardInterrupt
+    assert typed(*words, "--overwrite").exit_code == 130
+    assert begun.call_count == 2
+    assert typed(*words).exit_code == 130  # that one was stopped before its end: the command goes on with it
+    assert begun.call_count == 3
 
 
 PARTY = """version = 1

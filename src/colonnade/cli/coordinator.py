@@ -72,6 +72,8 @@ def run(
                 check_target(target)
         check_free(output, overwrite, cost_of_another(asked.privacy), "name another file with --output")
         pending = Pending(store)
+        if not overwrite:
+            pending.check_not_finished(file, job, output)
         pending.note(file, job, certs, listen, patience, output, report, overwrite)
         with contextlib.ExitStack() as last:
             hub = last.enter_context(Grpc(_address(fed, listen), certs, patience=patience))
@@ -81,8 +83,8 @@ def run(
             seen = Console(stderr=True).is_terminal and not (as_json or quiet)
             terms = (asked.problem, asked.method, asked.privacy)
             made = fit(fed, *terms, engine=hub, store=store, progress=seen)
-        pending.clear()  # first: the run is over and its fit is in the store, whatever becomes of the files below
         save_finished(made, output, store)
+        pending.clear()  # killed before, the next command sees in the store that the run is over
         if report is not None:
             made.report(report)
         told = {
@@ -148,14 +150,42 @@ class Pending:
     """The command whose run is not over yet: `colonnade runs resume` repeats it."""
 
     def __init__(self, store: Path) -> None:
-        self.path = store / "pending.json"
+        self.path = store.expanduser() / "pending.json"
 
     def note(self, *arguments: Any) -> None:
         from colonnade.privacy.store import write_synced
 
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         plain = [str(a.resolve()) if isinstance(a, Path) else a for a in arguments]
-        write_synced(self.path, json.dumps(plain).encode())
+        write_synced(self.path, json.dumps([*plain, len(self._ended())]).encode())
+
+    def check_not_finished(self, *arguments: Path) -> None:
+        """Refuse to repeat a command whose run had finished when its process was killed: that would begin and pay another.
+
+        arguments  the first of the command that asks, and where it writes to; none: whatever command is noted.
+        """
+        from colonnade.errors import InvalidInput
+
+        file, job, *_, output, _, _, before = self._noted()
+        if before is None or (arguments and [file, job, output] != [str(path.resolve()) for path in arguments]):
+            return
+        for run, how in list(self._ended().items())[before:]:
+            kept = self.path.parent / "fits" / f"{run}.json"
+            if how == "finished" and kept.is_file():
+                raise InvalidInput(
+                    f"run {run} had finished when the command was stopped, before that was done with {output}. Nothing was begun. Its fit "
+                    f"is kept: copy {kept} to where you want it. `colonnade coordinator run --overwrite` begins and pays another run."
+                )
+
+    def _ended(self) -> dict[str, str]:
+        from colonnade.runbook import FolderStore
+
+        with contextlib.closing(FolderStore(self.path.parent)) as books:
+            return books.ended()
+
+    def _noted(self) -> tuple[Any, ...]:
+        """What was noted, and how many runs were over then; earlier versions noted seven or eight things."""
+        noted = json.loads(self.path.read_text(encoding="utf-8")) if self.path.is_file() else [None] * 7
+        return (*noted, *(False, None)[len(noted) - 7 :])
 
     def clear(self) -> None:
         self.path.unlink(missing_ok=True)
@@ -168,8 +198,8 @@ class Pending:
                 f"{self.path.parent} has no command of `colonnade coordinator run` that was stopped. A fit of your own program "
                 "goes on when the same call is repeated with the same store."
             )
-        noted = json.loads(self.path.read_text(encoding="utf-8"))
-        file, job, certs, listen, patience, output, report, overwrite = (*noted, False)[:8]  # earlier ones had seven
+        self.check_not_finished()
+        file, job, certs, listen, patience, output, report, overwrite, _ = self._noted()
         run(
             Path(file),
             Path(job),
