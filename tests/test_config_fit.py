@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import re
+import signal
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +25,7 @@ from colonnade.cli.runs import listed
 from colonnade.configured import load_config, preview
 from colonnade.errors import InvalidInput, StoreError
 from colonnade.privacy.accountant import rho_for
+from colonnade.runbook import FolderStore
 
 tool = typer.Typer()
 tool.command()(init)
@@ -117,6 +121,19 @@ def test_a_run_that_was_stopped_goes_on_by_the_same_command_also_over_a_file(
     assert stopped["state"] == "interrupted"
     assert call(path, "--overwrite")[0] == 0
     assert [(stopped["run"], "finished")] == [(line["run"], line["state"]) for line in listed(folder / "runs")]
+
+
+def test_ctrl_c_when_a_run_has_just_finished_says_where_its_fit_is_and_not_to_repeat_the_command(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, end = config(folder, Kind.HOLDER), FolderStore.end
+    monkeypatch.setattr(FolderStore, "end", lambda *run: (os.kill(os.getpid(), signal.SIGINT), end(*run)))
+    code, _, error = call(path)
+    (line,) = listed(folder / "runs")
+    assert (code, line["state"]) == (130, "finished")
+    assert "would begin another" in error
+    assert "goes on" not in error
+    assert co.load(re.search(r"co\.load\('(.+)'\)", error)[1]).run == line["run"]
 
 
 def test_a_finished_run_whose_file_cannot_be_written_is_not_paid_again(folder: Path) -> None:

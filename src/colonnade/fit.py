@@ -180,9 +180,13 @@ class _Run:
         outcome = self.outcome()
         made = self.made(outcome.results, Communication.of(outcome.traffic))
         path = self.books.fit_path(self.run)
-        with _undisturbed(f"The run had finished; its fit is saved: co.load({str(path)!r})."):
-            if path is not None:
-                made.save(path)
+        if path is None:
+            self.finish()
+            return made
+        with _undisturbed(
+            f"The run had finished; its fit is saved: co.load({str(path)!r}). To repeat the call would begin another."
+        ):
+            made.save(path)
             self.finish()
         return made
 

@@ -36,8 +36,9 @@ def explained(interrupted: str = AGAIN) -> Iterator[None]:
             raise
         _complain("error: ", f"this command needs {error.name}. Try: pip install 'colonnade[{extra}]'")
         raise typer.Exit(1) from None
-    except (KeyboardInterrupt, typer.Abort):  # the second is Ctrl-C at a question
-        _complain("stopped: ", interrupted)
+    except (KeyboardInterrupt, typer.Abort) as stopped:  # the second is Ctrl-C at a question
+        said = "".join(getattr(stopped, "__notes__", ()))
+        _complain("stopped: ", said if said.startswith("The run had finished") else interrupted)  # as fit.py notes it
         raise typer.Exit(130) from None
 
 
