@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -37,6 +39,19 @@ def test_a_head_that_is_remembered_cannot_be_changed():
     with pytest.raises(TypeError):
         unpack(raw).head["letters"] = ()
     assert unpack(raw).head == {"letters": (("a", "b", ""),)}
+
+
+def test_a_large_head_does_not_stay_in_memory():
+    """A call may carry the coefficients to begin from; a hub that proposes hundreds of those must not keep them all."""
+    size, runs = 1 << 20, 40
+    tracemalloc.start()
+    try:
+        for run in range(runs):
+            pack({"what": "reserve", "run": f"run-{run}", "call": "1" * size})
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < runs * size / 10
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,8 @@
     "clp1" | length of the head (4 bytes, little-endian) | head, JSON | the blobs, one behind the other
 
 The head's "blobs" are their lengths. Any bytes at all end in a parcel or a WireError; nothing is executed or imported.
-A turn's head is nearly always that of the turn before, so short ones are written and read once and then remembered.
+A turn's head is nearly always that of the turn before, so short ones are written and read once and then remembered; no other
+head is, since it may be large (a call with the coefficients to begin from) or hold what should not stay in memory.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def pack(head: Mapping[str, Any], blobs: Sequence[bytes] = ()) -> bytes:
     """The bytes of a parcel. Tuples in the head hold texts only: it may be remembered, and 1 and True are the same key."""
     sizes = tuple(map(len, blobs))
     try:
-        write = _remembered if len(sizes) <= _FEW else _written
+        write = _remembered if "letters" in head and len(sizes) <= _FEW else _written
         start = write(tuple(head.items()), sizes, tuple(map(type, head.values())))
     except TypeError:  # a table in it, which cannot be a key
         start = _written(tuple(head.items()), sizes)
