@@ -193,10 +193,10 @@ def _now() -> str:
 
 def in_words(how: str) -> str:
     """How a run ended, for people; what has no words stays as it is."""
-    told, _, name = how.rpartition(": ")
+    name = how.rpartition(": ")[2]
     if name not in _WORDS:
         return how
-    return f"{HUB_SAYS}{_WORDS[name]}" if told.startswith(HUB_SAYS) else _WORDS[name]
+    return f"{HUB_SAYS}{_WORDS[name]}" if how.startswith(HUB_SAYS) else _WORDS[name]
 
 
 def history(folder: str | Path) -> list[tuple[str, str, str]]:

@@ -597,6 +597,18 @@ def test_a_hub_that_says_refused_does_not_give_back_what_others_may_have_spent(w
         )  # its own part was not used, and nobody knows of the others'
 
 
+@pytest.mark.parametrize(
+    "how", ["failed: BudgetExhausted", "over: PolicyRefused", "PolicyRefused", f"{REFUSED}: PeerFailed"]
+)
+def test_what_a_hub_says_of_an_end_is_not_listed_as_the_partys_own_refusal(how, tmp_path):
+    with straw_hub(STAR, tmp_path) as straw:
+        met(straw, STAR)
+        assert straw.raw("party0", "over", {"run": "run", "how": how}).head["code"] == OK
+    (line,) = listed(tmp_path / "party0")
+    assert line["state"] == in_words(f"the hub says: {how}")
+    assert line["state"].startswith("the hub says: ")
+
+
 @pytest.mark.parametrize("how", ["", "x" * 101, "\x1b[2Jfinished", "fini\nshed", None, 3, ["finished"]], ids=repr)
 def test_a_run_ends_with_a_short_printable_word(how, tmp_path):
     with straw_hub(STAR, tmp_path) as straw:

@@ -590,7 +590,7 @@ def _told(how: object) -> str:
     """How a run ended, in the hub's words: fit for a terminal, and never taken for this party's own refusal."""
     if not (isinstance(how, str) and _MANNER.fullmatch(how)):
         raise WireError("the end of a run without a short word on how it ended")
-    return f"{HUB_SAYS}{how}" if how.startswith(REFUSED) else how
+    return f"{HUB_SAYS}{how}" if how.startswith(REFUSED) or in_words(how).startswith(REFUSED) else how
 
 
 def _heads(asked: Parcel) -> dict[str, tuple[int, bytes]]:
