@@ -54,6 +54,19 @@ def test_a_private_fit_says_so_and_is_charged(data: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
+    ("place", "says"), [(".", "is a folder; name a file in it"), ("none/m.json", "does not exist")]
+)
+def test_a_model_that_has_no_place_is_refused_before_it_is_paid(
+    place: str, says: str, data: Path, tmp_path: Path
+) -> None:
+    words = ["--data", data, "--epsilon", 1, "--classes=-1,1", "--ledger", tmp_path / "train.ledger", "--columns", 39]
+    code, _, error = call(*words, "--output", tmp_path / place)
+    assert (code, (tmp_path / "train.ledger").exists()) == (1, False)
+    assert says in error
+    assert "report" not in error
+
+
+@pytest.mark.parametrize(
     ("words", "advice"),
     [
         (["--epsilon", "1", "--columns", "39"], "classes="),

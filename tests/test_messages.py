@@ -589,7 +589,7 @@ WRONG: Wrong = {
     "a report in a folder that is not there": (
         lambda folder: fitted().report(folder / "none" / "r.html"),
         co.InvalidInput,
-        "the folder FOLDER/none for the report does not exist; create it, or name another.",
+        "the folder FOLDER/none of r.html does not exist; create it, or name another.",
     ),
     # prediction
     "a party missing at prediction": (

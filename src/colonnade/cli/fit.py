@@ -77,6 +77,7 @@ def fit(
         from rich.console import Console
 
         from colonnade.errors import InvalidInput
+        from colonnade.report import check_target
 
         if (config is None) == (data is None):
             raise InvalidInput("give one of the two: a CONFIG.toml (`colonnade init` writes one), or --data FILE.")
@@ -94,7 +95,7 @@ def fit(
             )
         if task not in ("classify", "regress"):
             raise InvalidInput(f"--task {task} is not known; choose classify or regress")
-        target = output or Path("model.json")
+        target = check_target(output or Path("model.json"))
         cost = "" if epsilon is None else f"Another fit would cost epsilon {epsilon:g} once more."
         check_free(target, overwrite, cost, "name another file with --output")
         shared: dict[str, Any] = {

@@ -63,12 +63,12 @@ def write_report(
 
 
 def check_target(path: str | Path) -> Path:
-    """The path, or InvalidInput where no report can be written: better said before a run than after it."""
+    """The path, or InvalidInput where no file can be written: better said before a run than after it."""
     target = Path(path)
     if target.is_dir():
-        raise InvalidInput(f"{target} is a folder; name a file in it, for example {target / 'report.html'}.")
+        raise InvalidInput(f"{target} is a folder; name a file in it.")
     if not target.parent.is_dir():
-        raise InvalidInput(f"the folder {target.parent} for the report does not exist; create it, or name another.")
+        raise InvalidInput(f"the folder {target.parent} of {target.name} does not exist; create it, or name another.")
     return target
 
 
