@@ -31,7 +31,9 @@ class _Lines(logging.Formatter):
 
 
 def _brief(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    """As one line: what others say must not end it and begin another in our name."""
+    text = f"{value:g}" if isinstance(value, float) else str(value)
+    return text if text.isprintable() else repr(text)
 
 
 def to_stderr(as_json: bool = False) -> None:

@@ -609,6 +609,14 @@ def test_what_a_hub_says_of_an_end_is_not_listed_as_the_partys_own_refusal(how, 
     assert line["state"].startswith("the hub says: ")
 
 
+def test_a_hubs_question_writes_no_line_of_its_own_into_a_partys_log_and_does_not_fill_it(tmp_path, caplog):
+    with straw_hub(STAR, tmp_path) as straw:
+        assert straw.raw("party0", f"\x1b[2J\n12:00:00 reserved run=other {'x' * 10**6}").head == {"code": BREAKS}
+    (line,) = caplog.text.splitlines()
+    assert line.isprintable()
+    assert len(line) < 300
+
+
 @pytest.mark.parametrize("how", ["", "x" * 101, "\x1b[2Jfinished", "fini\nshed", None, 3, ["finished"]], ids=repr)
 def test_a_run_ends_with_a_short_printable_word(how, tmp_path):
     with straw_hub(STAR, tmp_path) as straw:
