@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 from unittest import mock
 
 import pytest
@@ -167,6 +168,21 @@ except co.ColonnadeError as error:
     print(error)
 print([child.name() for child in psutil.Process().children()])
 """
+
+
+def test_a_ray_that_came_up_and_could_not_be_connected_to_is_ended_before_the_next_start():
+    """Ray keeps such a node for `shutdown`, and forgets it when another is started."""
+    calls: list[str] = []
+
+    def init(*_, **__):
+        calls.append("init")
+        if calls == ["init"]:
+            raise RuntimeError("slow")
+
+    ray = SimpleNamespace(is_initialized=lambda: False, init=init, shutdown=lambda: calls.append("shutdown"))
+    with mock.patch("colonnade.engines.ray._ray", return_value=ray):
+        Ray()._start()
+    assert calls == ["init", "shutdown", "init"]
 
 
 def test_without_ray_the_error_says_how_to_install_it():

@@ -329,6 +329,7 @@ def _end_what_began(error: BaseException) -> None:
     for frame, _ in traceback.walk_tb(error.__traceback__):
         if end := getattr(frame.f_locals.get("self"), "kill_all_processes", None):
             end(check_alive=False, wait=True)
+    _ray().shutdown()  # a node that came up, and to which Ray then did not connect
 
 
 def _not_there(address: str | None, error: Exception) -> ColonnadeError:
