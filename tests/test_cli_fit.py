@@ -54,7 +54,12 @@ def test_a_private_fit_says_so_and_is_charged(data: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("place", "says"), [(".", "is a folder; name a file in it"), ("none/m.json", "does not exist")]
+    ("place", "says"),
+    [
+        (".", "is a folder; name a file in it"),
+        ("none/m.json", "does not exist"),
+        ("m" * 300, "cannot be written: File name too long."),
+    ],
 )
 def test_a_model_that_has_no_place_is_refused_before_it_is_paid(
     place: str, says: str, data: Path, tmp_path: Path

@@ -139,6 +139,7 @@ def _one_file(
 
 def _configured(config: Path, dry_run: bool, overwrite: bool, seen: bool, quiet: bool, as_json: bool) -> None:
     from colonnade.configured import load_config
+    from colonnade.report import check_target
 
     asked = load_config(config)
     if dry_run:
@@ -146,6 +147,7 @@ def _configured(config: Path, dry_run: bool, overwrite: bool, seen: bool, quiet:
             found = asked.preview()
         _show(found, quiet, as_json)
         return
+    check_target(asked.output)
     check_free(asked.output, overwrite, cost_of_another(asked.job.privacy), f"name another output in {config}")
     made = asked.run(progress=seen)
     told = {

@@ -65,10 +65,15 @@ def write_report(
 def check_target(path: str | Path) -> Path:
     """The path, or InvalidInput where no file can be written: better said before a run than after it."""
     target = Path(path)
-    if target.is_dir():
-        raise InvalidInput(f"{target} is a folder; name a file in it.")
-    if not target.parent.is_dir():
-        raise InvalidInput(f"the folder {target.parent} of {target.name} does not exist; create it, or name another.")
+    try:
+        if target.is_dir():
+            raise InvalidInput(f"{target} is a folder; name a file in it.")
+        if not target.parent.is_dir():
+            raise InvalidInput(
+                f"the folder {target.parent} of {target.name} does not exist; create it, or name another."
+            )
+    except OSError as error:  # a folder that may not be looked into, a name that is too long
+        raise InvalidInput(f"{target} cannot be written: {error.strerror}. Name another file.") from error
     return target
 
 
