@@ -143,6 +143,16 @@ def test_a_cluster_that_does_not_answer_is_an_error_within_seconds(address):
         fitted(METHODS["frank-wolfe, least squares"], Ray(address))
 
 
+def test_the_address_in_the_environment_is_a_cluster_that_must_answer(monkeypatch):
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:9")
+    with (
+        mock.patch("ray.is_initialized", return_value=False),
+        mock.patch("ray.init", side_effect=AssertionError),
+        pytest.raises(co.InvalidInput, match=r"no Ray cluster answers at '127.0.0.1:9'"),
+    ):
+        fitted(METHODS["frank-wolfe, least squares"], Ray())
+
+
 def test_a_ray_that_does_not_start_is_tried_again_and_leaves_no_process():
     """In a process of its own, since this one may have a Ray: no start is fast enough for a patience of no seconds."""
     done = subprocess.run(

@@ -116,8 +116,8 @@ def _claim(lock: IO[str], path: Path) -> None:
 class Ray:
     """An engine on Ray. As a context (`with co.Ray() as engine:`) it keeps its actors for the next run.
 
-    address    of a cluster, or "auto" for the one this machine belongs to; None starts Ray here, and stops it afterwards.
-               Where the process is connected to Ray already, that is used.
+    address    of a cluster, or "auto" for the one this machine belongs to; None is what RAY_ADDRESS says, and without it Ray is
+               started here, and stopped afterwards. Where the process is connected to Ray already, that is used.
     placement  {party: address of a machine of the cluster}, for parties whose files lie there.
     """
 
@@ -152,21 +152,22 @@ class Ray:
         ray = _ray()
         if ray.is_initialized():
             return
-        if self.address is not None:
-            _check_reachable(self.address)
+        address = self.address or os.environ.get("RAY_ADDRESS") or None  # as Ray itself looks for it
+        if address is not None:
+            _check_reachable(address)
         # Ray would report to its makers what runs here; whether it may is for the user to say, by this variable.
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         os.environ.setdefault("RAY_gcs_server_port_wait_time_s", "90")  # Ray's own 30 are short on a machine at work
-        starts = STARTS if self.address is None else 1
+        starts = STARTS if address is None else 1
         for attempt in range(1, starts + 1):
             try:
                 with _quiet():
-                    ray.init(self.address, log_to_driver=False, include_dashboard=False, configure_logging=False)
+                    ray.init(address, log_to_driver=False, include_dashboard=False, configure_logging=False)
                 break
             except Exception as error:  # of many kinds, and plain ones: a node that was slow to start is an `Exception`
                 _end_what_began(error)
                 if attempt == starts:
-                    raise _not_there(self.address, error) from error
+                    raise _not_there(address, error) from error
         self._ours = True
 
     def _check_machines(self) -> None:
