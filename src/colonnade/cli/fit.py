@@ -97,7 +97,7 @@ def fit(
             raise InvalidInput(f"--task {task} is not known; choose classify or regress")
         target = check_target(output or Path("model.json"))
         cost = "" if epsilon is None else f"Another fit would cost epsilon {epsilon:g} once more."
-        check_free(target, overwrite, cost, "name another file with --output")
+        check_free(target, overwrite, cost, "name another file with --output", "fit again")
         shared: dict[str, Any] = {
             "radius": radius,
             "rounds": rounds,

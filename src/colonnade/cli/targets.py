@@ -21,13 +21,21 @@ Overwrite = Annotated[
 ]
 
 
-def check_free(target: Path, overwrite: bool, cost: str, elsewhere: str) -> None:
-    """Refuse to begin where a result would be written over; `cost` is what beginning anew would cost."""
+RUN = "go on with a run that was stopped, or else begin a new one,"
+
+
+def check_free(target: Path, overwrite: bool, cost: str, elsewhere: str, again: str = RUN) -> None:
+    """Refuse to begin where a result would be written over.
+
+    cost       what beginning anew would cost
+    elsewhere  how to name another place
+    again      what the command does when it is told to write over the result
+    """
     if overwrite or not target.is_file():
         return
     raise InvalidInput(
-        f"{target} is there already{_result_of(target)}. Nothing was begun. {cost} Say --overwrite to go on with a run that was "
-        f"stopped, or else to begin a new one, and write over {target.name}; or keep it, and {elsewhere}."
+        f"{target} is there already{_result_of(target)}. Nothing was begun. {cost} Say --overwrite to "
+        f"{again} and write over {target.name}; or keep it, and {elsewhere}."
     )
 
 
