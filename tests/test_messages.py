@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 import colonnade as co
 from colonnade.between.hub import _opened
 from colonnade.between.parcel import pack
+from colonnade.between.refusals import PeerBroken, PeerRefused
 from colonnade.between.settings import write_key
 from colonnade.cli import app
 
@@ -108,47 +109,47 @@ WRONG: Wrong = {
     # a party that says no
     "terms that a party does not approve": (
         lambda folder: refused("consider", 2),
-        co.PeerFailed,
+        PeerRefused,
         "'bank' refused 'consider' (refused): its policy, its budget or its operator did not approve the terms. Ask its operator which; then propose a smaller epsilon or another method, or let its owner change the policy, the [limits] of its file or the budget. This is asked before anybody reserves: if nobody had, nothing was sent and nothing was spent, at no party. If somebody had (the run had begun before, or a party was restarted while others reserved), what had left is spent; every party gets back what it did not send, and goes on counting what the others planned about the same rows. Its own log says why.",
     ),
     "a job that a party cannot run": (
         lambda folder: refused("consider", 1),
-        co.PeerFailed,
+        PeerBroken,
         "'bank' refused 'consider' (stopped): it cannot run what was proposed. It may have another version of colonnade or of the method's code, columns that do not fit the problem, or no part of the model that is to score. Compare versions with `colonnade federation check`, then ask its operator. This is asked before anybody reserves: if nobody had, nothing was sent and nothing was spent, at no party. If somebody had (the run had begun before, or a party was restarted while others reserved), what had left is spent; every party gets back what it did not send, and goes on counting what the others planned about the same rows. Its own log says why.",
     ),
     "a run that a party knows by another call": (
         lambda folder: refused("consider", 3),
-        co.PeerFailed,
+        PeerBroken,
         "'bank' refused 'consider' (protocol): it keeps another agreement on rows than the coordinator, or knows this run by another call. Let every party run `colonnade party realign` if the rows are the reason, and repeat the call. This is asked before anybody reserves: if nobody had, nothing was sent and nothing was spent, at no party. If somebody had (the run had begun before, or a party was restarted while others reserved), what had left is spent; every party gets back what it did not send, and goes on counting what the others planned about the same rows. Its own log says why.",
     ),
     "a party that says yes and then no": (
         lambda folder: refused("reserve", 2),
-        co.PeerFailed,
+        PeerRefused,
         "'bank' refused 'reserve' (refused): its policy, its budget or its operator did not approve the terms. Ask its operator which; then propose a smaller epsilon or another method, or let its owner change the policy, the [limits] of its file or the budget. It had said that it would take part: something changed since, or its table does not suit the problem. Nothing was sent for it. Whoever had reserved already gets back its own part, and goes on counting what the others planned about the same rows: do not repeat it before all agree. Its own log says why.",
     ),
     "parties that do not meet": (
         lambda folder: refused("meet", 3),
-        co.PeerFailed,
+        PeerBroken,
         "'bank' refused 'meet' (protocol): what the parties say of this run or of their rows does not match: they were told different things, or a table has changed. Let every party run `colonnade party realign`, and repeat the call. Nothing leaves when parties meet. Every party gets back what it did not send, and goes on counting what the others planned about the same rows. Its own log says why.",
     ),
     "a party whose part of a run fails": (
         lambda folder: refused("turn", 1),
-        co.PeerFailed,
+        PeerBroken,
         "'bank' refused 'turn' (stopped): its part of the run failed, and the run is over there. Ask its operator, and repeat the call when it is mended: it begins a new run. What had left any party is spent, and in its ledger. Every party gets back what it did not send, and goes on counting what the others planned about the same rows. Its own log says why.",
     ),
     "a party that stops because another did": (
         lambda folder: refused("turn", 3),
-        co.PeerFailed,
+        PeerBroken,
         "'bank' refused 'turn' (protocol): it heard that another node had stopped, or was sent something that it cannot accept. Ask all operators whose log stopped first, and repeat the call when that is mended: it begins a new run. What had left any party is spent, and in its ledger. Every party gets back what it did not send, and goes on counting what the others planned about the same rows. Its own log says why.",
     ),
     "too few common rows": (
         lambda folder: refused("agreed", 2),
-        co.PeerFailed,
+        PeerRefused,
         "'bank' refused 'agreed' (refused): it has agreed on rows before, or too few rows are common to all parties for the least that one of them accepts. Check that all write the key in the same way; then let every party run `colonnade party realign`. No run was begun, and nothing was spent. Its own log says why.",
     ),
     "a code that nobody knows": (
         lambda folder: refused("hello", 11),
-        co.PeerFailed,
+        PeerBroken,
         "'bank' refused 'hello' (unknown code): it gives no reason that this version knows. Install the same version of colonnade on both sides. This question spends nothing. Its own log says why.",
     ),
     "a run that a party cannot go on with": (

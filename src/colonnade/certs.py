@@ -115,6 +115,7 @@ def issue(folder: Path, name: str, *, hosts: Iterable[str] = (), days: int = 365
         _blank(_subject(name), authority.subject, key.public_key(), days, certificate_ends)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs_certificates=False), critical=True)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
         .add_extension(x509.ExtendedKeyUsage(uses), critical=False)
         .add_extension(
             x509.SubjectAlternativeName([*alternatives, *map(_dns, [HUB, *hosts] if name == HUB else hosts)]),
