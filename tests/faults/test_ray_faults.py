@@ -291,13 +291,18 @@ WAYS = ("by itself", "from outside", "by Ray")
 
 
 def test_killed_actors_change_nothing(deadly, memory):
-    """Three deaths in one run, each in another way; and an interruption by Ctrl-C, after which the same call goes on."""
+    """Three deaths in one run, each in another way; one in a run without a store; and an interruption by Ctrl-C, after which the
+    same call goes on."""
     reference = fitted(STAR, store=memory / "calm")
     fit = deadly.fit(STAR, memory / "killed", {25: WAYS[0], 45: WAYS[1], 60: WAYS[2]})
     assert not deadly.fatal  # all of them have died
     assert bits(fit) == bits(reference)
     assert fit.communication == reference.communication
     assert rows(memory / "killed") == rows(memory / "calm")
+    assert bits(deadly.fit(STAR, None, {25: WAYS[1]})) == bits(
+        reference
+    )  # records that are not synced outlive a process
+    assert not deadly.fatal
     with pytest.raises(KeyboardInterrupt):
         deadly.fit(STAR, memory / "pressed", interrupt=40)
     fit = deadly.fit(STAR, memory / "pressed")

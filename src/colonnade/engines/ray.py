@@ -5,7 +5,8 @@
 
 Blocks go through Ray's object store, once; of a block that is a recipe only the recipe goes. An actor that dies is started
 again by Ray, which forgets what it held; its station does not: it replays its transcript, and the run goes on to the bit.
-Without `store=` transcripts are kept in a temporary folder for as long as the run lasts.
+Without `store=` transcripts are kept in a temporary folder for as long as the run lasts, and not synced to disk: they
+outlive an actor, and not the machine, with which such a run ends anyway.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class Host:
         try:
             self.rise()
             self.leaving.enter_context(_held(Path(path), passing))
-            log = FileLog(path)
+            log = FileLog(path, synced=not passing)
             self.leaving.callback(log.close)
             station = Station(seat, run, log)
             if terms is not None:

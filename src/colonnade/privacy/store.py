@@ -126,7 +126,8 @@ class FileLog:
 
     durable = True
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, synced: bool = True) -> None:
+        """synced  False for records that need not outlive the machine: a process may die, and they are still there."""
         self.path = Path(path)
         self._blobs = self.path.parent / "blobs"
         self._depth = 0
@@ -137,7 +138,7 @@ class FileLog:
                 self.path.touch(mode=0o600)  # a ledger is its owner's alone
             self._db = sqlite3.connect(self.path, isolation_level=None, timeout=60.0, check_same_thread=False)
             self._db.execute("pragma journal_mode = wal")
-            self._db.execute("pragma synchronous = full")
+            self._db.execute(f"pragma synchronous = {'full' if synced else 'off'}")
             self._db.execute("pragma secure_delete = on")
         try:
             self._settle_format()
