@@ -105,7 +105,8 @@ _SPENT = {
     _When.CONSIDERED: "This is asked before anybody reserves: if nobody had, nothing was sent and nothing was spent, at no party. If "
     "somebody had (the run had begun before, or a party was restarted while others reserved), what had left is spent; every party "
     f"gets back what it did not send, {_COUNTS_ON}.",
-    _When.PROPOSED: f"Nothing was sent for it. Whoever had reserved already gets back its own part, {_COUNTS_ON}: do not repeat it before all agree.",
+    _When.PROPOSED: f"Nothing was sent for it. Whoever had reserved already gets back its own part, {_COUNTS_ON}: do not repeat it "
+    "before all agree.",
     _When.MEETING: f"Nothing leaves when parties meet. Every party gets back what it did not send, {_COUNTS_ON}.",
     _When.RUNNING: f"What had left any party is spent, and in its ledger. Every party gets back what it did not send, {_COUNTS_ON}.",
 }

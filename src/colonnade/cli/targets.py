@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 Overwrite = Annotated[
     bool, typer.Option("--overwrite", help="Write over a result that is there: a finished run's, or any file.")
 ]
-
-
 RUN = "go on with a run that was stopped, or else begin a new one,"
 
 
