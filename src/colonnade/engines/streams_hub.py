@@ -62,7 +62,8 @@ _OPTIONS = [
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
-    ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),  # parties ping every 20 s; gRPC's own floor is 300 s
     ("grpc.so_reuseport", 0),  # a second hub at the same address is a mistake to be told about
 ]
 
