@@ -1141,7 +1141,7 @@ def test_the_metrics_count_messages_and_bytes_before_and_after_compression(folde
     assert (theirs.bytes_received_raw, theirs.bytes_sent_raw) == (100_003, 4)
 
 
-def test_the_page_shows_metrics_and_health_on_the_loopback_interface() -> None:
+def test_the_page_shows_metrics_and_who_is_alive_and_who_is_ready_on_the_loopback_interface() -> None:
     metrics, well = Metrics(), threading.Event()
     metrics.sent(10, 5)
     metrics.refuse("name")
@@ -1156,11 +1156,14 @@ def test_the_page_shows_metrics_and_health_on_the_loopback_interface() -> None:
             samples["colonnade_stream_bytes_sent_wire_total"],
             samples['colonnade_stream_refused_total{reason="name"}'],
         ) == ("1", "5", "1")
-        for path, status in (("/health", 503), ("/else", 404)):
+        for path, status in (("/ready", 503), ("/else", 404)):
             with pytest.raises(urllib.error.HTTPError) as refused:
                 urllib.request.urlopen(at + path)
             assert status == refused.value.code
             refused.value.close()
-        well.set()
-        with urllib.request.urlopen(f"{at}/health") as answer:
+        with urllib.request.urlopen(f"{at}/health") as answer:  # waiting for the others is no reason to be restarted
             assert answer.status == 200
+        well.set()
+        for path in ("/ready", "/health"):
+            with urllib.request.urlopen(at + path) as answer:
+                assert answer.status == 200

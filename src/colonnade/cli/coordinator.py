@@ -37,7 +37,9 @@ def run(
     output: Annotated[Path, typer.Option("--output", "-o", help="Where to write the fit.")] = Path("fit.json"),
     report: Annotated[Path | None, typer.Option(help="Write an HTML report here, too.")] = None,
     overwrite: Overwrite = False,
-    metrics: Annotated[int | None, typer.Option(help="Serve counters and health on this loopback port.")] = None,
+    metrics: Annotated[
+        int | None, typer.Option(help="Serve /metrics, /health and /ready on this loopback port.")
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only where the fit was written.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object at the end; logs as JSON lines.")] = False,
 ) -> None:

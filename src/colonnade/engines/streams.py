@@ -9,7 +9,7 @@ the names of members, never content.
     direct  streams_direct    Lines: between two parties, where one of them opened a port
     bytes   streams_envelope  envelopes, chunks, compression, greetings
     time    streams_clock     deadlines, and how long either end waits for the other
-    page    streams_metrics   counters, and /metrics and /health on the loopback interface
+    page    streams_metrics   counters, and /metrics, /health and /ready on the loopback interface
 """
 
 from __future__ import annotations

@@ -87,18 +87,23 @@ def _head(name: str, meaning: str) -> list[str]:
 
 
 @contextmanager
-def page(metrics: Metrics, healthy: Callable[[], bool], port: int = 0) -> Iterator[int]:
-    """Serve `/metrics` and `/health` on 127.0.0.1 for as long as the context lasts; gives the port."""
+def page(metrics: Metrics, ready: Callable[[], bool], port: int = 0) -> Iterator[int]:
+    """Serve `/metrics`, `/health` and `/ready` on 127.0.0.1 for as long as the context lasts; gives the port.
+
+    A process that waits for the others is alive and not ready: restarting it would help nobody.
+    """
 
     class Page(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             if self.path == "/metrics":
                 self._say(200, metrics.text(), "text/plain; version=0.0.4; charset=utf-8")
             elif self.path == "/health":
-                well = healthy()
-                self._say(200 if well else 503, "ok\n" if well else "not connected\n", "text/plain; charset=utf-8")
+                self._say(200, "alive\n", "text/plain; charset=utf-8")
+            elif self.path == "/ready":
+                there = ready()
+                self._say(200 if there else 503, "ready\n" if there else "not connected\n", "text/plain; charset=utf-8")
             else:
-                self._say(404, "there are /metrics and /health\n", "text/plain; charset=utf-8")
+                self._say(404, "there are /metrics, /health and /ready\n", "text/plain; charset=utf-8")
 
         def _say(self, status: int, text: str, kind: str) -> None:
             body = text.encode()
