@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import colonnade as co
+from colonnade.algorithms import local_gram, private_gram
 from colonnade.algorithms.integer_rows import norms, within
 from colonnade.algorithms.method import Job
 from colonnade.privacy.accountant import rho_for
@@ -82,9 +83,26 @@ def test_real_labels_are_weighed_between_the_classes(monkeypatch):
     )
     weights = (1 + y / 4.0) / 2
     half = seen.figures[0].step / 2
-    slack = len(X) * (2.0 / 64 + half)  # one level of a label, half a step of a column, for every row
+    slack = len(X) * (0.5 / 64 + half)  # half a level of a label, half a step of a column, for every row
     assert np.abs(seen.sums.positive - X.T @ weights).max() <= slack
     assert np.abs(seen.sums.positive + seen.sums.negative - X.sum(axis=0)).max() <= len(X) * half
+
+
+@pytest.mark.parametrize("size", [1, 7, 64])
+def test_labels_become_the_nearest_whole_number_of_steps_and_never_more_than_their_bound(size):
+    bound, y = 20.0, np.append(np.linspace(-30.0, 30.0, 1201), [np.nan, np.inf, -np.inf, 1e308])
+    job = Job(co.Problem(co.LeastSquares()), split("two").roster(), privacy(label_bound=bound))
+    exact = np.clip(np.nan_to_num(y), -bound, bound) / bound
+    steps, weights = private_gram._label_steps(job, y, size), private_gram._class_weights(job, y, size)
+    for found, want, low in (
+        (steps, exact * size, -size),
+        (local_gram._beside(y / bound, size), exact * size, -size),
+        (weights[:, 0], (1 + exact) / 2 * size, 0),
+    ):
+        assert np.abs(found - want).max() <= 0.5 + 1e-9
+        assert low <= found.min()
+        assert found.max() <= size
+    assert (weights.sum(axis=1) == size).all()
 
 
 @given(st.integers(1, 40), st.integers(1, 6), st.integers(0, 10**6), st.integers(0, 2**32))
@@ -222,7 +240,8 @@ def test_noise_of_the_released_matrix_has_the_stated_size(monkeypatch, tmp_path)
 # ---------------------------------------------------------------------------------------- the answer
 
 
-def test_with_hardly_any_noise_it_is_the_ridge_regression_of_scikit_learn(tmp_path):
+@pytest.mark.parametrize("bound", [5.0, 100.0])
+def test_with_hardly_any_noise_it_is_the_ridge_regression_of_scikit_learn(bound, tmp_path):
     from sklearn.linear_model import Ridge
 
     rng = np.random.default_rng(3)
@@ -230,11 +249,12 @@ def test_with_hardly_any_noise_it_is_the_ridge_regression_of_scikit_learn(tmp_pa
     y = np.clip(X @ [1.0, -0.5, 0.3, 0, 0.2, -0.1] + 0.2 * rng.normal(size=4000), -5, 5)
     fed = split("two", (X, y))
     problem = co.Problem(co.LeastSquares(), penalty=co.Ridge(0.1), intercept=True)
-    terms = privacy(1e5, row_norm=6.0, label_bound=5.0)
+    terms = privacy(1e5, row_norm=6.0, label_bound=bound)
     fit = co.fit(fed, problem, co.PrivateGram(), terms, store=tmp_path)
     reference = Ridge(alpha=0.1 * 4000).fit(X, y)
     found = np.concatenate([fit.coefficients["a"], fit.coefficients["b"]])
-    # Columns are rounded to 1/2048 of their bound, labels cut toward zero in steps of 5/|τ|: a hundredth is ample.
+    # Columns are rounded to 1/2048 of their bound, labels to the nearest of steps far below
+    # their spread, whatever their bound: a hundredth is ample.
     assert np.abs(found - reference.coef_).max() < 0.01
     assert fit.intercept == pytest.approx(reference.intercept_, abs=0.01)
 

@@ -195,8 +195,8 @@ def sketch_release(local: Local, block: Block, gate: Gate, count: int) -> tuple[
 
 
 def _beside(labels: Floats, size: int) -> Integers:
-    """Labels as a column of whole numbers, cut to ±size here, whoever sent them and whatever they are."""
-    return np.trunc(np.clip(np.nan_to_num(labels), -1.0, 1.0) * size).astype(np.int64)
+    """Labels as a column of the nearest whole numbers, cut to ±size here, whoever sent them and whatever they are."""
+    return np.rint(np.clip(np.nan_to_num(labels), -1.0, 1.0) * size).astype(np.int64)
 
 
 def _rows(local: Local, block: Block, me: str) -> IntegerRows:

@@ -358,15 +358,19 @@ def fixed_labels(job: Job, figures: Figures) -> bool:
 
 
 def _label_steps(job: Job, labels: Integers, size: int) -> Integers:
-    """Labels in whole steps: ±size for classes, toward zero within ±size otherwise."""
-    y = np.nan_to_num(labels.astype(np.float64)) / label_bound(job)
-    return np.trunc(np.clip(y, -1.0, 1.0) * size).astype(np.int64)
+    """Labels in whole steps: ±size for classes, the nearest step within ±size otherwise."""
+    return np.rint(_cut(job, labels) * size).astype(np.int64)
 
 
 def _class_weights(job: Job, labels: Integers, top: int) -> Integers:
     """For each row its weight in either class, together `top`: (top, 0) or (0, top) for classes."""
-    up = (_label_steps(job, labels, top) + top) // 2
+    up = np.rint((1.0 + _cut(job, labels)) / 2.0 * top).astype(np.int64)
     return np.column_stack([up, top - up])
+
+
+def _cut(job: Job, labels: Integers) -> Floats:
+    """Labels relative to their bound, within ±1 whatever they are."""
+    return np.clip(np.nan_to_num(labels.astype(np.float64)) / label_bound(job), -1.0, 1.0)
 
 
 def _squared(job: Job, name: str) -> NDArray[np.bool_]:

@@ -243,7 +243,7 @@ class Stated:
     def by_labels(self, job: Job) -> Integers:
         """Weights of rows in the classes, by the noisy labels that everybody was told."""
         top, labels = self.figures.label, np.clip(self.told[ONE].labels / label_bound(job), -1.0, 1.0)
-        up = (np.trunc(labels * top).astype(np.int64) + top) // 2
+        up = np.rint((1.0 + labels) / 2.0 * top).astype(np.int64)
         return np.column_stack([up, top - up])
 
     @property
@@ -485,7 +485,7 @@ def local_means(local: Local, block: Block, name: str, labels: Floats) -> tuple[
         columns = [*rows.T, *([block.own_labels().astype(np.int64) * label] if label else [])]
         buckets = Buckets(public_bytes(RUN, "buckets"), block.rows, local.buckets)
         return (np.column_stack([buckets.of_column(column, None) for column in columns]),)
-    cut = np.trunc(np.clip(labels / local.labels.limit, -1.0, 1.0) * label).astype(np.int64)
+    cut = np.rint(np.clip(labels / local.labels.limit, -1.0, 1.0) * label).astype(np.int64)
     gram = rows.T @ rows
     return np.diag(gram), gram[np.triu_indices(every.size, 1)], constant * rows.sum(axis=0), rows.T @ cut
 
