@@ -66,8 +66,9 @@ def test_the_joint_model_ranks_held_out_flights_better_than_any_party_alone(foun
 def test_the_private_model_states_its_price_and_protects_under_the_secure_trust_model(found):
     statement = found.private.fit.privacy
     assert statement.epsilon == pytest.approx(demo.EPSILON, rel=1e-6)
-    assert (statement.trust, statement.guarantee) == ("secure", "proven")
-    assert "colludes with none" in statement.sentence
+    assert (statement.trust, statement.guarantee) == ("secure", "conditional")
+    assert "computational differential privacy" in statement.sentence
+    assert "if the coordinator and a party pool what they have" in statement.sentence
 
 
 def test_the_areas_are_those_of_an_independent_rank_test(found, data):

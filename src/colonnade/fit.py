@@ -38,14 +38,24 @@ from colonnade.privacy.block import Block, FeatureColumn
 from colonnade.privacy.events import Audience, Plan, Policy, row_rho, unprotected
 from colonnade.privacy.ledger import REFUSED
 from colonnade.privacy.mechanisms import SeededNoise
-from colonnade.privacy.statement import Privacy, PrivacyStatement, Trust, loose, not_private, proven
+from colonnade.privacy.statement import Privacy, PrivacyStatement, Trust, derived, loose, not_private
 from colonnade.problem import AdaBoost, ElasticNet, GroupLasso, KernelSVM, Lasso, Problem, Ridge
 from colonnade.problem.kernel import Support
 from colonnade.progress import Progress, Silent, watching
 from colonnade.result import CoefficientPath, Coefficients, Communication, Fit, KeptScores
 from colonnade.runbook import FolderStore, MemoryStore, Store
 from colonnade.runtime.program import COORDINATOR, NodeId, Note
-from colonnade.seats import Call, coordinator_seat, neighbours, party_seat, source_of, terms_of, usable_labels, variant
+from colonnade.seats import (
+    Call,
+    assumptions,
+    coordinator_seat,
+    neighbours,
+    party_seat,
+    source_of,
+    terms_of,
+    usable_labels,
+    variant,
+)
 
 log = logging.getLogger("colonnade.fit")
 
@@ -357,7 +367,8 @@ class _Run:
             return not_private("exact values left the parties, so no bound on epsilon holds", unit, sees)
         if self.noise is not None:
             return not_private("the noise was seeded, so whoever knows the seed can subtract it", unit, sees)
-        return proven(self.job.privacy, row_rho(self.plans), unit, sees, self.method.DERIVATION)
+        assumed = assumptions(self.job, self.method)
+        return derived(self.job.privacy, row_rho(self.plans), unit, sees, self.method.DERIVATION, assumed)
 
 
 def _allows(policy: Policy) -> str:

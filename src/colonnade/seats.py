@@ -29,7 +29,7 @@ from colonnade.privacy.events import Policy
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.ledger import Terms
 from colonnade.privacy.mechanisms import SeededNoise
-from colonnade.privacy.statement import Privacy, Trust
+from colonnade.privacy.statement import OF_TRUST, Assumption, Privacy, Trust
 from colonnade.problem import AdaBoost, KernelSVM, Problem
 from colonnade.runtime.program import COORDINATOR, NodeId, Program
 
@@ -133,6 +133,13 @@ def party_seat(
 def relays(job: Job, method: AnyMethod) -> bool:
     """Whether parties talk to each other through the coordinator, sealed."""
     return bool(getattr(method, "relays", lambda _: False)(job))
+
+
+def assumptions(job: Job, method: AnyMethod) -> tuple[Assumption, ...]:
+    """What the statement of a private run rests on: of its trust model, then of its method (`assumes`, where it has one)."""
+    if job.privacy is None:
+        return ()
+    return (*OF_TRUST.get(job.privacy.trust, ()), *getattr(method, "assumes", lambda _: ())(job))
 
 
 def terms_of(job: Job, method: AnyMethod) -> Terms:

@@ -55,13 +55,14 @@ from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.events import Plan, row_rho, unprotected
 from colonnade.privacy.keyring import Keyring, public_key
 from colonnade.privacy.ledger import OWNER, REFUSED, Ledger, Terms
+from colonnade.privacy.statement import Assumption
 from colonnade.privacy.store import write_synced
 from colonnade.runbook import HUB_SAYS, FolderStore, in_words
 from colonnade.runtime.messages import FailureCode, Sealed
 from colonnade.runtime.node import Letter
 from colonnade.runtime.program import COORDINATOR
 from colonnade.runtime.wire import Frame, decode, encode, type_name
-from colonnade.seats import Call, neighbours, party_seat, terms_of, variant
+from colonnade.seats import Call, assumptions, neighbours, party_seat, terms_of, variant
 
 PROTOCOL = 3
 OK, UNAVAILABLE, DIVERGED, UNKNOWN = 0, 16, 17, 18  # beside the codes of runtime/messages.py
@@ -87,6 +88,7 @@ class Request:
     rows: int
     scored: int = 0  # runs before this one that reserved a part of scores of the same rows
     new: bool = False  # whether the table is there to be scored, and nothing is learned from it
+    assumed: tuple[Assumption, ...] = ()  # what the statement of the run would rest on
 
     @property
     def own(self) -> Plan:
@@ -262,7 +264,8 @@ class Office:
         if terms.fingerprint != code:
             raise InvalidInput("the hub has another version of the method's code; bring both to the same release")
         scored, new = self.ledger.score_runs(), self.holding.scoring
-        request = Request(run, self.name, terms, call, plans, job.roster.rows, scored, new)
+        assumed = assumptions(job, method)
+        request = Request(run, self.name, terms, call, plans, job.roster.rows, scored, new, assumed)
         known = self.log.rows(run, "open")  # a run that goes on was approved when it began
         if not (known or self.approvals.has(run, *_shown(request, agreement)) or self.approve(request)):
             raise PolicyRefused(f"the operator of {self.name!r} said no to run {run}. Nothing was sent.")

@@ -209,7 +209,7 @@ def _terms(asked: Request) -> Iterator[tuple[str, str, str]]:
     from colonnade.algorithms.masked_scores import MaskedScores
     from colonnade.configured import Preview
     from colonnade.privacy.events import row_rho
-    from colonnade.privacy.statement import ASSUMPTIONS, loose
+    from colonnade.privacy.statement import joined, loose
     from colonnade.problem import Problem
     from colonnade.report.words import counted, plain_words, problem_sentence, value_words
 
@@ -228,8 +228,8 @@ def _terms(asked: Request) -> Iterator[tuple[str, str, str]]:
     else:
         price = Preview(asked.terms.method, asked.rows, (), row_rho(asked.plans), privacy.delta, None).price
         yield "privacy", price, repr(privacy)
-        if privacy.trust in ASSUMPTIONS:
-            yield "holds if", ASSUMPTIONS[privacy.trust], ""
+        if asked.assumed:
+            yield "holds if", joined(asked.assumed), ""
         yield from (("note", remark, "") for remark in loose(privacy, asked.rows))
     yield "protects", f"{asked.terms.unit}; {asked.terms.neighbours}", ""
     yield "rows", f"{asked.rows:,}", ""

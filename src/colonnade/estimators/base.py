@@ -28,7 +28,7 @@ from colonnade.privacy.events import plan_rho
 from colonnade.privacy.ledger import Terms
 from colonnade.privacy.local import LocalLedger, delta_left
 from colonnade.privacy.mechanisms import SystemNoise
-from colonnade.privacy.statement import Privacy, PrivacyStatement, Trust, proven
+from colonnade.privacy.statement import Privacy, PrivacyStatement, Trust, derived
 
 METHODS = ("auto", "frank-wolfe", "gaussian")
 TOLERANCE = 1e-6  # of a fit without privacy: the certified gap over the objective
@@ -218,4 +218,4 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries
         spent = f"{total.runs} fit{'s' if total.runs > 1 else ''}, rho {total.rho:.4g} in all, {all_of_it}"
         derivation = f"docs/privacy.md, {why}{parts}; the ledger, kept {where}, has {spent}"
         sees = "the fitted model: coefficients, intercepts and settings"
-        return replace(proven(privacy, rho, ROW, sees, derivation), epsilon=epsilon_of(rho, delta))
+        return replace(derived(privacy, rho, ROW, sees, derivation), epsilon=epsilon_of(rho, delta))

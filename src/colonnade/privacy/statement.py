@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
@@ -26,9 +26,31 @@ class Guarantee(StrEnum):
     """What stands behind a statement."""
 
     PROVEN = "proven"  # derived in docs/privacy.md for the code that ran
+    CONDITIONAL = (
+        "conditional"  # as proven, if what the statement names holds: who follows rules, what is hard to compute
+    )
     CLAIMED = "claimed"  # a paper's claim, not ours
-    CONDITIONAL = "conditional"  # holds under an assumption that the statement names
     NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Assumption:
+    """Something a statement rests on beyond docs/privacy.md's standing assumptions; `says` completes "It holds if …"."""
+
+    says: str
+    computational: bool = False  # it speaks of what nobody can compute: epsilon holds for no adversary without a limit
+
+
+MASKS = Assumption(
+    "nobody can undo the masks (AES-256, HKDF and X25519 do what they are for)",
+    computational=True,
+)
+FOLLOWED = Assumption(
+    "parties and coordinator follow the protocol, and the coordinator pools nothing with a party: if the coordinator and a "
+    "party pool what they have, they read the columns of all partners of that party exactly, whatever epsilon is"
+)
+MEMBERS = Assumption("parties, coordinator and their links are trusted: it protects against readers of the model alone")
+OF_TRUST: dict[str, tuple[Assumption, ...]] = {Trust.SECURE: (MASKS, FOLLOWED), Trust.CONSORTIUM: (MEMBERS,)}
 
 
 LARGEST_EPSILON = 1e12
@@ -90,14 +112,16 @@ class PrivacyStatement:
     guarantee: str
     derivation: str  # where the proof stands, or why there is none
     sees: str  # what the adversary sees
-    assumes: str = ""  # what the trust model rests on
+    assumes: str = ""  # what it rests on beyond the derivation: one or more clauses, joined
+    computational: bool = False  # whether one of them is about what nobody can compute
 
     @property
     def sentence(self) -> str:
         if self.guarantee == Guarantee.NONE:
             return f"Not private: {self.derivation}. The adversary sees {self.sees}."
+        kind = "computational differential privacy" if self.computational else "differential privacy"
         return (
-            f"({self.epsilon:.3g}, {self.delta:.3g})-differential privacy for {self.unit}, {self.neighbours}, "
+            f"({self.epsilon:.3g}, {self.delta:.3g})-{kind} for {self.unit}, {self.neighbours}, "
             f"against an adversary who sees {self.sees} (trust model: {self.trust}). "
             f"Guarantee: {self.guarantee}, {self.derivation}."
             + (f" It holds if {self.assumes}." if self.assumes else "")
@@ -115,8 +139,13 @@ class PrivacyStatement:
         return json.dumps({**self.table(), "epsilon": self.epsilon if math.isfinite(self.epsilon) else None}, indent=1)
 
 
-def proven(privacy: Privacy, rho: float, unit: Unit, sees: str, derivation: str) -> PrivacyStatement:
-    """The statement of a run that cost `rho` by a derivation of ours."""
+def derived(
+    privacy: Privacy, rho: float, unit: Unit, sees: str, derivation: str, assumed: Sequence[Assumption] = ()
+) -> PrivacyStatement:
+    """The statement of a run that cost `rho` by a derivation of ours.
+
+    It is proven where nothing is assumed but what docs/privacy.md assumes of every run, and conditional otherwise.
+    """
     return PrivacyStatement(
         epsilon=epsilon(rho, privacy.delta),
         delta=privacy.delta,
@@ -124,17 +153,17 @@ def proven(privacy: Privacy, rho: float, unit: Unit, sees: str, derivation: str)
         neighbours=unit.neighbours,
         trust=privacy.trust,
         accountant=f"Renyi bound of {rho:.4g}-zCDP",
-        guarantee=Guarantee.PROVEN,
+        guarantee=Guarantee.CONDITIONAL if assumed else Guarantee.PROVEN,
         derivation=derivation,
         sees=sees,
-        assumes=ASSUMPTIONS.get(privacy.trust, ""),
+        assumes=joined(assumed),
+        computational=any(one.computational for one in assumed),
     )
 
 
-ASSUMPTIONS: dict[str, str] = {
-    Trust.SECURE: "parties and coordinator follow the protocol, and the coordinator colludes with none of them",
-    Trust.CONSORTIUM: "parties, coordinator and their links are trusted: it protects against readers of the model alone",
-}
+def joined(assumed: Iterable[Assumption]) -> str:
+    """Assumptions as one clause; each stands after "if"."""
+    return "; and if ".join(one.says for one in assumed)
 
 
 def loose(privacy: Privacy | None, rows: int) -> tuple[str, ...]:
