@@ -191,7 +191,7 @@ def test_sparse_rows_are_put_in_the_order_of_their_keys(tmp_path, small_blocks):
 
 def test_a_table_that_changes_between_its_keys_and_its_rows_is_refused():
     class Shrinking(Frame):
-        def blocks(self, columns, schema=None):
+        def blocks(self, columns, schema=None, texts=()):
             block = self.frame(columns)
             yield block if "age" not in columns else block.head(200)
 

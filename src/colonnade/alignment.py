@@ -26,8 +26,9 @@ import hashlib
 import hmac
 import importlib
 import json
+import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -44,7 +45,9 @@ if TYPE_CHECKING:
 DIGEST = 16  # bytes; N different keys collide with probability at most N²/2¹²⁹: 1.5e-27 for a million
 _SECRET = 32
 _VERSION = 1
-_MARKS = {"whole number": b"i", "text": b"t", "date": b"d"}
+_KINDS = ("whole number", "digits", "text", "date")
+_DIGITS = r"\A(?:0|-?[1-9][0-9]*)\z"  # a text that writes a whole number as everybody does
+_DIGIT = re.compile(r"0|-?[1-9][0-9]*")
 _FILL = b"p"  # the mark of words that stand for no key
 _FRAMED = 35  # bytes of a point in a message; a message has a few more of its own
 _POINT = 33  # bytes of a point on P-256, compressed: 2 or 3, then its x
@@ -57,13 +60,13 @@ Places = NDArray[np.int64]
 
 
 def kind(keys: pl.Series) -> str:
-    """What sort of key a column holds: "whole number", "text" or "date". Every party must hold the same sort."""
+    """What sort of key a column holds: "whole number", "digits" (texts that all write one), "text" or "date"; see `match`."""
     import polars as pl
 
     if keys.dtype.is_integer():
         return "whole number"
     if keys.dtype in (pl.String, pl.Categorical, pl.Enum):
-        return "text"
+        return "digits" if keys.cast(pl.String).str.contains(_DIGITS).all() else "text"
     if keys.dtype == pl.Date:
         return "date"
     raise InvalidInput(
@@ -72,11 +75,16 @@ def kind(keys: pl.Series) -> str:
     )
 
 
-def canonical(keys: pl.Series) -> list[bytes]:
-    """The bytes that stand for each key: its sort, then decimal digits, text in Unicode's form NFC, or the ISO date.
+def match(kinds: Set[str]) -> bool:
+    """Whether keys of these sorts may be compared: "17" is 17, and parties that hold "0017" and numbers lost a zero somewhere."""
+    return len(kinds) == 1 or kinds in ({"whole number", "digits"}, {"digits", "text"})
 
-    The width of integers and the composition of accents do not matter. The sort does: 17 and "17" differ, because a party
-    whose texts had leading zeros would otherwise lose rows without a word. `agree` refuses parties with different sorts.
+
+def canonical(keys: pl.Series) -> list[bytes]:
+    """The bytes that stand for each key: a mark, then decimal digits, text in Unicode's form NFC, or the ISO date.
+
+    The width of integers, the composition of accents and whether digits are a number or a text do not matter; leading zeros do.
+    A party whose texts have them would lose rows without a word to one that holds numbers, so `agree` refuses the two.
     """
     import polars as pl
 
@@ -86,10 +94,11 @@ def canonical(keys: pl.Series) -> list[bytes]:
     if nulls := keys.null_count():
         raise InvalidInput(f"{nulls:,} rows have no key; fill it in or leave them out.")
     texts: list[str] = keys.cast(pl.String).to_list()
-    if sort == "text":
-        texts = [text if text.isascii() else unicodedata.normalize("NFC", text) for text in texts]
-    mark = _MARKS[sort]
-    return [mark + text.encode() for text in texts]
+    if sort != "text":
+        mark = b"d" if sort == "date" else b"i"
+        return [mark + text.encode() for text in texts]
+    texts = [text if text.isascii() else unicodedata.normalize("NFC", text) for text in texts]
+    return [(b"i" if _DIGIT.fullmatch(text) else b"t") + text.encode() for text in texts]
 
 
 def digests(keys: pl.Series, pepper: bytes) -> Digests:
@@ -110,8 +119,8 @@ class PepperShare:
     contribution: bytes = field(repr=False)
 
     def __post_init__(self) -> None:
-        if self.kind not in _MARKS or len(self.contribution) != _SECRET:
-            raise WireError(f"a share of a pepper is one of {', '.join(_MARKS)} and {_SECRET} bytes; this is not one.")
+        if self.kind not in _KINDS or len(self.contribution) != _SECRET:
+            raise WireError(f"a share of a pepper is one of {', '.join(_KINDS)} and {_SECRET} bytes; this is not one.")
 
     @classmethod
     def grown(cls, keys: pl.Series, secret: bytes, session: str) -> PepperShare:
@@ -141,7 +150,7 @@ def agree(shares: Mapping[str, PepperShare], session: str) -> bytes:
     """
     if len(shares) < 2:
         raise InvalidInput(f"a pepper is agreed between at least 2 parties; there are {len(shares)}.")
-    if len({share.kind for share in shares.values()}) > 1:
+    if not match({share.kind for share in shares.values()}):
         found = ", ".join(f"{party}: {share.kind}" for party, share in sorted(shares.items()))
         raise InvalidInput(
             f"the key is not of one sort at all parties ({found}). No digest was sent. Convert it to the same sort "

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -40,7 +40,7 @@ from colonnade.privacy.block import Block
 from colonnade.privacy.events import MASKED, Audience, Plan, Policy, row_rho
 from colonnade.privacy.statement import Privacy
 from colonnade.result import Fit
-from colonnade.schema import Schema
+from colonnade.schema import Column, Schema
 from colonnade.seats import variant
 from colonnade.sources import Table, located
 
@@ -155,14 +155,19 @@ def _federation(folder: Path, data: Any) -> Federation:
     schemas = {name: Schema.from_toml(folder / p["schema"]) for name, p in parties.items() if "schema" in p}
     policies = {name: Policy(**own) for name, p in parties.items() if (own := {k: p[k] for k in POLICY if k in p})}
     if "source" in data:
-        frames, on = _shared_out(folder, data, parties, label, unit)
+        frames, on = _shared_out(folder, data, parties, label, unit, schemas)
         return Federation.from_frames(frames, on, label, schemas=schemas, policies=policies, unit=unit)
-    tables, on = _each_its_own(folder, data, parties)
+    tables, on = _each_its_own(folder, data, parties, schemas)
     return Federation.from_frames(tables, on, label, schemas=schemas, policies=policies, unit=unit)
 
 
 def _shared_out(
-    folder: Path, data: Mapping[str, Any], parties: Mapping[str, Any], label: tuple[str, str], unit: Any
+    folder: Path,
+    data: Mapping[str, Any],
+    parties: Mapping[str, Any],
+    label: tuple[str, str],
+    unit: Any,
+    schemas: Mapping[str, Schema],
 ) -> tuple[dict[str, pl.DataFrame], str]:
     """One table, its columns given to parties by name; without a key, the number of the row is the key."""
     for name, party in parties.items():
@@ -183,14 +188,29 @@ def _shared_out(
                 f"names {absent[0]!r}, which {data['source']} does not have; it has {_some(there)}",
             )
     with _at_source("data"):
-        whole = table.frame([column for column in there if any(column in own for own in wanted.values())])
+        names = [column for column in there if any(column in own for own in wanted.values())]
+        whole = table.frame(names, _declared(schemas.values()), _texts_of(data))
     for name, own in wanted.items():
         frames[name] = whole.select(own) if on is not None else whole.select(own).with_row_index(ROW_KEY)
     return frames, on or ROW_KEY
 
 
+def _declared(schemas: Iterable[Schema]) -> Schema:
+    """What several schemas say of one table's columns; of a column that two of them declare in two ways, nothing."""
+    kinds: dict[str, list[Column]] = {}
+    for schema in schemas:
+        for column in schema.columns:
+            kinds.setdefault(column.name, []).append(column)
+    return Schema(tuple(found[0] for found in kinds.values() if len({type(one) for one in found}) == 1))
+
+
+def _texts_of(data: Mapping[str, Any]) -> set[str]:
+    """Columns that name somebody: the key, and whom a row is about."""
+    return {name for name in (data.get("on"), *(data.get("unit") or ())[:1]) if name is not None}
+
+
 def _each_its_own(
-    folder: Path, data: Mapping[str, Any], parties: Mapping[str, Any]
+    folder: Path, data: Mapping[str, Any], parties: Mapping[str, Any], schemas: Mapping[str, Schema]
 ) -> tuple[dict[str, pl.DataFrame | Table], str]:
     """One table a party, matched on the key."""
     if "query" in data:
@@ -210,7 +230,7 @@ def _each_its_own(
             if absent := [column for column in wanted if column not in there]:
                 raise _Wrong(f"{where}.columns", f"names {absent[0]!r}; the source has {_some(there)}")
             with _at_source(where):
-                frames[name] = table.frame(wanted)
+                frames[name] = table.frame(wanted, schemas.get(name), _texts_of(data))
     return frames, data["on"]
 
 

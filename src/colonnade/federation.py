@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from pathlib import Path
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from colonnade.algorithms.method import Known, Roster
+from colonnade.alignment import kind, match
 from colonnade.charter import Charter, Member, new_key
 from colonnade.errors import HeldByParty, InvalidInput
 from colonnade.privacy.block import ROW, Block, FeatureColumn, Unit
@@ -182,10 +183,15 @@ class Federation:
             raise InvalidInput(f"label={label!r}: give the pair (party, column).")
         tables = {
             name: _Keyed.read(
-                name, source, on, beside | ({label[1]} if label is not None and name == label[0] else set())
+                name,
+                source,
+                on,
+                beside | ({label[1]} if label is not None and name == label[0] else set()),
+                frozenset(beside),
             )
             for name, source in frames.items()
         }
+        tables = _comparable(tables, on)
         for name in schemas or {}:
             _known(name, tables, "schemas")
         matched = keys = _common_keys(tables, on)
@@ -518,9 +524,10 @@ class _Keyed:
     table: Table
     names: list[str]  # of all its columns
     beside: pl.DataFrame  # the key, and the columns that are no features
+    texts: frozenset[str]  # of these, the ones that name somebody: text, where a file does not say
 
     @classmethod
-    def read(cls, name: str, source: Any, on: str, beside: set[str]) -> _Keyed:
+    def read(cls, name: str, source: Any, on: str, beside: set[str], texts: frozenset[str]) -> _Keyed:
         with _at(name):
             if isinstance(source, Table):
                 table: Table = source
@@ -530,7 +537,7 @@ class _Keyed:
         if on not in names:
             raise InvalidInput(f"party {name!r} has no key column {on!r}; its columns are {_listed(names)}.")
         with _at(name):
-            held = together(table.blocks([column for column in names if column in beside]))
+            held = together(table.blocks([column for column in names if column in beside], None, texts))
         if held.is_empty():
             raise InvalidInput(f"party {name!r} has no rows.")
         if nulls := held[on].null_count():
@@ -540,7 +547,7 @@ class _Keyed:
                 f"party {name!r}: {double:,} rows repeat a key of {on!r}; each key may stand once. "
                 "Aggregate the rows of a key, or use a finer key."
             )
-        return cls(name, table, names, held)
+        return cls(name, table, names, held, texts)
 
     def encoded(self, keys: pl.Series, schema: Schema | None) -> tuple[Schema, Any, tuple[str, ...]]:
         """The rows of these keys, in their order, encoded a block at a time; and what only the party's owner may read of it."""
@@ -583,8 +590,10 @@ class _Keyed:
         import polars as pl
 
         wanted = pl.DataFrame({"key": keys, "place": pl.int_range(keys.len(), eager=True)})
-        for block in self.table.blocks([keys.name, *columns], declared):
-            rows = pl.DataFrame({"key": block[keys.name], "row": pl.int_range(block.height, eager=True)})
+        for block in self.table.blocks([keys.name, *columns], declared, self.texts):
+            rows = pl.DataFrame(
+                {"key": block[keys.name].cast(keys.dtype), "row": pl.int_range(block.height, eager=True)}
+            )
             both = rows.join(wanted, on="key", how="inner", maintain_order="left")
             whole = both.height == block.height
             yield (block if whole else block[both["row"]]).select(columns), both["place"].to_numpy()
@@ -616,11 +625,25 @@ def _at(name: str) -> Iterator[None]:
         raise InvalidInput(f"party {name!r}: {error}") from error
 
 
+def _comparable(tables: Mapping[str, _Keyed], on: str) -> dict[str, _Keyed]:
+    """The tables with keys of one type: digits where one party has them as text and another as numbers, as between organisations."""
+    import polars as pl
+
+    types = {name: table.beside[on].dtype for name, table in tables.items()}
+    if len(set(types.values())) == 1:
+        return dict(tables)
+    comparable = False
+    with suppress(InvalidInput):  # a type that is no key between organisations, either
+        comparable = match({kind(table.beside[on]) for table in tables.values()})
+    if not comparable:
+        found = ", ".join(f"{name}: {of}" for name, of in types.items())
+        raise InvalidInput(
+            f"the key {on!r} has different types ({found}); convert it to the same type everywhere, and mind leading zeros."
+        )
+    return {name: replace(table, beside=table.beside.cast({on: pl.String})) for name, table in tables.items()}
+
+
 def _common_keys(tables: Mapping[str, _Keyed], on: str) -> pl.DataFrame:
-    kinds = {name: table.beside[on].dtype for name, table in tables.items()}
-    if len(set(kinds.values())) > 1:
-        found = ", ".join(f"{name}: {kind}" for name, kind in kinds.items())
-        raise InvalidInput(f"the key {on!r} has different types ({found}); convert it to the same type everywhere.")
     keys = reduce(lambda a, b: a.join(b, on=on, how="inner"), (table.beside.select(on) for table in tables.values()))
     if keys.is_empty():
         raise InvalidInput(

@@ -402,6 +402,7 @@ class Fit:
         """Where each row of the first frame stands among the federation's rows."""
         first = next(party for party in frames if party in self.coefficients)
         asked = as_frame(frames[first]).select(str(self.on))
+        asked = asked if federation.keys is None else asked.cast({str(self.on): federation.keys.dtype})
         if len(asked) != federation.rows:
             raise InvalidInput(
                 f"{len(asked) - federation.rows:,} of the {len(asked):,} rows of {first!r} are not at every party, so they have "

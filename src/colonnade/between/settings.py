@@ -208,7 +208,7 @@ class PartyFile:
         folder = self.path.parent
         if "://" not in source:
             source = str(folder / source)
-        table, y = read_table(source, self.data.get("query")), None
+        table, y = read_table(source, self.data.get("query"), self.charter, self.name), None
         if isinstance(table, tuple):  # a file of rows with their labels
             table, y = table
         if labels is not None:
@@ -245,11 +245,14 @@ def _limits(raw: Any) -> Limits:
     return Limits(tuple(raw.get("methods", ())), *prices, scores, models)
 
 
-def read_table(source: str, query: str | None = None) -> Any:
-    """A frame from a file or a database; a plain matrix from .npy, or from .npz as scipy saves a sparse one."""
+def read_table(source: str, query: str | None, charter: Charter, name: str) -> Any:
+    """A frame from a file or a database; a plain matrix from .npy, or from .npz as scipy saves a sparse one.
+
+    Of a frame the columns that the federation file names for this party, read as its schema declares them: as in one process.
+    """
     from scipy import sparse
 
-    from colonnade.sources import read
+    from colonnade.sources import located, read
 
     if source.endswith(".npy"):
         return _array(Path(source))
@@ -257,15 +260,26 @@ def read_table(source: str, query: str | None = None) -> Any:
         try:
             return sparse.load_npz(source)
         except (OSError, ValueError, KeyError) as error:
-            raise InvalidInput(f"{source} cannot be read as a sparse matrix ({error}). Save it with scipy.") from error
-    return read(source, query=query)
+            raise InvalidInput(
+                f"{source} cannot be read as a sparse matrix ({type(error).__name__}). Save it with scipy."
+            ) from None  # its message may quote an entry
+    if charter.on is None or name not in charter.members:
+        return read(source, query=query)
+    table, schema = located(source, query=query), charter.members[name].schema
+    texts = {charter.on, *([charter.unit.name] if charter.people == name else [])}
+    named = {*texts, *(column.name for column in (schema.columns if schema else ()))}
+    named |= {charter.label[1]} if charter.label[0] == name else set()
+    wanted = [column for column in table.names() if column in named]  # what is absent is said by Holding
+    return table.frame(wanted, schema, texts)
 
 
 def _array(path: Path) -> NDArray[Any]:
     try:
         return np.array(np.lib.format.open_memmap(path, mode="r"))  # never unpickles
     except (OSError, ValueError) as error:
-        raise InvalidInput(f"{path} cannot be read as an array ({error}). Save it with numpy.save.") from error
+        raise InvalidInput(
+            f"{path} cannot be read as an array ({type(error).__name__}). Save it with numpy.save."
+        ) from None  # its message may quote what stands in the file
 
 
 def write_key(path: Path) -> str:

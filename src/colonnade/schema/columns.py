@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -218,6 +219,10 @@ class Categorical:
         import polars as pl
 
         texts = texts_of(self.name, values)
+        if values.dtype.is_float():  # a number is written "1" or "1.0": the level that means it, unless both are levels
+            texts = texts.replace(
+                {whole: level for level in self.levels if (whole := _whole(level)) not in self.levels}
+            )
         refuse_gaps(self.name, self.missing, texts.null_count())
         if self.missing not in ("refuse", "indicator"):
             texts = texts.fill_null(self.missing)
@@ -274,6 +279,11 @@ def _indicator(name: str) -> Feature:
 
 def _with_indicator(value: Feature, missing: object) -> tuple[Feature, ...]:
     return (value, _indicator(value.name)) if missing == "indicator" else (value,)
+
+
+def _whole(level: str) -> str:
+    """A level that writes a whole number with a decimal point, without it; any other as it is."""
+    return re.sub(r"\A(-?[0-9]+)\.0*\Z", r"\1", level)
 
 
 # --- checks -------------------------------------------------------------------------------------------------

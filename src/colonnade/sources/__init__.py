@@ -1,6 +1,7 @@
 """Where a party's table comes from: files, data frames, databases; whole, or in blocks of rows.
 
-    table.csv                         UTF-8, commas, a header; an empty cell is missing, in a number also NA, NaN, null
+    table.csv                         UTF-8, commas, a header; an empty cell is missing, in a number also NA, NaN, null;
+                                      a schema's columns are read as it declares them, keys as text
     table.parquet                     Parquet
     table.arrow .feather .ipc         Arrow IPC, as a file or as a stream
     data.svm ..., X.npz               numbers with labels: `read` gives (X, y), as colonnade.readers does
@@ -14,7 +15,7 @@ Leaves   nothing. Errors name places and counts; they quote no cell, and never a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,12 +39,19 @@ KINDS = (".csv", ".parquet", *ARROW, *readers.TEXT, ".npz")
 
 
 def read(
-    source: Any, *, columns: Sequence[str] | int | None = None, query: str | None = None
+    source: Any,
+    *,
+    columns: Sequence[str] | int | None = None,
+    query: str | None = None,
+    schema: Schema | None = None,
+    texts: Collection[str] = (),
 ) -> pl.DataFrame | tuple[Any, NDArray[Any]]:
     """A whole source: a polars frame, or (X, y) for svmlight and npz files.
 
     columns  names of the columns to read, or the public number of columns of a svmlight file.
     query    what to ask a database, as in query="select pid, age from stays".
+    schema   of a CSV file: its columns are read as it declares them; what it does not name is guessed from all cells.
+    texts    of a CSV file: columns that are read as text however they look, such as a key.
     """
     if _matrix_file(source):
         if columns is not None and not isinstance(columns, int):
@@ -51,7 +59,7 @@ def read(
         return readers.read(source, columns=columns)
     if isinstance(columns, int | str):
         raise InvalidInput(f"columns={columns!r}: give a list of names (a number is for svmlight files).")
-    return located(source, query=query).frame(columns)
+    return located(source, query=query).frame(columns, schema, texts)
 
 
 def encode(

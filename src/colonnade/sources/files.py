@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+LED_BY_ZEROS = r"^\s*[+-]?0[0-9]"
+
+
 @dataclass(frozen=True, eq=False)
 class Frame:
     """A data frame in memory."""
@@ -29,10 +32,10 @@ class Frame:
     def names(self) -> list[str]:
         return self.table.columns
 
-    def frame(self, columns: Sequence[str] | None) -> pl.DataFrame:
+    def frame(self, columns: Sequence[str] | None, _: object = None, __: object = ()) -> pl.DataFrame:
         return self.table.select(chosen(self.shown, self.table.columns, columns))
 
-    def blocks(self, columns: Sequence[str] | None, _: object = None) -> Iterator[pl.DataFrame]:
+    def blocks(self, columns: Sequence[str] | None, _: object = None, __: object = ()) -> Iterator[pl.DataFrame]:
         table = self.frame(columns)
         yield from table.iter_slices(block_rows(table.width)) if table.height else [table]
 
@@ -50,19 +53,24 @@ class Csv:
     def shown(self) -> str:
         return self.path.name
 
-    def frame(self, columns: Sequence[str] | None) -> pl.DataFrame:
-        from pyarrow import csv as arrow_csv
+    def frame(
+        self, columns: Sequence[str] | None, schema: Schema | None = None, texts: Collection[str] = ()
+    ) -> pl.DataFrame:
+        return together(self.blocks(columns, schema, texts))
 
-        names = self.names()
-        options = arrow_csv.ConvertOptions(include_columns=chosen(self.shown, names, columns))
-        with self._explained(names):
-            return self._polars(arrow_csv.read_csv(self.path, read_options=_in_order(), convert_options=options))
+    def blocks(
+        self, columns: Sequence[str] | None, schema: Schema | None = None, texts: Collection[str] = ()
+    ) -> Iterator[pl.DataFrame]:
+        """What a schema declares decides about types; the columns that it does not name are looked through first.
 
-    def blocks(self, columns: Sequence[str] | None, schema: Schema | None = None) -> Iterator[pl.DataFrame]:
-        """What a schema declares decides about types; the columns that it does not name are looked through first."""
+        texts  columns whose cells are names of somebody, however they look: "007" is no number, and stays as it is.
+        """
+        import pyarrow as pa
+
         names = self.names()
         wanted = chosen(self.shown, names, columns)
         types = {column.name: _declared(column) for column in (schema.columns if schema else ())}
+        types |= dict.fromkeys(texts, pa.string())
         types |= self._types(names, [name for name in wanted if name not in types])
         with self._explained(names):
             for batch in self._batches(wanted, types):
@@ -89,11 +97,23 @@ class Csv:
                 fault = re.search(r"column #(\d+).* conversion error to (\w+)", str(error), re.DOTALL)
                 said = None if fault and fault[2] != "string" else self._fault(str(error), names)
             else:
-                return types
+                return types | dict.fromkeys(self._led_by_zeros(types), pa.string())
             if said is not None or fault is None:
                 raise InvalidInput(str(said))
             types[names[int(fault[1])]] = wider.get(fault[2], pa.string())
         return {}
+
+    def _led_by_zeros(self, types: Mapping[str, pa.DataType]) -> set[str]:
+        """Columns that read as whole numbers and are none: "007" is the name of something, and 7 is another one."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        looked = {name: pa.string() for name, kind in types.items() if kind == pa.int64()}
+        found: set[str] = set()
+        for batch in self._batches(list(looked), looked) if looked else ():
+            led = (name for name in looked if name not in found)
+            found |= {name for name in led if pc.any(pc.match_substring_regex(batch[name], LED_BY_ZEROS)).as_py()}
+        return found
 
     def _batches(self, wanted: list[str], types: Mapping[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
         from pyarrow import csv as arrow_csv
@@ -192,10 +212,10 @@ class Columnar:
         with self._opened() as (schema, _):
             return list(schema.names)
 
-    def frame(self, columns: Sequence[str] | None) -> pl.DataFrame:
+    def frame(self, columns: Sequence[str] | None, _: object = None, __: object = ()) -> pl.DataFrame:
         return together(self.blocks(columns))
 
-    def blocks(self, columns: Sequence[str] | None, _: object = None) -> Iterator[pl.DataFrame]:
+    def blocks(self, columns: Sequence[str] | None, _: object = None, __: object = ()) -> Iterator[pl.DataFrame]:
         with self._opened() as (schema, batches):
             names, empty = chosen(self.shown, schema.names, columns), True
             for batch in batches(names):

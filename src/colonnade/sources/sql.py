@@ -41,10 +41,10 @@ class Sql:
         with self._reader() as reader:
             return list(reader.schema.names)
 
-    def frame(self, columns: Sequence[str] | None) -> pl.DataFrame:
+    def frame(self, columns: Sequence[str] | None, _: object = None, __: object = ()) -> pl.DataFrame:
         return together(self.blocks(columns))
 
-    def blocks(self, columns: Sequence[str] | None, _: object = None) -> Iterator[pl.DataFrame]:
+    def blocks(self, columns: Sequence[str] | None, _: object = None, __: object = ()) -> Iterator[pl.DataFrame]:
         with self._reader() as reader:
             empty = reader.schema.empty_table()
             names = chosen(self.shown, list(reader.schema.names), columns)
