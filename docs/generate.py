@@ -237,6 +237,19 @@ def dtypes() -> str:
     return table(["Number", "Array type"], [(code, f"`{dtype.name}`") for code, dtype in enumerate(DTYPES)])
 
 
+def bounds() -> str:
+    """What every field of a question, and of the call in it, may hold."""
+    from colonnade.between.bounds import CALL, CEILING, FIELDS, OTHER, QUESTIONS
+
+    asked = {name: [f"`{what}`" for what, known in QUESTIONS.items() if name in known] for name in FIELDS}
+    rows = [
+        ("the whole head", "all", f"bytes, from the federation's sizes (`Sizes.head`), at most {CEILING >> 20} MiB")
+    ]
+    rows += [(f"`{name}`", ", ".join(asked[name]), bound.words) for name, bound in FIELDS.items()]
+    rows += [(f"`{name}`", "in a call", bound.words) for name, bound in CALL.items()]
+    return table(["Field", "Of", "At most"], [*rows, ("any other", "in a call", OTHER.words)])
+
+
 def failures() -> str:
     """The codes of the message Failed, and which error sends which."""
     from colonnade.engines.inprocess import FINAL
@@ -427,6 +440,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "values": values,
     "dtypes": dtypes,
     "failures": failures,
+    "bounds": bounds,
     "layers": layers,
     "pages": pages,
     "files": files,

@@ -70,7 +70,7 @@ class Straw(Grpc):
 
     def __init__(self, made: Organisations, lose: dict[int, str] | None = None) -> None:
         self.made, self.lose, self.asked = made, lose or {}, 0
-        self.patience, self.session, self._charter, self.metrics = 1.0, "", made.charter, Metrics()
+        self.patience, self.session, self.rows, self._charter, self.metrics = 1.0, "", 0, made.charter, Metrics()
         self._board = self  # type: ignore[assignment]
         self.offices = {name: made.office(name) for name in made.names}
         self.lives = dict.fromkeys(made.names, 0)

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from colonnade.algorithms.masked_scores import MaskedScores
 from colonnade.algorithms.method import Answer, Status
+from colonnade.between.bounds import RUNS, Sizes, check_call
 from colonnade.between.diary import Diary
 from colonnade.between.matching import align
 from colonnade.between.office import DIVERGED, OK, PROTOCOL, UNAVAILABLE, UNKNOWN
@@ -72,7 +73,7 @@ class Grpc:
         self.metrics = Metrics()
         self._board: Switchboard | None = None
         self._charter: Charter | None = None
-        self.session = ""  # of the rows agreed on; empty where they need no agreement
+        self.session, self.rows = "", 0  # of the rows agreed on; empty where they need no agreement
 
     def __enter__(self) -> Self:
         return self
@@ -122,7 +123,7 @@ class Grpc:
         if unable := _unable(charter, found):
             raise InvalidInput(f"{unable[0]}. Nothing was sent.")
         if charter.on is None:
-            self.session = ""
+            self.session, self.rows = "", 0
             return Federation.elsewhere(charter)
         sessions = {(said.get("session"), said.get("rows")) for said in found.values()}
         kept = {session for said in found.values() if (session := said.get("session") or said.get("begun"))}
@@ -136,7 +137,7 @@ class Grpc:
                 "`colonnade party realign`, and begin again."
             )
         session, rows = sessions.pop()
-        self.session = str(session)
+        self.session, self.rows = str(session), int(rows or 0)
         return Federation.elsewhere(charter, rows, str(session))
 
     def hello(self, charter: Charter) -> dict[str, Mapping[str, Any]]:
@@ -169,6 +170,8 @@ class Grpc:
     def crew(self, run: str, seats: Mapping[NodeId, Seat], books: Books, listener: Listener, call: Any) -> Crew:
         if self._board is None or not isinstance(call, Call):
             raise InvalidInput("co.Grpc is for federations whose parties run elsewhere: Federation.open(file).")
+        assert self._charter is not None
+        check_call(call.to_json(), Sizes.of(self._charter, self.rows))  # as every party will
         return _Crew(self, run, seats, books, listener, call)
 
     def process(self, party: NodeId) -> str | None:
@@ -349,7 +352,8 @@ class _Crew:
             case "close", (how,):
                 return "over", {"how": told_to_others(how)}, ()
             case "settle", (over,):
-                return what, {"over": {run: told_to_others(how) for run, how in over.items()}}, ()
+                last = list(over.items())[-RUNS:]  # of older ones nobody is still waiting to hear
+                return what, {"over": {run: told_to_others(how) for run, how in last}}, ()
             case "resend", (since,):
                 return what, {"since": dict(since)}, ()
             case "turn", (letters,):

@@ -24,7 +24,7 @@ import logging
 import re
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, cast
@@ -36,6 +36,7 @@ from colonnade.algorithms.method import GraphMethod, Job, Own
 from colonnade.alignment import Agreement
 from colonnade.between.aligning import Aligning, written_once
 from colonnade.between.approvals import Approvals
+from colonnade.between.bounds import Sizes, check_call, check_question
 from colonnade.between.holding import Holding
 from colonnade.between.neighbours import Neighbours
 from colonnade.between.parcel import Parcel, letters_in, letters_out, name_in, names_in, pack, text_in, unpack
@@ -138,6 +139,7 @@ class Office:
         self.log = self.books.log(self.name)
         self.ledger = Ledger(self.log, self.name, holding.member.policy)
         self.aligning = Aligning(holding, self.log, self.ledger, self.books.folder, identity)
+        self.sizes = Sizes.of(holding.charter)
         self.desks: dict[str, _Desk] = {}
         self.approvals = Approvals()
         self.scoring = Scoring(holding, self.books.folder, models)
@@ -156,11 +158,12 @@ class Office:
         """The answer to a question of the hub. Every error becomes a code."""
         what = "?"
         try:
-            asked = unpack(raw)
+            asked = unpack(raw, self.sizes.head)
             what = str(asked.head.get("what"))[:40]  # longer than every question; it is logged
             handler = _QUESTIONS.get(what)
             if handler is None:
                 raise ProtocolError(f"the hub asks {what!r}, which this version does not know")
+            check_question(what, asked, self.sizes)
             found = handler(self, asked)
             return pack({"code": OK, **found.head}, found.blobs)
         except UnknownRun:
@@ -235,7 +238,10 @@ class Office:
         return Parcel({"covers": desk.cover is not None, "confirms": agreement is not None}, tuple(blobs))
 
     def _proposal(self, asked: Parcel) -> tuple[str, Call, Agreement | None]:
-        proposed = _run(asked), Call.from_json(text_in(asked, "call")), self._current(asked)
+        agreement = self._current(asked)
+        sizes = self.sizes if agreement is None else replace(self.sizes, rows=agreement.rows)
+        check_call(text := text_in(asked, "call"), sizes)
+        proposed = _run(asked), Call.from_json(text), agreement
         over = self.books.ended()
         self._settle(over)
         if proposed[0] in over:  # also one that its ledger never opened: a name is used once

@@ -1,0 +1,189 @@
+"""Claims about what a question may hold: whatever a hub asks, a party's memory does not grow, and it goes on answering.
+
+The offices of these tests live in processes that may take little more memory than they have: one that a question could fill
+would answer that it is out of memory, or be gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import resource
+from collections.abc import Collection
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import colonnade as co
+from colonnade.between import office as offices
+from colonnade.between.bounds import CALL, CEILING, FIELDS, QUESTIONS, Sizes, check_call
+from colonnade.between.office import OK, UNAVAILABLE
+from colonnade.between.parcel import pack, unpack
+from colonnade.errors import InvalidInput
+from colonnade.plain import METHODS, known_values
+from colonnade.runtime.messages import FailureCode
+from colonnade.seats import Call, source_of
+
+pytest.importorskip("grpc", reason="grpcio is not installed: pip install 'colonnade[grpc]'")
+
+from organisations import SERVER, Organisations
+
+ROOM = 256 << 20  # bytes that a process may take beyond what it has when it begins
+STOPS, BREAKS = int(FailureCode.STOPPED) + 1, int(FailureCode.PROTOCOL) + 1
+LEAST = co.Problem(co.LeastSquares(), co.L1Ball(1.0))
+DEEP = "[" * 50_000 + "]" * 50_000
+HOSTILE = {
+    "a billion": 10**9,
+    "a large number": 10**18,
+    "more digits than a float": 10**400,
+    "below zero": -1,
+    "not finite": float("nan"),
+    "a long text": "x" * 100_000,
+    "a long list": [0] * 10_000,
+    "many lists": [[0, 1]] * 4_000,
+    "a large table": {str(place): place for place in range(5_000)},
+    "a table of itself": json.loads('{"a":' * 60 + "1" + "}" * 60),
+    "nothing": None,
+    "yes": True,
+}
+
+
+def made(folder: Path) -> Organisations:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 6))
+    return Organisations.of(co.Federation.split(X, X[:, 0], parties=2), folder)
+
+
+def graph(size: int, edges: Any = ((0, 1),)) -> dict[str, Any]:
+    return {"type": "GraphADMM", "topology": {"type": "Topology", "size": size, "edges": edges}}
+
+
+def proposed(method: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    plain = json.loads(Call(co.DistributedFrankWolfe(), LEAST, None).to_json())
+    call = {**plain, **({} if method is None else {"method": method}), **more}
+    code = source_of(co.DistributedFrankWolfe())
+    return {"what": "consider", "run": "run", "call": json.dumps(call), "code": code, "session": ""}
+
+
+def hostile_calls(names: Collection[str], values: Collection[str]) -> list[dict[str, Any]]:
+    """Fields of every value that a call can have, with something hostile in each."""
+    asked = []
+    for name, kind in known_values().items():
+        for field in fields(kind):
+            for value in [HOSTILE[value] for value in values if field.name in names]:
+                given = {"type": name, field.name: value}
+                where = (
+                    "method" if kind in METHODS else "problem" if name in ("Problem", "KernelSVM", "AdaBoost") else None
+                )
+                if where is not None:
+                    asked.append(proposed(**{where: given}))
+                else:
+                    asked.append(proposed({"type": "GraphADMM", "topology": given}))
+                    asked.append(
+                        proposed(problem={"type": "Problem", "loss": {"type": "Logistic"}, "constraint": given})
+                    )
+                    asked.append(proposed(privacy=given))
+    return asked
+
+
+def hostile_heads(values: Collection[str]) -> list[dict[str, Any]]:
+    plain = {
+        **proposed(),
+        "peers": [],
+        "heads": {},
+        "since": {},
+        "letters": [],
+        "how": "x",
+        "over": {},
+        "when": "start",
+        "peer": "party0",
+    }
+    return [
+        {"what": what, **{name: plain[name] for name in known}, field: value}
+        for what, known in QUESTIONS.items()
+        for field in (*known, "unknown")
+        for value in [HOSTILE[value] for value in values]
+    ]
+
+
+def _answers(folder: str, asked: list[bytes], pipe: Any) -> None:
+    """In a process of its own: the codes of all answers, and the memory that they took."""
+    with contextlib.closing(made(Path(folder)).office("party0")) as office:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (held + ROOM, held + ROOM))
+        codes = [unpack(office.answer(raw)).head["code"] for raw in asked]
+        pipe.send((codes, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) << 10))
+
+
+def answers(folder: Path, asked: list[bytes]) -> tuple[list[int], int]:
+    ours, theirs = SERVER.Pipe()
+    child = SERVER.Process(target=_answers, args=(str(folder), asked, theirs), daemon=True)
+    child.start()
+    theirs.close()
+    try:
+        return ours.recv()
+    finally:
+        child.join()
+
+
+def test_the_bounds_know_every_question_and_every_field() -> None:
+    assert QUESTIONS.keys() == offices._QUESTIONS.keys()
+    assert {name for known in QUESTIONS.values() for name in known} == FIELDS.keys()
+    named = {field.name for kind in known_values().values() for field in fields(kind)}
+    assert CALL.keys() <= named | {"noise", "entries"}
+
+
+def test_a_graph_of_a_billion_nodes_is_refused_before_it_is_built(tmp_path: Path) -> None:
+    sizes = (3, 10**5, 10**6, 10**7, 10**9)
+    codes, taken = answers(tmp_path, [pack(proposed(graph(size))) for size in sizes])
+    assert codes == [STOPS] * len(sizes)
+    assert taken < 64 << 20
+
+
+def test_a_call_within_its_bounds_is_considered(tmp_path: Path) -> None:
+    codes, _ = answers(tmp_path, [pack(proposed())])
+    assert codes == [OK]
+
+
+def test_a_head_of_sixteen_megabytes_is_refused(tmp_path: Path) -> None:
+    heads = [{"what": "hello", "x": "y" * (16 << 20)}, {**proposed(), "call": "[" + "[]," * (5 << 20) + "[]]"}]
+    codes, taken = answers(tmp_path, [pack(head) for head in heads])
+    assert codes == [BREAKS, BREAKS]
+    assert taken < 128 << 20  # the two questions themselves
+    assert Sizes(10**4, 10**7, 10**9).head == CEILING < 16 << 20
+
+
+def unharmed(folder: Path, asked: list[dict[str, Any]]) -> None:
+    raw = [pack(head) for head in asked]
+    raw += [pack({**proposed(), "call": DEEP}), pack({"what": "turn", "run": "run"}, [b""] * 20_000)]
+    codes, taken = answers(folder, raw)
+    assert len(codes) == len(raw) > 60
+    assert UNAVAILABLE not in codes  # what an office answers that has no memory
+    assert taken < ROOM // 2
+
+
+def test_a_field_that_asks_for_memory_gets_none(tmp_path: Path) -> None:
+    unharmed(tmp_path, hostile_calls(CALL, ["a billion", "many lists"]) + hostile_heads(["a large table"]))
+
+
+@pytest.mark.fault
+def test_no_field_of_a_call_fills_the_memory(tmp_path: Path) -> None:
+    named = {field.name for kind in known_values().values() for field in fields(kind)}
+    unharmed(tmp_path, hostile_calls(named, HOSTILE))
+
+
+@pytest.mark.fault
+def test_no_field_of_a_question_fills_the_memory(tmp_path: Path) -> None:
+    unharmed(tmp_path, hostile_heads(HOSTILE))
+
+
+@pytest.mark.parametrize(
+    "method", [graph(3), graph(2, [[0, 2]]), graph(2, [[0, 1]] * 5), {"type": "GraphADMM", "rounds": 10**8}]
+)
+def test_the_hub_refuses_by_the_same_bounds_and_says_which(method: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput, match=r"is over its bound: .* \(K = 2 parties, p = 6 columns, n = 30 rows\)"):
+        check_call(proposed(method)["call"], Sizes(2, 6, 30))
