@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import math
+import sqlite3
+from dataclasses import fields, replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import colonnade as co
-from colonnade.privacy.events import EXACT, Audience, Charge, Event, Mechanism, Scope, row_rho
-from colonnade.privacy.ledger import Ledger
+from colonnade.privacy.accountant import epsilon, rho_for
+from colonnade.privacy.events import EXACT, SCORES, Audience, Charge, Event, Mechanism, Scope, row_rho
+from colonnade.privacy.ledger import Ledger, Terms
 from colonnade.privacy.store import FileLog, MemoryLog
 from contract import TERMS, ledger
 
@@ -25,8 +29,6 @@ def plan(count: int, event: Event = EVENT):
 
 def budgeted(rho: float, log=None) -> Ledger:
     """A ledger whose limit is worth about `rho`."""
-    from colonnade.privacy.accountant import epsilon
-
     return Ledger(log or MemoryLog(), "a", co.Policy(epsilon=epsilon(rho, 1e-6), delta=1e-6))
 
 
@@ -114,8 +116,6 @@ def test_after_exact_values_left_no_budget_holds_any_more():
 
 
 def test_the_same_run_on_other_terms_is_refused():
-    from dataclasses import replace
-
     book = ledger()
     with pytest.raises(co.ReplayDiverged, match=r"other terms.*original call"):
         book.open_run("run", replace(TERMS, settings="toy(2)"), {})
@@ -230,3 +230,204 @@ def test_the_price_of_a_row_is_every_own_release_and_each_joint_one_once(lines):
 def test_terms_that_cannot_be_are_refused(make, advice):
     with pytest.raises(co.InvalidInput, match=advice):
         make()
+
+
+# ---------------------------------------------------------------- a plan, line by line
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(EVENT, mechanism=Mechanism.LATTICE),
+        replace(EVENT, rho=RHO * (1 + 1e-15)),
+        replace(EVENT, scope=Scope.JOINT),
+        replace(EVENT, audience=Audience.CONSORTIUM),
+    ],
+    ids=["mechanism", "price", "scope", "audience"],
+)
+def test_a_line_pays_for_its_own_kind_of_release_only(other):
+    assert Charge(EVENT, 1, "sums").covers(replace(EVENT, sensitivity=7.0))  # settled when it is released
+    assert not Charge(EVENT, 1, "sums").covers(other)
+    assert not Charge(other, 1, "sums").covers(EVENT)
+
+
+def test_a_line_is_used_as_often_as_it_says_and_no_more():
+    book = budgeted(1.0)
+    book.open_run("one", TERMS, {"a": (Charge(EVENT, 2, "sums"), Charge(EXACT, 0, "all"))})
+    assert [book.take("one", EVENT) for _ in range(2)] == ["sums", "sums"]
+    with pytest.raises(co.LeakError, match="used up"):
+        book.take("one", EVENT)
+
+
+def test_a_resumed_run_has_used_what_is_on_record_and_nothing_else(tmp_path):
+    log = FileLog(tmp_path / "a.db")
+    for used in range(3):
+        book = budgeted(1.0, log)
+        book.open_run("one", TERMS, {"a": plan(3)})
+        for left in range(3 - used):
+            book.take("one", EVENT)
+            if not left:
+                book.record("one", used, 0, EVENT, "sums", 0)  # one is on record, the others were never sent
+        with pytest.raises(co.LeakError):
+            book.take("one", EVENT)
+    log.close()
+
+
+@pytest.mark.parametrize("field", [field.name for field in fields(Terms)])
+def test_a_run_resumes_on_the_very_terms_that_were_approved(field):
+    book = budgeted(1.0)
+    book.open_run("one", TERMS, {"a": plan(3)})
+    with pytest.raises(co.ReplayDiverged, match="other terms"):
+        book.open_run("one", replace(TERMS, **{field: "something else"}), {"a": plan(3)})
+    with pytest.raises(co.ReplayDiverged, match="other terms"):
+        book.open_run("one", TERMS, {"a": plan(4)})
+    book.open_run("one", TERMS, {"a": plan(3)})
+
+
+def test_nothing_is_recorded_for_a_run_that_another_process_closed(tmp_path):
+    log, other = FileLog(tmp_path / "a.db"), FileLog(tmp_path / "a.db")
+    book = budgeted(1.0, log)
+    book.open_run("one", TERMS, {"a": plan(3)})
+    budgeted(1.0, other).close_run("one", "aborted")
+    with pytest.raises(co.ReplayDiverged, match="over"):
+        book.record("one", 0, 0, EVENT, "sums", 0)
+    assert log.rows("one", "event") == []
+    log.close()
+    other.close()
+
+
+# ---------------------------------------------------------------- the figures of a budget
+
+
+def spend(book: Ledger, run: str, own: int, others: int = 0, joint: int = 0, used: int | None = None, how="finished"):
+    plans = {"a": (*plan(own), *plan(joint, JOINT)), "b": (*plan(others), *plan(joint, JOINT))}
+    book.open_run(run, TERMS, plans)
+    for slot in range(own if used is None else used):
+        book.record(run, 0, slot, EVENT, "sums", 3)
+    for slot in range(joint):
+        book.record(run, 1, slot, JOINT, "sums", 3)
+    if how:
+        book.close_run(run, how)
+
+
+def test_every_figure_of_a_budget_is_the_sum_of_what_is_on_record():
+    book = budgeted(100 * RHO)
+    spend(book, "first", own=9, others=4, joint=2, used=5)  # 4 of its own lines return
+    assert book.own_spent() == pytest.approx(5 * RHO)
+    assert book.row_spent() == pytest.approx((5 + 4 + 2) * RHO)
+    spend(book, "second", own=3, others=1, how="")
+    assert book.own_spent() == pytest.approx(8 * RHO)
+    assert book.row_spent() == pytest.approx(15 * RHO)
+    assert book.open_runs() == {"second"}
+    spend(book, "third", own=6, others=6, used=0, how="refused: no")
+    assert book.row_spent() == pytest.approx(15 * RHO)  # it sent nothing anywhere
+    figures = book.budget()
+    assert (figures.epsilon, figures.delta, figures.period) == (epsilon(100 * RHO, 1e-6), 1e-6, 1)
+    assert figures.limit == pytest.approx(100 * RHO, rel=1e-6)
+    assert (figures.rho, figures.lifetime_rho) == pytest.approx((15 * RHO, 15 * RHO))
+    assert figures.left == pytest.approx(85 * RHO, rel=1e-6)
+    assert figures.spent == epsilon(figures.rho, 1e-6)
+    book.renew("a new year")
+    assert book.budget().period == 2
+    assert (book.budget().rho, book.budget().lifetime_rho) == pytest.approx((4 * RHO, 15 * RHO))  # "second" is open
+    book.close_run("second", "finished")
+    spend(book, "fourth", own=2)
+    assert book.budget().rho == pytest.approx((3 + 1 + 2) * RHO)
+
+
+def test_a_budget_holds_up_to_its_limit_and_not_beyond():
+    book = budgeted(10 * RHO * (1 + 1e-9))
+    spend(book, "one", own=4)
+    book.open_run("two", TERMS, {"a": plan(6)})
+    book.close_run("two", "finished")
+    with pytest.raises(co.BudgetExhausted, match="would bring epsilon to"):
+        book.open_run("three", TERMS, {"a": plan(7)})
+    with pytest.raises(co.BudgetExhausted, match="this run alone costs"):
+        book.open_run("four", TERMS, {"a": plan(11)})
+
+
+def test_a_limit_of_the_owner_counts_in_zcdp_and_the_newest_one_counts():
+    """(1, 1e-3) buys more than (1.5, 1e-12): which is tighter is not read off epsilon alone."""
+    assert rho_for(1.0, 1e-3) > rho_for(1.5, 1e-12)
+    book = Ledger(MemoryLog(), "a", co.Policy(epsilon=1.0, delta=1e-3))
+    book.set_budget(1.5, 1e-12)
+    assert (book.budget().epsilon, book.budget().delta) == (1.5, 1e-12)
+    free = Ledger(MemoryLog(), "a", co.Policy())
+    for limit in (1.0, 3.0):
+        free.set_budget(limit, 1e-6)
+    assert free.budget().epsilon == 3.0
+
+
+def test_what_left_exactly_is_said_where_it_ends_a_budget():
+    log = MemoryLog()
+    free = Ledger(log, "a", co.Policy(exact=True))
+    free.open_run("one", TERMS, {"a": (Charge(EXACT, 1, "all"),)})
+    with pytest.raises(co.BudgetExhausted, match="exact values about these rows have left"):
+        budgeted(5.0, log).open_run("two", TERMS, {"a": plan(1)})
+
+
+def test_an_entry_says_what_was_recorded():
+    book = budgeted(1.0)
+    spend(book, "one", own=2)
+    first, second = book.entries("one")
+    assert (first.run, first.tick, first.slot, first.event, first.what, first.round) == ("one", 0, 0, EVENT, "sums", 3)
+    assert second.slot == 1
+    assert book.entries("two") == []
+
+
+# ---------------------------------------------------------------- chains and what peers remember
+
+
+def test_no_run_opens_and_no_limit_changes_on_a_broken_chain(tmp_path):
+    log = FileLog(tmp_path / "a.db")
+    book = budgeted(1.0, log)
+    spend(book, "one", own=2)
+    db = sqlite3.connect(log.path)
+    with db:
+        db.execute("update log set body = x'00' where seq = 2")
+    db.close()
+    before = log.length()
+    for act in (
+        lambda: book.open_run("two", TERMS, {"a": plan(1)}),
+        lambda: book.renew("x"),
+        lambda: book.set_budget(9, 1e-6),
+    ):
+        with pytest.raises(co.LedgerDamaged, match="does not continue the chain"):
+            act()
+    assert log.length() == before
+    log.close()
+
+
+def test_the_newest_head_that_was_seen_is_remembered_and_ones_own_is_not():
+    book = budgeted(1.0)
+    for run, count in (("one", 7), ("two", 9), ("three", 8)):
+        book.remember(run, "start", {"b": (count, bytes([count])), "a": (1, b"x")})
+    book.remember("two", "start", {"b": (99, b"again")})  # once a run and moment
+    assert book.remembered() == {"b": (9, bytes([9]))}
+
+
+def test_a_ledger_must_still_hold_what_a_peer_saw(tmp_path):
+    log = FileLog(tmp_path / "a.db")
+    book = budgeted(1.0, log)
+    spend(book, "one", own=2)
+    count = log.length()
+    book.check_head(count, log.head_at(count), "b")
+    for seen, head in ((count + 1, bytes(32)), (count, bytes(32)), (count - 1, log.head_at(count))):
+        with pytest.raises(co.LedgerDamaged, match="rolled back"):
+            book.check_head(seen, head, "b")
+    log.close()
+
+
+def test_a_note_for_the_operator_is_kept_once():
+    book = budgeted(1.0)
+    for text in ("3 rows", "3 rows", "4 rows"):
+        book.tell_operator("one", text)
+    assert book.operator_notes() == [("one", "3 rows"), ("one", "4 rows")]
+
+
+def test_runs_that_reserved_scores_are_counted():
+    book = Ledger(MemoryLog(), "a", co.Policy(scores=True))
+    book.open_run("one", TERMS, {"a": (Charge(SCORES, 4, "scores"),)})
+    book.open_run("two", TERMS, {"a": plan(1)})
+    assert book.score_runs() == 1
+    assert json.loads(book.log.rows("one", "open")[0].body)["own_rho"] == 0.0
