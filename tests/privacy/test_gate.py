@@ -8,13 +8,15 @@ import numpy as np
 import pytest
 
 import colonnade as co
+from colonnade.kernels.ring import Ring
 from colonnade.kernels.sparse_fw import Picks
-from colonnade.privacy.events import EXACT, Charge, Event, Mechanism, Scope
+from colonnade.privacy.events import EXACT, MASKED, Charge, Event, Mechanism, Scope
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.mechanisms import SystemNoise
+from colonnade.privacy.pads import Pad
 from colonnade.privacy.released import Private, Released
 from colonnade.privacy.store import FileLog
-from contract import FREELY, gate, ledger
+from contract import FREELY, TERMS, gate, ledger
 
 RHO = 0.5
 NOISY = Charge(Event(Mechanism.GAUSSIAN, RHO, 1.0), 2, "sums")
@@ -239,3 +241,165 @@ def test_a_release_may_be_drawn_from_more_than_two_gigabytes(log):
     drawer = Private(lambda scale, stream: Picks(np.zeros(1, np.int64), np.ones(1, np.int8)), 1.0)
     columns, signs = door.picks(drawer, 1, lambda: bytes(1 << 31), rho=RHO)
     assert (columns.value.tolist(), signs.value.tolist()) == ([0], [1])
+
+
+# ---------------------------------------------------------------- how much noise is drawn
+
+
+class Told(SystemNoise):
+    """Draws nothing, and remembers what it was asked for: sizes with sds in grid steps, candidates with scales."""
+
+    def __init__(self):
+        self.normal, self.choices = [], []
+
+    def discrete_gaussian(self, size, sigma):
+        self.normal.append((size, float(sigma)))
+        return np.zeros(size, np.int64)
+
+    def top(self, scores, scale, count):
+        self.choices.append((len(scores), scale, count))
+        return tuple(range(count))
+
+
+def watched(
+    mechanism: Mechanism, scope: Scope = Scope.OWN, trust: str = "nobody", rho: float = RHO
+) -> tuple[Gate, Told]:
+    from dataclasses import replace
+
+    from colonnade.privacy.ledger import Ledger
+    from colonnade.privacy.store import MemoryLog
+
+    made, noise = Ledger(MemoryLog(), "a", co.Policy(exact=True)), Told()
+    lines = [Charge(Event(mechanism, rho, 1.0, scope, audience), 9, "x") for audience in ("all", "consortium")]
+    made.open_run("run", replace(TERMS, trust=trust), {"a": tuple(lines)})
+    return Gate(made, "run", noise), noise
+
+
+def test_gaussian_noise_has_the_sd_of_the_joint_sensitivity_and_the_rounding():
+    """Δ = 5 of 3 and 4; the grid is the power of two below Δ/(1024 √7), and rounding seven numbers costs a step times √7."""
+    door, noise = watched(Mechanism.GAUSSIAN)
+    door.gaussian(Private(np.zeros(3), 3.0), Private(np.zeros(4), 4.0), rho=RHO)
+    ((size, sigma),) = noise.normal
+    grid = 2.0 ** math.floor(math.log2(5 / (1024 * math.sqrt(7))))
+    assert size == 7
+    assert sigma == pytest.approx((5 + grid * math.sqrt(7)) / grid / math.sqrt(2 * RHO), rel=1e-12)
+    assert door.receipt().events[0].sensitivity == pytest.approx(5 + grid * math.sqrt(7), rel=1e-12)
+
+
+def test_symmetric_noise_has_the_sd_of_its_frobenius_sensitivity_and_root_half_off_the_diagonal():
+    door, noise = watched(Mechanism.SYMMETRIC)
+    door.symmetric(Private(np.eye(3), 2.0), rho=RHO)
+    grid = 2.0 ** math.floor(math.log2(2 / (1024 * 3)))
+    sigma = (2 + 3 * grid) / grid / math.sqrt(2 * RHO)
+    (off, beside), (on, along) = noise.normal
+    assert (off, on) == (3, 3)
+    assert (beside, along) == pytest.approx((sigma / math.sqrt(2), sigma), rel=1e-6)  # sds keep 24 bits, rounded up
+    assert along >= sigma * (1 - 1e-12)
+
+
+def test_a_symmetric_release_is_the_matrix_on_the_grid():
+    door, _ = watched(Mechanism.SYMMETRIC)
+    matrix = np.array([[1.0, 0.25, -3.0], [0.25, 2.0, 0.5], [-3.0, 0.5, 0.125]])
+    np.testing.assert_array_equal(door.symmetric(Private(matrix, 2.0), rho=RHO).value, matrix)
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_several_choices_share_the_price_of_all(count):
+    """Of rho/count each: the scale grows with the root of their number."""
+    door, noise = watched(Mechanism.TOP)
+    door.top(Private(np.arange(6.0), 3.0), count, rho=RHO)
+    assert noise.choices[0][0] == 12  # every score with both signs
+    assert noise.choices[0][2] == count
+    assert noise.choices[0][1] == pytest.approx(3 / math.sqrt(2 * RHO / count), rel=1e-9)
+    single, other = watched(Mechanism.GUMBEL)
+    single.noisy_max(Private(np.arange(6.0), 3.0), rho=RHO)
+    assert other.choices[0][1] == pytest.approx(3 / math.sqrt(2 * RHO), rel=1e-9)
+
+
+@pytest.mark.parametrize("count", [1, 9])
+def test_picks_share_the_price_of_all(count):
+    door, told = watched(Mechanism.PICKS)[0], []
+    drawer = Private(lambda scale, stream: told.append(scale) or Picks(np.zeros(1, np.int64), np.ones(1, np.int8)), 3.0)
+    door.picks(drawer, count, lambda: b"", rho=RHO)
+    assert told[0] == pytest.approx(math.sqrt(2 * RHO / count) / 3, rel=1e-9)
+    assert told[0] < math.sqrt(2 * RHO / count) / 3  # rounded to the private side
+
+
+def test_integers_carry_noise_in_proportion_to_their_weights():
+    door, noise = watched(Mechanism.LATTICE, Scope.JOINT)
+    parts = (np.arange(4), np.arange(6).reshape(2, 3))
+    out = door.integers(Private(parts, 8.0), (1.0, 0.25), (Ring(20), Ring(30)), rho=RHO, scope=Scope.JOINT)
+    sigma = 8 / math.sqrt(2 * RHO)
+    assert [size for size, _ in noise.normal] == [4, 6]
+    assert [sd for _, sd in noise.normal] == pytest.approx([sigma, sigma / 4], rel=1e-12)
+    assert [part.value.values.tolist() for part in out] == [part.tolist() for part in parts]
+    assert [part.value.bits for part in out] == [20, 30]
+
+
+def test_inside_a_consortium_integers_carry_no_noise_and_cost_the_same():
+    door, noise = watched(Mechanism.LATTICE, Scope.JOINT, trust="consortium")
+    given = Private((np.arange(4),), 8.0), (1.0,), (Ring(20),)
+    door.integers(*given, rho=RHO, scope=Scope.JOINT, audience="consortium")
+    assert noise.normal == []
+    assert door.receipt().rho == RHO
+    with pytest.raises(co.LeakError, match="there are no members"):
+        watched(Mechanism.LATTICE, Scope.JOINT)[0].integers(*given, rho=RHO, scope=Scope.JOINT, audience="consortium")
+
+
+def test_noise_that_can_be_repeated_has_no_finite_price():
+    from colonnade.privacy.mechanisms import SeededNoise
+
+    door = Gate(ledger((Charge(Event(Mechanism.GAUSSIAN, math.inf, 1.0), 1, "x"),)), "run", SeededNoise(1))
+    door.gaussian(VALUE, rho=RHO)
+    assert door.receipt().rho == math.inf
+
+
+def test_every_release_of_a_step_and_of_a_run_draws_noise_of_its_own():
+    from colonnade.privacy.mechanisms import SeededNoise
+
+    line = Charge(Event(Mechanism.GAUSSIAN, math.inf, 1.0), 9, "x")
+    door = Gate(ledger((line,)), "run", SeededNoise(1))
+    left = []
+    for tick in range(2):
+        door.begin(tick, 0, None)
+        left += [door.gaussian(Private(np.zeros(8), 1.0), rho=RHO).value.tobytes() for _ in range(2)]
+    assert len(set(left)) == 4
+
+
+# ---------------------------------------------------------------- masks
+
+
+def pad(label: str = "stage", seed: bytes = bytes(32), columns: int = 3, bits: int = 40) -> Pad:
+    return Pad(seed, (label,), columns, Ring(bits))
+
+
+def test_a_mask_covers_each_row_once_however_the_rows_come():
+    """What is sent of zeros is minus the mask itself: over 9 rows in three calls no two rows are alike, none is repeated."""
+    door = gate((Charge(MASKED, 9, "x"),))
+    sent = [door.masked(np.zeros((rows, 3), np.uint64), pad()).value.values for rows in (2, 4, 3)]
+    whole = gate((Charge(MASKED, 1, "x"),)).masked(np.zeros((9, 3), np.uint64), pad()).value.values
+    np.testing.assert_array_equal(np.vstack(sent), whole)
+    assert len({row.tobytes() for row in whole}) == 9
+    np.testing.assert_array_equal((whole + pad().rows(0, 9)) % 2**40, 0)
+
+
+def test_masks_of_another_seed_stage_width_or_ring_share_nothing():
+    masks = [pad(), pad("other"), pad(seed=bytes(31) + b"1"), pad(columns=4), pad(bits=41)]
+    assert len({mask.key for mask in masks}) == len(masks)
+    numbers = [int(value) for mask in masks for value in mask.rows(0, 4).ravel()]
+    assert len(set(numbers)) == len(numbers)  # 64 draws from 2^40: two alike by chance once in 10^9
+
+
+def test_masked_scores_are_the_part_and_pads_that_cancel():
+    from colonnade.privacy.events import SCORES
+
+    ring, part = Ring(40), np.arange(6, dtype=np.uint64).reshape(6, 1)
+    one, two = pad("one", columns=1), pad("two", columns=1)
+
+    def shared(plus, minus, first=2):
+        return gate((Charge(SCORES, 1, "x"),)).scores(part, first, plus, minus, ring).value.values
+
+    total = shared([one], [two]).astype(object) + shared([two], [one]).astype(object)
+    np.testing.assert_array_equal(total % 2**40, (2 * part).astype(object))
+    np.testing.assert_array_equal(shared([one], []), ring.add(part, one.rows(2, 6)))
+    np.testing.assert_array_equal(shared([], [one]), ring.subtract(part, one.rows(2, 6)))

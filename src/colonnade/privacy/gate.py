@@ -185,7 +185,7 @@ class Gate:
         Noise of part i has sd weights[i]·Δ/√(2ρ), where Δ is the L2 sensitivity of all parts, each divided by its weight.
         Inside a consortium no noise is added, and the price is paid now: whoever publishes adds the noise, once.
         """
-        audience = self._members if audience is Audience.CONSORTIUM else audience
+        audience = self._members if audience == Audience.CONSORTIUM else Audience.ALL
         event = Event(Mechanism.LATTICE, self._price(rho), exact.sensitivity, scope, audience)
 
         def draw() -> tuple[Packed, ...]:
