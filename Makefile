@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.ready
 
-.PHONY: demo test check bench audit faults wheel docs lock clean
+.PHONY: demo test check bench audit faults slow wheel docs lock clean
 
 demo: $(STAMP)
 	$(BIN)/colonnade demo
@@ -26,6 +26,9 @@ audit: $(STAMP)
 
 faults: $(STAMP)
 	$(BIN)/python -m pytest -q -n 2 -m fault
+
+slow: $(STAMP)
+	$(BIN)/python -m pytest -q -n 2 -m slow
 
 # Builds dist/*.whl, and tries it in a fresh environment without development tools or extras.
 wheel: $(STAMP)

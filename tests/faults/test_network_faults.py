@@ -146,7 +146,10 @@ def disturbed(kind: str, folder: Path, victims: list[str], seed: int, seeded: bo
 
 @pytest.mark.parametrize(
     ("kind", "victims"),
-    [("exact", ["party1", "hub", "labels"]), ("private", ["party0", "hub", "party2"])],
+    [
+        pytest.param("exact", ["party1", "hub", "labels"], marks=pytest.mark.fault),
+        ("private", ["party0", "hub"]),
+    ],
     ids=["exact", "private"],
 )
 def test_processes_that_are_killed_come_back_to_the_same_model_and_ledgers(kind, victims, memory):
@@ -284,6 +287,7 @@ def test_connections_reset_in_mid_message_change_nothing(memory):
     check(made, KINDS["private"])
 
 
+@pytest.mark.fault
 def test_a_slow_line_changes_nothing(memory):
     def spoil(weather: Weather) -> None:
         weather.pace = 0.01
@@ -322,6 +326,7 @@ def test_a_disk_that_is_full_stops_the_run_and_a_larger_one_lets_it_go_on(tiny_d
     check(made, case)
 
 
+@pytest.mark.fault
 def test_clocks_that_differ_by_hours_are_reported_and_change_nothing(memory):
     case = KINDS["private"]
     made = Organisations.of(federation(case), memory)

@@ -26,9 +26,9 @@ problem, method = co.Problem(co.Logistic(), co.L1Ball(1.0)), co.CentralFrankWolf
 granted = 0
 print("ready", flush=True)
 sys.stdin.readline()
-for attempt in range(8):
+for attempt in range(4):
     try:
-        co.fit(fed, problem, method, co.Privacy(0.3, 1e-6, feature_bound=1.0), store=sys.argv[1])
+        co.fit(fed, problem, method, co.Privacy(0.45, 1e-6, feature_bound=1.0), store=sys.argv[1])
         granted += 1
     except co.BudgetExhausted:
         pass

@@ -38,6 +38,7 @@ def check(figure, monkeypatch):
         assert claim.reproduces or claim.finding
 
 
+@pytest.mark.slow
 def test_distributed_frank_wolfe_selects_the_examples_of_figure_2a(monkeypatch):
     check(bellet_2a.FIGURE, monkeypatch)
 

@@ -27,12 +27,10 @@ FIGURES = {
         rounds_against_connectivity.FIGURE,
     )
 }
-CHEAPEST = "gratton-5.3"
 
 
-@pytest.mark.parametrize(
-    "name", [name if name == CHEAPEST else pytest.param(name, marks=pytest.mark.slow) for name in FIGURES]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FIGURES)
 def test_every_claim_is_judged_as_recorded(name):
     figure = FIGURES[name]
     table = pl.DataFrame([row for case in figure.cases(True) for row in figure.run(**case)], infer_schema_length=None)

@@ -33,6 +33,7 @@ def check(figure, table):
         assert claim.reproduces or claim.finding
 
 
+@pytest.mark.slow
 def test_on_wide_data_admm_needs_far_fewer_epochs_than_gradient_steps(monkeypatch):
     check(hu_2.FIGURE, drawn(hu_2.FIGURE, monkeypatch))
 

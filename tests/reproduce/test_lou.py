@@ -68,14 +68,13 @@ def test_no_point_of_the_ball_is_below_the_tangent_bound():
     assert losses.least() <= losses(best) < 1.0
 
 
-@pytest.mark.parametrize("name", ["lou-6", "lou-7"])
-def test_every_claim_of_the_cheapest_figures_comes_out_as_stated(name):
-    for says, held, expected in judged(FIGURES[name]):
+def test_every_claim_of_the_cheapest_figure_comes_out_as_stated():
+    for says, held, expected in judged(FIGURES["lou-6"]):
         assert expected == held, says
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(set(FIGURES) - {"lou-6", "lou-7"}))
+@pytest.mark.parametrize("name", sorted(set(FIGURES) - {"lou-6"}))
 def test_every_claim_comes_out_as_stated(name, monkeypatch):
     monkeypatch.setenv("COLONNADE_DATA", str(DATA))
     missing = [data for data in FIGURES[name].data if not (DATA / data).is_dir()]
