@@ -256,7 +256,8 @@ WRONG: Wrong = {
     "keys of two types": (
         lambda folder: frames({"airline": LEFT, "weather": RIGHT.with_columns(key=pl.Series(range(6)))}),
         co.InvalidInput,
-        "the key 'key' has different types (airline: String, weather: Int64); convert it to the same type everywhere.",
+        "the key 'key' has different types (airline: String, weather: Int64); convert it to the same type everywhere, and mind "
+        "leading zeros.",
     ),
     "no frames": (
         lambda folder: frames({}),

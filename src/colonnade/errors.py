@@ -16,6 +16,10 @@ ColonnadeError
 
 from __future__ import annotations
 
+from contextlib import ContextDecorator
+from types import TracebackType
+from typing import Literal
+
 
 class ColonnadeError(Exception):
     """Root of all errors raised on purpose."""
@@ -63,3 +67,49 @@ class StoreError(ColonnadeError):
 
 class HeldByParty(ColonnadeError):
     """The value exists, at a party, and stays there."""
+
+
+class unquoted(ContextDecorator):  # noqa: N801  # used as contextlib's are: @unquoted(), with unquoted():
+    """Around whatever touches cells: no message of another library leaves with an error, since such messages quote cells.
+
+    An error of ours loses the foreign ones that hang on it as cause or context, where tracebacks and loggers find them. A
+    foreign one that complains about values becomes InvalidInput with its type alone: only where it says `about`, if that is
+    given. Errors of the system stay: they name files.
+    """
+
+    def __init__(self, about: str = "") -> None:
+        self.about = about
+
+    def __enter__(self) -> unquoted:
+        return self
+
+    def __exit__(self, _: object, error: BaseException | None, at: TracebackType | None) -> Literal[False]:
+        if isinstance(error, ColonnadeError):
+            _forget_foreign(error, set())
+        elif (isinstance(error, ValueError) and self.about in str(error)) or _quoting(error):
+            clean = InvalidInput(
+                f"some cells cannot be used ({type(error).__name__}; its message may quote one and is not shown). Is every "
+                "column of one type, and as its schema says?"
+            ).with_traceback(at)
+            try:
+                raise clean
+            except InvalidInput:
+                clean.__context__ = None
+                raise
+        return False
+
+
+def _quoting(error: BaseException | None) -> bool:
+    return type(error).__module__.partition(".")[0] in ("pyarrow", "polars", "pandas", "adbc_driver_manager")
+
+
+def _forget_foreign(error: BaseException, seen: set[int]) -> None:
+    if id(error) in seen:
+        return
+    seen.add(id(error))
+    for link in ("__cause__", "__context__"):
+        other = getattr(error, link)
+        if isinstance(other, ColonnadeError):
+            _forget_foreign(other, seen)
+        elif other is not None and not isinstance(other, OSError):
+            setattr(error, link, None)

@@ -22,7 +22,7 @@ from scipy import sparse
 from colonnade.algorithms.method import Known, Roster
 from colonnade.alignment import kind, match
 from colonnade.charter import Charter, Member, new_key
-from colonnade.errors import HeldByParty, InvalidInput
+from colonnade.errors import HeldByParty, InvalidInput, unquoted
 from colonnade.privacy.block import ROW, Block, FeatureColumn, Unit
 from colonnade.privacy.events import Policy
 from colonnade.runtime.program import COORDINATOR
@@ -90,6 +90,7 @@ class Federation:
     # -------------------------------------------------------------------------------- making one
 
     @classmethod
+    @unquoted()
     def split(
         cls,
         X: Any,
@@ -152,6 +153,7 @@ class Federation:
         return shards(path, label=label, parties=parties, columns=columns)
 
     @classmethod
+    @unquoted()
     def from_frames(
         cls,
         frames: Mapping[str, Any],

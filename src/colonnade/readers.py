@@ -29,7 +29,7 @@ from numba import njit
 from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
 
-from colonnade.errors import InvalidInput
+from colonnade.errors import InvalidInput, unquoted
 
 Progress = Callable[[float], None]  # the part that is done, 0 to 1
 CHUNK = 1 << 24  # bytes of text at a time
@@ -52,6 +52,7 @@ class Chunk(NamedTuple):
 Chunks = Callable[[], Iterator[Chunk]]
 
 
+@unquoted()
 def read(
     path: str | PathLike[str],
     label: str | None = None,
@@ -353,8 +354,8 @@ def _numbers(column: Any, name: str, file: Path, begin: int) -> NDArray[np.float
         raise InvalidInput(_missing(file, begin, column, name))
     try:
         values: NDArray[np.float64] = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise InvalidInput(f"{file.name}: column {name!r} does not hold numbers ({column.type}); encode it.") from error
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        raise InvalidInput(f"{file.name}: column {name!r} does not hold numbers ({column.type}); encode it.") from None
     if not np.isfinite(values).all():
         first = begin + int(np.flatnonzero(~np.isfinite(values))[0])
         raise InvalidInput(f"{file.name}: column {name!r} is not finite in {_place_of(file, first)}; fill or drop it.")
@@ -384,8 +385,8 @@ def _matrix(file: Path, label: str | None, dtype: np.dtype[Any], tell: Progress)
         y = np.array(np.lib.format.open_memmap(beside, mode="r"))
     except (ValueError, KeyError, OSError) as error:
         raise InvalidInput(
-            f"{file.name} or {beside.name} cannot be read: {error}. Save them with scipy and NumPy."
-        ) from error
+            f"{file.name} or {beside.name} cannot be read ({type(error).__name__}). Save them with scipy and NumPy."
+        ) from None  # its message may quote what stands in the file
     if y.shape != (X.shape[0],):
         raise InvalidInput(
             f"{file.name} has {X.shape[0]:,} rows and {beside.name} the shape {y.shape}; they must match."

@@ -45,7 +45,7 @@ from colonnade.between.office import Approve, Office, Request
 from colonnade.certs import Tls
 from colonnade.charter import Charter
 from colonnade.engines.streams_metrics import Metrics
-from colonnade.errors import InvalidInput, PolicyRefused
+from colonnade.errors import InvalidInput, PolicyRefused, unquoted
 from colonnade.jobfile import read_text
 from colonnade.plain import known_values
 from colonnade.privacy.accountant import epsilon
@@ -202,6 +202,7 @@ class PartyFile:
             raise InvalidInput(f"{self.key} is not a signing key: it has {len(raw)} bytes for 32.")
         return raw
 
+    @unquoted()
     def holding(self) -> Holding:
         """The party's table, read from where its file says."""
         source, labels = str(self.data["source"]), self.data.get("labels")

@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from colonnade.errors import InvalidInput
+from colonnade.errors import InvalidInput, unquoted
 from colonnade.estimators.recipe import PickRecipe, RowRecipe, cheaper, check_rounds
 from colonnade.estimators.rows import ClipMap, RowMap
 from colonnade.estimators.solver import NEGLIGIBLE, Solution, certified, solve
@@ -54,6 +54,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries
         tags.non_deterministic = self.epsilon is not None
         return tags
 
+    @unquoted("could not convert")
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to rows X and targets y; `sample_weight` only without privacy."""
         if self.epsilon is not None and not hasattr(self, "_memory"):
@@ -113,6 +114,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries
             columns.sum_duplicates()
         return columns
 
+    @unquoted("could not convert")
     def _scores(self, X: Any) -> Floats:
         """Linear scores of new rows, one column a model."""
         check_is_fitted(self)

@@ -122,9 +122,7 @@ class SparseClassifier(ClassifierMixin, SparseLinear):  # type: ignore[misc]  # 
             raise InvalidInput("y holds a label that classes= does not list; add it, or leave classes= out.")
         present = np.unique(y[s > 0])
         if present.size < 2:
-            raise InvalidInput(
-                f"y has one class, {present[0]!r}, among the rows with weight; a classifier needs two classes or more."
-            )
+            raise InvalidInput("y has one class among the rows with weight; a classifier needs two classes or more.")
         X = self._open_rows(X)
         found = []
         for k, label in enumerate(classes[1:] if classes.size == 2 else classes):

@@ -33,7 +33,7 @@ from sklearn.utils.validation import (
 )
 
 from colonnade.algorithms.sharing_admm import SharingADMM
-from colonnade.errors import InvalidInput
+from colonnade.errors import InvalidInput, unquoted
 from colonnade.estimators.classifier import as_objects, label_keys, likeliest, probabilities
 from colonnade.estimators.several import resumed, same_call
 from colonnade.federation import Federation
@@ -240,6 +240,7 @@ class FederatedLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carr
             x[self._places[party]] = made.coefficients[party]
         return x
 
+    @unquoted("could not convert")
     def _raw(self, X: Any) -> Floats:
         """The models' scores of new rows, one column a model."""
         check_is_fitted(self, "fit_")
@@ -315,6 +316,7 @@ class FederatedClassifier(ClassifierMixin, FederatedLinear):  # type: ignore[mis
     class_weight: Any = None
     class_counts: Any = None
 
+    @unquoted("could not convert")
     def fit(self, X: Any, y: Any = None) -> Self:
         """Fit to a table X and its labels y, or to a co.Federation that holds its own labels."""
         loss = Logistic() if self.loss is None else self.loss
@@ -493,6 +495,7 @@ class FederatedRegressor(RegressorMixin, FederatedLinear):  # type: ignore[misc]
 
     label_bound: float | None = None  # type: ignore[misc]  # a setting here, and none of a classifier
 
+    @unquoted("could not convert")
     def fit(self, X: Any, y: Any = None) -> Self:
         """Fit to a table X and its values y, or to a co.Federation that holds its own labels."""
         loss = LeastSquares() if self.loss is None else self.loss
@@ -521,8 +524,8 @@ class FederatedRegressor(RegressorMixin, FederatedLinear):  # type: ignore[misc]
         if y.dtype.kind not in "biuf":
             try:
                 y = y.astype(np.float64)
-            except (TypeError, ValueError) as error:
-                raise InvalidInput("y holds values that are no numbers. Unknown label type: give numbers.") from error
+            except (TypeError, ValueError):
+                raise InvalidInput("y holds values that are no numbers. Unknown label type: give numbers.") from None
         y = y.astype(np.float64)
         finite = np.isfinite(y)
         if self.epsilon is not None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.errors import InvalidInput
+from colonnade.errors import InvalidInput, unquoted
 from colonnade.kernels.prox import Array, Indices
 
 Groups = tuple[tuple[int, ...], ...]
@@ -44,6 +44,7 @@ def same_shape(scores: Array, y: Array) -> int:
     return len(scores)
 
 
+@unquoted()
 def real_labels(y: Any) -> Array:
     """Labels of a regression as float64: finite, at least one row; a matrix holds several responses."""
     labels = np.asarray(y)
@@ -51,10 +52,10 @@ def real_labels(y: Any) -> Array:
         raise InvalidInput(f"labels of type {labels.dtype} are not real numbers: convert them first.")
     try:
         labels = labels.astype(np.float64)
-    except (TypeError, ValueError) as cause:
+    except (TypeError, ValueError):
         raise InvalidInput(
             "some labels cannot be read as numbers: convert them, or drop rows without a label."
-        ) from cause
+        ) from None
     if labels.ndim not in (1, 2) or labels.size == 0:
         raise InvalidInput(f"labels have shape {labels.shape}: give one number for each row, and at least one row.")
     missing = int(np.count_nonzero(~np.isfinite(labels)))

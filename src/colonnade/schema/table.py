@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from colonnade.errors import InvalidInput, StoreError
+from colonnade.errors import InvalidInput, StoreError, unquoted
 from colonnade.schema.columns import Categorical, Column, Date, Feature, Numeric, Plain, number
 from colonnade.schema.infer import look
 from colonnade.schema.matrix import Blocks
@@ -86,6 +86,7 @@ class Schema:
         return cls(tuple(Plain(name) for name in names))
 
     @classmethod
+    @unquoted()
     def infer(cls, frame: Any) -> Schema:
         """A schema read off a DataFrame, for runs without privacy.
 
@@ -139,6 +140,7 @@ class Schema:
         """The rows of a polars or pandas DataFrame as numbers; columns the schema does not name are ignored."""
         return self.encode_blocks([frame])
 
+    @unquoted()
     def encode_blocks(self, frames: Iterable[Any], *, dtype: DTypeLike = np.float64) -> Encoded:
         """The same for a table that comes in blocks of rows, of which one is held at a time; float64 or float32."""
         kind = np.dtype(dtype)

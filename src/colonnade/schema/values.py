@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import InvalidInput
+from colonnade.errors import InvalidInput, unquoted
 
 if TYPE_CHECKING:
     import polars as pl
@@ -35,6 +35,7 @@ def as_frame(frame: Any) -> pl.DataFrame:
     return frame_of(frame, None)
 
 
+@unquoted()
 def frame_of(frame: Any, names: Sequence[str] | None) -> pl.DataFrame:
     """A polars or pandas DataFrame as polars, with the named columns (None: all) present."""
     import polars as pl
@@ -60,11 +61,11 @@ def _from_pandas(frame: Any, names: Sequence[str] | None) -> pl.DataFrame:
         frame = frame[[name for name in frame.columns if name in set(names)]]
     try:
         return pl.from_pandas(frame)
-    except (TypeError, ValueError, OverflowError) as error:
+    except (TypeError, ValueError, OverflowError):
         raise InvalidInput(
             "a pandas column mixes types that have no common one, or two columns share a name. Convert or "
             "rename it first, for example with frame.convert_dtypes() or astype(str)."
-        ) from error
+        ) from None
 
 
 def numbers_of(name: str, missing: Missing, values: pl.Series) -> tuple[Floats, Rows]:

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from colonnade import readers
-from colonnade.errors import InvalidInput
+from colonnade.errors import InvalidInput, unquoted
 from colonnade.schema import Encoded, Schema, as_frame
 from colonnade.sources import sql
 from colonnade.sources.files import Columnar, Csv, Frame
@@ -38,6 +38,7 @@ ARROW = (".arrow", ".feather", ".ipc")
 KINDS = (".csv", ".parquet", *ARROW, *readers.TEXT, ".npz")
 
 
+@unquoted()
 def read(
     source: Any,
     *,
@@ -62,6 +63,7 @@ def read(
     return located(source, query=query).frame(columns, schema, texts)
 
 
+@unquoted()
 def encode(
     source: Any,
     schema: Schema,

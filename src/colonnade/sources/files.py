@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from colonnade.errors import InvalidInput
+from colonnade.errors import InvalidInput, unquoted
 from colonnade.schema import Binary, Categorical, Column, Date, Schema
 from colonnade.sources.blocks import BLOCK, block_rows, chosen, frame_of, together
 
@@ -71,8 +71,8 @@ class Csv:
         wanted = chosen(self.shown, names, columns)
         types = {column.name: _declared(column) for column in (schema.columns if schema else ())}
         types |= dict.fromkeys(texts, pa.string())
-        types |= self._types(names, [name for name in wanted if name not in types])
-        with self._explained(names):
+        with unquoted(), self._explained(names):
+            types |= self._types(names, [name for name in wanted if name not in types])
             for batch in self._batches(wanted, types):
                 yield self._polars(batch)
 
@@ -216,7 +216,7 @@ class Columnar:
         return together(self.blocks(columns))
 
     def blocks(self, columns: Sequence[str] | None, _: object = None, __: object = ()) -> Iterator[pl.DataFrame]:
-        with self._opened() as (schema, batches):
+        with unquoted(), self._opened() as (schema, batches):
             names, empty = chosen(self.shown, schema.names, columns), True
             for batch in batches(names):
                 empty &= batch.num_rows == 0

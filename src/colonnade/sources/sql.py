@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urlsplit
 
-from colonnade.errors import InvalidInput
+from colonnade.errors import InvalidInput, unquoted
 from colonnade.sources.blocks import BLOCK, chosen, frame_of, together
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Sql:
         return together(self.blocks(columns))
 
     def blocks(self, columns: Sequence[str] | None, _: object = None, __: object = ()) -> Iterator[pl.DataFrame]:
-        with self._reader() as reader:
+        with unquoted(), self._reader() as reader:
             empty = reader.schema.empty_table()
             names = chosen(self.shown, list(reader.schema.names), columns)
             batches = self._fetched(reader)
