@@ -7,6 +7,7 @@ import json
 import os
 import stat
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -173,7 +174,7 @@ def test_a_list_that_is_out_of_date_is_refused(folder: Path) -> None:
         serials(folder)
 
 
-def test_a_list_is_read_again_when_it_changes_and_a_damaged_one_revokes_everything(
+def test_a_list_is_read_again_when_it_changes_and_a_damaged_one_says_nothing_of_anybody(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(certs.RevocationList, "LOOK_AGAIN", 0.0)
@@ -183,10 +184,15 @@ def test_a_list_is_read_again_when_it_changes_and_a_damaged_one_revokes_everythi
     certs.revoke(folder, "hospital")
     assert revoked.holds(serial)
     assert not revoked.holds(serial + 1)
-    (folder / "revoked.pem").write_text("")
-    assert revoked.holds(serial + 1)
+    whole = (folder / "revoked.pem").read_bytes()
+    for half in (b"", whole[: len(whole) // 2], b"damaged"):
+        (folder / "revoked.pem").write_bytes(half)
+        assert revoked.holds(serial + 1) is None
+        assert revoked.holds(serial) is True  # nobody comes back from a list
     (folder / "revoked.pem").unlink()
-    assert revoked.holds(serial + 1)
+    assert revoked.holds(serial + 1) is None
+    (folder / "revoked.pem").write_bytes(whole)
+    assert revoked.holds(serial + 1) is False
 
 
 # ------------------------------------------------------------------------------------------------ trusting
@@ -202,6 +208,9 @@ def test_a_name_or_a_pinned_key_is_proof_and_anything_else_is_not(folder: Path) 
     certs.revoke(folder, "hospital")
     revoked = certs.RevocationList(folder / "revoked.pem", folder / "authority.pem")
     assert certs.distrust(hospital, "hospital", certs.fingerprint(hospital), revoked) == "revoked"
+    (folder / "revoked.pem").write_text("")
+    time.sleep(2 * certs.RevocationList.LOOK_AGAIN)
+    assert certs.distrust(lab, "lab", None, revoked) == "unreadable"
 
 
 def test_a_common_name_alone_is_no_proof(folder: Path) -> None:

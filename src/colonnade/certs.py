@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import datetime
 import hashlib
+import logging
 import os
 import secrets
 import threading
@@ -33,6 +34,7 @@ from colonnade.errors import InvalidInput, StoreError
 
 HUB = "coordinator"
 SCHEME = "colonnade:"
+log = logging.getLogger("colonnade.certs")
 _OWN_FILES = {"authority", "revoked"}
 _CLOCKS_DIFFER = datetime.timedelta(minutes=5)
 
@@ -245,15 +247,18 @@ def distrust(
     now = _now()
     if now > certificate.not_valid_after_utc or now + _CLOCKS_DIFFER < certificate.not_valid_before_utc:
         return "expired"
-    if revoked is not None and revoked.holds(certificate.serial_number):
-        return "revoked"
+    if revoked is not None and (listed := revoked.holds(certificate.serial_number)) is not False:
+        return "revoked" if listed else "unreadable"
     if pinned is not None:
         return None if secrets.compare_digest(pinned, fingerprint(certificate)) else "fingerprint"
     return None if name in (uri_names(certificate) or dns_names(certificate)) else "name"
 
 
 class RevocationList:
-    """The file of revoked certificates, read again when it changes. A damaged one revokes everything."""
+    """The file of revoked certificates, read again when it changes.
+
+    One that cannot be read now, as while somebody copies a new one over it, says nothing about anybody: whoever asks waits.
+    """
 
     LOOK_AGAIN = 0.25  # seconds: between two looks at the file, since every message asks
 
@@ -261,19 +266,29 @@ class RevocationList:
         self._path, self._authorities = path, _read_all(authority)
         self._lock = threading.Lock()
         self._serials = revoked_serials(path, self._authorities)  # a mistake in the set-up is told at once
-        self._seen, self._looked = self._stamp(), time.monotonic()
+        self._seen, self._looked, self._readable = self._stamp(), time.monotonic(), True
 
-    def holds(self, serial: int) -> bool:
+    def holds(self, serial: int) -> bool | None:
+        """Whether a certificate is on the list; None while it is on none that could be read, and the newest one cannot."""
         with self._lock:
-            if time.monotonic() < self._looked + self.LOOK_AGAIN:
-                return serial in self._serials
-            try:
-                if (stamp := self._stamp()) != self._seen:
-                    self._serials, self._seen = revoked_serials(self._path, self._authorities), stamp
-            except (InvalidInput, StoreError, OSError):
-                return True
-            self._looked = time.monotonic()
-            return serial in self._serials
+            if time.monotonic() >= self._looked + self.LOOK_AGAIN:
+                self._look()
+            return True if serial in self._serials else False if self._readable else None
+
+    def _look(self) -> None:
+        before, self._looked = self._readable, time.monotonic()
+        try:
+            if (stamp := self._stamp()) != self._seen or not before:
+                self._serials, self._seen = revoked_serials(self._path, self._authorities), stamp
+            self._readable = True
+        except (InvalidInput, StoreError, OSError) as error:
+            self._readable = False
+            if before:
+                log.warning(
+                    "the list of revoked certificates cannot be read; waiting until it can", extra={"why": str(error)}
+                )
+        if self._readable and not before:
+            log.info("the list of revoked certificates can be read again", extra={"revoked": len(self._serials)})
 
     def _stamp(self) -> tuple[int, int, int]:
         stat = self._path.stat()

@@ -330,12 +330,52 @@ def test_a_certificate_that_is_revoked_during_a_stream_gets_no_further_request(o
         assert asked == [b"1"]
 
 
-def test_a_damaged_list_of_revoked_certificates_lets_nobody_in(own_folder: Path) -> None:
-    with switchboard(own_folder) as hub:
-        (own_folder / "revoked.pem").write_text("damaged")
+def test_a_half_written_list_of_revoked_certificates_lets_nobody_new_in_and_everybody_wait(own_folder: Path) -> None:
+    """A slow copy over the live list: nobody is asked anything, nobody hears that it is revoked, and all goes on afterwards."""
+    asked, revoked = [], own_folder / "revoked.pem"
+    whole, tls = revoked.read_bytes(), {name: files(own_folder, name) for name in ("hospital", "lab")}
+    with (
+        switchboard(own_folder, {"hospital": None, "lab": None}) as hub,
+        Party(hub.port, tls["hospital"], answer=lambda r: asked.append(r) or r) as party,
+    ):
+        assert hub.ask("hospital", b"1", timeout=PATIENCE).result() == b"1"
+        revoked.write_bytes(whole[:100])
         time.sleep(2 * certs.RevocationList.LOOK_AGAIN)
-        tls = replace(files(own_folder, "hospital"), revoked=None)
-        assert "(revoked)" in str(Party(hub.port, tls).ended())
+        waiting = hub.ask("hospital", b"2", timeout=PATIENCE)
+        with Party(hub.port, replace(tls["lab"], revoked=None), "lab") as late:
+            eventually(lambda: hub.metrics.refused["busy"] >= 1)
+            assert (asked, waiting.done(), hub.connected()) == ([b"1"], False, {"hospital"})
+            revoked.write_bytes(whole)
+            assert waiting.result() == b"2"
+            hub.wait_for(["hospital", "lab"], PATIENCE)
+            assert hub.metrics.refused["revoked"] == 0
+            assert (party.error, late.error) == (None, None)
+
+
+def test_a_hub_can_be_stopped_while_it_waits_for_its_list(own_folder: Path) -> None:
+    with switchboard(own_folder) as hub, Party(hub.port, files(own_folder, "hospital")):
+        hub.wait_for(["hospital"], PATIENCE)
+        (own_folder / "revoked.pem").write_bytes(b"")
+        time.sleep(2 * certs.RevocationList.LOOK_AGAIN)
+        late = hub.ask("hospital", b"1")
+    with pytest.raises(ProtocolError, match="stopped"):
+        late.result()
+
+
+def test_a_party_whose_own_list_is_half_written_dials_again(own_folder: Path) -> None:
+    revoked = own_folder / "revoked.pem"
+    whole = revoked.read_bytes()
+    with switchboard(own_folder) as hub, Proxy(hub.port) as proxy:
+        ours = own_folder / "mine.pem"
+        ours.write_bytes(whole)
+        with Party(proxy.port, replace(files(own_folder, "hospital"), revoked=ours)) as party:
+            assert hub.ask("hospital", b"ab", timeout=PATIENCE).result() == b"ba"
+            ours.write_bytes(whole[:100])
+            proxy.break_all()
+            eventually(lambda: "waiting" in party.states)
+            ours.write_bytes(whole)
+            assert hub.ask("hospital", b"cd", timeout=PATIENCE).result() == b"dc"
+            assert party.error is None
 
 
 def test_a_stream_below_tls_1_3_is_refused(hub: Switchboard, folder: Path) -> None:

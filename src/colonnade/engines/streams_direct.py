@@ -316,8 +316,10 @@ class Lines:
     def _check_still_there(self, line: _Line, talk: _Talk) -> None:
         if line.talk is not talk:
             raise _Lost
-        if self._revoked is not None and self._revoked.holds(talk.serial):
-            raise Malformed(Reason.REVOKED)
+        if self._revoked is not None and (listed := self._revoked.holds(talk.serial)) is not False:
+            if listed:
+                raise Malformed(Reason.REVOKED)
+            raise _Lost  # until the list can be read letters take the other road
 
     def _proved(self, writer: asyncio.StreamWriter, line: _Line) -> int:
         """The serial number of a certificate that proves who is at the other end."""

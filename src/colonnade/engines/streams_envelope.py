@@ -80,6 +80,7 @@ class Reason(IntEnum):
 DISTRUST = {  # what `certs.distrust` says, as a code
     "expired": Reason.EXPIRED,
     "revoked": Reason.REVOKED,
+    "unreadable": Reason.BUSY,  # the list of those who are, now: nobody is told that it is revoked when nobody knows
     "fingerprint": Reason.FINGERPRINT,
     "name": Reason.NAME,
 }

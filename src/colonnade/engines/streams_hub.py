@@ -329,11 +329,11 @@ class Switchboard:
     def _turn(
         self, line: _Line, stream: _Stream, serial: int, arriving: Iterator[bytes], call: _Call, number: int
     ) -> Iterator[bytes]:
-        self._check_still_welcome(serial)
+        self._check_still_welcome(serial, line, stream)
         yield from envelopes(Kind.REQUEST, number, call.packed)
         self.metrics.sent(call.packed.raw, len(call.packed.wire))
         message, wire = self._answer(arriving, number)
-        self._check_still_welcome(serial)
+        self._check_still_welcome(serial, line, stream)
         if message is None:
             self._failed(line, stream)
             return
@@ -366,7 +366,8 @@ class Switchboard:
         if proof.get("ssl_tls_version") != [b"TLSv1.3"] or "x509_pem_cert" not in proof:
             raise Malformed(Reason.TLS)
         certificate = x509.load_pem_x509_certificate(proof["x509_pem_cert"][0])
-        self._check_still_welcome(certificate.serial_number)
+        if self._revoked is not None and self._revoked.holds(certificate.serial_number):
+            raise Malformed(Reason.REVOKED)
         with self._one_of_few(certificate.serial_number):
             alarm = self._clock.at(time.monotonic() + GREETING_SECONDS, lambda: self._hang_up(stream))
             first = next(arriving, None)
@@ -453,9 +454,14 @@ class Switchboard:
         log.warning("refused", extra={"party": party, "reason": reason.name.lower()})
         return Refusal(reason).envelope()
 
-    def _check_still_welcome(self, serial: int) -> None:
-        if self._revoked is not None and self._revoked.holds(serial):
-            raise Malformed(Reason.REVOKED)
+    def _check_still_welcome(self, serial: int, line: _Line, stream: _Stream) -> None:
+        """Nothing goes out and nothing is taken while nobody knows who is revoked."""
+        while self._revoked is not None and (listed := self._revoked.holds(serial)) is not False:
+            if listed:
+                raise Malformed(Reason.REVOKED)
+            if stream.over or line.closed:
+                raise _Gone
+            time.sleep(RevocationList.LOOK_AGAIN)
 
     def _hang_up(self, stream: _Stream) -> None:
         if not stream.over:

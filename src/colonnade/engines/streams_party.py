@@ -52,7 +52,7 @@ from colonnade.engines.streams_envelope import (
     parse,
 )
 from colonnade.engines.streams_metrics import Metrics
-from colonnade.errors import InvalidInput
+from colonnade.errors import InvalidInput, StoreError
 
 LASTED = 30.0  # seconds after which a connection was good for something, though nothing was asked
 _QUEUED = 4  # envelopes that wait to be written: 4 MiB at most
@@ -221,10 +221,20 @@ class _Party:
                 logging.WARNING,
             )
         certificate = x509.load_der_x509_certificate(shown)
-        revoked = RevocationList(self.tls.revoked, self.tls.authority) if self.tls.revoked is not None else None
-        if why := distrust(certificate, HUB, self.pinned, revoked):
+        if why := distrust(certificate, HUB, self.pinned, self.revoked()):
             return self.untrusted(f"its certificate is refused: {why}", None)
         return certificate
+
+    def revoked(self) -> RevocationList | None:
+        """The list as it is now. One that cannot be read is a mistake in the set-up at first; later on somebody may be writing it."""
+        try:
+            return None if self.tls.revoked is None else RevocationList(self.tls.revoked, self.tls.authority)
+        except (InvalidInput, StoreError) as error:
+            if self.hub is None:
+                raise
+            raise _Lost(
+                "list", f"{error} Nothing is sent until it can be read; trying again", logging.WARNING
+            ) from error
 
     def dialled(self) -> socket.socket:
         try:
