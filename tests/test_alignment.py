@@ -25,16 +25,14 @@ from colonnade.alignment import (
     PepperShare,
     agree,
     bitmap,
-    canonical,
-    digests,
     intersect,
-    kind,
     locate,
     offer,
     order_digest,
 )
 from colonnade.errors import InvalidInput, PolicyRefused, ProtocolError, WireError
 from colonnade.privacy.keyring import Keyring, derive, public_key
+from colonnade.row_order import canonical, digests, kind
 
 PEPPER = derive(b"a pepper for tests", "test")
 OTHER = derive(b"another pepper", "test")

@@ -11,7 +11,7 @@ from scipy import sparse
 
 import colonnade as co
 from colonnade.algorithms.method import Job
-from colonnade.alignment import Agreement, PepperShare, agree, bitmap, intersect, kind
+from colonnade.alignment import Agreement, PepperShare, agree, bitmap, intersect
 from colonnade.between.settings import PartyFile
 from colonnade.certs import Tls
 from colonnade.charter import Charter, Member, new_key
@@ -19,6 +19,7 @@ from colonnade.configured import load_config
 from colonnade.errors import InvalidInput
 from colonnade.federation import Federation
 from colonnade.privacy.block import Unit
+from colonnade.row_order import kind
 from colonnade.seats import usable_labels
 
 ROWS = 60

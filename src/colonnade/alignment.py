@@ -26,9 +26,7 @@ import hashlib
 import hmac
 import importlib
 import json
-import re
-import unicodedata
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -38,74 +36,27 @@ from numpy.typing import NDArray
 
 from colonnade.errors import InvalidInput, PolicyRefused, ProtocolError, WireError
 from colonnade.privacy.keyring import Keyring, derive
+from colonnade.row_order import (
+    DIGEST,
+    KINDS,
+    SECRET,
+    Digests,
+    Places,
+    as_words,
+    canonical,
+    checked_secret,
+    in_order,
+    kind,
+    match,
+)
 
 if TYPE_CHECKING:
     import polars as pl
 
-DIGEST = 16  # bytes; N different keys collide with probability at most N²/2¹²⁹: 1.5e-27 for a million
-_SECRET = 32
 _VERSION = 1
-_KINDS = ("whole number", "digits", "text", "date")
-_DIGITS = r"\A(?:0|-?[1-9][0-9]*)\z"  # a text that writes a whole number as everybody does
-_DIGIT = re.compile(r"0|-?[1-9][0-9]*")
 _FILL = b"p"  # the mark of words that stand for no key
 _FRAMED = 35  # bytes of a point in a message; a message has a few more of its own
 _POINT = 33  # bytes of a point on P-256, compressed: 2 or 3, then its x
-
-Digests = NDArray[np.uint8]  # n × 16
-Places = NDArray[np.int64]
-
-
-# ------------------------------------------------------------------------------------------------ keys as bytes
-
-
-def kind(keys: pl.Series) -> str:
-    """What sort of key a column holds: "whole number", "digits" (texts that all write one), "text" or "date"; see `match`."""
-    import polars as pl
-
-    if keys.dtype.is_integer():
-        return "whole number"
-    if keys.dtype in (pl.String, pl.Categorical, pl.Enum):
-        return "digits" if keys.cast(pl.String).str.contains(_DIGITS).all() else "text"
-    if keys.dtype == pl.Date:
-        return "date"
-    raise InvalidInput(
-        f"the key column has type {keys.dtype}; a key is a whole number, a text or a date. Convert it, in the same way at "
-        "every party."
-    )
-
-
-def match(kinds: Set[str]) -> bool:
-    """Whether keys of these sorts may be compared: "17" is 17, and parties that hold "0017" and numbers lost a zero somewhere."""
-    return len(kinds) == 1 or kinds in ({"whole number", "digits"}, {"digits", "text"})
-
-
-def canonical(keys: pl.Series) -> list[bytes]:
-    """The bytes that stand for each key: a mark, then decimal digits, text in Unicode's form NFC, or the ISO date.
-
-    The width of integers, the composition of accents and whether digits are a number or a text do not matter; leading zeros do.
-    A party whose texts have them would lose rows without a word to one that holds numbers, so `agree` refuses the two.
-    """
-    import polars as pl
-
-    sort = kind(keys)
-    if keys.is_empty():
-        raise InvalidInput("the key column has no rows.")
-    if nulls := keys.null_count():
-        raise InvalidInput(f"{nulls:,} rows have no key; fill it in or leave them out.")
-    texts: list[str] = keys.cast(pl.String).to_list()
-    if sort != "text":
-        mark = b"d" if sort == "date" else b"i"
-        return [mark + text.encode() for text in texts]
-    texts = [text if text.isascii() else unicodedata.normalize("NFC", text) for text in texts]
-    return [(b"i" if _DIGIT.fullmatch(text) else b"t") + text.encode() for text in texts]
-
-
-def digests(keys: pl.Series, pepper: bytes) -> Digests:
-    """The keyed digest of each key, in the order of the table: BLAKE2b of 16 bytes, keyed by the pepper."""
-    key = derive(_pepper(pepper), "align", "row")
-    joined = b"".join([hashlib.blake2b(word, digest_size=DIGEST, key=key).digest() for word in canonical(keys)])
-    return np.frombuffer(joined, np.uint8).reshape(-1, DIGEST)
 
 
 # ------------------------------------------------------------------------------------------------ the pepper
@@ -119,8 +70,8 @@ class PepperShare:
     contribution: bytes = field(repr=False)
 
     def __post_init__(self) -> None:
-        if self.kind not in _KINDS or len(self.contribution) != _SECRET:
-            raise WireError(f"a share of a pepper is one of {', '.join(_KINDS)} and {_SECRET} bytes; this is not one.")
+        if self.kind not in KINDS or len(self.contribution) != SECRET:
+            raise WireError(f"a share of a pepper is one of {', '.join(KINDS)} and {SECRET} bytes; this is not one.")
 
     @classmethod
     def grown(cls, keys: pl.Series, secret: bytes, session: str) -> PepperShare:
@@ -129,7 +80,7 @@ class PepperShare:
         A session is tried once. Whoever is refused begins another: sealing two different shares under one session would
         encrypt twice with one key.
         """
-        return cls(kind(keys), derive(_pepper(secret), "align", "share", session))
+        return cls(kind(keys), derive(checked_secret(secret), "align", "share", session))
 
     def sealed(self, keyring: Keyring, places: Mapping[str, int]) -> dict[str, tuple[bytes, bytes]]:
         """For each other party what only it can open; `places` as `Keyring.seal` takes them."""
@@ -139,7 +90,7 @@ class PepperShare:
     def opened(cls, keyring: Keyring, sender: str, place: int, wrapped: bytes, content: bytes) -> PepperShare:
         """The share that `sender` sealed for this party."""
         body = keyring.open(sender, place, wrapped, content)
-        return cls(body[_SECRET:].decode(errors="replace"), body[:_SECRET])
+        return cls(body[SECRET:].decode(errors="replace"), body[:SECRET])
 
 
 def agree(shares: Mapping[str, PepperShare], session: str) -> bytes:
@@ -177,8 +128,8 @@ def offer(
 ) -> Offer:
     """A party's digests, ready to be sent, if its policy lets the number of common rows be known.
 
-    `people`, at the one party that says whom rows are about, cuts everybody to `rows` rows before anything is sent: those
-    with the lowest digests stay. Nothing about people leaves, and no intersection can bring a row back.
+    `people`, at the one party that says whom rows are about, cuts everybody to `rows` rows before anything is sent, by
+    digests that never leave. Nothing about people leaves, and no intersection can bring a row back.
     """
     if least is None:
         raise PolicyRefused(
@@ -187,32 +138,8 @@ def offer(
         )
     if least < 1:
         raise InvalidInput(f"least={least}: a party takes part with at least 1 common row.")
-    mine = digests(keys, pepper)
-    words = _words(mine)
-    order = np.argsort(words, kind="stable")
-    if double := int((words[order][1:] == words[order][:-1]).sum()):
-        raise InvalidInput(
-            f"{double:,} rows repeat a key; each key may stand once. Aggregate the rows of a key, or use a finer key. "
-            "Nothing was sent."
-        )
-    if people is not None:
-        order = order[_first_of_each(people, order, rows)]
-    return Offer(_fixed(mine[order]), _fixed(order.astype(np.int64)), least)
-
-
-def _first_of_each(people: pl.Series, order: NDArray[np.intp], rows: int) -> NDArray[np.bool_]:
-    """Which rows, taken in this order, are among the first `rows` of their person."""
-    import polars as pl
-
-    if len(people) != order.size or rows < 1:
-        raise InvalidInput(
-            f"people says whom {len(people):,} rows are about, with at most {rows} each; there are {order.size:,} keys, "
-            "and a person keeps at least 1 row."
-        )
-    if nulls := people.null_count():
-        raise InvalidInput(f"{nulls:,} rows do not say whom they are about; fill it in or leave them out.")
-    ranks = people.gather(order).to_frame("p").select(pl.int_range(pl.len()).over("p")).to_series()
-    return (ranks < rows).to_numpy()
+    mine, places = in_order(keys, pepper, people, rows)
+    return Offer(_fixed(mine), _fixed(places), least)
 
 
 # ------------------------------------------------------------------------------------------------ what a coordinator does
@@ -241,7 +168,7 @@ def _sorted_words(party: str, given: Digests) -> NDArray[np.bytes_]:
         raise ProtocolError(
             f"{party!r} sent {given.dtype} of shape {given.shape} where digests of {DIGEST} bytes were expected."
         )
-    words = _words(given)
+    words = as_words(given)
     if (double := int((words[1:] == words[:-1]).sum())) or (words[1:] < words[:-1]).any():
         raise ProtocolError(
             f"{party!r} sent digests that are not sorted, or repeat ({double:,} times). Each key may stand once: let it "
@@ -274,12 +201,12 @@ def order_digest(digests: Digests, pepper: bytes, run: str) -> bytes:
 
     Without the pepper it says nothing else: to the coordinator two of them are equal or not.
     """
-    return hmac.digest(derive(_pepper(pepper), "align", "order", run), digests.tobytes(), "sha256")
+    return hmac.digest(derive(checked_secret(pepper), "align", "order", run), digests.tobytes(), "sha256")
 
 
 def locate(offered: Offer, common: Digests) -> Places:
     """Where the common digests that a label holder sent stand among a party's own; a foreign one is refused."""
-    words, wanted = _words(offered.digests), _sorted_words("the label holder", common)
+    words, wanted = as_words(offered.digests), _sorted_words("the label holder", common)
     places = np.minimum(np.searchsorted(words, wanted), words.size - 1)
     if foreign := int((words[places] != wanted).sum()):
         raise ProtocolError(f"{foreign:,} of {wanted.size:,} rows that are said to be common are not in this table.")
@@ -374,7 +301,7 @@ class Agreement:
                 raise InvalidInput(
                     f"an agreement of another version; this Colonnade reads version {_VERSION}. Make a new one with `colonnade party realign`."
                 )
-            raw |= {"pepper": _pepper(bytes.fromhex(raw["pepper"])), "column": bytes.fromhex(raw["column"])}
+            raw |= {"pepper": checked_secret(bytes.fromhex(raw["pepper"])), "column": bytes.fromhex(raw["column"])}
             raw |= {"bits": base64.b64decode(raw["bits"], validate=True), "parties": tuple(raw["parties"])}
             found = cls(**raw)
             marked = int.from_bytes(found.bits, "little").bit_count()
@@ -388,7 +315,7 @@ class Agreement:
 
 
 def _column(offered: Offer, pepper: bytes) -> bytes:
-    return hmac.digest(derive(_pepper(pepper), "align", "column"), offered.digests.tobytes(), "sha256")
+    return hmac.digest(derive(checked_secret(pepper), "align", "column"), offered.digests.tobytes(), "sha256")
 
 
 def _enough(rows: int, least: int) -> None:
@@ -404,7 +331,7 @@ def _enough(rows: int, least: int) -> None:
 
 def psi_key(secret: bytes, session: str, peer: str) -> bytes:
     """A private key for one intersection with one peer, grown from a party's stored secret."""
-    grown = derive(_pepper(secret), "align", "psi", session, peer)
+    grown = derive(checked_secret(secret), "align", "psi", session, peer)
     return bytes([grown[0] & 0x7F]) + grown[1:]  # below the order of P-256, so that no draw is ever refused
 
 
@@ -556,17 +483,6 @@ def _parsed(shape: Any, body: bytes, most: int) -> Any:
 
 
 # ------------------------------------------------------------------------------------------------ small things
-
-
-def _pepper(secret: bytes) -> bytes:
-    if not isinstance(secret, bytes) or len(secret) != _SECRET:
-        raise InvalidInput(f"a pepper or a secret is {_SECRET} bytes; got {type(secret).__name__} of another length.")
-    return secret
-
-
-def _words(given: Digests) -> NDArray[np.bytes_]:
-    """Each digest as one value that NumPy sorts byte by byte. All have 16 bytes, so trailing zeros cannot confuse."""
-    return np.ascontiguousarray(given).view(f"S{DIGEST}").ravel()
 
 
 def _fixed(array: NDArray[Any]) -> NDArray[Any]:

@@ -2,7 +2,8 @@
 
 In process, a federation is made from one table (`split`) or from one frame a party (`from_frames`). Rows that are not
 in every frame are left out and counted; rows are put in the order of their key, so it does not matter how each party
-had sorted its table.
+had sorted its table. A private run takes them in an order of its own (`ordered`, row_order.py): that of the key would move
+with whoever is in the table.
 """
 
 from __future__ import annotations
@@ -20,16 +21,17 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from colonnade.algorithms.method import Known, Roster
-from colonnade.alignment import kind, match
 from colonnade.charter import Charter, Member, new_key
 from colonnade.errors import HeldByParty, InvalidInput, unquoted
 from colonnade.privacy.block import ROW, Block, FeatureColumn, Unit
 from colonnade.privacy.events import Policy
+from colonnade.row_order import in_order, kind, match
 from colonnade.runtime.program import COORDINATOR
 from colonnade.schema import Categorical, Column, Date, Plain, Schema, as_frame, look
 from colonnade.sources import Table, located
 from colonnade.sources.blocks import together
 from colonnade.sources.files import Frame
+from colonnade.surplus import Surplus, taken
 
 if TYPE_CHECKING:
     import polars as pl
@@ -86,6 +88,9 @@ class Federation:
     )  # of each party's rows, if they are split
     away: Charter | None = field(default=None, repr=False)  # the file of a federation whose parties run elsewhere
     session: str = ""  # of the alignment by which parties elsewhere agreed on their rows
+    _surplus: Surplus | None = field(
+        default=None, repr=False
+    )  # rows that stay under another order; None: there are none
 
     # -------------------------------------------------------------------------------- making one
 
@@ -170,7 +175,8 @@ class Federation:
         read in blocks, and only its key, its label and its encoded columns are held.
         A party without a schema gets one read off its data: good for a notebook, never for a private run. `unit` is
         (column, rows): whom a row is about, and the most rows one of them may keep; surplus rows are left out, the first
-        ones in the order of the key stay. The column is no feature.
+        ones in the order of the key stay, and in a private run those that the secret of its store chooses. The column is no
+        feature.
         """
         if not (isinstance(frames, Mapping) and frames):
             raise InvalidInput("no frames were given: pass {'party': frame, ...} with one frame a party.")
@@ -196,9 +202,9 @@ class Federation:
         tables = _comparable(tables, on)
         for name in schemas or {}:
             _known(name, tables, "schemas")
-        matched = keys = _common_keys(tables, on)
+        keys, left = _common_keys(tables, on), None
         if people != ROW and not isinstance(people, FeatureColumn):
-            keys = _first_rows(keys, tables, on, people)
+            keys, left = _first_rows(keys, tables, on, people)
         y, holder = None, LABELS
         if label is not None:
             holder, column = label
@@ -212,8 +218,11 @@ class Federation:
             made[name] = Party(name, block, schema.features, OPEN, schema)
             start += schema.width
         rows = {name: table.beside.height for name, table in tables.items()}
-        alignment = Alignment(rows, keys.height, matched.height - keys.height)
-        fed = cls(_checked(made), holder, alignment, on, label[1] if label else None, people, y, keys[on])
+        alignment = Alignment(rows, keys.height, 0 if left is None else left.height)
+        surplus = _surplus_of(tables, made, keys, left, label, people)
+        fed = cls(
+            _checked(made), holder, alignment, on, label[1] if label else None, people, y, keys[on], _surplus=surplus
+        )
         return fed.with_policies(policies or {})
 
     @classmethod
@@ -302,6 +311,35 @@ class Federation:
         if not any(party.block.columns for party in left.values()):
             raise InvalidInput("no party with columns is left.")
         return replace(self, parties=left)
+
+    def ordered(self, secret: bytes) -> Federation:
+        """The rows as a private run takes them: in the order of their keys' digests under this secret (row_order.py).
+
+        Of people with surplus rows others may stay than in the order of the key; their number is the same.
+        """
+        import polars as pl
+
+        assert self.keys is not None, "rows of one table have places and no keys"
+        keys, further, people = self.keys, None, None
+        if self._surplus is not None:
+            keys, further, people = pl.concat([keys, self._surplus.keys]), self._surplus, self._surplus.people
+        _, places = in_order(keys, secret, people, self.unit.rows)
+        parties = {}
+        for name, party in self.parties.items():
+            matrix = taken(party.block.matrix, further and further.matrices[name], places)
+            parties[name] = replace(party, block=replace(party.block, matrix=matrix))
+        y = None if self._y is None else taken(self._y, further and further.labels, places)
+        return replace(self, parties=parties, _y=y, keys=keys.gather(places), _surplus=None)
+
+    def relabelled(self, y: NDArray[Any], surplus: NDArray[Any] | None = None) -> Federation:
+        """The same rows with other labels, `surplus` for the rows that were left out."""
+        left = None if self._surplus is None or surplus is None else replace(self._surplus, labels=surplus)
+        return replace(self, _y=y, _surplus=left)
+
+    @property
+    def surplus_labels(self) -> NDArray[Any] | None:
+        """The labels of the rows that were left out because their person has too many; None: there are none."""
+        return None if self._surplus is None else self._surplus.labels
 
     # -------------------------------------------------------------------------------- looking at it
 
@@ -693,7 +731,10 @@ def _within_unit(X: Any, y: Any, unit: tuple[Any, int]) -> tuple[Any, Any, Unit,
     return rows, y[kept], Unit(name, most), len(people) - len(kept)
 
 
-def _first_rows(keys: pl.DataFrame, tables: Mapping[str, _Keyed], on: str, unit: Unit) -> pl.DataFrame:
+def _first_rows(
+    keys: pl.DataFrame, tables: Mapping[str, _Keyed], on: str, unit: Unit
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The keys of rows that stay in the order of the key, and of those that do not."""
     import polars as pl
 
     holders = [name for name, table in tables.items() if unit.name in table.names]
@@ -704,7 +745,30 @@ def _first_rows(keys: pl.DataFrame, tables: Mapping[str, _Keyed], on: str, unit:
         raise InvalidInput(
             f"party {holders[0]!r}: {nulls:,} rows do not say whom they are about ({unit.name!r} is empty)."
         )
-    return people.filter(pl.int_range(pl.len()).over(unit.name) < unit.rows).select(on)
+    ranked = people.with_columns(pl.int_range(pl.len()).over(unit.name).alias("rank of a row of theirs"))
+    stays = ranked["rank of a row of theirs"] < unit.rows
+    return people.filter(stays), people.filter(~stays)
+
+
+def _surplus_of(
+    tables: Mapping[str, _Keyed],
+    made: Mapping[str, Party],
+    keys: pl.DataFrame,
+    left: pl.DataFrame | None,
+    label: tuple[str, str] | None,
+    unit: Unit,
+) -> Surplus | None:
+    """The rows that were left out, for a private run to choose among; a schema that was read off the data allows none."""
+    import polars as pl
+
+    read_off = any(party.schema is not None and party.schema.source == "data" for party in made.values())
+    if left is None or left.is_empty() or read_off:
+        return None
+    on = keys.columns[0]
+    people = pl.concat([keys[unit.name], left[unit.name]])
+    matrices = {name: table.encoded(left[on], made[name].schema)[1] for name, table in tables.items()}
+    y = None if label is None else _taken_label(left, label[0], label[1], tables[label[0]], on)
+    return Surplus(left[on], people, matrices, y)
 
 
 # ------------------------------------------------------------------------------------------------ names

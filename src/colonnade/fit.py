@@ -38,11 +38,22 @@ from colonnade.privacy.block import Block, FeatureColumn
 from colonnade.privacy.events import Audience, Plan, Policy, row_rho, unprotected
 from colonnade.privacy.ledger import REFUSED
 from colonnade.privacy.mechanisms import SeededNoise
-from colonnade.privacy.statement import Privacy, PrivacyStatement, Trust, derived, loose, not_private
-from colonnade.problem import AdaBoost, ElasticNet, GroupLasso, KernelSVM, Lasso, Problem, Ridge
+from colonnade.privacy.statement import (
+    BY_KEY,
+    BY_PLACE,
+    BY_SECRET,
+    Privacy,
+    PrivacyStatement,
+    Trust,
+    derived,
+    loose,
+    not_private,
+)
+from colonnade.problem import AdaBoost, ElasticNet, GroupLasso, KernelSVM, Lasso, Problem, PublicLabels, Ridge
 from colonnade.problem.kernel import Support
 from colonnade.progress import Progress, Silent, watching
 from colonnade.result import CoefficientPath, Coefficients, Communication, Fit, KeptScores
+from colonnade.row_order import kind
 from colonnade.runbook import FolderStore, MemoryStore, Store
 from colonnade.runtime.program import COORDINATOR, NodeId, Note
 from colonnade.seats import (
@@ -103,13 +114,17 @@ def fit(
     plans = method.price(job)
     _check_privacy(method, plans, privacy)
     _check_schemas(federation, privacy)
+    if _reordered(federation, method, privacy):
+        kind(cast(Any, federation.keys))  # of a sort that has an order; refused before anything is written
     _check_store(federation, problem, method, privacy, store)
     if noise is not None:
         _check_seeded(federation)
         plans = {party: unprotected(plan) for party, plan in plans.items()}
     books: Store = MemoryStore() if store is None else FolderStore(store)
-    same = _fingerprint(federation, job, method, blocks, noise)
     try:
+        if isinstance(books, FolderStore) and _reordered(federation, method, privacy):
+            blocks = _with_labels(federation.ordered(books.order_secret()), job)
+        same = _fingerprint(federation, job, method, blocks, noise)
         with books.run(same) as run, watching(progress, method) as bar:
             call = Call(asked, problem, privacy, noise)
             one = _Run(run, federation, job, method, plans, blocks, books, bar, noise, call)
@@ -368,7 +383,8 @@ class _Run:
         if self.noise is not None:
             return not_private("the noise was seeded, so whoever knows the seed can subtract it", unit, sees)
         assumed = assumptions(self.job, self.method)
-        return derived(self.job.privacy, row_rho(self.plans), unit, sees, self.method.DERIVATION, assumed)
+        made = derived(self.job.privacy, row_rho(self.plans), unit, sees, self.method.DERIVATION, assumed)
+        return replace(made, place=_place(self.federation, self.job, self.method))
 
 
 def _allows(policy: Policy) -> str:
@@ -524,6 +540,27 @@ def _check_store(
             f"the policy of {limited[0]!r} limits what all runs together may spend, so what this one spends must be kept: give "
             "store='a folder', where ledgers outlive the process, and a private method, since exact values exceed any limit."
         )
+
+
+def _reordered(federation: Federation, method: Method | GraphMethod, privacy: Privacy | None) -> bool:
+    """Whether a run takes its rows in the order of the store's secret: a private one of rows that have keys.
+
+    Public labels name rows by their place, so their order is public, too.
+    """
+    return privacy is not None and federation.keys is not None and not _labels_public(method)
+
+
+def _labels_public(method: object) -> bool:
+    return isinstance(getattr(method, "labels", None), PublicLabels)
+
+
+def _place(federation: Federation, job: Job, method: Any) -> str:
+    """What makes two rows the same row, where numbers row by row leave; empty where what leaves has no order."""
+    if not getattr(method, "by_place", lambda _: False)(job):
+        return ""
+    if federation.on is None:
+        return BY_PLACE
+    return BY_KEY if _labels_public(method) else BY_SECRET
 
 
 def _with_labels(federation: Federation, job: Job) -> dict[str, Block]:

@@ -115,6 +115,13 @@ class FolderStore:
         finally:
             held.close()
 
+    def order_secret(self) -> bytes:
+        """The secret by which private runs in one process order their rows: one for all runs of the store (row_order.py).
+
+        It lies in runs.db, its owner's alone. In another order the rows of a run that was interrupted would be others.
+        """
+        return self._journal.secret("store", "order of rows", 32)
+
     def _claim(self, fingerprint: str) -> tuple[IO[str], str]:
         with self._journal.atomic():
             ended = self.ended()

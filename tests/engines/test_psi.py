@@ -23,8 +23,8 @@ from test_network_security import damaged
 from test_office import BREAKS, REFUSES, STOPS, Straw, heard, tmp_path  # noqa: F401
 
 import colonnade as co
-from colonnade import alignment, certs
-from colonnade.alignment import Agreement, canonical
+from colonnade import certs, row_order
+from colonnade.alignment import Agreement
 from colonnade.between.aligning import forget
 from colonnade.between.holding import Holding
 from colonnade.between.office import OK
@@ -32,6 +32,7 @@ from colonnade.between.parcel import Parcel, unpack
 from colonnade.charter import Charter, Member, new_key
 from colonnade.engines.turns import Then
 from colonnade.errors import InvalidInput, PeerFailed, ProtocolError
+from colonnade.row_order import canonical
 from colonnade.schema import Numeric, Schema
 from organisations import Organisations
 
@@ -167,7 +168,7 @@ def secrets_of(made: Organisations) -> set[bytes]:
     for name, table in made.tables.items():
         agreement = Agreement.from_json((made.folder / name / "alignment.json").read_text())
         found |= {text.encode() for text in table["key"]} | set(canonical(table["key"]))
-        found |= {row.tobytes() for row in alignment.digests(table["key"], agreement.pepper)}
+        found |= {row.tobytes() for row in row_order.digests(table["key"], agreement.pepper)}
         found |= {agreement.pepper, agreement.pepper.hex().encode()}
     return found
 

@@ -15,12 +15,13 @@ from test_office import BREAKS, tmp_path  # noqa: F401
 from test_psi import COMMON as SHARED
 from test_psi import MOST, Watched, _logged, asked, check_rows, key, keyed, last_seen, until  # noqa: F401
 
-from colonnade import alignment
-from colonnade.alignment import PepperShare, canonical, psi_common, psi_key, psi_respond, psi_setup
+from colonnade import alignment, row_order
+from colonnade.alignment import PepperShare, psi_common, psi_key, psi_respond, psi_setup
 from colonnade.between.aligning import COMMON, PEPPER, REQUEST, RESPONSE, SETUP, forget
 from colonnade.between.office import OK
 from colonnade.between.parcel import Parcel
 from colonnade.errors import WireError
+from colonnade.row_order import canonical
 
 
 def words(*rows: int) -> list[bytes]:
@@ -73,7 +74,7 @@ def test_a_label_holder_tells_a_party_one_list_and_cannot_try_another(guess, tmp
         keyring, pepper = keys_of(straw, "bank", last_seen(straw, "bank", "tell"))
 
         def told(*rows: int) -> dict:
-            digests = alignment.digests(pl.Series([key(row) for row in rows]), pepper)
+            digests = row_order.digests(pl.Series([key(row) for row in rows]), pepper)
             body = b"".join(sorted(row.tobytes() for row in digests))
             sealed = keyring.seal({"lab": COMMON}, body, f"list {rows}")["lab"]
             return asked(straw, "lab", "agreed", [*given, *sealed]).head

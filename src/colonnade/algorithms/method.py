@@ -122,7 +122,10 @@ class Own:
 
 
 class Method(Protocol):
-    """A method over split columns on a star."""
+    """A method over split columns on a star.
+
+    A private one that lets numbers row by row leave says so by `by_place(job)`, and its statement what that means.
+    """
 
     REPLIES: ClassVar[Replies]
     TITLE: ClassVar[str]

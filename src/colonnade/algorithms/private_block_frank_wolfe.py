@@ -405,6 +405,10 @@ class PrivateBlockFrankWolfe:
     def party(self, job: Job, block: Block, gate: Gate) -> Program[Own]:
         return (inside_party if self._inside(job) else party)(job, block, gate, self.spend(job))
 
+    def by_place(self, job: Job) -> bool:
+        """Whether numbers row by row leave: labels, or sketches, which depend on where a row stands."""
+        return not self._inside(job)
+
     def _inside(self, job: Job) -> bool:
         return job.privacy is not None and job.privacy.trust == Trust.CONSORTIUM
 

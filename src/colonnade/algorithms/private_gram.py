@@ -643,6 +643,10 @@ class PrivateGram:
     def price(self, job: Job) -> Mapping[str, Plan]:
         return Design(job, self).plans() if self.cross == "secure" else Local(job, self.cross == "sketch").plans()
 
+    def by_place(self, job: Job) -> bool:
+        """Whether numbers row by row leave: noisy labels, or sums that depend on where a row stands."""
+        return self.cross != "secure" or self.sketch_rows is not None or Design(job, self).labels is not None
+
     def relays(self, job: Job) -> bool:  # noqa: ARG002  in every job alike
         """Whether parties talk to each other, sealed."""
         return self.cross == "secure"

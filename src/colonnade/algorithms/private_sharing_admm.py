@@ -189,6 +189,10 @@ class PrivateSharingADMM:
         holds = job.roster.with_columns
         return {p: labels * (p == job.roster.label) + parts * (p in holds) for p in job.roster.parties}
 
+    def by_place(self, job: Job) -> bool:
+        """Whether numbers row by row leave, about rows that are protected."""
+        return not isinstance(job.roster.unit, FeatureColumn)
+
     def coordinator(self, job: Job, gate: Gate) -> Program[Answer]:  # noqa: ARG002  it draws nothing
         return coordinator(job, _terms(job, self))
 

@@ -30,7 +30,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.alignment import (
-    DIGEST,
     Agreement,
     Offer,
     PepperShare,
@@ -52,6 +51,7 @@ from colonnade.errors import InvalidInput, PolicyRefused, ProtocolError, WireErr
 from colonnade.privacy.keyring import Keyring
 from colonnade.privacy.ledger import ADMIN, Ledger
 from colonnade.privacy.store import Log, write_synced
+from colonnade.row_order import DIGEST
 
 AGREED, BEGUN = "alignment.json", "alignment.begun"
 # Where a sealed message stands on its edge: the same bytes at another place do not open.

@@ -18,10 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.alignment import DIGEST, bitmap, intersect
+from colonnade.alignment import bitmap, intersect
 from colonnade.between.parcel import Parcel
 from colonnade.charter import Charter
 from colonnade.errors import InvalidInput, ProtocolError
+from colonnade.row_order import DIGEST
 
 Question = tuple[Mapping[str, Any], Sequence[bytes]]
 Each = Callable[[str, Mapping[str, Question]], dict[str, Parcel]]  # one kind of question to several parties

@@ -347,7 +347,10 @@ class FederatedClassifier(ClassifierMixin, FederatedLinear):  # type: ignore[mis
             raise InvalidInput("the federation holds its labels: leave y out, or give a table as X.")
         if federation.away is None:
             classes, targets, labels = self._targets(None, federation.labels)
-            return classes, [replace(federation, _y=target) for target in targets], labels
+            if self.epsilon is None or federation.surplus_labels is None:
+                return classes, [federation.relabelled(target) for target in targets], labels
+            further = self._declared(None, federation.surplus_labels)[1]
+            return classes, [federation.relabelled(*both) for both in zip(targets, further, strict=True)], labels
         classes = np.unique(np.asarray([-1, 1] if self.classes is None else self.classes))
         if classes.size != 2:
             raise InvalidInput(

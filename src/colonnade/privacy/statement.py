@@ -114,6 +114,7 @@ class PrivacyStatement:
     sees: str  # what the adversary sees
     assumes: str = ""  # what it rests on beyond the derivation: one or more clauses, joined
     computational: bool = False  # whether one of them is about what nobody can compute
+    place: str = ""  # what makes two rows the same row, where numbers row by row leave
 
     @property
     def sentence(self) -> str:
@@ -125,6 +126,7 @@ class PrivacyStatement:
             f"against an adversary who sees {self.sees} (trust model: {self.trust}). "
             f"Guarantee: {self.guarantee}, {self.derivation}."
             + (f" It holds if {self.assumes}." if self.assumes else "")
+            + (f" {self.place}." if self.place else "")
         )
 
     def __str__(self) -> str:
@@ -159,6 +161,19 @@ def derived(
         assumes=joined(assumed),
         computational=any(one.computational for one in assumed),
     )
+
+
+_ROW_BY_ROW = "Numbers row by row leave"
+BY_SECRET = (
+    f"{_ROW_BY_ROW}, in the order of a keyed hash of the key. Against whoever lacks its secret a replaced row has another "
+    "key, too (computational: no test tells that hash from a random one); against parties, who know the common keys and "
+    "their order, neighbours keep their keys, and who is among the common rows is not protected"
+)
+BY_KEY = (
+    f"{_ROW_BY_ROW}, in the order of the key, since public labels go by it: neighbours keep their keys, and who is among the "
+    "common rows is not protected"
+)
+BY_PLACE = f"{_ROW_BY_ROW}: a row is known by its place in the table, and neighbours keep their places"
 
 
 def joined(assumed: Iterable[Assumption]) -> str:

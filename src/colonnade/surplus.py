@@ -1,0 +1,39 @@
+"""Rows of people who have more than a unit may, kept beside a federation: another order of rows keeps others of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+@dataclass(frozen=True, eq=False)
+class Surplus:
+    """The rows that were left out, encoded like the others."""
+
+    keys: pl.Series
+    people: pl.Series  # whom rows are about: first those that stayed, then these
+    matrices: Mapping[str, Any]  # by party
+    labels: NDArray[Any] | None
+
+
+def taken(first: Any, then: Any, places: NDArray[np.int64]) -> Any:
+    """Some rows of a matrix that is followed by another, or by none, in this order."""
+    if sparse.issparse(first):
+        whole = first if then is None else sparse.vstack([first, then])
+        rows = sparse.csc_array(sparse.csr_array(whole)[places])
+        rows.sort_indices()
+        return rows
+    if then is None:
+        return first[places]
+    here = places < len(first)
+    rows = np.empty((places.size, *first.shape[1:]), np.result_type(first, then))
+    rows[here], rows[~here] = first[places[here]], then[places[~here] - len(first)]
+    return rows
