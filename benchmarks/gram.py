@@ -232,7 +232,7 @@ class Release:
 
     def fit(self, problem: Problem, epsilon: float, rng: np.random.Generator) -> tuple[Rule, Solution]:
         rho, every = rho_for(epsilon, DELTA), self.columns.owner.size
-        rule = choose(self.rows, every, rho)
+        rule = choose(self.rows, every, rho, classes=problem.loss.classifies)
         sums = self.sums(rule.sums * rho, rng) if rule.sums else None
         spent = rule.sums
         rule, frame = prepare(rule, self.columns, self.rows, sums)
@@ -296,7 +296,7 @@ def real(
         fit = co.fit(fed, PROBLEM, method or co.PrivateGram(cross="secure"), privacy, store=store)
         x = np.concatenate([fit.coefficients[party] for party in data.parties])
         assert fit.link is not None
-        return held_out(data, test, x, fit.intercept, Link(*fit.link), fit.communication.bytes / 1e6)
+        return held_out(data, test, x, fit.intercept, fit.link, fit.communication.bytes / 1e6)
 
 
 def simulated(data: Dataset, release: Release, test: np.ndarray, epsilon: float, seed: list[int]) -> tuple[str, Held]:

@@ -210,10 +210,11 @@ def test_several_private_classes_cost_one_budget_in_every_ledger(tmp_path):
 def test_a_private_model_is_that_of_its_run_and_says_what_holds(tmp_path):
     X, labels, _ = table(rows=2000)
     model = private(tmp_path, epsilon=50.0).fit(X, labels)
-    slope, offset = model.fit_.link
-    raw = model.fit_.scores(co.Federation.split(X, None, 2))
-    assert np.abs(model.decision_function(X) - (slope * raw + offset)).max() < 1e-9
+    fed = co.Federation.split(X, None, 2)
+    assert model.predict_proba(X)[:, 1] == pytest.approx(model.fit_.predict_proba(fed), abs=1e-9)
+    assert np.array_equal(model.predict(X) == "well", model.fit_.predict(fed) > 0)
     assert np.array_equal(model.predict_proba(X)[:, 1] > 0.5, model.predict(X) == "well")
+    assert np.array_equal(np.argsort(model.decision_function(X)), np.argsort(model.fit_.scores(fed)))
     assert model.score(X, labels) > 0.8  # a budget of 50 for 2,000 rows: the noise is far below the signal
     assert model.privacy_.guarantee == "conditional"  # on the protocol and its cryptography
 
@@ -387,8 +388,10 @@ def test_private_weights_multiply_the_odds_and_touch_no_row(tmp_path, monkeypatc
         lambda fed, problem, *more, **where: asked.append(problem) or run(fed, problem, *more, **where),
     )
     model = private(tmp_path, class_weight={"well": 3.0}).fit(X, labels)
-    slope, offset = model.fit_.link
+    slope, offset = model.fit_.link[:2]
     assert model.intercept_[0] == pytest.approx(slope * model.fit_.intercept + offset + math.log(3.0))
+    odds = model.fit_.link.log_odds(model.fit_.scores(co.Federation.split(X, None, 2)))
+    assert model.decision_function(X) == pytest.approx(odds + math.log(3.0), abs=1e-9)
     assert [co.Logistic()] == [problem.loss for problem in asked]
 
 
@@ -429,7 +432,7 @@ def test_balanced_weights_under_privacy_go_by_public_counts_and_cost_nothing(tmp
     X, labels, _ = table(rows=100)
     model = private(tmp_path, class_weight="balanced", class_counts={"ill": 90, "well": 10}).fit(X, labels)
     assert model.privacy_.epsilon <= 4.0
-    slope, offset = model.fit_.link
+    slope, offset = model.fit_.link[:2]
     assert model.intercept_[0] == pytest.approx(slope * model.fit_.intercept + offset + math.log(9.0))
 
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.special import expit
 
 from colonnade import problem as problems
 from colonnade.algorithms.method import Status
@@ -26,6 +25,7 @@ from colonnade.privacy.store import write_synced
 from colonnade.problem import Problem
 from colonnade.problem.boosting import Stumps
 from colonnade.problem.kernel import KernelSVM, Support
+from colonnade.problem.link import PLAIN, Link
 from colonnade.runtime.program import COORDINATOR
 from colonnade.schema import Schema, as_frame
 
@@ -208,7 +208,7 @@ class Fit:
     on: str | None = None
     errors: Mapping[str, Floats] | None = field(default=None, repr=False)  # standard errors, privacy noise included
     path: CoefficientPath | None = field(default=None, repr=False)
-    link: tuple[float, float] | None = field(default=None, repr=False)
+    link: Link | None = field(default=None, repr=False)  # from scores to probabilities, where they need one
     remarks: tuple[str, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict, repr=False)  # public ones about the run, for its report
     by_rows: bool = (
@@ -293,16 +293,15 @@ class Fit:
             raise InvalidInput(f"{type(self.problem.loss).__name__} predicts values, not classes; use fit.predict.")
         if self.link is None and not isinstance(self.problem.loss, problems.Logistic):
             raise InvalidInput(f"scores of {type(self.problem.loss).__name__} are no probabilities; use fit.scores.")
-        slope, offset = self.link or (1.0, 0.0)
-        return np.asarray(expit(slope * self.scores(data, without) + offset))
+        return (self.link or PLAIN)(self.scores(data, without))
 
     def predict(self, data: Any, without: Sequence[str] = ()) -> Floats:
         """Labels −1 and +1 where the loss classifies, values otherwise; rows and `without` as in `scores`."""
         scores = self.scores(data, without)
         if not self.problem.loss.classifies:
             return self.problem.loss.link(scores)
-        slope, offset = self.link or (1.0, 0.0)  # so that +1 is what predict_proba gives a half or more
-        return np.where(slope * scores + offset >= 0.0, 1.0, -1.0)
+        odds = (self.link or PLAIN).log_odds(scores)  # so that +1 is what predict_proba gives a half or more
+        return np.where(odds >= 0.0, 1.0, -1.0)
 
     def _stumps(self, party: str, block: Block) -> Floats:
         assert isinstance(self.model, Mapping)
@@ -552,7 +551,7 @@ def _from_plain(raw: Mapping[str, Any]) -> Fit:
         on=raw["on"],
         errors=raw["errors"] and {party: _dense(x) for party, x in raw["errors"].items()},
         path=raw["path"] and CoefficientPath(np.array(raw["path"][0]), _arrays(raw["path"][1])),
-        link=raw["link"] and (raw["link"][0], raw["link"][1]),
+        link=raw["link"] and Link(*raw["link"]),
         remarks=tuple(raw["remarks"]),
         facts=raw["facts"],
         by_rows=raw["by_rows"],

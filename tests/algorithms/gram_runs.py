@@ -58,8 +58,10 @@ class Seen:
     fit: co.Fit | None = None
 
 
-def silent_run(fed: co.Federation, method: Any, privacy: co.Privacy, monkeypatch: Any, **problem: Any) -> Seen:
-    """A run without noise."""
+def silent_run(
+    fed: co.Federation, method: Any, privacy: co.Privacy, monkeypatch: Any, like: Seen | None = None, **problem: Any
+) -> Seen:
+    """A run without noise; `like` another one: rows are then centred and scaled as there, whatever the sums."""
     seen = Seen()
     integers, matrix, release = Gate.integers, private_gram._matrix, private_gram._release
 
@@ -83,7 +85,7 @@ def silent_run(fed: co.Federation, method: Any, privacy: co.Privacy, monkeypatch
 
     def remember(rule: Any, columns: Any, rows: int, sums: Any) -> Any:
         seen.sums = sums
-        rule, seen.frame = prepare(rule, columns, rows, sums)
+        rule, seen.frame = prepare(rule, columns, rows, like.sums if like else sums)
         return rule, seen.frame
 
     with monkeypatch.context() as patch:

@@ -44,6 +44,7 @@ from colonnade.problem.gram import (
     prepare,
     solve,
 )
+from colonnade.problem.link import class_share
 
 DATA = Path(os.environ.get("COLONNADE_DATA", Path(__file__).resolve().parents[2].parent / "shared" / "data"))
 generated = settings(deadline=None, max_examples=60)
@@ -188,8 +189,18 @@ def test_the_less_survives_the_noise_the_more_is_spent_on_class_sums():
     assert [choose(n, 100, 0.02).sums for n in (10**6, 10**4, 10**3)] == [0.0, 0.15, 0.4]
     assert choose(10**6, 100, 0.02, keep=10).keep == 10
     assert choose(10**6, 100, 0.02, keep=200).name == "raw"
+    assert [choose(n, 100, 0.02, classes=True).sums for n in (10**6, 10**4, 10**3)] == [0.02, 0.15, 0.4]
     with pytest.raises(InvalidInput, match="above 0"):
         choose(100, 5, 0.0)
+
+
+def test_rows_of_classes_are_always_centred_and_may_be_longer_the_more_survives():
+    rules = [choose(n, 100, 0.02, classes=True) for n in (10**5, 10**6, 10**7)]
+    u = [(n * math.sqrt(1.7 * 0.02) / 1.77) ** (2 / 3) / 100 for n in (10**5, 10**6, 10**7)]
+    assert min(u) >= 2.0
+    assert [rule.name for rule in rules] == ["centred"] * 3
+    assert [rule.slack for rule in rules] == pytest.approx([1.15 * (each / 2) ** 0.25 for each in u])
+    assert {(rule.power, rule.ridge) for rule in rules} == {(0.25, 1.5)}
 
 
 def test_a_rule_that_needs_class_sums_says_so():
@@ -493,6 +504,13 @@ def test_the_link_is_that_of_two_normal_classes_with_the_scores_own_moments():
     assert slope == pytest.approx(solved.link.slope, rel=1e-6)
     offset = math.log(share / (1 - share)) - slope * (means[0] + means[1]) / 2
     assert offset == pytest.approx(solved.link.offset, rel=1e-6)
+    # Without noise scores are those of least squares, so that the other half of the link is its fitted probability.
+    line = LinearRegression().fit(A, up).predict(A)
+    assert line == pytest.approx(solved.link.level + solved.link.rise * scores, abs=1e-9)
+    root = abs(np.corrcoef(scores, y)[0, 1])
+    assert solved.link.weight == pytest.approx(root, rel=1e-6)  # √R²
+    away = max(0.05, 0.6 - root)
+    assert (solved.link.low, solved.link.high) == pytest.approx((away * share, 1 - away * (1 - share)))
 
 
 def test_where_nothing_was_learnt_everybody_has_the_share_of_the_class():
@@ -501,6 +519,57 @@ def test_where_nothing_was_learnt_everybody_has_the_share_of_the_class():
     solved = exactly(A, y, Problem(Logistic(), penalty=Ridge(1.0), intercept=True))
     assert solved.link is not None
     assert solved.link(np.array([-3.0, 0.0, 3.0])) == pytest.approx(np.full(3, 0.4))
+
+
+def test_probabilities_and_labels_agree_to_the_row():
+    A, y = classes(9)
+    link = exactly(A, y, Problem(Logistic(), intercept=True)).link
+    assert link is not None
+    scores = np.linspace(-8.0, 8.0, 4001)
+    assert (np.diff(link(scores)) >= 0.0).all()
+    assert np.array_equal(link.log_odds(scores) >= 0.0, link(scores) >= 0.5)
+    assert ((link(scores) > 0.0) & (link(scores) < 1.0)).all()
+
+
+@pytest.mark.parametrize(
+    ("released", "sd"), [(0.3, 0.0), (0.3, 0.01), (0.02, 0.1), (-0.4, 0.3), (1.5, 5.0), (0.1, 1e9)]
+)
+def test_the_share_is_the_mean_of_a_normal_cut_to_what_a_share_can_be(released, sd):
+    want = released if sd == 0.0 else 0.5 if sd > 1e6 else stats.truncnorm(-released / sd, (1 - released) / sd).mean()
+    if sd and sd <= 1e6:
+        want = released + sd * want
+    assert class_share(released, sd) == pytest.approx(want, abs=0.003)
+
+
+def test_probabilities_of_a_release_that_is_mostly_noise_cost_little_more_than_the_share_alone():
+    """2,000 rows at epsilon .1 whose columns say nothing, 40 runs: log loss over the labels' entropy. The share's own noise costs
+    at most (sd of the share)²/(2·share·(1 − share)·entropy); the link may add as much again and a fiftieth."""
+    rows, rho = 2000, 0.0004
+    rng = np.random.default_rng(4)
+    A = (rng.random((rows, 20)) < 0.5).astype(float)
+    y = np.where(rng.random(rows) < 0.3, 1.0, -1.0)
+    share = (y > 0).mean()
+    entropy = -share * math.log(share) - (1 - share) * math.log(1 - share)
+    columns = public([0] * 10 + [1] * 10, 2.5, binary=True)
+    lost, alone = [], []
+    for _ in range(40):
+        rule = choose(rows, 20, rho, classes=True)
+        sd = math.sqrt(2) * columns.sums_sensitivity() / math.sqrt(2 * rule.sums * rho)
+        sums = noisy_sums(A, y, sd, rng)
+        left = (1 - rule.sums) * rho
+        rule, frame = prepare(rule, columns, rows, sums)
+        extended = frame.extended(rule, 1.0)
+        sds = noise_levels(columns.owner[frame.keep], 0, extended.noise(left), labels_fixed=True)
+        gram = release(clipped(A, frame, columns), y, extended, sds, rng)
+        solved = solve(
+            gram, frame, rule, Problem(Logistic(), intercept=True), rows=rows, columns=20, label_bound=1.0, sums=sums
+        )
+        assert solved.link is not None
+        p = solved.link(A @ solved.coefficients + solved.intercept)
+        lost.append(-np.mean(np.log(np.where(y > 0, p, 1 - p))) / entropy)
+        base = 1 / (1 + math.exp(-solved.intercept - float(solved.coefficients @ A.mean(axis=0))))
+        alone.append((-share * math.log(base) - (1 - share) * math.log(1 - base)) / entropy)
+    assert np.mean(lost) <= 2 * np.mean(alone) - 1 + 0.02
 
 
 def test_regression_has_no_link():
@@ -525,7 +594,7 @@ def test_probabilities_are_calibrated_on_people_who_were_not_seen(rho):
     rng = np.random.default_rng(1)
     order = rng.permutation(len(y))
     train, test = order[:39_073], order[39_073:]
-    n, rule = train.size, choose(39_073, 123, rho)
+    n, rule = train.size, choose(39_073, 123, rho, classes=True)
     sums = None
     if rule.sums:
         sd = math.sqrt(2) * columns.sums_sensitivity() / math.sqrt(2 * rule.sums * rho)

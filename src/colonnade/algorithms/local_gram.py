@@ -41,7 +41,7 @@ from colonnade.privacy.gate import Gate
 from colonnade.privacy.mechanisms import gaussian_sigma
 from colonnade.privacy.released import Private, Released
 from colonnade.privacy.values import Packed
-from colonnade.problem.gram import Columns, Frame, Gram, Rule, choose
+from colonnade.problem.gram import Columns, Frame, Gram, Rule, as_they_are
 from colonnade.runtime.messages import message
 from colonnade.runtime.program import public_bytes
 
@@ -90,8 +90,7 @@ class Local:
     @cached_property
     def rule(self) -> Rule:
         rho = self.job.rho / self.job.roster.unit.rows**2
-        rule = choose(self.job.roster.rows, self.columns.owner.size, rho)
-        return rule if not rule.sums else choose(10**12, self.columns.owner.size, rho)  # the rule for rows as they are
+        return as_they_are(self.columns.owner.size, rho)
 
     @cached_property
     def figures(self) -> Figures:

@@ -22,6 +22,7 @@ from colonnade.privacy.gate import Gate, Receipt
 from colonnade.privacy.released import Released
 from colonnade.privacy.statement import Privacy
 from colonnade.problem import Changing, Problem, Topology
+from colonnade.problem.link import Link
 from colonnade.runtime.messages import message
 from colonnade.runtime.node import Replies
 from colonnade.runtime.program import Program
@@ -105,7 +106,7 @@ class Answer:
     status: Status
     errors: Mapping[str, Floats] | None = None  # standard errors, privacy noise included
     path: tuple[Floats, Mapping[str, Floats]] | None = None  # weights of the penalty, and coefficients at each of them
-    link: tuple[float, float] | None = None  # P(y = 1 | score) = sigmoid(slope·score + offset)
+    link: Link | None = None  # from a score to a probability
     remarks: tuple[str, ...] = ()  # what a reader must know about how the answer was found
     model: Any = None  # what predicts, where coefficients alone do not: the examples of a kernel machine
 

@@ -172,7 +172,10 @@ def party(job: Job, block: Block, gate: Gate, settings: PrivateGram) -> Program[
         parts = gate.integers(
             exact, weights, rings, rho=design.rho(figures.name), scope=Scope.JOINT, audience=design.audience
         )
-        shortened = max(shortened, rows.shortened)
+        if (
+            figures.name == "sums" or design.sums is None
+        ):  # later ones are cut to what class sums say, not to their bound
+            shortened = rows.shortened
         request = yield from ask_one(COORDINATOR, Parts(parts), SecureRequest)
     return (yield from _finished(block, gate, request, shortened))
 
@@ -502,7 +505,7 @@ def _answer(job: Job, solved: Solution, frame: Frame, remarks: tuple[str, ...]) 
         status=Status.ONE_EXCHANGE,
         errors=by_party(errors),
         path=None if solved.path is None else (solved.path.weights, by_party(solved.path.coefficients)),
-        link=None if solved.link is None else (solved.link.slope, solved.link.offset),
+        link=solved.link,
         remarks=(*about, *remarks, SHRUNK),
     )
 
@@ -524,7 +527,8 @@ class Design:
     def rule(self) -> Rule:
         # A person with m rows counts m times in every sensitivity: as if the budget were m² times smaller.
         rho = self.job.rho / self.job.roster.unit.rows**2
-        return choose(self.job.roster.rows, self.columns.owner.size, rho, keep=self.settings.screen)
+        classes = self.job.problem.loss.classifies
+        return choose(self.job.roster.rows, self.columns.owner.size, rho, classes=classes, keep=self.settings.screen)
 
     @cached_property
     def sums(self) -> Figures | None:

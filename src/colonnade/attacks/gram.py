@@ -49,7 +49,7 @@ from colonnade.privacy.mechanisms import Noise, SystemNoise, gaussian_sigma
 from colonnade.privacy.released import Private
 from colonnade.privacy.statement import Privacy
 from colonnade.privacy.store import MemoryLog
-from colonnade.problem import Logistic, Problem, Ridge
+from colonnade.problem import LeastSquares, Logistic, Problem, Ridge
 from colonnade.runtime.program import COORDINATOR, public_bytes
 
 Floats = NDArray[np.float64]
@@ -67,15 +67,18 @@ RUN = "audit"
 
 @dataclass(frozen=True)
 class World:
-    """A method, a trust model, and how many rows: few rows make the rule ask for class sums first."""
+    """A method, a trust model, and how many rows; and whether labels are numbers (±1 all the same): of many rows with
+    numbers the rule takes one release, of few rows or with classes it asks for class sums first."""
 
     method: PrivateGram
     trust: str
     rows: int
+    numbers: bool = False
 
     def job(self, setting: Setting) -> Job:
-        privacy = Privacy(setting.epsilon, setting.delta, self.trust, row_norm=LENGTHS, feature_bound=LENGTHS[ONE])
-        problem = Problem(Logistic(), penalty=Ridge(1e-3), intercept=True)
+        bounds = {"row_norm": LENGTHS, "feature_bound": LENGTHS[ONE], "label_bound": 1.0 if self.numbers else None}
+        privacy = Privacy(setting.epsilon, setting.delta, self.trust, **bounds)  # type: ignore[arg-type]  # by name
+        problem = Problem(LeastSquares() if self.numbers else Logistic(), penalty=Ridge(1e-3), intercept=True)
         return Job(problem, Roster(self.rows, PLACES, TWO), privacy)
 
     def blocks(self, setting: Setting, inside: bool, *, only_one: bool = False) -> dict[str, Block]:
@@ -98,10 +101,10 @@ class World:
         }
 
 
-RAW = World(PrivateGram(), "secure", 3_000)
+RAW = World(PrivateGram(), "secure", 3_000, numbers=True)
 FIRST_SUMS = World(PrivateGram(), "secure", 12)
 FIRST_LABELS = World(PrivateGram(labels="released"), "secure", 12)
-SHARED = World(PrivateGram(), "consortium", 3_000)
+SHARED = World(PrivateGram(), "consortium", 3_000, numbers=True)
 OWN = World(PrivateGram(cross="none"), "nobody", 12)
 BUCKETS = World(PrivateGram(cross="sketch"), "nobody", 12)
 
@@ -233,10 +236,10 @@ class Stated:
             own = {ONE: ((one**2).sum(axis=0),), TWO: ((two**2).sum(axis=0), two.T @ up, up[:, :1].sum(axis=0))}
             return {**own, BOTH: (one.T @ up,)}
         gram1, gram2 = one.T @ one, two.T @ two
-        c = self.figures.constant
+        c, squares = self.figures.constant, 1 if job.problem.loss.classifies else 2  # y'y is public where labels are ±τ
         return {
             ONE: (np.diag(gram1), gram1[np.triu_indices(2, 1)], c * one.sum(axis=0)),
-            TWO: (np.diag(gram2)[:1], gram2[np.triu_indices(2, 1)], c * two.sum(axis=0)),
+            TWO: (np.diag(gram2)[:squares], gram2[np.triu_indices(2, 1)], c * two.sum(axis=0)),
             BOTH: (one.T @ two,),
         }
 

@@ -42,6 +42,7 @@ from colonnade.privacy.accountant import epsilon as epsilon_of
 from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.statement import Guarantee, Privacy, PrivacyStatement
 from colonnade.problem import LeastSquares, Logistic, Problem, Ridge
+from colonnade.problem.link import PLAIN, Link
 from colonnade.problem.weighted import ClassWeighted
 from colonnade.result import Fit
 from colonnade.schema import Schema, as_frame
@@ -425,29 +426,34 @@ class FederatedClassifier(ClassifierMixin, FederatedLinear):  # type: ignore[mis
 
     # ---------------------------------------------------------------- what it says
 
-    def _lines(self) -> tuple[Floats, Floats]:
-        """Slope and offset of each model's decision: its odds as released, times the weights of its classes."""
-        links = [made.link if made.link is not None and _is_logistic(made) else (1.0, 0.0) for made in self._fits]
-        return np.array([slope for slope, _ in links]), np.array([offset for _, offset in links]) + self._shifts
+    def _links(self) -> list[Link]:
+        """How each model's scores become log odds."""
+        return [made.link if made.link is not None and _is_logistic(made) else PLAIN for made in self._fits]
 
     @property
     def coef_(self) -> Floats:
-        """Coefficients of the decision, one row a model, in the order of the encoded columns."""
+        """Coefficients of the decision, one row a model, in the order of the encoded columns.
+
+        Of a private logistic model they are on the scale of log odds; how far its probabilities follow them says the link.
+        """
         check_is_fitted(self, "fit_")
-        slopes, _ = self._lines()
-        return np.array([slope * self._weights(made) for slope, made in zip(slopes, self._fits, strict=True)])
+        return np.array(
+            [link.slope * self._weights(made) for link, made in zip(self._links(), self._fits, strict=True)]
+        )
 
     @property
     def intercept_(self) -> Floats:
         check_is_fitted(self, "fit_")
-        slopes, offsets = self._lines()
-        return np.asarray(slopes * np.array([made.intercept for made in self._fits]) + offsets)
+        pairs = zip(self._links(), self._fits, strict=True)
+        own = np.array([link.slope * made.intercept + link.offset for link, made in pairs])
+        return np.asarray(own + self._shifts)
 
     def decision_function(self, X: Any) -> Floats:
         """Log odds (logistic) or scores: one a row for two classes (positive: the second), else one column a class."""
         check_is_fitted(self, "fit_")
-        slopes, offsets = self._lines()
-        scores = self._raw(X) * slopes + offsets
+        raw = self._raw(X)
+        odds = [link.log_odds(scores) for link, scores in zip(self._links(), raw.T, strict=True)]
+        scores = np.column_stack(odds) + self._shifts  # the weights of the classes multiply the odds
         return np.asarray(scores[:, 0] if len(self.classes_) == 2 else scores)
 
     def predict(self, X: Any) -> NDArray[Any]:

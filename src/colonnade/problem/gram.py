@@ -16,21 +16,22 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import linalg
-from scipy.special import expit, logit
+from scipy.special import logit
 
 from colonnade.errors import InvalidInput
 from colonnade.kernels.prox import Array, Indices
 from colonnade.problem.gram_rule import (
-    LEAST_SHARE,
     Columns,
     Extended,
     Frame,
     Rule,
     Sums,
+    as_they_are,
     choose,
     noise_levels,
     prepare,
 )
+from colonnade.problem.link import Link, class_share, mixed
 from colonnade.problem.losses import LeastSquares, Logistic, SquaredHinge
 from colonnade.problem.penalties import ElasticNet, GroupLasso, Lasso, Penalty, Ridge
 from colonnade.problem.problem import Problem
@@ -48,12 +49,14 @@ __all__ = [
     "Rule",
     "Solution",
     "Sums",
+    "as_they_are",
     "choose",
     "noise_levels",
     "prepare",
     "solve",
 ]
 
+MEANS = 0.1  # variance of the mean of numeric labels among tables, relative to their bound
 FACTORS = np.logspace(2.0, -2.0, 17)  # of the asked weight or radius, along a path
 
 
@@ -70,17 +73,6 @@ class Gram:
         weights = np.ones(len(matrix))
         weights[-2:] = 1.0 / extended.constant, 1.0 / extended.label
         return cls(matrix * np.outer(weights, weights), noise * np.outer(weights, weights))
-
-
-@dataclass(frozen=True)
-class Link:
-    """P(y = 1 | score) = sigmoid(slope·score + offset)."""
-
-    slope: float
-    offset: float
-
-    def __call__(self, scores: Array) -> Array:
-        return np.asarray(expit(self.slope * scores + self.offset))
 
 
 @dataclass(frozen=True)
@@ -125,7 +117,7 @@ def solve(
     nothing about which columns those should be (0 for columns that are out). Where the noise drowns the Gram (the rules
     "screened" and "weak"), they are a rough guide.
     """
-    moments = _moments(gram, frame, rule, rows, label_bound, sums)
+    moments = _moments(gram, frame, rule, rows, label_bound, sums, problem.loss.classifies)
     model = _model(problem, moments)
     term = problem.constraint if problem.constraint is not None else problem.penalty
     found = _minimise(model, term, frame.keep, columns)
@@ -154,6 +146,7 @@ class _Moments:
     mean: Array  # (s,) of a
     covariance: Array  # (s, s) of a, noise and all
     pull: Array  # (s,) covariance of a and y
+    pull_noise: Array  # (s,) its sd, the constant's noise included
     label_mean: float
     label_square: float  # mean of y²
     clipped: Array  # (s, s) covariance without negative eigenvalues, plus the ridge
@@ -163,7 +156,9 @@ class _Moments:
     noise: Array  # (s+2, s+2) sds of the sums over the frame's rows [z, 1, y]
 
 
-def _moments(gram: Gram, frame: Frame, rule: Rule, rows: int, label_bound: float, sums: Sums | None) -> _Moments:
+def _moments(
+    gram: Gram, frame: Frame, rule: Rule, rows: int, label_bound: float, sums: Sums | None, classes: bool
+) -> _Moments:
     s, scale = frame.keep.size, frame.scale
     if gram.matrix.shape != (s + 2, s + 2) or gram.noise.shape != gram.matrix.shape:
         raise InvalidInput(
@@ -178,17 +173,18 @@ def _moments(gram: Gram, frame: Frame, rule: Rule, rows: int, label_bound: float
     variance[:s, s] = variance[s, :s] = variance[:s, s] * _trust(variance[:s, s], known)
     label_mean, label_doubt = labels / rows, float(gram.noise[s, s + 1]) / rows
     if sums is not None:
-        before, doubt = (label_bound * part for part in sums.label_mean(rows))
+        before, doubt = label_bound * (2.0 * sums.count / rows - 1.0), label_bound * 2.0 * sums.count_noise / rows
         trust = float(_trust(label_doubt**2, doubt**2))
         label_mean, label_doubt = trust * label_mean + (1.0 - trust) * before, math.sqrt(trust) * label_doubt
-    label_mean = float(np.clip(label_mean, -label_bound, label_bound))
+    label_mean = label_bound * _expected_mean(label_mean / label_bound, label_doubt / label_bound, classes)
     variance[s, s + 1] = variance[s + 1, s] = np.square(label_doubt * rows)
     pulls = pulls - label_mean * ones
+    doubt_of_pulls = variance[:s, s + 1] + label_mean**2 * variance[:s, s]
     if sums is not None:
         relative = label_mean / label_bound, label_doubt / label_bound
         earlier, sd = (part[frame.keep] * scale * label_bound for part in sums.pull(*relative))
-        believed = _trust(variance[:s, s + 1] + label_mean**2 * variance[:s, s], np.square(sd))
-        pulls = believed * pulls + (1.0 - believed) * earlier
+        believed = _trust(doubt_of_pulls, np.square(sd))
+        pulls, doubt_of_pulls = believed * pulls + (1.0 - believed) * earlier, believed * doubt_of_pulls
         variance[:s, s + 1] = variance[s + 1, :s] = believed * variance[:s, s + 1]
     centred = gram.matrix[:s, :s] - np.outer(ones, ones) / rows
     values, vectors = np.linalg.eigh((centred + centred.T) / 2.0)
@@ -200,6 +196,7 @@ def _moments(gram: Gram, frame: Frame, rule: Rule, rows: int, label_bound: float
         mean=frame.centre + ones / (rows * scale),
         covariance=centred / units,
         pull=pulls / (rows * scale),
+        pull_noise=np.sqrt(doubt_of_pulls) / (rows * scale),
         label_mean=label_mean,
         label_square=min(max(float(gram.matrix[s + 1, s + 1]) / rows, 0.0), label_bound**2),  # noise may take it out
         clipped=(cut + cut.T) / 2.0 / units,
@@ -208,6 +205,17 @@ def _moments(gram: Gram, frame: Frame, rule: Rule, rows: int, label_bound: float
         scale=scale,
         noise=np.sqrt(variance),
     )
+
+
+def _expected_mean(released: float, sd: float, classes: bool) -> float:
+    """The labels' mean, relative to their bound, given the released one and the sd of its noise.
+
+    Of classes it is that of the share. Of numbers little is known beforehand, but that means at the ends of a declared range
+    are rare: normal around its middle with variance MEANS, so that noise as large as the range leaves the middle.
+    """
+    if classes:
+        return 2.0 * class_share((1.0 + released) / 2.0, sd / 2.0) - 1.0
+    return float(np.clip(released * MEANS / (MEANS + sd**2), -1.0, 1.0))
 
 
 def _trust(variance: Array | float, other: Array | float) -> Array:
@@ -248,7 +256,7 @@ def _model(problem: Problem, m: _Moments) -> _Model:
 
 def _share(m: _Moments) -> float:
     """π from labels ±1."""
-    return float(np.clip((1.0 + m.label_mean) / 2.0, LEAST_SHARE, 1.0 - LEAST_SHARE))
+    return (1.0 + m.label_mean) / 2.0
 
 
 def _intercept(problem: Problem, m: _Moments, x: Array) -> float:
@@ -372,25 +380,19 @@ def _with_constant(covariance: Array, mean: Array) -> Array:
 
 
 def _link(problem: Problem, m: _Moments, model: _Model, x: Array, response: Array, rows: int) -> Link:
-    """Scores of either class as normal with one variance: log-odds are then linear, with figures from the release.
+    """The link of the model's scores, from their released moments.
 
-    The scores' distance D between classes is <x, pull>/(2π(1−π)), their variance within classes <x, covariance x> −
-    π(1−π)D². x has learnt the noise of both, which flatters D and lessens the variance: what that comes to on average
-    is put right, and what is left of the noise makes the slope smaller, never larger.
+    x has learnt the noise of pull and covariance, which flatters the one and lessens the other: what that comes to on
+    average is put right here, and what is left of the noise makes the link flatter, never steeper.
     """
-    s, share = x.size, _share(m)
-    between, level = share * (1.0 - share), float(logit(share))
+    s, ratio = x.size, model.curvature / model.pull  # times ratio, scores are those of least squares on ±1
     of_gram = np.square(m.noise[:s, :s] / (rows * np.outer(m.scale, m.scale)))
-    of_pull = np.square(m.noise[:s, s + 1] / (rows * m.scale))
+    of_pull = np.square(m.pull_noise)
     x2, own = np.square(x), np.diag(response)
     pull = float(m.pull @ x) - model.pull * float(own @ of_pull)
     learnt = float(x2 @ of_gram @ own) + float(x @ (response * of_gram) @ x)
-    variance = max(float(x @ m.covariance @ x) + 2.0 * model.curvature * learnt, 0.0)
-    if pull <= 1e-6 * math.sqrt(variance * m.label_square):
-        return Link(0.0, level)  # nothing was learnt: everybody has the share's chance
-    distance = pull / (2.0 * between)
-    variance += math.sqrt(2.0 * float(x2 @ of_gram @ x2))
-    within = max(variance - between * distance**2, 0.05 * variance)
-    slope = distance * max(0.0, 1.0 - float(x2 @ of_pull) / pull**2) / within
-    middle = float(m.mean @ x) + _intercept(problem, m, x) + (0.5 - share) * distance
-    return Link(slope, level - slope * middle)
+    spread = max(float(x @ m.covariance @ x) + 2.0 * model.curvature * learnt, 0.0)
+    middle = float(m.mean @ x) + _intercept(problem, m, x)
+    noise2 = ratio**2 * float(x2 @ of_pull), ratio**4 * 2.0 * float(x2 @ of_gram @ x2)
+    found = mixed(_share(m), ratio * middle, ratio * pull, ratio**2 * spread, *noise2)
+    return found._replace(slope=found.slope * ratio, rise=found.rise * ratio)

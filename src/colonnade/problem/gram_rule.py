@@ -3,7 +3,9 @@
 Row      [a, c·1, τ·y] with c² = constant_share·C², τ² = label_share·C²/Y²: its Gram moves by √2·C²(1 + both shares) when
          one row is replaced, so that A'A, A'1, A'y and y'1 share one mechanism.
 Rule     u = (n√(1.7ρ)/1.77)^(2/3)/d says how much of a Gram of d columns survives the noise.
-         u ≥ 2  raw       rows as they are.
+         u ≥ 2  raw       numbers: rows as they are.
+                centred   classes: .02ρ on class sums first, by which rows are centred and columns scaled. Rows may be the
+                          longer the more survives, slack 1.15·(u/2)^¼: what shortening bends is then more than the noise.
          else   centred   .15ρ (u ≥ .5) or .4ρ on class sums first: rows are centred and columns scaled by them, which
                           shortens the rows that the noise must hide.
                           u < .5: rows are cut shorter than they are on average, and columns are also scaled by how
@@ -167,20 +169,32 @@ def noise_levels(owner: Indices, label_owner: int, g: float, *, labels_fixed: bo
 # ------------------------------------------------------------------------------------------------ rules
 
 
-def choose(rows: int, columns: int, rho: float, *, keep: int | None = None) -> Rule:
+def choose(rows: int, columns: int, rho: float, *, classes: bool = False, keep: int | None = None) -> Rule:
     """The rule for this size and budget; `keep` screens to at most so many columns, whatever the budget."""
     if rows < 1 or columns < 1 or not rho > 0.0:
         raise InvalidInput(f"rows={rows}, columns={columns} and rho={rho:g} must all be above 0.")
     u, screen = _survival(rows, columns, rho), keep is not None and keep < columns
-    raw = Rule("raw", rho, 0.0, columns, power=0.0, slack=1.0, ridge=1.0, constant_share=0.1, label_share=0.25)
-    if u >= 2.0 and not screen:
-        return raw
+    if u >= 2.0 and not screen and not classes:
+        return as_they_are(columns, rho)
     rule = replace(
-        raw, name="centred", sums=0.15, keep=min(keep or columns, columns), power=0.25, slack=1.15, ridge=1.5
+        as_they_are(columns, rho),
+        name="centred",
+        sums=0.15,
+        keep=min(keep or columns, columns),
+        power=0.25,
+        slack=1.15,
+        ridge=1.5,
     )
+    if u >= 2.0 and not screen:
+        return replace(rule, sums=0.02, slack=1.15 * (u / 2.0) ** 0.25)
     # A'y of rows cut to the length C moves by E[y·a·min(1, C/|a|)], its noise by C: their ratio falls with C. Short rows
     # bend the model a little, which counts only where the noise does not hide it.
     return rule if u >= 0.5 else replace(rule, sums=0.4, slack=SHORT)
+
+
+def as_they_are(columns: int, rho: float) -> Rule:
+    """The rule for rows as they are, without class sums."""
+    return Rule("raw", rho, 0.0, columns, power=0.0, slack=1.0, ridge=1.0, constant_share=0.1, label_share=0.25)
 
 
 def _survival(rows: int, columns: int, rho: float) -> float:

@@ -1,0 +1,100 @@
+"""Private Gram's probabilities, and whether more budget is ever worse: releases simulated as in benchmarks/gram.py.
+
+Log loss is of held-out rows, over the entropy of their labels: 1 is what the exact share of the class gives, below it the
+model says more, above it one would be better off without it. `rows` cuts a table down first: small tables are where
+probabilities go wrong. Then the area under the ROC curve at 13 budgets from .1 to 16, and the largest step down between
+two of them: the same draws of noise at every budget, so that a step is that of the rule.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from benchmarks.gram import PROBLEM, Dataset, Release, auc, load, splits
+
+TABLES = (("nhanes-diabetes", 1_000), ("nhanes-diabetes", None), ("credit-default", 3_000), ("credit-default", None))
+MORE = (("a9a", None),)
+EPSILONS = (0.1, 1.0, 4.0)
+BUDGETS = tuple(float(round(x, 3)) for x in np.geomspace(0.1, 16.0, 13))
+
+
+def table(name: str, rows: int | None) -> Dataset | None:
+    """A data set, or so many of its rows."""
+    data = load(name)
+    if data is None or rows is None:
+        return data
+    kept = np.sort(np.random.default_rng(99).permutation(data.y.size)[:rows])
+    return replace(data, matrix=data.matrix[kept], y=data.y[kept])
+
+
+def entropy(share: float) -> float:
+    return -share * math.log(share) - (1.0 - share) * math.log(1.0 - share)
+
+
+def log_loss(y: np.ndarray, p: np.ndarray) -> float:
+    """Relative to the entropy of the labels."""
+    likely = np.clip(np.where(y > 0, p, 1.0 - p), 1e-15, 1.0)
+    return float(-np.mean(np.log(likely)) / entropy(float((y > 0).mean())))
+
+
+def trial(data: Dataset, release: Release, test: np.ndarray, epsilon: float, seed: list[int]) -> tuple[float, float]:
+    """AUC and relative log loss of one simulated run on rows that it has not seen."""
+    _, solved = release.fit(PROBLEM, epsilon, np.random.default_rng(seed))
+    assert solved.link is not None
+    y, scores = data.y[test], data.matrix[test] @ solved.coefficients + solved.intercept
+    return auc(y, scores), log_loss(y, solved.link(scores))
+
+
+def draws(data: Dataset, budgets: tuple[float, ...], count: int, each: int) -> np.ndarray:
+    """(budgets, runs, 2): AUC and relative log loss."""
+    found = np.zeros((len(budgets), count * each, 2))
+    for split, (train, test) in enumerate(splits(data, count)):
+        release = Release(data.matrix[train], data.y[train], data.columns, data.label)
+        for place, epsilon in enumerate(budgets):
+            for draw in range(each):
+                found[place, split * each + draw] = trial(data, release, test, epsilon, [split, draw])
+    return found
+
+
+def probabilities(count: int, each: int, more: bool) -> None:
+    print(f"log loss over the labels' entropy, {count} splits, {each} runs each, simulated; mean (worst run)")
+    for name, rows in (*TABLES, *(MORE if more else ())):
+        data = table(name, rows)
+        if data is None:
+            continue
+        found = draws(data, EPSILONS, count, each)[:, :, 1]
+        line = "   ".join(
+            f"epsilon {e:g}: {x.mean():.3f} ({x.max():.2f})" for e, x in zip(EPSILONS, found, strict=True)
+        )
+        print(f"  {name}, {data.y.size:,} rows: {line}", flush=True)
+
+
+def steps_down(name: str, rows: int | None, count: int, each: int) -> None:
+    data = table(name, rows)
+    if data is None:
+        return
+    found = draws(data, BUDGETS, count, each)[:, :, 0]
+    means = found.mean(axis=1)
+    rise = np.diff(found, axis=0)
+    worst = int(np.argmin(rise.mean(axis=1)))
+    error = rise[worst].std(ddof=1) / math.sqrt(rise.shape[1])
+    print(f"{name}, {data.y.size:,} rows, {count} splits, {each} runs each: AUC by epsilon")
+    print("  " + "  ".join(f"{e:g}: {m:.4f}" for e, m in zip(BUDGETS, means, strict=True)))
+    print(
+        f"  smallest step up: {rise[worst].mean():+.4f} ± {error:.4f}, from {BUDGETS[worst]:g} to {BUDGETS[worst + 1]:g}",
+        flush=True,
+    )
+
+
+def main(quick: bool = True) -> int:
+    probabilities(2 if quick else 5, 2 if quick else 8, more=not quick)
+    for name in ("nhanes-diabetes", "credit-default"):
+        steps_down(name, None, 2 if quick else 5, 2 if quick else 8)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,99 @@
+"""From a score to a probability, by figures that were released: no worse than the share of the class, on average.
+
+Share    the class's share is the mean of a normal around the released one, cut to [0, 1]: what a uniform guess and the
+         noise's known size leave.
+Link     w·(normal scores) + (1 − w)·(linear probability), w = √R². Normal scores: either class's scores as normal with one
+         variance, so that log-odds are linear; the linear probability is what least squares on labels ±1 estimates, kept
+         away from 0 and 1 by a part of the share: max(.05, .6 − w), for the less a score says the less are its ends to be
+         believed. A score whose covariance with the label lies within 3 standard deviations of its noise says
+         nothing, and everybody has the share's chance; one that lies z of them away counts by 1 − (3/z)⁴.
+Leaves   nothing: moments, share and sds are released or public.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import expit, logit
+
+from colonnade.kernels.prox import Array
+
+NEAREST, FARTHEST = 0.05, 0.6  # of the share: how near a linear probability comes to 0 and 1, at R² of 1 and 0
+BEYOND = 3.0  # standard deviations of noise that a covariance must exceed to count
+LARGEST_FACTOR = 1.5  # by which a score is made longer again after the ridge
+LEAST_WITHIN = 0.05  # of the scores' variance is within classes, at least
+LARGEST_R2 = 0.9
+GRID = np.linspace(0.0025, 0.9975, 400)
+
+
+class Link(NamedTuple):
+    """P(y = 1 | s) = weight·sigmoid(slope·s + offset) + (1 − weight)·(level + rise·s, within low and high)."""
+
+    slope: float
+    offset: float
+    weight: float = 1.0
+    level: float = 0.5
+    rise: float = 0.0
+    low: float = 0.0
+    high: float = 1.0
+
+    def __call__(self, scores: Array) -> Array:
+        normal = expit(self.slope * np.asarray(scores) + self.offset)
+        line = np.clip(self.level + self.rise * np.asarray(scores), self.low, self.high)
+        return np.asarray(self.weight * normal + (1.0 - self.weight) * line)
+
+    def log_odds(self, scores: Array) -> Array:
+        """Of label +1: at least 0 exactly where its probability is a half or more."""
+        if self.weight == 1.0:
+            return np.asarray(self.slope * np.asarray(scores) + self.offset)
+        return np.asarray(logit(self(scores)))
+
+
+PLAIN = Link(1.0, 0.0)  # scores that are log-odds themselves
+
+
+def constant(share: float) -> Link:
+    """Everybody has the share's chance."""
+    return Link(0.0, float(logit(share)))
+
+
+def class_share(released: float, sd: float) -> float:
+    """The mean of a normal around the released share, cut to [0, 1]; never quite 0 or 1."""
+    if sd < 1e-6:
+        return float(np.clip(released, GRID[0], GRID[-1]))
+    squares = np.square((GRID - released) / sd)
+    weights = np.exp(0.5 * (squares.min() - squares))
+    return float(weights @ GRID / weights.sum())
+
+
+def mixed(share: float, middle: float, pull: float, spread: float, pull_noise2: float, spread_noise2: float) -> Link:
+    """The link of scores with mean `middle`, on the scale of least squares on labels ±1.
+
+    pull     covariance of score and label, and the variance of its noise
+    spread   variance of the scores, and the variance of its noise
+    """
+    if spread <= 0.0 or pull <= 1e-6 * math.sqrt(spread):
+        return constant(share)
+    signal = max(0.0, 1.0 - (BEYOND**2 * pull_noise2 / pull**2) ** 2)  # 0 within the noise, soon 1 beyond it
+    pull, spread = pull * signal, spread + math.sqrt(spread_noise2)
+    factor, between = min(pull / spread, LARGEST_FACTOR), share * (1.0 - share)
+    if factor <= 1e-9:
+        return constant(share)
+    variance = factor**2 * spread
+    covariance = min(factor * pull, math.sqrt(LARGEST_R2 * variance * 4.0 * between))
+    apart = covariance / (2.0 * between)  # mean scores of the classes
+    within = max(variance - between * apart**2, LEAST_WITHIN * variance)
+    slope = apart / within
+    weight = math.sqrt(covariance**2 / (variance * 4.0 * between))
+    away = max(NEAREST, FARTHEST - weight)
+    return Link(
+        slope=slope * factor,
+        offset=float(logit(share)) - slope * (factor * middle + (0.5 - share) * apart),
+        weight=weight,
+        level=share - factor * middle / 2.0,
+        rise=factor / 2.0,
+        low=away * share,
+        high=1.0 - away * (1.0 - share),
+    )
