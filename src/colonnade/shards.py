@@ -28,7 +28,7 @@ from scipy import sparse
 from colonnade import readers
 from colonnade.errors import InvalidInput
 from colonnade.federation import LABELS, OPEN, Alignment, Federation, Party, _Names
-from colonnade.privacy.block import ROW, Block
+from colonnade.privacy.block import LARGEST, ROW, Block
 
 BATCH = 1 << 24  # bytes of a Parquet file's columns at a time
 
@@ -87,7 +87,7 @@ class Shard(Block):  # a kind of Block, so that programs compute with it as with
     def columns(self) -> int:
         return self.recipe.stop - self.recipe.start
 
-    def clipped(self, bound: float) -> Block:
+    def clipped(self, bound: float = LARGEST) -> Block:
         return Block(self.matrix, self.positions, self.labels, self.unit).clipped(bound)
 
     def digest(self) -> str:

@@ -504,10 +504,16 @@ def wild_labels():
     return np.random.default_rng(0).normal(0.0, 50.0, attacks.OWN.rows) * 1e3
 
 
-@pytest.mark.parametrize("labels", [wild_labels(), np.full(12, np.inf), np.full(12, np.nan), np.zeros(12)])
+@pytest.mark.parametrize("labels", [wild_labels(), np.full(12, 1.7e308), np.full(12, -5e-324), np.zeros(12)])
 def test_whatever_labels_come_back_a_party_cuts_them_again(labels):
     moved, stated = tied(labels)
     assert moved <= stated
+
+
+@pytest.mark.parametrize("labels", [np.full(12, np.inf), np.full(12, np.nan)], ids=["inf", "nan"])
+def test_labels_that_are_no_numbers_do_not_come_back(labels):
+    with pytest.raises(ProtocolError, match="not finite"):
+        tied(labels)
 
 
 def test_planted_noisy_labels_that_are_not_cut_again_are_found(monkeypatch):

@@ -17,9 +17,9 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import expit
 
-from colonnade.algorithms.method import Answer, Done, Finish, Floats, Job, Own, Status
+from colonnade.algorithms.method import Answer, Done, Finish, Floats, Job, Own, Status, numbers
 from colonnade.errors import InvalidInput
-from colonnade.privacy.block import Block
+from colonnade.privacy.block import LARGEST, Block, check_sensible
 from colonnade.privacy.events import Charge, Event, Mechanism, Plan
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.released import Private, Released
@@ -55,8 +55,9 @@ def coordinator(job: Job, rounds: int) -> Program[Answer]:
 
 
 def party(job: Job, block: Block, gate: Gate, rounds: int) -> Program[Own]:
-    bounds, y, x = _bounds(job), block.own_labels().astype(np.float64), np.zeros(block.columns)
+    bounds, x = _bounds(job), np.zeros(block.columns)
     block = block.clipped(bounds.feature)
+    y = block.bounded_labels(1.0 if job.problem.loss.classifies else LARGEST)  # residuals are clipped, not these
     request = yield from receive(COORDINATOR, Choose | Finish)
     t = 0
     while not isinstance(request, Finish):
@@ -68,8 +69,9 @@ def party(job: Job, block: Block, gate: Gate, rounds: int) -> Program[Own]:
         _move(x, index.value, sign.value, job, t)
         request = yield from ask_one(COORDINATOR, Choice(index, sign), Choose | Finish)
         t += 1
+    coefficients = numbers(request.coefficients, (block.columns,), COORDINATOR)
     yield from last({COORDINATOR: Done()})
-    return Own(request.coefficients, gate.receipt())
+    return Own(coefficients, gate.receipt())
 
 
 REPLIES: Replies = {Choose: Choice, Finish: Done}
@@ -156,6 +158,7 @@ def _radius(job: Job) -> float:
         raise InvalidInput(
             "private Frank-Wolfe minimises over an L1Ball: give Problem(loss, constraint=co.L1Ball(radius))."
         )
+    check_sensible(radius=job.problem.constraint.radius)
     return job.problem.constraint.radius
 
 

@@ -19,7 +19,7 @@ from scipy import sparse
 
 from colonnade.algorithms.method import Job
 from colonnade.errors import InvalidInput
-from colonnade.privacy.block import Block
+from colonnade.privacy.block import Block, cleaned
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -46,7 +46,11 @@ class IntegerRows:
         self.grid, self.count = grid, block.rows
         # Rows are read in blocks: a compressed matrix is cut and turned once, so that a slice of rows is cheap.
         self._sparse = sparse.issparse(block.matrix)
-        self._matrix = sparse.csr_array(block.matrix[:, grid.keep]) if self._sparse else block.matrix
+        self._matrix = block.matrix
+        if self._sparse:
+            self._matrix = sparse.csr_array(block.matrix[:, grid.keep], dtype=np.float64, copy=True)
+            self._matrix.sum_duplicates()  # what is stored twice at one place is one entry
+            self._matrix.data = cleaned(self._matrix.data)
         self.shortened = 0  # rows that were over the bound: for this party's operator, never for anybody else
 
     @property
@@ -57,10 +61,9 @@ class IntegerRows:
         """Rows `first` to `first + count`, as integers."""
         grid = self.grid
         part: Any = self._matrix[first : first + count]
-        dense = part.toarray() if self._sparse else part[:, grid.keep]
-        with np.errstate(over="ignore"):  # a warning would tell of a wild entry, which is cut like any other
-            real = (dense - grid.centre) * (grid.scale / grid.step)
-        whole = np.clip(np.rint(np.nan_to_num(real)), grid.low, grid.high).astype(np.int64)
+        dense = part.toarray() if self._sparse else cleaned(part[:, grid.keep])
+        real = (dense - grid.centre) * (grid.scale / grid.step)  # finite: entries, centres and scales are bounded
+        whole = np.clip(np.rint(real), grid.low, grid.high).astype(np.int64)
         whole, shortened = within(whole, grid.norm2)
         self.shortened += shortened
         return whole
@@ -76,9 +79,8 @@ class IntegerRows:
         _check_room(self.columns, grid.norm2)
         part = self._matrix[first : first + count]
         place, row = part.indices, np.repeat(np.arange(part.shape[0]), np.diff(part.indptr))
-        with np.errstate(over="ignore"):
-            real = part.data * (grid.scale / grid.step)[place]
-        whole = np.clip(np.rint(np.nan_to_num(real)), grid.low[place], grid.high[place]).astype(np.int64)
+        real = part.data * (grid.scale / grid.step)[place]
+        whole = np.clip(np.rint(real), grid.low[place], grid.high[place]).astype(np.int64)
         reach = math.isqrt(grid.norm2)
         far = np.bincount(row, np.abs(whole) > reach, part.shape[0]) > 0
         whole = np.clip(whole, -reach, reach)

@@ -35,7 +35,7 @@ from colonnade.algorithms.method import Job
 from colonnade.algorithms.noisy_labels import NoisyLabels
 from colonnade.errors import ProtocolError
 from colonnade.kernels.ring import gram as own_products
-from colonnade.privacy.block import Block
+from colonnade.privacy.block import Block, cleaned
 from colonnade.privacy.events import Charge, Event, Mechanism, Plan, Scope
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.mechanisms import gaussian_sigma
@@ -186,7 +186,7 @@ def sketch_release(local: Local, block: Block, gate: Gate, count: int) -> tuple[
     buckets = Buckets(public_bytes(gate.run, "buckets"), job.roster.rows, count)
     total = buckets.of(rows, None)(0, count)
     if label:
-        y = _beside(block.own_labels() / label_bound(job), label)
+        y = _beside(block.bounded_labels(label_bound(job)) / label_bound(job), label)
         total = np.column_stack([total, buckets.of_column(y, None)])
     exact: Private[tuple[Integers, ...]] = Private((total,), local.sensitivity(me))
     released = gate.integers(exact, (1.0,), (OWN,), rho=local.rho(me), scope=Scope.OWN)
@@ -195,7 +195,7 @@ def sketch_release(local: Local, block: Block, gate: Gate, count: int) -> tuple[
 
 def _beside(labels: Floats, size: int) -> Integers:
     """Labels as a column of the nearest whole numbers, cut to ±size here, whoever sent them and whatever they are."""
-    return np.rint(np.clip(np.nan_to_num(labels), -1.0, 1.0) * size).astype(np.int64)
+    return np.rint(cleaned(labels, 1.0) * size).astype(np.int64)
 
 
 def _rows(local: Local, block: Block, me: str) -> IntegerRows:

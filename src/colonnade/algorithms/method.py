@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import InvalidInput
+from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.block import ROW, Block, Unit
 from colonnade.privacy.events import Plan
@@ -202,6 +202,15 @@ def network(topology: Topology | Changing | None, roster: Roster) -> Topology:
         f"the topology has {topology.size} nodes for {len(parties)} parties ({', '.join(parties)}): "
         f"every party is a node, in this order. Give a topology of {len(parties)} nodes."
     )
+
+
+def numbers(values: Array, shape: tuple[int, ...], sender: str) -> Floats:
+    """An array that a peer sent, as doubles; refused for its shape, or where one is not finite: by the message alone."""
+    if values.shape != shape:
+        raise ProtocolError(f"{sender!r} sent an array of shape {values.shape} where {shape} was due")
+    if not np.isfinite(out := values.astype(np.float64)).all():
+        raise ProtocolError(f"{sender!r} sent numbers that are not finite. Nothing was computed with them.")
+    return out
 
 
 @message(10)

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from colonnade.algorithms.gram_design import label_bound
-from colonnade.algorithms.method import Job, Labels
-from colonnade.errors import ProtocolError
+from colonnade.algorithms.method import Job, Labels, numbers
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import Charge, Event, Mechanism
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.released import Private
+from colonnade.runtime.program import COORDINATOR
 
 Floats = NDArray[np.float64]
 
@@ -60,12 +60,9 @@ class NoisyLabels:
 
     def release(self, block: Block, gate: Gate) -> Labels:
         """The label holder's one release."""
-        bound = label_bound(self.job)
-        y = np.clip(np.nan_to_num(block.own_labels().astype(np.float64)), -bound, bound)
+        y = block.bounded_labels(label_bound(self.job))
         return Labels(gate.gaussian(Private(y, self.sensitivity), rho=self.rho))
 
     def cut_to(self, labels: Floats) -> Floats:
         """Released labels as they may be used."""
-        if labels.shape != (self.job.roster.rows,):
-            raise ProtocolError(f"a peer sent labels of shape {labels.shape} for {self.job.roster.rows:,} rows")
-        return np.clip(np.nan_to_num(labels), -self.limit, self.limit)
+        return np.clip(numbers(labels, (self.job.roster.rows,), COORDINATOR), -self.limit, self.limit)

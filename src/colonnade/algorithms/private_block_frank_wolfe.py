@@ -24,11 +24,23 @@ import numpy as np
 from scipy import sparse
 from scipy.special import expit
 
-from colonnade.algorithms.method import Answer, Array, Done, Finish, Floats, Job, Labels, Own, SendLabels, Status
+from colonnade.algorithms.method import (
+    Answer,
+    Array,
+    Done,
+    Finish,
+    Floats,
+    Job,
+    Labels,
+    Own,
+    SendLabels,
+    Status,
+    numbers,
+)
 from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.kernels.prox import soft_threshold
 from colonnade.kernels.sketch import sketch_key, sparse_lift, sparse_sketch
-from colonnade.privacy.block import Block
+from colonnade.privacy.block import Block, check_sensible
 from colonnade.privacy.events import Audience, Charge, Event, Mechanism, Plan, Scope
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.released import Private, Released
@@ -139,24 +151,31 @@ def party(job: Job, block: Block, gate: Gate, spend: Spend) -> Program[Own]:
     while not isinstance(request, Finish):
         match request:
             case SendLabels():
-                exact = np.clip(block.own_labels().astype(np.float64), -spend.label_bound, spend.label_bound)
+                exact = block.bounded_labels(spend.label_bound)
                 move = 2.0 * spend.label_bound * job.roster.unit.rows
                 answer: object = Labels(gate.gaussian(Private(exact, move), rho=spend.rho_labels))
             case Slope(labels, slope):
-                y = labels if labels.size else y
-                # The slope is public, so one row moves a score by at most its entry times its slope: 2·B·max|slope|.
-                scores = Private(block.correlations(slope), 2.0 * bound * _largest(slope) * k)
+                y = _unit(numbers(labels, (block.rows,), COORDINATOR)) if labels.size else y
+                # The slope is public, and so is its largest entry, by which it is divided: what is sent may be of any size.
+                # One row moves a score by at most its entry times its slope: 2·B.
+                steep = _unit(numbers(slope, (block.rows,), COORDINATOR))
+                scores = Private(block.correlations(steep), 2.0 * bound * k)
                 index, _ = gate.noisy_max(scores, rho=spend.rho_pick)  # lines 6 to 8
                 answer = Pick(index, ())
                 if (j := index.value) not in sent:
                     sent.add(j)
-                    # One row moves J·a by 2·B, the columns of J having norm 1, and a·y, y being public, by 2·B·max|y|.
-                    product = np.array([PRODUCT / _largest(y) * float(block.correlations(y)[j])])
+                    # One row moves J·a by 2·B, the columns of J having norm 1, and a·y, y being public, within ±1, by 2·B.
+                    product = np.array([PRODUCT * float(block.correlations(y)[j])])
                     both = Private(sketch.of(block, j), 2.0 * bound * k), Private(product, 2.0 * bound * PRODUCT * k)
                     answer = Pick(index, gate.gaussian(*both, rho=spend.rho_column))  # line 9
         request = yield from ask_one(COORDINATOR, answer, Outside)
+    return (yield from _finished(block, gate, request))
+
+
+def _finished(block: Block, gate: Gate, told: Finish) -> Program[Own]:
+    coefficients = numbers(told.coefficients, (block.columns,), COORDINATOR)
     yield from last({COORDINATOR: Done()})
-    return Own(request.coefficients, gate.receipt())
+    return Own(coefficients, gate.receipt())
 
 
 Outside = SendLabels | Slope | Finish
@@ -232,10 +251,7 @@ def clipped_labels(noisy: Floats, spend: Spend) -> Floats:
 
 
 def _labels(sent: Labels, job: Job) -> Floats:
-    y = sent.values.value
-    if y.shape != (job.roster.rows,):
-        raise ProtocolError(f"{job.roster.label!r} sent labels of shape {y.shape} for {job.roster.rows:,} rows")
-    return y.astype(np.float64)
+    return numbers(sent.values.value, (job.roster.rows,), job.roster.label)
 
 
 def _received(pick: Pick, rows: int, columns: int) -> Floats:
@@ -248,6 +264,11 @@ def _received(pick: Pick, rows: int, columns: int) -> Floats:
 def _largest(values: Floats) -> float:
     """max |value|, and 1 where all are zero: a sensitivity must be positive."""
     return float(np.abs(values).max(initial=0.0)) or 1.0
+
+
+def _unit(values: Floats) -> Floats:
+    """The values over the largest of them: within ±1, whatever they are."""
+    return values / _largest(values)
 
 
 # ------------------------------------------------------------------------------------------------ trust "consortium"
@@ -266,10 +287,10 @@ def inside_coordinator(job: Job, gate: Gate, spend: Spend) -> Program[Answer]:
         who = parties[gate.publish(masses, rho=spend.rho_pick).value]
         index, sign = offers[who].index.value, offers[who].sign.value
         if (who, index) not in columns:
-            column = (yield from ask_one(who, SendColumn(offers[who].index), InsideColumn)).values.value
-            if column.shape != (roster.rows,) or not 0 <= index < x[who].size:
-                raise ProtocolError(f"{who!r} sent a column of shape {column.shape} for {roster.rows:,} rows")
-            columns[who, index] = column
+            if not 0 <= index < x[who].size:
+                raise ProtocolError(f"{who!r} offered column {index} of its {x[who].size:,}")
+            sent = yield from ask_one(who, SendColumn(offers[who].index), InsideColumn)
+            columns[who, index] = numbers(sent.values.value, (roster.rows,), who)
         for own in (*x.values(), prediction):
             own *= 1.0 - _step(t)
         x[who][index] -= _step(t) * radius * sign  # the sign drawn is that of the slope; the vertex is its opposite
@@ -284,10 +305,10 @@ def inside_party(job: Job, block: Block, gate: Gate, spend: Spend) -> Program[Ow
     while not isinstance(request, Finish):
         match request:
             case SendLabels():
-                answer: object = Labels(gate.inside(block.own_labels()))
+                answer: object = Labels(gate.inside(block.bounded_labels(spend.label_bound)))
             case Turn(slope):
                 # The bound of a slope is this party's own: whatever the coordinator sends is clipped to it.
-                scores = block.correlations(spend.clip(slope.value, t, job))
+                scores = block.correlations(spend.clip(numbers(slope.value, (block.rows,), COORDINATOR), t, job))
                 answer = Offer(*gate.entrust(Private(scores, spend.shared_sensitivity(t, job)), rho=spend.rho_pick))
                 t += 1
             case SendColumn(index):
@@ -295,8 +316,7 @@ def inside_party(job: Job, block: Block, gate: Gate, spend: Spend) -> Program[Ow
                 dense = column.toarray().ravel() if sparse.issparse(column) else column
                 answer = InsideColumn(gate.inside(dense))
         request = yield from ask_one(COORDINATOR, answer, Inside)
-    yield from last({COORDINATOR: Done()})
-    return Own(request.coefficients, gate.receipt())
+    return (yield from _finished(block, gate, request))
 
 
 Inside = SendLabels | Turn | SendColumn | Finish
@@ -503,6 +523,7 @@ def _ball(job: Job) -> L1Ball:
         raise InvalidInput(
             "private block Frank-Wolfe minimises over an L1Ball: give Problem(loss, constraint=co.L1Ball(radius))."
         )
+    check_sensible(radius=job.problem.constraint.radius)
     return job.problem.constraint
 
 

@@ -52,7 +52,7 @@ from colonnade.algorithms.local_gram import (
     own_products_release,
     sketch_release,
 )
-from colonnade.algorithms.method import Answer, Done, Finish, Floats, Job, Labels, Own, SendLabels, Status
+from colonnade.algorithms.method import Answer, Done, Finish, Floats, Job, Labels, Own, SendLabels, Status, numbers
 from colonnade.algorithms.noisy_labels import NoisyLabels
 from colonnade.algorithms.secure_products import (
     Deal,
@@ -69,7 +69,7 @@ from colonnade.algorithms.secure_products import (
 )
 from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.kernels.ring import gram as own_products
-from colonnade.privacy.block import Block
+from colonnade.privacy.block import LARGEST, Block, cleaned
 from colonnade.privacy.events import MASKED, Audience, Charge, Event, Mechanism, Plan, Scope
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.released import Private, Released
@@ -219,10 +219,9 @@ def _finish(job: Job, answer: Answer) -> dict[str, Finish]:
 
 
 def _finished(block: Block, gate: Gate, told: Finish, shortened: int) -> Program[Own]:
-    if told.coefficients.shape != (block.columns,):
-        raise ProtocolError(f"a peer sent {told.coefficients.size:,} coefficients for {block.columns:,} columns")
+    coefficients = numbers(told.coefficients, (block.columns,), COORDINATOR)
     yield from last({COORDINATOR: Done()})
-    return Own(told.coefficients, gate.receipt(), shortened=shortened)
+    return Own(coefficients, gate.receipt(), shortened=shortened)
 
 
 SecureRequest = SendLabels | Prepare | Finish
@@ -373,7 +372,7 @@ def _class_weights(job: Job, labels: Integers, top: int) -> Integers:
 
 def _cut(job: Job, labels: Integers) -> Floats:
     """Labels relative to their bound, within ±1 whatever they are."""
-    return np.clip(np.nan_to_num(labels.astype(np.float64)) / label_bound(job), -1.0, 1.0)
+    return cleaned(labels, label_bound(job)) / label_bound(job)
 
 
 def _squared(job: Job, name: str) -> NDArray[np.bool_]:
@@ -394,16 +393,25 @@ def _checked(design: Design, me: str, told: Prepare) -> Figures:
     names: dict[str, Name] = {"sums": "sums", "joint": "joint"}
     if told.name not in names or not (told.norm2.shape == told.widths.shape == (n,)):
         raise ProtocolError(f"{COORDINATOR!r} described a release that this method does not have")
-    if not (8 <= told.bits <= 64 and told.step > 0 and (told.norm2 >= 0).all() and min(told.constant, told.label) >= 0):
+    if not (
+        8 <= told.bits <= 64
+        and 1.0 / LARGEST <= told.step <= LARGEST
+        and (told.norm2 >= 0).all()
+        and min(told.constant, told.label) >= 0
+    ):
         raise ProtocolError(f"{COORDINATOR!r} described a release with figures out of range")
     if not told.keep.shape == told.centre.shape == told.scale.shape:
         raise ProtocolError(
             f"{COORDINATOR!r} described columns by {told.keep.size} places and {told.scale.size} scales"
         )
-    if not (np.isfinite(told.centre).all() and np.isfinite(told.scale).all() and (told.scale > 0).all()):
-        raise ProtocolError(f"{COORDINATOR!r} described columns by centres or scales that are no numbers")
+    if not ((np.abs(told.centre) <= LARGEST).all() and ((told.scale > 0) & (told.scale <= LARGEST)).all()):
+        raise ProtocolError(
+            f"{COORDINATOR!r} described columns by centres or scales that are no numbers of a usual size"
+        )
     width = len(job.roster.positions[me])
-    if not (np.isin(told.keep, np.arange(width)).all() and (np.diff(told.keep) > 0).all()):
+    if not (
+        told.keep.dtype.kind == "i" and np.isin(told.keep, np.arange(width)).all() and (np.diff(told.keep) > 0).all()
+    ):
         raise ProtocolError(f"{COORDINATOR!r} described columns that are not places among {width:,}")
     norm2, widths = (dict(zip(parties, map(int, values), strict=True)) for values in (told.norm2, told.widths))
     head = names[told.name], told.step, told.bits, norm2, widths, told.constant, told.label, job.roster.rows

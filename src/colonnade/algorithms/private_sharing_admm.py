@@ -15,7 +15,7 @@ Unit     one row (or person). For a federation whose unit is COLUMN: one feature
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -24,9 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from colonnade.algorithms.method import Answer, Array, Done, Finish, Floats, Job, Own, Status
-from colonnade.errors import InvalidInput, ProtocolError
-from colonnade.privacy.block import Block, FeatureColumn
+from colonnade.algorithms.method import Answer, Array, Done, Finish, Floats, Job, Own, Status, numbers
+from colonnade.errors import InvalidInput
+from colonnade.privacy.block import Block, FeatureColumn, check_sensible
 from colonnade.privacy.events import Charge, Event, Mechanism, Plan, Scope
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.released import Private, Released
@@ -90,7 +90,7 @@ Request = SendNoisyLabels | Couple | SendModel | Finish
 def coordinator(job: Job, terms: _Terms) -> Program[Answer]:
     roster, parties, rows = job.roster, job.roster.with_columns, job.roster.rows
     labels = (yield from ask_one(roster.label, SendNoisyLabels(), NoisyLabels)).values.value
-    y = _of_shape(labels, (rows,), roster.label)
+    y = numbers(labels, (rows,), roster.label)
     step = len(parties) / terms.rho
     prox = partial(noisy_prox, job, y, step)
     mean, u, intercept = np.zeros(rows), np.zeros(rows), 0.0
@@ -103,10 +103,10 @@ def coordinator(job: Job, terms: _Terms) -> Program[Answer]:
         note: Note = {"round": t + 1}
         if t + 1 < terms.rounds:
             parts = yield from ask(parties, Couple(mean - z + u), NoisyPart, note)
-            predictions = [_of_shape(parts[p].prediction.value, (rows,), p) for p in parties]
+            predictions = [numbers(parts[p].prediction.value, (rows,), p) for p in parties]
             mean = np.asarray(sum(predictions)) / len(parties)
     models = yield from ask(parties, SendModel(mean - z + u), NoisyModel, note)
-    x = {p: _of_shape(models[p].coefficients.value, (len(roster.positions[p]),), p) for p in parties}
+    x = {p: numbers(models[p].coefficients.value, (len(roster.positions[p]),), p) for p in parties}
     yield from tell({p: Finish(x.get(p, np.zeros(0)), intercept) for p in roster.parties}, Done)
     return Answer(x, intercept, objective=None, gap=None, status=Status.FIXED_ROUNDS)
 
@@ -120,12 +120,12 @@ def party(block: Block, gate: Gate, terms: _Terms, norm: float) -> Program[Own]:
     while not isinstance(request, Finish):
         match request:
             case SendNoisyLabels():
-                y = np.clip(_numbers(block.own_labels()), -terms.label, terms.label)
-                exact = Private(y, 2.0 * terms.label * math.sqrt(block.unit.rows))
+                exact = Private(block.bounded_labels(terms.label), 2.0 * terms.label * math.sqrt(block.unit.rows))
                 answer: object = NoisyLabels(gate.gaussian(exact, rho=terms.label_rho))
             case Couple(values) | SendModel(values):
-                common = _numbers(_of_shape(values, (block.rows,), COORDINATOR))
-                residual = np.clip(common - published, -terms.clip, terms.clip)
+                common = numbers(values, (block.rows,), COORDINATOR)
+                with np.errstate(over="ignore"):  # what overflows is clipped
+                    residual = np.clip(common - published, -terms.clip, terms.clip)
                 x = closest(-residual, terms.rho)
                 moves = terms.sensitivity(residual, norm, block)
                 if isinstance(request, SendModel):
@@ -137,9 +137,9 @@ def party(block: Block, gate: Gate, terms: _Terms, norm: float) -> Program[Own]:
                     published = released.value
                     answer = NoisyPart(released)
         request = yield from ask_one(COORDINATOR, answer, Request)
-    _of_shape(request.coefficients, (block.columns,), COORDINATOR)
+    coefficients = numbers(request.coefficients, (block.columns,), COORDINATOR)
     yield from last({COORDINATOR: Done()})
-    return Own(request.coefficients, gate.receipt())
+    return Own(coefficients, gate.receipt())
 
 
 REPLIES: Replies = {SendNoisyLabels: NoisyLabels, Couple: NoisyPart, SendModel: NoisyModel, Finish: Done}
@@ -163,6 +163,7 @@ class PrivateSharingADMM:
             )
         if not (math.isfinite(self.radius) and self.radius > 0):
             raise InvalidInput(f"radius must be a finite public bound above 0, got {self.radius!r}")
+        check_sensible(radius=self.radius)
 
     def check(self, job: Job) -> None:
         if job.privacy is not None and job.privacy.trust != Trust.NOBODY:
@@ -172,6 +173,7 @@ class PrivateSharingADMM:
                 f"{self.TITLE} solves LeastSquares() or Logistic() with penalty=co.Ridge(a): its calibration needs the "
                 "ridge's curvature, and a loss that takes noisy labels."
             )
+        check_sensible(ridge=job.problem.penalty.a)
         _terms(job, self)
 
     def price(self, job: Job) -> Mapping[str, Plan]:
@@ -248,9 +250,13 @@ class _Terms:
     def bounded(self, block: Block, norm: float) -> Any:
         """The block with rows clipped to their norm, or entries to what bounds the norm of a column; stored as it was."""
         if self.columns:
-            limit = norm / math.sqrt(block.rows)
-            return _with_entries(block.matrix, lambda _, values: np.clip(values, -limit, limit))
-        return _with_entries(block.matrix, partial(_clip_rows, block.rows, norm))
+            return block.clipped(norm / math.sqrt(block.rows)).matrix
+        matrix = block.clipped().matrix
+        if sparse.issparse(matrix):
+            matrix.data = _clip_rows(block.rows, norm, matrix.indices, matrix.data)
+            return matrix
+        rows = np.repeat(np.arange(block.rows), block.columns)
+        return _clip_rows(block.rows, norm, rows, matrix.ravel()).reshape(matrix.shape)
 
     def sensitivity(self, residual: Floats, norm: float, block: Block) -> Moves:
         """From the party's own bounds and the residual, which is made of published values."""
@@ -342,30 +348,9 @@ def level(job: Job, y: Floats) -> float:
     return math.log((1.0 + share) / (1.0 - share))
 
 
-def _with_entries(matrix: Any, change: Callable[[NDArray[np.int64], Floats], Floats]) -> Any:
-    """The matrix with changed entries, given as (row, value); what is no number counts as zero."""
-    if sparse.issparse(matrix):
-        changed = sparse.csc_array(matrix, dtype=np.float64, copy=True)
-        changed.data = change(changed.indices, _numbers(changed.data))
-        return changed
-    rows = np.repeat(np.arange(matrix.shape[0]), matrix.shape[1])
-    return change(rows, _numbers(matrix).ravel()).reshape(matrix.shape)
-
-
 def _clip_rows(count: int, norm: float, rows: NDArray[np.int64], values: Floats) -> Floats:
     largest = np.zeros(count)
     np.maximum.at(largest, rows, np.abs(values))
     shape = values / np.where(largest > 0.0, largest, 1.0)[rows]  # squares of it neither over- nor underflow
     size = np.sqrt(np.bincount(rows, np.square(shape), minlength=count))
     return np.asarray(shape * np.minimum(largest, norm / np.maximum(size, 1.0))[rows])
-
-
-def _numbers(values: Array) -> Floats:
-    """As floats; what is no number counts as zero, since an error would tell."""
-    return np.nan_to_num(np.asarray(values, dtype=np.float64), nan=0.0)
-
-
-def _of_shape(vector: Array, shape: tuple[int, ...], sender: str) -> Floats:
-    if vector.shape != shape:
-        raise ProtocolError(f"{sender!r} sent an array of shape {vector.shape} where {shape} was due")
-    return vector.astype(np.float64)

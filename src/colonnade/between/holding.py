@@ -72,6 +72,13 @@ class Holding:
                 f"the federation file says {rows:,} rows and {self.member.width:,} columns for {self.name!r}; its matrix "
                 f"has {' x '.join(map(str, shape))}."
             )
+        if (
+            kind := self.table.dtype
+        ).kind not in "biuf":  # to read texts as numbers would quote a cell, or fail for one
+            raise InvalidInput(
+                f"the matrix of {self.name!r} is of type {kind} and holds no numbers: save an array of floats, integers or "
+                "Booleans."
+            )
         if self.labelled and (self.labels is None or len(self.labels) != rows):
             found = "none" if self.labels is None else f"{len(self.labels):,}"
             raise InvalidInput(f"{self.name!r} holds the labels of {rows:,} rows; {found} were given.")

@@ -23,7 +23,7 @@ from colonnade.kernels.lazy import lazy_picks
 from colonnade.kernels.sparse_fw import Floats, Loss, model_of_picks
 from colonnade.privacy.accountant import epsilon as epsilon_of
 from colonnade.privacy.accountant import rho_for
-from colonnade.privacy.block import ROW
+from colonnade.privacy.block import ROW, SENSIBLE
 from colonnade.privacy.events import plan_rho
 from colonnade.privacy.ledger import Terms
 from colonnade.privacy.local import LocalLedger, delta_left
@@ -72,7 +72,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries
             raise InvalidInput(f"method={self.method!r} is not known; choose one of {', '.join(METHODS)}")
         for name in ("radius", "row_norm", "feature_bound"):
             value = getattr(self, name)
-            if not (isinstance(value, (int, float, np.number)) and 2.0**-500 <= value <= 2.0**500):
+            if not (isinstance(value, (int, float, np.number)) and 1.0 / SENSIBLE <= value <= SENSIBLE):
                 raise InvalidInput(f"{name} must be a number above 0 and of a sensible size, got {value!r}")
         check_rounds(self.rounds, self.max_features)
         if self.epsilon is None:

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d, vali
 from colonnade.errors import InvalidInput
 from colonnade.estimators.base import SparseLinear
 from colonnade.kernels.sparse_fw import Floats, Loss
+from colonnade.privacy.block import SENSIBLE, cleaned
 
 
 class SparseRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]  # scikit-learn carries no types
@@ -76,7 +77,7 @@ class SparseRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]  # sc
             return self
         if sample_weight is not None:
             raise InvalidInput("a private fit takes no sample_weight; leave it out.")
-        if self.label_bound is None or not (math.isfinite(self.label_bound) and self.label_bound > 0):
+        if self.label_bound is None or not 1.0 / SENSIBLE <= self.label_bound <= SENSIBLE:
             raise InvalidInput(
                 f"a private fit needs label_bound=, a finite public bound of |y| above 0, got {self.label_bound}. Labels "
                 "are clipped to it; a bound taken from the data would be a release."
@@ -85,7 +86,7 @@ class SparseRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]  # sc
         y = values_of(column_or_1d(y, warn=True))
         check_consistent_length(X, y)
         bound = float(self.label_bound)
-        t = np.clip(np.nan_to_num(y, nan=0.0, posinf=bound, neginf=-bound), -bound, bound) / bound
+        t = cleaned(y, bound) / bound
         coef, b = self._private(X, [t], False, bound)
         self.coef_, self.intercept_, self.gap_ = coef[0], float(b[0]), None
         return self

@@ -16,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from colonnade.privacy.block import cleaned
+
 
 @dataclass(frozen=True)
 class ClipMap:
@@ -55,7 +57,7 @@ def clipped(X: Any, bound: float) -> Any:
     """X as CSR of doubles with every entry within ±bound, NaN as zero."""
     rows = sparse.csr_array(X, dtype=np.float64, copy=True)
     rows.sum_duplicates()
-    np.clip(np.nan_to_num(rows.data, nan=0.0, posinf=bound, neginf=-bound), -bound, bound, out=rows.data)
+    rows.data = cleaned(rows.data, bound)
     return rows
 
 

@@ -1,6 +1,9 @@
 """A party's block of columns, and its labels if it has them: what a node program computes with.
 
 Everything here is exact and stays with the party; only the gate lets something out.
+
+A guarded program computes with `clipped` blocks and `bounded_labels`: every cell becomes a number within a public bound
+before anything is added up, so that no cell, whatever it holds, makes a sum over all rows overflow or lose its value.
 """
 
 from __future__ import annotations
@@ -19,6 +22,29 @@ from colonnade.kernels.columns import csc_matvec, csc_rmatvec, dense_matvec, den
 
 Floats = NDArray[np.float64]
 Column: TypeAlias = Any  # a dense array of length n, or a CSC block of n rows and one column
+LARGEST = 2.0**300  # of a cell where nothing less is declared: products of a few of them stay finite
+SENSIBLE = 2.0**100  # of a public figure that sums are bounded by; and its inverse
+
+
+def cleaned(values: Any, bound: float = LARGEST) -> Floats:
+    """Cells as doubles within ±bound: no number counts as zero, infinite or too large as the bound with its sign.
+
+    Each cell by itself, before any sum: a warning, an error or a sum that is no number would tell about one row.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):  # wider floats, and NaNs that signal
+        out = np.clip(np.asarray(values, dtype=np.float64), -bound, bound)
+        out[np.isnan(out)] = 0.0
+    return out
+
+
+def check_sensible(**figures: float | None) -> None:
+    """InvalidInput where a public figure is so large or so small that sums it bounds might not stay finite."""
+    for name, value in figures.items():
+        if value is not None and not 1.0 / SENSIBLE <= value <= SENSIBLE:
+            raise InvalidInput(
+                f"{name} must be a finite public figure above 0, between {1.0 / SENSIBLE:.0e} and {SENSIBLE:.0e}, got "
+                f"{value}: sums must stay finite whatever the rows hold. Choose another unit for the columns."
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,13 +144,17 @@ class Block:
             dense_matvec(self.matrix, x, out)
         return out
 
-    def clipped(self, bound: float) -> Block:
-        """The same block with every entry within ±bound, whatever the data."""
-        if sparse.issparse(self.matrix):
-            matrix = self.matrix.copy()
-            np.clip(matrix.data, -bound, bound, out=matrix.data)
-        else:
-            matrix = np.clip(self.matrix, -bound, bound)
+    def bounded_labels(self, bound: float) -> Floats:
+        """The labels as numbers within ±bound, whatever they are."""
+        return cleaned(self.own_labels(), bound)
+
+    def clipped(self, bound: float = LARGEST) -> Block:
+        """The same block with every entry a number within ±bound, whatever the data."""
+        if not sparse.issparse(self.matrix):
+            return replace(self, matrix=np.ascontiguousarray(cleaned(self.matrix, bound)))
+        matrix = sparse.csc_array(self.matrix, dtype=np.float64, copy=True)
+        matrix.sum_duplicates()  # what is stored twice at one place is one entry
+        matrix.data = cleaned(matrix.data, bound)
         return replace(self, matrix=matrix)
 
     def column(self, j: int) -> Column:

@@ -102,6 +102,8 @@ class Gate:
         Values are rounded to multiples of a power of two small against the noise, and the rounding is counted in the
         sensitivity; noise is added in whole grid steps, so the low bits carry nothing.
         """
+        for private in exact:
+            _check_finite(private.value)
         sizes = [private.value.size for private in exact]
         grid, sensitivity = _grid(math.hypot(*(private.sensitivity for private in exact)), sum(sizes))
         event = Event(Mechanism.GAUSSIAN, self._price(rho), sensitivity, scope)
@@ -109,7 +111,7 @@ class Gate:
         def draw() -> tuple[Floats, ...]:
             flat = np.concatenate([private.value.ravel() for private in exact])
             noise = self._fresh().discrete_gaussian(flat.size, gaussian_sigma(sensitivity / grid, rho))
-            parts = np.split((_steps(flat, grid) + noise) * grid, np.cumsum(sizes)[:-1])
+            parts = np.split((quantise_vector(flat, grid) + noise) * grid, np.cumsum(sizes)[:-1])
             return tuple(part.reshape(private.value.shape) for part, private in zip(parts, exact, strict=True))
 
         released = self._release(event, lambda: encode_value(tuple(private.value for private in exact)), draw)
@@ -117,11 +119,12 @@ class Gate:
 
     def symmetric(self, exact: Private[Floats], *, rho: float, scope: Scope = Scope.OWN) -> Released[Floats]:
         """A symmetric matrix with symmetric noise, each pair of entries noised once; sensitivity in Frobenius norm."""
+        _check_finite(exact.value)
         grid, sensitivity = _grid(exact.sensitivity, exact.value.size)
         event = Event(Mechanism.SYMMETRIC, self._price(rho), sensitivity, scope)
 
         def draw() -> tuple[Floats, ...]:
-            upper = np.triu(_steps((exact.value + exact.value.T) / 2.0, grid))
+            upper = np.triu(quantise_vector((exact.value + exact.value.T) / 2.0, grid))
             noise = symmetric_gaussian(self._fresh(), len(upper), gaussian_sigma(sensitivity / grid, rho))
             return (((upper + np.triu(upper, 1).T + noise) * grid).astype(np.float64),)
 
@@ -134,22 +137,22 @@ class Gate:
 
         The noisy value itself never leaves: its price would be infinite.
         """
+        _check_finite(scores.value)
         event = Event(Mechanism.GUMBEL, self._price(rho), scores.sensitivity, scope)
         scale = gumbel_scale(scores.sensitivity, rho)
         given = partial(encode_value, scores.value)
-        index, sign = self._release(event, given, lambda: signed_argmax(self._fresh(), _finite(scores.value), scale))
+        index, sign = self._release(event, given, lambda: signed_argmax(self._fresh(), scores.value, scale))
         return index, sign
 
     def top(
         self, scores: Private[Floats], count: int, *, rho: float, scope: Scope = Scope.OWN
     ) -> tuple[Released[NDArray[np.int64]], Released[NDArray[np.int64]]]:
         """Indices and signs of `count` large scores, one choice after the other at rho/count each; best first."""
+        _check_finite(scores.value)
         event = Event(Mechanism.TOP, self._price(rho), scores.sensitivity, scope)
         scale = gumbel_scale(scores.sensitivity, rho / count)
         given = partial(encode_value, scores.value)
-        indices, signs = self._release(
-            event, given, lambda: signed_top(self._fresh(), _finite(scores.value), scale, count)
-        )
+        indices, signs = self._release(event, given, lambda: signed_top(self._fresh(), scores.value, scale, count))
         return indices, signs
 
     def picks(
@@ -258,10 +261,11 @@ class Gate:
 
         The whole choice is one mechanism: every party pays for it now, and for the row it counts once.
         """
+        _check_finite(scores.value)
         event = Event(Mechanism.GUMBEL, self._price(rho), scores.sensitivity, Scope.JOINT, self._members)
         scale = shared_scale(scores.sensitivity, rho)
         given = partial(encode_value, scores.value)
-        index, sign, mass = self._release(event, given, lambda: own_part(self._fresh(), _finite(scores.value), scale))
+        index, sign, mass = self._release(event, given, lambda: own_part(self._fresh(), scores.value, scale))
         return index, sign, mass
 
     def publish(self, masses: Private[tuple[int, ...]], *, rho: float) -> Released[int]:
@@ -373,10 +377,14 @@ def _grid(delta: float, size: int) -> tuple[float, float]:
     return grid, rounded_sensitivity(delta, grid, size)
 
 
-def _steps(values: Floats, grid: float) -> NDArray[np.int64]:
-    return quantise_vector(_finite(values), grid)
+def _check_finite(values: Floats) -> None:
+    """Entries are numbers within public bounds before they are added up (`Block.clipped`), so every sum is finite.
 
-
-def _finite(values: Floats) -> Floats:
-    """An error about a value that is not finite would tell about data: such a value counts as zero."""
-    return np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0)
+    A method that breaks this is stopped before anything is paid or sent: no other number would be within the
+    sensitivity that it states (docs/privacy.md, "every sum is finite").
+    """
+    if not np.isfinite(values).all():
+        raise LeakError(
+            "a release was to be made of a number that is not finite, about which no sensitivity holds. Nothing was sent. "
+            "The method must clean entries before it adds them up (Block.clipped) and bound what messages bring."
+        )

@@ -11,7 +11,7 @@ from typing import Any
 
 from colonnade.errors import InvalidInput
 from colonnade.privacy.accountant import epsilon
-from colonnade.privacy.block import Unit
+from colonnade.privacy.block import Unit, check_sensible
 
 
 class Trust(StrEnum):
@@ -95,8 +95,7 @@ class Privacy:
             ("feature_bound", self.feature_bound),
             ("label_bound", self.label_bound),
         ]:
-            if bound is not None and not (math.isfinite(bound) and bound > 0):
-                raise InvalidInput(f"{name} must be a finite public bound above 0, got {bound}")
+            check_sensible(**{name: bound})
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,85 @@
+"""A party's program, its gate and its coordinator, with nothing between them: what reaches the gate is written down.
+
+The coordinator's messages are given, and the gate answers the same whatever it is handed. So two neighbours are asked
+the same questions after the same past, and what they hand to the gate may differ by no more than is charged.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from colonnade.algorithms.method import Finish, Job
+from colonnade.privacy.block import Block
+from colonnade.privacy.gate import Receipt
+from colonnade.privacy.values import Packed, release
+from colonnade.runtime.program import COORDINATOR
+
+
+@dataclass(frozen=True)
+class Given:
+    """One release: what the gate was handed, and what the program says it moves by."""
+
+    kind: str
+    parts: tuple[np.ndarray, ...]
+    sensitivity: float
+    weights: tuple[float, ...]
+
+    def apart(self, other: Given, weights: Sequence[float] | None = None) -> float:
+        """How far two neighbours are apart, as this kind of release counts it: entrywise for choices, else in L2."""
+        assert (self.kind, len(self.parts)) == (other.kind, len(other.parts))
+        pairs = [(a - b) / w for a, b, w in zip(self.parts, other.parts, weights or self.weights, strict=True)]
+        if self.kind == "choice":
+            return max(float(np.abs(pair).max()) for pair in pairs)
+        return math.sqrt(sum(float((pair**2).sum()) for pair in pairs))
+
+
+class Watched:
+    """A gate that writes down what it is handed and answers from a fixed script: numbers by place, and columns in turn."""
+
+    def __init__(self, node: str, run: str = "run") -> None:
+        self.node, self.run = node, run
+        self.given: list[Given] = []
+        self._random = np.random.default_rng(0)
+
+    def _take(self, kind: str, values: Any, sensitivity: float, weights: Any = None) -> None:
+        parts = tuple(np.array(value, dtype=np.float64) for value in values)
+        self.given.append(Given(kind, parts, sensitivity, tuple(weights or [1.0] * len(parts))))
+
+    def gaussian(self, *exact: Any, rho: float, scope: Any = None) -> Any:
+        self._take("gaussian", [e.value for e in exact], math.hypot(*(e.sensitivity for e in exact)))
+        made = tuple(release(self._random.normal(size=e.value.shape)) for e in exact)
+        return made[0] if len(made) == 1 else made
+
+    def noisy_max(self, scores: Any, *, rho: float, scope: Any = None) -> Any:
+        self._take("choice", [scores.value], scores.sensitivity)
+        return release(len(self.given) % scores.value.size), release(1)
+
+    def entrust(self, scores: Any, *, rho: float) -> Any:
+        return (*self.noisy_max(scores, rho=rho), release(0))
+
+    def integers(self, exact: Any, weights: Any, rings: Any, *, rho: float, scope: Any, audience: Any = None) -> Any:
+        self._take("integers", exact.value, exact.sensitivity, weights)
+        return tuple(release(Packed(np.zeros(part.shape, np.uint64), 62)) for part in exact.value)
+
+    def inside(self, value: Any) -> Any:
+        assert np.isfinite(value).all()
+        return release(value)
+
+    def receipt(self) -> Receipt:
+        return Receipt(())
+
+
+def handed(method: Any, job: Job, block: Block, node: str, messages: Sequence[Any]) -> list[Given]:
+    """What one party hands to its gate while a coordinator asks it in turn; it is told to finish at the end."""
+    gate = Watched(node)
+    program = method.party(job, block, gate)
+    next(program)
+    for asked in messages:
+        program.send({COORDINATOR: asked})
+    program.send({COORDINATOR: Finish(np.zeros(block.columns), 0.0)})
+    return gate.given
