@@ -10,6 +10,8 @@ from pathlib import Path
 
 import cvxpy as cp
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -21,6 +23,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+import colonnade as co
 from colonnade.errors import BudgetExhausted, InvalidInput, StoreError
 from colonnade.estimators import SparseClassifier, SparseRegressor, recipe
 from colonnade.estimators.recipe import PickRecipe, RowRecipe, cheaper
@@ -719,6 +722,36 @@ def test_an_array_that_a_private_fit_refuses_is_not_quoted(kind, spoil, advice):
     assert SECRET not in str(refused.value)
     assert f"{X[0, 0]:.3g}" not in str(refused.value)
     assert refused.value.__suppress_context__ or refused.value.__context__ is None
+
+
+@pytest.mark.parametrize("kind", ["boolean", "Int64", "Float64", "bool[pyarrow]", "int64[pyarrow]", "polars"])
+@pytest.mark.parametrize("estimator", ["one holder", "federated"])
+def test_whether_a_private_fit_is_refused_does_not_depend_on_a_missing_cell(estimator, kind, monkeypatch):
+    """A frame of Booleans or numbers is taken with and without a null, under its names, and a null counts as zero."""
+    rng = np.random.default_rng(0)
+    cells, y = rng.random((40, 3)) < 0.5, np.where(rng.random(40) < 0.5, -1, 1)
+    holes = cells.astype(object)
+    holes[7, 1] = None
+
+    def frame(values):
+        if kind == "polars":
+            return pl.DataFrame({f"c{j}": pl.Series(values[:, j].tolist(), dtype=pl.Boolean) for j in range(3)})
+        return pd.DataFrame({f"c{j}": pd.array(values[:, j].tolist(), dtype=kind) for j in range(3)})
+
+    if estimator == "federated":
+        model = co.FederatedClassifier(epsilon=1.0, classes=[-1, 1], row_norm=1.0, feature_bound=1.0)
+        tables = [model._table(frame(values), reset=True) for values in (cells, holes)]
+    else:
+        tables = []
+        monkeypatch.setattr(
+            SparseClassifier, "_private", lambda self, X, *_: tables.append(X) or (np.zeros((1, 3)), np.zeros(1))
+        )
+        for values in (cells, holes):
+            model = private_classifier().fit(frame(values), y)
+            assert model.feature_names_in_.tolist() == ["c0", "c1", "c2"]
+    assert [table.dtype for table in tables] == [np.float64] * 2
+    cells[7, 1] = 0
+    np.testing.assert_array_equal(np.nan_to_num(tables[1]), cells.astype(float))
 
 
 def test_a_value_that_is_no_number_counts_as_zero_and_is_not_quoted(monkeypatch):

@@ -17,7 +17,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from colonnade.errors import InvalidInput, unquoted
 from colonnade.estimators.recipe import PickRecipe, RowRecipe, cheaper, check_rounds
-from colonnade.estimators.rows import ClipMap, RowMap
+from colonnade.estimators.rows import ClipMap, RowMap, as_doubles
 from colonnade.estimators.solver import NEGLIGIBLE, Solution, certified, solve
 from colonnade.kernels.lazy import lazy_picks
 from colonnade.kernels.sparse_fw import Floats, Loss, model_of_picks
@@ -91,6 +91,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries
 
     def _private_rows(self, X: Any) -> Any:
         """X of a private fit. What is refused depends on types and shapes, and the text of an error holds no cell."""
+        X = as_doubles(X)
         try:
             cells = X if sparse.issparse(X) else np.asarray(X)
         except ValueError:

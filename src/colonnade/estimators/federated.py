@@ -35,6 +35,7 @@ from sklearn.utils.validation import (
 from colonnade.algorithms.sharing_admm import SharingADMM
 from colonnade.errors import InvalidInput, unquoted
 from colonnade.estimators.classifier import as_objects, label_keys, likeliest, probabilities
+from colonnade.estimators.rows import as_doubles
 from colonnade.estimators.several import resumed, same_call
 from colonnade.federation import Federation
 from colonnade.fit import fit as run
@@ -172,6 +173,7 @@ class FederatedLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carr
                 raise InvalidInput(f"X has {X.shape[0]} sample(s), and a fit needs 2 or more; a prediction needs 1.")
             return X
         private = self.epsilon is not None
+        X = as_doubles(X) if private else X
         if private and not sparse.issparse(X) and np.asarray(X).dtype.kind not in "biuf":
             kind = np.asarray(X).dtype
             what = "Complex data not supported: " if kind.kind == "c" else ""

@@ -53,6 +53,21 @@ class RowMap:
         return unit_rows(rows, 1.0)
 
 
+def as_doubles(X: Any) -> Any:
+    """A frame of numbers and Booleans by its declared types, as one of doubles with NaN for a missing cell; else X itself.
+
+    Left to itself an array of a Boolean column with one missing cell would be of another type than one without: what is
+    refused must follow from the types of the columns, never from a cell.
+    """
+    if hasattr(X, "dtypes") and hasattr(X, "astype"):  # pandas
+        return X.astype(np.float64) if all(getattr(kind, "kind", "O") in "biuf" for kind in X.dtypes) else X
+    if hasattr(X, "schema") and hasattr(X, "cast"):  # polars
+        import polars as pl
+
+        return X.cast(pl.Float64) if all(kind.is_numeric() or kind == pl.Boolean for kind in X.dtypes) else X
+    return X
+
+
 def clipped(X: Any, bound: float) -> Any:
     """X as CSR of doubles with every entry within ±bound, NaN as zero."""
     rows = sparse.csr_array(X, dtype=np.float64, copy=True)
