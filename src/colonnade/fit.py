@@ -39,9 +39,6 @@ from colonnade.privacy.events import Audience, Plan, Policy, row_rho, unprotecte
 from colonnade.privacy.ledger import REFUSED
 from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.privacy.statement import (
-    BY_KEY,
-    BY_PLACE,
-    BY_SECRET,
     Privacy,
     PrivacyStatement,
     Trust,
@@ -49,7 +46,7 @@ from colonnade.privacy.statement import (
     loose,
     not_private,
 )
-from colonnade.problem import AdaBoost, ElasticNet, GroupLasso, KernelSVM, Lasso, Problem, PublicLabels, Ridge
+from colonnade.problem import AdaBoost, ElasticNet, GroupLasso, KernelSVM, Lasso, Problem, Ridge
 from colonnade.problem.kernel import Support
 from colonnade.progress import Progress, Silent, watching
 from colonnade.result import CoefficientPath, Coefficients, Communication, Fit, KeptScores
@@ -60,8 +57,10 @@ from colonnade.seats import (
     Call,
     assumptions,
     coordinator_seat,
+    labels_public,
     neighbours,
     party_seat,
+    place_of,
     source_of,
     terms_of,
     usable_labels,
@@ -384,7 +383,7 @@ class _Run:
             return not_private("the noise was seeded, so whoever knows the seed can subtract it", unit, sees)
         assumed = assumptions(self.job, self.method)
         made = derived(self.job.privacy, row_rho(self.plans), unit, sees, self.method.DERIVATION, assumed)
-        return replace(made, place=_place(self.federation, self.job, self.method))
+        return replace(made, place=place_of(self.job, self.method, keyed=self.federation.on is not None))
 
 
 def _allows(policy: Policy) -> str:
@@ -477,6 +476,11 @@ def _check_call(federation: Federation, problem: object, method: Method | GraphM
         raise InvalidInput(
             f"{method.TITLE} takes one label a row; with several, use co.GraphADMM, or fit them one by one."
         )
+    if federation.away is not None and federation.on is not None and labels_public(method):
+        raise InvalidInput(
+            "public labels go by the place of a row, and nobody but the parties knows the order of rows that were matched by "
+            "keys: let a party hold the labels, or match rows in one process with from_frames."
+        )
     split = "rows" if federation.by_rows else "columns"
     if split not in (splits := getattr(method, "SPLITS", ("columns",))):
         raise InvalidInput(
@@ -547,20 +551,7 @@ def _reordered(federation: Federation, method: Method | GraphMethod, privacy: Pr
 
     Public labels name rows by their place, so their order is public, too.
     """
-    return privacy is not None and federation.keys is not None and not _labels_public(method)
-
-
-def _labels_public(method: object) -> bool:
-    return isinstance(getattr(method, "labels", None), PublicLabels)
-
-
-def _place(federation: Federation, job: Job, method: Any) -> str:
-    """What makes two rows the same row, where numbers row by row leave; empty where what leaves has no order."""
-    if not getattr(method, "by_place", lambda _: False)(job):
-        return ""
-    if federation.on is None:
-        return BY_PLACE
-    return BY_KEY if _labels_public(method) else BY_SECRET
+    return privacy is not None and federation.keys is not None and not labels_public(method)
 
 
 def _with_labels(federation: Federation, job: Job) -> dict[str, Block]:

@@ -29,8 +29,8 @@ from colonnade.privacy.events import Policy
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.ledger import Terms
 from colonnade.privacy.mechanisms import SeededNoise
-from colonnade.privacy.statement import OF_TRUST, Assumption, Privacy, Trust
-from colonnade.problem import AdaBoost, KernelSVM, Problem
+from colonnade.privacy.statement import BY_KEY, BY_PLACE, BY_SECRET, OF_TRUST, Assumption, Privacy, Trust
+from colonnade.problem import AdaBoost, KernelSVM, Problem, PublicLabels
 from colonnade.runtime.program import COORDINATOR, NodeId, Program
 
 AnyMethod = Method | GraphMethod | MaskedScores
@@ -140,6 +140,20 @@ def assumptions(job: Job, method: AnyMethod) -> tuple[Assumption, ...]:
     if job.privacy is None:
         return ()
     return (*OF_TRUST.get(job.privacy.trust, ()), *getattr(method, "assumes", lambda _: ())(job))
+
+
+def labels_public(method: object) -> bool:
+    """Whether a method's settings give the labels by the place of a row."""
+    return isinstance(getattr(method, "labels", None), PublicLabels)
+
+
+def place_of(job: Job, method: AnyMethod, *, keyed: bool) -> str:
+    """What makes two rows the same row, where numbers row by row leave; empty where what leaves has no order."""
+    if job.privacy is None or not getattr(method, "by_place", lambda _: False)(job):
+        return ""
+    if not keyed:
+        return BY_PLACE
+    return BY_KEY if labels_public(method) else BY_SECRET
 
 
 def terms_of(job: Job, method: AnyMethod) -> Terms:

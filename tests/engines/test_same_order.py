@@ -18,6 +18,11 @@ import colonnade as co
 from colonnade.alignment import Agreement
 from colonnade.between.holding import Holding
 from colonnade.charter import Charter, Member, new_key
+from colonnade.cli.party import _show
+from colonnade.errors import InvalidInput
+from colonnade.privacy.block import Unit
+from colonnade.privacy.ledger import Budget
+from colonnade.privacy.statement import BY_SECRET
 from colonnade.runbook import FolderStore
 from organisations import Organisations
 
@@ -32,19 +37,32 @@ SORTS = {
 }
 
 
-def organisations(folder: Path, sort: str) -> Organisations:
+def organisations(folder: Path, sort: str = "text", unit: Unit | None = None) -> Organisations:
     made = Organisations(folder, None, {}, {}, {})  # type: ignore[arg-type]
     members = {}
-    for seed, (name, rows) in enumerate(ROWS.items()):
+    for seed, (name, given) in enumerate(ROWS.items()):
+        rows = given if unit is None else range(30)  # where people have surplus rows, all are at every party
         public, made.keys[name] = new_key()
         members[name] = Member(SCHEMAS[name], co.Policy(exact=True, least=3), public)
         rng = np.random.default_rng(seed)
         cells, labels = rng.uniform(-3, 3, len(rows)), np.random.default_rng(9).uniform(-1, 1, len(rows))
         order = rng.permutation(len(rows))  # every party has sorted its table in its own way
         frame = pl.DataFrame({"key": [SORTS[sort](row) for row in rows], name: cells, "y": labels})
-        made.tables[name] = frame[order]
-    made.charter = Charter(members, "key", ("bank", "y"))
+        made.tables[name] = frame.with_columns(who=pl.Series([row % 7 for row in rows]))[order]
+    who = {} if unit is None else {"unit": unit, "people": "clinic"}
+    made.charter = Charter(members, "key", ("bank", "y"), **who)
     return made
+
+
+def frames_of(made: Organisations, *, people: bool = False) -> dict[str, pl.DataFrame]:
+    """The tables with the columns that one process takes: labels at the bank, whom rows are about at the clinic."""
+    spare = {name: ["y"] * (name != "bank") + ["who"] * (name != "clinic" or not people) for name in made.names}
+    return {name: table.drop(spare[name]) for name, table in made.tables.items()}
+
+
+def agreements(made: Organisations) -> dict[str, Agreement]:
+    texts = {name: (made.folder / name / "alignment.json").read_text() for name in made.names}
+    return {name: Agreement.from_json(text) for name, text in texts.items()}
 
 
 @pytest.mark.parametrize("sort", SORTS)
@@ -59,11 +77,9 @@ def test_a_private_model_is_the_same_to_the_bit_in_one_process_and_between_organ
     with Straw(made) as straw, mock.patch("colonnade.runbook.new_run_id", return_value="run"):
         options = {"method": method, "privacy": privacy, "noise": co.SeededNoise(1)}
         apart = co.fit(made.federation, PROBLEM, engine=straw, store=tmp_path / "hub", **options)
-        texts = {name: (tmp_path / name / "alignment.json").read_text() for name in made.names}
-        agreed = {name: Agreement.from_json(text) for name, text in texts.items()}
+        agreed = agreements(made)
         pepper = agreed["bank"].pepper
-        frames = {name: table.drop([] if name == "bank" else ["y"]) for name, table in made.tables.items()}
-        fed = co.Federation.from_frames(frames, "key", ("bank", "y"), schemas=SCHEMAS)
+        fed = co.Federation.from_frames(frames_of(made), "key", ("bank", "y"), schemas=SCHEMAS)
         with mock.patch.object(FolderStore, "order_secret", return_value=pepper):
             here = co.fit(fed, PROBLEM, store=tmp_path / "here", **options)
         ordered = fed.ordered(pepper).keys.to_list()
@@ -71,3 +87,39 @@ def test_a_private_model_is_the_same_to_the_bit_in_one_process_and_between_organ
         assert ordered == Holding(made.charter, name, made.tables[name]).keys_in_order(agreed[name]).to_list()
         np.testing.assert_array_equal(apart.coefficients[name], here.coefficients[name])
     assert apart.intercept == here.intercept
+
+
+def test_people_keep_the_same_rows_in_one_process_and_between_organisations(tmp_path):  # noqa: F811
+    """Where all rows of people with many are common; else the cut comes before the match here, and after it there."""
+    made = organisations(tmp_path, unit=Unit("who", 3))
+    with Straw(made) as straw:
+        co.fit(made.federation, PROBLEM, co.SharingADMM(rounds=2), engine=straw)
+    agreed = agreements(made)
+    frames = frames_of(made, people=True)
+    fed = co.Federation.from_frames(frames, "key", ("bank", "y"), schemas=SCHEMAS, unit=("who", 3))
+    ordered = fed.ordered(agreed["bank"].pepper)
+    assert ordered.rows == 21
+    for name in made.names:
+        assert (
+            ordered.keys.to_list()
+            == Holding(made.charter, name, made.tables[name]).keys_in_order(agreed[name]).to_list()
+        )
+
+
+def test_the_operator_is_told_what_makes_two_rows_the_same_row(tmp_path, capsys):  # noqa: F811
+    made, asked = organisations(tmp_path), []
+    with Straw(made) as straw:
+        for office in straw.offices.values():
+            office.approve = lambda request: asked.append(request) or True
+        co.fit(made.federation, PROBLEM, co.PrivateGram(cross="none"), PRIVACY, engine=straw, store=tmp_path / "hub")
+    assert {request.place for request in asked} == {BY_SECRET}
+    _show(asked[0], Budget(None, None, 1, 0.0, 0.0))
+    assert BY_SECRET in " ".join(capsys.readouterr().err.split())
+
+
+def test_public_labels_of_rows_whose_order_the_parties_keep_are_refused(tmp_path):  # noqa: F811
+    made = organisations(tmp_path)
+    ball = co.Problem(co.LeastSquares(), constraint=co.L1Ball(1.0))
+    method = co.PrivateBlockFrankWolfe(rounds=1, labels=co.PublicLabels(np.ones(26)))
+    with Straw(made) as straw, pytest.raises(InvalidInput, match="public labels go by the place of a row"):
+        co.fit(made.federation, ball, method, PRIVACY, engine=straw, store=tmp_path / "hub")

@@ -63,7 +63,7 @@ from colonnade.runtime.messages import FailureCode, Sealed
 from colonnade.runtime.node import Letter
 from colonnade.runtime.program import COORDINATOR
 from colonnade.runtime.wire import Frame, decode, encode, type_name
-from colonnade.seats import Call, assumptions, neighbours, party_seat, terms_of, variant
+from colonnade.seats import Call, assumptions, neighbours, party_seat, place_of, terms_of, variant
 
 PROTOCOL = 3
 OK, UNAVAILABLE, DIVERGED, UNKNOWN = 0, 16, 17, 18  # beside the codes of runtime/messages.py
@@ -90,6 +90,7 @@ class Request:
     scored: int = 0  # runs before this one that reserved a part of scores of the same rows
     new: bool = False  # whether the table is there to be scored, and nothing is learned from it
     assumed: tuple[Assumption, ...] = ()  # what the statement of the run would rest on
+    place: str = ""  # what makes two rows the same row in it
 
     @property
     def own(self) -> Plan:
@@ -271,7 +272,8 @@ class Office:
             raise InvalidInput("the hub has another version of the method's code; bring both to the same release")
         scored, new = self.ledger.score_runs(), self.holding.scoring
         assumed = assumptions(job, method)
-        request = Request(run, self.name, terms, call, plans, job.roster.rows, scored, new, assumed)
+        place = place_of(job, method, keyed=self.holding.charter.on is not None)
+        request = Request(run, self.name, terms, call, plans, job.roster.rows, scored, new, assumed, place)
         known = self.log.rows(run, "open")  # a run that goes on was approved when it began
         if not (known or self.approvals.has(run, *_shown(request, agreement)) or self.approve(request)):
             raise PolicyRefused(f"the operator of {self.name!r} said no to run {run}. Nothing was sent.")

@@ -230,6 +230,8 @@ def _terms(asked: Request) -> Iterator[tuple[str, str, str]]:
         yield "privacy", price, repr(privacy)
         if asked.assumed:
             yield "holds if", joined(asked.assumed), ""
+        if asked.place:
+            yield "order", asked.place, ""
         yield from (("note", remark, "") for remark in loose(privacy, asked.rows))
     yield "protects", f"{asked.terms.unit}; {asked.terms.neighbours}", ""
     yield "rows", f"{asked.rows:,}", ""
