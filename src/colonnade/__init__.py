@@ -37,10 +37,13 @@ if TYPE_CHECKING:  # what readers and type checkers see; `_HOMES` says the same 
     from colonnade.errors import (
         BudgetExhausted,
         ColonnadeError,
+        ColonnadeWarning,
         HeldByParty,
         InvalidInput,
         LeakError,
         LedgerDamaged,
+        NothingToLearn,
+        NotPrivate,
         PeerFailed,
         PolicyRefused,
         ProtocolError,
@@ -109,7 +112,7 @@ _HOMES = {
     "engines.inprocess": "Faults InProcess Tap",
     "engines.ray": "Ray",
     "errors": (
-        "BudgetExhausted ColonnadeError HeldByParty InvalidInput LeakError LedgerDamaged PeerFailed PolicyRefused "
+        "BudgetExhausted ColonnadeError ColonnadeWarning HeldByParty InvalidInput LeakError LedgerDamaged NothingToLearn NotPrivate PeerFailed PolicyRefused "
         "ProtocolError ReplayDiverged StoreError WireError"
     ),
     "estimators": "SparseClassifier SparseRegressor",
@@ -174,6 +177,7 @@ __all__ = [
     "Changing",
     "CoefficientPath",
     "ColonnadeError",
+    "ColonnadeWarning",
     "Communication",
     "Corrective",
     "Date",
@@ -206,6 +210,8 @@ __all__ = [
     "LineSearch",
     "Logistic",
     "Nice",
+    "NotPrivate",
+    "NothingToLearn",
     "NuclearNorm",
     "Numeric",
     "OpenLoop",

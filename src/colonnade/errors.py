@@ -12,6 +12,12 @@ ColonnadeError
 ├── LedgerDamaged       a ledger or transcript cannot be trusted any more
 ├── StoreError          the disk said no: read-only, full, locked
 └── HeldByParty         the value exists, at a party, and stays there
+
+Warnings, which `warnings.filterwarnings("error", category=...)` turns into errors:
+
+ColonnadeWarning
+├── NothingToLearn      a private run would spend its budget on columns or labels that carry nothing
+└── NotPrivate          what is about to be computed is covered by no statement
 """
 
 from __future__ import annotations
@@ -67,6 +73,18 @@ class StoreError(ColonnadeError):
 
 class HeldByParty(ColonnadeError):
     """The value exists, at a party, and stays there."""
+
+
+class ColonnadeWarning(UserWarning):
+    """Root of all warnings of ours."""
+
+
+class NothingToLearn(ColonnadeWarning):
+    """A private run would spend its budget on columns or labels that carry nothing. Nothing was spent yet."""
+
+
+class NotPrivate(ColonnadeWarning):
+    """What is about to be computed is covered by no statement."""
 
 
 class unquoted(ContextDecorator):  # noqa: N801  # used as contextlib's are: @unquoted(), with unquoted():

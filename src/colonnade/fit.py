@@ -15,6 +15,7 @@ import math
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -31,8 +32,9 @@ from colonnade.algorithms.sharing_admm import SharingADMM
 from colonnade.engines.inprocess import Engine, InProcess, LocalCrew, Outcome
 from colonnade.engines.station import FINAL, Head, Seat, Standing
 from colonnade.engines.turns import Crew, Distributed
-from colonnade.errors import ColonnadeError, InvalidInput, PeerFailed, PolicyRefused
+from colonnade.errors import ColonnadeError, InvalidInput, NothingToLearn, PeerFailed, PolicyRefused
 from colonnade.federation import Federation
+from colonnade.notices import about_columns, about_labels, different
 from colonnade.privacy.accountant import epsilon, rho_for
 from colonnade.privacy.block import Block, FeatureColumn
 from colonnade.privacy.events import Audience, Plan, Policy, row_rho, unprotected
@@ -119,6 +121,9 @@ def fit(
     if noise is not None:
         _check_seeded(federation)
         plans = {party: unprotected(plan) for party, plan in plans.items()}
+    if notices := noticed(federation, job, blocks):
+        said = "; ".join(notices)
+        warnings.warn(f"{said}. Nothing was spent yet; this run would pay for it.", NothingToLearn, stacklevel=2)
     books: Store = MemoryStore() if store is None else FolderStore(store)
     try:
         if isinstance(books, FolderStore) and _reordered(federation, method, privacy):
@@ -563,6 +568,18 @@ def _with_labels(federation: Federation, job: Job) -> dict[str, Block]:
     if federation.by_rows:
         return {name: replace(block, labels=labels[federation.places[name]]) for name, block in blocks.items()}
     return {**blocks, federation.label: replace(blocks[federation.label], labels=labels)}
+
+
+def noticed(federation: Federation, job: Job, blocks: Mapping[str, Block]) -> list[str]:
+    """What a private run in this process would spend its budget on for nothing: for the caller, who holds all tables."""
+    if job.privacy is None or federation.away is not None:
+        return []
+    found = [
+        f"party {name!r}: {what}"
+        for name, block in blocks.items()
+        for what in about_columns(federation.parties[name].schema, block)
+    ]
+    return found + [f"party {federation.label!r}: {what}" for what in about_labels(different(federation.labels), job)]
 
 
 def _fingerprint(

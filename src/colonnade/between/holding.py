@@ -6,6 +6,7 @@ Everything here is exact and stays with the party.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from colonnade.alignment import Agreement, Offer, offer
 from colonnade.charter import Charter
 from colonnade.errors import InvalidInput
 from colonnade.federation import Federation
+from colonnade.notices import about_columns, about_labels, different
 from colonnade.privacy.block import Block
 from colonnade.seats import usable_labels
 
@@ -136,6 +138,36 @@ class Holding:
             notes = () if encoded is None else encoded.owner_notes()
         block = Block(matrix, place, unit=self.charter.unit, owner_notes=notes)
         return replace(block, labels=usable_labels(np.asarray(labels), job)) if learns and self.holds_labels else block
+
+    # ------------------------------------------------------------------------ for its operator
+
+    @cached_property
+    def nothing(self) -> tuple[str, ...]:
+        """Columns of the whole table that carry nothing, or why it cannot be encoded: for this party's operator alone.
+
+        Of all its rows and before any run is proposed, so that nothing others see or time depends on it.
+        """
+        if self.scoring:
+            return ()
+        schema = self.member.schema
+        try:
+            if self.charter.on is None:
+                matrix = self._matrix()
+            else:
+                matrix = schema.encode(self.table).matrix if schema is not None and schema.width else np.zeros((0, 0))
+        except InvalidInput as error:
+            return (f"the table cannot be encoded, and a run would stop at that when it is paid for: {error}",)
+        return about_columns(schema, Block(matrix, np.arange(matrix.shape[1])))
+
+    @cached_property
+    def _different_labels(self) -> NDArray[np.float64] | None:
+        if not self.labelled:
+            return None
+        return different(self.labels if self.charter.on is None else self.table[self.charter.label[1]].to_numpy())
+
+    def notices(self, job: Job) -> tuple[str, ...]:
+        """What a private run would spend this party's budget on for nothing."""
+        return () if job.privacy is None else (*self.nothing, *about_labels(self._different_labels, job))
 
     def keys_in_order(self, agreement: Agreement) -> pl.Series:
         """The keys of the common rows, in the common order."""

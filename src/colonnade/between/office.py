@@ -91,6 +91,7 @@ class Request:
     new: bool = False  # whether the table is there to be scored, and nothing is learned from it
     assumed: tuple[Assumption, ...] = ()  # what the statement of the run would rest on
     place: str = ""  # what makes two rows the same row in it
+    notices: tuple[str, ...] = ()  # what it would pay for nothing; of this party's data, and for its operator alone
 
     @property
     def own(self) -> Plan:
@@ -273,9 +274,16 @@ class Office:
         scored, new = self.ledger.score_runs(), self.holding.scoring
         assumed = assumptions(job, method)
         place = place_of(job, method, keyed=self.holding.charter.on is not None)
-        request = Request(run, self.name, terms, call, plans, job.roster.rows, scored, new, assumed, place)
+        notices = self.holding.notices(job)
+        request = Request(
+            run, self.name, terms, call, plans, job.roster.rows, scored, new, assumed, place, notices
+        )
         known = self.log.rows(run, "open")  # a run that goes on was approved when it began
-        if not (known or self.approvals.has(run, *_shown(request, agreement)) or self.approve(request)):
+        if known or self.approvals.has(run, *_shown(request, agreement)):
+            return request
+        for what in notices:
+            log.warning("a private run would pay for nothing", extra={"run": run, "what": what})
+        if not self.approve(request):
             raise PolicyRefused(f"the operator of {self.name!r} said no to run {run}. Nothing was sent.")
         return request
 

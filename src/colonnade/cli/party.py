@@ -88,6 +88,8 @@ def run(
                 office.approve = lambda asked: _ask(asked, office.ledger.budget(), withdrawn)
             if settings.metrics is not None:
                 last.enter_context(page(metrics, lambda: states == ["connected"], settings.metrics))
+            for what in office.holding.nothing:  # before anything is proposed
+                log.warning("a private run would pay for nothing", extra={"party": settings.name, "what": what})
             log.info("ready", extra={"party": settings.name, "rows": office.holding.rows, "hub": settings.hub})
             line = (settings.hub, settings.tls, settings.name, office.answer)
             serve(*line, stop=stop, metrics=metrics, on_state=hear)
@@ -233,6 +235,7 @@ def _terms(asked: Request) -> Iterator[tuple[str, str, str]]:
         if asked.place:
             yield "order", asked.place, ""
         yield from (("note", remark, "") for remark in loose(privacy, asked.rows))
+    yield from (("nothing", f"{what}; a run pays for it all the same", "") for what in asked.notices)
     yield "protects", f"{asked.terms.unit}; {asked.terms.neighbours}", ""
     yield "rows", f"{asked.rows:,}", ""
 
