@@ -83,7 +83,7 @@ def test_what_init_writes_runs_as_it_is(folder: Path, kind: Kind) -> None:
     code, out, error = call(path, "--json")
     assert code == 0, error
     told = json.loads(out)
-    assert "(1, 1e-06)-differential privacy for one row" in told["privacy"]
+    assert re.match(r"\(1, 1e-06\)-(computational )?differential privacy for one row", told["privacy"])
     made = co.load(folder / "fit.json")
     assert made.run == told["run"]
     assert ({"clinic", "laboratory"} if kind == Kind.FEDERATION else {"hospital"}) == set(made.coefficients)
@@ -103,7 +103,8 @@ def test_a_finished_run_is_not_begun_and_paid_again_by_repeating_the_command(fol
     )
     assert "Another run would cost epsilon 1 (delta 1e-06) once more. Say --overwrite" in error
     assert f"name another output in {path}" in error
-    assert call(path, "--dry-run")[0] == 0
+    assert call(path, "--dry-run")[2] == error
+    assert call(path, "--dry-run", "--overwrite")[0] == 0
     assert call(path, "--overwrite")[0] == 0
     assert [run, co.load(folder / "fit.json").run] == [line["run"] for line in listed(folder / "runs")]
 
@@ -240,7 +241,7 @@ def test_a_dry_run_leaves_the_ledgers_of_an_earlier_run_as_they_are(folder: Path
     path = config(folder)
     assert call(path)[0] == 0
     before = digests(folder)
-    assert call(path, "--dry-run", "--json")[0] == 0
+    assert call(path, "--dry-run", "--json", "--overwrite")[0] == 0
     assert before == digests(folder)
 
 
@@ -282,6 +283,58 @@ def test_a_preview_refuses_what_the_run_would_refuse(folder: Path) -> None:
     assert "nothing public bounds the rows of party 'laboratory'" in call(bare, "--dry-run")[2]
     storeless = config(folder, Kind.FEDERATION, ('store = "runs"', ""))
     assert 'add store = "runs"' in call(storeless, "--dry-run")[2]
+
+
+def spent(folder: Path) -> None:
+    """A ledger of the laboratory that has no room for another run."""
+    assert call(config(folder))[0] == 0
+    (folder / "fit.json").unlink()
+    words = ["budget", "set", str(folder / "runs"), "laboratory", "--epsilon", "1.2", "--delta", "1e-6"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+
+
+def a_file(name: str):
+    return lambda folder: (folder / name).write_text("somebody's")
+
+
+EXACT = ("# [method]", '[method]\ntype = "SharingADMM"\n#')
+LABEL = 'label = ["clinic", "readmitted"]'
+REFUSED = {
+    "exact values under privacy": ((EXACT,), None),
+    "no schema": ((('schema = "laboratory.schema.toml"', ""),), None),
+    "no store": ((('store = "runs"', ""),), None),
+    "a store that is a file": ((), a_file("runs")),
+    "a store below a file": ((('store = "runs"', 'store = "f/runs"'),), a_file("f")),
+    "a result that is there": ((), a_file("fit.json")),
+    "an output without a folder": ((('output = "fit.json"', 'output = "no/fit.json"'),), None),
+    "a report without a folder": ((('store = "runs"', 'store = "runs"\nreport = "no/r.html"'),), None),
+    "a ledger without room": ((), spent),
+    "a policy that limits less": (
+        (('schema = "laboratory.schema.toml"', 'schema = "laboratory.schema.toml"\nepsilon = 0.1\ndelta = 1e-6'),),
+        None,
+    ),
+    "labels of one class": (
+        (("[privacy]", "# [privacy]"), ("epsilon = 1.0", ""), ("delta = 1e-6", ""), ('trust = "secure"', "")),
+        lambda folder: pl.read_csv(folder / "clinic.csv").with_columns(readmitted=1).write_csv(folder / "clinic.csv"),
+    ),
+    "a problem that the method does not solve": ((('loss = "Logistic"', 'loss = "Huber"'),), None),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_dry_run_refuses_exactly_what_the_run_refuses(case: str, folder: Path) -> None:
+    changes, before = REFUSED[case]
+    if before is not None:
+        before(folder)
+    path = config(folder, Kind.FEDERATION, *changes)
+    files = digests(folder)
+    code, _, error = call(path, "--dry-run")
+    assert (code, digests(folder)) == (1, files), (case, error)
+    assert call(path)[0] == 1
+    assert (
+        call(path)[2] == error or "cannot use" in error
+    )  # a folder that cannot be made: the system's own word differs
 
 
 # ------------------------------------------------------------------------------------------------ bad input

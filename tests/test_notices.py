@@ -118,7 +118,7 @@ def lab_office(tmp_path, table_: pl.DataFrame, approve) -> tuple[Office, Holding
     return Office(holding, tmp_path / "lab", keys["lab"][1], approve), holding
 
 
-def test_a_party_hears_of_its_own_columns_and_nobody_else_does(tmp_path, caplog):
+def test_a_party_hears_of_its_own_columns_and_nobody_else_does(tmp_path, caplog, monkeypatch):
     """The operator's request and log name the column; what the hub is answered is the same as for a table in order."""
     from colonnade.between.parcel import pack
     from colonnade.seats import Call, source_of, variant
@@ -130,7 +130,8 @@ def test_a_party_hears_of_its_own_columns_and_nobody_else_does(tmp_path, caplog)
         )
         office, holding = lab_office(tmp_path / name, frame, lambda asked: requests.append(asked) or False)
         office.agreement = lambda: None  # the rows are not what this is about
-        holding.federation = lambda _: co.Federation.elsewhere(holding.charter, ROWS)
+        everybody = co.Federation.elsewhere(holding.charter, ROWS)
+        monkeypatch.setattr(Holding, "federation", lambda *_, known=everybody: known)
         method = variant(co.PrivateGram(cross="secure"), RIDGE)
         call = Call(method, RIDGE, PRIVATE, None)
         asked = pack({"what": "consider", "run": "run-1", "call": call.to_json(), "code": source_of(method)})

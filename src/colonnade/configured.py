@@ -21,27 +21,32 @@ Paths are relative to the file. `preview` says what such a run would release, ho
 from __future__ import annotations
 
 import math
+import os
 import tempfile
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from colonnade.algorithms.method import GraphMethod, Job, Method, network
-from colonnade.errors import ColonnadeError, InvalidInput, StoreError
+from colonnade.algorithms.method import GraphMethod, Method
+from colonnade.errors import ColonnadeError, InvalidInput, NothingToLearn, StoreError
 from colonnade.federation import OPEN, Alignment, Federation
-from colonnade.fit import _check_call, _check_privacy, _check_schemas, _default, fit
+from colonnade.fit import Checked, check_store, checked, fingerprint, fit, in_order, noticed
 from colonnade.jobfile import JobFile, at_line, load_job, read_text
 from colonnade.privacy.accountant import epsilon
 from colonnade.privacy.block import Block
-from colonnade.privacy.events import MASKED, Audience, Plan, Policy, row_rho
+from colonnade.privacy.events import MASKED, Audience, Policy, row_rho
+from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.statement import Privacy
+from colonnade.privacy.store import MemoryLog
 from colonnade.result import Fit
+from colonnade.runbook import FolderStore
 from colonnade.schema import Column, Schema
-from colonnade.seats import variant
+from colonnade.seats import terms_of
 from colonnade.sources import Table, located
 
 if TYPE_CHECKING:
@@ -70,12 +75,8 @@ class Configured:
 
     def run(self, *, progress: bool = False) -> Fit:
         """Do it: fit, save, report. That both can be written is seen to before anything is spent."""
-        from colonnade.report import check_target
-
         asked = self.job
-        for target in (self.output, self.report):
-            if target is not None:
-                check_target(target)
+        self._check_places()
         made = fit(self.federation, asked.problem, asked.method, asked.privacy, store=self.store, progress=progress)
         save_finished(made, self.output, self.store)
         if self.report is not None:
@@ -83,10 +84,19 @@ class Configured:
         return made
 
     def preview(self) -> Preview:
-        """What running it would release."""
+        """What running it would release, if it would not be refused: the checks are those of `run`, the ledgers' included."""
+        self._check_places()
+        return preview(self.federation, self.job.problem, self.job.method, self.job.privacy, store=self.store)
+
+    def _check_places(self) -> None:
+        """That a result can be written, and what is spent can be kept."""
+        from colonnade.report import check_target
+
+        for target in (self.output, self.report):
+            if target is not None:
+                check_target(target)
         if self.job.privacy is not None and self.store is None:
             raise InvalidInput(f'{self.path} asks for privacy and names no store: add store = "runs" at its top.')
-        return preview(self.federation, self.job.problem, self.job.method, self.job.privacy)
 
 
 def save_finished(made: Fit, output: Path, store: Path | None) -> None:
@@ -296,6 +306,7 @@ class Preview:
     rho: float  # of one row, everything together
     delta: float | None
     size: int | None  # bytes sent by all nodes together, estimated; None where it could not be
+    notices: tuple[str, ...] = ()  # what it would pay for nothing: for whoever holds the tables
 
     @property
     def epsilon(self) -> float:
@@ -323,6 +334,7 @@ class Preview:
             "epsilon": finite(self.epsilon),
             "delta": self.delta,
             "bytes": self.size,
+            "notices": list(self.notices),
         }
 
 
@@ -331,9 +343,13 @@ def preview(
     problem: Any,
     method: Method | GraphMethod | None = None,
     privacy: Privacy | None = None,
+    *,
+    store: str | Path | None = None,
 ) -> Preview:
     """What `co.fit` with the same arguments would release; it refuses what `co.fit` would refuse before its first message."""
-    asked, plans = planned(federation, problem, method, privacy)
+    call = checked(federation, problem, method, privacy)
+    check_store(call, federation, privacy, store)
+    _check_ledgers(call, federation, store)
     seen = {Audience.ALL: "everybody", Audience.CONSORTIUM: "the parties and their coordinator"}
     lines = tuple(
         Line(
@@ -343,29 +359,43 @@ def preview(
             charge.rho,
             HIDDEN if charge.event == MASKED else seen[charge.event.audience],
         )
-        for party, plan in plans.items()
+        for party, plan in call.plans.items()
         for charge in plan
         if charge.count
     )
     delta = None if privacy is None else privacy.delta
-    size = _rehearsed(federation, problem, asked, privacy)
-    return Preview(asked.TITLE, federation.rows, lines, row_rho(plans), delta, size)
+    size = _rehearsed(federation, problem, call.method, privacy)
+    notices = tuple(noticed(federation, call.job, call.blocks))
+    return Preview(call.method.TITLE, federation.rows, lines, row_rho(call.plans), delta, size, notices)
 
 
-def planned(
-    federation: Federation, problem: Any, method: Method | GraphMethod | None, privacy: Privacy | None
-) -> tuple[Method | GraphMethod, Mapping[str, Plan]]:
-    """The method that would run, and everything that each party would release; or the refusal of `co.fit`."""
-    asked = variant(method if method is not None else _default(privacy, problem), problem)
-    _check_call(federation, problem, asked)
-    job = Job(problem, federation.roster(), privacy)
-    asked.check(job)
-    if isinstance(asked, GraphMethod):
-        network(asked.topology, job.roster)
-    plans = asked.price(job)
-    _check_privacy(asked, plans, privacy)
-    _check_schemas(federation, privacy)
-    return asked, plans
+def planned(federation: Federation, problem: Any, method: Method | GraphMethod | None, privacy: Privacy | None) -> None:
+    """Refuse what `co.fit` would refuse before it looks at its store."""
+    checked(federation, problem, method, privacy)
+
+
+def _check_ledgers(call: Checked, federation: Federation, store: str | Path | None) -> None:
+    """Refuse what policies and ledgers would refuse when the run is reserved; nothing is written."""
+    terms, folder = terms_of(call.job, call.method), None if store is None else Path(store).expanduser()
+    with ExitStack() as last:
+        books = None
+        if folder is not None and (folder / "runs.db").is_file():
+            books = last.enter_context(closing(FolderStore(folder)))
+        elif folder is not None:
+            _check_folder(folder)
+        run = None if books is None else books.going_on(fingerprint(federation, in_order(call, federation, books)))
+        for name, party in federation.parties.items():
+            kept = books is not None and books.log_path(name).is_file()
+            log = books.log(name) if books is not None and kept else MemoryLog()
+            Ledger(log, name, party.policy).check_run(run or "a run to come", terms, call.plans)
+
+
+def _check_folder(folder: Path) -> None:
+    """That a store can be made where there is none, without making it."""
+    above = next(part for part in (folder, *folder.absolute().parents) if part.exists())
+    if not above.is_dir() or not os.access(above, os.W_OK):
+        what = f"{above} is a file" if not above.is_dir() else f"{above} is not writable"
+        raise StoreError(f"cannot use {folder} as a store: {what}. Name a folder that is writable or still to be made.")
 
 
 def _rehearsed(
@@ -414,6 +444,7 @@ def _made_up(federation: Federation, problem: Any, method: Any, privacy: Privacy
     y = np.where(np.arange(rows) % 2, 1.0, -1.0)
     same = Alignment(dict.fromkeys(parties, rows), rows)
     made = replace(federation, parties=parties, alignment=same, _y=y, keys=None)
-    with tempfile.TemporaryDirectory() as store:
+    with tempfile.TemporaryDirectory() as store, warnings.catch_warnings():
+        warnings.simplefilter("ignore", NothingToLearn)  # about a made-up table
         found = fit(made, problem, method, privacy, store=None if privacy is None else store)
     return float(found.communication.bytes)

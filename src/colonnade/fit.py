@@ -99,10 +99,51 @@ def fit(
         raise InvalidInput(f"privacy={privacy!r}: give co.Privacy(epsilon, delta, trust='secure'), or leave it out.")
     if engine is not None and (isinstance(engine, type) or not (hasattr(engine, "run") or hasattr(engine, "crew"))):
         raise InvalidInput(f"engine={engine!r} is not an engine: give a value such as co.InProcess() or co.Ray().")
-    asked = method if method is not None else _default(privacy, problem)
-    method = variant(asked, problem)
     if isinstance(federation, Federation) and federation.away is not None:
         federation = _met(federation, engine)
+    passed = checked(federation, problem, method, privacy, noise)
+    check_store(passed, federation, privacy, store)
+    job = passed.job
+    if notices := noticed(federation, job, passed.blocks):
+        said = "; ".join(notices)
+        warnings.warn(f"{said}. Nothing was spent yet; this run would pay for it.", NothingToLearn, stacklevel=2)
+    books: Store = MemoryStore() if store is None else FolderStore(store)
+    try:
+        passed = in_order(passed, federation, books)
+        with books.run(fingerprint(federation, passed, noise)) as run, watching(progress, passed.method) as bar:
+            call = Call(passed.asked, problem, privacy, noise)
+            one = _Run(run, federation, job, passed.method, passed.plans, passed.blocks, books, bar, noise, call)
+            with one.manned(engine or InProcess()):
+                return one.drive()
+    except KeyboardInterrupt as stopped:
+        if store is not None and not getattr(stopped, "__notes__", None):
+            stopped.add_note(f"The run was stopped; repeat the call with the same store={str(store)!r} to go on.")
+        raise
+    finally:
+        books.close()
+
+
+@dataclass(frozen=True, eq=False)
+class Checked:
+    """A call that no check of public figures refuses: what would run, on what, and what it would release."""
+
+    asked: Method | GraphMethod
+    method: Method | GraphMethod
+    job: Job
+    blocks: Mapping[str, Block]
+    plans: Mapping[str, Plan]
+
+
+def checked(
+    federation: Federation,
+    problem: Problem | KernelSVM | AdaBoost,
+    method: Method | GraphMethod | None,
+    privacy: Privacy | None,
+    noise: SeededNoise | None = None,
+) -> Checked:
+    """Every check of a call that needs no store: `fit` makes them before a run, and `configured.preview` instead of one."""
+    asked = method if method is not None else _default(privacy, problem)
+    method = variant(asked, problem)
     _check_call(federation, problem, method)
     solved = cast(Problem, problem)  # a method that knows no other kind refused it above
     job = Job(solved, federation.roster(), privacy)
@@ -117,29 +158,17 @@ def fit(
     _check_schemas(federation, privacy)
     if _reordered(federation, method, privacy):
         kind(cast(Any, federation.keys))  # of a sort that has an order; refused before anything is written
-    _check_store(federation, problem, method, privacy, store)
     if noise is not None:
         _check_seeded(federation)
         plans = {party: unprotected(plan) for party, plan in plans.items()}
-    if notices := noticed(federation, job, blocks):
-        said = "; ".join(notices)
-        warnings.warn(f"{said}. Nothing was spent yet; this run would pay for it.", NothingToLearn, stacklevel=2)
-    books: Store = MemoryStore() if store is None else FolderStore(store)
-    try:
-        if isinstance(books, FolderStore) and _reordered(federation, method, privacy):
-            blocks = _with_labels(federation.ordered(books.order_secret()), job)
-        same = _fingerprint(federation, job, method, blocks, noise)
-        with books.run(same) as run, watching(progress, method) as bar:
-            call = Call(asked, problem, privacy, noise)
-            one = _Run(run, federation, job, method, plans, blocks, books, bar, noise, call)
-            with one.manned(engine or InProcess()):
-                return one.drive()
-    except KeyboardInterrupt as stopped:
-        if store is not None and not getattr(stopped, "__notes__", None):
-            stopped.add_note(f"The run was stopped; repeat the call with the same store={str(store)!r} to go on.")
-        raise
-    finally:
-        books.close()
+    return Checked(asked, method, job, blocks, plans)
+
+
+def in_order(call: Checked, federation: Federation, books: Store) -> Checked:
+    """The call with its rows in the order of the store's secret, where a run is private and has keys."""
+    if not (isinstance(books, FolderStore) and _reordered(federation, call.method, call.job.privacy)):
+        return call
+    return replace(call, blocks=_with_labels(federation.ordered(books.order_secret()), call.job))
 
 
 def score(
@@ -528,9 +557,9 @@ def _check_seeded(federation: Federation) -> None:
         )
 
 
-def _check_store(
-    federation: Federation, problem: object, method: object, privacy: Privacy | None, store: str | Path | None
-) -> None:
+def check_store(call: Checked, federation: Federation, privacy: Privacy | None, store: str | Path | None) -> None:
+    """Whether a run needs a folder, or cannot be kept in one."""
+    problem, method = call.job.problem, call.method
     if store is not None and not getattr(method, "savable", True):
         raise InvalidInput(
             "these functions cannot be told from others after a restart, so a run in store= could not go on with the same "
@@ -580,6 +609,11 @@ def noticed(federation: Federation, job: Job, blocks: Mapping[str, Block]) -> li
         for what in about_columns(federation.parties[name].schema, block)
     ]
     return found + [f"party {federation.label!r}: {what}" for what in about_labels(different(federation.labels), job)]
+
+
+def fingerprint(federation: Federation, call: Checked, noise: SeededNoise | None = None) -> str:
+    """What makes two calls the same call, so that the second goes on with the run of the first."""
+    return _fingerprint(federation, call.job, call.method, call.blocks, noise)
 
 
 def _fingerprint(

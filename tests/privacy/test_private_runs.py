@@ -105,11 +105,14 @@ def test_a_schema_read_off_the_data_cannot_enter_a_private_run(tmp_path: Path) -
         private_fit(federation, tmp_path)
 
 
-def test_a_single_class_is_not_noticed_under_privacy(tmp_path: Path) -> None:
-    """Whether the run is refused would tell whether the last positive label is there."""
+def test_a_single_class_is_noticed_under_privacy_by_the_caller_alone_and_refuses_nothing(tmp_path: Path) -> None:
+    """Whether the run is refused would tell whether the last positive label is there; so would a word in the fit."""
     X, y = table()
-    fit = private_fit(holder(X, np.ones_like(y)), tmp_path)
+    with pytest.warns(co.NothingToLearn, match="labels of all rows are the same"):
+        fit = private_fit(holder(X, np.ones_like(y)), tmp_path / "one")
     assert fit.status is co.Status.FIXED_ROUNDS
+    both = private_fit(holder(X, y), tmp_path / "two")
+    assert (fit.remarks, fit.facts, fit.privacy) == (both.remarks, both.facts, both.privacy)
 
 
 def test_another_trust_model_than_the_derivation_knows_is_refused(tmp_path: Path) -> None:

@@ -275,9 +275,7 @@ class Office:
         assumed = assumptions(job, method)
         place = place_of(job, method, keyed=self.holding.charter.on is not None)
         notices = self.holding.notices(job)
-        request = Request(
-            run, self.name, terms, call, plans, job.roster.rows, scored, new, assumed, place, notices
-        )
+        request = Request(run, self.name, terms, call, plans, job.roster.rows, scored, new, assumed, place, notices)
         known = self.log.rows(run, "open")  # a run that goes on was approved when it began
         if known or self.approvals.has(run, *_shown(request, agreement)):
             return request

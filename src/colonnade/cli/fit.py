@@ -142,13 +142,13 @@ def _configured(config: Path, dry_run: bool, overwrite: bool, seen: bool, quiet:
     from colonnade.report import check_target
 
     asked = load_config(config)
+    check_target(asked.output)
+    check_free(asked.output, overwrite, cost_of_another(asked.job.privacy), f"name another output in {config}")
     if dry_run:
         with busy("making every check that the run would make", not seen):
             found = asked.preview()
         _show(found, quiet, as_json)
         return
-    check_target(asked.output)
-    check_free(asked.output, overwrite, cost_of_another(asked.job.privacy), f"name another output in {config}")
     made = asked.run(progress=seen)
     told = {
         "run": made.run,
@@ -183,6 +183,8 @@ def _show(found: Any, quiet: bool, as_json: bool) -> None:
         size = "not known" if found.size is None else f"about {found.size:,} bytes, by all nodes together"
         typer.echo(f"{'sent':12} {size}")
     typer.echo(f"{'price':12} {found.price}")
+    for notice in found.notices:
+        typer.echo(f"{'for nothing':12} {notice}")
     if not quiet and found.delta is not None and found.delta * found.rows >= 1.0:
         typer.echo(f"{'note':12} delta is not below 1/rows = {1.0 / found.rows:.2g}: ask for one well below")
     typer.echo("nothing was sent, and nothing was spent", err=True)
