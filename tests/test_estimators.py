@@ -676,7 +676,7 @@ def test_no_row_makes_a_private_fit_fail(method, spoil):
 
 def test_a_regressor_needs_a_declared_label_bound():
     X, _, values = table(23)
-    with pytest.raises(InvalidInput, match="needs label_bound="):
+    with pytest.raises(InvalidInput, match=r"needs label_range=\(low, high\)"):
         SparseRegressor(epsilon=1.0).fit(X, values)
 
 

@@ -481,7 +481,7 @@ def test_every_mistake_is_answered_with_what_to_do(given_, words, tmp_path, monk
 def test_mistakes_of_a_regression_are_answered_too(tmp_path):
     for given_, words in [
         ({"loss": co.Logistic()}, "is for classes; give co.LeastSquares()"),
-        ({"epsilon": 1.0, "store": "s"}, "needs label_bound="),
+        ({"epsilon": 1.0, "store": "s"}, "needs label_range="),
     ]:  # fmt: skip
         with pytest.raises(InvalidInput, match=words.replace("(", r"\(").replace(")", r"\)")):
             FederatedRegressor(**given_).fit(X0, V0)

@@ -759,7 +759,7 @@ WRONG: Wrong = {
     "an estimator's labels without a bound": (
         lambda folder: co.SparseRegressor(epsilon=1.0, delta=1e-06).fit(X, Y),
         co.InvalidInput,
-        "a private fit needs label_bound=, a finite public bound of |y| above 0, got None. Labels are clipped to it; a bound taken from the data would be a release.",
+        "a private fit needs label_range=(low, high), or label_bound=, a finite public bound of |y| above 0, got None. Labels are clipped to it; a bound taken from the data would be a release.",
     ),
     # simulate
     "a sampling of nothing": (

@@ -147,6 +147,7 @@ def checked(
     method = variant(asked, problem)
     _check_call(federation, problem, method)
     solved = cast(Problem, problem)  # a method that knows no other kind refused it above
+    privacy = _with_range(privacy, federation, solved, method)
     job = Job(solved, federation.roster(), privacy)
     if isinstance(federation.unit, FeatureColumn) and not getattr(method, "COLUMNS", False):
         raise InvalidInput(f"{method.TITLE} protects rows or people, and this federation's unit is one feature column.")
@@ -373,7 +374,7 @@ class _Run:
             coefficients=Coefficients(
                 {name: np.array(x) for name, x in own.items()}, [name for name in holders if name not in own]
             ),
-            intercept=answer.intercept,
+            intercept=answer.intercept + self.middle,
             objective=answer.objective,
             gap=answer.gap,
             status=answer.status,
@@ -391,10 +392,23 @@ class _Run:
             errors=answer.errors,
             path=None if answer.path is None else CoefficientPath(*answer.path),
             link=answer.link,
-            remarks=(*answer.remarks, *loose(self.job.privacy, self.federation.rows)),
+            remarks=(*answer.remarks, *self.measured(), *loose(self.job.privacy, self.federation.rows)),
             facts=self.facts(),
             by_rows=self.job.roster.by_rows,
             model=answer.model if answer.model is not None else stumps or None,
+        )
+
+    @property
+    def middle(self) -> float:
+        """What private labels were measured from."""
+        numbers = self.job.privacy is not None and not self.job.problem.loss.classifies
+        return self.job.privacy.label_middle if numbers and self.job.privacy is not None else 0.0
+
+    def measured(self) -> tuple[str, ...]:
+        if not self.middle or self.job.problem.intercept:
+            return ()
+        return (
+            f"labels were measured from the middle of their declared range, {self.middle:g}: that is the intercept",
         )
 
     def facts(self) -> dict[str, Any]:
@@ -547,6 +561,32 @@ def _check_schemas(federation: Federation, privacy: Privacy | None) -> None:
             f"the schema of {read_off[0]!r} was read off its data: its bounds and levels would tell about single rows. "
             "Declare it: from_frames(..., schemas={party: co.Schema(...)}), or pass a plain matrix and public bounds."
         )
+
+
+def _with_range(
+    privacy: Privacy | None, federation: Federation, problem: Problem, method: Method | GraphMethod
+) -> Privacy | None:
+    """The terms with the range of labels that the label holder's schema declares, unless they name one themselves."""
+    schema = federation.parties[federation.label].schema
+    declared = schema.label if schema is not None and schema.source == "declared" else None
+    if privacy is None or labels_public(method):
+        return privacy
+    loss = getattr(problem, "loss", None)
+    if loss is None or loss.classifies:
+        if privacy.label_range is not None:
+            raise InvalidInput(
+                f"label_range={privacy.label_range} is for numbers, and {type(loss).__name__} is for classes: leave it out, "
+                "or take co.LeastSquares()."
+            )
+        return privacy
+    if declared is None or privacy.label_reach is not None:
+        return privacy
+    if federation.label_column not in (None, declared.name):
+        raise InvalidInput(
+            f"the schema of {federation.label!r} declares the label {declared.name!r}, and the labels are its column "
+            f"{federation.label_column!r}. Declare that one, or give privacy=co.Privacy(..., label_range=(low, high))."
+        )
+    return replace(privacy, label_range=(declared.low, declared.high))
 
 
 def _check_seeded(federation: Federation) -> None:

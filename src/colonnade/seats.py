@@ -183,11 +183,12 @@ def _unquestioned(y: Any, job: Job) -> Any:
         raise InvalidInput(
             "labels must be numbers in a private run: write the positive class as 1, the other as 0 or −1."
         )
-    values = np.nan_to_num(np.asarray(y, dtype=np.float64), nan=0.0)
+    middle, reach = job.privacy.label_middle, job.privacy.label_reach
+    values = np.nan_to_num(np.asarray(y, dtype=np.float64), nan=middle)
     if job.problem.loss.classifies:
         return np.where(values > 0.0, 1.0, -1.0)
-    bound = job.privacy.label_bound
-    return values if bound is None else np.clip(values, -bound, bound)
+    # Measured from the middle of their range, which the model's intercept gets back.
+    return values if reach is None else np.clip(np.clip(values, middle - reach, middle + reach) - middle, -reach, reach)
 
 
 def _for_the_operator(block: Block, own: object) -> str:

@@ -141,6 +141,7 @@ def simulate(
     row_norm: float | Mapping[str, float] | None = None,
     feature_bound: float | None = None,
     label_bound: float | None = None,
+    label_range: tuple[float, float] | None = None,
     splits: int = 5,
     repeats: int = 1,
     progress: bool = False,
@@ -152,7 +153,7 @@ def simulate(
     methods                         co.PrivateGram() and others, or {name: method}; (method, problem) for one with a problem of
                                     its own. One that releases exact values is run once, without privacy. None: the default
     trusts, epsilons, delta         what to try
-    row_norm, feature_bound, label_bound   public bounds, as in co.Privacy
+    row_norm, feature_bound, label_bound, label_range   public bounds, as in co.Privacy
     splits                          how many; standard errors are over them
     repeats                         private runs on each split, whose figures are averaged first
     """
@@ -162,7 +163,8 @@ def simulate(
     values, classifies = _labels(y, problem)
     asked = problem or Problem(Logistic() if classifies else LeastSquares(), intercept=True)
     whole = table_federation(X, values, parties, schemas, label)
-    bounds = {"row_norm": row_norm, "feature_bound": feature_bound, "label_bound": label_bound}
+    bounds: dict[str, Any] = {"row_norm": row_norm, "feature_bound": feature_bound}
+    bounds |= {"label_bound": label_bound, "label_range": label_range}
     plan, refused = _plan(whole, asked, methods, trusts, epsilons, delta, bounds)
     if not plan:
         raise InvalidInput(f"nothing can be run: {' '.join(refused)}")

@@ -289,7 +289,7 @@ def test_a_setting_that_means_nothing_is_refused(make, advice):
         (PrivateBlockFrankWolfe(labels=PublicLabels(np.ones(7))), job_of(2), "7 public labels"),
         (PrivateBlockFrankWolfe(labels=PublicLabels(np.zeros(120))), job_of(2, loss=co.Logistic()), "-1 or \\+1"),
         (PrivateBlockFrankWolfe(), job_of(2, co.Privacy(1.0, 1e-6)), "feature_bound"),
-        (PrivateBlockFrankWolfe(), job_of(2, co.Privacy(1.0, 1e-6, feature_bound=1.0)), "label_bound"),
+        (PrivateBlockFrankWolfe(), job_of(2, co.Privacy(1.0, 1e-6, feature_bound=1.0)), "label_range"),
         (PrivateBlockFrankWolfe(), job_of(2, None), "feature_bound"),
         (
             PrivateBlockFrankWolfe(),

@@ -304,7 +304,7 @@ def test_private_gram_is_what_a_private_fit_takes_by_default(tmp_path):
         (co.PrivateGram(), privacy(row_norm=None), RIDGE, "nothing public bounds the rows of party 'a'"),
         (co.PrivateGram(), privacy(row_norm={"a": 1.0}), RIDGE, "says nothing about party 'b'"),
         (co.PrivateGram(), privacy(row_norm={"a": 1.0, "x": 1.0}), RIDGE, "names 'x'"),
-        (co.PrivateGram(), privacy(), co.Problem(co.LeastSquares()), "label_bound"),
+        (co.PrivateGram(), privacy(), co.Problem(co.LeastSquares()), "label_range"),
         (co.PrivateGram(), privacy(), co.Problem(co.Huber(1.0)), "solves LeastSquares"),
         (co.PrivateGram(sketch_rows=301), privacy(), RIDGE, "more than the 300 rows"),
     ],

@@ -228,7 +228,7 @@ def test_labels_and_features_are_not_questioned(tmp_path: Path) -> None:
                 "problem": co.Problem(co.LeastSquares(), penalty=co.Ridge(0.1)),
                 "privacy": replace(PRIVACY, label_bound=None),
             },
-            "label_bound=Y",
+            "label_range=.low, high.",
         ),
     ],
 )

@@ -170,8 +170,8 @@ def _bounds(job: Job) -> Bounds:
         )
     if isinstance(job.problem.loss, Logistic):
         return Bounds(job.privacy.feature_bound, 1.0)
-    if job.privacy.label_bound is None:
+    if job.privacy.label_reach is None:
         raise InvalidInput(
-            "least squares under privacy needs Privacy(..., label_bound=Y): residuals are clipped to it."
+            "least squares under privacy needs Privacy(..., label_range=(low, high)): residuals are clipped to it."
         )
-    return Bounds(job.privacy.feature_bound, job.privacy.label_bound)
+    return Bounds(job.privacy.feature_bound, job.privacy.label_reach)

@@ -279,9 +279,9 @@ def cross_weight(figures: Figures) -> float:
 
 
 def label_bound(job: Job) -> float:
-    """Y: labels of classes are ±1, others are clipped to a declared bound."""
+    """Y: labels of classes are ±1, others are within half of their declared range of its middle."""
     assert job.privacy is not None
-    return 1.0 if job.problem.loss.classifies else float(job.privacy.label_bound or 0.0)
+    return 1.0 if job.problem.loss.classifies else float(job.privacy.label_reach or 0.0)
 
 
 def _up(value: float) -> float:

@@ -544,7 +544,11 @@ def _bounds(job: Job, labels: PublicLabels | None) -> tuple[float, float]:
     if loss.classifies:
         return privacy.feature_bound, 1.0
     if labels is not None:
+        if privacy.label_range is not None:
+            raise InvalidInput("public labels are used as they are: leave label_range out.")
         return privacy.feature_bound, _largest(np.asarray(labels.values))
-    if privacy.label_bound is None:
-        raise InvalidInput("least squares under privacy needs Privacy(..., label_bound=Y): labels are clipped to it.")
-    return privacy.feature_bound, privacy.label_bound
+    if privacy.label_reach is None:
+        raise InvalidInput(
+            "least squares under privacy needs Privacy(..., label_range=(low, high)): labels are clipped to it."
+        )
+    return privacy.feature_bound, privacy.label_reach

@@ -640,9 +640,9 @@ class PrivateGram:
             raise InvalidInput(
                 f"{self.TITLE} solves LeastSquares() and, through it, Logistic(); got {job.problem.loss!r}."
             )
-        if isinstance(job.problem.loss, LeastSquares) and job.privacy.label_bound is None:
+        if isinstance(job.problem.loss, LeastSquares) and job.privacy.label_reach is None:
             raise InvalidInput(
-                "least squares under privacy needs Privacy(..., label_bound=Y): labels are clipped to ±Y."
+                "least squares under privacy needs Privacy(..., label_range=(low, high)): labels are clipped to it."
             )
         if len(job.roster.parties) > MOST_PARTIES:
             raise InvalidInput(

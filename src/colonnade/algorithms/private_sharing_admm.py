@@ -324,9 +324,11 @@ def _norms(job: Job, columns: bool) -> dict[str, float]:
 def _label_bound(job: Job) -> float:
     if isinstance(job.problem.loss, Logistic):
         return 1.0
-    if job.privacy is None or job.privacy.label_bound is None:
-        raise InvalidInput("least squares under privacy needs Privacy(..., label_bound=Y): labels are clipped to it.")
-    return job.privacy.label_bound
+    if job.privacy is None or job.privacy.label_reach is None:
+        raise InvalidInput(
+            "least squares under privacy needs Privacy(..., label_range=(low, high)): labels are clipped to it."
+        )
+    return job.privacy.label_reach
 
 
 def noisy_prox(job: Job, y: Floats, step: float, v: Floats) -> Floats:

@@ -41,7 +41,10 @@ def fit(
     ] = None,
     row_norm: Annotated[float, typer.Option(help="Public bound of a row's length; longer rows are clipped.")] = 1.0,
     feature_bound: Annotated[float, typer.Option(help="Public bound of an entry; larger ones are clipped.")] = 1.0,
-    label_bound: Annotated[float | None, typer.Option(help="Public bound of a label, for regress.")] = None,
+    label_range: Annotated[
+        str | None, typer.Option(help="Public lowest and highest label, for regress, as in 2,6.")
+    ] = None,
+    label_bound: Annotated[float | None, typer.Option(help="B instead of --label-range=-B,B.")] = None,
     method: Annotated[str, typer.Option(help="auto, frank-wolfe or gaussian.")] = "auto",
     ledger: Annotated[
         Path | None, typer.Option(help="The ledger of these rows: a file that outlives this fit.")
@@ -108,8 +111,10 @@ def fit(
             "method": method,
             "ledger": None if ledger is None else str(ledger),
         }
+        ends = None if label_range is None else tuple(_numbers(label_range))
+        labels = {"label_bound": label_bound, "label_range": ends}
         model = _one_file(
-            data, task, label, columns, None if classes is None else _numbers(classes), label_bound, shared, seen
+            data, task, label, columns, None if classes is None else _numbers(classes), labels, shared, seen
         )
         _write(target, model.estimator)
         told = {**model.table(), "model": str(target)}
@@ -122,7 +127,7 @@ def _one_file(
     label: str | None,
     columns: int | None,
     classes: list[float] | None,
-    label_bound: float | None,
+    labels: dict[str, Any],
     shared: dict[str, Any],
     seen: bool,
 ) -> Any:
@@ -132,7 +137,7 @@ def _one_file(
     if task == "classify":
         estimator: Any = SparseClassifier(classes=classes, **shared)
     else:
-        estimator = SparseRegressor(label_bound=label_bound, **shared)
+        estimator = SparseRegressor(**labels, **shared)
     with _bar(seen) as tell:
         return fit_file(data, estimator, label=label, columns=columns, progress=tell)
 

@@ -61,7 +61,7 @@ schema = "stays.schema.toml"             # `colonnade data inspect stays.csv` pr
 REST = {
     Kind.FEDERATION: """
 [problem]
-loss = "Logistic"                        # LeastSquares for numbers; with label_bound = ... in [privacy]
+loss = "Logistic"                        # LeastSquares for numbers; with label_range = [low, high] in [privacy]
 penalty = { type = "Ridge", a = 1e-3 }
 intercept = true
 

@@ -122,6 +122,7 @@ class FederatedLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carr
     engine: Any = None
 
     label_bound: ClassVar[float | None] = None  # labels of a classifier are ±1
+    label_range: ClassVar[tuple[float, float] | None] = None
     fit_: Fit | list[Fit] = field(init=False)
     privacy_: PrivacyStatement = field(init=False)
     n_features_in_: int = field(init=False)
@@ -154,7 +155,8 @@ class FederatedLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carr
                 )
             return None
         delta = DELTA if self.delta is None else self.delta
-        asked = Privacy(self.epsilon, delta, self.trust, self.row_norm, self.feature_bound, self.label_bound)
+        labels = {"label_bound": self.label_bound, "label_range": self.label_range}
+        asked = Privacy(self.epsilon, delta, self.trust, self.row_norm, self.feature_bound, **labels)  # type: ignore[arg-type]  # by name
         return replace(asked, epsilon=share_of(self.epsilon, delta, parts))
 
     # ---------------------------------------------------------------- tables
@@ -499,12 +501,14 @@ class FederatedRegressor(RegressorMixin, FederatedLinear):  # type: ignore[misc]
 
     Settings as in co.FederatedClassifier; loss is co.LeastSquares() (None), co.Huber(...), co.Absolute() or co.Quantile(...), and
 
-    label_bound    public bound of a label's size; larger ones are clipped. Needed with epsilon
+    label_range    public lowest and highest value of y; what lies outside is clipped. Needed with epsilon
+    label_bound    B instead of label_range=(−B, B)
 
     After fit: fit_ (the co.Fit), privacy_, coef_, intercept_.
     """
 
     label_bound: float | None = None  # type: ignore[misc]  # a setting here, and none of a classifier
+    label_range: tuple[float, float] | None = None  # type: ignore[misc]
 
     @unquoted("could not convert")
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -514,9 +518,10 @@ class FederatedRegressor(RegressorMixin, FederatedLinear):  # type: ignore[misc]
             raise InvalidInput(
                 f"loss={self.loss!r} is for classes; give co.LeastSquares(), or use co.FederatedClassifier."
             )
-        if self.epsilon is not None and self.label_bound is None:
+        told = self.label_bound is not None or self.label_range is not None or self._declared(X)
+        if self.epsilon is not None and not told:
             raise InvalidInput(
-                "a private fit needs label_bound=, a public bound of a label's size; larger ones are clipped."
+                "a private fit needs label_range=(low, high), the public range of y; what lies outside is clipped."
             )
         if isinstance(X, Federation):
             if y is not None:
@@ -529,6 +534,11 @@ class FederatedRegressor(RegressorMixin, FederatedLinear):  # type: ignore[misc]
         self._run(self._federations(X, [self._values(X, y)]), [loss])
         return self
 
+    def _declared(self, X: Any) -> bool:
+        """Whether a schema declares the range of the labels."""
+        schema = X.parties[X.label].schema if isinstance(X, Federation) else (self.schemas or {}).get(self.label or "")
+        return schema is not None and schema.label is not None
+
     def _values(self, X: Any, y: Any) -> Floats:
         y = column_or_1d(y, warn=True)
         check_consistent_length(X, y)
@@ -540,7 +550,8 @@ class FederatedRegressor(RegressorMixin, FederatedLinear):  # type: ignore[misc]
         y = y.astype(np.float64)
         finite = np.isfinite(y)
         if self.epsilon is not None:
-            return np.where(finite, y, 0.0)
+            middle = 0.0 if self.label_range is None else sum(self.label_range) / 2.0
+            return np.where(finite, y, middle)
         if not finite.all():
             raise InvalidInput(
                 f"y holds {int((~finite).sum()):,} values that are NaN or infinity. Leave those rows out."

@@ -15,6 +15,7 @@ from colonnade.errors import InvalidInput
 from colonnade.estimators.base import SparseLinear
 from colonnade.kernels.sparse_fw import Floats, Loss
 from colonnade.privacy.block import SENSIBLE, cleaned
+from colonnade.privacy.statement import checked_range
 
 
 class SparseRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]  # scikit-learn carries no types
@@ -24,7 +25,8 @@ class SparseRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]  # sc
     optimum. With `epsilon` it releases a model by docs/estimators.md, writes what it cost into a ledger, and says
     what holds in `privacy_`. Settings are those of SparseClassifier, and
 
-    label_bound    private labels are clipped to ± this: a public figure, required with epsilon
+    label_range    private labels are clipped to (low, high): public figures, required with epsilon
+    label_bound    B instead of label_range=(−B, B)
     """
 
     def __init__(
@@ -40,6 +42,7 @@ class SparseRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]  # sc
         ledger: str | PathLike[str] | None = None,
         random_state: Any = None,
         max_features: int | None = None,
+        label_range: tuple[float, float] | None = None,
     ) -> None:
         self.radius = radius
         self.rounds = rounds
@@ -52,6 +55,7 @@ class SparseRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]  # sc
         self.ledger = ledger
         self.random_state = random_state
         self.max_features = max_features
+        self.label_range = label_range
 
     def path(self, X: Any, y: Any, radii: Any, sample_weight: Any = None) -> list[SparseRegressor]:
         """One fitted regressor for each radius, each started from the one before. Without privacy only."""
@@ -77,18 +81,25 @@ class SparseRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]  # sc
             return self
         if sample_weight is not None:
             raise InvalidInput("a private fit takes no sample_weight; leave it out.")
-        if self.label_bound is None or not 1.0 / SENSIBLE <= self.label_bound <= SENSIBLE:
+        if self.label_range is None and (
+            self.label_bound is None or not 1.0 / SENSIBLE <= self.label_bound <= SENSIBLE
+        ):
             raise InvalidInput(
-                f"a private fit needs label_bound=, a finite public bound of |y| above 0, got {self.label_bound}. Labels "
-                "are clipped to it; a bound taken from the data would be a release."
+                "a private fit needs label_range=(low, high), or label_bound=, a finite public bound of |y| above 0, got "
+                f"{self.label_bound}. Labels are clipped to it; a bound taken from the data would be a release."
             )
+        low, high = (
+            (-float(self.label_bound or 0.0), float(self.label_bound or 0.0))
+            if self.label_range is None
+            else checked_range(self.label_range, self.label_bound)
+        )
         X = self._private_rows(X)
         y = values_of(column_or_1d(y, warn=True))
         check_consistent_length(X, y)
-        bound = float(self.label_bound)
-        t = cleaned(y, bound) / bound
+        middle, bound = (low + high) / 2.0, (high - low) / 2.0
+        t = cleaned(np.clip(np.nan_to_num(y, nan=middle), low, high) - middle, bound) / bound
         coef, b = self._private(X, [t], False, bound)
-        self.coef_, self.intercept_, self.gap_ = coef[0], float(b[0]), None
+        self.coef_, self.intercept_, self.gap_ = coef[0], middle + float(b[0]), None
         return self
 
     def predict(self, X: Any) -> Floats:

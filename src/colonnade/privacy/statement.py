@@ -56,6 +56,23 @@ OF_TRUST: dict[str, tuple[Assumption, ...]] = {Trust.SECURE: (MASKS, FOLLOWED), 
 LARGEST_EPSILON = 1e12
 
 
+def checked_range(given: object, bound: float | None) -> tuple[float, float]:
+    """A declared range of labels as two numbers, or an error."""
+    if bound is not None:
+        raise InvalidInput(
+            f"label_bound={bound:g} and label_range={given!r} say the same thing twice: give label_range=(low, high) alone."
+        )
+    pair = given if isinstance(given, tuple | list) else ()
+    if len(pair) != 2 or not all(isinstance(end, int | float) and math.isfinite(end) for end in pair):
+        raise InvalidInput(f"label_range={given!r}: give two finite public figures, as in label_range=(2.0, 6.0).")
+    low, high = float(pair[0]), float(pair[1])
+    if not low < high:
+        raise InvalidInput(f"label_range=({low:g}, {high:g}) is empty: give the lower figure first.")
+    check_sensible(label_range=(high - low) / 2.0)
+    check_sensible(label_range=max(abs(low), abs(high)))
+    return low, high
+
+
 @dataclass(frozen=True, slots=True)
 class Privacy:
     """What a run may cost, against whom, and the public bounds that sensitivities are computed from.
@@ -65,7 +82,8 @@ class Privacy:
                     "consortium"; a method says which it knows.
     row_norm        public bound of a row's length; longer rows are clipped.
     feature_bound   public bound of an entry; larger ones are clipped.
-    label_bound     public bound of a label, for regression.
+    label_range     public lowest and highest label, for regression; what lies outside is clipped. The nearer the better.
+    label_bound     B instead of label_range=(−B, B).
     """
 
     epsilon: float
@@ -74,6 +92,7 @@ class Privacy:
     row_norm: float | Mapping[str, float] | None = None
     feature_bound: float | None = None
     label_bound: float | None = None
+    label_range: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         for name in ("epsilon", "delta"):
@@ -96,6 +115,18 @@ class Privacy:
             ("label_bound", self.label_bound),
         ]:
             check_sensible(**{name: bound})
+        if self.label_range is not None:
+            object.__setattr__(self, "label_range", checked_range(self.label_range, self.label_bound))
+
+    @property
+    def label_middle(self) -> float:
+        """What labels are measured from: the middle of their declared range."""
+        return 0.0 if self.label_range is None else (self.label_range[0] + self.label_range[1]) / 2.0
+
+    @property
+    def label_reach(self) -> float | None:
+        """How far a label lies from the middle of its range, at most; None: not declared."""
+        return self.label_bound if self.label_range is None else (self.label_range[1] - self.label_range[0]) / 2.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,13 +56,15 @@ class Encoded:
 class Schema:
     """A party's columns in order, with what is public about them.
 
-    `row_norm` is a public L2 bound to which the party is willing to clip its encoded rows in a private
+    `label` declares the labels that this party holds, where they are numbers: a private regression clips them to its low and
+    high. `row_norm` is a public L2 bound to which the party is willing to clip its encoded rows in a private
     run. `encode` does not clip rows, and `row_bound()` does not rely on it.
     """
 
     columns: tuple[Column, ...]
     row_norm: float | None = None
     source: Literal["declared", "data"] = "declared"
+    label: Numeric | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.columns, Column):
@@ -73,6 +75,10 @@ class Schema:
             if row_norm <= 0.0:
                 raise InvalidInput(f"row_norm = {row_norm:g}. Write a public bound above 0, or leave it out.")
             object.__setattr__(self, "row_norm", row_norm)
+        if self.label is not None and not isinstance(self.label, Numeric):
+            raise InvalidInput(
+                f"label={self.label!r}: give the labels' name and range, as in label=co.Numeric('log_income', 2, 6)."
+            )
         if self.source not in ("declared", "data"):
             raise InvalidInput(f'source = {self.source!r}. Write "declared" or "data".')
         for names in ([column.name for column in self.columns], self.features):
@@ -210,7 +216,8 @@ class Schema:
 
     def _top(self) -> dict[str, Any]:
         top: dict[str, Any] = {"source": self.source}
-        return top if self.row_norm is None else top | {"row_norm": self.row_norm}
+        top |= {} if self.row_norm is None else {"row_norm": self.row_norm}
+        return top if self.label is None else top | {"label": plain(self.label)}
 
     def _require_public_bounds(self) -> None:
         if self.source == "data":

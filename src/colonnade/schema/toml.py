@@ -3,6 +3,7 @@
     version = 2                     # files without it are of version 1, which knew no dates; they mean what they meant
     source = "declared"             # "data": proposed from rows; a private run refuses it
     row_norm = 2.0                  # optional
+    label = { type = "numeric", name = "log_income", low = 2.0, high = 6.0 }  # optional: the range of numeric labels
 
     [[column]]
     type = "numeric"                # or binary, categorical, plain, date
@@ -51,9 +52,11 @@ def written(top: Mapping[str, Any], columns: list[dict[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def toml_value(value: str | bool | float | dt.date | tuple[str, ...]) -> str:
+def toml_value(value: str | bool | float | dt.date | tuple[str, ...] | dict[str, Any]) -> str:
     """A value as TOML writes it."""
     match value:
+        case dict():
+            return "{ " + ", ".join(f"{key} = {toml_value(item)}" for key, item in value.items()) + " }"
         case bool():
             return "true" if value else "false"
         case int() | float():
@@ -77,8 +80,10 @@ def parsed(text: str) -> tuple[tuple[Column, ...], dict[str, Any]]:
         raise InvalidInput("the key 'column' is not a list of tables. Open each column with [[column]].")
     version = _version(table.pop("version", 1))
     for key in table:
-        if key not in ("source", "row_norm"):
-            raise InvalidInput(f"unknown key {key!r}. Known here: version, source, row_norm, [[column]].")
+        if key not in ("source", "row_norm", "label"):
+            raise InvalidInput(f"unknown key {key!r}. Known here: version, source, row_norm, label, [[column]].")
+    if "label" in table:
+        table["label"] = _label(table["label"], version)
     lines = _places(text)
     columns = []
     for position, item in enumerate(tables):
@@ -89,6 +94,15 @@ def parsed(text: str) -> tuple[tuple[Column, ...], dict[str, Any]]:
             line = f"line {lines[position]}, " if len(lines) == len(tables) else ""
             raise InvalidInput(f"{line}[[column]] number {position + 1}: {error}") from error
     return tuple(columns), table
+
+
+def _label(item: object, version: int) -> Column:
+    if not isinstance(item, dict):
+        raise InvalidInput('label is no table. Write label = { name = "log_income", low = 2.0, high = 6.0 }.')
+    try:
+        return _column({"type": "numeric", **item}, version)
+    except InvalidInput as error:
+        raise InvalidInput(f"label: {error}") from error
 
 
 def _version(version: object) -> int:
