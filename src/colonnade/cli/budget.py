@@ -189,7 +189,9 @@ def set_limit(
     """
     with explained():
         from colonnade.budget import opened, prepared
+        from colonnade.privacy.events import Policy
 
+        Policy(epsilon=epsilon, delta=delta)  # a limit that is refused makes no ledger
         prepared(store, party)
         with opened(store, party) as ledger:
             ledger.set_budget(epsilon, delta)
