@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.ready
 
-.PHONY: demo test check bench audit faults slow wheel docs lock clean
+.PHONY: demo test check bench audit faults slow mutants wheel docs lock clean
 
 demo: $(STAMP)
 	$(BIN)/colonnade demo
@@ -29,6 +29,10 @@ faults: $(STAMP)
 
 slow: $(STAMP)
 	$(BIN)/python -m pytest -q -n 2 -m slow
+
+# Plants every mistake of tests/mutants/list.toml, one at a time, in a copy; ONLY=text takes those whose name or file holds it.
+mutants: $(STAMP)
+	$(BIN)/python tests/mutants/run.py --only '$(ONLY)'
 
 # Builds dist/*.whl, and tries it in a fresh environment without development tools or extras.
 wheel: $(STAMP)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import colonnade as co
-from colonnade.privacy.store import LARGE, FileLog, MemoryLog
+from colonnade.privacy.store import LARGE, FileLog, MemoryLog, chain, write_synced
 from colonnade.runbook import FolderStore, file_name
 from contract import METHODS, federation
 
@@ -345,3 +345,150 @@ def test_no_two_parties_share_a_file(names):
     files = {file_name(name) for name in names}
     assert len(files) == len(names)
     assert all("/" not in name and name not in (".", "..") for name in files)
+
+
+# ---------------------------------------------------------------- what a head stands for
+
+
+def test_a_head_depends_on_every_field_and_on_where_it_ends():
+    """A letter that moves from one field to the next makes another head: every field is framed by its length."""
+    rows = [
+        ("run", 1, "kind", "key", b"body"),
+        ("other", 1, "kind", "key", b"body"),
+        ("run", 2, "kind", "key", b"body"),
+        ("run", 1, "other", "key", b"body"),
+        ("run", 1, "kind", "other", b"body"),
+        ("run", 1, "kind", "key", b"other"),
+        ("ru", 1, "nkind", "key", b"body"),
+        ("run", 1, "kin", "dkey", b"body"),
+        ("run", 1, "kindk", "ey", b"body"),
+        ("run", 1, "kind", "keyb", b"ody"),
+        ("run1", 1, "kind", "key", b"body"),
+        ("run", 11, "kind", "key", b"body"),
+        ("run", 1, "1kind", "key", b"body"),
+    ]
+    heads = {chain(head, *row) for row in rows for head in (bytes(32), bytes(31) + b"1")}
+    assert len(heads) == 2 * len(rows)
+
+
+def test_a_head_is_the_hash_of_the_head_before_and_of_lengths_and_fields():
+    """Written out once: files of today must be read by every later version."""
+    import hashlib
+
+    def framed(part: bytes) -> bytes:
+        return len(part).to_bytes(8, "little") + part
+
+    whole = bytes(32) + b"".join(map(framed, (b"run", b"-1", b"open", b"", b"\0body")))
+    assert chain(bytes(32), "run", -1, "open", "", b"\0body") == hashlib.sha256(whole).digest()
+
+
+# ---------------------------------------------------------------- secrets
+
+
+@pytest.mark.parametrize("kind", [FileLog, MemoryLog])
+def test_a_secret_is_one_for_each_run_and_name_and_goes_with_its_run_alone(kind, tmp_path):
+    log = kind(tmp_path / "s.db") if kind is FileLog else MemoryLog()
+    secrets = {(run, name): log.secret(run, name, 32) for run in ("one", "two") for name in ("a", "b")}
+    assert len(set(secrets.values())) == 4
+    assert {len(value) for value in secrets.values()} == {32}
+    assert all(log.secret(run, name, 32) == value for (run, name), value in secrets.items())
+    log.erase("one")
+    assert log.unerased() == {"two"}
+    assert log.secret("two", "a", 32) == secrets["two", "a"]
+    assert log.secret("one", "a", 32) != secrets["one", "a"]
+    log.close()
+
+
+def test_an_erased_secret_is_in_no_file_any_more(tmp_path):
+    log = FileLog(tmp_path / "s.db")
+    values = [log.secret("run", str(k), 32) for k in range(40)]
+    log.erase("run")
+    left = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    assert [value for value in values if value in left] == []
+    log.close()
+
+
+def test_a_file_that_two_runs_need_stays_until_both_are_over(tmp_path):
+    log = FileLog(tmp_path / "s.db")
+    for run in ("one", "two"):
+        log.secret(run, "gate: digest key", 32)  # as every run has until it is over
+        log.append(run, 0, "large", "key", bytes(LARGE))
+    (blob,) = (tmp_path / "blobs").iterdir()
+    log.erase("one")
+    assert blob.exists()
+    assert log.rows("two", "large")[0].body == bytes(LARGE)
+    log.erase("two")
+    assert not blob.exists()
+    assert log.verify() == 2  # the chain keeps its hash
+    log.close()
+
+
+def test_what_a_store_writes_is_its_owners_alone(tmp_path):
+    before = os.umask(0)
+    try:
+        log = FileLog(tmp_path / "s.db")
+        log.append("one", 0, "large", "key", bytes(LARGE))
+        write_synced(tmp_path / "private", b"x", private=True)
+        write_synced(tmp_path / "public", b"x")
+    finally:
+        os.umask(before)
+    (blob,) = (tmp_path / "blobs").iterdir()
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (log.path, tmp_path / "private", tmp_path / "public")}
+    assert modes == {"s.db": 0o600, "private": 0o600, "public": 0o666}
+    assert blob.stat().st_mode & 0o777 == 0o600
+    log.close()
+
+
+def test_a_file_is_synced_before_it_has_its_name_and_its_folder_after(tmp_path, monkeypatch):
+    """A power cut leaves all of a file or none of it: its content first, then its name, then the folder that lists it."""
+    seen, sync, target = [], os.fsync, tmp_path / "made"
+
+    def watched(number):
+        seen.append((Path(f"/proc/self/fd/{number}").resolve().is_dir(), target.exists()))
+        sync(number)
+
+    monkeypatch.setattr(os, "fsync", watched)
+    write_synced(target, b"body")
+    assert seen == [(False, False), (True, True)]
+    assert [path.name for path in tmp_path.iterdir()] == ["made"]
+
+
+def test_a_transaction_is_taken_before_anything_is_read(tmp_path):
+    """Two processes cannot decide on the same past: while one looks, the other waits."""
+    log = FileLog(tmp_path / "s.db")
+    other = sqlite3.connect(tmp_path / "s.db", timeout=0.0, isolation_level=None)
+    with log.atomic(), pytest.raises(sqlite3.OperationalError, match="locked"):
+        other.execute("begin immediate")
+    other.execute("begin immediate")
+    other.execute("rollback")
+    other.close()
+    log.close()
+
+
+def test_rows_are_walked_in_the_order_of_their_writing(tmp_path):
+    for log in (FileLog(tmp_path / "s.db"), MemoryLog()):
+        for k in (3, 1, 2):
+            log.append("run", k, "kind", "key", bytes([k]))
+            log.append("other", k, "kind", "key", b"")
+        assert [(row.seq, row.tick, row.body) for row in log.walk("run")] == [
+            (1, 3, b"\3"),
+            (3, 1, b"\1"),
+            (5, 2, b"\2"),
+        ]
+        assert [row.tick for row in log.rows("run")] == [3, 1, 2]
+        assert (log.length(), log.holds("run", "kind"), log.holds("run", "open"), log.holds("none", "kind")) == (
+            6,
+            True,
+            False,
+            False,
+        )
+        log.close()
+
+
+def test_a_head_is_that_of_its_row_and_empty_where_there_is_none(log):
+    assert [len(log.head_at(k)) for k in (1, 5, 6)] == [32, 32, 0]
+    assert len({log.head_at(k) for k in range(1, 6)}) == 5
+    head = bytes(32)
+    for row in log.rows():
+        head = chain(head, row.run, row.tick, row.kind, row.key, b"\0" + row.body)
+        assert log.head_at(row.seq) == head

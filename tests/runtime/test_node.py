@@ -13,9 +13,10 @@ from colonnade.privacy.store import FileLog
 from colonnade.runtime.messages import Failed, message
 from colonnade.runtime.node import Letter
 from colonnade.runtime.program import Post, ask_one, last, public_bytes, receive
-from colonnade.runtime.transcript import LOOK, kept, said_of
+from colonnade.runtime.transcript import LOOK, Transcript, kept, said_of
 from colonnade.runtime.wire import HEADER_SIZE, Frame, decode, encode
 from contract import Toy, nodes
+from contract import gate as gate_of
 
 HUB, PARTY = "hub", "party"
 
@@ -325,6 +326,50 @@ def test_a_run_interrupted_at_any_letter_goes_on(logs, stop):
     outcome = co.InProcess().run(nodes(pair(talkative, hub=rounds), logs))
     assert outcome.results[HUB] == 10
     assert sum(outcome.traffic.messages.values()) == 11
+
+
+def test_a_replay_reads_an_inbox_in_the_order_in_which_it_was_waited_for(tmp_path):
+    """Sums of floats depend on it: what is computed again must be the same to the bit."""
+    names = ("hub", "z", "a", "m")
+    logs = {name: FileLog(tmp_path / f"{name}.db") for name in names}
+
+    def gathers(gate):
+        first = yield Post({}, ("z", "a", "m"))
+        second = yield Post({}, ("m", "z"))
+        return [(name, one.number.value) for inbox in (first, second) for name, one in inbox.items()]
+
+    def says(*numbers):
+        def program(gate):
+            for number in numbers:
+                yield from last({HUB: Reply(gate.exact(number))})
+
+        return program
+
+    toys = {HUB: Toy(gathers, ("z", "a", "m")), "a": Toy(says(1), (HUB,), replies={None: Reply})}
+    toys |= {"z": Toy(says(2, 3), (HUB,)), "m": Toy(says(4, 5), (HUB,))}
+    first, again = (co.InProcess().run(nodes(toys, logs)).results[HUB] for _ in range(2))
+    assert first == [("z", 2), ("a", 1), ("m", 4), ("m", 5), ("z", 3)]
+    assert again == first
+    steps = [step for step in Transcript(logs[HUB], "run").steps() if step.order]
+    assert [step.order for step in steps] == [("z", "a", "m"), ("m", "z")]
+    assert [{name: frame.sequence for name, frame in step.received.items()} for step in steps] == [
+        {"z": 0, "a": 0, "m": 0},
+        {"m": 1, "z": 1},
+    ]
+    for log in logs.values():
+        log.close()
+
+
+def test_a_recorded_frame_keeps_its_place_and_its_round_apart(tmp_path):
+    log = FileLog(tmp_path / "a.db")
+    frames = {"b": Frame(3, 70_000, encode(Question(1), guarded=False))}
+    door = gate_of(log=log)
+    door.begin(0, 0, None)
+    Transcript(log, "run").record(0, frames, {}, door)
+    (step,) = Transcript(log, "run").steps()
+    assert (step.received["b"].sequence, step.received["b"].round) == (3, 70_000)
+    assert step.received == frames
+    log.close()
 
 
 def test_a_program_that_changed_is_noticed(logs):

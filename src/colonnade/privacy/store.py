@@ -41,7 +41,7 @@ _FILES = "select body from log where run = ? and length(body) = 65 and hex(subst
 _INSERT = "insert into log(run, tick, kind, key, body, head) values (?, ?, ?, ?, ?, ?)"
 _ANY = "select 1 from log where run = ? and kind = ? limit 1"
 _ONE = "select tick, kind, key, body from log where seq = ?"
-_OTHER_FILES = _FILES.replace("run = ?", "run != ?")
+_OTHER_FILES = _FILES.replace("run = ?", "run != ? and run in (select run from secret)")  # of runs not erased yet
 
 
 @dataclass(frozen=True, slots=True)
