@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import sqlite3
 from pathlib import Path
 
@@ -13,9 +14,9 @@ import pytest
 from typer.testing import CliRunner
 
 import colonnade as co
-from colonnade.budget import Account
+from colonnade.budget import Account, forecast, spending
 from colonnade.cli import app
-from colonnade.privacy.accountant import rho_for
+from colonnade.privacy.accountant import epsilon, rho_for
 from colonnade.privacy.ledger import Budget
 
 PRIVACY = co.Privacy(1.0, 1e-6, feature_bound=1.0)
@@ -140,3 +141,115 @@ def test_what_is_left_is_the_epsilon_of_a_run_that_fits() -> None:
     total = account.budget.rho + rho_for(account.left, 1e-6)
     assert total == pytest.approx(account.budget.limit, rel=1e-9)
     assert Account("clinic", Budget(1.5, 1e-6, 1, 1.0, 1.0), 1, 0, 0).left == 0.0
+
+
+# ---------------------------------------------------------------- every figure, from the rows on record
+
+
+def recorded(store: Path, party: str = "clinic") -> list[float]:
+    """The prices of all releases, read past the library."""
+    rows = sqlite3.connect(store / "nodes" / f"{party}.db").execute("select body from log where kind = 'event'")
+    return [json.loads(body[1:])["event"]["rho"] for (body,) in rows]
+
+
+def test_every_figure_of_an_account_is_that_of_the_rows_on_record(store: Path) -> None:
+    call("budget", "set", store, "clinic", "--epsilon", 3, "--delta", 1e-7)
+    call("budget", "renew", store, "clinic", "--reason", "other patients", "--yes")
+    fit(store)
+    fit(store)
+    prices = recorded(store)
+    assert len(prices) == 9
+    (account,) = json.loads(call("budget", "show", store, "--json"))
+    spent = epsilon(math.fsum(prices[3:]), 1e-7)
+    assert account == {
+        "party": "clinic",
+        "period": 2,
+        "epsilon_limit": 3.0,
+        "delta": 1e-7,
+        "epsilon_spent": pytest.approx(spent, rel=1e-9),
+        "epsilon_released": pytest.approx(spent, rel=1e-9),
+        "epsilon_reserved": pytest.approx(0.0, abs=1e-9),
+        "epsilon_lifetime": pytest.approx(epsilon(math.fsum(prices), 1e-7), rel=1e-9),
+        "rho_spent": pytest.approx(math.fsum(prices[3:]), rel=1e-9),
+        "releases": 9,
+        "exact_releases": 0,
+        "open_runs": 0,
+    }
+    left = epsilon(rho_for(3.0, 1e-7) - math.fsum(prices[3:]), 1e-7)
+    assert call("budget", "show", store, "--quiet") == f"clinic\t{left:.4g}\n"
+    line = next(line for line in call("budget", "show", store).splitlines() if "clinic" in line)
+    cells = [cell.strip() for cell in line.split("│")[1:-1]]
+    share = 1 - math.fsum(prices[3:]) / rho_for(3.0, 1e-7)
+    assert cells[:4] == ["clinic", "2", "ε 3 (δ 1e-07)", f"ε {spent:.4g}"]
+    assert cells[5].endswith(f"{share:.0%}: ε {left:.4g}")
+    assert cells[5].count("█") == round(5 * share)
+    assert cells[6:] == [f"ε {account['epsilon_lifetime']:.4g}", "9", "0"]
+
+
+def test_every_figure_of_a_forecast_is_worked_out_from_the_limit(store: Path) -> None:
+    call("budget", "set", store, "clinic", "--epsilon", 2)
+    spent, rho, limit = math.fsum(recorded(store)), rho_for(0.5, 1e-6), rho_for(2.0, 1e-6)
+    cast = json.loads(call("budget", "plan", store, "clinic", "--epsilon", 0.5, "--rounds", 8, "--json"))
+    assert cast == {
+        "party": "clinic",
+        "rho": pytest.approx(rho, rel=1e-9),
+        "fits": True,
+        "after": pytest.approx(epsilon(spent + rho, 1e-6), rel=1e-9),
+        "runs_left": math.floor((limit - spent) / rho),
+        "sigma": pytest.approx(math.sqrt(8 / (2 * rho)), rel=1e-9),
+        "scale": pytest.approx(math.sqrt(8 / (2 * rho)), rel=1e-6),
+    }
+    whole = epsilon(limit - spent, 1e-6)  # what is left, as one run
+    assert forecast(store, "clinic", whole * (1 - 1e-6), 1e-6, 1).fits
+    assert not forecast(store, "clinic", whole * (1 + 1e-6), 1e-6, 1).fits
+    assert call("budget", "plan", store, "clinic", "--epsilon", 1.9, "--quiet") == "no\n"
+    assert forecast(store, "clinic", 1.9, 1e-6, 1).runs_left == 0
+
+
+def test_spending_over_time_adds_up(store: Path) -> None:
+    log = sqlite3.connect(store / "nodes" / "clinic.db")
+    curve = spending(store, "clinic")
+    assert curve[-1][1] == pytest.approx(epsilon(math.fsum(recorded(store)), 1e-6), rel=1e-9)
+    whens = [json.loads(body[1:])["when"] for (body,) in log.execute("select body from log where kind = 'event'")]
+    assert [when for when, _ in curve] == sorted(set(whens))
+    log.close()
+
+
+def test_an_exact_release_is_counted_as_one_and_leaves_no_epsilon(tmp_path: Path) -> None:
+    X = np.random.default_rng(0).normal(size=(20, 3))
+    problem = co.Problem(co.LeastSquares(), co.L1Ball(1.0))
+    co.fit(
+        co.Federation.split(X, X[:, 0], 2), problem, co.DistributedFrankWolfe(rounds=2, tolerance=0.0), store=tmp_path
+    )
+    accounts = {account["party"]: account for account in json.loads(call("budget", "show", tmp_path, "--json"))}
+    assert set(accounts) == {"party0", "party1", "labels"}  # the coordinator holds no data
+    for party, account in accounts.items():
+        prices = recorded(tmp_path, party)
+        assert (account["releases"], account["exact_releases"]) == (len(prices), len(prices))
+        assert (account["epsilon_spent"], account["rho_spent"], account["epsilon_limit"]) == (None, None, None)
+        assert set(prices) == {math.inf}
+
+
+def test_verify_compares_every_ledger_with_what_the_others_remember(tmp_path: Path) -> None:
+    """A file put back from an older copy has a whole chain; only the other nodes know that it was longer."""
+    X = np.random.default_rng(0).normal(size=(20, 3))
+    problem, method = co.Problem(co.LeastSquares(), co.L1Ball(1.0)), co.DistributedFrankWolfe(rounds=2, tolerance=0.0)
+    fed = co.Federation.split(X, X[:, 0], 2)
+    co.fit(fed, problem, method, store=tmp_path)
+    before = (tmp_path / "nodes" / "party1.db").read_bytes()
+    counts = json.loads(call("budget", "verify", tmp_path, "--json"))
+    rows = sqlite3.connect(tmp_path / "nodes" / "party1.db").execute("select count(*) from log").fetchone()[0]
+    assert counts["party1"] == {"rows": rows, "whole": True}
+    co.fit(fed, problem, method, store=tmp_path)
+    (tmp_path / "nodes" / "party1.db").write_bytes(before)
+    assert "'party1' lacks row" in refused("budget", "verify", tmp_path)
+    (tmp_path / "nodes" / "party1.db").unlink()
+    assert "'party1' is gone" in refused("budget", "verify", tmp_path)
+
+
+def test_a_run_shows_what_left_every_node_and_at_which_price(store: Path) -> None:
+    run = json.loads(call("runs", "list", store, "--json"))[0]["run"]
+    found = json.loads(call("runs", "show", store, run, "--json"))
+    lines = [line for line in found["left"] if line["node"] == "clinic"]
+    assert sum(line["times"] for line in lines) == 3
+    assert math.fsum(line["rho"] for line in lines) == pytest.approx(math.fsum(recorded(store)), rel=1e-9)
