@@ -10,14 +10,17 @@ what was seen is kept in a file, and is not run again while neither the entry, i
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import tomllib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -28,6 +31,25 @@ from queue import Queue
 ROOT = Path(__file__).parents[2]
 LIST = Path(__file__).with_name("list.toml")
 PATIENCE = 900.0  # seconds for the tests of one mistake
+# Imports what tests need and what is never mutated, once; then every line of its input is a run of pytest in a fork.
+NURSERY = """
+import json, os, sys
+import cvxpy, mpmath, numba, numpy, polars, pytest, scipy.sparse, scipy.special, scipy.stats, sklearn.metrics
+assert "colonnade" not in sys.modules
+for line in sys.stdin:
+    asked = json.loads(line)
+    child = os.fork()
+    if not child:
+        os.setsid()
+        os.environ.update(asked["environment"])
+        os.dup2(os.open(asked["out"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 1)
+        os.dup2(1, 2)
+        code = pytest.main(["-x", "-q", "-p", "no:cacheprovider", *asked["tests"]])
+        sys.stdout.flush()
+        os._exit(code)
+    print(child, flush=True)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
 FAILED = re.compile(r"^(?:FAILED|ERROR) (tests/.+?)(?: - .*)?$", re.MULTILINE)
 
 
@@ -84,6 +106,14 @@ class Copy:
         where = self._python("-c", "import colonnade; print(colonnade.__file__)").stdout.strip()
         if not Path(where).is_relative_to(folder):
             raise SystemExit(f"the tests of a copy would import {where}, which is not the copy in {folder}")
+        self._nursery = subprocess.Popen(
+            [sys.executable, "-c", NURSERY],
+            cwd=folder,
+            env=self._environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
 
     def verdict(self, mutant: Mutant) -> Verdict:
         """What the named tests say with the mistake in place."""
@@ -99,26 +129,52 @@ class Copy:
 
     def tested(self, tests: tuple[str, ...], *, fresh: bool = False) -> Verdict:
         """`fresh`: compiled kernels hold what they call, so those of an earlier mistake must not be used."""
-        with tempfile.TemporaryDirectory() as kernels:
-            more = {"NUMBA_CACHE_DIR": kernels} if fresh else {}
-            try:
-                done = self._python("-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests, **more)
-            except subprocess.TimeoutExpired:
-                return Verdict("a test that hangs")
-        if done.returncode not in (0, 1, 2):  # usage, nothing collected, killed
-            raise SystemExit(
-                f"pytest ended with {done.returncode} on {tests}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
-            )
-        failed = FAILED.findall(done.stdout)
-        return Verdict(failed[0] if failed else "", done.stdout[-1500:])
+        with tempfile.TemporaryDirectory() as scratch:
+            out = Path(scratch) / "out"
+            environment = {"NUMBA_CACHE_DIR": scratch} if fresh else {}
+            asked = {"tests": tests, "out": str(out), "environment": environment}
+            assert self._nursery.stdin is not None
+            assert self._nursery.stdout is not None
+            self._nursery.stdin.write(json.dumps(asked) + "\n")
+            self._nursery.stdin.flush()
+            child = int(self._nursery.stdout.readline())
+            late = threading.Timer(PATIENCE, _ended, [child])
+            late.start()
+            code = int(self._nursery.stdout.readline())
+            late.cancel()
+            _ended(child)  # whatever a failed test has left running
+            told = out.read_text(encoding="utf-8", errors="replace")
+        if code == -signal.SIGKILL:
+            return Verdict("a test that hangs")
+        failed = FAILED.findall(told)
+        if code not in (0, 1, 2) or bool(code) != bool(failed):  # usage, nothing collected, no run at all
+            raise SystemExit(f"pytest ended with {code} on {tests}:\n{told[-2000:]}")
+        return Verdict(failed[0] if failed else "", told[-1500:])
 
-    def _python(self, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
-        environment |= {"PYTHONPATH": str(self.folder / "src"), "PYTHONDONTWRITEBYTECODE": "1", "CI": "1", **more}
-        command = [sys.executable, *words]
+    def close(self) -> None:
+        assert self._nursery.stdin is not None
+        self._nursery.stdin.close()
+        self._nursery.wait()
+
+    def _python(self, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            command, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
+            [sys.executable, *words],
+            cwd=self.folder,
+            env=self._environment(),
+            capture_output=True,
+            text=True,
+            check=True,
         )
+
+    def _environment(self) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+        own = {"PYTHONPATH": str(self.folder / "src"), "PYTHONDONTWRITEBYTECODE": "1", "CI": "1"}
+        return kept | own | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+
+
+def _ended(group: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, signal.SIGKILL)
 
 
 def judged(wanted: list[Mutant], processes: int) -> Iterator[tuple[Mutant, Verdict]]:
@@ -139,6 +195,8 @@ def judged(wanted: list[Mutant], processes: int) -> Iterator[tuple[Mutant, Verdi
                 free.put(copy)
 
         yield from zip(wanted, pool.map(one, wanted), strict=True)
+        while not free.empty():
+            free.get().close()
 
 
 def main() -> int:

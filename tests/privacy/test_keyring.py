@@ -10,10 +10,10 @@ from colonnade.privacy.keyring import Keyring, derive, public_key
 NAMES = ("bank", "clinic", "lab")
 
 
-def keys_of(name, run="run", pinned=None, secret=None):
+def keys_of(name, run="run", pinned=None, secret=None, told=""):
     keys = {n: derive(n.encode(), "identity") for n in NAMES}
     pins = pinned or {n: public_key(key) for n, key in keys.items()}
-    return Keyring(run, name, keys[name], pins, secret or derive(name.encode(), "secret"))
+    return Keyring(run, name, keys[name], pins, secret or derive(name.encode(), "secret"), told)
 
 
 def met(run="run"):
@@ -80,3 +80,64 @@ def test_a_party_without_a_pinned_key_is_refused():
 def test_nothing_is_sealed_for_a_party_that_was_not_met():
     with pytest.raises(ProtocolError, match="has not met"):
         keys_of("bank").seal({"lab": 0}, b"body", "0/0")
+
+
+def test_a_key_is_signed_for_its_party_its_run_and_what_that_party_was_told():
+    """Even where two parties pin one signing key, as a mistake of whoever wrote the file would have it."""
+    pins = {
+        "bank": bytes(32),
+        "clinic": public_key(derive(b"lab", "identity")),
+        "lab": public_key(derive(b"lab", "identity")),
+    }
+    mine = keys_of("bank", pinned=pins, told="one job")
+    mine.meet("lab", *keys_of("lab", told="one job").hello)
+    for peer, other in (
+        ("clinic", keys_of("lab", told="one job")),
+        ("lab", keys_of("lab", told="another job")),
+        ("lab", keys_of("lab", run="another run", told="one job")),
+    ):
+        with pytest.raises(ProtocolError, match="not signed"):
+            mine.meet(peer, *other.hello)
+
+
+def test_no_two_messages_are_ever_encrypted_under_one_key(monkeypatch):
+    """Over runs of one secret, both directions of an edge, receivers, places and names: the nonce is fixed, so keys differ."""
+    from colonnade.privacy import keyring
+
+    used = []
+
+    class Watched:
+        def __init__(self, key, cipher=keyring.AESGCM):
+            self.key, self.cipher = key, cipher(key)
+
+        def encrypt(self, nonce, body, about):
+            used.append((self.key, nonce))
+            return self.cipher.encrypt(nonce, body, about)
+
+    monkeypatch.setattr(keyring, "AESGCM", Watched)
+    sealed = 0
+    for run in ("r1", "r2"):
+        rings = met(run)
+        for name in ("0/0", "0/1", "1/0"):
+            for sender in NAMES:
+                receivers = [peer for peer in NAMES if peer != sender]
+                place = {"0/0": 0, "0/1": 1, "1/0": 2}[name]
+                rings[sender].seal(dict.fromkeys(receivers, place), b"body", name)
+                sealed += 1 + len(receivers)
+    assert len(used) == sealed
+    assert len(set(used)) == sealed
+
+
+def test_a_secret_wrapped_for_one_party_and_purpose_opens_there_only():
+    from colonnade.privacy.keyring import wrap
+
+    rings = met()
+    public, sealed = wrap(bytes(32), b"seed", rings["lab"].hello[0], "run", "lab", "stage", "1")
+    assert rings["lab"].unwrap(public, sealed, "stage", "1") == b"seed"
+    for who, purpose in (("lab", ("stage", "2")), ("lab", ("stage1",)), ("bank", ("stage", "1"))):
+        with pytest.raises(ProtocolError, match="does not open"):
+            rings[who].unwrap(public, sealed, *purpose)
+    again = {
+        wrap(bytes(32), b"seed", rings[p].hello[0], "run", p, *k)[0] for p in ("lab", "bank") for k in (("1",), ("2",))
+    }
+    assert len(again) == 4  # a key of its own for each party and purpose

@@ -151,6 +151,43 @@ def test_a_second_answer_to_one_question_is_refused():
     assert len(from_party(letters)) == 1
 
 
+def test_a_node_with_data_cannot_send_a_message_of_bare_fields_even_where_its_method_declares_it():
+    error, letters = run(pair(answers(lambda gate: Question(7)), replies={Question: Question}))
+    assert isinstance(error, co.LeakError)
+    assert from_party(letters) == []
+
+
+def test_contents_that_go_through_a_third_node_are_sealed_under_names_of_their_own():
+    """One name a content, whatever the step and however many contents the step has: a name stands for a key."""
+    sealed = []
+
+    class Stub:
+        def seal(self, places, body, name):
+            sealed.append((dict(places), name))
+            return dict.fromkeys(places, (b"key", b"content"))
+
+    def program(gate):
+        same = Reply(gate.exact(3))
+        yield from last({"a": Reply(gate.exact(1)), "b": Reply(gate.exact(2))})
+        yield from last({"a": same, "b": same})
+        yield from last({"a": Reply(gate.exact(4))})
+
+    from colonnade.privacy.gate import Gate
+    from colonnade.privacy.mechanisms import SystemNoise
+    from colonnade.privacy.store import MemoryLog
+    from colonnade.runtime.node import Node
+    from contract import ledger
+
+    log = MemoryLog()
+    own = Gate(ledger(log=log), "run", SystemNoise(), Stub())
+    about = {"neighbours": ("a", "b"), "guarded": True, "replies": {None: Reply}, "relayed": ("a", "b")}
+    node = Node("a0", program(own), own, Transcript(log, "run"), **about)
+    while not node.finished:
+        node.step()
+    assert [places for places, _ in sealed] == [{"a": 0}, {"b": 0}, {"a": 1, "b": 1}, {"a": 2}]
+    assert len({name for _, name in sealed}) == 4
+
+
 def test_a_message_declared_as_unprompted_may_be_sent_unasked():
     def listener(gate):
         return (yield from receive(PARTY, Reply)).number.value

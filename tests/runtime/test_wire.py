@@ -282,10 +282,11 @@ def test_laundering_by_encoding_unguarded_and_decoding_is_refused():
 # ---------------------------------------------------------------- refused on the way in
 
 
-def test_another_version_is_named():
+@pytest.mark.parametrize("version", [VERSION - 1, VERSION + 1, 255])
+def test_another_version_is_named(version):
     body = bytearray(encode(Empty(), guarded=False))
-    body[0] = VERSION + 1
-    with pytest.raises(co.WireError, match=f"version {VERSION + 1}.*same release"):
+    body[0] = version
+    with pytest.raises(co.WireError, match=f"version {version},.*same release"):
         decode(bytes(body))
 
 
@@ -329,6 +330,10 @@ BOMBS = {
     "more nonzeros than places": b"c" + struct.pack("<QQQB", 2, 1, 8 << 17, 0) + bytes((1 << 17) + 8),
     "an unknown form": b"c" + struct.pack("<QQQB", 2, 1, 0, 9),
     "a row out of range": b"c" + struct.pack("<QQQB", 5, 1, 1, 0) + b"\x07" + bytes(8),
+    "a row just out of range": b"c" + struct.pack("<QQQB", 5, 1, 1, 0) + b"\x05" + bytes(8),
+    "columns that end before the last nonzero": b"c" + struct.pack("<QQQB", 4, 2, 2, 0) + b"\x05\x04" + bytes(8),
+    "columns that end behind it": b"c" + struct.pack("<QQQB", 4, 2, 2, 0) + b"\x0d\x04" + bytes(8),
+    "columns that end in another order": b"c" + struct.pack("<QQQB", 4, 3, 2, 0) + b"\x26\x04" + bytes(8),
     "rows out of order": b"c" + struct.pack("<QQQB", 4, 1, 2, 0) + b"\x01" + bytes(8),
     "a row twice": b"c" + struct.pack("<QQQB", 4, 1, 2, 0) + b"\x05" + bytes(8),
     "half a truth": b"a" + bytes([10, 1]) + struct.pack("<Q", 1) + b"\x02",
@@ -384,6 +389,72 @@ def outcome(body: bytes) -> object:
         return decode(body)
     except co.WireError as error:
         return error
+
+
+SAID = {
+    "absurd shape": ("many nonzeros", "all nonzeros", "many rows", "more nonzeros than places", "an unknown form"),
+    "row index out of range": ("a row out of range", "a row just out of range"),
+    "column ends do not fit": (
+        "columns that end before the last nonzero",
+        "columns that end behind it",
+        "columns that end in another order",
+    ),
+    "row indices are not in order": ("rows out of order", "a row twice"),
+    "a truth value other than 0 and 1": ("half a truth",),
+    "not UTF-8": ("no text",),
+    "packed integers of": ("packed at no bits", "packed at 65 bits"),
+    "unknown array type": ("an unknown array type",),
+}
+
+
+@pytest.mark.parametrize(("said", "name"), [(said, name) for said, names in SAID.items() for name in names])
+def test_what_is_wrong_with_a_value_is_found_by_the_check_for_it(said, name):
+    """Not by chance further on, such as by a field of another kind."""
+    with pytest.raises(co.WireError, match=said):
+        decode_value(BOMBS[name])
+
+
+def test_values_nest_so_deep_and_no_deeper():
+    value: tuple = ()
+    for depth in range(8):
+        body = encode_value(value)
+        if depth < 4:
+            assert decode_value(body) == value
+        else:
+            with pytest.raises(co.WireError, match="nested more than 4 deep"):
+                decode_value(body)
+        value = (value,)
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b"p\x01\x01" + struct.pack("<Q", (1 << 27) + 1), "134,217,729 packed integers; over 134,217,728"),
+        (b"a\x00\x02" + struct.pack("<QQ", 0, 2**40 + 1), "an empty array with an absurd shape"),
+        (b"a\x00\x09" + bytes(72), "an array of 9 dimensions; at most 8"),
+        (b"i" + bytes(7), "the message ends 1 bytes too early"),
+        (b"b" + struct.pack("<I", 3) + b"ab", "the message ends 1 bytes too early"),
+        (b"f" + bytes(9), "1 bytes left over behind a value"),
+    ],
+    ids=["packed", "empty", "dimensions", "integer", "bytes", "behind"],
+)
+def test_a_limit_is_where_it_is_said_to_be(body, said):
+    with pytest.raises(co.WireError, match=said):
+        decode_value(body)
+
+
+@pytest.mark.parametrize("bits", [1, 7, 63])
+def test_a_field_of_packed_integers_holds_all_its_bits_and_not_one_more(bits):
+    largest = np.array([2**bits - 1], np.uint64)
+    assert decode_value(encode_value(Packed(largest, bits))).values.tolist() == [2**bits - 1]
+    with pytest.raises(co.InvalidInput, match="more than"):
+        Packed(np.array([2**bits], np.uint64), bits)
+
+
+def test_a_column_of_zeros_of_both_signs_keeps_them():
+    column = sparse.csc_array((np.array([0.0, -0.0]), np.array([0, 2]), np.array([0, 2])), shape=(3, 1))
+    found = decode_value(encode_value(column)).data
+    assert np.signbit(found).tolist() == [False, True]
 
 
 def test_every_registered_type_has_a_sample():
@@ -502,6 +573,23 @@ def test_a_broadcast_is_hashed_once():
 def test_a_frame_of_another_run_is_refused():
     with pytest.raises(co.WireError, match=r"another run"):
         Frame.read(Frame(0, 0, b"x").head(RUN), b"x", RUN + "x")
+
+
+@pytest.mark.parametrize("place", range(16))
+def test_every_byte_of_a_digest_counts(place):
+    """A body damaged on the way, whose digest agrees in all bytes but one: only a comparison of all of them sees it."""
+    head = bytearray(Frame(3, 1, b"content").head(RUN))
+    head[len(head) - 16 + place] ^= 1
+    with pytest.raises(co.WireError, match="does not match its digest"):
+        Frame.read(bytes(head), b"content", RUN)
+
+
+@pytest.mark.parametrize("place", range(5))
+def test_a_frame_of_another_kind_or_version_is_refused(place):
+    head = bytearray(Frame(3, 1, b"content").head(RUN))
+    head[place] ^= 1
+    with pytest.raises(co.WireError, match="not a frame of this version"):
+        Frame.read(bytes(head), b"content", RUN)
 
 
 @given(st.data())
