@@ -24,7 +24,7 @@ from sklearn.preprocessing import MaxAbsScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import colonnade as co
-from colonnade.errors import BudgetExhausted, InvalidInput, StoreError
+from colonnade.errors import BudgetExhausted, InvalidInput, NotPrivate, StoreError
 from colonnade.estimators import SparseClassifier, SparseRegressor, recipe
 from colonnade.estimators.recipe import PickRecipe, RowRecipe, cheaper
 from colonnade.estimators.rows import ClipMap, RowMap
@@ -339,20 +339,22 @@ def test_a_budget_refuses_the_fit_that_would_break_it_and_draws_no_noise(tmp_pat
 def test_a_grid_search_pays_for_each_of_its_fits(tmp_path):
     X, labels, _ = table(14)
     path = tmp_path / "ledger.db"
-    GridSearchCV(private_classifier(ledger=path), {"feature_bound": [0.5, 1.0]}, cv=2).fit(X, labels)
+    LocalLedger(path).set_limit(3.0, 1e-6)
+    with pytest.warns(NotPrivate):
+        GridSearchCV(private_classifier(ledger=path), {"feature_bound": [0.5, 1.0]}, cv=2).fit(X, labels)
     total = LocalLedger(path).total()
     assert total.runs == 2 * 2 + 1
     assert total.rho == pytest.approx(5 * rho_for(1.0, 1e-6), rel=1e-9)
 
 
-def test_a_budget_that_ends_in_mid_search_stops_the_search_and_the_ledger_is_true(tmp_path):
+def test_a_budget_that_would_end_in_mid_search_refuses_the_search_and_spends_nothing(tmp_path):
     X, labels, _ = table(14)
     path = tmp_path / "ledger.db"
     LocalLedger(path).set_limit(1.2, 1e-6)
     search = GridSearchCV(private_classifier(ledger=path), {"rounds": [None, 3]}, cv=2, error_score="raise")
     with pytest.raises(BudgetExhausted):
         search.fit(X, labels)
-    assert LocalLedger(path).total().runs == 1
+    assert LocalLedger(path).total().runs == 0
 
 
 def stopping_after(count: int, monkeypatch: pytest.MonkeyPatch) -> None:

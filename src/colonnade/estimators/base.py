@@ -7,6 +7,7 @@ import os
 import warnings
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -19,6 +20,7 @@ from colonnade.errors import InvalidInput, unquoted
 from colonnade.estimators.recipe import PickRecipe, RowRecipe, cheaper, check_rounds
 from colonnade.estimators.rows import ClipMap, RowMap, as_doubles
 from colonnade.estimators.solver import NEGLIGIBLE, Solution, certified, solve
+from colonnade.estimators.surroundings import looked_at
 from colonnade.kernels.lazy import lazy_picks
 from colonnade.kernels.sparse_fw import Floats, Loss, model_of_picks
 from colonnade.privacy.accountant import epsilon as epsilon_of
@@ -168,12 +170,21 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries
         recipe, kept_delta, why = self._recipe(n, d, privacy, len(targets), classify, scale)
         plan = recipe.plan()
         ledger = self._memory if self.ledger is None else LocalLedger(self.ledger)
+        search = looked_at(privacy.epsilon, delta, partial(self._short_of, recipe.distance))
         with ledger.run(self._terms(recipe), plan, SystemNoise(), recipe.distance) as gate:
             rows, models = recipe.fit(gate, X, targets)
         self._rows = rows
         self.history_ = [{"release": c.what, "times": c.count, "rho": c.rho} for c in plan]
         self.privacy_ = self._statement(privacy, plan_rho(plan), kept_delta, why, ledger, len(targets))
+        if search is not None:  # who sees one of its models has seen what chose it: all that the ledger has
+            self.privacy_ = replace(self.privacy_, epsilon=ledger.total().epsilon(delta))
         return np.array([model.w * scale for model in models]), np.array([model.b * scale for model in models])
+
+    def _short_of(self, distance: float, rho: float, fits: int) -> str:
+        """Why a search has no room for all its fits."""
+        if self.ledger is None:
+            return "there is no ledger= with a limit: a file, and LocalLedger(file).set_limit(epsilon, delta)"
+        return LocalLedger(self.ledger).short_of(rho, fits * distance)
 
     def _recipe(
         self, n: int, d: int, privacy: Privacy, targets: int, classify: bool, scale: float

@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from os import PathLike
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -37,15 +39,18 @@ from colonnade.errors import InvalidInput, unquoted
 from colonnade.estimators.classifier import as_objects, label_keys, likeliest, probabilities
 from colonnade.estimators.rows import as_doubles
 from colonnade.estimators.several import resumed, same_call
+from colonnade.estimators.surroundings import looked_at
 from colonnade.federation import Federation
 from colonnade.fit import fit as run
 from colonnade.privacy.accountant import epsilon as epsilon_of
 from colonnade.privacy.accountant import rho_for
+from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.statement import Guarantee, Privacy, PrivacyStatement
 from colonnade.problem import LeastSquares, Logistic, Problem, Ridge
 from colonnade.problem.link import PLAIN, Link
 from colonnade.problem.weighted import ClassWeighted
 from colonnade.result import Fit
+from colonnade.runbook import FolderStore
 from colonnade.schema import Schema, as_frame
 
 Floats = NDArray[np.float64]
@@ -222,6 +227,9 @@ class FederatedLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carr
         """One run for each federation, with its loss."""
         problems, terms = [self._problem(loss) for loss in losses], self._terms(len(federations))
         method, where = self._method(problems[0]), {"engine": self.engine, "store": self.store}
+        search = None
+        if self.epsilon is not None and terms is not None:
+            search = looked_at(self.epsilon, terms.delta, partial(self._short_of, federations[0]))
         runs = [
             partial(run, each, problem, method, terms, **where)
             for each, problem in zip(federations, problems, strict=True)
@@ -233,6 +241,23 @@ class FederatedLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carr
         self._places = {name: party.block.positions for name, party in federations[0].parties.items()}
         self.fit_ = fits[0] if len(fits) == 1 else fits
         self.privacy_ = _together([each.privacy for each in fits], terms)
+        if search is not None and terms is not None:  # who sees one of its models has seen what chose it
+            spent = search.begun * search.rho
+            words = f"Renyi bound of {spent:.4g}-zCDP, {search.begun} fits of a search"
+            self.privacy_ = replace(self.privacy_, epsilon=epsilon_of(spent, terms.delta), accountant=words)
+
+    def _short_of(self, federation: Federation, rho: float, _: int) -> str:
+        """Why a search has no room for all its fits: every party's ledger must have a limit that leaves it."""
+        if self.store is None or not (Path(self.store) / "runs.db").is_file():
+            return "there is no store= with ledgers and limits (`colonnade budget set`)"
+        with closing(FolderStore(Path(self.store))) as books:
+            for name, party in federation.parties.items():
+                budget = Ledger(books.log(name), name, party.policy).budget()
+                if budget.epsilon is None:
+                    return f"the ledger of {name!r} has no limit (`colonnade budget set`), so nobody has said that it may cost as much"
+                if rho > budget.left:
+                    return f"the ledger of {name!r} has rho {budget.left:.3g} left of {budget.limit:.3g}"
+        return ""
 
     @property
     def _fits(self) -> list[Fit]:

@@ -95,6 +95,19 @@ class LocalLedger:
             ledger = Ledger(log, HOLDER, Policy())
             return Total(ledger.budget().lifetime_rho, len(log.rows(kind="open")), _distance(log))
 
+    def short_of(self, rho: float, distance: float) -> str:
+        """Why there is no room for as much; empty if a limit was set and leaves it."""
+        with self._log() as log:
+            ledger = Ledger(log, HOLDER, Policy())
+            budget = ledger.budget()
+            if budget.epsilon is None:
+                return "its ledger has no limit, so nobody has said that it may cost as much"
+            try:
+                _approve(ledger, rho, distance)
+            except BudgetExhausted:
+                return f"its ledger has rho {budget.left:.3g} left of {budget.limit:.3g}"
+            return ""
+
     def set_limit(self, epsilon: float, delta: float) -> None:
         """The owner's limit for everything that this ledger records."""
         with self._log() as log:
