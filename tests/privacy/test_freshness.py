@@ -1,0 +1,294 @@
+"""Freshness as such: no two plaintexts, blocks, stages, runs or messages share a key, a mask or an offset.
+
+A key used twice gives right answers, so no answer can show it. Here every key and every mask is written down with what it
+covered, in whole runs, and key streams are laid bare by subtracting what went in from what came out. Each planted reuse at the
+end must be found by the same means.
+
+Masks are compared by the row, or by rows that follow each other until there are 60 bits of them: with fewer than 3,000 rows two agree by chance less than once
+in 10¹⁰ tests. Key streams are compared by 16 bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import colonnade as co
+from colonnade.algorithms import masked_scores, secure_products
+from colonnade.privacy import gate as gates
+from colonnade.privacy import keyring as keyrings
+from colonnade.privacy.gate import Gate
+from colonnade.privacy.keyring import Keyring
+from colonnade.privacy.pads import Pad
+from colonnade.privacy.store import FileLog
+
+PARTIES = {"a": [0, 1, 2], "b": [3, 4, 5], "c": [6, 7, 8]}
+RIDGE = co.Problem(co.Logistic(), penalty=co.Ridge(0.1))
+
+
+class Diary:
+    """Every secret, key and mask of the runs that are made while it is open."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.sealed: list[tuple[bytes, bytes, bytes, bytes]] = []  # key, nonce, plaintext, ciphertext
+        self.secrets: dict[tuple[str, str, str], set[bytes]] = defaultdict(set)  # by node, run and name
+        self.hellos: dict[tuple[str, str], set[bytes]] = defaultdict(set)  # public keys by run and party
+        self.offsets: list[
+            tuple[str, bytes]
+        ] = []  # kind, and what was added to a row, or to a few that follow each other
+        self.pads: Counter[tuple[str, bytes, int]] = Counter()  # kind, key, first row: how often a mask was grown
+        self.streams: list[bytes] = []  # keys of streams that noise is drawn from
+        self._seal(patch)
+        self._masks(patch)
+        self._secrets(patch)
+
+    def _seal(self, patch: pytest.MonkeyPatch) -> None:
+        real, diary = keyrings.AESGCM, self
+
+        class Spy:
+            def __init__(self, key: bytes) -> None:
+                self.key, self.cipher = key, real(key)
+
+            def encrypt(self, nonce: bytes, body: bytes, more: Any) -> bytes:
+                out = self.cipher.encrypt(nonce, body, more)
+                diary.sealed.append((self.key, nonce, body, out))
+                return out
+
+            def decrypt(self, *given: Any) -> bytes:
+                return self.cipher.decrypt(*given)
+
+        patch.setattr(keyrings, "AESGCM", Spy)
+
+    def _masks(self, patch: pytest.MonkeyPatch) -> None:
+        masked, scores, rows = Gate.masked, Gate.scores, Pad.rows
+
+        def cover(kind: str, plain: np.ndarray, out: Any, bits: int) -> Any:
+            mask = np.uint64((1 << bits) - 1) if bits < 64 else np.uint64(2**64 - 1)
+            offset = (out.value.values - np.asarray(plain).astype(np.int64).astype(np.uint64)) & mask
+            rows = -(-60 // (offset.shape[1] * bits))
+            self.offsets += [(kind, offset[i : i + rows].tobytes()) for i in range(len(offset) - rows + 1)]
+            return out
+
+        def spy_masked(gate: Gate, plain: Any, pad: Pad) -> Any:
+            return cover("columns", plain, masked(gate, plain, pad), pad.ring.bits)
+
+        def spy_scores(gate: Gate, plain: Any, first: int, plus: Any, minus: Any, ring: Any) -> Any:
+            return cover("scores", plain, scores(gate, plain, first, plus, minus, ring), ring.bits)
+
+        def spy_rows(pad: Pad, first: int, count: int) -> Any:
+            self.pads[pad.label[0], pad.key, first] += 1
+            return rows(pad, first, count)
+
+        patch.setattr(Gate, "masked", spy_masked)
+        patch.setattr(Gate, "scores", spy_scores)
+        patch.setattr(Pad, "rows", spy_rows)
+
+    def _secrets(self, patch: pytest.MonkeyPatch) -> None:
+        secret, init, stream = FileLog.secret, Keyring.__init__, gates.keyed_stream
+
+        def spy_secret(log: FileLog, run: str, name: str, size: int) -> bytes:
+            value = secret(log, run, name, size)
+            self.secrets[str(log.path), run, name].add(value)
+            return value
+
+        def spy_init(ring: Keyring, run: str, me: str, *more: Any, **named: Any) -> None:
+            init(ring, run, me, *more, **named)
+            self.hellos[run, me].add(ring.hello[0])
+
+        def spy_stream(key: bytes) -> Any:
+            self.streams.append(key)
+            return stream(key)
+
+        patch.setattr(FileLog, "secret", spy_secret)
+        patch.setattr(Keyring, "__init__", spy_init)
+        patch.setattr(gates, "keyed_stream", spy_stream)
+
+    def check(self, resumed: bool = False) -> None:
+        """AssertionError where anything serves twice. A run that was resumed may say the same again, and nothing else."""
+        by_key = defaultdict(list)
+        for key, nonce, body, out in self.sealed:
+            by_key[key].append((nonce, body, out))
+        for uses in by_key.values():
+            assert len(set(uses)) == 1, "one key sealed two things"
+            assert resumed or len(uses) == 1, "one key was used twice"
+        streams = [
+            bytes(p ^ c for p, c in zip(body[:16], out, strict=False)) for _, _, body, out in dict.fromkeys(self.sealed)
+        ]
+        assert len(set(streams)) == len(streams), "two sealed messages lie under one key stream"
+        offsets = list(dict.fromkeys(self.offsets)) if resumed else self.offsets
+        assert len({row for _, row in offsets}) == len(offsets), "one mask covers two rows"
+        assert not any(not any(row) for _, row in offsets), "a row went out uncovered"
+        for (kind, *_), times in self.pads.items():
+            # R and S are grown once by either side of a pair; the mask of scores by both parties that it cancels between.
+            assert resumed or kind == "columns" or times == 2, f"the mask {kind} was grown {times} times"
+        values = [value for found in self.secrets.values() for value in found]
+        assert all(len(found) == 1 for found in self.secrets.values()), "a secret changed within its run"
+        publics = [key for found in self.hellos.values() for key in found]
+        assert all(len(found) == 1 for found in self.hellos.values()), "a party met others under two keys in one run"
+        kinds = [set(by_key), {key for _, key, _ in self.pads}, set(values), set(publics), set(self.streams)]
+        assert len(set().union(*kinds)) == sum(map(len, kinds)), "one value serves two purposes"
+        assert len(set(values)) == len(values), "two secrets are the same"
+        assert len(set(publics)) == len(publics), "two runs or parties have one key"
+        assert len(set(self.streams)) == len(self.streams), "two choices were drawn from one stream"
+
+
+def federation(rows: int = 60) -> co.Federation:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (rows, 9))
+    return co.Federation.split(X, np.where(X[:, 0] > 0, 1.0, -1.0), parties=PARTIES, label="b")
+
+
+def fit(store: Path, trust: str = "secure", **more: Any) -> co.Fit:
+    privacy = co.Privacy(1.0, 1e-6, trust=trust, row_norm=2.0, feature_bound=1.0)
+    return co.fit(federation(), RIDGE, co.PrivateGram(), privacy, store=store, **more)
+
+
+@pytest.fixture
+def diary(monkeypatch):
+    monkeypatch.setattr(secure_products, "BLOCK_BYTES", 200)  # so that a stage goes in several blocks
+    return Diary(monkeypatch)
+
+
+def interrupted(after: int) -> co.Faults:
+    carried = []
+
+    def fault(letter: Any) -> Any:
+        carried.append(letter)
+        if len(carried) > after:
+            raise KeyboardInterrupt
+        return [letter]
+
+    return co.Faults(co.InProcess(), fault)
+
+
+# ---------------------------------------------------------------------------------------- whole runs
+
+
+def test_two_runs_in_one_store_share_no_key_mask_or_secret(diary, tmp_path):
+    """Three parties, class sums and then the joint release, in several blocks each; and once more in the same store."""
+    fit(tmp_path)
+    stages = {kind for kind, _, _ in diary.pads}
+    assert stages == {"columns", "share", "R"}
+    assert len({key for kind, key, _ in diary.pads if kind == "columns"}) == 6  # three parties, two stages
+    assert max(first for kind, _, first in diary.pads if kind == "columns") > 0  # several blocks
+    assert len(diary.sealed) > 20
+    fit(tmp_path)
+    assert len(diary.hellos) == 6
+    diary.check()
+
+
+def test_a_consortium_masks_its_columns_as_freshly(diary, tmp_path):
+    fit(tmp_path, "consortium")
+    assert diary.offsets
+    diary.check()
+
+
+def test_masked_scores_of_two_runs_and_several_blocks_share_no_mask(diary, tmp_path, monkeypatch):
+    monkeypatch.setattr(masked_scores, "ROWS", 16)
+    model = fit(tmp_path)
+    for _ in range(2):
+        co.score(model, federation(), store=tmp_path)
+    assert (
+        sum(kind == "scores" for kind, _ in diary.offsets) == 2 * 2 * 60
+    )  # two runs, two parties beside the label holder
+    diary.check()
+
+
+@pytest.mark.parametrize("after", [14, 25])
+def test_a_resumed_run_says_the_same_again_under_the_same_keys_and_nothing_else(diary, tmp_path, after):
+    with pytest.raises(KeyboardInterrupt):
+        fit(tmp_path, engine=interrupted(after))
+    before = list(diary.sealed)
+    assert before
+    fit(tmp_path)
+    assert set(before) <= set(diary.sealed[len(before) :])  # replayed: the same keys, contents and bytes
+    assert len({run for run, _ in diary.hellos}) == 1
+    diary.check(resumed=True)
+
+
+def test_every_choice_of_an_estimator_draws_from_a_stream_of_its_own(diary):
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-1, 1, (80, 5)), rng.integers(0, 3, 80)
+    for _ in range(2):
+        co.SparseClassifier(epsilon=1.0, delta=1e-6, classes=[0, 1, 2], method="frank-wolfe", rounds=3).fit(X, y)
+    assert len(diary.streams) == 2 * 3
+    diary.check()
+
+
+# ---------------------------------------------------------------------------------------- planted reuse
+
+
+def one_content_key(patch):
+    seal = Keyring.seal
+    patch.setattr(Keyring, "seal", lambda self, places, body, name: seal(self, places, body, "0/0"))
+
+
+def one_place_on_an_edge(patch):
+    edge = Keyring._edge
+    patch.setattr(Keyring, "_edge", lambda self, sender, receiver, peer, place: edge(self, sender, receiver, peer, 0))
+
+
+def one_key_both_ways(patch):
+    edge = Keyring._edge
+    patch.setattr(Keyring, "_edge", lambda self, a, b, peer, place: edge(self, *sorted((a, b)), peer, place))
+
+
+def masks_from_the_first_row(patch):
+    masked = Gate.masked
+
+    def reset(self, rows, pad):
+        self._pads.clear()
+        return masked(self, rows, pad)
+
+    patch.setattr(Gate, "masked", reset)
+
+
+def one_label_for_both_stages(patch):
+    """Widths and rings would still tell the masks apart: they are left out too."""
+    patch.setattr(secure_products.Stage, "digest", lambda self: "stage")
+    patch.setattr(Pad, "key", property(lambda self: keyrings.derive(self.seed, "pad", *self.label)))
+
+
+def one_secret_for_all_names(patch):
+    patch.setattr(FileLog, "secret", lambda self, run, name, size: keyrings.derive(run.encode(), str(self.path))[:size])
+
+
+def no_mask(patch):
+    rows = Pad.rows
+    patch.setattr(Pad, "rows", lambda self, first, count: rows(self, first, count) * 0)
+
+
+PLANTED = [
+    (one_content_key, "one key sealed two things"),
+    (one_place_on_an_edge, "one key sealed two things"),
+    (one_key_both_ways, "one key sealed two things"),
+    (masks_from_the_first_row, "one mask covers two rows"),
+    (one_label_for_both_stages, "the mask R was grown 4 times"),
+    (one_secret_for_all_names, "two secrets are the same|one value serves two"),
+    (no_mask, "one mask covers two rows"),
+]
+
+
+@pytest.mark.parametrize(("plant", "found"), PLANTED, ids=lambda value: getattr(value, "__name__", ""))
+def test_a_planted_reuse_is_found(plant, found, tmp_path, monkeypatch):
+    monkeypatch.setattr(secure_products, "BLOCK_BYTES", 200)
+    plant(monkeypatch)
+    diary = Diary(monkeypatch)
+    with contextlib.suppress(co.ColonnadeError):  # a reuse may also stop messages from being opened
+        fit(tmp_path)
+    with pytest.raises(AssertionError, match=found):
+        diary.check()
+
+
+def test_planted_scores_whose_masks_begin_anew_in_every_block_are_found(diary, tmp_path, monkeypatch):
+    monkeypatch.setattr(masked_scores, "ROWS", 16)
+    scores = Gate.scores
+    monkeypatch.setattr(Gate, "scores", lambda self, part, first, *more: scores(self, part, 0, *more))
+    co.score(fit(tmp_path), federation(), store=tmp_path)
+    with pytest.raises(AssertionError, match=r"one mask covers two rows|the mask scores was grown"):
+        diary.check()
