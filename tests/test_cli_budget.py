@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 import math
 import sqlite3
@@ -16,6 +17,7 @@ from typer.testing import CliRunner
 import colonnade as co
 from colonnade.budget import Account, forecast, spending
 from colonnade.cli import app
+from colonnade.privacy import ledger as ledgers
 from colonnade.privacy.accountant import epsilon, rho_for
 from colonnade.privacy.ledger import Budget
 
@@ -206,13 +208,15 @@ def test_every_figure_of_a_forecast_is_worked_out_from_the_limit(store: Path) ->
     assert forecast(store, "clinic", 1.9, 1e-6, 1).runs_left == 0
 
 
-def test_spending_over_time_adds_up(store: Path) -> None:
-    log = sqlite3.connect(store / "nodes" / "clinic.db")
-    curve = spending(store, "clinic")
-    assert curve[-1][1] == pytest.approx(epsilon(math.fsum(recorded(store)), 1e-6), rel=1e-9)
-    whens = [json.loads(body[1:])["when"] for (body,) in log.execute("select body from log where kind = 'event'")]
-    assert [when for when, _ in curve] == sorted(set(whens))
-    log.close()
+def test_spending_over_time_adds_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = itertools.count(1_700_000_000, 60)
+    monkeypatch.setattr(ledgers.time, "time", lambda: next(clock))
+    fit(tmp_path)
+    fit(tmp_path)
+    prices, curve = recorded(tmp_path), spending(tmp_path, "clinic")
+    assert len(prices) == len(curve) == 6
+    assert [spent for _, spent in curve] == pytest.approx([epsilon(math.fsum(prices[: k + 1]), 1e-6) for k in range(6)])
+    assert [when for when, _ in curve] == sorted({when for when, _ in curve})
 
 
 def test_an_exact_release_is_counted_as_one_and_leaves_no_epsilon(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 
 import colonnade as co
 from colonnade.privacy.events import Policy
+from colonnade.problem.link import Link
 
 PROBLEM = co.Problem(co.Logistic(), co.L1Ball(5.0), intercept=True)
 
@@ -165,3 +167,13 @@ def test_private_predictions_agree_with_their_probabilities_and_a_loose_delta_is
     )
     np.testing.assert_array_equal(made.predict(tables()) > 0.0, made.predict_proba(tables()) >= 0.5)
     assert any("not below 1/rows" in remark for remark in made.remarks) is said
+
+
+@pytest.mark.parametrize("link", [Link(1.0, 1.5), Link(2.0, -3.0), Link(1.0, 1.2, weight=0.6, level=0.9)])
+def test_a_row_is_called_positive_exactly_where_its_probability_is_a_half_or_more(fit: co.Fit, link: Link) -> None:
+    frames, linked = tables(), replace(fit, link=link)
+    chances, scores = linked.predict_proba(frames), linked.scores(frames)
+    np.testing.assert_array_equal(linked.predict(frames), np.where(chances >= 0.5, 1.0, -1.0))
+    assert (linked.predict(frames) != np.where(scores >= 0.0, 1.0, -1.0)).any()
+    if link.weight == 1.0:
+        np.testing.assert_allclose(chances, 1 / (1 + np.exp(-(link.slope * scores + link.offset))), rtol=1e-12)

@@ -155,6 +155,28 @@ def test_the_table_of_messages_holds_every_letter(ran):
     assert total[3:5] == [str(len(ran.letters)), sized(sum(x[4] for x in ran.letters))]
 
 
+def test_letters_of_one_kind_on_one_edge_in_one_round_add_up():
+    from colonnade.algorithms.method import Done, Finish
+    from colonnade.engines.traffic import Traffic
+    from colonnade.runtime.node import Letter
+    from colonnade.runtime.wire import Frame, encode
+
+    bodies = [
+        encode(message, guarded=False) for message in (Finish(np.zeros(3), 1.0), Finish(np.zeros(5), 1.0), Done())
+    ]
+    counted, other = Traffic(), Traffic()
+    for place, body in enumerate(bodies):
+        counted.count(Letter("a", "b", Frame(place, 4, body)))
+        other.count(Letter("a", "b", Frame(place, 5, body)))
+    sizes = [len(body) for body in bodies]
+    expected = {("a", "b", "Finish", 4): (2, sizes[0] + sizes[1], 4 + 6), ("a", "b", "Done", 4): (1, sizes[2], 0)}
+    assert counted.table == expected
+    counted.add(other)
+    counted.add(other)
+    later = {(*key[:3], 5): tuple(2 * value for value in counts) for key, counts in expected.items()}
+    assert counted.table == expected | later
+
+
 def test_the_table_of_directions_holds_every_letter(ran):
     _, *lines, total = table_of(ran.page, "On the wires, by direction")
     ways = ran.summed(lambda x: "from the parties" if x[1] == "coordinator" else "to the parties")
@@ -308,7 +330,9 @@ def test_the_price_of_a_private_run_is_that_of_its_ledgers(tmp_path):
         "not released",
     )
     assert (figures["epsilon"], figures["delta"]) == (four(fit.privacy.epsilon), "1e−05")
-    assert f"It cost epsilon {four(fit.privacy.epsilon)} of every budget" in " ".join(page.words)
+    said = next(words for words in page.words if words.startswith("It cost epsilon"))
+    assert said.startswith(f"It cost epsilon {four(fit.privacy.epsilon)} of every budget")
+    assert said.endswith("at delta 1e−05.")
     sure = {row[0]: row[1] for row in table_of(page, "How sure")[1:]}
     factor = math.exp(fit.privacy.epsilon)
     for before, after in sure.items():

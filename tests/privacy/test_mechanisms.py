@@ -399,3 +399,12 @@ def chi_square(seen, chances) -> float:
         assert seen[-1] == 0
         seen, expected = seen[:-1], expected[:-1]
     return 1.0 if seen.size == 1 else float(stats.chisquare(seen, expected * seen.sum() / expected.sum()).pvalue)
+
+
+def test_the_logarithm_of_two_is_rounded_up_in_its_last_bit():
+    """Weights 2^(-gap/M) with M from too small a logarithm would be sharper than was paid for."""
+    import mpmath
+
+    with mpmath.workdps(60):
+        over = mpmath.mpf(mechanisms.LN2_UP.numerator) / mechanisms.LN2_UP.denominator - mpmath.log(2)
+        assert 0 < over < mpmath.mpf(2) ** -68
