@@ -337,6 +337,11 @@ class Federation:
         return replace(self, _y=y, _surplus=left)
 
     @property
+    def surplus_digest(self) -> str:
+        """A hash of the rows that were left out because their person has too many; empty if there are none."""
+        return "" if self._surplus is None else self._surplus.digest()
+
+    @property
     def surplus_labels(self) -> NDArray[Any] | None:
         """The labels of the rows that were left out because their person has too many; None: there are none."""
         return None if self._surplus is None else self._surplus.labels

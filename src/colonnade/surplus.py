@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from colonnade.privacy.block import Block
+
 if TYPE_CHECKING:
     import polars as pl
 
@@ -22,6 +24,12 @@ class Surplus:
     people: pl.Series  # whom rows are about: first those that stayed, then these
     matrices: Mapping[str, Any]  # by party
     labels: NDArray[Any] | None
+
+    def digest(self) -> str:
+        """A hash of the cells and labels: a private run may learn from any of these rows."""
+        labels = np.zeros(0) if self.labels is None else self.labels
+        blocks = [Block(matrix, np.arange(matrix.shape[1]), labels) for matrix in self.matrices.values()]
+        return " ".join(block.digest() for block in blocks)
 
 
 def taken(first: Any, then: Any, places: NDArray[np.int64]) -> Any:

@@ -34,7 +34,8 @@ def same_call(federations: Sequence[Federation], *settings: Any) -> str:
     first = federations[0]
     held = [(name, party.block.digest(), repr(party.policy)) for name, party in first.parties.items()]
     labels = [hashlib.sha256(np.ascontiguousarray(each.labels).data).hexdigest() for each in federations]
-    parts = (settings, first.label, first.unit, first.roster().known, held, labels)
+    surplus = [each.surplus_digest for each in federations]
+    parts = (settings, first.label, first.unit, first.roster().known, held, labels, surplus)
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
