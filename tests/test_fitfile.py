@@ -1,0 +1,156 @@
+"""Claims about reading a saved fit: whatever stands in the file, it is a fit that can be shown and used, or one clear error."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import colonnade as co
+from contract import EVERY_METHOD, fitted
+
+KINDS = ["frank-wolfe, logistic, simplex, intercept", "private gram, secure", "adaboost", "kernel svm"]
+BAD = (
+    *(None, True, -1, 10**400, 2**60, float("nan"), float("inf"), "x", [], {}, [[1e308] * 3], {"a": "b"}, [None]),
+    *({"party0": {"size": 10**12, "places": [], "values": []}}, {"type": "Topology", "size": 10**9, "edges": []}),
+    {"party0": {"size": 3, "places": [0, 7], "values": [1.0, 2.0]}},
+)
+
+
+def write(path: Path, body: str, version: int = 2) -> Path:
+    head = {"format": "colonnade fit", "version": version, "sha256": hashlib.sha256(body.encode()).hexdigest()}
+    path.write_text(json.dumps(head) + "\n" + body)
+    return path
+
+
+def tried(path: Path) -> str:
+    """What becomes of a file: an error of ours, or a fit that can be looked at from all sides."""
+    try:
+        fit = co.load(path)
+    except co.InvalidInput as error:
+        said = str(error)
+    else:
+        _ = repr(fit), str(fit.privacy), fit.history, fit.l1_norm, fit.coreset, fit.communication.table()
+        fit.report(path.with_suffix(".html"))
+        return "read"
+    assert str(path) in said
+    assert "Save the fit again, or restore a copy." in said
+    return "refused"
+
+
+@pytest.fixture(scope="module")
+def plain() -> dict[str, dict[str, Any]]:
+    return {kind: json.loads(json.dumps(fitted(EVERY_METHOD[kind])._plain())) for kind in KINDS}
+
+
+def test_what_was_saved_is_read(plain, tmp_path):
+    for kind, raw in plain.items():
+        assert tried(write(tmp_path / "fit.json", json.dumps(raw))) == "read", kind
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_field_that_is_missing_is_named(kind, plain, tmp_path):
+    for name in plain[kind]:
+        raw = {key: value for key, value in plain[kind].items() if key != name}
+        with pytest.raises(co.InvalidInput, match=f"is not a whole saved fit: '{name}' is missing"):
+            co.load(write(tmp_path / "fit.json", json.dumps(raw)))
+
+
+def test_every_field_with_something_else_in_it_is_refused_or_can_be_used(plain, tmp_path):
+    raw = plain[KINDS[1]]
+    found = {
+        (name, place): tried(write(tmp_path / "fit.json", json.dumps({**raw, name: bad})))
+        for name in raw
+        for place, bad in enumerate(BAD)
+    }
+    assert len(found) == len(raw) * len(BAD)
+    for name in ("coefficients", "intercept", "privacy", "communication", "problem", "features", "link"):
+        refused = [place for place in range(len(BAD)) if found[name, place] == "refused"]
+        assert len(refused) >= len(BAD) - 4, name
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf"), 10**400, "1.0", None, True, [1.0]])
+def test_a_coefficient_that_is_no_finite_number_is_refused(bad, plain, tmp_path):
+    raw = json.loads(json.dumps(plain[KINDS[0]]))
+    party = next(party for party, x in raw["coefficients"].items() if x["values"])
+    raw["coefficients"][party]["values"][0] = bad
+    with pytest.raises(co.InvalidInput, match="'coefficients' is not of its kind"):
+        co.load(write(tmp_path / "fit.json", json.dumps(raw)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[" * 100_000 + "]" * 100_000, '{"a":' * 100_000, "1" * 5000, "", "null", "[1, 2]", '"x"', "{}", "\x00", "NaN"],
+    ids=[
+        "deep list",
+        "deep table",
+        "many digits",
+        "nothing",
+        "null",
+        "list",
+        "text",
+        "empty table",
+        "zero byte",
+        "NaN",
+    ],
+)
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_body_that_is_no_fit_is_refused(text, version, tmp_path):
+    assert tried(write(tmp_path / "fit.json", text, version)) == "refused"
+    (tmp_path / "fit.json").write_text(text)
+    assert tried(tmp_path / "fit.json") == "refused"
+
+
+def damaged(draw: random.Random, raw: Any) -> Any:
+    """One place of a tree, anywhere, with something else in it, or without it."""
+    made = json.loads(json.dumps(raw))
+    at = made
+    while True:
+        keys = list(at) if isinstance(at, dict) else list(range(len(at)))
+        if not keys:
+            return made
+        key = draw.choice(keys)
+        if isinstance(at[key], dict | list) and at[key] and draw.random() < 0.8:
+            at = at[key]
+        elif draw.random() < 0.2:
+            del at[key]
+            return made
+        else:
+            at[key] = draw.choice(BAD)
+            return made
+
+
+def tries(plain: dict[str, dict[str, Any]], folder: Path, count: int) -> None:
+    draw, found = random.Random(5), []
+    for place in range(count):
+        raw = damaged(draw, plain[KINDS[place % len(KINDS)]])
+        found.append(tried(write(folder / "fit.json", json.dumps(raw))))
+    assert {"read", "refused"} == set(found)
+
+
+def test_a_hundred_damaged_fits_are_read_or_refused(plain, tmp_path):
+    tries(plain, tmp_path, 100)
+
+
+@pytest.mark.fault
+def test_three_thousand_damaged_fits_are_read_or_refused(plain, tmp_path):
+    tries(plain, tmp_path, 3000)
+
+
+def test_a_small_file_cannot_ask_for_memory(plain, tmp_path):
+    """In a process that may take 2 GiB: a vector of 10^10 entries in 40 bytes is refused by its size."""
+    raw = json.loads(json.dumps(plain[KINDS[3]]))
+    party = next(iter(raw["coefficients"]))
+    raw["coefficients"][party] = {"size": 10**10, "places": [], "values": []}
+    one = write(tmp_path / "one.json", json.dumps(raw))
+    raw = json.loads(json.dumps(plain[KINDS[3]]))
+    raw["model"]["size"] = 10**10
+    other = write(tmp_path / "other.json", json.dumps(raw))
+    code = f"import resource; resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30)); import colonnade as co\nfor path in {[str(one), str(other)]!r}:\n  try: co.load(path)\n  except co.InvalidInput as error: assert 'too large for the file' in str(error), error\n  else: raise SystemExit(1)"
+    subprocess.run([sys.executable, "-c", code], check=True)
