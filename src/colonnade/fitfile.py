@@ -13,6 +13,7 @@ from typing import Any
 
 from colonnade.errors import InvalidInput
 from colonnade.privacy.statement import PrivacyStatement
+from colonnade.problem.link import Link
 
 LARGEST = 1 << 31  # bytes of a file
 _DENSE = 256  # numbers that a byte of the file may stand for: coefficients are written sparse
@@ -45,7 +46,7 @@ class _Rules:
             "on": maybe(text),
             "errors": maybe(self.vectors(number)),
             "path": maybe(path),
-            "link": maybe(lambda raw: listed(finite)(raw) and len(raw) == 2),
+            "link": maybe(lambda raw: listed(finite)(raw) and 2 <= len(raw) <= len(Link._fields)),
             "remarks": texts,
             "facts": facts,
             "by_rows": flag,
@@ -182,7 +183,7 @@ def statement(raw: Any) -> bool:
     if not (isinstance(raw, dict) and all(name in known and known[name](value) for name, value in raw.items())):
         return False
     epsilon, delta = raw.get("epsilon", -1.0), raw.get("delta", -1.0)
-    return 0.0 <= delta < 1.0 and (epsilon == math.inf or (epsilon >= 0.0 and delta > 0.0))
+    return bool(0.0 <= delta < 1.0 and (epsilon == math.inf or (epsilon >= 0.0 and delta > 0.0)))
 
 
 def check(raw: Any, size: int) -> None:

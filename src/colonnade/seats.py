@@ -99,7 +99,8 @@ def coordinator_seat(job: Job, method: Method | MaskedScores, noise: SeededNoise
     """The coordinator of a star: it holds no data, so its messages are plain."""
     policy = Policy(exact=noise is not None, consortium=True)
     program = partial(method.coordinator, job)
-    return Seat(COORDINATOR, program, job.roster.parties, False, method.REPLIES, policy, noise=noise)
+    noted = _noted(job, method)
+    return Seat(COORDINATOR, program, job.roster.parties, False, method.REPLIES, policy, noise=noise, receipts=noted)
 
 
 def neighbours(job: Job, method: AnyMethod) -> dict[NodeId, tuple[NodeId, ...]]:
@@ -127,7 +128,8 @@ def party_seat(
     else:
         make, relayed = partial(method.party, job, block), tuple(p for p in around if p != COORDINATOR)
     remark = partial(_for_the_operator, block)
-    return Seat(name, make, around, True, method.REPLIES, policy, relayed, relays(job, method), noise, remark)
+    sealing, noted = relays(job, method), _noted(job, method)
+    return Seat(name, make, around, True, method.REPLIES, policy, relayed, sealing, noise, remark, noted)
 
 
 def relays(job: Job, method: AnyMethod) -> bool:
@@ -154,6 +156,11 @@ def place_of(job: Job, method: AnyMethod, *, keyed: bool) -> str:
     if not keyed:
         return BY_PLACE
     return BY_KEY if labels_public(method) else BY_SECRET
+
+
+def _noted(job: Job, method: AnyMethod) -> bool:
+    """Whether a node that forgot a step would not say the same again: noise is drawn, or masks and keys are."""
+    return job.privacy is not None or relays(job, method)
 
 
 def terms_of(job: Job, method: AnyMethod) -> Terms:

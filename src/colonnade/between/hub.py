@@ -374,7 +374,8 @@ class _Crew:
                 case "join":
                     for peer in self.names:
                         self.places.pop((name, peer), None)
-                    return Joined(_counts(head["received"]), _counts(head["sent"]))
+                    heard = {(peer, name): count for peer, count in _counts(head["heard"]).items()}
+                    return Joined(_counts(head["received"]), _counts(head["sent"]), heard)
                 case "resend":
                     return tuple(self.letters(name, found))
                 case "turn":
@@ -409,6 +410,8 @@ class _Crew:
                 direct = letter.frame.body.startswith(_NOTE)
                 self.carried[direct] += 1
                 self.hub.metrics.letter(direct=direct)
+        if self.local is not None:  # before anything of them is read here, or carried on
+            self.local.receipts.note(((name, letter.receiver), letter.frame) for letter in letters)
         return letters
 
 

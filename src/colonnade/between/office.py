@@ -400,7 +400,8 @@ class Office:
 
     def join(self, asked: Parcel) -> Parcel:
         joined = self._desk(asked).station.join()
-        return Parcel({"received": dict(joined.received), "sent": dict(joined.sent)})
+        heard = {sender: count for (sender, _), count in joined.heard.items()}
+        return Parcel({"received": dict(joined.received), "sent": dict(joined.sent), "heard": heard})
 
     def resend(self, asked: Parcel) -> Parcel:
         desk, since = self._met_desk(asked), asked.head.get("since")

@@ -18,10 +18,11 @@ from threadpoolctl import threadpool_limits
 
 from colonnade.engines.station import FINAL, Seat, Station, code_of
 from colonnade.engines.traffic import Traffic
-from colonnade.errors import ColonnadeError, LedgerDamaged, PeerFailed, ProtocolError
+from colonnade.errors import ColonnadeError, PeerFailed, ProtocolError
 from colonnade.privacy.store import Log
 from colonnade.runtime.node import Letter, Listener, Node
 from colonnade.runtime.program import NodeId
+from colonnade.runtime.receipts import old_copy
 
 Carry = Callable[[Letter], Iterable[Letter]]
 
@@ -129,12 +130,8 @@ class _Loop:
         sent = Counter((letter.sender, letter.receiver) for letter in resent)
         for node in self.nodes.values():
             for sender in node.neighbours:
-                if node.received_from(sender) > sent[sender, node.name]:
-                    raise LedgerDamaged(
-                        f"{node.name!r} received {node.received_from(sender)} messages from {sender!r}, whose record holds "
-                        f"{sent[sender, node.name]}: the record of {sender!r} is an old copy. Nothing was sent; restore "
-                        "the newest copy."
-                    )
+                if node.heard_from(sender) > sent[sender, node.name]:
+                    raise old_copy(sender, node.name, node.heard_from(sender), sent[sender, node.name])
 
     def advance(self, node: Node) -> list[Letter]:
         try:

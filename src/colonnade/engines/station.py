@@ -35,6 +35,7 @@ from colonnade.privacy.store import Log
 from colonnade.runtime.messages import FailureCode
 from colonnade.runtime.node import Letter, Listener, Node, Replies
 from colonnade.runtime.program import NodeId, Note, Program
+from colonnade.runtime.receipts import Edge, Receipts
 from colonnade.runtime.transcript import Transcript
 
 # What ends a run for good. Anything else (a full disk, Ctrl-C, a damaged file) leaves it to be resumed.
@@ -69,6 +70,7 @@ class Seat:
     sealing: bool = False  # whether its gate needs keys that it shares with other parties
     noise: SeededNoise | None = None  # for tests and published figures only
     remark: Callable[[Any], str] = field(default=lambda _: "")  # what its operator should read about its result
+    receipts: bool = False  # whether what comes is written down before it is read: where others draw noise or keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,7 @@ class Joined:
 
     received: Mapping[NodeId, int]
     sent: Mapping[NodeId, int]
+    heard: Mapping[Edge, int] = field(default_factory=dict)  # by its receipts: also what it did not get to record
 
 
 class Turn(NamedTuple):
@@ -116,6 +119,7 @@ class Station:
     ) -> None:
         self.seat, self.run, self.log, self._own_key, self._told_of = seat, run, log, identity, told
         self.ledger = Ledger(log, seat.name, seat.policy)
+        self.receipts = Receipts(log, run, kept=seat.receipts)
         self._listener = listener or self._note
         self._keys: Mapping[NodeId, bytes] = {}
         self._notes: list[Note] = []
@@ -181,6 +185,7 @@ class Station:
             replies=seat.replies,
             listener=self._listener,
             relayed=seat.relayed,
+            receipts=self.receipts,
         )
 
     def _identity(self) -> bytes:
@@ -202,7 +207,8 @@ class Station:
         sent: Counter[NodeId] = Counter()
         for line, count in self._traffic.messages.items():
             sent[line.receiver] += count
-        return Joined({peer: self.node.received_from(peer) for peer in sorted(self.node.neighbours)}, dict(sent))
+        received = {peer: self.node.received_from(peer) for peer in sorted(self.node.neighbours)}
+        return Joined(received, dict(sent), self.receipts.counts())
 
     def resend(self, since: Mapping[NodeId, int]) -> tuple[Letter, ...]:
         """The letters for each neighbour from the place given; those recorded in an earlier life are made again."""
@@ -225,6 +231,7 @@ class Station:
             for letter in letters:
                 if not node.finished:
                     node.deliver(letter.sender, letter.frame)
+            node.acknowledge()
             while node.ready:
                 sent += self._counted(node.step())
         except tuple(FINAL) as error:

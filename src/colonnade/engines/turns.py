@@ -17,10 +17,11 @@ from typing import Any, Protocol, runtime_checkable
 from colonnade.engines.inprocess import Outcome
 from colonnade.engines.station import Joined, Seat, Turn
 from colonnade.engines.traffic import Traffic
-from colonnade.errors import ColonnadeError, LedgerDamaged, PeerFailed, ProtocolError
+from colonnade.errors import ColonnadeError, PeerFailed, ProtocolError
 from colonnade.privacy.store import Log
 from colonnade.runtime.node import Letter, Listener
 from colonnade.runtime.program import NodeId
+from colonnade.runtime.receipts import old_copy
 
 LOAD = 48 << 20  # bytes of letters that one turn brings
 MOST = 4096  # letters that one turn brings: the addresses of more would not fit into a parcel's head
@@ -148,13 +149,11 @@ def gathered(promised: Mapping[NodeId, Promise]) -> dict[NodeId, Any]:
 def check_records(joined: Mapping[NodeId, Joined]) -> None:
     """Nobody may have received more than its sender remembers: an old copy would draw its noise anew."""
     for name, station in joined.items():
-        for sender, count in station.received.items():
-            known = joined[sender].sent.get(name, 0) if sender in joined else count
+        heard = {(sender, name): count for sender, count in station.received.items()}
+        for (sender, receiver), count in [*heard.items(), *station.heard.items()]:
+            known = joined[sender].sent.get(receiver, 0) if sender in joined else count
             if count > known:
-                raise LedgerDamaged(
-                    f"{name!r} received {count} messages from {sender!r}, whose record holds {known}: the record of "
-                    f"{sender!r} is an old copy. Nothing was sent; restore the newest copy."
-                )
+                raise old_copy(sender, receiver, count, known)
 
 
 class Turns:

@@ -302,11 +302,19 @@ class Ledger:
     # -------------------------------------------------------------------------------- what peers remember
 
     def remember(self, run: str, when: str, heads: Mapping[str, tuple[int, bytes]]) -> None:
-        """Keep the heads of other ledgers, so that a copy from an old backup is noticed later."""
+        """Keep the heads of other ledgers, so that a copy from an old backup is noticed later.
+
+        At the end of a run once; at its start, and again when it is taken up after it went on.
+        """
         with self.log.atomic():
             kept = {peer: [count, head.hex()] for peer, (count, head) in heads.items() if peer != self.node}
-            if not any(row.key == when for row in self.log.rows(run, "peer")):
-                self.log.append(run, ADMIN, "peer", when, json.dumps(kept, sort_keys=True).encode())
+            before = [row for row in self.log.rows(run, "peer") if row.key.split()[0] == when]
+            went_on = when == "start" and any(
+                row.seq > before[-1].seq for row in self.log.rows(run, "step")[-1:] if before
+            )
+            if not before or went_on:
+                key = f"{when} {len(before) + 1}" if before else when
+                self.log.append(run, ADMIN, "peer", key, json.dumps(kept, sort_keys=True).encode())
 
     def remembered(self) -> dict[str, tuple[int, bytes]]:
         """The newest head this ledger has seen of every other."""
@@ -320,7 +328,7 @@ class Ledger:
         """This ledger must still hold the row that a peer saw as its last."""
         if self.log.head_at(count) != head:
             raise LedgerDamaged(
-                f"the ledger of {self.node!r} lacks row {count}, which {witness!r} saw at the end of an earlier run: it was "
+                f"the ledger of {self.node!r} lacks row {count}, which {witness!r} saw before: it was "
                 "rolled back, for example by restoring an old copy, and would forget what was spent. Nothing is "
                 "released. Restore the newest copy; if it is lost, let the owner start a new ledger and count all that "
                 "the old one may have spent."

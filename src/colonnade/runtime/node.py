@@ -24,6 +24,7 @@ from colonnade.privacy.gate import Gate
 from colonnade.privacy.released import Released, released_body
 from colonnade.runtime.messages import Failed, Sealed
 from colonnade.runtime.program import NodeId, Note, Post, Program
+from colonnade.runtime.receipts import Receipts
 from colonnade.runtime.transcript import Transcript, kept
 from colonnade.runtime.wire import Frame, decode, encode, type_name
 
@@ -55,7 +56,9 @@ class Node:
         replies: Replies,
         listener: Listener | None = None,
         relayed: tuple[NodeId, ...] = (),
+        receipts: Receipts | None = None,
     ) -> None:
+        self.receipts = receipts
         self._relayed = frozenset(relayed)  # neighbours that are reached through somebody who must not read along
         self.name, self.gate, self.neighbours, self.guarded = name, gate, frozenset(neighbours), guarded
         self.wait: tuple[NodeId, ...] = ()
@@ -69,6 +72,7 @@ class Node:
         )
         self._tick, self._round = 0, 0
         self._inbox: dict[NodeId, deque[Frame]] = defaultdict(deque)
+        self._unnoted: list[tuple[tuple[NodeId, NodeId], Frame]] = []  # frames that came and have no receipt yet
         self._seen: dict[NodeId, dict[int, bytes]] = defaultdict(dict)
         self._next: Counter[NodeId] = Counter()  # place of the next frame to be sent, by receiver
         self._inside: dict[NodeId, str] = {}  # by receiver: what this step seals for it
@@ -89,7 +93,19 @@ class Node:
             raise ProtocolError(f"{sender!r} sent message {frame.sequence} where {len(seen)} was due; one was lost")
         seen[frame.sequence] = frame.check
         self._inbox[sender].append(frame)
+        self._unnoted.append(((sender, self.name), frame))
         self._missing.discard(sender)
+
+    def acknowledge(self) -> None:
+        """Write receipts for what came, before anything of it is read."""
+        came, self._unnoted = self._unnoted, []
+        if self.receipts is not None:
+            self.receipts.note(came)
+
+    def heard_from(self, sender: NodeId) -> int:
+        """How many frames of a neighbour this node has, or had in an earlier life and did not get to record."""
+        known = {} if self.receipts is None else self.receipts.counts()
+        return max(self.received_from(sender), known.get((sender, self.name), 0))
 
     def received_from(self, sender: NodeId) -> int:
         """How many frames of a neighbour this node has."""
@@ -123,6 +139,7 @@ class Node:
 
     def step(self) -> list[Letter]:
         """Resume the program once. What it sends is recorded before it is returned."""
+        self.acknowledge()
         received = {node: self._inbox[node].popleft() for node in self.wait}
         letters = self._letters(self._advance(received, None))
         self._transcript.record(self._tick - 1, received, {x.receiver: x.frame for x in letters}, self.gate)
