@@ -42,6 +42,7 @@ if TYPE_CHECKING:  # what readers and type checkers see; `_HOMES` says the same 
         InvalidInput,
         LeakError,
         LedgerDamaged,
+        MostlyNoise,
         NothingToLearn,
         NotPrivate,
         PeerFailed,
@@ -112,7 +113,7 @@ _HOMES = {
     "engines.inprocess": "Faults InProcess Tap",
     "engines.ray": "Ray",
     "errors": (
-        "BudgetExhausted ColonnadeError ColonnadeWarning HeldByParty InvalidInput LeakError LedgerDamaged NothingToLearn NotPrivate PeerFailed PolicyRefused "
+        "BudgetExhausted ColonnadeError ColonnadeWarning HeldByParty InvalidInput LeakError LedgerDamaged MostlyNoise NothingToLearn NotPrivate PeerFailed PolicyRefused "
         "ProtocolError ReplayDiverged StoreError WireError"
     ),
     "estimators": "SparseClassifier SparseRegressor",
@@ -209,6 +210,7 @@ __all__ = [
     "LedgerDamaged",
     "LineSearch",
     "Logistic",
+    "MostlyNoise",
     "Nice",
     "NotPrivate",
     "NothingToLearn",

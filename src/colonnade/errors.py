@@ -17,6 +17,7 @@ Warnings, which `warnings.filterwarnings("error", category=...)` turns into erro
 
 ColonnadeWarning
 ├── NothingToLearn      a private run would spend its budget on columns or labels that carry nothing
+├── MostlyNoise         what a private run released is about what noise alone would make
 └── NotPrivate          what is about to be computed is covered by no statement
 """
 
@@ -81,6 +82,10 @@ class ColonnadeWarning(UserWarning):
 
 class NothingToLearn(ColonnadeWarning):
     """A private run would spend its budget on columns or labels that carry nothing. Nothing was spent yet."""
+
+
+class MostlyNoise(ColonnadeWarning):
+    """What a private run released is about what noise alone would make: the model is hardly better than none."""
 
 
 class NotPrivate(ColonnadeWarning):

@@ -26,13 +26,13 @@ from numpy.typing import NDArray
 
 from colonnade.algorithms.frank_wolfe import DistributedFrankWolfe
 from colonnade.algorithms.masked_scores import MaskedScores
-from colonnade.algorithms.method import Answer, GraphMethod, Job, Method, Own, network
+from colonnade.algorithms.method import SWAMPED, Answer, GraphMethod, Job, Method, Own, network
 from colonnade.algorithms.private_gram import PrivateGram
 from colonnade.algorithms.sharing_admm import SharingADMM
 from colonnade.engines.inprocess import Engine, InProcess, LocalCrew, Outcome
 from colonnade.engines.station import FINAL, Head, Seat, Standing
 from colonnade.engines.turns import Crew, Distributed
-from colonnade.errors import ColonnadeError, InvalidInput, NothingToLearn, PeerFailed, PolicyRefused
+from colonnade.errors import ColonnadeError, InvalidInput, MostlyNoise, NothingToLearn, PeerFailed, PolicyRefused
 from colonnade.federation import Federation
 from colonnade.notices import about_columns, about_labels, different
 from colonnade.privacy.accountant import epsilon, rho_for
@@ -112,16 +112,21 @@ def fit(
     try:
         passed = in_order(passed, federation, books)
         with books.run(fingerprint(federation, passed, noise)) as run, watching(progress, passed.method) as bar:
-            call = Call(passed.asked, problem, privacy, noise)
+            call = Call(passed.asked, problem, job.privacy, noise)
             one = _Run(run, federation, job, passed.method, passed.plans, passed.blocks, books, bar, noise, call)
             with one.manned(engine or InProcess()):
-                return one.drive()
+                made = one.drive()
     except KeyboardInterrupt as stopped:
         if store is not None and not getattr(stopped, "__notes__", None):
             stopped.add_note(f"The run was stopped; repeat the call with the same store={str(store)!r} to go on.")
         raise
     finally:
         books.close()
+    for remark in made.remarks:
+        if remark.startswith(SWAMPED):
+            log.warning(SWAMPED, extra={"run": made.run})
+            warnings.warn(f"{remark}.", MostlyNoise, stacklevel=2)
+    return made
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,7 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import expit
 
-from colonnade.algorithms.method import Answer, Done, Finish, Floats, Job, Own, Status, numbers
+from colonnade.algorithms.method import Answer, Done, Finish, Floats, Job, Own, Status, chosen_by_noise, numbers
 from colonnade.errors import InvalidInput
 from colonnade.privacy.block import LARGEST, Block, check_sensible
 from colonnade.privacy.events import Charge, Event, Mechanism, Plan
@@ -51,7 +51,8 @@ def coordinator(job: Job, rounds: int) -> Program[Answer]:
         choice = expect((yield Post({holder: Choose()}, (holder,), note)), holder, Choice)
         _move(x, choice.index.value, choice.sign.value, job, t)
     yield from ask_one(holder, Finish(x, 0.0), Done)
-    return Answer({holder: x}, 0.0, objective=None, gap=None, status=Status.FIXED_ROUNDS)
+    remarks = chosen_by_noise(job.roster.rows, x.size, job.rho / rounds, job.roster.unit.rows)
+    return Answer({holder: x}, 0.0, objective=None, gap=None, status=Status.FIXED_ROUNDS, remarks=remarks)
 
 
 def party(job: Job, block: Block, gate: Gate, rounds: int) -> Program[Own]:

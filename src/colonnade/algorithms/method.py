@@ -6,6 +6,7 @@ programs, what it asks and answers (`REPLIES`), and its price before anything is
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -120,6 +121,34 @@ class Own:
     shortened: int = 0  # rows that were over their public bound: for the party's operator only
     answer: Answer | None = None  # on a graph: what this agent knows of the whole; the Fit takes the label holder's
     model: Any = None  # the party's part of what predicts, where coefficients alone do not: its stumps
+
+
+SWAMPED = "the noise swamps the model"
+
+
+def swamped(why: str) -> str:
+    """What a fit remarks, warns and logs where noise rules; from public and released figures alone."""
+    return f"{SWAMPED}: {why}. A larger epsilon, more rows or tighter public bounds would help"
+
+
+def chosen_by_noise(rows: int, columns: int, rho: float, unit: int = 1, stretch: float = 1.0) -> tuple[str, ...]:
+    """The remark on choices of columns, `rho` each, where only a column of large correlation would stand out of their noise.
+
+    A score moves by 2·unit of the largest that a row can add, so the noise of the largest of 2·columns scores is about
+    2·unit·ln(2·columns)/√(2ρ) of it, and all rows together add `rows` of it times a correlation. `stretch` is how much
+    longer noise in the labels makes what a row adds.
+    """
+    needed = 2.0 * unit * stretch * math.log(2.0 * columns) / (rows * math.sqrt(2.0 * rho))
+    if needed < STANDS_OUT:
+        return ()
+    return (
+        swamped(
+            f"columns are chosen for what they say only where a correlation is about {min(needed, 99.0):.2g} or more"
+        ),
+    )
+
+
+STANDS_OUT = 0.2  # correlation of a column with the label that real tables have
 
 
 class Method(Protocol):

@@ -35,6 +35,7 @@ from colonnade.algorithms.method import (
     Own,
     SendLabels,
     Status,
+    chosen_by_noise,
     numbers,
 )
 from colonnade.errors import InvalidInput, ProtocolError
@@ -141,7 +142,8 @@ def coordinator(job: Job, spend: Spend, run: str) -> Program[Answer]:
     for (party, index), weight in zip(kept, x, strict=True):
         coefficients[party][index] = weight
     yield from tell({p: Finish(coefficients.get(p, np.zeros(0)), 0.0) for p in roster.parties}, Done)
-    return Answer(coefficients, 0.0, objective=None, gap=None, status=Status.FIXED_ROUNDS)
+    remarks = spend.remarks(job)
+    return Answer(coefficients, 0.0, objective=None, gap=None, status=Status.FIXED_ROUNDS, remarks=remarks)
 
 
 def party(job: Job, block: Block, gate: Gate, spend: Spend) -> Program[Own]:
@@ -296,7 +298,7 @@ def inside_coordinator(job: Job, gate: Gate, spend: Spend) -> Program[Answer]:
         x[who][index] -= _step(t) * radius * sign  # the sign drawn is that of the slope; the vertex is its opposite
         prediction -= _step(t) * radius * sign * columns[who, index]
     yield from tell({p: Finish(x.get(p, np.zeros(0)), 0.0) for p in roster.parties}, Done)
-    return Answer(x, 0.0, objective=None, gap=None, status=Status.FIXED_ROUNDS)
+    return Answer(x, 0.0, objective=None, gap=None, status=Status.FIXED_ROUNDS, remarks=spend.remarks(job))
 
 
 def inside_party(job: Job, block: Block, gate: Gate, spend: Spend) -> Program[Own]:
@@ -347,6 +349,12 @@ class Spend:
     @property
     def label_sigma(self) -> float:
         return 2.0 * self.label_bound / math.sqrt(2.0 * self.rho_labels) if self.rho_labels else 0.0
+
+    def remarks(self, job: Job) -> tuple[str, ...]:
+        """Where choices are the noise's: that of the labels makes residuals longer, too."""
+        columns = sum(map(len, job.roster.positions.values()))
+        stretch = 1.0 + self.label_sigma / self.label_bound
+        return chosen_by_noise(job.roster.rows, columns, self.rho_pick, job.roster.unit.rows, stretch)
 
     def sigma(self, unit: int) -> float:
         """Of the noise on a sketch; a little below what the gate adds, which also pays for rounding."""

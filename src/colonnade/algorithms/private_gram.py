@@ -52,7 +52,19 @@ from colonnade.algorithms.local_gram import (
     own_products_release,
     sketch_release,
 )
-from colonnade.algorithms.method import Answer, Done, Finish, Floats, Job, Labels, Own, SendLabels, Status, numbers
+from colonnade.algorithms.method import (
+    Answer,
+    Done,
+    Finish,
+    Floats,
+    Job,
+    Labels,
+    Own,
+    SendLabels,
+    Status,
+    numbers,
+    swamped,
+)
 from colonnade.algorithms.noisy_labels import NoisyLabels
 from colonnade.algorithms.secure_products import (
     Deal,
@@ -90,6 +102,7 @@ SHRUNK = (
     "strong coefficients may lie further from the truth"
 )
 WEAK = "at this size and budget the noise is about as large as what the columns can tell: expect little of the model"
+CLEAR = 3.5  # standard deviations of its noise by which the covariance of scores and labels must stand out
 APART = "products between columns of different parties were left out; trust='secure' computes them on masked numbers"
 
 
@@ -498,6 +511,11 @@ def _answer(job: Job, solved: Solution, frame: Frame, remarks: tuple[str, ...]) 
         remarks = (*remarks, f"{frame.keep.size:,} of {every:,} columns were kept; of the others nothing is known")
     errors = np.full(every, np.nan)  # of a column that was left out nothing is known
     errors[frame.keep] = solved.errors[frame.keep]
+    if solved.signal < CLEAR:
+        remarks = (
+            swamped("what scores say of the labels lies within what noise alone would make of it"),
+            *remarks,
+        )
     about = (SURROGATE, CODING) if job.problem.loss.classifies else ()
     splits = np.cumsum([len(places) for places in job.roster.positions.values()])[:-1]
 

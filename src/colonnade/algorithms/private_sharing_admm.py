@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from colonnade.algorithms.method import Answer, Array, Done, Finish, Floats, Job, Own, Status, numbers
+from colonnade.algorithms.method import Answer, Array, Done, Finish, Floats, Job, Own, Status, numbers, swamped
 from colonnade.errors import InvalidInput
 from colonnade.privacy.block import Block, FeatureColumn, check_sensible
 from colonnade.privacy.events import Charge, Event, Mechanism, Plan, Scope
@@ -107,8 +107,36 @@ def coordinator(job: Job, terms: _Terms) -> Program[Answer]:
             mean = np.asarray(sum(predictions)) / len(parties)
     models = yield from ask(parties, SendModel(mean - z + u), NoisyModel, note)
     x = {p: numbers(models[p].coefficients.value, (len(roster.positions[p]),), p) for p in parties}
+    remarks = _worse_than_nothing(job, terms, x, mean - z + u)
+    x = {p: within_ball(part, terms.radius) for p, part in x.items()}  # what was minimised over; free
     yield from tell({p: Finish(x.get(p, np.zeros(0)), intercept) for p in roster.parties}, Done)
-    return Answer(x, intercept, objective=None, gap=None, status=Status.FIXED_ROUNDS)
+    return Answer(x, intercept, objective=None, gap=None, status=Status.FIXED_ROUNDS, remarks=remarks)
+
+
+def within_ball(x: Floats, radius: float) -> Floats:
+    """The nearest point of length at most `radius`."""
+    length = float(np.linalg.norm(x))
+    return x if length <= radius else x * (radius / length)
+
+
+def _worse_than_nothing(job: Job, terms: _Terms, x: Mapping[str, Floats], common: Floats) -> tuple[str, ...]:
+    """The remark where x = 0 is expected to be nearer to the answer than the released coefficients.
+
+    Their squares are on average those of the answer plus those of the noise, which are known: below twice the noise's,
+    the noise is the larger part. Residuals are at most those that a party's own prediction leaves, cut to the public bound.
+    """
+    squares = noise = 0.0
+    for party, part in x.items():
+        if terms.columns:
+            moves = column_moves(terms.rho, terms.ridge, terms.norms[party], float(np.linalg.norm(common)))
+        else:
+            reach = min(float(np.max(np.abs(common))), terms.clip)
+            moves = row_moves(terms.rho, terms.ridge, terms.radius, terms.norms[party], reach)
+        sd = moves.model * job.roster.unit.rows / math.sqrt(2.0 * terms.model_rho)
+        squares, noise = squares + float(part @ part), noise + part.size * sd**2
+    if squares >= 2.0 * noise:
+        return ()
+    return (swamped("coefficients of zero are expected to be nearer to the answer than those that were released"),)
 
 
 def party(block: Block, gate: Gate, terms: _Terms, norm: float) -> Program[Own]:

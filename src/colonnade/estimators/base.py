@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from colonnade.errors import InvalidInput, unquoted
+from colonnade.errors import InvalidInput, MostlyNoise, unquoted
 from colonnade.estimators.recipe import PickRecipe, RowRecipe, cheaper, check_rounds
 from colonnade.estimators.rows import ClipMap, RowMap, as_doubles
 from colonnade.estimators.solver import NEGLIGIBLE, Solution, certified, solve
@@ -169,6 +169,8 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries
             )
         recipe, kept_delta, why = self._recipe(n, d, privacy, len(targets), classify, scale)
         plan = recipe.plan()
+        for remark in recipe.remarks:
+            warnings.warn(f"{remark}.", MostlyNoise, stacklevel=5)
         ledger = self._memory if self.ledger is None else LocalLedger(self.ledger)
         search = looked_at(privacy.epsilon, delta, partial(self._short_of, recipe.distance))
         with ledger.run(self._terms(recipe), plan, SystemNoise(), recipe.distance) as gate:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from colonnade.algorithms.method import chosen_by_noise, swamped
 from colonnade.errors import InvalidInput
 from colonnade.estimators.rows import ClipMap, RowMap, clipped, norm_slack
 from colonnade.kernels.samplers import exact_picks
@@ -28,6 +29,7 @@ from colonnade.privacy.events import Charge, Event, Mechanism, Plan
 from colonnade.privacy.gate import Drawer, Gate
 from colonnade.privacy.released import Private
 
+FEWEST = 50.0  # n·√(2rho) below which noise has the larger part in a score
 FEWEST_FOR_STEPS = 1000.0  # below this n·√(2rho) one weighted sum of rows beats gradient steps
 TIME = 0.075  # length of the gradient flow for each unit of n·√(2rho)
 LONGEST_STEP = 2.0  # n times the step: with rows of norm 1 the squared loss descends up to here
@@ -76,6 +78,15 @@ class RowRecipe:
     def q(self) -> float:
         """n·√(2rho), for one target: the number of rows, in units of the noise on a sum of rows."""
         return self.n * math.sqrt(2.0 * self._each)
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Where noise rules: a row of full length then gets more of a score from noise than from what rows have in common."""
+        if self.q >= FEWEST:
+            return ()
+        return (
+            swamped(f"{self.n:,} rows are {self.q:.2g} times the noise on a sum of rows, where {FEWEST:g} are few"),
+        )
 
     @property
     def steps(self) -> int:
@@ -230,6 +241,10 @@ class PickRecipe:
     def sensitivity(self) -> float:
         """Of one score, at any model: entries are within ±bound and slopes within ±1."""
         return 2.0 * self.bound
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        return chosen_by_noise(self.n, self.d, self.rho / self.targets / self.picks)
 
     @property
     def picks(self) -> int:

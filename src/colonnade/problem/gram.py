@@ -96,6 +96,7 @@ class Solution:
     gap: float  # duality gap of the quadratic problem that was solved
     ridge: float  # what the rule added to the diagonal of A'A (in the frame's units)
     link: Link | None  # classification only
+    signal: float  # covariance of score and label, in standard deviations of its noise
 
 
 def solve(
@@ -123,6 +124,7 @@ def solve(
     found = _minimise(model, term, frame.keep, columns)
     x = found.x[frame.keep] if found.x.size != frame.keep.size else found.x
     spread = _spread(problem, moments, model, x, rows)
+    heard = _heard(moments, model, x, spread.response, rows)
     return Solution(
         coefficients=_widened(x, frame.keep, columns),
         intercept=_intercept(problem, moments, x),
@@ -132,7 +134,8 @@ def solve(
         path=None if term is None else _path(model, term, frame.keep, columns),
         gap=found.gap,
         ridge=moments.ridge,
-        link=_link(problem, moments, model, x, spread.response, rows) if problem.loss.classifies else None,
+        link=_link(problem, moments, model, x, heard) if problem.loss.classifies else None,
+        signal=heard.signal,
     )
 
 
@@ -379,20 +382,37 @@ def _with_constant(covariance: Array, mean: Array) -> Array:
 # ------------------------------------------------------------------------------------------------ probabilities
 
 
-def _link(problem: Problem, m: _Moments, model: _Model, x: Array, response: Array, rows: int) -> Link:
-    """The link of the model's scores, from their released moments.
+@dataclass(frozen=True)
+class _Heard:
+    """Moments of the scores, less what they owe to noise."""
 
-    x has learnt the noise of pull and covariance, which flatters the one and lessens the other: what that comes to on
-    average is put right here, and what is left of the noise makes the link flatter, never steeper.
-    """
-    s, ratio = x.size, model.curvature / model.pull  # times ratio, scores are those of least squares on ±1
+    pull: float  # covariance with the label
+    spread: float  # variance
+    pull_noise2: float  # variances of the noise that is left in either
+    spread_noise2: float
+
+    @property
+    def signal(self) -> float:
+        return self.pull / math.sqrt(self.pull_noise2) if self.pull_noise2 > 0.0 else math.inf
+
+
+def _heard(m: _Moments, model: _Model, x: Array, response: Array, rows: int) -> _Heard:
+    """x has learnt the noise of pull and covariance, which flatters the one and lessens the other: what that comes to on
+    average is put right here."""
+    s = x.size
     of_gram = np.square(m.noise[:s, :s] / (rows * np.outer(m.scale, m.scale)))
     of_pull = np.square(m.pull_noise)
     x2, own = np.square(x), np.diag(response)
     pull = float(m.pull @ x) - model.pull * float(own @ of_pull)
     learnt = float(x2 @ of_gram @ own) + float(x @ (response * of_gram) @ x)
     spread = max(float(x @ m.covariance @ x) + 2.0 * model.curvature * learnt, 0.0)
+    return _Heard(pull, spread, float(x2 @ of_pull), 2.0 * float(x2 @ of_gram @ x2))
+
+
+def _link(problem: Problem, m: _Moments, model: _Model, x: Array, heard: _Heard) -> Link:
+    """The link of the model's scores, from their released moments; noise makes it flatter, never steeper."""
+    ratio = model.curvature / model.pull  # times ratio, scores are those of least squares on ±1
     middle = float(m.mean @ x) + _intercept(problem, m, x)
-    noise2 = ratio**2 * float(x2 @ of_pull), ratio**4 * 2.0 * float(x2 @ of_gram @ x2)
-    found = mixed(_share(m), ratio * middle, ratio * pull, ratio**2 * spread, *noise2)
+    noise2 = ratio**2 * heard.pull_noise2, ratio**4 * heard.spread_noise2
+    found = mixed(_share(m), ratio * middle, ratio * heard.pull, ratio**2 * heard.spread, *noise2)
     return found._replace(slope=found.slope * ratio, rise=found.rise * ratio)
