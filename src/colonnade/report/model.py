@@ -76,7 +76,7 @@ def _bars(fit: Fit, largest: Sequence[Entry], count: int) -> Markup:
     span = (min(0.0, *reach), max(0.0, *reach))
     rows = []
     for entry, length in zip(largest, lengths, strict=True):
-        shown = number(entry.value) + (f" ± {number(length)}" if fit.errors is not None else "")
+        shown = number(entry.value) + (f" (two standard errors: {number(length)})" if fit.errors is not None else "")
         rows.append((entry.feature, entry.party, shown, chart.bar(entry.value, length, span, colours[entry.party])))
     made = table(
         f"The {len(largest)} largest of {count:,} coefficients that are not zero",
@@ -89,8 +89,8 @@ def _bars(fit: Fit, largest: Sequence[Entry], count: int) -> Markup:
     note = ""
     if fit.errors is not None:
         note = paragraph(
-            "± and the lines show two standard errors: of sampling, and of the noise that privacy added; not the shrinkage that "
-            "this noise asks for.",
+            "The lines show two standard errors: of sampling, and of the noise that privacy added. They are no confidence "
+            "intervals: shrinkage, and rows that were shortened, may put the truth outside more often than 1 time in 20.",
             "soft",
         )
     return Markup(made + keys + note)
