@@ -213,6 +213,22 @@ def test_a_name_or_a_pinned_key_is_proof_and_anything_else_is_not(folder: Path) 
     assert certs.distrust(lab, "lab", None, revoked) == "unreadable"
 
 
+def test_a_host_that_is_called_as_another_party_is_no_proof_of_being_it(folder: Path) -> None:
+    """A party may listen at a host of any name; whom its certificate is about is said by its URI, where it has one."""
+    lab = certs.read(certs.issue(folder, "lab", hosts=["hospital", "lab.example.org"]).certificate)
+    assert certs.dns_names(lab) == ["hospital", "lab.example.org"]
+    assert certs.distrust(lab, "lab", None, None) is None
+    for other in ("hospital", "lab.example.org", "coordinator"):
+        assert certs.distrust(lab, other, None, None) == "name"
+
+
+def test_no_party_is_given_the_hubs_name_as_a_host(folder: Path) -> None:
+    with pytest.raises(InvalidInput, match="could pose as the hub"):
+        certs.issue(folder, "lab", hosts=["lab.example.org", "coordinator"])
+    assert not (folder / "lab.pem").exists()
+    assert "coordinator" in certs.dns_names(certs.read(certs.issue(folder, "coordinator").certificate))
+
+
 def test_a_common_name_alone_is_no_proof(folder: Path) -> None:
     key, now = ec.generate_private_key(ec.SECP256R1()), datetime.datetime.now(datetime.UTC)
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "hospital")])

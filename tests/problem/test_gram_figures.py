@@ -58,10 +58,12 @@ def test_a_release_in_steps_is_charged_as_by_hand(k):
     widths = {"a": 3, "b": 3}
     joint = Figures("joint", 0.5, 30, {"a": 40, "b": 60}, widths, 3, 5, 12)
     assert gram_design.joint_sensitivity(job, joint) == pytest.approx(math.sqrt(2) * (100 + 9 + 25) * k, rel=1e-9)
-    buckets = Figures("joint", 0.5, 30, {"a": 40, "b": 60}, widths, 3, 5, 12, buckets=4)
-    bucket = math.sqrt(134 * 12 // 4)
-    by_hand = min(math.sqrt(2) * bucket**2, 2 * bucket * (2 * math.sqrt(134) + math.sqrt(7)))
-    assert gram_design.joint_sensitivity(job, buckets) == pytest.approx(by_hand * k, rel=1e-9)
+    for m, which in ((4, 0), (1, 1)):  # few rows in a bucket, and many: each of the two bounds is the smaller one once
+        buckets = Figures("joint", 0.5, 30, {"a": 40, "b": 60}, widths, 3, 5, 12, buckets=m)
+        bucket = math.sqrt(134 * 12 // m)
+        bounds = math.sqrt(2) * bucket**2, 2 * bucket * (2 * math.sqrt(134) + math.sqrt(7))
+        assert bounds[which] == min(bounds)
+        assert gram_design.joint_sensitivity(job, buckets) == pytest.approx(bounds[which] * k, rel=1e-9)
     sums = Figures("sums", 0.5, 30, {"a": 40, "b": 60}, widths, 0, 2, 12)
     entries = [
         min(math.ceil(bound / 0.5), math.isqrt(n2) + 1)
