@@ -273,6 +273,18 @@ def test_a_certificate_of_another_name_is_refused(hub: Switchboard, folder: Path
     assert_alive(hub, folder)
 
 
+def test_a_host_that_is_called_as_another_party_does_not_get_in_as_that_party(own_folder: Path) -> None:
+    """A host may have any name, and stands in the certificate of whoever listens there."""
+    certs.issue(own_folder, "lab", hosts=["hospital"], replace=True)
+    with switchboard(own_folder, {"hospital": None, "lab": None}) as hub:
+        error = Party(hub.port, files(own_folder, "lab"), "hospital").ended()
+        assert isinstance(error, HubRefused)
+        assert "refuses 'hospital' (name)" in str(error)
+        assert (hub.metrics.refused, hub.connected()) == ({"name": 1}, set())
+        with Party(hub.port, files(own_folder, "lab"), "lab"):
+            hub.wait_for(["lab"], PATIENCE)
+
+
 def test_a_name_that_is_no_member_is_refused_and_not_logged(
     hub: Switchboard, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
