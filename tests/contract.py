@@ -53,7 +53,7 @@ METHODS: dict[str, Case] = {
     "central private frank-wolfe": Case(
         co.CentralFrankWolfe(rounds=4),
         co.Problem(co.Logistic(), co.L1Ball(2.0)),
-        privacy=co.Privacy(epsilon=1.0, delta=1e-6, feature_bound=1.0),
+        privacy=co.Privacy(epsilon=1.0, delta=1e-6, trust="nobody", feature_bound=1.0),
         parties={"holder": slice(None)},
         label="holder",
     ),
@@ -65,12 +65,12 @@ METHODS: dict[str, Case] = {
     "private gram, labels apart": Case(
         co.PrivateGram(cross="none"),
         co.Problem(co.LeastSquares(), penalty=co.Lasso(0.1)),
-        privacy=co.Privacy(epsilon=1.0, delta=1e-6, row_norm=3.0, label_bound=2.0),
+        privacy=co.Privacy(epsilon=1.0, delta=1e-6, trust="nobody", row_norm=3.0, label_bound=2.0),
     ),
     "private gram, sketch": Case(
         co.PrivateGram(cross="sketch"),
         co.Problem(co.Logistic(), co.L1Ball(2.0)),
-        privacy=co.Privacy(epsilon=1.0, delta=1e-6, row_norm=3.0),
+        privacy=co.Privacy(epsilon=1.0, delta=1e-6, trust="nobody", row_norm=3.0),
     ),
     "block frank-wolfe": Case(
         co.BlockFrankWolfe(co.PerParty(1), rounds=6, tolerance=0.0),
@@ -79,7 +79,7 @@ METHODS: dict[str, Case] = {
     "private block frank-wolfe": Case(
         co.PrivateBlockFrankWolfe(rounds=2),
         co.Problem(co.LeastSquares(), co.L1Ball(2.0)),
-        privacy=co.Privacy(epsilon=1.0, delta=1e-6, feature_bound=1.0, label_bound=2.0),
+        privacy=co.Privacy(epsilon=1.0, delta=1e-6, trust="nobody", feature_bound=1.0, label_bound=2.0),
     ),
     "private block frank-wolfe, consortium": Case(
         co.PrivateBlockFrankWolfe(rounds=2),
@@ -93,7 +93,7 @@ METHODS: dict[str, Case] = {
     "private sharing admm": Case(
         co.PrivateSharingADMM(rounds=3),
         co.Problem(co.LeastSquares(), penalty=co.Ridge(0.1)),
-        privacy=co.Privacy(epsilon=1.0, delta=1e-6, row_norm=3.0, label_bound=2.0),
+        privacy=co.Privacy(epsilon=1.0, delta=1e-6, trust="nobody", row_norm=3.0, label_bound=2.0),
     ),
 }
 # Without a coordinator, or over split rows, where every party holds the labels of its rows.

@@ -473,7 +473,7 @@ def test_without_a_file_the_fits_of_one_estimator_add_up_in_memory_and_the_state
     model = private_classifier()
     first, second = model.fit(X, labels).privacy_, model.fit(X, labels).privacy_
     assert "1 fit, rho" in str(first)
-    assert "epsilon 1.45 at delta" in str(second)
+    assert "epsilon 1.452 at delta" in str(second)
     assert "in memory with this estimator" in str(second)
     assert "1 fit," in str(clone(model).fit(X, labels).privacy_)
 
@@ -488,9 +488,11 @@ def test_the_statement_of_several_classes_says_how_the_budget_is_split():
     assert 0.999 < model.privacy_.epsilon <= 1.0
 
 
-def test_a_delta_that_protects_nobody_is_warned_about_with_the_reason():
+def test_a_delta_that_protects_nobody_is_refused_with_the_reason():
     X, labels, _ = table(19)
-    with pytest.warns(UserWarning, match="not below 1/rows = 0.017: publishing one row at random would satisfy it"):
+    with pytest.raises(
+        InvalidInput, match=r"not below 1/rows = 0\.017: publishing one of them at random would satisfy it"
+    ):
         private_classifier(delta=0.1).fit(X, labels)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -52,9 +53,9 @@ def fitted() -> co.Fit:
     return co.fit(frames(), CLASSES, DFW)
 
 
-def central(store: Path | None, **more: Any) -> co.Fit:
+def central(store: Path | None, privacy: co.Privacy = PRIVACY, **more: Any) -> co.Fit:
     federation = co.Federation.split(X, Y, parties={"clinic": slice(None)}, label="clinic", **more)
-    return co.fit(federation, CLASSES, co.CentralFrankWolfe(rounds=2), PRIVACY, store=store)
+    return co.fit(federation, CLASSES, co.CentralFrankWolfe(rounds=2), privacy, store=store)
 
 
 def cell(value: float) -> np.ndarray:
@@ -446,7 +447,7 @@ WRONG: Wrong = {
     ),
     # privacy and budgets
     "a trust that the method does not know": (
-        lambda folder: co.fit(split(), CLASSES, co.PrivateGram(), co.Privacy(1.0, 1e-06, row_norm=1.0), store=folder),
+        lambda folder: co.fit(split(), CLASSES, co.PrivateGram(), co.Privacy(1.0, 1e-06, "nobody"), store=folder),
         co.InvalidInput,
         "cross='secure' protects under trust 'secure' or 'consortium', and privacy= asks for trust='nobody'. Take cross='none' or 'sketch', or another trust model.",
     ),
@@ -488,7 +489,17 @@ WRONG: Wrong = {
     "a budget that is spent": (
         lambda folder: [central(folder, policies={"clinic": co.Policy(epsilon=1.2, delta=1e-06)}) for _ in range(2)],
         co.BudgetExhausted,
-        "party 'clinic': this run would bring epsilon to 1.45, over the limit 1.2 (delta=1e-06); 1 is spent or reserved in this period. Nothing was sent. Ask for a smaller epsilon or fewer rounds, close runs that will not go on, or let the owner open a new period with `colonnade budget renew`.",
+        "party 'clinic': this run would bring epsilon to 1.452, over the limit 1.2 (delta=1e-06); 1 is spent or reserved in this period. Nothing was sent. Ask for a smaller epsilon or fewer rounds, close runs that will not go on, or let the owner open a new period with `colonnade budget renew`.",
+    ),
+    "a delta that one row at random would satisfy": (
+        lambda folder: central(folder, privacy=replace(PRIVACY, delta=0.1)),
+        co.InvalidInput,
+        "delta=0.1 is not below 1/rows = 0.083: publishing one of them at random would satisfy it. Nothing was sent. Ask for delta=0.001 or less, or, if you know what it means, set allow_large_delta=True: the statement then says so.",
+    ),
+    "a run about another unit than its ledger": (
+        lambda folder: [central(folder, unit=unit) for unit in (None, (np.arange(12) // 2, 2))],
+        co.BudgetExhausted,
+        "party 'clinic': its ledger counts for one row, and this run is about one person (at most 2 rows). Prices about different neighbours do not add up to a promise. Nothing was sent. Ask for the unit one row, or keep runs about one person (at most 2 rows) in a store of their own; its owner sets that limit with both in mind.",
     ),
     "a run that costs more than a whole period allows": (
         lambda folder: central(folder, policies={"clinic": co.Policy(epsilon=0.5, delta=1e-06)}),

@@ -36,6 +36,7 @@ class Account:
     releases: int
     exact: int
     open_runs: int
+    unit: str = "not fixed yet"  # whom its figures are about
 
     @property
     def delta(self) -> float:
@@ -115,7 +116,8 @@ def account(store: str | Path, party: str) -> Account:
     with opened(store, party) as ledger:
         entries = ledger.entries()
         exact = sum(math.isinf(entry.event.rho) for entry in entries)
-        return Account(party, ledger.budget(), len(entries), exact, len(ledger.open_runs()))
+        unit = " and ".join(ledger.units()) or "not fixed yet"
+        return Account(party, ledger.budget(), len(entries), exact, len(ledger.open_runs()), unit)
 
 
 def notes(store: str | Path, party: str) -> list[tuple[str, str]]:

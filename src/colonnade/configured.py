@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from colonnade.algorithms.method import GraphMethod, Method
+from colonnade.algorithms.method import GraphMethod, Job, Method
 from colonnade.errors import ColonnadeError, InvalidInput, NothingToLearn, StoreError
 from colonnade.federation import OPEN, Alignment, Federation
 from colonnade.fit import Checked, check_store, checked, fingerprint, fit, in_order, noticed
@@ -40,8 +40,9 @@ from colonnade.jobfile import JobFile, at_line, load_job, read_text
 from colonnade.privacy.accountant import epsilon
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import MASKED, Audience, Policy, row_rho
+from colonnade.privacy.figures import shown
 from colonnade.privacy.ledger import Ledger
-from colonnade.privacy.statement import Privacy
+from colonnade.privacy.statement import Privacy, large_delta, remarks_on
 from colonnade.privacy.store import MemoryLog
 from colonnade.result import Fit
 from colonnade.runbook import FolderStore
@@ -307,6 +308,9 @@ class Preview:
     delta: float | None
     size: int | None  # bytes sent by all nodes together, estimated; None where it could not be
     notices: tuple[str, ...] = ()  # what it would pay for nothing: for whoever holds the tables
+    unit: str = "one row"
+    trust: str | None = None  # the trust model that the run would have; None where it is not private
+    notes: tuple[str, ...] = ()  # what is to be said of the figures
 
     @property
     def epsilon(self) -> float:
@@ -316,9 +320,7 @@ class Preview:
     def price(self) -> str:
         if math.isinf(self.rho):
             return "exact values would leave: no epsilon holds"
-        return (
-            f"epsilon {self.epsilon:.4g} at delta {self.delta:g} (rho {self.rho:.4g}) for one row, all parties together"
-        )
+        return f"epsilon {shown(self.epsilon)} at delta {self.delta:g} (rho {self.rho:.4g}) for {self.unit}, all parties together"
 
     def plain(self) -> dict[str, Any]:
         """As plain data; what is infinite is None."""
@@ -333,6 +335,9 @@ class Preview:
             "rho": finite(self.rho),
             "epsilon": finite(self.epsilon),
             "delta": self.delta,
+            "unit": self.unit,
+            "trust": self.trust,
+            "notes": list(self.notes),
             "bytes": self.size,
             "notices": list(self.notices),
         }
@@ -363,15 +368,19 @@ def preview(
         for charge in plan
         if charge.count
     )
-    delta = None if privacy is None else privacy.delta
-    size = _rehearsed(federation, problem, call.method, privacy)
+    rho, unit, terms = row_rho(call.plans), str(call.job.roster.unit), call.job.privacy
+    size = _rehearsed(federation, problem, call.method, terms)
     notices = tuple(noticed(federation, call.job, call.blocks))
-    return Preview(call.method.TITLE, federation.rows, lines, row_rho(call.plans), delta, size, notices)
+    known = Preview(call.method.TITLE, federation.rows, lines, rho, None, size, notices, unit)
+    if terms is None:
+        return known
+    notes = (*filter(None, [large_delta(terms, *call.job.units)]), *remarks_on(terms))
+    return replace(known, delta=terms.delta, trust=terms.trust, notes=notes)
 
 
-def planned(federation: Federation, problem: Any, method: Method | GraphMethod | None, privacy: Privacy | None) -> None:
-    """Refuse what `co.fit` would refuse before it looks at its store."""
-    checked(federation, problem, method, privacy)
+def planned(federation: Federation, problem: Any, method: Method | GraphMethod | None, privacy: Privacy | None) -> Job:
+    """Refuse what `co.fit` would refuse before it looks at its store; the job, with settled terms."""
+    return checked(federation, problem, method, privacy).job
 
 
 def _check_ledgers(call: Checked, federation: Federation, store: str | Path | None) -> None:

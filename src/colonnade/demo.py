@@ -27,6 +27,7 @@ from colonnade.algorithms.private_gram import PrivateGram
 from colonnade.errors import InvalidInput
 from colonnade.federation import LABELS, Alignment, Federation
 from colonnade.fit import fit
+from colonnade.privacy.figures import shown
 from colonnade.privacy.statement import Privacy
 from colonnade.problem import L1Ball, Logistic, Problem, Ridge
 from colonnade.report import Quality, human_bytes, left_by_party, message_words, write_report
@@ -122,7 +123,7 @@ def run(
         return Model(name, parties, made, _auc(test.labels, made.scores(test))), federation
 
     federation = _federation(training, data.schemas)
-    tell(f"Training on {federation.rows:,} flights: {PRIVATE}, epsilon {epsilon:g}")
+    tell(f"Training on {federation.rows:,} flights: {PRIVATE}, epsilon {shown(epsilon)}")
     with TemporaryDirectory() as store:  # a budget needs a ledger; this one lasts as long as the demo
         terms = Privacy(epsilon, DELTA, trust="secure")
         problem = Problem(Logistic(), penalty=Ridge(RIDGE), intercept=True)
@@ -292,7 +293,7 @@ def _facts(demo: Demo) -> Any:
         "flights held out": f"{demo.held_out.matched:,}",
         "rows left out of the match": f"{left_out:,}",
         "method": f"{private.method}; without privacy {demo.joint.fit.method}, L1 ball of radius {RADIUS:g}",
-        "budget": f"epsilon {private.privacy.epsilon:.3g}, delta {private.privacy.delta:g}",
+        "budget": f"epsilon {shown(private.privacy.epsilon)}, delta {private.privacy.delta:g}",
         "left the parties": human_bytes(left),
         "sent to the parties": human_bytes(private.communication.bytes - left),
         "seconds": f"{demo.seconds:.1f} in all",

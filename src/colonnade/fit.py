@@ -38,15 +38,21 @@ from colonnade.notices import about_columns, about_labels, different
 from colonnade.privacy.accountant import epsilon, rho_for
 from colonnade.privacy.block import Block, FeatureColumn
 from colonnade.privacy.events import Audience, Plan, Policy, row_rho, unprotected
+from colonnade.privacy.figures import shown
 from colonnade.privacy.ledger import REFUSED
 from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.privacy.statement import (
+    BY_SECRET,
+    Guarantee,
     Privacy,
     PrivacyStatement,
     Trust,
+    check_delta,
     derived,
-    loose,
+    large_delta,
     not_private,
+    remarks_on,
+    settled,
 )
 from colonnade.problem import AdaBoost, ElasticNet, GroupLasso, KernelSVM, Lasso, Problem, Ridge
 from colonnade.problem.kernel import Support
@@ -105,6 +111,8 @@ def fit(
     passed = checked(federation, problem, method, privacy, noise)
     check_store(passed, federation, privacy, store)
     job = passed.job
+    for remark in remarks_on(job.privacy):
+        warnings.warn(remark, UserWarning, stacklevel=2)
     if notices := noticed(federation, job, passed.blocks):
         said = "; ".join(notices)
         warnings.warn(f"{said}. Nothing was spent yet; this run would pay for it.", NothingToLearn, stacklevel=2)
@@ -150,6 +158,7 @@ def checked(
     """Every check of a call that needs no store: `fit` makes them before a run, and `configured.preview` instead of one."""
     asked = method if method is not None else _default(privacy, problem)
     method = variant(asked, problem)
+    privacy = settled(privacy, method)
     _check_call(federation, problem, method)
     solved = cast(Problem, problem)  # a method that knows no other kind refused it above
     privacy = _with_range(privacy, federation, solved, method)
@@ -161,7 +170,7 @@ def checked(
         network(method.topology, job.roster)  # refused before anything is written
     blocks = _with_labels(federation, job)
     plans = method.price(job)
-    _check_privacy(method, plans, privacy)
+    _check_privacy(method, plans, job)
     _check_schemas(federation, privacy)
     if _reordered(federation, method, privacy):
         kind(cast(Any, federation.keys))  # of a sort that has an order; refused before anything is written
@@ -296,7 +305,10 @@ class _Run:
         keys = self.check_heads()
         if over := self.books.ended():  # runs whose process died before it could close every ledger
             self.everybody("settle", over)
-        self.everybody("reserve", terms_of(self.job, self.method), self.plans, keys)
+        terms = terms_of(self.job, self.method)
+        if self.federation.away is None:  # parties elsewhere are asked whether they would take part
+            self.everybody("same_unit", terms, self.plans)
+        self.everybody("reserve", terms, self.plans, keys)
         self.exchange_heads("start")
 
     def end(self, how: str) -> None:
@@ -397,7 +409,7 @@ class _Run:
             errors=answer.errors,
             path=None if answer.path is None else CoefficientPath(*answer.path),
             link=answer.link,
-            remarks=(*answer.remarks, *self.measured(), *loose(self.job.privacy, self.federation.rows)),
+            remarks=(*answer.remarks, *self.measured(), *remarks_on(self.job.privacy)),
             facts=self.facts(),
             by_rows=self.job.roster.by_rows,
             model=answer.model if answer.model is not None else stumps or None,
@@ -436,15 +448,20 @@ class _Run:
         if self.noise is not None:
             return not_private("the noise was seeded, so whoever knows the seed can subtract it", unit, sees)
         assumed = assumptions(self.job, self.method)
-        made = derived(self.job.privacy, row_rho(self.plans), unit, sees, self.method.DERIVATION, assumed)
-        return replace(made, place=place_of(self.job, self.method, keyed=self.federation.on is not None))
+        caveat = large_delta(self.job.privacy, *self.job.units)
+        made = derived(self.job.privacy, row_rho(self.plans), unit, sees, self.method.DERIVATION, assumed, caveat)
+        place = place_of(self.job, self.method, keyed=self.federation.on is not None)
+        if place != BY_SECRET:
+            return replace(made, place=place)
+        # Of its two promises the one against outsiders rests on a hash that nobody tells from a random one.
+        return replace(made, place=place, guarantee=Guarantee.CONDITIONAL, computational=True)
 
 
 def _allows(policy: Policy) -> str:
     """A party's policy in words."""
     parts = ["exact values may leave" if policy.exact else "noisy values only"]
     if policy.epsilon is not None:
-        parts.append(f"epsilon at most {policy.epsilon:g} (delta {policy.delta:g})")
+        parts.append(f"epsilon at most {shown(policy.epsilon)} (delta {policy.delta:g})")
     parts += ["exact values inside the consortium"] * policy.consortium + ["its part of scores"] * policy.scores
     return ", ".join(parts)
 
@@ -543,7 +560,8 @@ def _check_call(federation: Federation, problem: object, method: Method | GraphM
         )
 
 
-def _check_privacy(method: Method | GraphMethod, plans: Mapping[str, Plan], privacy: Privacy | None) -> None:
+def _check_privacy(method: Method | GraphMethod, plans: Mapping[str, Plan], job: Job) -> None:
+    privacy = job.privacy
     if privacy is None:
         return
     price = row_rho(plans)
@@ -554,9 +572,10 @@ def _check_privacy(method: Method | GraphMethod, plans: Mapping[str, Plan], priv
         )
     if price > rho_for(privacy.epsilon, privacy.delta) * (1 + 1e-12):
         raise InvalidInput(
-            f"{method.TITLE} would cost epsilon {epsilon(price, privacy.delta):.3g}, and privacy= allows "
-            f"{privacy.epsilon:.3g} (delta={privacy.delta:g}). Nothing was sent. Lower rounds or raise epsilon."
+            f"{method.TITLE} would cost epsilon {shown(epsilon(price, privacy.delta))}, and privacy= allows "
+            f"{shown(privacy.epsilon)} (delta={privacy.delta:g}). Nothing was sent. Lower rounds or raise epsilon."
         )
+    check_delta(privacy, *job.units)
 
 
 def _check_schemas(federation: Federation, privacy: Privacy | None) -> None:

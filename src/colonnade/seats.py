@@ -69,6 +69,10 @@ class Call:
             raise InvalidInput(f"the coordinator proposes a {type(parts['method']).__name__} as a method.")
         if not isinstance(parts["privacy"], Privacy | None):
             raise InvalidInput(f"the coordinator proposes a {type(parts['privacy']).__name__} as terms of privacy.")
+        if parts["privacy"] is not None and parts["privacy"].trust is None:
+            raise InvalidInput(
+                "the coordinator's terms of privacy name no trust model; a job between parties names it."
+            )
         return cls(parts["method"], parts["problem"], parts["privacy"], noise)
 
 
@@ -141,7 +145,7 @@ def assumptions(job: Job, method: AnyMethod) -> tuple[Assumption, ...]:
     """What the statement of a private run rests on: of its trust model, then of its method (`assumes`, where it has one)."""
     if job.privacy is None:
         return ()
-    return (*OF_TRUST.get(job.privacy.trust, ()), *getattr(method, "assumes", lambda _: ())(job))
+    return (*OF_TRUST.get(str(job.privacy.trust), ()), *getattr(method, "assumes", lambda _: ())(job))
 
 
 def labels_public(method: object) -> bool:
@@ -165,7 +169,7 @@ def _noted(job: Job, method: AnyMethod) -> bool:
 
 def terms_of(job: Job, method: AnyMethod) -> Terms:
     """What the parties of a run approve, as their ledgers keep it."""
-    unit, trust = job.roster.unit, job.privacy.trust if job.privacy else Trust.NOBODY
+    unit, trust = job.roster.unit, Trust.NOBODY if job.privacy is None else str(job.privacy.trust)
     return Terms(method.TITLE, f"{method!r} {job.privacy!r}", trust, str(unit), unit.neighbours, source_of(method))
 
 

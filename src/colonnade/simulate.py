@@ -135,7 +135,7 @@ def simulate(
     label: str | None = None,
     problem: Problem | None = None,
     methods: Sequence[Any] | Mapping[str, Any] | None = None,
-    trusts: Sequence[str] = (Trust.SECURE,),
+    trusts: Sequence[str | None] = (None,),
     epsilons: Sequence[float] = (0.1, 1.0, 4.0),
     delta: float = 1e-6,
     row_norm: float | Mapping[str, float] | None = None,
@@ -152,7 +152,7 @@ def simulate(
     problem                         None: logistic with an intercept for two labels, else least squares
     methods                         co.PrivateGram() and others, or {name: method}; (method, problem) for one with a problem of
                                     its own. One that releases exact values is run once, without privacy. None: the default
-    trusts, epsilons, delta         what to try
+    trusts, epsilons, delta         what to try; trust None: as co.Privacy has it
     row_norm, feature_bound, label_bound, label_range   public bounds, as in co.Privacy
     splits                          how many; standard errors are over them
     repeats                         private runs on each split, whose figures are averaged first
@@ -210,7 +210,7 @@ def _plan(
     whole: Federation,
     problem: Problem,
     methods: Any,
-    trusts: Sequence[str],
+    trusts: Sequence[str | None],
     epsilons: Sequence[float],
     delta: float,
     bounds: Mapping[str, Any],
@@ -226,12 +226,12 @@ def _plan(
         for privacy in terms:
             chosen = method if method is not None else _usual(privacy)
             try:
-                planned(whole, own, chosen, privacy)
+                job = planned(whole, own, chosen, privacy)
             except ColonnadeError as error:
                 where = "" if privacy is None else f", trust {privacy.trust}, epsilon {privacy.epsilon:g}"
                 refused.append(f"{name}{where}: {error}")
             else:
-                cases.append(_Case(name, chosen, own, privacy))
+                cases.append(_Case(name, chosen, own, job.privacy))
     return cases, refused
 
 
@@ -351,7 +351,7 @@ def _mean(found: list[float]) -> tuple[float, float | None]:
     return float(np.mean(found)), error
 
 
-def _check_counts(splits: int, repeats: int, epsilons: Sequence[float], trusts: Sequence[str]) -> None:
+def _check_counts(splits: int, repeats: int, epsilons: Sequence[float], trusts: Sequence[str | None]) -> None:
     for name, value in (("splits", splits), ("repeats", repeats)):
         if not (isinstance(value, int | np.integer) and value >= 1):
             raise InvalidInput(f"{name}={value!r}: give a whole number of at least 1; 5 is a common choice.")

@@ -28,7 +28,7 @@ from colonnade.published.block_frank_wolfe import PublishedBlockFrankWolfe
 from colonnade.runtime.program import COORDINATOR
 from colonnade.runtime.wire import decode
 
-PRIVACY = co.Privacy(1.0, 1e-6, feature_bound=1.0, label_bound=1.0)
+PRIVACY = co.Privacy(1.0, 1e-6, "nobody", feature_bound=1.0, label_bound=1.0)
 RADIUS = 1.5
 LOSSES = [co.LeastSquares(), co.Logistic(), co.SquaredHinge()]
 
@@ -173,7 +173,7 @@ def test_the_answer_of_a_consortium_lies_in_the_ball_whatever_was_drawn(tmp_path
     assert norm(fit) <= RADIUS * (1 + 1e-12)
 
 
-HUGE = co.Privacy(1e9, 1e-6, feature_bound=1.0, label_bound=1.0)
+HUGE = co.Privacy(1e9, 1e-6, "nobody", feature_bound=1.0, label_bound=1.0)
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__)
@@ -288,8 +288,8 @@ def test_a_setting_that_means_nothing_is_refused(make, advice):
         (PrivateBlockFrankWolfe(sketch_rows=121), job_of(2), r"more than the 120 rows.*at most 120"),
         (PrivateBlockFrankWolfe(labels=PublicLabels(np.ones(7))), job_of(2), "7 public labels"),
         (PrivateBlockFrankWolfe(labels=PublicLabels(np.zeros(120))), job_of(2, loss=co.Logistic()), "-1 or \\+1"),
-        (PrivateBlockFrankWolfe(), job_of(2, co.Privacy(1.0, 1e-6)), "feature_bound"),
-        (PrivateBlockFrankWolfe(), job_of(2, co.Privacy(1.0, 1e-6, feature_bound=1.0)), "label_range"),
+        (PrivateBlockFrankWolfe(), job_of(2, co.Privacy(1.0, 1e-6, "nobody")), "feature_bound"),
+        (PrivateBlockFrankWolfe(), job_of(2, co.Privacy(1.0, 1e-6, "nobody", feature_bound=1.0)), "label_range"),
         (PrivateBlockFrankWolfe(), job_of(2, None), "feature_bound"),
         (
             PrivateBlockFrankWolfe(),

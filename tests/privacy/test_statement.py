@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import colonnade as co
+from colonnade.algorithms.method import Job
+from colonnade.configured import preview
+from colonnade.jobfile import load_job
+from colonnade.plain import known_values
 from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.block import ROW
-from colonnade.privacy.statement import OF_TRUST, Assumption, Guarantee, Trust, derived
+from colonnade.privacy.figures import shown
+from colonnade.privacy.statement import (
+    OF_TRUST,
+    Assumption,
+    Guarantee,
+    Trust,
+    check_delta,
+    derived,
+    remarks_on,
+    settled,
+)
+from colonnade.seats import Call
 
 HARD = Assumption("nobody can factor 15", computational=True)
 KEPT = Assumption("everybody keeps quiet")
@@ -58,3 +76,144 @@ def test_several_assumptions_stand_in_one_line_each_after_an_if():
 def test_every_trust_model_that_leaves_somebody_out_says_who():
     """`nobody` is trusted: that model alone assumes nothing of anybody."""
     assert {trust for trust in Trust if trust not in OF_TRUST} == {Trust.NOBODY}
+
+
+# ------------------------------------------------------------------------------------------------ how a price is written
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.9999999999999999, "1"),
+        (1.0, "1"),
+        (1.0000000000000002, "1"),
+        (1.0000001, "1.001"),
+        (1.4523, "1.453"),
+        (0.99991, "1"),
+        (9.9999, "10"),
+        (12345.6, "1.235e+04"),
+        (3.0001e-7, "3.001e-07"),
+        (1e-6, "1e-06"),
+        (0.0, "0"),
+        (float("inf"), "inf"),
+    ],
+)
+def test_a_price_is_written_in_four_digits(value, text):
+    assert shown(value) == text
+
+
+@given(st.floats(1e-12, 1e12))
+def test_a_price_never_looks_lower_than_it_is(value):
+    written = float(shown(value))
+    assert written >= value * (1.0 - 1e-9)
+    assert written <= value * (1.0 + 1.001e-3)  # one step of the fourth digit
+
+
+def test_the_epsilon_that_was_asked_for_stands_in_the_sentence():
+    for epsilon in (0.1, 0.5, 1.0, 1.1, 3.0, 10.0):
+        assert f"({epsilon:g}, 1e-06)-" in stated("nobody", epsilon=epsilon).sentence
+
+
+# ------------------------------------------------------------------------------------------------ whom to trust
+
+
+@pytest.mark.parametrize(
+    ("method", "word"),
+    [
+        (co.PrivateGram(), "secure"),
+        (co.PrivateGram(sketch_rows=5), "secure"),
+        (co.PrivateGram(cross="none"), "nobody"),
+        (co.PrivateGram(cross="sketch"), "nobody"),
+        (co.PrivateBlockFrankWolfe(), "nobody"),
+        (co.PrivateSharingADMM(), "nobody"),
+        (co.CentralFrankWolfe(), "nobody"),
+    ],
+)
+def test_terms_without_a_trust_model_get_secure_or_else_the_strictest(method, word):
+    assert settled(co.Privacy(1.0, 1e-6), method).trust == word
+    asked = co.Privacy(1.0, 1e-6, trust="consortium")
+    assert settled(asked, method) is asked
+
+
+def test_every_method_with_a_derivation_says_which_trust_models_it_knows():
+    private = [kind for kind in known_values().values() if getattr(kind, "DERIVATION", None) is not None]
+    assert private
+    for kind in private:
+        assert kind().trusts
+        assert set(kind().trusts) <= set(Trust)
+
+
+def table(rows: int = 60) -> co.Federation:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (rows, 4))
+    return co.Federation.split(X, np.where(X[:, 0] > 0, 1, -1), parties=2)
+
+
+RIDGE = co.Problem(co.Logistic(), penalty=co.Ridge(0.1))
+OPEN = {"row_norm": 1.0, "feature_bound": 1.0}
+
+
+def test_the_word_stands_in_plan_terms_and_statement(tmp_path):
+    asked = co.Privacy(1.0, 1e-6, **OPEN)
+    assert preview(table(), RIDGE, None, asked, store=tmp_path).trust == "secure"
+    fit = co.fit(table(), RIDGE, privacy=asked, store=tmp_path)
+    assert (fit.privacy.trust, fit.method) == ("secure", "private Gram")
+    assert "trust='secure'" in fit.facts["settings"]
+
+
+def test_a_job_that_names_no_trust_model_is_none_between_organisations():
+    call = Call(co.PrivateGram(), RIDGE, co.Privacy(1.0, 1e-6))
+    with pytest.raises(co.InvalidInput, match="name no trust model"):
+        Call.from_json(call.to_json())
+
+
+# ------------------------------------------------------------------------------------------------ delta and epsilon that promise nothing
+
+
+def test_a_delta_that_is_not_below_one_in_the_rows_is_refused_and_nothing_is_written(tmp_path):
+    with pytest.raises(co.InvalidInput, match=r"delta=0.0001 is not below 1/rows.*Ask for delta=1e-05 or less"):
+        check_delta(co.Privacy(1.0, 1e-4), 10_000)
+    check_delta(co.Privacy(1.0, 0.99e-4), 10_000)
+    with pytest.raises(co.InvalidInput, match="allow_large_delta=True"):
+        co.fit(table(), RIDGE, privacy=co.Privacy(1.0, 1 / 60, **OPEN), store=tmp_path / "store")
+    assert not (tmp_path / "store").exists()
+
+
+def test_an_allowed_large_delta_is_said_in_the_statement(tmp_path):
+    asked = co.Privacy(1.0, 1 / 60, allow_large_delta=True, **OPEN)
+    fit = co.fit(table(), RIDGE, privacy=asked, store=tmp_path)
+    assert "Mind: delta=0.0166667 is not below 1/rows = 0.017" in fit.privacy.sentence
+    assert (
+        preview(table(), RIDGE, None, asked, store=tmp_path).notes[0].startswith("delta=0.0166667 is not below 1/rows")
+    )
+
+
+def test_a_unit_of_columns_is_counted_in_columns():
+    federation = co.Federation.split(np.zeros((60, 4)), np.ones(60), parties=2, unit=co.COLUMN)
+    assert Job(RIDGE, federation.roster()).units == (4, "columns")
+    assert Job(RIDGE, table().roster()).units == (60, "rows")
+
+
+@pytest.mark.parametrize("kind", [co.SparseClassifier, co.FederatedClassifier])
+def test_an_estimator_refuses_a_large_delta_and_can_be_told_to_take_it(kind, tmp_path):
+    X, y = np.random.default_rng(0).uniform(-1, 1, (50, 4)), np.arange(50) % 2
+    bounds = {**OPEN, **({"store": tmp_path} if kind is co.FederatedClassifier else {})}
+    with pytest.raises(co.InvalidInput, match=r"delta=0\.02 is not below 1/rows"):
+        kind(epsilon=1.0, delta=0.02, classes=[0, 1], **bounds).fit(X, y)
+    fitted = kind(epsilon=1.0, delta=0.02, classes=[0, 1], allow_large_delta=True, **bounds).fit(X, y)
+    assert "Mind: delta=0.02" in fitted.privacy_.sentence
+
+
+def test_a_job_file_may_leave_trust_out_and_allow_a_large_delta(tmp_path):
+    path = tmp_path / "job.toml"
+    path.write_text('[problem]\nloss = "Logistic"\n[privacy]\nepsilon = 1.0\ndelta = 0.1\nallow_large_delta = true\n')
+    privacy = load_job(path).privacy
+    assert privacy == co.Privacy(1.0, 0.1, allow_large_delta=True)
+    assert privacy.trust is None
+
+
+def test_an_epsilon_over_20_warns_and_20_does_not(tmp_path):
+    with pytest.warns(UserWarning, match="epsilon=20.01 is over 20"):
+        fit = co.fit(table(), RIDGE, privacy=co.Privacy(20.01, 1e-6, **OPEN), store=tmp_path / "a")
+    assert any("is over 20" in remark for remark in fit.remarks)
+    assert remarks_on(co.Privacy(20.0, 1e-6)) == ()

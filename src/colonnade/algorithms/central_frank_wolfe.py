@@ -94,6 +94,7 @@ class CentralFrankWolfe:
     TITLE: ClassVar[str] = "central private Frank-Wolfe"
     REPLIES: ClassVar[Replies] = REPLIES
     DERIVATION: ClassVar[str | None] = "docs/privacy.md, central Frank-Wolfe"
+    trusts: ClassVar[tuple[str, ...]] = (Trust.NOBODY,)
 
     def __post_init__(self) -> None:
         if self.rounds is not None and not (isinstance(self.rounds, int) and self.rounds >= 1):
@@ -103,7 +104,7 @@ class CentralFrankWolfe:
 
     def check(self, job: Job) -> None:
         _bounds(job)
-        if job.privacy is not None and job.privacy.trust != Trust.NOBODY:
+        if job.privacy is not None and job.privacy.trust not in self.trusts:
             raise InvalidInput(f"{self.TITLE} knows one trust model, 'nobody'; got {job.privacy.trust!r}.")
         if len(job.roster.with_columns) != 1 or job.roster.with_columns[0] != job.roster.label:
             raise InvalidInput(

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.privacy.accountant import rho_for
-from colonnade.privacy.block import ROW, Block, Unit
+from colonnade.privacy.block import ROW, Block, FeatureColumn, Unit
 from colonnade.privacy.events import Plan
 from colonnade.privacy.gate import Gate, Receipt
 from colonnade.privacy.released import Released
@@ -84,6 +84,13 @@ class Job:
                 "this method needs privacy=co.Privacy(epsilon, delta, ...): its noise is set by the budget."
             )
         return rho_for(self.privacy.epsilon, self.privacy.delta)
+
+    @property
+    def units(self) -> tuple[int, str]:
+        """How many units there are at most, and of what: both public, rows once the parties have agreed on them."""
+        if isinstance(self.roster.unit, FeatureColumn):
+            return sum(len(places) for places in self.roster.positions.values()), "columns"
+        return self.roster.rows, "rows"
 
 
 class Status(Enum):
@@ -161,6 +168,7 @@ class Method(Protocol):
     TITLE: ClassVar[str]
 
     DERIVATION: ClassVar[str | None]  # where docs/privacy.md proves what it costs; None where it releases exact values
+    # `trusts`, where it has a derivation: the trust models that it knows. `assumes(job)`, where it has one: see `seats.assumptions`.
 
     def check(self, job: Job) -> None:
         """InvalidInput if this method cannot do the job."""

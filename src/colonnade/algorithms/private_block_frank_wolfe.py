@@ -392,6 +392,7 @@ class PrivateBlockFrankWolfe:
     TITLE: ClassVar[str] = "private block Frank-Wolfe"
     REPLIES: ClassVar[Replies] = REPLIES
     DERIVATION: ClassVar[str | None] = "docs/privacy.md, private block Frank-Wolfe"
+    trusts: ClassVar[tuple[str, ...]] = (Trust.NOBODY, Trust.CONSORTIUM)
 
     def __post_init__(self) -> None:
         for name in ("rounds", "sketch_rows"):
@@ -545,7 +546,7 @@ def _bounds(job: Job, labels: PublicLabels | None) -> tuple[float, float]:
         raise InvalidInput(
             "private block Frank-Wolfe needs privacy=co.Privacy(..., feature_bound=B), a public bound of |entries|."
         )
-    if privacy.trust not in (Trust.NOBODY, Trust.CONSORTIUM):
+    if privacy.trust not in PrivateBlockFrankWolfe.trusts:
         raise InvalidInput(
             f"private block Frank-Wolfe knows the trust models 'nobody' and 'consortium'; got {privacy.trust!r}."
         )

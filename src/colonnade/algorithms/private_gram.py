@@ -643,12 +643,16 @@ class PrivateGram:
             if value is not None and not (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
                 raise InvalidInput(f"{name} must be None or a whole number from 1 on, got {value!r}")
 
+    @property
+    def trusts(self) -> tuple[str, ...]:
+        return TRUSTS[self.cross]
+
     def check(self, job: Job) -> None:
         if job.privacy is None:
             raise InvalidInput(
                 "private Gram needs privacy=co.Privacy(epsilon, delta, trust='secure', ...): its noise is set by the budget."
             )
-        if job.privacy.trust not in TRUSTS[self.cross]:
+        if job.privacy.trust not in self.trusts:
             fitting = " or ".join(repr(c) for c, trusts in TRUSTS.items() if job.privacy.trust in trusts)
             raise InvalidInput(
                 f"cross={self.cross!r} protects under trust {' or '.join(repr(str(trust)) for trust in TRUSTS[self.cross])}, and privacy= "

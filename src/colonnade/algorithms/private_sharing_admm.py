@@ -183,6 +183,7 @@ class PrivateSharingADMM:
     REPLIES: ClassVar[Replies] = REPLIES
     COLUMNS: ClassVar[bool] = True  # knows the unit COLUMN
     DERIVATION: ClassVar[str | None] = "docs/privacy.md, private sharing ADMM"
+    trusts: ClassVar[tuple[str, ...]] = (Trust.NOBODY,)
 
     def __post_init__(self) -> None:
         if self.rounds is not None and not (isinstance(self.rounds, int) and self.rounds >= 1):
@@ -194,7 +195,7 @@ class PrivateSharingADMM:
         check_sensible(radius=self.radius)
 
     def check(self, job: Job) -> None:
-        if job.privacy is not None and job.privacy.trust != Trust.NOBODY:
+        if job.privacy is not None and job.privacy.trust not in self.trusts:
             raise InvalidInput(f"{self.TITLE} knows one trust model, 'nobody'; got {job.privacy.trust!r}.")
         if not isinstance(job.problem.loss, LeastSquares | Logistic) or not isinstance(job.problem.penalty, Ridge):
             raise InvalidInput(

@@ -60,7 +60,7 @@ def _sent(claim: Setting, inside: bool) -> float:
     spot = np.eye(1, ROWS, ROWS - 1)[0]
     X = np.outer(spot, np.array([1.0, -1.0]) * (1.0 if inside else -1.0))  # all other rows are empty
     method = PrivateBlockFrankWolfe(ROUNDS, SIZE, labels=PublicLabels(spot))
-    privacy = Privacy(claim.epsilon, claim.delta, feature_bound=1.0)
+    privacy = Privacy(claim.epsilon, claim.delta, "nobody", feature_bound=1.0)
     roster = Roster(ROWS, {"one": (0, 1), "two": (2, 3), "labels": ()}, "labels")
     job = Job(Problem(LeastSquares(), L1Ball(1.0)), roster, privacy)
     plans, found = method.price(job), 0.0

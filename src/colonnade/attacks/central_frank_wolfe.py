@@ -35,7 +35,7 @@ def _choices(setting: Setting, inside: bool) -> list[tuple[int, int]]:
     """One run of the holder's program behind its own gate and budget: every signed column that left."""
     X, y = table(setting, inside, COLUMNS)
     method, places = CentralFrankWolfe(rounds=ROUNDS), np.arange(COLUMNS)
-    privacy = Privacy(setting.epsilon, setting.delta, feature_bound=1.0)
+    privacy = Privacy(setting.epsilon, setting.delta, "nobody", feature_bound=1.0)
     job = Job(Problem(Logistic(), L1Ball(RADIUS)), Roster(len(y), {PARTY: tuple(places.tolist())}, PARTY), privacy)
     ledger = Ledger(MemoryLog(), PARTY, Policy(epsilon=setting.epsilon, delta=setting.delta))
     ledger.open_run(RUN, TERMS, method.price(job))

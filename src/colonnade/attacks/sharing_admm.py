@@ -65,7 +65,7 @@ def row_table(inside: bool) -> tuple[Floats, Floats]:
 
 def _row_scores(claim: Setting, inside: bool) -> tuple[float, float, float]:
     """The log-ratios of the labels, of the predictions, and of the coefficient."""
-    privacy = Privacy(claim.epsilon, claim.delta, row_norm=NORM)
+    privacy = Privacy(claim.epsilon, claim.delta, "nobody", row_norm=NORM)
     rho, spot = 1.0 / ROWS, np.eye(1, ROWS, ROWS - 1)[0]
     ask = _holders(claim, privacy, ROW, RIDGE, *row_table(inside))
     label = _weight(2.0, LABELS * claim.rho) * 2.0 * float(ask(LABELLER, SendNoisyLabels()).values.value[-1])
@@ -88,7 +88,7 @@ def columns_seen(claim: Setting, inside: bool, trials: int) -> Floats:
 
 
 def _column_score(claim: Setting, inside: bool) -> float:
-    privacy = Privacy(claim.epsilon, claim.delta, feature_bound=1.0)
+    privacy = Privacy(claim.epsilon, claim.delta, "nobody", feature_bound=1.0)
     rho, column = 1.0 / SHORT, np.ones(SHORT)
     other = np.where(np.arange(SHORT) % 2 == 0, 1.0, -1.0)
     ask = _holders(claim, privacy, COLUMN, STEEP, WILD * (column if inside else other), np.ones(SHORT))

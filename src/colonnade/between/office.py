@@ -56,7 +56,7 @@ from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.events import Plan, row_rho, unprotected
 from colonnade.privacy.keyring import Keyring, public_key
 from colonnade.privacy.ledger import OWNER, REFUSED, Ledger, Terms
-from colonnade.privacy.statement import Assumption
+from colonnade.privacy.statement import Assumption, check_delta
 from colonnade.privacy.store import write_synced
 from colonnade.runbook import HUB_SAYS, FolderStore, in_words
 from colonnade.runtime.messages import FailureCode, Sealed
@@ -323,6 +323,8 @@ class Office:
         _check(call, method, federation.by_rows)
         method.check(job)
         plans: Mapping[str, Plan] = method.price(job)
+        if call.privacy is not None:
+            check_delta(call.privacy, *job.units)  # rows in common are public once they are agreed on
         if call.privacy is not None and row_rho(plans) > rho_for(call.privacy.epsilon, call.privacy.delta) * (1 + 1e-9):
             raise PolicyRefused(f"{method.TITLE} costs more than the epsilon that the hub names. Nothing was sent.")
         if call.noise is not None:

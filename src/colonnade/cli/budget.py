@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from colonnade.cli.terminal import UNCUT, answer, answers, busy, explained
+from colonnade.privacy.figures import shown
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -66,8 +67,9 @@ def _cells(account: Any, held: _Held) -> dict[str, str]:
     limit = account.budget.epsilon
     return {
         "party": account.party,
+        "unit": account.unit,
         "period": str(account.budget.period),
-        "limit": "none on record" if limit is None else f"ε {limit:.3g} (δ {account.delta:g})",
+        "limit": "none on record" if limit is None else f"ε {shown(limit)} (δ {account.delta:g})",
         "spent": _epsilon(held.spent),
         "reserved": _epsilon(held.more) if account.open_runs else "nothing",
         "left of the limit": _bar(account),
@@ -165,7 +167,7 @@ def plan(
         cast = forecast(store, party, epsilon, delta, rounds)
         more = "no limit is set" if math.isinf(cast.runs_left) else f"{cast.runs_left:.0f} such runs fit"
         text = (
-            f"price      rho = {cast.rho:.4g}; {party} would then have spent epsilon {cast.after:.4g}\n"
+            f"price      rho = {cast.rho:.4g}; {party} would then have spent epsilon {shown(cast.after)}\n"
             f"fits       {'yes' if cast.fits else 'no: it would be refused before anything is sent'}; {more}\n"
             f"noise      in each of {rounds} rounds: Gaussian sd {cast.sigma:.4g} or choice scale {cast.scale:.4g}, "
             "times the sensitivity of what is released"
@@ -196,7 +198,7 @@ def set_limit(
         with opened(store, party) as ledger:
             ledger.set_budget(epsilon, delta)
             left = ledger.budget()
-        said = f"{party}: limit epsilon {epsilon:g} at delta {delta:g}; {left.spent:.4g} of it is spent"
+        said = f"{party}: limit epsilon {shown(epsilon)} at delta {delta:g}; {shown(left.spent)} of it is spent"
         plain = {"party": party, "epsilon_limit": epsilon, "delta": delta, "epsilon_spent": _finite(left.spent)}
         answer(plain, said, "", quiet, as_json)
 
@@ -276,7 +278,7 @@ def verify(store: Store, quiet: Quiet = False, as_json: AsJson = False) -> None:
 
 
 def _epsilon(value: float) -> str:
-    return "unbounded" if math.isinf(value) else f"ε {value:.4g}"
+    return "unbounded" if math.isinf(value) else f"ε {shown(value)}"
 
 
 def _left(account: Any) -> str:
@@ -295,6 +297,7 @@ def _bar(account: Any) -> str:
 def _plain(account: Any, held: _Held) -> dict[str, Any]:
     return {
         "party": account.party,
+        "unit": account.unit,
         "period": account.budget.period,
         "epsilon_limit": account.budget.epsilon,
         "delta": account.delta,

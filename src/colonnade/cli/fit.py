@@ -12,6 +12,7 @@ import typer
 
 from colonnade.cli.targets import Overwrite, check_free, cost_of_another
 from colonnade.cli.terminal import answer, answers, busy, explained, lined
+from colonnade.privacy.figures import shown
 
 STOPPED = "interrupted; with the same store, the same command goes on where this one stopped."
 
@@ -99,7 +100,7 @@ def fit(
         if task not in ("classify", "regress"):
             raise InvalidInput(f"--task {task} is not known; choose classify or regress")
         target = check_target(output or Path("model.json"))
-        cost = "" if epsilon is None else f"Another fit would cost epsilon {epsilon:g} once more."
+        cost = "" if epsilon is None else f"Another fit would cost epsilon {shown(epsilon)} once more."
         check_free(target, overwrite, cost, "name another file with --output", "fit again")
         shared: dict[str, Any] = {
             "radius": radius,
@@ -190,8 +191,10 @@ def _show(found: Any, quiet: bool, as_json: bool) -> None:
     typer.echo(f"{'price':12} {found.price}")
     for notice in found.notices:
         typer.echo(f"{'for nothing':12} {notice}")
-    if not quiet and found.delta is not None and found.delta * found.rows >= 1.0:
-        typer.echo(f"{'note':12} delta is not below 1/rows = {1.0 / found.rows:.2g}: ask for one well below")
+    if not quiet and found.trust is not None:
+        typer.echo(f"{'trust':12} {found.trust}")
+    for note in () if quiet else found.notes:
+        typer.echo(f"{'note':12} {note}")
     typer.echo("nothing was sent, and nothing was spent", err=True)
 
 

@@ -45,7 +45,7 @@ source = "laboratory.csv"
 # query = "select pid, crp from results"
 schema = "laboratory.schema.toml"
 # epsilon = 4.0                          # the most that private runs may spend on this party's rows, with
-# delta = 1e-6                           # the chance that the promise fails
+# delta = 1e-6                           # a delta: docs/concepts.md
 """,
     Kind.HOLDER: """\
 [data]
@@ -72,7 +72,8 @@ intercept = true
 [privacy]                                # left out: exact values leave the parties, and the result says so
 epsilon = 1.0
 delta = 1e-6                             # well below 1 / rows
-trust = "secure"                         # or "nobody", "consortium": docs/private-gram.md
+# trust = "secure"                       # or "nobody", "consortium": docs/private-gram.md. Left out: secure, or the
+                                         # strictest that the method has
 """,
     Kind.HOLDER: """
 [problem]

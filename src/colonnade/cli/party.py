@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from colonnade.cli.terminal import answer, explained
+from colonnade.privacy.figures import shown
 
 if TYPE_CHECKING:
     from colonnade.between.office import Request
@@ -211,7 +212,7 @@ def _terms(asked: Request) -> Iterator[tuple[str, str, str]]:
     from colonnade.algorithms.masked_scores import MaskedScores
     from colonnade.configured import Preview
     from colonnade.privacy.events import row_rho
-    from colonnade.privacy.statement import joined, loose
+    from colonnade.privacy.statement import joined, large_delta, remarks_on
     from colonnade.problem import Problem
     from colonnade.report.words import counted, plain_words, problem_sentence, value_words
 
@@ -228,13 +229,16 @@ def _terms(asked: Request) -> Iterator[tuple[str, str, str]]:
     if privacy is None:
         yield "privacy", "none: exact values leave", ""
     else:
-        price = Preview(asked.terms.method, asked.rows, (), row_rho(asked.plans), privacy.delta, None).price
+        price = Preview(
+            asked.terms.method, asked.rows, (), row_rho(asked.plans), privacy.delta, None, unit=asked.terms.unit
+        ).price
         yield "privacy", price, repr(privacy)
         if asked.assumed:
             yield "holds if", joined(asked.assumed), ""
         if asked.place:
             yield "order", asked.place, ""
-        yield from (("note", remark, "") for remark in loose(privacy, asked.rows))
+        notes = (*filter(None, [large_delta(privacy, asked.rows)]), *remarks_on(privacy))
+        yield from (("note", note, "") for note in notes)
     yield from (("nothing", f"{what}; a run pays for it all the same", "") for what in asked.notices)
     yield "protects", f"{asked.terms.unit}; {asked.terms.neighbours}", ""
     yield "rows", f"{asked.rows:,}", ""
@@ -251,11 +255,9 @@ def _cost(asked: Request, budget: Budget) -> str:
     if budget.epsilon is None or budget.delta is None:
         return "there is no limit: `colonnade budget set` sets one"
     if math.isinf(row):
-        return (
-            f"over your limit of epsilon {budget.epsilon:.4g}, as no epsilon holds for exact values: it will be refused"
-        )
+        return f"over your limit of epsilon {shown(budget.epsilon)}, as no epsilon holds for exact values: it will be refused"
     told = (
-        f"costs at most epsilon {epsilon(row, budget.delta):.4g} of your limit {budget.epsilon:.4g} (delta "
+        f"costs at most epsilon {shown(epsilon(row, budget.delta))} of your limit {shown(budget.epsilon)} (delta "
         f"{budget.delta:g}); {budget.spent:.4g} is spent or reserved; "
     )
     left = budget.limit - budget.rho - row

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from colonnade.cli.terminal import answer, answers, explained
+from colonnade.privacy.figures import shown
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -49,7 +50,7 @@ def listing(store: Store, quiet: Quiet = False, as_json: AsJson = False) -> None
         for name in ("run", "began", "method", "epsilon", "state"):
             table.add_column(name, no_wrap=name == "run", overflow="fold")
         for line in lines:
-            price = "not private" if line["epsilon"] is None else f"{line['epsilon']:g} (delta {line['delta']:g})"
+            price = "not private" if line["epsilon"] is None else f"{shown(line['epsilon'])} (delta {line['delta']:g})"
             table.add_row(
                 line["run"], line["began"], line["method"] or "", price if line["method"] else "", line["state"]
             )

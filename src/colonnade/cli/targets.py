@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from colonnade.errors import InvalidInput
+from colonnade.privacy.figures import shown
 
 if TYPE_CHECKING:
     from colonnade.privacy.statement import Privacy
@@ -41,7 +42,7 @@ def cost_of_another(privacy: Privacy | None) -> str:
     """What one more run between parties would cost, as far as the job says it."""
     if privacy is None:
         return "Another run would let exact values leave the parties once more."
-    return f"Another run would cost epsilon {privacy.epsilon:g} (delta {privacy.delta:g}) once more."
+    return f"Another run would cost epsilon {shown(privacy.epsilon)} (delta {privacy.delta:g}) once more."
 
 
 def _result_of(target: Path) -> str:

@@ -118,7 +118,7 @@ class Station:
         told: str = "",
     ) -> None:
         self.seat, self.run, self.log, self._own_key, self._told_of = seat, run, log, identity, told
-        self.ledger = Ledger(log, seat.name, seat.policy)
+        self.ledger = Ledger(log, seat.name, seat.policy, holds_data=seat.guarded)
         self.receipts = Receipts(log, run, kept=seat.receipts)
         self._listener = listener or self._note
         self._keys: Mapping[NodeId, bytes] = {}
@@ -149,6 +149,10 @@ class Station:
         """Close what is still open of runs that are over: their process died before it could close every ledger."""
         for run in (self.ledger.open_runs() | self.log.unerased()) & over.keys():
             self.ledger.close_run(run, over[run])
+
+    def same_unit(self, terms: Terms, plans: Mapping[str, Plan]) -> None:
+        """Refuse a run that is about another unit than its ledger, before anybody reserves."""
+        self.ledger.check_unit(terms, plans)
 
     def reserve(self, terms: Terms, plans: Mapping[str, Plan], keys: Mapping[NodeId, bytes]) -> None:
         """Reserve the run's whole plan, or refuse; `keys` are the public keys that the others sign with."""

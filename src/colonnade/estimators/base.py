@@ -27,10 +27,11 @@ from colonnade.privacy.accountant import epsilon as epsilon_of
 from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.block import ROW, SENSIBLE
 from colonnade.privacy.events import plan_rho
+from colonnade.privacy.figures import shown
 from colonnade.privacy.ledger import Terms
 from colonnade.privacy.local import LocalLedger, delta_left
 from colonnade.privacy.mechanisms import SystemNoise
-from colonnade.privacy.statement import Privacy, PrivacyStatement, Trust, derived
+from colonnade.privacy.statement import Privacy, PrivacyStatement, Trust, check_delta, derived, large_delta, remarks_on
 
 METHODS = ("auto", "frank-wolfe", "gaussian")
 TOLERANCE = 1e-6  # of a fit without privacy: the certified gap over the objective
@@ -159,14 +160,17 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries
         """Coefficients and intercepts, one row a target; sets privacy_, history_ and the map of rows."""
         n, d = X.shape
         delta = DELTA if self.delta is None else self.delta
-        privacy = Privacy(self.epsilon, delta, row_norm=self.row_norm, feature_bound=self.feature_bound)
-        if delta >= 1.0 / n:
-            warnings.warn(
-                f"delta={delta:g} is not below 1/rows = {1.0 / n:.2g}: publishing one row at random would satisfy it. "
-                f"Give delta=, well below {1.0 / n:.2g}.",
-                UserWarning,
-                stacklevel=5,
-            )
+        privacy = Privacy(
+            self.epsilon,
+            delta,
+            Trust.NOBODY,  # the model is all that leaves
+            self.row_norm,
+            self.feature_bound,
+            allow_large_delta=self.allow_large_delta,
+        )
+        check_delta(privacy, n)
+        for remark in remarks_on(privacy):
+            warnings.warn(remark, UserWarning, stacklevel=5)
         recipe, kept_delta, why = self._recipe(n, d, privacy, len(targets), classify, scale)
         plan = recipe.plan()
         for remark in recipe.remarks:
@@ -177,7 +181,8 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries
             rows, models = recipe.fit(gate, X, targets)
         self._rows = rows
         self.history_ = [{"release": c.what, "times": c.count, "rho": c.rho} for c in plan]
-        self.privacy_ = self._statement(privacy, plan_rho(plan), kept_delta, why, ledger, len(targets))
+        mind = large_delta(privacy, n)
+        self.privacy_ = self._statement(privacy, plan_rho(plan), kept_delta, why, ledger, len(targets), mind)
         if search is not None:  # who sees one of its models has seen what chose it: all that the ledger has
             self.privacy_ = replace(self.privacy_, epsilon=ledger.total().epsilon(delta))
         return np.array([model.w * scale for model in models]), np.array([model.b * scale for model in models])
@@ -223,15 +228,15 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries
         return Terms(name, settings, Trust.NOBODY, str(ROW), ROW.neighbours, fingerprint="")
 
     def _statement(
-        self, privacy: Privacy, rho: float, delta: float, why: str, ledger: LocalLedger, targets: int
+        self, privacy: Privacy, rho: float, delta: float, why: str, ledger: LocalLedger, targets: int, mind: str
     ) -> PrivacyStatement:
         total = ledger.total()
         where = (
             "in memory with this estimator, so clones and copies count apart" if ledger.path is None else "in its file"
         )
         parts = f"; each of {targets} one-against-rest models has 1/{targets} of the budget" if targets > 1 else ""
-        all_of_it = f"epsilon {total.epsilon(privacy.delta):.3g} at delta {privacy.delta:g}"
+        all_of_it = f"epsilon {shown(total.epsilon(privacy.delta))} at delta {privacy.delta:g}"
         spent = f"{total.runs} fit{'s' if total.runs > 1 else ''}, rho {total.rho:.4g} in all, {all_of_it}"
         derivation = f"docs/privacy.md, {why}{parts}; the ledger, kept {where}, has {spent}"
         sees = "the fitted model: coefficients, intercepts and settings"
-        return replace(derived(privacy, rho, ROW, sees, derivation), epsilon=epsilon_of(rho, delta))
+        return replace(derived(privacy, rho, ROW, sees, derivation, caveat=mind), epsilon=epsilon_of(rho, delta))

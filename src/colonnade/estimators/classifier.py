@@ -36,7 +36,7 @@ class SparseClassifier(ClassifierMixin, SparseLinear):  # type: ignore[misc]  # 
     radius         of the ball (without privacy, and for method="frank-wolfe")
     rounds         passes, picks or gradient steps at most; None: until the gap is 1e-6 of the objective, or by the budget
     loss           "logistic" or "squared_hinge" (only without privacy)
-    epsilon, delta the budget of one fit; delta=None is 1e-6
+    epsilon, delta the budget of one fit; delta=None is 1e-6, and one of 1/rows or more is refused
     row_norm       private rows are brought to this norm (method="gaussian")
     feature_bound  private entries are clipped to ± this: a public figure
     method         "auto", "frank-wolfe", "gaussian"
@@ -44,6 +44,7 @@ class SparseClassifier(ClassifierMixin, SparseLinear):  # type: ignore[misc]  # 
     ledger         the file where private fits are counted; None: in memory, with this estimator
     random_state   has no effect: fits without privacy are deterministic, and noise cannot be seeded
     max_features   at most so many columns in a private model
+    allow_large_delta   True: fit though delta is not below 1/rows; privacy_ then says so
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class SparseClassifier(ClassifierMixin, SparseLinear):  # type: ignore[misc]  # 
         ledger: str | PathLike[str] | None = None,
         random_state: Any = None,
         max_features: int | None = None,
+        allow_large_delta: bool = False,
     ) -> None:
         self.radius = radius
         self.rounds = rounds
@@ -73,6 +75,7 @@ class SparseClassifier(ClassifierMixin, SparseLinear):  # type: ignore[misc]  # 
         self.ledger = ledger
         self.random_state = random_state
         self.max_features = max_features
+        self.allow_large_delta = allow_large_delta
 
     def path(self, X: Any, y: Any, radii: Any, sample_weight: Any = None) -> list[SparseClassifier]:
         """One fitted classifier for each radius, each started from the one before. Without privacy only."""

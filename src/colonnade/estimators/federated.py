@@ -120,9 +120,10 @@ class FederatedLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carr
     method: Any = None
     epsilon: float | None = None
     delta: float | None = None
-    trust: str = "secure"
+    trust: str | None = None
     row_norm: Any = None
     feature_bound: float | None = None
+    allow_large_delta: bool = False
     store: str | PathLike[str] | None = None
     engine: Any = None
 
@@ -162,6 +163,7 @@ class FederatedLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carr
         delta = DELTA if self.delta is None else self.delta
         labels = {"label_bound": self.label_bound, "label_range": self.label_range}
         asked = Privacy(self.epsilon, delta, self.trust, self.row_norm, self.feature_bound, **labels)  # type: ignore[arg-type]  # by name
+        asked = replace(asked, allow_large_delta=self.allow_large_delta)
         return replace(asked, epsilon=share_of(self.epsilon, delta, parts))
 
     # ---------------------------------------------------------------- tables
@@ -330,7 +332,7 @@ class FederatedClassifier(ClassifierMixin, FederatedLinear):  # type: ignore[mis
     penalty, constraint   at most one; neither: a small ridge, or what the noise asks for
     intercept      whether the model has one
     method         None: co.PrivateGram with epsilon; without, co.SharingADMM (penalty) or co.DistributedFrankWolfe (constraint)
-    epsilon, delta, trust, row_norm, feature_bound   as in co.Privacy; delta=None is 1e-6. One budget for all classes together
+    epsilon, delta, trust, row_norm, feature_bound, allow_large_delta   as in co.Privacy; delta=None is 1e-6. One budget for all classes together
     store          the folder of ledgers; required with epsilon
     engine         where the parties' programs run; None: in this process
     classes        the labels there are; required with epsilon, because a list of labels is a release

@@ -43,6 +43,7 @@ class SparseRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]  # sc
         random_state: Any = None,
         max_features: int | None = None,
         label_range: tuple[float, float] | None = None,
+        allow_large_delta: bool = False,
     ) -> None:
         self.radius = radius
         self.rounds = rounds
@@ -56,6 +57,7 @@ class SparseRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]  # sc
         self.random_state = random_state
         self.max_features = max_features
         self.label_range = label_range
+        self.allow_large_delta = allow_large_delta
 
     def path(self, X: Any, y: Any, radii: Any, sample_weight: Any = None) -> list[SparseRegressor]:
         """One fitted regressor for each radius, each started from the one before. Without privacy only."""

@@ -5,6 +5,9 @@ any noise is drawn, and its row is written in the same transaction as the step t
 reservation, never hide a release. What a run did not use returns when it closes. Whether something is refused depends
 on past events and on the plan, never on data, and never on the clock: order is the order of rows.
 
+A ledger has one unit (a row, a patient with at most 5 rows, a feature column): prices about different neighbours do not add up.
+The first run with a finite price that counts fixes it; a run about another unit is refused.
+
 It fails closed. A file whose chain of hashes is broken releases nothing; neither does one that lacks a row which a peer
 remembers (a copy from an old backup), until its owner says how to go on.
 
@@ -27,6 +30,7 @@ from typing import Any, NamedTuple
 from colonnade.errors import BudgetExhausted, LeakError, LedgerDamaged, PolicyRefused, ReplayDiverged
 from colonnade.privacy.accountant import epsilon, rho_for
 from colonnade.privacy.events import SCORES, Audience, Charge, Event, Plan, Policy, Scope, joint_rho, plan_rho, row_rho
+from colonnade.privacy.figures import shown
 from colonnade.privacy.store import Log, Row
 
 OPENING, CLOSING, ADMIN = -1, -2, -3  # ticks of the rows that are not a step of a program
@@ -88,8 +92,8 @@ class Budget:
 class Ledger:
     """The ledger of one node over one log."""
 
-    def __init__(self, log: Log, node: str, policy: Policy) -> None:
-        self.log, self.node, self.policy = log, node, policy
+    def __init__(self, log: Log, node: str, policy: Policy, *, holds_data: bool = True) -> None:
+        self.log, self.node, self.policy, self.holds_data = log, node, policy, holds_data
         self._left: dict[str, list[tuple[Charge, int]]] = {}
 
     # -------------------------------------------------------------------------------- runs
@@ -113,6 +117,7 @@ class Ledger:
                 raise ReplayDiverged(f"run {run} is over at {self.node!r}; it releases nothing more. Start a new run.")
             found = [*self.log.rows(run, "open"), *self.log.rows(run, "event")]
             if not found:
+                self.check_unit(terms, plans)
                 self._approve(plan, _totals(_Same(plans)).row)
                 return []
         opened = json.loads(found[0].body)
@@ -150,6 +155,32 @@ class Ledger:
                 "copy of the file and its `blobs` folder."
             ) from error
 
+    def units(self) -> tuple[str, ...]:
+        """What the runs that count were about: one unit, none yet, or several in a file of an earlier version."""
+        return tuple(dict.fromkeys(unit for unit, _ in self._units()))
+
+    def _units(self) -> list[tuple[str, str]]:
+        """Unit and neighbours of every run with a finite price that is not all paid back. An exact run has no price of any unit."""
+        opened = [json.loads(row.body)["terms"] for row in self.log.rows(kind="open")]
+        priced = [0.0 < row < math.inf for _, _, row in self._by_run()]
+        found = [(terms["unit"], terms["neighbours"]) for terms, counts in zip(opened, priced, strict=True) if counts]
+        return list(dict.fromkeys(found))
+
+    def check_unit(self, terms: Terms, plans: Mapping[str, Plan]) -> None:
+        """Refuse a run whose price would be added to that of runs about another unit; an exact or a free one adds nothing to it."""
+        if not (self.holds_data and 0.0 < _totals(_Same(plans)).row < math.inf):
+            return
+        units = self._units()
+        if not units or units == [(terms.unit, terms.neighbours)]:
+            return
+        counted = " and ".join(unit for unit, _ in units)
+        instead = f"Ask for the unit {counted}, or keep" if len(units) == 1 else "Keep"
+        raise BudgetExhausted(
+            f"party {self.node!r}: its ledger counts for {counted}, and this run is about {terms.unit}. Prices about different "
+            f"neighbours do not add up to a promise. Nothing was sent. {instead} runs about {terms.unit} in a store of their own; its "
+            "owner sets that limit with both in mind."
+        )
+
     def _approve(self, plan: Plan, row: float) -> None:
         exact = [charge.what for charge in plan if math.isinf(charge.event.rho) and charge.count]
         if exact and not self.policy.exact:
@@ -181,15 +212,15 @@ class Ledger:
             )
         if row > budget.limit * (1 + 1e-12):  # also of a new period
             raise BudgetExhausted(
-                f"party {self.node!r}: this run alone costs epsilon {epsilon(row, budget.delta):.3g}, over the limit "
-                f"{budget.epsilon:.3g} (delta={budget.delta:g}) of a whole period. Nothing was sent. Ask for a smaller epsilon or fewer "
+                f"party {self.node!r}: this run alone costs epsilon {shown(epsilon(row, budget.delta))}, over the limit "
+                f"{shown(budget.epsilon)} (delta={budget.delta:g}) of a whole period. Nothing was sent. Ask for a smaller epsilon or fewer "
                 "rounds, or let the owner raise the limit: in the party's policy, or, if that allows more, with `colonnade "
                 "budget set`."
             )
         if budget.rho + row > budget.limit * (1 + 1e-12):
             raise BudgetExhausted(
-                f"party {self.node!r}: this run would bring epsilon to {epsilon(budget.rho + row, budget.delta):.3g}, "
-                f"over the limit {budget.epsilon:.3g} (delta={budget.delta:g}); {budget.spent:.3g} is spent or "
+                f"party {self.node!r}: this run would bring epsilon to {shown(epsilon(budget.rho + row, budget.delta))}, "
+                f"over the limit {shown(budget.epsilon)} (delta={budget.delta:g}); {shown(budget.spent)} is spent or "
                 "reserved in this period. Nothing was sent. Ask for a smaller epsilon or fewer rounds, close runs that "
                 "will not go on, or let the owner open a new period with `colonnade budget renew`."
             )

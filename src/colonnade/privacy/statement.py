@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
 
 from colonnade.errors import InvalidInput
 from colonnade.privacy.accountant import epsilon
 from colonnade.privacy.block import Unit, check_sensible
+from colonnade.privacy.figures import shown
 
 
 class Trust(StrEnum):
@@ -77,22 +78,25 @@ def checked_range(given: object, bound: float | None) -> tuple[float, float]:
 class Privacy:
     """What a run may cost, against whom, and the public bounds that sensitivities are computed from.
 
-    epsilon, delta  the whole price of the run; delta well below 1/rows.
+    epsilon, delta  the whole price of the run; delta below 1/rows, or the run is refused.
     trust           who is the adversary: "nobody" is trusted (whoever sees anything that leaves a party), "secure", or
-                    "consortium"; a method says which it knows.
+                    "consortium"; a method says which it knows. None: "secure" where the method knows it, else the
+                    strictest that it knows; plan and statement name the word.
     row_norm        public bound of a row's length; longer rows are clipped.
     feature_bound   public bound of an entry; larger ones are clipped.
     label_range     public lowest and highest label, for regression; what lies outside is clipped. The nearer the better.
     label_bound     B instead of label_range=(−B, B).
+    allow_large_delta   True: run though delta is not below 1/rows; the statement then says so.
     """
 
     epsilon: float
     delta: float
-    trust: str = Trust.NOBODY
+    trust: str | None = None
     row_norm: float | Mapping[str, float] | None = None
     feature_bound: float | None = None
     label_bound: float | None = None
     label_range: tuple[float, float] | None = None
+    allow_large_delta: bool = False
 
     def __post_init__(self) -> None:
         for name in ("epsilon", "delta"):
@@ -106,7 +110,9 @@ class Privacy:
             )
         if not 0 < self.delta < 1:
             raise InvalidInput(f"delta must lie between 0 and 1, got {self.delta}; well below 1/rows, such as 1e-6")
-        if self.trust not in set(Trust):
+        if not isinstance(self.allow_large_delta, bool):
+            raise InvalidInput(f"allow_large_delta must be True or False, got {self.allow_large_delta!r}")
+        if self.trust is not None and self.trust not in set(Trust):
             raise InvalidInput(f"trust={self.trust!r} is not known; choose one of {', '.join(Trust)}")
         norms = self.row_norm.values() if isinstance(self.row_norm, Mapping) else [self.row_norm]
         for name, bound in [
@@ -145,6 +151,7 @@ class PrivacyStatement:
     assumes: str = ""  # what it rests on beyond the derivation: one or more clauses, joined
     computational: bool = False  # whether one of them is about what nobody can compute
     place: str = ""  # what makes two rows the same row, where numbers row by row leave
+    caveat: str = ""  # what a reader must know of the figures themselves
 
     @property
     def sentence(self) -> str:
@@ -152,11 +159,12 @@ class PrivacyStatement:
             return f"Not private: {self.derivation}. The adversary sees {self.sees}."
         kind = "computational differential privacy" if self.computational else "differential privacy"
         return (
-            f"({self.epsilon:.3g}, {self.delta:.3g})-{kind} for {self.unit}, {self.neighbours}, "
+            f"({shown(self.epsilon)}, {shown(self.delta)})-{kind} for {self.unit}, {self.neighbours}, "
             f"against an adversary who sees {self.sees} (trust model: {self.trust}). "
             f"Guarantee: {self.guarantee}, {self.derivation}."
             + (f" It holds if {self.assumes}." if self.assumes else "")
             + (f" {self.place}." if self.place else "")
+            + (f" Mind: {self.caveat}." if self.caveat else "")
         )
 
     def __str__(self) -> str:
@@ -172,12 +180,19 @@ class PrivacyStatement:
 
 
 def derived(
-    privacy: Privacy, rho: float, unit: Unit, sees: str, derivation: str, assumed: Sequence[Assumption] = ()
+    privacy: Privacy,
+    rho: float,
+    unit: Unit,
+    sees: str,
+    derivation: str,
+    assumed: Sequence[Assumption] = (),
+    caveat: str = "",
 ) -> PrivacyStatement:
     """The statement of a run that cost `rho` by a derivation of ours.
 
     It is proven where nothing is assumed but what docs/privacy.md assumes of every run, and conditional otherwise.
     """
+    assert privacy.trust is not None, "terms are settled before a run begins"
     return PrivacyStatement(
         epsilon=epsilon(rho, privacy.delta),
         delta=privacy.delta,
@@ -190,6 +205,7 @@ def derived(
         sees=sees,
         assumes=joined(assumed),
         computational=any(one.computational for one in assumed),
+        caveat=caveat,
     )
 
 
@@ -211,13 +227,42 @@ def joined(assumed: Iterable[Assumption]) -> str:
     return "; and if ".join(one.says for one in assumed)
 
 
-def loose(privacy: Privacy | None, rows: int) -> tuple[str, ...]:
-    """What to say of a delta that one row, published at random, would satisfy."""
-    if privacy is None or privacy.delta * rows < 1.0:
+def settled(privacy: Privacy | None, method: object) -> Privacy | None:
+    """The terms with their trust model: the one asked for, else `secure` where the method has it, else its strictest."""
+    if privacy is None or privacy.trust is not None:
+        return privacy
+    known = getattr(method, "trusts", ())
+    preferred = (Trust.SECURE, Trust.NOBODY, Trust.CONSORTIUM)
+    return replace(privacy, trust=next((trust.value for trust in preferred if trust in known), Trust.NOBODY.value))
+
+
+def large_delta(privacy: Privacy, count: int, what: str = "rows") -> str:
+    """What to say of a delta that publishing one unit, drawn at random, would satisfy; nothing where it is smaller."""
+    if privacy.delta * count < 1.0:
+        return ""
+    return f"delta={privacy.delta:g} is not below 1/{what} = {1.0 / count:.2g}: publishing one of them at random would satisfy it"
+
+
+def check_delta(privacy: Privacy, count: int, what: str = "rows") -> None:
+    """Refuse such a delta, unless the terms allow it. `count` is public: rows in common, or columns."""
+    if (wrong := large_delta(privacy, count, what)) and not privacy.allow_large_delta:
+        advised = 10.0 ** math.floor(math.log10(0.1 / count))
+        raise InvalidInput(
+            f"{wrong}. Nothing was sent. Ask for delta={advised:g} or less, or, if you know what it means, set "
+            "allow_large_delta=True: the statement then says so."
+        )
+
+
+LARGE_EPSILON = 20.0
+
+
+def remarks_on(privacy: Privacy | None) -> tuple[str, ...]:
+    """What to say of terms that promise next to nothing."""
+    if privacy is None or privacy.epsilon <= LARGE_EPSILON:
         return ()
     return (
-        f"delta={privacy.delta:g} is not below 1/rows = {1.0 / rows:.2g}: publishing one row at random would satisfy it; ask "
-        "for one well below",
+        f"epsilon={shown(privacy.epsilon)} is over {LARGE_EPSILON:g}: it allows odds to grow by e^{shown(privacy.epsilon)}, which "
+        "rules out next to nothing; 1 is a common choice, 10 a large one",
     )
 
 

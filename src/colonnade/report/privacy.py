@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from colonnade.privacy.figures import shown
 from colonnade.privacy.statement import Guarantee
 from colonnade.report import chart, odds
 from colonnade.report.figures import COLOURS, party_colours
@@ -33,11 +34,16 @@ def privacy_section(fit: Fit) -> str:
     }
     values = statement.table()
     rows = {
-        words: number(values[name]) if isinstance(values[name], float) else str(values[name])
+        words: _figure(values[name]) if isinstance(values[name], float) else str(values[name])
         for name, words in names.items()
     }
     parts = [paragraph(statement.sentence, kind), _meaning(fit), facts("The statement in figures", rows)]
     return "".join(parts)
+
+
+def _figure(value: float) -> str:
+    """A price as everywhere else: rounded up, and in words where it is unbounded."""
+    return shown(value).replace("-", "−") if math.isfinite(value) else number(value)
 
 
 def _meaning(fit: Fit) -> str:

@@ -10,6 +10,7 @@ from importlib.metadata import version
 
 import numpy as np
 
+from colonnade.privacy.figures import shown
 from colonnade.report import chart
 from colonnade.report.facts import RunFacts
 from colonnade.report.figures import COLOURS
@@ -40,7 +41,7 @@ def question_section(fit: Fit) -> str:
     figures = {
         "objective": number(fit.objective),
         "gap to the best, at most": number(fit.gap),
-        "epsilon": number(fit.privacy.epsilon),
+        "epsilon": shown(fit.privacy.epsilon) if math.isfinite(fit.privacy.epsilon) else number(fit.privacy.epsilon),
         "rounds": f"{len(fit.notes):,}",
         "left the parties": human_bytes(sum(sent.bytes for sent in left_by_party(fit))),
     }
@@ -128,7 +129,7 @@ def cost_section(fit: Fit) -> str:
         took = f"It took {fit.seconds:.1f} seconds."
     price = "No price in privacy can be named: exact values left the parties."
     if math.isfinite(fit.privacy.epsilon):
-        price = f"It cost epsilon {number(fit.privacy.epsilon)} of every budget that counts these rows, at delta {number(fit.privacy.delta)}."
+        price = f"It cost epsilon {shown(fit.privacy.epsilon)} of every budget that counts these rows, at delta {number(fit.privacy.delta)}."
     return "".join([paragraph(took), paragraph(price), made, _so_far(fit)])
 
 

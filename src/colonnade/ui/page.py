@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from html import escape
 
+from colonnade.privacy.figures import shown
 from colonnade.report.parts import Markup, cards, facts, paragraph, section, table
 from colonnade.report.words import counted, human_bytes, number
 from colonnade.ui.reading import Holding, Message, Run
@@ -113,7 +114,7 @@ def _messages(messages: Sequence[Message], *, with_run: bool) -> str:
 def _epsilon(run: Run) -> str:
     if run.epsilon is None:
         return "not known here"
-    return "no bound" if math.isinf(run.epsilon) else f"{run.epsilon:.4g}"
+    return "no bound" if math.isinf(run.epsilon) else shown(run.epsilon)
 
 
 def _progress(run: Run) -> Markup:

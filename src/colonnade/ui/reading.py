@@ -23,6 +23,7 @@ from colonnade.budget import DELTA
 from colonnade.errors import ColonnadeError, InvalidInput, StoreError
 from colonnade.privacy.accountant import epsilon
 from colonnade.privacy.events import Policy
+from colonnade.privacy.figures import shown
 from colonnade.privacy.ledger import Ledger, rest_rho
 from colonnade.privacy.store import FileLog, check_format
 from colonnade.report import RunFacts
@@ -275,7 +276,7 @@ def _kind(start: bytes, length: int) -> tuple[str, int | None]:
 
 
 def _limit(limit: list[float] | None) -> str:
-    return "no limit of its own" if limit is None else f"epsilon at most {limit[0]:g} (delta {limit[1]:g})"
+    return "no limit of its own" if limit is None else f"epsilon at most {shown(limit[0])} (delta {limit[1]:g})"
 
 
 def _locked_files() -> set[int] | None:

@@ -1,0 +1,158 @@
+"""A ledger has one unit: prices about different neighbours are never added up."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import colonnade as co
+from colonnade.budget import account
+from colonnade.privacy.accountant import rho_for
+from colonnade.privacy.block import COLUMN, ROW, Unit
+from colonnade.privacy.events import EXACT, Charge, Event, Mechanism
+from colonnade.privacy.ledger import OPENING, Ledger, Terms, _opening
+from colonnade.privacy.store import FileLog, MemoryLog
+
+UNITS = [
+    ROW,
+    Unit("patient"),
+    Unit("patient", 3),
+    Unit("patient", 5),
+    Unit("doctor", 3),
+    COLUMN,
+    Unit("feature column"),
+]
+PLAN = {"a": (Charge(Event(Mechanism.GAUSSIAN, 0.01, 1.0), 1, "sums"),)}
+RIDGE = co.Problem(co.Logistic(), penalty=co.Ridge(0.1))
+X = np.random.default_rng(0).uniform(-1, 1, (60, 4))
+Y = np.where(X[:, 0] > 0, 1, -1)
+PEOPLE = np.repeat(np.arange(20), 3)
+
+
+def terms(unit: Unit) -> Terms:
+    return Terms("m", "s", "nobody", str(unit), unit.neighbours, "f")
+
+
+def book() -> Ledger:
+    return Ledger(MemoryLog(), "a", co.Policy())
+
+
+def rows(ledger: Ledger) -> int:
+    return len(ledger.log.rows())
+
+
+@pytest.mark.parametrize("first", UNITS, ids=str)
+@pytest.mark.parametrize("second", UNITS, ids=str)
+def test_a_run_about_another_unit_is_refused_and_leaves_the_ledger_unchanged(first, second):
+    ledger = book()
+    ledger.open_run("one", terms(first), PLAN)
+    before = rows(ledger)
+    if first is second:
+        ledger.open_run("two", terms(second), PLAN)
+        assert ledger.row_spent() == 0.02
+        return
+    with pytest.raises(co.BudgetExhausted, match="Nothing was sent"):
+        ledger.check_run("two", terms(second), PLAN)
+    with pytest.raises(co.BudgetExhausted, match="in a store of their own"):
+        ledger.open_run("two", terms(second), PLAN)
+    assert rows(ledger) == before
+    assert ledger.row_spent() == 0.01
+
+
+def test_an_exact_run_has_no_finite_price_of_any_unit_and_neither_fixes_nor_minds_it():
+    ledger, exact = Ledger(MemoryLog(), "a", co.Policy(exact=True)), {"a": (Charge(EXACT, 1, "rows"),)}
+    ledger.open_run("exact", terms(ROW), exact)
+    assert ledger.units() == ()
+    ledger.open_run("one", terms(Unit("patient", 3)), PLAN)
+    assert ledger.units() == ("one patient (at most 3 rows)",)
+    ledger.open_run("again", terms(ROW), exact)
+    assert math.isinf(ledger.row_spent())
+
+
+def test_a_run_that_gave_all_back_fixes_no_unit():
+    ledger = book()
+    ledger.open_run("one", terms(ROW), PLAN)
+    ledger.close_run("one", "refused: PolicyRefused")
+    assert ledger.units() == ()
+    ledger.open_run("two", terms(Unit("patient", 3)), PLAN)
+
+
+def test_a_new_period_does_not_change_the_unit():
+    ledger = book()
+    ledger.open_run("one", terms(ROW), PLAN)
+    ledger.renew("another year")
+    with pytest.raises(co.BudgetExhausted, match="its ledger counts for one row"):
+        ledger.open_run("two", terms(Unit("patient", 3)), PLAN)
+
+
+def test_a_node_without_data_counts_for_nobody():
+    ledger = Ledger(MemoryLog(), "coordinator", co.Policy(), holds_data=False)
+    for number, unit in enumerate(UNITS):
+        ledger.open_run(str(number), terms(unit), PLAN)
+
+
+def test_an_earlier_ledger_of_two_units_opens_and_takes_no_further_price():
+    ledger = book()
+    for number, unit in enumerate((ROW, Unit("patient", 3))):  # as versions before wrote them
+        ledger.log.append(str(number), OPENING, "open", "", _opening(terms(unit), "a", PLAN, co.Policy()))
+    assert ledger.units() == ("one row", "one patient (at most 3 rows)")
+    for unit in (ROW, Unit("patient", 3)):
+        with pytest.raises(co.BudgetExhausted, match=r"counts for one row and one patient \(at most 3 rows\)"):
+            ledger.open_run("new", terms(unit), PLAN)
+
+
+def fitted(store: Path, unit: Any, **more: Any) -> co.Fit:
+    federation = co.Federation.split(X, Y, parties={"a": [0, 1], "b": [2, 3]}, label="b", unit=unit, **more)
+    privacy = co.Privacy(1.0, 1e-6, trust="secure", row_norm=1.0, feature_bound=1.0)
+    return co.fit(federation, RIDGE, co.PrivateGram(), privacy, store=store)
+
+
+def test_what_a_store_says_was_spent_is_true_of_its_unit(tmp_path):
+    fitted(tmp_path, (PEOPLE, 3))
+    with pytest.raises(co.BudgetExhausted, match="its ledger counts for one person"):
+        fitted(tmp_path, None)
+    with pytest.raises(co.BudgetExhausted, match="its ledger counts for one person"):
+        fitted(tmp_path, (PEOPLE, 2))
+    for party in "ab":
+        found = account(tmp_path, party)
+        assert found.unit == "one person (at most 3 rows)"
+        assert found.budget.rho == pytest.approx(rho_for(1.0, 1e-6), rel=1e-9)
+        assert found.open_runs == 0
+
+
+def test_one_partys_other_unit_is_found_before_anybody_reserves(tmp_path):
+    """b's ledger alone counts for rows: a, which is asked first, holds no row of the refused run."""
+    alone = co.Federation.split(X, Y, parties={"b": slice(None)}, label="b")
+    ball = co.Problem(co.Logistic(), co.L1Ball(1.0))
+    co.fit(alone, ball, co.CentralFrankWolfe(rounds=2), co.Privacy(1.0, 1e-6, feature_bound=1.0), store=tmp_path)
+    with pytest.raises(co.BudgetExhausted, match="party 'b': its ledger counts for one row"):
+        fitted(tmp_path, (PEOPLE, 3))
+    assert account(tmp_path, "b").unit == "one row"
+    log = FileLog(tmp_path / "nodes" / "a.db")
+    try:
+        assert log.rows(kind="open") == []
+    finally:
+        log.close()
+
+
+def test_the_budget_command_shows_the_unit(tmp_path):
+    from typer.testing import CliRunner
+
+    from colonnade.cli import app
+
+    fitted(tmp_path, (PEOPLE, 3))
+    told = CliRunner().invoke(app, ["budget", "show", str(tmp_path), "--json"])
+    assert '"unit": "one person (at most 3 rows)"' in told.output
+    assert "one person (at most 3 rows)" in CliRunner().invoke(app, ["budget", "show", str(tmp_path)]).output
+
+
+def test_terms_differ_by_neighbours_even_where_the_words_of_the_unit_agree():
+    ledger, column = book(), terms(COLUMN)
+    ledger.open_run("one", column, PLAN)
+    with pytest.raises(co.BudgetExhausted):
+        ledger.open_run("two", replace(column, neighbours="replace the rows of one feature column"), PLAN)
