@@ -234,6 +234,9 @@ def test_a_declared_schema_makes_a_frame_private_and_names_who_holds_what(tmp_pa
     assert model.fit_.label == "clinic"
 
 
+@pytest.mark.filterwarnings(
+    "ignore::colonnade.errors.NothingToLearn"
+)  # the caller hears of the label, and the fit goes on
 def test_no_cell_and_no_label_stops_a_private_fit(tmp_path):
     X, labels, values = table(rows=60)
     X[3, 1], X[4, 0] = np.nan, np.inf

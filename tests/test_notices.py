@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+import re
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
 import pytest
 from scipy import sparse
+from sklearn.base import clone
 
 import colonnade as co
 from colonnade.algorithms.method import Job
@@ -105,6 +108,91 @@ def test_labels_of_a_regression_are_noticed_only_where_all_are_the_same():
     assert about_labels(different([1.0, 2.0, np.nan, 5.0]), job) == ()
     assert about_labels(different([2.0, np.nan, 2.0]), job) != ()
     assert about_labels(different(["a", "b"]), job) == ()
+
+
+def test_labels_that_their_range_clips_are_noticed_once_they_are_more_than_half():
+    ranged = replace(PRIVATE, label_range=(0.0, 10.0))
+    job = Job(co.Problem(co.LeastSquares()), co.Federation.split(np.eye(4), np.arange(4.0)).roster(), ranged)
+    assert about_labels(different([0.0, 10.0, 12.0, -1.0]), job) == ()  # half of them; the ends are inside
+    (found,) = about_labels(different([np.inf, 10.0, 12.0, -1.0]), job)
+    assert "3 of 4 labels lie outside their declared range" in found
+    assert about_labels(different([11.0, 12.0, 10.0, 11.0]), job)[-1].startswith("the labels of all rows are the same")
+    assert "6 of 8 labels are no numbers" in about_labels(different([1.0, 2.0, *[np.nan] * 6]), job)[0]
+
+
+# ------------------------------------------------------------------------------------------------ estimators
+
+
+ROWS_OF_X = np.linspace(-1.0, 1.0, 2 * 40).reshape(40, 2)
+HALVES = np.arange(40) % 2
+
+
+@pytest.mark.parametrize(
+    ("model", "X", "y", "found"),
+    [
+        (
+            co.SparseClassifier(classes=[0, 1, 2]),
+            ROWS_OF_X,
+            HALVES,
+            "no row has a label of 1 of the 3 declared classes",
+        ),
+        (
+            co.SparseClassifier(classes=[0, 1]),
+            ROWS_OF_X,
+            np.arange(40) % 4,
+            "20 of 40 labels, 2 different ones, are not in classes= and count as the first of the two",
+        ),
+        (
+            co.SparseClassifier(classes=["a", "b", "c"]),
+            ROWS_OF_X,
+            list("abcd") * 10,
+            "10 of 40 labels, 1 different ones, are not in classes= and count as none of them",
+        ),
+        (co.SparseClassifier(classes=[0, 1]), 40.0 + ROWS_OF_X, HALVES, "all 40 rows are the same"),
+        (co.SparseClassifier(classes=[0, 1]), sparse.csr_array((40, 3)), HALVES, "all 40 rows are the same"),
+        (
+            co.SparseRegressor(label_bound=1.0),
+            np.where(ROWS_OF_X > 0, np.nan, 0.0),
+            HALVES * 1.0,
+            "all 40 rows are the same",
+        ),
+        (
+            co.SparseRegressor(label_range=(0.0, 20.0)),
+            ROWS_OF_X,
+            np.arange(40.0) + 5.0,
+            "24 of 40 labels lie outside their declared range",
+        ),
+        (co.SparseRegressor(label_bound=1.0), ROWS_OF_X, np.arange(40.0) + 2.0, "the labels of all rows are the same"),
+    ],
+)
+def test_an_estimator_says_what_it_would_pay_for_nothing_before_its_ledger_is_opened(model, X, y, found, tmp_path):
+    private = clone(model).set_params(epsilon=1.0, ledger=tmp_path / "ledger.db")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", co.NothingToLearn)
+        with pytest.raises(co.NothingToLearn, match=re.escape(found)):
+            private.fit(X, y)
+    assert not list(tmp_path.iterdir())
+    assert not hasattr(private, "coef_")
+
+
+@pytest.mark.parametrize(
+    ("model", "y"),
+    [
+        (co.SparseClassifier(epsilon=1.0, classes=[0, 1]), HALVES),
+        (co.SparseClassifier(epsilon=1.0, classes=["0", "1"]), list(HALVES.astype(str))),
+        (co.SparseRegressor(epsilon=1.0, label_range=(0.0, 1.0)), HALVES * 1.0),  # at the ends, and not beyond them
+        (co.SparseRegressor(epsilon=1.0, label_bound=20.0), np.arange(40.0) - 5.0),
+    ],
+)
+def test_an_estimator_that_has_something_to_learn_says_nothing(model, y):
+    clone(model).fit(ROWS_OF_X, y)  # a warning is an error here
+
+
+def test_labels_that_no_declared_class_has_are_said_by_an_estimator_over_parties(tmp_path):
+    model = co.FederatedClassifier(epsilon=1.0, classes=[0, 1], store=tmp_path / "s")
+    with pytest.raises(co.NothingToLearn, match="10 of 40 labels, 1 different ones"):
+        model.fit(ROWS_OF_X, np.where(np.arange(40) % 4, HALVES, 7))
+    assert not (tmp_path / "s").exists()
 
 
 # ------------------------------------------------------------------------------------------------ between organisations

@@ -197,7 +197,9 @@ PUBLIC = {
     "rows by themselves": lambda: Normalizer(),
     "powers": lambda: PolynomialFeatures(2),
     "columns": lambda: ColumnTransformer([("a", Normalizer(), [0, 1])], remainder="passthrough"),
-    "declared levels": lambda: OneHotEncoder(categories=[[0.0, 1.0]] * 4, handle_unknown="ignore"),
+    "declared levels": lambda: make_pipeline(
+        FunctionTransformer(np.sign), OneHotEncoder(categories=[[-1.0, 1.0]] * 4, handle_unknown="ignore")
+    ),
     "fitted to public data": lambda: FunctionTransformer(StandardScaler().fit(np.eye(4)).transform),
     "nothing": lambda: "passthrough",
 }

@@ -34,7 +34,7 @@ from colonnade.engines.station import FINAL, Head, Seat, Standing
 from colonnade.engines.turns import Crew, Distributed
 from colonnade.errors import ColonnadeError, InvalidInput, MostlyNoise, NothingToLearn, PeerFailed, PolicyRefused
 from colonnade.federation import Federation
-from colonnade.notices import about_columns, about_labels, different
+from colonnade.notices import UNSPENT, about_columns, about_labels, different
 from colonnade.privacy.accountant import epsilon, rho_for
 from colonnade.privacy.block import Block, FeatureColumn
 from colonnade.privacy.events import Audience, Plan, Policy, row_rho, unprotected
@@ -114,8 +114,7 @@ def fit(
     for remark in remarks_on(job.privacy):
         warnings.warn(remark, UserWarning, stacklevel=2)
     if notices := noticed(federation, job, passed.blocks):
-        said = "; ".join(notices)
-        warnings.warn(f"{said}. Nothing was spent yet; this run would pay for it.", NothingToLearn, stacklevel=2)
+        warnings.warn(f"{'; '.join(notices)}. {UNSPENT}", NothingToLearn, stacklevel=2)
     books: Store = MemoryStore() if store is None else FolderStore(store)
     try:
         passed = in_order(passed, federation, books)

@@ -7,7 +7,9 @@ Counts, names of columns and settings, never a value. docs/privacy.md ("Who is t
 
 from __future__ import annotations
 
-from typing import Any
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +18,9 @@ from scipy import sparse
 from colonnade.algorithms.method import Job
 from colonnade.privacy.block import Block
 from colonnade.schema import Categorical, Column, Schema
+
+UNSPENT = "Nothing was spent yet; this run would pay for it."
+SAME = "the labels of all rows are the same: there is nothing to learn"
 
 
 def about_columns(schema: Schema | None, block: Block) -> tuple[str, ...]:
@@ -64,23 +69,38 @@ def _same_in_all_rows(matrix: Any) -> tuple[NDArray[np.bool_], NDArray[np.int64]
     return same, filled
 
 
-def different(y: Any) -> NDArray[np.float64] | None:
+class Labels(NamedTuple):
+    """What is counted about labels: the different ones, how many rows have each, and how many have none."""
+
+    values: NDArray[np.float64]
+    counts: NDArray[np.int64]
+    gaps: int
+
+    @property
+    def rows(self) -> int:
+        return int(self.counts.sum()) + self.gaps
+
+
+def different(y: Any) -> Labels | None:
     """The different labels, of which `about_labels` counts some; None where they are no numbers."""
     labels = np.asarray(y)
     if labels.dtype.kind not in "biuf" or labels.size == 0:
         return None
-    values = np.unique(labels.astype(np.float64))
-    return values[np.isfinite(values)]
+    values, counts = np.unique(labels.astype(np.float64), return_counts=True)
+    told = ~np.isnan(values)
+    return Labels(values[told], counts[told].astype(np.int64), int(counts[~told].sum()))
 
 
-def about_labels(values: NDArray[np.float64] | None, job: Job) -> tuple[str, ...]:
+def about_labels(labels: Labels | None, job: Job) -> tuple[str, ...]:
     """Labels that a private run takes for something else than they seem to be, or that are all the same."""
-    if job.privacy is None or values is None:
+    if job.privacy is None or labels is None:
         return ()
+    values = labels.values
     if values.size <= 1:
-        return ("the labels of all rows are the same: there is nothing to learn",)
+        return (SAME,)
     if not job.problem.loss.classifies:
-        return ()
+        middle, reach = job.privacy.label_middle, job.privacy.label_reach
+        return () if reach is None else about_range(labels, middle - reach, middle + reach)
     above = int(np.count_nonzero(values > 0))
     if above in (0, values.size):
         side = "above 0" if above else "0 or below"
@@ -92,4 +112,48 @@ def about_labels(values: NDArray[np.float64] | None, job: Job) -> tuple[str, ...
             f"the {values.size:,} different labels become two classes: {above:,} of them are above 0, and "
             f"{values.size - above:,} are not. Make a column of 0 and 1 if another split is meant",
         )
+    return ()
+
+
+def about_range(labels: Labels, low: float, high: float) -> tuple[str, ...]:
+    """Numeric labels of which the declared range leaves little: the same ones, or most of them clipped or missing."""
+    beyond = int(labels.counts[(labels.values < low) | (labels.values > high)].sum())
+    found = []
+    if 2 * beyond > labels.rows:
+        found.append(
+            f"{beyond:,} of {labels.rows:,} labels lie outside their declared range and count as its nearer end: declare the range "
+            "that they may have"
+        )
+    if 2 * labels.gaps > labels.rows:
+        found.append(f"{labels.gaps:,} of {labels.rows:,} labels are no numbers and count as the middle of their range")
+    middle = [(low + high) / 2.0] * (labels.gaps > 0)
+    if np.unique(np.append(np.clip(labels.values, low, high), middle)).size <= 1:
+        found.append(SAME)
+    return tuple(found)
+
+
+def about_classes(found: Sequence[object], listed: Sequence[object]) -> tuple[str, ...]:
+    """Declared classes that no row has, and rows that have none of them."""
+    counts = Counter(found)
+    empty = sum(not counts[label] for label in listed)
+    stray = {label: count for label, count in counts.items() if label not in set(listed)}
+    notices = []
+    if empty:
+        notices.append(f"no row has a label of {empty:,} of the {len(listed):,} declared classes")
+    if stray:
+        others = "the first of the two" if len(listed) == 2 else "none of them"
+        notices.append(
+            f"{sum(stray.values()):,} of {len(found):,} labels, {len(stray):,} different ones, are not in classes= and count as {others}"
+        )
+    return tuple(notices)
+
+
+def about_rows(rows: Any) -> tuple[str, ...]:
+    """Rows of a matrix (CSR, of which stored zeros are dropped) that are all the same, as a private estimator takes them."""
+    rows.eliminate_zeros()
+    count, each = rows.shape[0], np.diff(rows.indptr)
+    if count < 2 or (each != each[0]).any():
+        return ()
+    if all((part.reshape(count, -1) == part[: each[0]]).all() for part in (rows.indices, rows.data)):
+        return (f"all {count:,} rows are the same once entries are cut to ±feature_bound and missing ones are 0",)
     return ()

@@ -18,7 +18,7 @@ from colonnade.alignment import Agreement, Offer, offer
 from colonnade.charter import Charter
 from colonnade.errors import InvalidInput
 from colonnade.federation import Federation
-from colonnade.notices import about_columns, about_labels, different
+from colonnade.notices import Labels, about_columns, about_labels, different
 from colonnade.privacy.block import Block
 from colonnade.seats import usable_labels
 
@@ -160,7 +160,7 @@ class Holding:
         return about_columns(schema, Block(matrix, np.arange(matrix.shape[1])))
 
     @cached_property
-    def _different_labels(self) -> NDArray[np.float64] | None:
+    def _different_labels(self) -> Labels | None:
         if not self.labelled:
             return None
         return different(self.labels if self.charter.on is None else self.table[self.charter.label[1]].to_numpy())

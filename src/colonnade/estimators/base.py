@@ -16,13 +16,14 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from colonnade.errors import InvalidInput, MostlyNoise, unquoted
+from colonnade.errors import InvalidInput, MostlyNoise, NothingToLearn, unquoted
 from colonnade.estimators.recipe import PickRecipe, RowRecipe, cheaper, check_rounds
-from colonnade.estimators.rows import ClipMap, RowMap, as_doubles
+from colonnade.estimators.rows import ClipMap, RowMap, as_doubles, clipped
 from colonnade.estimators.solver import NEGLIGIBLE, Solution, certified, solve
 from colonnade.estimators.surroundings import looked_at
 from colonnade.kernels.lazy import lazy_picks
 from colonnade.kernels.sparse_fw import Floats, Loss, model_of_picks
+from colonnade.notices import UNSPENT, about_rows
 from colonnade.privacy.accountant import epsilon as epsilon_of
 from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.block import ROW, SENSIBLE
@@ -156,8 +157,13 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries
 
     # ---------------------------------------------------------------- with privacy
 
-    def _private(self, X: Any, targets: list[Floats], classify: bool, scale: float) -> tuple[Floats, Floats]:
-        """Coefficients and intercepts, one row a target; sets privacy_, history_ and the map of rows."""
+    def _private(
+        self, X: Any, targets: list[Floats], classify: bool, scale: float, notices: tuple[str, ...]
+    ) -> tuple[Floats, Floats]:
+        """Coefficients and intercepts, one row a target; sets privacy_, history_ and the map of rows.
+
+        notices  what is known about the labels that would make this fit pay for nothing
+        """
         n, d = X.shape
         delta = DELTA if self.delta is None else self.delta
         privacy = Privacy(
@@ -175,6 +181,8 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries
         plan = recipe.plan()
         for remark in recipe.remarks:
             warnings.warn(f"{remark}.", MostlyNoise, stacklevel=5)
+        if found := (*about_rows(clipped(X, float(self.feature_bound))), *notices):
+            warnings.warn(f"{'; '.join(found)}. {UNSPENT}", NothingToLearn, stacklevel=5)
         ledger = self._memory if self.ledger is None else LocalLedger(self.ledger)
         search = looked_at(privacy.epsilon, delta, partial(self._short_of, recipe.distance))
         with ledger.run(self._terms(recipe), plan, SystemNoise(), recipe.distance) as gate:

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d, vali
 from colonnade.errors import InvalidInput
 from colonnade.estimators.base import SparseLinear
 from colonnade.kernels.sparse_fw import Floats, Loss
+from colonnade.notices import about_classes
 
 LOSSES = {"logistic": Loss.LOGISTIC, "squared_hinge": Loss.SQUARED_HINGE}
 
@@ -112,7 +113,7 @@ class SparseClassifier(ClassifierMixin, SparseLinear):  # type: ignore[misc]  # 
         check_consistent_length(X, found)
         positive = keys[1:] if classes.size == 2 else keys
         targets = [np.array([1.0 if key == label else -1.0 for key in found]) for label in positive]
-        self.coef_, self.intercept_ = self._private(X, targets, True, 1.0)
+        self.coef_, self.intercept_ = self._private(X, targets, True, 1.0, about_classes(found, keys))
         self.classes_, self.gap_ = classes, None
         return self
 

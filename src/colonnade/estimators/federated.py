@@ -12,6 +12,7 @@ Leaves   what the method's runs release, and nothing else: coefficients, odds an
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import KW_ONLY, dataclass, field, replace
@@ -35,13 +36,14 @@ from sklearn.utils.validation import (
 )
 
 from colonnade.algorithms.sharing_admm import SharingADMM
-from colonnade.errors import InvalidInput, unquoted
+from colonnade.errors import InvalidInput, NothingToLearn, unquoted
 from colonnade.estimators.classifier import as_objects, label_keys, likeliest, probabilities
 from colonnade.estimators.rows import as_doubles
 from colonnade.estimators.several import resumed, same_call
 from colonnade.estimators.surroundings import looked_at
 from colonnade.federation import Federation
 from colonnade.fit import fit as run
+from colonnade.notices import UNSPENT, about_classes
 from colonnade.privacy.accountant import epsilon as epsilon_of
 from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.ledger import Ledger
@@ -225,13 +227,15 @@ class FederatedLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carr
 
     # ---------------------------------------------------------------- fitting and scoring
 
-    def _run(self, federations: Sequence[Federation], losses: Sequence[Any]) -> None:
-        """One run for each federation, with its loss."""
+    def _run(self, federations: Sequence[Federation], losses: Sequence[Any], notices: Sequence[str] = ()) -> None:
+        """One run for each federation, with its loss; `notices` are said before the first."""
         problems, terms = [self._problem(loss) for loss in losses], self._terms(len(federations))
         method, where = self._method(problems[0]), {"engine": self.engine, "store": self.store}
         search = None
         if self.epsilon is not None and terms is not None:
             search = looked_at(self.epsilon, terms.delta, partial(self._short_of, federations[0]))
+        if notices:
+            warnings.warn(f"{'; '.join(notices)}. {UNSPENT}", NothingToLearn, stacklevel=4)
         runs = [
             partial(run, each, problem, method, terms, **where)
             for each, problem in zip(federations, problems, strict=True)
@@ -369,7 +373,9 @@ class FederatedClassifier(ClassifierMixin, FederatedLinear):  # type: ignore[mis
         weights = _against_rest(classes, self._class_weights(classes, labels))
         # Under privacy a weight may not touch a row: it would change what one row can do. It changes the odds instead.
         inside = self.class_weight is not None and self.epsilon is None
-        self._run(federations, [ClassWeighted(loss, *pair) if inside else loss for pair in weights])
+        private = self.epsilon is not None and labels is not None
+        notices = about_classes(label_keys(labels), label_keys(classes)) if private else ()
+        self._run(federations, [ClassWeighted(loss, *pair) if inside else loss for pair in weights], notices)
         self.classes_ = classes
         self._shifts = np.array([0.0 if inside else math.log(own / rest) for rest, own in weights])
         return self

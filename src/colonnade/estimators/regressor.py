@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d, vali
 from colonnade.errors import InvalidInput
 from colonnade.estimators.base import SparseLinear
 from colonnade.kernels.sparse_fw import Floats, Loss
+from colonnade.notices import about_range, different
 from colonnade.privacy.block import SENSIBLE, cleaned
 from colonnade.privacy.statement import checked_range
 
@@ -100,7 +101,9 @@ class SparseRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]  # sc
         check_consistent_length(X, y)
         middle, bound = (low + high) / 2.0, (high - low) / 2.0
         t = cleaned(np.clip(np.nan_to_num(y, nan=middle), low, high) - middle, bound) / bound
-        coef, b = self._private(X, [t], False, bound)
+        labels = different(y)
+        notices = () if labels is None else about_range(labels, low, high)
+        coef, b = self._private(X, [t], False, bound, notices)
         self.coef_, self.intercept_, self.gap_ = coef[0], middle + float(b[0]), None
         return self
 
