@@ -5,15 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
+from sklearn.linear_model import RANSACRegressor
 from sklearn.model_selection import (
+    FixedThresholdClassifier,
     GridSearchCV,
     RandomizedSearchCV,
+    TunedThresholdClassifierCV,
     cross_val_predict,
     cross_val_score,
     learning_curve,
 )
 from sklearn.multiclass import OneVsRestClassifier
-from sklearn.pipeline import FeatureUnion, make_pipeline
+from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import (
     FunctionTransformer,
     MinMaxScaler,
@@ -113,6 +116,19 @@ def test_the_dearest_candidate_stands_for_all(tmp_path):
         search.fit(X, Y)
 
 
+def test_a_candidate_that_sets_no_epsilon_costs_that_of_the_estimator_and_not_of_the_first_fit(tmp_path):
+    path = tmp_path / "ledger.db"
+    LocalLedger(path).set_limit(epsilon_of(4 * EACH, 1e-6), 1e-6)
+    grids = [{"epsilon": [0.1]}, {"feature_bound": [0.5]}]
+    with pytest.raises(co.BudgetExhausted, match=rf"\(rho {5 * EACH:.3g}\)"):
+        GridSearchCV(private(path), grids, cv=2, error_score="raise").fit(X, Y)
+    whole = [{"model": [private(path)]}, {"model": [private(path).set_params(epsilon=2.0)]}]
+    pipeline = Pipeline([("first", Normalizer()), ("model", private(path))])
+    with pytest.raises(co.BudgetExhausted, match=rf"\(rho {5 * rho_for(2.0, 1e-6):.3g}\)"):
+        GridSearchCV(pipeline, whole, cv=2, error_score="raise").fit(X, Y)
+    assert LocalLedger(path).total().runs == 0
+
+
 def test_the_best_model_of_a_search_states_all_that_was_spent(ledger):
     with pytest.warns(co.NotPrivate):
         search = GridSearchCV(private(ledger), GRID, cv=3, error_score="raise").fit(X, Y)
@@ -135,13 +151,20 @@ def test_a_second_search_is_priced_anew(ledger):
         lambda model: learning_curve(model, X, Y, cv=2, error_score="raise"),
         lambda model: OneVsRestClassifier(model).fit(X, Y),
         lambda model: cross_val_score(GridSearchCV(model, GRID, cv=2, error_score="raise"), X, Y, error_score="raise"),
+        lambda model: TunedThresholdClassifierCV(model, cv=2).fit(X, Y),
+        lambda model: RANSACRegressor(model, min_samples=50, max_trials=3).fit(X, Y),
     ],
-    ids=["learning curve", "one against the rest", "nested"],
+    ids=["learning curve", "one against the rest", "nested", "threshold", "random samples"],
 )
 def test_what_cannot_be_priced_beforehand_is_refused(begin, ledger):
     with pytest.raises(co.InvalidInput, match=r"cannot be priced. Nothing was spent"):
         begin(private(ledger))
     assert LocalLedger(ledger).total().runs == 0
+
+
+def test_what_fits_once_may_stand_around_a_private_fit(ledger):
+    FixedThresholdClassifier(private(ledger)).fit(X, Y)
+    assert LocalLedger(ledger).total().runs == 1
 
 
 def test_fits_in_threads_that_do_not_see_their_search_are_refused(ledger):

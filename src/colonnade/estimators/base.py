@@ -20,7 +20,7 @@ from colonnade.errors import InvalidInput, MostlyNoise, NothingToLearn, unquoted
 from colonnade.estimators.recipe import PickRecipe, RowRecipe, cheaper, check_rounds
 from colonnade.estimators.rows import ClipMap, RowMap, as_doubles, clipped
 from colonnade.estimators.solver import NEGLIGIBLE, Solution, certified, solve
-from colonnade.estimators.surroundings import looked_at
+from colonnade.estimators.surroundings import DELTA, looked_at
 from colonnade.kernels.lazy import lazy_picks
 from colonnade.kernels.sparse_fw import Floats, Loss, model_of_picks
 from colonnade.notices import UNSPENT, about_rows
@@ -37,7 +37,6 @@ from colonnade.privacy.statement import Privacy, PrivacyStatement, Trust, check_
 METHODS = ("auto", "frank-wolfe", "gaussian")
 TOLERANCE = 1e-6  # of a fit without privacy: the certified gap over the objective
 PASSES = 200
-DELTA = 1e-6
 DERIVED = {"frank-wolfe": "sparse Frank-Wolfe picks", "sum": "class sums"}
 STEPPED = "noisy gradient in the row-norm geometry"
 

@@ -40,7 +40,7 @@ from colonnade.errors import InvalidInput, NothingToLearn, unquoted
 from colonnade.estimators.classifier import as_objects, label_keys, likeliest, probabilities
 from colonnade.estimators.rows import as_doubles
 from colonnade.estimators.several import resumed, same_call
-from colonnade.estimators.surroundings import looked_at
+from colonnade.estimators.surroundings import DELTA, looked_at
 from colonnade.federation import Federation
 from colonnade.fit import fit as run
 from colonnade.notices import UNSPENT, about_classes
@@ -58,7 +58,6 @@ from colonnade.schema import Schema, as_frame
 Floats = NDArray[np.float64]
 ROW_KEY = "row number"  # the key of one table whose rows need no matching
 LABEL = "label of the rows"  # its column, where a frame is shared out
-DELTA = 1e-6
 OPEN_RIDGE = 1e-3  # where neither a penalty nor a constraint is given, and nothing is private
 SLACK = 1e-9  # of a share's epsilon: so that the shares' ρ are below ρ/K whatever the accountant rounds
 

@@ -3,8 +3,8 @@
 scikit-learn tells an estimator neither. Both stand on the stack of calls, where they are looked for before anything is spent.
 
 Search    GridSearchCV, RandomizedSearchCV, cross_validate, cross_val_score, cross_val_predict in one process: priced as a whole, and
-          refused unless a ledger has room for all of its fits. What fits an unknown number of clones, or fits them where the
-          search cannot be seen (n_jobs), is refused.
+          refused unless a ledger has room for all of its fits. Whatever else of scikit-learn fits on behalf of its caller, or fits
+          where the search cannot be seen (n_jobs), is refused: only what is known to fit once may stand around a fit.
 Pipeline  steps before the estimator that learn from the rows are refused: what they learned is in no price, and one row moves it.
 Limits    a step, a search or a loop of one's own is not seen: fits in a loop add up in a ledger, and nowhere else.
 """
@@ -19,8 +19,9 @@ from types import FrameType
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
-from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
+from sklearn.model_selection import FixedThresholdClassifier, GridSearchCV, RandomizedSearchCV
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, PolynomialFeatures
 from sklearn.utils import get_tags
@@ -29,11 +30,12 @@ from colonnade.errors import BudgetExhausted, InvalidInput, NotPrivate
 from colonnade.privacy.accountant import epsilon as epsilon_of
 from colonnade.privacy.accountant import rho_for
 
+DELTA = 1e-6  # of an estimator that names none
 SEARCH, VALIDATION = "sklearn.model_selection._search", "sklearn.model_selection._validation"
 SPLITS = ("cross_validate", "cross_val_predict")
 WORKERS = ("_fit_and_score", "_fit_and_predict")
 UNPRICED = ("permutation_test_score", "learning_curve", "validation_curve")
-MANY = ("ensemble", "multiclass", "multioutput", "calibration", "feature_selection", "semi_supervised", "inspection")
+ONCE = ("sklearn.base", "sklearn.pipeline", "sklearn.compose._target", "sklearn.utils", SEARCH, VALIDATION)  # no fits of their own
 FREE = (
     "For nothing: one fit of co.PrivateGram has the models of many penalties in fit.path, and every other setting can be chosen from "
     "public knowledge."
@@ -73,7 +75,7 @@ def looked_at(epsilon: float, delta: float, room: Callable[[float, int], str]) -
             searches.append((here.get("parallel"), _of_splits(name, here, epsilon, delta)))
         elif module == VALIDATION and name in UNPRICED:
             raise _unpriced(name)
-        elif module.startswith("sklearn.") and module.split(".")[1] in MANY:
+        elif module.startswith("sklearn.") and not module.startswith(ONCE) and not _fits_once(here.get("self")):
             raise _unpriced(module)
     if not searches:
         if any(module == VALIDATION and name in WORKERS for _, module, name in around):
@@ -122,7 +124,7 @@ def _of_candidates(here: dict[str, Any], evaluation: dict[str, Any] | None, epsi
     if type(search) not in (GridSearchCV, RandomizedSearchCV) or key is None or evaluation is None:
         raise _unpriced(type(search).__name__)
     candidates, splits = evaluation["candidate_params"], evaluation["n_splits"]
-    rho = max(rho_for(_last(one, "epsilon", epsilon), _last(one, "delta", delta)) for one in candidates)
+    rho = max(rho_for(epsilon, delta), *(_dearest(search.estimator, one) for one in candidates))
     fits = len(candidates) * splits + bool(search.refit)
     refit = ", and one on all rows" if search.refit else ""
     words = f"{fits} private fits of {type(search).__name__} ({len(candidates)} candidates in {splits} folds{refit})"
@@ -142,9 +144,16 @@ def _of_splits(name: str, here: dict[str, Any], epsilon: float, delta: float) ->
     return Search(folds, rho_for(epsilon, delta), f"{folds} private fits of {name}, one a fold")
 
 
-def _last(candidate: dict[str, Any], name: str, own: float) -> float:
-    """What a candidate sets a parameter of this name to, wherever in a pipeline; else what it is."""
-    return next((value for key, value in candidate.items() if key.split("__")[-1] == name), own)
+def _dearest(estimator: Any, candidate: dict[str, Any]) -> float:
+    """The most that one fit with these settings may cost, whichever of its parts are private."""
+    made = clone(estimator).set_params(**clone(candidate, safe=False)).get_params()
+    parts = [key.removesuffix("epsilon") for key in made if key.split("__")[-1] == "epsilon"]
+    prices = [(made[f"{part}epsilon"], made.get(f"{part}delta")) for part in parts]
+    return max((rho_for(e, DELTA if d is None else d) for e, d in prices if e is not None), default=0.0)
+
+
+def _fits_once(around: Any) -> bool:
+    return type(around) is FixedThresholdClassifier
 
 
 def _unpriced(what: str) -> InvalidInput:
