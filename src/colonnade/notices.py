@@ -86,7 +86,8 @@ def different(y: Any) -> Labels | None:
     labels = np.asarray(y)
     if labels.dtype.kind not in "biuf" or labels.size == 0:
         return None
-    values, counts = np.unique(labels.astype(np.float64), return_counts=True)
+    with np.errstate(over="ignore", invalid="ignore"):  # a warning that is an error would end what others see
+        values, counts = np.unique(labels.astype(np.float64), return_counts=True)
     told = ~np.isnan(values)
     return Labels(values[told], counts[told].astype(np.int64), int(counts[~told].sum()))
 

@@ -195,7 +195,8 @@ def _unquestioned(y: Any, job: Job) -> Any:
             "labels must be numbers in a private run: write the positive class as 1, the other as 0 or −1."
         )
     middle, reach = job.privacy.label_middle, job.privacy.label_reach
-    values = np.nan_to_num(np.asarray(y, dtype=np.float64), nan=middle)
+    with np.errstate(over="ignore", invalid="ignore"):  # of wider floats: a warning may be an error, which others see
+        values = np.nan_to_num(np.asarray(y, dtype=np.float64), nan=middle)
     if job.problem.loss.classifies:
         return np.where(values > 0.0, 1.0, -1.0)
     # Measured from the middle of their range, which the model's intercept gets back.

@@ -18,7 +18,7 @@ from scipy import sparse
 
 import colonnade as co
 from colonnade.algorithms.central_frank_wolfe import Choose
-from colonnade.algorithms.integer_rows import IntegerRows
+from colonnade.algorithms.integer_rows import Grid, IntegerRows
 from colonnade.algorithms.local_gram import Local, Products, Sketch
 from colonnade.algorithms.method import Finish, Job, SendLabels
 from colonnade.algorithms.private_block_frank_wolfe import SendColumn, Slope, Turn
@@ -28,6 +28,7 @@ from colonnade.between.holding import Holding
 from colonnade.between.settings import read_table
 from colonnade.charter import Charter, Member, new_key
 from colonnade.errors import InvalidInput, LeakError, ProtocolError
+from colonnade.estimators.rows import clipped
 from colonnade.privacy.block import COLUMN, LARGEST, Block, cleaned
 from colonnade.privacy.events import Charge, Event, Mechanism, Policy
 from colonnade.privacy.gate import Gate
@@ -302,6 +303,27 @@ def test_a_matrix_file_with_a_cell_that_is_no_number_is_one_more_table(bad, form
     dense = made.matrix.toarray() if form == "npz" else made.matrix
     assert np.abs(dense).max() <= 1.0
     assert np.isfinite(made.bounded_labels(1.0)).all()
+
+
+@pytest.mark.parametrize("form", ["npy", "npz"])
+def test_a_cell_too_wide_for_a_double_raises_no_warning_anywhere(form, tmp_path):
+    """Warnings are errors here, as an operator may have made them: one cell would then end the run for everybody."""
+    X, y = np.ones((ROWS, 2), np.longdouble), np.ones(ROWS, np.longdouble)
+    X[1, 0] = y[2] = np.finfo(np.longdouble).max
+    path = str(tmp_path / f"data.{form}")
+    np.save(path, X) if form == "npy" else sparse.save_npz(path, sparse.csr_array(X))
+    charter = Charter({"a": member(columns=2), "b": member(columns=2)}, None, ("a", "y"), rows=ROWS)
+    for case in (CASES[2], CASES[3]):
+        job = case.job()
+        holding = Holding(charter, "a", read_table(path, None, charter, "a"), y)
+        holding.notices(job)
+        block = holding.block(job, None)
+        assert np.isfinite(block.bounded_labels(1.0)).all()
+    wide = sparse.csc_array(X) if form == "npz" else X
+    assert np.abs(Block(wide, np.arange(2)).clipped(1.0).matrix).max() == 1.0
+    whole = Grid(np.arange(2), np.zeros(2), np.ones(2), np.full(2, -9), np.full(2, 9), 100, 0.5)
+    assert np.abs(IntegerRows(Block(wide, np.arange(2)), whole).rows(0, ROWS)).max() == 9
+    assert np.abs(clipped(wide, 1.0)).max() == 1.0
 
 
 @pytest.mark.parametrize("kind", ["U8", "S8", "complex128", "M8[s]", "V8"])

@@ -48,8 +48,9 @@ class IntegerRows:
         self._sparse = sparse.issparse(block.matrix)
         self._matrix = block.matrix
         if self._sparse:
-            self._matrix = sparse.csr_array(block.matrix[:, grid.keep], dtype=np.float64, copy=True)
-            self._matrix.sum_duplicates()  # what is stored twice at one place is one entry
+            with np.errstate(over="ignore", invalid="ignore"):  # as in `cleaned`
+                self._matrix = sparse.csr_array(block.matrix[:, grid.keep], dtype=np.float64, copy=True)
+                self._matrix.sum_duplicates()  # what is stored twice at one place is one entry
             self._matrix.data = cleaned(self._matrix.data)
         self.shortened = 0  # rows that were over the bound: for this party's operator, never for anybody else
 

@@ -174,8 +174,11 @@ class Holding:
         return self.keys.gather(agreement.places(self.offer(agreement.pepper)))
 
     def _matrix(self) -> Any:
-        if sparse.issparse(self.table):
+        with np.errstate(
+            over="ignore", invalid="ignore"
+        ):  # of wider floats: a warning may be an error, which others see
+            if not sparse.issparse(self.table):
+                return np.ascontiguousarray(self.table, dtype=np.float64)
             matrix = sparse.csc_array(self.table, dtype=np.float64)
             matrix.sum_duplicates()
             return matrix
-        return np.ascontiguousarray(self.table, dtype=np.float64)

@@ -70,8 +70,9 @@ def as_doubles(X: Any) -> Any:
 
 def clipped(X: Any, bound: float) -> Any:
     """X as CSR of doubles with every entry within ±bound, NaN as zero."""
-    rows = sparse.csr_array(X, dtype=np.float64, copy=True)
-    rows.sum_duplicates()
+    with np.errstate(over="ignore", invalid="ignore"):  # as in `cleaned`
+        rows = sparse.csr_array(X, dtype=np.float64, copy=True)
+        rows.sum_duplicates()
     rows.data = cleaned(rows.data, bound)
     return rows
 

@@ -35,7 +35,14 @@ SEARCH, VALIDATION = "sklearn.model_selection._search", "sklearn.model_selection
 SPLITS = ("cross_validate", "cross_val_predict")
 WORKERS = ("_fit_and_score", "_fit_and_predict")
 UNPRICED = ("permutation_test_score", "learning_curve", "validation_curve")
-ONCE = ("sklearn.base", "sklearn.pipeline", "sklearn.compose._target", "sklearn.utils", SEARCH, VALIDATION)  # no fits of their own
+ONCE = (
+    "sklearn.base",
+    "sklearn.pipeline",
+    "sklearn.compose._target",
+    "sklearn.utils",
+    SEARCH,
+    VALIDATION,
+)  # no fits of their own
 FREE = (
     "For nothing: one fit of co.PrivateGram has the models of many penalties in fit.path, and every other setting can be chosen from "
     "public knowledge."

@@ -152,8 +152,9 @@ class Block:
         """The same block with every entry a number within ±bound, whatever the data."""
         if not sparse.issparse(self.matrix):
             return replace(self, matrix=np.ascontiguousarray(cleaned(self.matrix, bound)))
-        matrix = sparse.csc_array(self.matrix, dtype=np.float64, copy=True)
-        matrix.sum_duplicates()  # what is stored twice at one place is one entry
+        with np.errstate(over="ignore", invalid="ignore"):  # as in `cleaned`
+            matrix = sparse.csc_array(self.matrix, dtype=np.float64, copy=True)
+            matrix.sum_duplicates()  # what is stored twice at one place is one entry
         matrix.data = cleaned(matrix.data, bound)
         return replace(self, matrix=matrix)
 
