@@ -350,7 +350,7 @@ def test_the_tutorial_runs_as_printed(tmp_path, monkeypatch, capsys):
     [
         ("howto-hospitals.md", ["4,000 rows matched", "differential privacy for one row", "over the limit 2"]),
         ("howto-text.md", ["words of 20000", "Communication("]),
-        ("concepts.md", ["epsilon 1.0: even odds become at most 73%"]),
+        ("concepts.md", ["epsilon 1.0: a guess at even odds is right in at most 73% of cases"]),
     ],
 )
 def test_a_page_runs_as_printed(page, shows, tmp_path, monkeypatch, capsys):

@@ -456,11 +456,11 @@ shares = st.floats(1e-6, 1 - 1e-6)
 
 
 @given(shares, epsilons)
-def test_a_belief_grows_by_the_factor_of_epsilon_in_its_odds(before, epsilon):
+def test_a_belief_grows_by_the_factor_of_the_loss_in_its_odds(before, loss):
     with mpmath.workdps(40):
-        grown = mpmath.exp(mpmath.mpf(epsilon)) * mpmath.mpf(before) / (1 - mpmath.mpf(before))
+        grown = mpmath.exp(mpmath.mpf(loss)) * mpmath.mpf(before) / (1 - mpmath.mpf(before))
         expected = float(grown / (1 + grown))
-    assert odds.belief(before, epsilon) == pytest.approx(expected, rel=1e-12)
+    assert odds.belief(before, loss) == pytest.approx(expected, rel=1e-12)
 
 
 @given(st.floats(0.05, 6.0), st.floats(0.01, 8.0), shares)
@@ -496,10 +496,13 @@ def test_the_statement_is_explained_with_figures_of_its_own_epsilon(fit):
     private = replace(fit.privacy, epsilon=0.5, delta=1e-5, guarantee="proven")
     page = shown(replace(fit, privacy=private, seconds=None))
     after = {row[0]: row[1] for row in table_of(page, "How sure")}
-    assert after["50 %"] == "62.3 %"  # e^0.5 / (1 + e^0.5) = 0.62246
+    assert after["50 %"] == "76.8 %"  # without a rho: 2·e^0.5 / (1 + 2·e^0.5) = 0.76731
     text = " ".join(page.words)
-    assert "e^epsilon = 1.649" in text
-    assert "one of 100,000 such runs" in text or "one of 99,999 such runs" in text
+    assert "e^epsilon = 1.649 times its chance under the other, plus delta = 1e−05" in text
+    assert (
+        "guesses right in 50 % of cases; with all it sees, in at most 62.3 %" in text
+    )  # (e^0.5 + δ) / (1 + e^0.5) = 0.62246
+    assert "except with a chance of at most 2e−05" in text
     assert "a duration would tell about the data" in text
 
 
@@ -596,7 +599,7 @@ def test_a_private_run_shows_error_bars_and_the_path(table, tmp_path):
     assert table_of(page, "Coefficients")[0][-1] == "standard error"
     assert len(table_of(page, "Size of the model along")) == len(fit.path.weights) + 1
     assert any("along the weight of the penalty" in label for label in page.charts)
-    assert any("this bound may fail" in words.lower() for words in page.words)
+    assert any("except with a chance of at most 0.001." in words for words in page.words)
 
 
 def test_the_fit_keeps_the_public_facts_of_its_run(fit, page, tmp_path):

@@ -178,7 +178,13 @@ def _plain(raw: Any) -> bool:
 
 
 def statement(raw: Any) -> bool:
-    kinds: dict[str, Callable[[Any], bool]] = {"float": number, "str": text, "bool": flag, "int": whole}
+    kinds: dict[str, Callable[[Any], bool]] = {
+        "float": number,
+        "str": text,
+        "bool": flag,
+        "int": whole,
+        "float | None": lambda v: v is None or (finite(v) and v >= 0.0),
+    }
     known = {one.name: kinds.get(str(one.type), _plain) for one in fields(PrivacyStatement)}
     if not (isinstance(raw, dict) and all(name in known and known[name](value) for name, value in raw.items())):
         return False

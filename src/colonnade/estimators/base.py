@@ -246,4 +246,6 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries
         spent = f"{total.runs} fit{'s' if total.runs > 1 else ''}, rho {total.rho:.4g} in all, {all_of_it}"
         derivation = f"docs/privacy.md, {why}{parts}; the ledger, kept {where}, has {spent}"
         sees = "the fitted model: coefficients, intercepts and settings"
-        return replace(derived(privacy, rho, ROW, sees, derivation, caveat=mind), epsilon=epsilon_of(rho, delta))
+        made = derived(privacy, rho, ROW, sees, derivation, caveat=mind)
+        # Where a part of delta pays for something else, rho alone does not bound all that is seen.
+        return replace(made, epsilon=epsilon_of(rho, delta), rho=rho if delta == privacy.delta else None)

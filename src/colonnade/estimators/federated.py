@@ -249,7 +249,7 @@ class FederatedLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carr
         if search is not None and terms is not None:  # who sees one of its models has seen what chose it
             spent = search.begun * search.rho
             words = f"Renyi bound of {spent:.4g}-zCDP, {search.begun} fits of a search"
-            self.privacy_ = replace(self.privacy_, epsilon=epsilon_of(spent, terms.delta), accountant=words)
+            self.privacy_ = replace(self.privacy_, epsilon=epsilon_of(spent, terms.delta), accountant=words, rho=spent)
 
     def _short_of(self, federation: Federation, rho: float, _: int) -> str:
         """Why a search has no room for all its fits: every party's ledger must have a limit that leaves it."""
@@ -308,6 +308,7 @@ def _together(statements: Sequence[PrivacyStatement], terms: Privacy | None) -> 
         first,
         epsilon=epsilon_of(rho, terms.delta),
         accountant=f"Renyi bound of {rho:.4g}-zCDP, {count} runs of {rho / count:.4g} each",
+        rho=rho,
         derivation=f"{first.derivation}; each of {count} one-against-rest models has 1/{count} of the budget",
     )
 

@@ -152,6 +152,7 @@ class PrivacyStatement:
     computational: bool = False  # whether one of them is about what nobody can compute
     place: str = ""  # what makes two rows the same row, where numbers row by row leave
     caveat: str = ""  # what a reader must know of the figures themselves
+    rho: float | None = None  # the price in zCDP of all that is seen; None: the statement does not rest on one
 
     @property
     def sentence(self) -> str:
@@ -206,6 +207,7 @@ def derived(
         assumes=joined(assumed),
         computational=any(one.computational for one in assumed),
         caveat=caveat,
+        rho=rho,
     )
 
 

@@ -1,11 +1,13 @@
 """What an epsilon and a delta mean for somebody who tries to find out about one person.
 
 Two tables that differ in one unit, A and B; the adversary knows everything else and sees what the statement says it sees.
-With probability delta at most anything may come out. Apart from that every output is at most e^epsilon times as likely
-under one table as under the other (Kairouz, Oh, Viswanath, arXiv:1311.0776: any such pair is post-processing of a randomised response). Hence
-    odds of A against B afterwards ≤ e^epsilon · odds before,
+(epsilon, delta) says of every set S of outcomes: P_A(S) ≤ e^epsilon · P_B(S) + delta, and the same with A and B swapped. Hence
     a fair coin between A and B is guessed with probability at most (e^epsilon + delta) / (e^epsilon + 1),
     a test of B that is wrong in a share a of cases finds A in at most min(e^epsilon·a + delta, 1 − e^(−epsilon)·(1 − delta − a)).
+It does not say that odds move by at most e^epsilon except with chance delta. Of odds this holds:
+    odds for the truth afterwards ≤ e^t · odds before, except with a chance of at most c,
+with t = rho + 2·√(rho·ln(1/delta)) and c = delta for a release of price rho in zCDP, and with t = epsilon + ln 2 and c = 2·delta
+for every other. The proofs are in docs/privacy.md, "What epsilon and delta mean".
 """
 
 from __future__ import annotations
@@ -13,12 +15,19 @@ from __future__ import annotations
 import math
 
 
-def belief(before: float, epsilon: float) -> float:
-    """The largest probability after, for one of `before`, apart from the chance delta that nothing holds."""
+def tail(epsilon: float, delta: float, rho: float | None) -> tuple[float, float]:
+    """t and c: the odds for the truth are multiplied by more than e^t with a chance of at most c."""
+    if rho is None:
+        return epsilon + math.log(2.0), min(1.0, 2.0 * delta)
+    return rho + 2.0 * math.sqrt(rho * math.log(1.0 / delta)), delta
+
+
+def belief(before: float, loss: float) -> float:
+    """The probability of the truth after odds of `before` were multiplied by e^loss."""
     if before in (0.0, 1.0):
         return before
-    # e^-epsilon cannot overflow: large epsilons just end at 1.
-    return 1.0 / (1.0 + (1.0 - before) / before * math.exp(-epsilon))
+    # e^-loss cannot overflow: large losses just end at 1.
+    return 1.0 / (1.0 + (1.0 - before) / before * math.exp(-loss))
 
 
 def guess(epsilon: float, delta: float) -> float:
@@ -34,6 +43,15 @@ def power(wrong: float, epsilon: float, delta: float) -> float:
     )  # beyond that it overflows, and is above 1
     second = 1.0 - math.exp(-epsilon) * (1.0 - delta - wrong)
     return max(0.0, min(1.0, first, second))
+
+
+def factor(loss: float) -> float:
+    """e^loss with four digits, rounded up, since it is said of bounds; inf where it is no float."""
+    if loss >= 700.0:
+        return math.inf
+    value = math.exp(loss)
+    step = 10.0 ** (math.floor(math.log10(value)) - 3)
+    return math.ceil(value / step * (1 - 1e-13)) * step
 
 
 def percent(share: float) -> str:

@@ -58,20 +58,31 @@ def _meaning(fit: Fit) -> str:
         claimed = paragraph(
             f"The figures below hold as far as epsilon does, and its guarantee is: {fit.privacy.guarantee}."
         )
-    factor = math.exp(epsilon) if epsilon < 700.0 else math.inf
+    loss, chance = odds.tail(epsilon, delta, fit.privacy.rho)
     text = (
-        f"Take an adversary who knows everything except the data of {unit}, where it hesitates between two possibilities, and sees "
-        f"what the statement says. What it sees can multiply its odds for one of them by at most e^epsilon = {number(factor)}. "
-        f"This bound may fail with a chance of at most delta = {number(delta)}: on average in no more than one of {math.floor(1.0 / delta):,} such runs."
+        f"Take two tables that differ in {unit} only, and any set of outcomes. Its chance under one of them is at most e^epsilon = "
+        f"{number(odds.factor(epsilon))} times its chance under the other, plus delta = {number(delta)}. From this follows what an adversary can "
+        "do who knows everything but which of the two tables was used, and sees what the statement says."
     )
-    rows = [(odds.percent(before), odds.percent(odds.belief(before, epsilon))) for before in BELIEFS]
-    made = table("How sure an adversary can become", ("sure before the run", "sure after it, at most"), rows, numbers=2)
     example = (
-        f"An example: a coin decides which of the two is in the data. Without seeing anything the adversary guesses right in 50 % of cases; "
+        f"A coin decides which of the two it is. Without seeing anything the adversary guesses right in 50 % of cases; "
         f"with all it sees, in at most {odds.percent(odds.guess(epsilon, delta))}. And if it may accuse wrongly in {odds.percent(WRONG)} of cases only, "
         f"it finds out the truth in at most {odds.percent(odds.power(WRONG, epsilon, delta))}, where blind accusing finds {odds.percent(WRONG)}."
     )
-    return "".join(["<h3>What this means</h3>", claimed, paragraph(text), made, paragraph(example)])
+    surprise = (
+        f"What it sees multiplies its odds for the truth by at most {number(odds.factor(loss))}, except with a chance of at most "
+        f"{number(chance)}. So sure can it become:"
+    )
+    rows = [(odds.percent(before), odds.percent(odds.belief(before, loss))) for before in BELIEFS]
+    made = table(
+        "How sure an adversary can become of the truth",
+        ("sure before the run", f"sure after it, at most, except with a chance of {number(chance)}"),
+        rows,
+        numbers=2,
+    )
+    return "".join(
+        ["<h3>What this means</h3>", claimed, paragraph(text), paragraph(example), paragraph(surprise), made]
+    )
 
 
 def traffic_section(fit: Fit) -> str:
