@@ -75,3 +75,28 @@ def test_private_sharing_admm_stays_on_the_ball_that_it_minimises_over(tmp_path)
     assert within_ball(x, 1.0) == pytest.approx([0.6, 0.8])
     assert within_ball(x, 5.0) is x
     assert within_ball(x, np.inf) is x
+
+
+def test_a_warning_that_is_an_error_says_where_the_fit_is_that_was_paid_for(tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", co.MostlyNoise)
+        with pytest.raises(co.MostlyNoise) as raised:
+            fitted(CASES[0], 0.02, tmp_path / "runs")
+    (saved,) = (tmp_path / "runs" / "fits").iterdir()
+    assert f"co.load({str(saved)!r})" in raised.value.__notes__[0]
+    assert co.load(saved).remarks
+
+
+def test_a_job_of_several_models_goes_on_behind_the_one_whose_warning_was_an_error(tmp_path):
+    rng = np.random.default_rng(5)
+    X, y = rng.uniform(-1, 1, (300, 4)), np.arange(300) % 3
+    model = co.FederatedClassifier(
+        parties=2, epsilon=0.1, delta=1e-6, row_norm=2.0, classes=[0, 1, 2], store=tmp_path / "runs"
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", co.MostlyNoise)
+        with pytest.raises(co.MostlyNoise):
+            model.fit(X, y)
+    with pytest.warns(co.MostlyNoise):
+        model.fit(X, y)
+    assert len(list((tmp_path / "runs" / "fits").iterdir())) == 3

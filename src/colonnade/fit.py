@@ -132,8 +132,16 @@ def fit(
     for remark in made.remarks:
         if remark.startswith(SWAMPED):
             log.warning(SWAMPED, extra={"run": made.run})
-            warnings.warn(f"{remark}.", MostlyNoise, stacklevel=2)
+            try:
+                warnings.warn(f"{remark}.", MostlyNoise, stacklevel=2)
+            except MostlyNoise as raised:  # somebody made it an error, and the run is paid for
+                raised.add_note(_saved(books.fit_path(made.run)))
+                raise
     return made
+
+
+def _saved(path: Path | None) -> str:
+    return f"The run had finished; its fit is saved: co.load({str(path)!r}). To repeat the call would begin another."
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,9 +264,7 @@ class _Run:
         if path is None:
             self.finish()
             return made
-        with _undisturbed(
-            f"The run had finished; its fit is saved: co.load({str(path)!r}). To repeat the call would begin another."
-        ):
+        with _undisturbed(_saved(path)):
             made.save(path)
             self.finish()
         return made

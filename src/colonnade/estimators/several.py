@@ -21,12 +21,13 @@ from typing import Any
 
 import numpy as np
 
+from colonnade.errors import MostlyNoise
 from colonnade.federation import Federation
 from colonnade.privacy.store import write_synced
 from colonnade.result import Fit, load
 from colonnade.runbook import FolderStore
 
-SAVED = re.compile(r"its fit is saved: co\.load\((['\"])(.+)\1\)")  # what a run says that Ctrl-C met as it ended
+SAVED = re.compile(r"its fit is saved: co\.load\((['\"])(.+)\1\)")  # what a run says that was stopped as it ended
 
 
 def same_call(federations: Sequence[Federation], *settings: Any) -> str:
@@ -56,7 +57,7 @@ def resumed(call: str, runs: Sequence[Callable[[], Fit]], store: str | PathLike[
             for run in runs[len(done) :]:
                 try:
                     fits.append(run())
-                except KeyboardInterrupt as stopped:
+                except (KeyboardInterrupt, MostlyNoise) as stopped:  # the second: where somebody made it an error
                     if ended := SAVED.search("\n".join(getattr(stopped, "__notes__", ()))):
                         note(Path(ended[2]).stem)
                     raise
