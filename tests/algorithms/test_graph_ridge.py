@@ -91,7 +91,7 @@ def test_one_agent_alone_has_nobody_to_ask():
 def test_all_rounds_are_used_when_the_tolerance_is_zero():
     X, y = table(3, 20, 4)
     fit = co.fit(co.Federation.split(X, y, parties=2), ridge(0.1), co.GraphRidge(rounds=37, tolerance=0.0))
-    assert fit.status is co.Status.FIXED_ROUNDS
+    assert fit.status is co.Status.ALL_ROUNDS
     assert len(fit.history) == 37
 
 

@@ -76,7 +76,7 @@ def test_any_callable_will_do(average):
     start, middle = 6.0, np.array([1.0, -2.0, 1.0])  # ‖0 − middle‖²
     for x in fit.coefficients.values():
         assert float(np.sum((x - middle) ** 2)) <= (0.01 if average else 0.05) * start
-    assert fit.status is co.Status.FIXED_ROUNDS
+    assert fit.status is co.Status.ALL_ROUNDS
 
 
 def test_columns_may_have_penalties_of_their_own():
@@ -172,7 +172,7 @@ def test_a_tolerance_ends_the_run_when_nobody_disagrees_or_moves_by_more():
     # What everybody knew in the round before the last: the last round's own figures are judged after it is sent.
     told = fit.history.select("disagreement", "movement").max_horizontal().to_list()
     assert all(figure > 0.1 for figure in told[: -co.Topology.line(4).diameter])
-    assert run(rounds=len(told), tolerance=0.0).status is co.Status.FIXED_ROUNDS
+    assert run(rounds=len(told), tolerance=0.0).status is co.Status.ALL_ROUNDS
     assert run(rounds=10, tolerance=1e-6).status is co.Status.OUT_OF_ROUNDS
 
 

@@ -246,5 +246,5 @@ def heard(values: Mapping[str, Array], shape: tuple[int, ...], figures: int) -> 
 def ended(accord: Accord, tolerance: float) -> Status:
     """Why a run stopped."""
     if tolerance == 0.0:
-        return Status.FIXED_ROUNDS
+        return Status.ALL_ROUNDS
     return Status.AGREED if accord.agreed else Status.OUT_OF_ROUNDS

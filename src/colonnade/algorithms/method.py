@@ -100,6 +100,8 @@ class Status(Enum):
     AGREED = "all agents agree and stand still within the tolerance"
     OUT_OF_ROUNDS = "rounds used up before the gap closed"
     ONE_EXCHANGE = "one exchange, and everything else from what it released"
+    ALL_ROUNDS = "all rounds done, as many as were asked for: the tolerance was 0"
+    # Of private runs alone: an exact run has released everything that stopping could tell.
     FIXED_ROUNDS = "all rounds done; their number was fixed before, since stopping on the data would be a release"
 
 
