@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import fields, replace
 
 import pytest
-from contract import EVERY_METHOD, fitted
 
 import colonnade as co
 from colonnade.plain import METHODS
+from contract import EVERY_METHOD, fitted
 
 EXACT = {name: case for name, case in EVERY_METHOD.items() if case.privacy is None}
 PRIVATE = {name: case for name, case in EVERY_METHOD.items() if case.privacy is not None}
