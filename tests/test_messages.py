@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import polars as pl
@@ -18,11 +19,16 @@ import pytest
 from typer.testing import CliRunner
 
 import colonnade as co
-from colonnade.between.hub import _opened
+from colonnade.between.hub import _opened, tls_in
 from colonnade.between.parcel import pack
 from colonnade.between.refusals import PeerBroken, PeerRefused
+from colonnade.between.replaced import Record, accept
 from colonnade.between.settings import write_key
+from colonnade.charter import Charter
 from colonnade.cli import app
+from colonnade.privacy.ledger import Ledger, Replaced
+from colonnade.privacy.store import MemoryLog
+from colonnade.runbook import FolderStore
 
 X = np.random.default_rng(0).uniform(-1, 1, (12, 4))
 Y = np.where(X[:, 0] > 0, 1.0, -1.0)
@@ -92,6 +98,20 @@ def cli(*words: object) -> None:
     assert done.exit_code == 1, done.output
     assert done.stdout == ""
     raise Said(done.stderr.removeprefix("error: ").removesuffix("\n"))
+
+
+def spending() -> MemoryLog:
+    """The records of a ledger that begins with half a rho."""
+    log = MemoryLog()
+    with mock.patch("colonnade.privacy.ledger._now", return_value="2031-01-01T00:00:00+00:00"):
+        Ledger(log, "bank", co.Policy()).begin_anew(0.5)
+    return log
+
+
+def taken(folder: Path, node: str) -> object:
+    charter = Charter.load(elsewhere(folder))
+    record = Record(node, "2031-01-01T00:00:00+00:00", "0" * 16, charter.digest, 1.0, 1, "00" * 32)
+    return accept(FolderStore(folder / "store"), "b", record, charter, tls_in(folder, "b"))
 
 
 def authority(folder: Path) -> Path:
@@ -704,6 +724,55 @@ WRONG: Wrong = {
         lambda folder: (central(folder), cli("runs", "show", folder, "20200101T000000-000000000000")),
         Said,
         "FOLDER holds no run '20200101T000000-000000000000'; `colonnade runs list FOLDER` shows those it has.",
+    ),
+    "a ledger that was not lost": (
+        lambda folder: (central(folder), cli("runs", "replaced", folder, "--node", "clinic")),
+        Said,
+        "the ledger of 'clinic' has rows, so it is not new. Nothing was changed. Move its file away if it is lost, or restore the newest copy.",
+    ),
+    "a lost ledger that nobody knew": (
+        lambda folder: (central(folder), cli("runs", "replaced", folder, "--node", "registry")),
+        Said,
+        "no ledger in FOLDER remembers one of 'registry'; there are those of clinic, coordinator.",
+    ),
+    "two ways to replace a ledger": (
+        lambda folder: cli("runs", "replaced", folder, "--node", "clinic", "--sign", "record"),
+        Said,
+        "say one of --node NAME (a store of one owner), --sign RECORD and --accept RECORD.",
+    ),
+    "a record that is none": (
+        lambda folder: Record.load(write(folder / "record", "{}")),
+        co.InvalidInput,
+        "FOLDER/record is no record of a replaced ledger. Ask its owner for it again.",
+    ),
+    "a record of a party that is not there": (
+        lambda folder: taken(folder, "nobody"),
+        co.InvalidInput,
+        "the record is about 'nobody', which is not in the federation file. Ask for the file that it was made with.",
+    ),
+    "a record that its node did not sign": (
+        lambda folder: taken(folder, "a"),
+        co.InvalidInput,
+        "the record about 'a' is refused: its signature is not that of the node's own key. Nothing was changed. Ask its owner, over a line that you trust.",
+    ),
+    "a record that counts less than is known": (
+        lambda folder: Ledger(spending(), "bank", co.Policy()).accept_replaced(
+            Replaced("clinic", "2031-01-01T00:00:00+00:00", "0" * 16), (1, bytes(32)), 0.25
+        ),
+        co.InvalidInput,
+        "the new ledger of 'clinic' begins with rho = 0.25, and the one of 'bank' counts 0.5 about the same rows: it would forget the rest. The record was not taken. Let its owner sign again with --rho 0.5 or more.",
+    ),
+    "a record of an older loss": (
+        lambda folder: Ledger(spending(), "bank", co.Policy()).accept_replaced(
+            Replaced("bank", "2020-01-01T00:00:00+00:00", "0" * 16), (1, bytes(32)), 1.0
+        ),
+        co.InvalidInput,
+        "the record about 'bank' is of 2020-01-01T00:00:00+00:00, and the ledger of 'bank' has taken one of 2031-01-01T00:00:00+00:00. Nothing was changed. Ask its owner for the newest record.",
+    ),
+    "a sum that is none": (
+        lambda folder: Ledger(MemoryLog(), "bank", co.Policy()).begin_anew(-1.0),
+        co.InvalidInput,
+        "rho=-1.0: what was spent before is a number of at least 0. Give inf if it is not known.",
     ),
     "a party without a ledger": (
         lambda folder: (central(folder), cli("budget", "plan", folder, "registry", "--epsilon", 1)),

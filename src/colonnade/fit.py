@@ -39,7 +39,7 @@ from colonnade.privacy.accountant import epsilon, rho_for
 from colonnade.privacy.block import Block, FeatureColumn
 from colonnade.privacy.events import Audience, Plan, Policy, row_rho, unprotected
 from colonnade.privacy.figures import shown
-from colonnade.privacy.ledger import REFUSED
+from colonnade.privacy.ledger import REFUSED, Replaced
 from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.privacy.statement import (
     BY_SECRET,
@@ -53,6 +53,7 @@ from colonnade.privacy.statement import (
     not_private,
     remarks_on,
     settled,
+    told_replaced,
 )
 from colonnade.problem import AdaBoost, ElasticNet, GroupLasso, KernelSVM, Lasso, Problem, Ridge
 from colonnade.problem.kernel import Support
@@ -256,6 +257,7 @@ class _Run:
     notes: list[Mapping[str, Any]] = field(default_factory=list)
     began: float = field(default_factory=time.perf_counter)
     crew: Crew = field(init=False)
+    replaced: list[Replaced] = field(default_factory=list)  # ledgers that took the place of lost ones
 
     def drive(self) -> Fit:
         outcome = self.outcome()
@@ -337,6 +339,7 @@ class _Run:
         """Every chain must be whole, and nobody's ledger may lack a row that another one saw; the keys they sign with."""
         self.everybody("verify")
         standing: dict[NodeId, Standing] = self.everybody("standing")
+        self.replaced = [one for found in standing.values() for one in found.replaced]
         seen: dict[NodeId, dict[NodeId, Head]] = {name: {} for name in standing}
         for witness, found in standing.items():
             for peer, head in found.remembered.items():
@@ -447,6 +450,10 @@ class _Run:
         }
 
     def statement(self) -> PrivacyStatement:
+        """What the result may claim; ledgers that were replaced are told whatever it is."""
+        return replace(self._claimed(), replaced=told_replaced(self.replaced))
+
+    def _claimed(self) -> PrivacyStatement:
         unit, sees = self.job.roster.unit, _sees(self.plans)
         if self.job.privacy is None or self.method.DERIVATION is None:
             return not_private("exact values left the parties, so no bound on epsilon holds", unit, sees)

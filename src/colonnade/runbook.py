@@ -256,17 +256,56 @@ def aborted(folder: str | Path, run: str) -> list[str]:
             raise InvalidInput(f"{folder} holds no run {run!r}; `colonnade runs list {folder}` shows those it has.")
         if run in store.ended():
             raise InvalidInput(f"run {run} is over already: {in_words(store.ended()[run])}.")
-        held = store.lock(run)
-        if held is None:
-            raise StoreError(f"run {run} is being driven by another process; stop that first.")
-        with held:
-            store.end(run, "aborted")
-        nodes = [node_name(path.stem) for path in sorted((Path(folder) / "nodes").glob("*.db"))]
-        ledgers = [Ledger(store.log(node), node, Policy()) for node in nodes]
-        touched = [ledger.node for ledger in ledgers if run in ledger.open_runs()]
-        for ledger in ledgers:
-            ledger.close_run(run, "aborted")
-        return touched
+        return _abort(store, run)
+    finally:
+        store.close()
+
+
+def _abort(store: FolderStore, run: str) -> list[str]:
+    held = store.lock(run)
+    if held is None:
+        raise StoreError(f"run {run} is being driven by another process; stop that first.")
+    with held:
+        store.end(run, "aborted")
+    ledgers = [Ledger(store.log(node), node, Policy()) for node in _nodes(store)]
+    touched = [ledger.node for ledger in ledgers if run in ledger.open_runs()]
+    for ledger in ledgers:
+        ledger.close_run(run, "aborted")
+    return touched
+
+
+def _nodes(store: FolderStore) -> list[str]:
+    return [node_name(path.stem) for path in sorted((store.folder / "nodes").glob("*.db"))]
+
+
+def end_open_runs(store: FolderStore) -> None:
+    """Abort every run that has not ended: without a ledger that was lost none of them can go on."""
+    over = store.ended()
+    for run in [run for run, _ in store.begun() if run not in over]:
+        _abort(store, run)
+
+
+def begun_anew(folder: str | Path, node: str) -> tuple[str, float]:
+    """Begin a new ledger in the place of one that was lost from a store that holds all of them: when, and the rho it begins with.
+
+    What the others' ledgers count about the same rows is known here, so the new one begins with the largest of their sums.
+    """
+    store = _existing(folder)
+    try:
+        peers = [Ledger(store.log(name), name, Policy()) for name in _nodes(store) if name != node]
+        if not any(node in peer.remembered() for peer in peers):
+            raise InvalidInput(
+                f"no ledger in {folder} remembers one of {node!r}; there are those of {', '.join(_nodes(store))}."
+            )
+        made = Ledger(store.log(node), node, Policy())
+        made.check_new()
+        end_open_runs(store)
+        rho = max(peer.row_spent() for peer in peers)
+        one = made.begin_anew(rho, dict.fromkeys(unit for peer in peers for unit in peer.counted_units()))
+        count = made.log.length()
+        for peer in peers:
+            peer.accept_replaced(one, (count, made.log.head_at(count)), rho)
+        return one.when, rho
     finally:
         store.close()
 

@@ -181,6 +181,19 @@ def test_no_field_of_a_question_fills_the_memory(tmp_path: Path) -> None:
     unharmed(tmp_path, hostile_heads(HOSTILE))
 
 
+@pytest.mark.parametrize("parties", [1, 2])
+def test_a_range_of_labels_is_two_numbers_however_few_parties_there_are(parties: int) -> None:
+    privacy = json.loads(Call(co.PrivateGram(), LEAST, co.Privacy(1.0, 1e-6, label_range=(2.0, 6.0))).to_json())[
+        "privacy"
+    ]
+    assert privacy["label_range"] == [2.0, 6.0]
+    check_call(proposed(privacy=privacy)["call"], Sizes(parties, 6, 30))
+    check_call(proposed(privacy={**privacy, "label_range": None})["call"], Sizes(parties, 6, 30))
+    for wrong in ([2.0], [1.0, 2.0, 3.0], [[0.0] * 9, 1.0], [2**60, 2.0], ["x", 1.0], "wide", 2.0, [True, 2.0]):
+        with pytest.raises(InvalidInput, match="label_range of the proposed job is over its bound: two numbers"):
+            check_call(proposed(privacy={**privacy, "label_range": wrong})["call"], Sizes(parties, 6, 30))
+
+
 @pytest.mark.parametrize(
     "method", [graph(3), graph(2, [[0, 2]]), graph(2, [[0, 1]] * 5), {"type": "GraphADMM", "rounds": 10**8}]
 )

@@ -85,6 +85,10 @@ def _rounds(value: Any, sizes: Sizes) -> bool:
     return _whole(value, ROUNDS)
 
 
+def _pair(value: list[Any]) -> bool:
+    return len(value) == 2 and all(type(one) in (int, float) and _small(one) for one in value)
+
+
 def _count(value: Any) -> int:
     """The leaves of nested lists."""
     return sum(_count(item) for item in value) if isinstance(value, list) else 1
@@ -120,6 +124,7 @@ CALL: dict[str, Bound] = {
     "blocks": Bound("at most p numbers, in lists; or a word", lambda value, s: _leaves(value, s.columns)),
     "p": Bound("at most n + p numbers", lambda value, s: _leaves(value, s.rows + s.columns)),
     "values": Bound("at most n numbers", lambda value, s: _leaves(value, s.rows)),
+    "label_range": Bound("two numbers", lambda value, _: value is None or (isinstance(value, list) and _pair(value))),
     "entries": Bound("a table of at most K numbers, by party", lambda value, s: _table(value, s.parties, _small)),
 }
 OTHER = Bound(

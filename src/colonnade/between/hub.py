@@ -17,7 +17,7 @@ import contextlib
 import logging
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from types import TracebackType
@@ -31,6 +31,7 @@ from colonnade.between.matching import align
 from colonnade.between.office import DIVERGED, OK, PROTOCOL, UNAVAILABLE, UNKNOWN
 from colonnade.between.parcel import Parcel, letters_in, letters_out, pack, unpack
 from colonnade.between.refusals import PeerBroken, PeerRefused, refusal, silence, told_to_others
+from colonnade.between.replaced import is_replaced
 from colonnade.certs import Tls
 from colonnade.charter import Charter
 from colonnade.engines.inprocess import Outcome
@@ -41,6 +42,7 @@ from colonnade.engines.traffic import Line, Traffic
 from colonnade.engines.turns import Books, Crew, Kept, Lost, Promise, Then, Turns, gathered, settled
 from colonnade.errors import InvalidInput, PeerFailed, ProtocolError, ReplayDiverged, StoreError, WireError
 from colonnade.federation import Federation
+from colonnade.privacy.ledger import Replaced
 from colonnade.runtime.messages import Direct, FailureCode
 from colonnade.runtime.node import Letter, Listener
 from colonnade.runtime.program import COORDINATOR, NodeId
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
 
 CLOCKS = 60.0  # seconds that two clocks may differ before `check` warns
 FAREWELL = 5.0  # seconds to wait for an answer when a run has failed
+_MOST_REPLACED = 1000  # ledgers that one party may say were replaced
 LOSSES = 1000  # how often a party may begin anew in one run
 _MOST = 1 << 53
 _NOTE = encode(Direct(b""), guarded=False)[:HEADER_SIZE]  # how a note begins that a letter went over a line
@@ -370,7 +373,7 @@ class _Crew:
             match what:
                 case "standing":
                     heads = {peer: (_count(count), bytes.fromhex(at)) for peer, (count, at) in head["heads"].items()}
-                    return Standing(heads.pop(""), heads, b"")
+                    return Standing(heads.pop(""), heads, b"", _replaced(head["replaced"], self.parties))
                 case "join":
                     for peer in self.names:
                         self.places.pop((name, peer), None)
@@ -513,6 +516,14 @@ def _introductions(said: Sequence[Parcel]) -> list[bytes]:
 
 def _plain_heads(heads: Mapping[str, tuple[int, bytes]]) -> dict[str, list[Any]]:
     return {peer: [count, head.hex()] for peer, (count, head) in heads.items()}
+
+
+def _replaced(raw: Any, names: Iterable[str]) -> tuple[Replaced, ...]:
+    """Ledgers of this federation that a party says were replaced: they stand in statements, so not many, and in plain words."""
+    found, known = [Replaced(*one) for one in raw], {COORDINATOR, *names}
+    if len(found) > _MOST_REPLACED or not all(one.node in known and is_replaced(one) for one in found):
+        raise ValueError("a node, a time and a mark for each ledger that was replaced")
+    return tuple(found)
 
 
 def _counts(raw: Mapping[str, Any]) -> dict[str, int]:

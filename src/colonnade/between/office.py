@@ -40,6 +40,7 @@ from colonnade.between.bounds import Sizes, check_call, check_question
 from colonnade.between.holding import Holding
 from colonnade.between.neighbours import Neighbours
 from colonnade.between.parcel import Parcel, letters_in, letters_out, name_in, names_in, pack, text_in, unpack
+from colonnade.between.replaced import keyed_head
 from colonnade.between.scoring import Scoring, part_path
 from colonnade.engines.station import FINAL, Station, code_of
 from colonnade.errors import (
@@ -377,12 +378,11 @@ class Office:
     def standing(self, _: Parcel) -> Parcel:
         length = self.log.length()
         heads = {"": (length, self._head(length)), **self.ledger.remembered()}
-        return Parcel({"heads": {peer: [count, head.hex()] for peer, (count, head) in heads.items()}})
+        told = {peer: [count, head.hex()] for peer, (count, head) in heads.items()}
+        return Parcel({"heads": told, "replaced": [list(one) for one in self.ledger.replaced()]})
 
     def _head(self, count: int) -> bytes:
-        """The head of its records as others may know it: keyed, since they could guess the last row and compare."""
-        found = self.log.head_at(count)
-        return hmac.digest(self.log.secret("node", "heads", 32), found, "sha256") if found else b""
+        return keyed_head(self.log, count)
 
     def vouch(self, asked: Parcel) -> Parcel:
         for witness, (count, head) in _heads(asked).items():

@@ -185,3 +185,118 @@ def abort(
         closed = aborted(store, run)
         said = f"{run} is over; closed in the ledgers of {', '.join(closed) or 'nobody'}"
         answer({"run": run, "state": "aborted", "closed_at": closed}, said, "", quiet, as_json)
+
+
+@app.command()
+def replaced(
+    place: Annotated[
+        Path,
+        typer.Argument(
+            metavar="PLACE", help="A store of one owner, a party's file, or the federation file (coordinator)."
+        ),
+    ],
+    node: Annotated[str | None, typer.Option(help="In a store of one owner: whose ledger was lost.")] = None,
+    sign: Annotated[
+        Path | None,
+        typer.Option(metavar="RECORD", help="The lost ledger was this node's: begin a new one, write its record here."),
+    ] = None,
+    accept: Annotated[
+        Path | None,
+        typer.Option(metavar="RECORD", help="Another node's ledger was lost: take the record of its new one."),
+    ] = None,
+    rho: Annotated[
+        float,
+        typer.Option(
+            help="With --sign: what was spent about these rows before, at least what the others' ledgers count."
+        ),
+    ] = math.inf,
+    store: Annotated[Path, typer.Option(help="The coordinator's store.")] = Path("hub-store"),
+    certs: Annotated[Path, typer.Option(help="The coordinator's certificates.")] = Path("certs"),
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Go on after a ledger was lost: its owner begins a new one, and all others agree to it by hand.
+
+    Every later statement counts it. Between organisations the owner signs a record and sends it to all others, who compare
+    it with what they know of the loss before they take it.
+
+    Examples:
+
+      colonnade runs replaced runs --node airline
+
+      colonnade runs replaced party.toml --sign airline.replaced --rho 0.05
+
+      colonnade runs replaced party.toml --accept airline.replaced
+
+      colonnade runs replaced federation.toml --accept airline.replaced --store hub-store
+    """
+    with explained():
+        from colonnade.errors import InvalidInput
+
+        if [node, sign, accept].count(None) != 2:
+            raise InvalidInput("say one of --node NAME (a store of one owner), --sign RECORD and --accept RECORD.")
+        if node is not None:
+            from colonnade.runbook import begun_anew
+
+            when, spent = begun_anew(place, node)
+            said = f"{node} has a new ledger since {when}, which begins with rho = {spent:.4g}; every later statement counts it"
+            told: dict[str, Any] = {"node": node, "when": when, "rho": spent if math.isfinite(spent) else None}
+        else:
+            told, said = _between(place, sign, accept, rho, store, certs)
+        answer(told, said, "", quiet, as_json)
+
+
+def _is_federation(place: Path) -> bool:
+    """Whether a file is a federation file; whoever reads it as a party's says what is wrong with it."""
+    import tomllib
+
+    from colonnade.jobfile import read_text
+
+    try:
+        return "parties" in tomllib.loads(read_text(place))
+    except tomllib.TOMLDecodeError:
+        return False
+
+
+def _between(
+    place: Path, sign: Path | None, accept: Path | None, rho: float, store: Path, certs: Path
+) -> tuple[dict[str, Any], str]:
+    """Between organisations: sign the record of this node's new ledger, or take that of another one."""
+    from colonnade.between import replaced as records
+    from colonnade.between.hub import tls_in
+    from colonnade.between.settings import PartyFile
+    from colonnade.charter import Charter
+    from colonnade.privacy.events import Policy
+    from colonnade.privacy.ledger import Ledger
+    from colonnade.runbook import FolderStore
+    from colonnade.runtime.program import COORDINATOR
+
+    party = None if _is_federation(place) else PartyFile.load(place)
+    charter = Charter.load(place) if party is None else party.charter
+    tls = tls_in(certs, COORDINATOR) if party is None else party.tls
+    name = COORDINATOR if party is None else party.name
+    books = FolderStore(store if party is None else party.store)
+    try:
+        if accept is not None:
+            record = records.Record.load(accept)
+            records.accept(books, name, record, charter, tls)
+            said = (
+                f"{name} takes the new ledger of {record.node}, begun on {record.when}; every later statement counts it"
+            )
+        else:
+            assert sign is not None
+            ledger = Ledger(books.log(name), name, Policy())
+            record = (
+                records.signed_by_coordinator(ledger, tls, charter)
+                if party is None
+                else records.signed_by_party(ledger, party.identity(), charter, rho)
+            )
+            record.save(sign)
+            said = (
+                f"{name} has a new ledger since {record.when}, which begins with rho = {record.rho:.4g}; send {sign} to all others, "
+                "who take it with --accept"
+            )
+        spent = record.rho if math.isfinite(record.rho) else None
+        return {"node": record.node, "when": record.when, "rho": spent}, said
+    finally:
+        books.close()

@@ -29,7 +29,7 @@ from colonnade.errors import (
 from colonnade.privacy.events import Plan, Policy
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.keyring import Keyring, public_key
-from colonnade.privacy.ledger import Ledger, Terms
+from colonnade.privacy.ledger import Ledger, Replaced, Terms
 from colonnade.privacy.mechanisms import SeededNoise, SystemNoise
 from colonnade.privacy.store import Log
 from colonnade.runtime.messages import FailureCode
@@ -80,6 +80,7 @@ class Standing:
     head: Head
     remembered: Mapping[NodeId, Head]
     key: bytes
+    replaced: tuple[Replaced, ...] = ()  # ledgers that took the place of lost ones, as far as it knows
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +139,7 @@ class Station:
         length = self.log.length()
         head = (length, self.log.head_at(length))
         key = public_key(self._identity()) if self.seat.sealing else b""
-        return Standing(head, self.ledger.remembered(), key)
+        return Standing(head, self.ledger.remembered(), key, tuple(self.ledger.replaced()))
 
     def vouch(self, seen: Mapping[NodeId, Head]) -> None:
         """Its ledger must hold every row that others saw as its last."""

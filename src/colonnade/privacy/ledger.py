@@ -13,6 +13,7 @@ remembers (a copy from an old backup), until its owner says how to go on.
 
 Kinds of rows: `open` (terms and plan of a run), `event` (one release), `release` (its bytes or their digest),
 `close` (how the run ended), `budget` (a limit set by the owner, or a new period), `peer` (heads of other ledgers),
+`replaced` (this ledger took the place of a lost one, or another one did),
 `operator` (what the node's own operator may know about its data).
 """
 
@@ -20,14 +21,15 @@ from __future__ import annotations
 
 import json
 import math
+import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from colonnade.errors import BudgetExhausted, LeakError, LedgerDamaged, PolicyRefused, ReplayDiverged
+from colonnade.errors import BudgetExhausted, InvalidInput, LeakError, LedgerDamaged, PolicyRefused, ReplayDiverged
 from colonnade.privacy.accountant import epsilon, rho_for
 from colonnade.privacy.events import SCORES, Audience, Charge, Event, Plan, Policy, Scope, joint_rho, plan_rho, row_rho
 from colonnade.privacy.figures import shown
@@ -87,6 +89,14 @@ class Budget:
     def left(self) -> float:
         """The rho that is left."""
         return max(0.0, self.limit - self.rho)
+
+
+class Replaced(NamedTuple):
+    """A ledger that took the place of a lost one."""
+
+    node: str
+    when: str
+    mark: str  # random: tells two replacements apart, whenever they were
 
 
 class Ledger:
@@ -157,20 +167,21 @@ class Ledger:
 
     def units(self) -> tuple[str, ...]:
         """What the runs that count were about: one unit, none yet, or several in a file of an earlier version."""
-        return tuple(dict.fromkeys(unit for unit, _ in self._units()))
+        return tuple(dict.fromkeys(unit for unit, _ in self.counted_units()))
 
-    def _units(self) -> list[tuple[str, str]]:
+    def counted_units(self) -> list[tuple[str, str]]:
         """Unit and neighbours of every run with a finite price that is not all paid back. An exact run has no price of any unit."""
         opened = [json.loads(row.body)["terms"] for row in self.log.rows(kind="open")]
-        priced = [0.0 < row < math.inf for _, _, row in self._by_run()]
+        priced = [0.0 < row < math.inf for _, _, row in self._runs()]
         found = [(terms["unit"], terms["neighbours"]) for terms, counts in zip(opened, priced, strict=True) if counts]
-        return list(dict.fromkeys(found))
+        before = [body["units"] for body in self._replaced_rows() if 0.0 < body.get("rho", 0.0) < math.inf]
+        return list(dict.fromkeys([*((unit, neighbours) for units in before for unit, neighbours in units), *found]))
 
     def check_unit(self, terms: Terms, plans: Mapping[str, Plan]) -> None:
         """Refuse a run whose price would be added to that of runs about another unit; an exact or a free one adds nothing to it."""
         if not (self.holds_data and 0.0 < _totals(_Same(plans)).row < math.inf):
             return
-        units = self._units()
+        units = self.counted_units()
         if not units or units == [(terms.unit, terms.neighbours)]:
             return
         counted = " and ".join(unit for unit, _ in units)
@@ -313,7 +324,11 @@ class Ledger:
         return math.fsum(row for _, _, row in self._by_run())
 
     def _by_run(self) -> list[tuple[float, float, float]]:
-        """For each run: where it closed (infinity: it is open), its own price, the row's price."""
+        """For each run: where it closed (infinity: it is open), its own price, the row's price. So also for what came before a new ledger."""
+        found = [(row.seq, json.loads(row.body)) for row in self.log.rows(OWNER, "replaced")]
+        return self._runs() + [(seq, 0.0, float(body["rho"])) for seq, body in found if "rho" in body]
+
+    def _runs(self) -> list[tuple[float, float, float]]:
         closed = {row.run: row for row in self.log.rows(kind="close")}
         actual: dict[str, list[float]] = {}
         for row in self.log.rows(kind="event"):
@@ -348,12 +363,82 @@ class Ledger:
                 self.log.append(run, ADMIN, "peer", key, json.dumps(kept, sort_keys=True).encode())
 
     def remembered(self) -> dict[str, tuple[int, bytes]]:
-        """The newest head this ledger has seen of every other."""
+        """The newest head this ledger has seen of every other; of one that was replaced, none from before."""
         heads: dict[str, tuple[int, bytes]] = {}
-        for row in self.log.rows(kind="peer"):
-            for peer, (count, head) in json.loads(row.body).items():
+        for row in sorted([*self.log.rows(kind="peer"), *self.log.rows(OWNER, "replaced")], key=lambda row: row.seq):
+            body = json.loads(row.body)
+            if row.kind == "replaced":
+                heads.pop(body["node"], None)
+                body = {body["node"]: body["head"]} if "head" in body else {}
+            for peer, (count, head) in body.items():
                 heads[peer] = max(heads.get(peer, (0, b"")), (count, bytes.fromhex(head)))
         return heads
+
+    def check_new(self) -> None:
+        """A ledger in the place of a lost one holds nothing but that it is, and what it knows of other replaced ones."""
+        if self.log.length() != len(self.log.rows(OWNER, "replaced")):
+            raise InvalidInput(
+                f"the ledger of {self.node!r} has rows, so it is not new. Nothing was changed. Move its file away if it is lost, or "
+                "restore the newest copy."
+            )
+
+    def begin_anew(self, rho: float, units: Iterable[tuple[str, str]] = ()) -> Replaced:
+        """Begin in the place of a ledger that was lost, with what may have been spent, and about which units and neighbours.
+
+        Until the first run the owner may say a larger rho; that is the same replacement.
+        """
+        if not rho >= 0.0:
+            raise InvalidInput(
+                f"rho={rho}: what was spent before is a number of at least 0. Give inf if it is not known."
+            )
+        with self.log.atomic():
+            self.check_new()
+            own = [body for body in self._replaced_rows() if body["node"] == self.node]
+            known = math.fsum(body["rho"] for body in own)
+            one = _replaced(own[0]) if own else Replaced(self.node, _now(), secrets.token_hex(8))
+            if not own or rho > known:
+                self._write_replaced({**one._asdict(), "rho": rho - known, "units": list(units)})
+        return one
+
+    def knows_replaced(self, one: Replaced) -> bool:
+        """Whether this record was taken before: it is then no news. One from before the newest is refused, as it would bring an old
+        ledger back.
+        """
+        taken = [found for found in self.replaced() if found.node == one.node]
+        if any(found.mark == one.mark for found in taken):
+            return True
+        if taken and one.when <= (last := max(found.when for found in taken)):
+            raise InvalidInput(
+                f"the record about {one.node!r} is of {one.when}, and the ledger of {self.node!r} has taken one of {last}. Nothing was "
+                "changed. Ask its owner for the newest record."
+            )
+        return False
+
+    def accept_replaced(self, one: Replaced, head: tuple[int, bytes], rho: float) -> None:
+        """Another node's ledger was lost, and this is where its new one stands: it counts at least what this one does, or is refused."""
+        with self.log.atomic():
+            if self.knows_replaced(one):
+                return
+            spent = self.row_spent()
+            if rho < spent * (1.0 - 1e-9):
+                raise InvalidInput(
+                    f"the new ledger of {one.node!r} begins with rho = {rho!r}, and the one of {self.node!r} counts {spent!r} about the "
+                    "same rows: it would forget the rest. The record was not taken. Let its owner sign again with "
+                    f"--rho {spent!r} or more."
+                )
+            self._write_replaced({**one._asdict(), "head": [head[0], head[1].hex()]})
+
+    def _write_replaced(self, body: Mapping[str, object]) -> None:
+        self.log.verify()
+        number = len(self.log.rows(OWNER, "replaced"))
+        self.log.append(OWNER, ADMIN, "replaced", str(number), json.dumps(body, sort_keys=True).encode())
+
+    def _replaced_rows(self) -> list[dict[str, Any]]:
+        return [json.loads(row.body) for row in self.log.rows(OWNER, "replaced")]
+
+    def replaced(self) -> list[Replaced]:
+        """The ledgers that were replaced, as far as this one knows."""
+        return list(dict.fromkeys(map(_replaced, self._replaced_rows())))
 
     def check_head(self, count: int, head: bytes, witness: str) -> None:
         """This ledger must still hold the row that a peer saw as its last."""
@@ -361,8 +446,8 @@ class Ledger:
             raise LedgerDamaged(
                 f"the ledger of {self.node!r} lacks row {count}, which {witness!r} saw before: it was "
                 "rolled back, for example by restoring an old copy, and would forget what was spent. Nothing is "
-                "released. Restore the newest copy; if it is lost, let the owner start a new ledger and count all that "
-                "the old one may have spent."
+                "released. Restore the newest copy; if it is lost, let the owner begin a new ledger, and all others take its "
+                "record: `colonnade runs replaced`."
             )
 
 
@@ -381,6 +466,10 @@ def rest_rho(opened: Mapping[str, Any]) -> float:
         return float(opened["rest_rho"])
     whole = float(opened["row_rho"])
     return whole if math.isinf(whole) else whole - float(opened["own_rho"])
+
+
+def _replaced(body: Mapping[str, Any]) -> Replaced:
+    return Replaced(str(body["node"]), str(body["when"]), str(body["mark"]))
 
 
 def _tightness(limit: tuple[float | None, float | None]) -> float:

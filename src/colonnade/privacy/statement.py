@@ -153,11 +153,12 @@ class PrivacyStatement:
     place: str = ""  # what makes two rows the same row, where numbers row by row leave
     caveat: str = ""  # what a reader must know of the figures themselves
     rho: float | None = None  # the price in zCDP of all that is seen; None: the statement does not rest on one
+    replaced: str = ""  # ledgers that took the place of lost ones, so that what was spent before may not be counted
 
     @property
     def sentence(self) -> str:
         if self.guarantee == Guarantee.NONE:
-            return f"Not private: {self.derivation}. The adversary sees {self.sees}."
+            return f"Not private: {self.derivation}. The adversary sees {self.sees}." + self._lost
         kind = "computational differential privacy" if self.computational else "differential privacy"
         return (
             f"({shown(self.epsilon)}, {shown(self.delta)})-{kind} for {self.unit}, {self.neighbours}, "
@@ -166,7 +167,12 @@ class PrivacyStatement:
             + (f" It holds if {self.assumes}." if self.assumes else "")
             + (f" {self.place}." if self.place else "")
             + (f" Mind: {self.caveat}." if self.caveat else "")
+            + self._lost
         )
+
+    @property
+    def _lost(self) -> str:
+        return f" {self.replaced}." if self.replaced else ""
 
     def __str__(self) -> str:
         return self.sentence
@@ -222,6 +228,23 @@ BY_KEY = (
     "common rows is not protected"
 )
 BY_PLACE = f"{_ROW_BY_ROW}: a row is known by its place in the table, and neighbours keep their places"
+
+
+def told_replaced(ledgers: Iterable[tuple[str, str, str]]) -> str:
+    """What to say of ledgers that were replaced: whose, when, and how often. Two are the same if all three words are."""
+    days: dict[str, list[str]] = {}
+    for node, when, _ in sorted(set(ledgers)):
+        days.setdefault(node, []).append(when[:10])
+    if not days:
+        return ""
+    said = [f"that of {node} on {', '.join(found)}" for node, found in days.items()]
+    count = sum(map(len, days.values()))
+    words = (
+        "1 ledger was replaced after it was lost"
+        if count == 1
+        else f"{count:,} ledgers were replaced after they were lost"
+    )
+    return f"{words}: {'; '.join(said)}. What only a lost ledger had counted is in no later sum"
 
 
 def joined(assumed: Iterable[Assumption]) -> str:
