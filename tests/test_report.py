@@ -581,7 +581,7 @@ def test_every_kind_of_model_has_a_report(table, kind):
     assert len(table_of(page, "Coefficients")) == nonzero + 1
 
 
-def test_a_private_run_shows_error_bars_and_the_path(table, tmp_path):
+def test_a_private_run_shows_the_path_and_no_errors_that_do_not_cover(table, tmp_path):
     X, y = table
     terms = co.Privacy(5.0, 1e-3, trust="secure", row_norm=3.0, feature_bound=1.0)
     problem = co.Problem(co.LeastSquares(), penalty=co.Lasso(0.01))
@@ -594,12 +594,25 @@ def test_a_private_run_shows_error_bars_and_the_path(table, tmp_path):
         store=tmp_path,
     )
     page = shown(fit)
-    assert fit.errors is not None
+    assert fit.errors is None
     assert fit.path is not None
-    assert table_of(page, "Coefficients")[0][-1] == "standard error"
+    assert table_of(page, "Coefficients")[0][-1] == "coefficient"
+    assert any("no standard errors: " in words for words in page.words)
+    assert not any("±" in words or "two standard errors" in words for words in page.words)
     assert len(table_of(page, "Size of the model along")) == len(fit.path.weights) + 1
     assert any("along the weight of the penalty" in label for label in page.charts)
     assert any("except with a chance of at most 0.001." in words for words in page.words)
+
+
+def test_a_run_whose_errors_cover_shows_them_and_names_them(table, tmp_path):
+    X, y = table
+    fit = co.fit(co.Federation.split(X, y, 3), co.Problem(co.Logistic(), constraint=co.L1Ball(2.0)))
+    fit = replace(fit, errors={party: np.full(x.shape, 0.125) for party, x in fit.coefficients.items()})
+    page = shown(fit)
+    assert table_of(page, "Coefficients")[0][-1] == "standard error"
+    assert {row[-1] for row in table_of(page, "Coefficients")[1:]} == {"0.125"}
+    assert all("(two standard errors: 0.25)" in row[2] for row in table_of(page, "The ")[1:])
+    assert not any("±" in words for words in page.words)
 
 
 def test_the_fit_keeps_the_public_facts_of_its_run(fit, page, tmp_path):

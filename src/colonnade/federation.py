@@ -388,7 +388,8 @@ class Federation:
 def _known_of(schema: Schema) -> Known:
     proven = schema.row_bound()
     norm = proven if schema.row_norm is None else min(proven, schema.row_norm)
-    return Known(tuple(schema.entry_bounds()), tuple(schema.binary.tolist()), tuple(schema.nonnegative.tolist()), norm)
+    bounds, binary, nonnegative = schema.entry_bounds(), schema.binary.tolist(), schema.nonnegative.tolist()
+    return Known(tuple(bounds), tuple(binary), tuple(nonnegative), norm, norm == proven)
 
 
 class _Names(Sequence[str]):

@@ -209,7 +209,7 @@ class Fit:
     features: Mapping[str, Sequence[str]] = field(repr=False)
     schemas: Mapping[str, Schema | None] = field(repr=False)
     on: str | None = None
-    errors: Mapping[str, Floats] | None = field(default=None, repr=False)  # standard errors, privacy noise included
+    errors: Mapping[str, Floats] | None = field(default=None, repr=False)  # standard errors, where they cover
     path: CoefficientPath | None = field(default=None, repr=False)
     link: Link | None = field(default=None, repr=False)  # from scores to probabilities, where they need one
     remarks: tuple[str, ...] = ()
@@ -534,7 +534,7 @@ def _missing(party: str) -> InvalidInput:
 def _from_1(raw: Mapping[str, Any]) -> dict[str, Any]:
     """A fit of version 1 as version 2 writes it; the file stays as it is."""
     said = {"derivation": "its file names no derivation", **raw["privacy"]}
-    return {**_UNSAID, **raw, "privacy": said}
+    return {**_UNSAID, **raw, "privacy": said, "errors": None}  # given then where they do not cover, too
 
 
 def _from_plain(raw: Mapping[str, Any]) -> Fit:

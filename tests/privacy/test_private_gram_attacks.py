@@ -698,7 +698,12 @@ def test_all_that_a_fit_says_follows_from_what_was_released(method, trust, epsil
         fits.append(silent_run(replace(fed, parties=parties), method, privacy(epsilon, trust), monkeypatch).fit)
     said = []
     for fit in fits:
-        arrays = [*fit.coefficients.values(), *fit.errors.values(), *fit.path.coefficients.values(), fit.path.weights]
+        arrays = [
+            *fit.coefficients.values(),
+            *(fit.errors or {}).values(),
+            *fit.path.coefficients.values(),
+            fit.path.weights,
+        ]
         rest = fit.intercept, fit.link, fit.remarks, fit.notes, fit.status, fit.objective, fit.gap, fit.seconds
         said.append(
             (b"".join(np.asarray(a).tobytes() for a in arrays), rest, fit.communication, fit.history.to_dicts())

@@ -194,6 +194,18 @@ def norms(job: Job) -> dict[str, float]:
     return {party: min(share, proven.get(party, math.inf)) for party, share in shares.items()}
 
 
+def uncut(job: Job) -> bool:
+    """Whether the schemas prove that no row is shortened and no entry cut."""
+    lengths, known = norms(job), job.roster.known
+    return all(
+        party in known
+        and known[party].proven
+        and lengths[party] >= known[party].norm
+        and (entry_bounds(job, party)[0] >= known[party].bounds).all()
+        for party in job.roster.with_columns
+    )
+
+
 def entry_bounds(job: Job, party: str) -> tuple[Floats, NDArray[np.bool_], NDArray[np.bool_]]:
     """Of each column of a party, in public: the bound of an entry, whether it is 0 or 1, whether it is at least 0."""
     roster, privacy = job.roster, job.privacy

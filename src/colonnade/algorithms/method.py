@@ -40,6 +40,7 @@ class Known:
     binary: tuple[bool, ...]
     nonnegative: tuple[bool, ...]
     norm: float  # of a row: proven by the columns, or declared where that is less
+    proven: bool = False  # whether no row can be longer than that
 
 
 @dataclass(frozen=True, slots=True)

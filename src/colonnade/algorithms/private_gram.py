@@ -41,7 +41,7 @@ from colonnade.algorithms.gram_design import (
     sums_sensitivity,
     whole_frame,
 )
-from colonnade.algorithms.integer_rows import Buckets, IntegerRows, entry_bounds
+from colonnade.algorithms.integer_rows import Buckets, IntegerRows, entry_bounds, uncut
 from colonnade.algorithms.local_gram import (
     Local,
     LocalParts,
@@ -97,9 +97,8 @@ Integers = NDArray[Any]
 SUMS, JOINT = "noisy class sums of the columns", "the noisy Gram matrix of all columns, constant and labels"
 SURROGATE = "solved as least squares on labels ±1, which the Gram matrix suffices for, not as the loss that was asked"
 CODING = "labels above 0 count as the positive class and all others as the negative one; a private run cannot look"
-SHRUNK = (
-    "standard errors hold sampling and noise, not the shrinkage by the ridge that the noise asks for: "
-    "strong coefficients may lie further from the truth"
+COVER = (
+    "standard errors hold sampling and noise, for labels within their range whose residuals spread alike in all rows"
 )
 WEAK = "at this size and budget the noise is about as large as what the columns can tell: expect little of the model"
 CLEAR = 3.5  # standard deviations of its noise by which the covariance of scores and labels must stand out
@@ -157,7 +156,8 @@ def coordinator(job: Job, gate: Gate, settings: PrivateGram) -> Program[Answer]:
     gram = Gram.of(extended, _matrix(job, joint, got) * joint.step**2, design.sds(joint, frame))
     every, bound = design.columns.owner.size, label_bound(job)
     solved = solve(gram, frame, rule, job.problem, rows=job.roster.rows, columns=every, label_bound=bound, sums=sums)
-    answer = _answer(job, solved, frame, (WEAK,) if rule.name == "weak" else ())
+    doubt = "rows were added into buckets" if settings.sketch_rows else _cut_short(job)
+    answer = _answer(job, solved, frame, (WEAK,) if rule.name == "weak" else (), doubt)
     yield from tell(_finish(job, answer), Done)
     return answer
 
@@ -205,7 +205,8 @@ def local_coordinator(local: Local, gate: Gate) -> Program[Answer]:
     solved = solve(
         gram, local.frame, local.rule, job.problem, rows=job.roster.rows, columns=every, label_bound=bound, sums=None
     )
-    answer = _answer(job, solved, local.frame, () if local.sketch else (APART,))
+    doubt = f"products between parties {'come from sketches' if local.sketch else 'were left out'}"
+    answer = _answer(job, solved, local.frame, () if local.sketch else (APART,), doubt)
     yield from tell(_finish(job, answer), Done)
     return answer
 
@@ -505,12 +506,16 @@ def _check_parts(name: str, parts: list[Integers], own: int, stage: Stage) -> No
             raise ProtocolError(f"{name!r} sent a share of shape {share.shape} for its product with {partner!r}")
 
 
-def _answer(job: Job, solved: Solution, frame: Frame, remarks: tuple[str, ...]) -> Answer:
+def _cut_short(job: Job) -> str | None:
+    return None if uncut(job) else "no declared schemas prove that rows and entries stay as they are"
+
+
+def _answer(job: Job, solved: Solution, frame: Frame, remarks: tuple[str, ...], doubt: str | None) -> Answer:
+    """`doubt`: why standard errors would not cover, whatever was released; None: as far as is known, they may."""
     every = solved.coefficients.size
     if frame.keep.size < every:
         remarks = (*remarks, f"{frame.keep.size:,} of {every:,} columns were kept; of the others nothing is known")
-    errors = np.full(every, np.nan)  # of a column that was left out nothing is known
-    errors[frame.keep] = solved.errors[frame.keep]
+    doubt = doubt or solved.uncovered
     if solved.signal < CLEAR:
         remarks = (
             swamped("what scores say of the labels lies within what noise alone would make of it"),
@@ -529,10 +534,10 @@ def _answer(job: Job, solved: Solution, frame: Frame, remarks: tuple[str, ...]) 
         objective=None,  # the data's own objective was not paid for
         gap=None,
         status=Status.ONE_EXCHANGE,
-        errors=by_party(errors),
+        errors=by_party(solved.errors) if doubt is None else None,
         path=None if solved.path is None else (solved.path.weights, by_party(solved.path.coefficients)),
         link=solved.link,
-        remarks=(*about, *remarks, SHRUNK),
+        remarks=(*about, *remarks, COVER if doubt is None else f"no standard errors: {doubt}"),
     )
 
 

@@ -89,8 +89,8 @@ def _bars(fit: Fit, largest: Sequence[Entry], count: int) -> Markup:
     note = ""
     if fit.errors is not None:
         note = paragraph(
-            "The lines show two standard errors: of sampling, and of the noise that privacy added. They are no confidence "
-            "intervals: shrinkage, and rows that were shortened, may put the truth outside more often than 1 time in 20.",
+            "The lines show two standard errors: of sampling, and of the noise that privacy added. They are shown where about 19 "
+            "of 20 such lines hold the truth, if residuals spread alike in all rows; docs/private-gram.md says how that is decided.",
             "soft",
         )
     return Markup(made + keys + note)
