@@ -120,6 +120,23 @@ def test_labels_that_their_range_clips_are_noticed_once_they_are_more_than_half(
     assert "6 of 8 labels are no numbers" in about_labels(different([1.0, 2.0, *[np.nan] * 6]), job)[0]
 
 
+def test_a_table_that_cannot_be_looked_at_changes_no_answer_to_the_hub(monkeypatch):
+    """Whatever is raised by a row, also by one that no run would read."""
+
+    def breaks(*_args):
+        raise OverflowError("cell 17 is secret")
+
+    schema = co.Schema((co.Numeric("age", 0, 1),))
+    charter = Charter({"a": Member(schema, co.Policy(), new_key()[0])}, "pid", ("a", "sick"))
+    holding = Holding(charter, "a", table().select("pid", "age", "sick"))
+    monkeypatch.setattr(co.Schema, "encode", breaks)
+    monkeypatch.setattr("colonnade.between.holding.different", breaks)
+    job = Job(RIDGE, co.Federation.split(np.eye(4), np.ones(4)).roster(), PRIVATE)
+    (found,) = holding.notices(job)
+    assert "could not be looked at (OverflowError)" in found
+    assert "secret" not in found
+
+
 # ------------------------------------------------------------------------------------------------ estimators
 
 

@@ -235,6 +235,18 @@ def test_a_step_that_learns_from_the_rows_is_refused_before_a_private_fit(step, 
         make_pipeline(LEARN[step](), model()).fit(X, Y)
 
 
+def test_steps_of_another_librarys_pipeline_are_looked_at_too():
+    class Other(Pipeline):
+        def fit(self, X, y):  # as libraries do that resample between steps
+            for _, step in self.steps[:-1]:
+                X = step.fit_transform(X)
+            self.steps[-1][1].fit(X, y)
+            return self
+
+    with pytest.raises(co.InvalidInput, match="StandardScaler learns from the rows"):
+        Other([("first", StandardScaler()), ("model", private())]).fit(X, Y)
+
+
 @pytest.mark.parametrize("step", PUBLIC)
 def test_a_step_that_learns_nothing_may_come_before_a_private_fit(step):
     model = make_pipeline(PUBLIC[step](), private(method="gaussian")).fit(X, Y)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 import sys
+import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -187,6 +188,16 @@ def test_a_cell_of_any_numeric_type_becomes_a_number_within_its_bound(kind):
     assert made.tolist()[:3] == [0.0, 1.0, min(3.0, float(values[2]))]
     assert made.tolist()[3:] == ([] if made.size == 3 else [0.0, 3.0, -3.0, 3.0])
     assert np.abs(cleaned(values)).max() <= LARGEST
+
+
+def test_a_cell_too_small_to_be_multiplied_ends_no_run_whatever_the_process_asks_of_numpy(tmp_path):
+    X, labels, _, _ = table()
+    X[5] = 5e-324
+    fed = co.Federation.split(X, labels, parties={"a": [0, 1], "b": [2]}, label="a")
+    terms = co.Privacy(1.0, 1e-6, "nobody", row_norm=1.5)
+    with np.errstate(under="raise"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", co.MostlyNoise)
+        co.fit(fed, co.Problem(co.Logistic(), **RIDGE), co.PrivateSharingADMM(rounds=3), terms, store=tmp_path / "runs")
 
 
 # ---------------------------------------------------------------------------------------- in messages

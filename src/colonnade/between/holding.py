@@ -155,15 +155,20 @@ class Holding:
                 matrix = self._matrix()
             else:
                 matrix = schema.encode(self.table).matrix if schema is not None and schema.width else np.zeros((0, 0))
+            return about_columns(schema, Block(matrix, np.arange(matrix.shape[1])))
         except InvalidInput as error:
             return (f"the table cannot be encoded, and a run would stop at that when it is paid for: {error}",)
-        return about_columns(schema, Block(matrix, np.arange(matrix.shape[1])))
+        except Exception as error:  # whatever a row made of it: it is not to be seen in an answer to the hub
+            return (f"the table could not be looked at ({type(error).__name__}), and a run may stop at that",)
 
     @cached_property
     def _different_labels(self) -> Labels | None:
         if not self.labelled:
             return None
-        return different(self.labels if self.charter.on is None else self.table[self.charter.label[1]].to_numpy())
+        try:
+            return different(self.labels if self.charter.on is None else self.table[self.charter.label[1]].to_numpy())
+        except Exception:  # as above
+            return None
 
     def notices(self, job: Job) -> tuple[str, ...]:
         """What a private run would spend this party's budget on for nothing."""

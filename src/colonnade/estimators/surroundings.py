@@ -70,7 +70,7 @@ def looked_at(epsilon: float, delta: float, room: Callable[[float, int], str]) -
     searches, around, evaluation = [], list(_frames()), None
     for frame, module, name in around:
         here = frame.f_locals
-        if module == "sklearn.pipeline" and name.startswith("fit") and isinstance(here.get("self"), Pipeline):
+        if name.startswith("fit") and isinstance(here.get("self"), Pipeline):  # or another library's kind of it
             _check_steps([step for _, step in here["self"].steps[:-1]])
         elif module == "sklearn.compose._target" and name == "fit":
             _check_steps([here["self"].transformer])

@@ -18,6 +18,8 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from colonnade.errors import LeakError, ProtocolError, ReplayDiverged
 from colonnade.privacy.events import Event
 from colonnade.privacy.gate import Gate
@@ -160,7 +162,9 @@ class Node:
         self._round = max([self._round, *(frame.round for frame in received.values())])
         self.gate.begin(self._tick, self._round, recorded)
         try:
-            post = self._program.send(inbox) if self.started else next(self._program)
+            # Whatever the process asks of NumPy, a cell too small to be squared ends no step, which others would see.
+            with np.errstate(under="ignore" if self.guarded else None):
+                post = self._program.send(inbox) if self.started else next(self._program)
         except StopIteration as stop:
             self.result, self.finished, post = stop.value, True, Post()
         self.started, self.wait, self._tick = True, post.wait, self._tick + 1
