@@ -21,10 +21,15 @@ import numpy as np
 import pytest
 
 import colonnade as co
+from colonnade.algorithms.method import Job
+from colonnade.algorithms.private_gram import TRUSTS
 from colonnade.jobfile import accepted, load_job
-from colonnade.plain import known_values
+from colonnade.plain import METHODS, known_values
+from colonnade.privacy.events import Audience, Mechanism
+from colonnade.privacy.statement import OF_TRUST, Guarantee, Trust
 from colonnade.privacy.values import Packed, decode_value, encode_value
 from colonnade.runtime.wire import Frame
+from contract import EVERY_METHOD, federation
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -265,6 +270,125 @@ def test_what_cannot_stand_in_a_job_file_is_said_to_be_for_python_only(tmp_path:
     )
     with pytest.raises(co.InvalidInput, match="is no earlier fit"):
         load_job(tmp_path / "job.toml")
+
+
+# ------------------------------------------------------------------------------------------------ design and threat model
+
+DESIGN, THREATS = ROOT / "docs/design.md", ROOT / "docs/threat-model.md"
+# In backticks on these two pages, and no name of the source: SQLite's, Python's, a file of a store, the package itself.
+FOREIGN = {"secure_delete", "repr", "runs.db", "colonnade"}
+
+
+def ticked(text: str) -> list[str]:
+    """What stands in backticks, outside of fences."""
+    return re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL))
+
+
+def private_methods() -> dict[str, type]:
+    return {kind.__name__: kind for kind in METHODS if getattr(kind, "DERIVATION", None) is not None}
+
+
+def test_the_trust_models_and_guarantees_of_the_pages_are_those_of_the_code() -> None:
+    assert [str(trust) for trust in Trust] == [row[0].strip("`") for row in rows(DESIGN, "Name", "The adversary")]
+    said = {row[0].strip("`"): ticked(row[2])[0] for row in rows(DESIGN, "Name", "The adversary")}
+    assumed = {str(t): Guarantee.CONDITIONAL if OF_TRUST.get(t) else Guarantee.PROVEN for t in Trust}
+    assert said == {trust: str(word) for trust, word in assumed.items()}
+    for page in (DESIGN, THREATS):
+        assert {str(trust) for trust in Trust} <= set(ticked(page.read_text())), page.name
+    assert {str(word) for word in Guarantee} <= set(ticked(DESIGN.read_text()))
+    known = {
+        name: {str(t) for cross in TRUSTS for t in co.PrivateGram(cross=cross).trusts}
+        if kind is co.PrivateGram
+        else {str(t) for t in kind().trusts}
+        for name, kind in private_methods().items()
+    }
+    table = rows(DESIGN, "Method with a derivation")
+    assert known == {row[0].strip("`"): {word for word in ticked(row[1]) if word in set(Trust)} for row in table}
+
+
+def test_the_mechanisms_and_audiences_of_the_threat_model_are_those_of_the_code() -> None:
+    table = {row[0].strip("`"): set(ticked(row[2])) for row in rows(THREATS, "Mechanism", "What leaves")}
+    assert {str(one) for one in Mechanism} == set(table)
+    assert {str(one) for one in Audience} <= set(ticked(THREATS.read_text()))
+    for case in EVERY_METHOD.values():
+        name = type(case.method).__name__
+        if name not in private_methods():
+            continue
+        plans = case.method.price(Job(case.problem, federation(case).roster(), case.privacy))
+        used = {str(charge.event.mechanism) for plan in plans.values() for charge in plan if charge.count}
+        assert used <= {mechanism for mechanism, users in table.items() if name in users}, name
+    named = set(ticked(THREATS.read_text()))
+    assert private_methods().keys() <= named
+
+
+def test_what_is_open_is_one_numbered_list_that_says_what_is_gained() -> None:
+    text = THREATS.read_text()
+    table = rows(THREATS, "", "Gap", "Who gains what", "What to do")
+    assert [str(number) for number in range(1, len(table) + 1)] == [row[0] for row in table]
+    assert all(len(row) == 4 and all(row) for row in table)
+    above = text.partition("\n## What is open")[0]
+    cited = set(re.findall(r"\bopen (\d+)", above))
+    headed = ""
+    for line in above.splitlines():
+        if not line.startswith("|"):
+            headed = ""
+        elif not headed:
+            headed = cells(line)[-1]
+        elif headed == "Open" and not line.startswith("| ---"):
+            last = cells(line)[-1]
+            assert re.fullmatch(r"|\d+(, \d+)*(; \[.*)?", last), f"{last!r} belongs into the list of what is open"
+            cited |= set(re.findall(r"\d+", last.partition(";")[0]))
+    assert {row[0] for row in table} == cited
+
+
+@pytest.mark.parametrize("path", [DESIGN, THREATS], ids=["design", "threat-model"])
+def test_every_name_on_the_page_is_in_the_code(path: Path, generate: ModuleType) -> None:
+    from typer.main import get_command
+
+    from colonnade.cli import app
+
+    defined: set[str] = set()
+    for file in (ROOT / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                defined.add(node.name)
+            elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
+                defined.add(node.id if isinstance(node, ast.Name) else node.attr)
+            elif isinstance(node, ast.arg):
+                defined.add(node.arg)
+    files = {str(file.relative_to(ROOT)) for file in ROOT.rglob("*.py") if ".venv" not in file.parts}
+    commands = dict(generate.walk(get_command(app)))
+    absent = []
+    for name in ticked(path.read_text()):
+        if name.startswith("colonnade "):
+            known = any(command == name for command in commands)
+        elif re.fullmatch(r"[\w/]+\.py", name):
+            known = any(file == name or file.endswith(f"colonnade/{name}") for file in files)
+        elif name.startswith("co."):
+            known = name.removeprefix("co.").partition("(")[0] in co.__all__
+        elif re.fullmatch(r"\w+(\.\w+)*(\(.*\)|\[\w+\])?", name) and re.search(r"[A-Z_.(]", name):
+            parts = re.split(r"\W", re.sub(r"[(\[].*", "", name))
+            ours = defined | FOREIGN | {Path(file).stem for file in files if file.startswith("src/")}
+            known = name in FOREIGN or ours.issuperset(parts)
+        else:
+            continue
+        if not known:
+            absent.append(name)
+    assert absent == []
+
+
+@pytest.mark.parametrize("path", [DESIGN, THREATS], ids=["design", "threat-model"])
+def test_the_page_speaks_of_no_version_that_is_over(path: Path) -> None:
+    text = " ".join(path.read_text().split())
+    stale = (
+        "in this version",
+        "named in the code; no method",
+        "has no logger",
+        "no network",
+        "is not built",
+        "not yet",
+    )
+    assert [words for words in stale if words.lower() in text.lower()] == []
 
 
 # ------------------------------------------------------------------------------------------------ wire and store
