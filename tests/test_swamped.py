@@ -68,7 +68,7 @@ def test_estimators_of_one_holder_say_so_too(method):
 
 
 def test_private_sharing_admm_stays_on_the_ball_that_it_minimises_over(tmp_path):
-    """Noise of epsilon 1 takes the released coefficients far outside; projecting them is free and halves the distance."""
+    """Noise of epsilon 1 takes the released coefficients far outside; projecting them is free."""
     made = fitted(CASES[4], 1.0, tmp_path)
     assert all(np.linalg.norm(part) <= 1.0 + 1e-12 for part in made.coefficients.values())
     x = np.array([3.0, 4.0])
