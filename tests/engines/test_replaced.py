@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 
 import colonnade as co
 from colonnade import certs
+from colonnade.between.example import write_example
 from colonnade.between.hub import _replaced, tls_in
 from colonnade.between.replaced import Record, accept, signed_by_coordinator, signed_by_party
 from colonnade.charter import new_key
@@ -514,3 +515,29 @@ def test_the_exact_run_of_a_replaced_ledger_says_so_too(tmp_path):  # noqa: F811
         sentence = run_of(straw, STAR, tmp_path / COORDINATOR, "second").privacy.sentence
         assert sentence.startswith("Not private")
         assert "that of party1 on" in sentence
+
+
+def test_the_commands_between_organisations_begin_sign_and_take(tmp_path):  # noqa: F811
+    parties = write_example(tmp_path / "example", 40, "localhost:1")
+    homes = {name: tmp_path / "example" / name for name in (COORDINATOR, *parties)}
+    lost, *others = parties
+
+    def told(node: str, *words: object) -> str:
+        file = homes[node] / ("federation.toml" if node == COORDINATOR else "party.toml")
+        own = ["--store", homes[node] / "hub-store", "--certs", homes[node] / "certs"] if node == COORDINATOR else []
+        said = CliRunner().invoke(app, ["runs", "replaced", *map(str, (file, *words, *own))])
+        assert said.exit_code == (1 if "error" in said.output else 0)
+        return said.output
+
+    for node, rho in ((lost, ["--rho", "0.05"]), (COORDINATOR, [])):
+        record = tmp_path / f"{node}.replaced"
+        assert f"{node} has a new ledger since" in told(node, "--sign", record, *rho)
+        for other in {COORDINATOR, *parties} - {node}:
+            assert f"{other} takes the new ledger of {node}" in told(other, "--accept", record)
+        assert "is the record of" in told(node, "--accept", record)
+    store = homes[lost] / "store"
+    shown = CliRunner().invoke(app, ["budget", "show", str(store), "--json"])
+    assert json.loads(shown.output)[0]["rho_spent"] == 0.05
+    for other in others:
+        with ledger_of(homes[other] / "store", other) as ledger:
+            assert {one.node for one in ledger.replaced()} == {lost, COORDINATOR}
