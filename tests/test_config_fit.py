@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from unittest import mock
@@ -24,6 +25,7 @@ from colonnade.cli.init import Kind, init, template
 from colonnade.cli.runs import listed
 from colonnade.configured import load_config, preview
 from colonnade.errors import InvalidInput, StoreError
+from colonnade.fit import checked, fingerprint, in_order
 from colonnade.privacy.accountant import rho_for
 from colonnade.runbook import FolderStore
 
@@ -243,6 +245,32 @@ def test_a_dry_run_leaves_the_ledgers_of_an_earlier_run_as_they_are(folder: Path
     before = digests(folder)
     assert call(path, "--dry-run", "--json", "--overwrite")[0] == 0
     assert before == digests(folder)
+
+
+def test_a_private_dry_run_writes_no_secret_into_a_store_that_has_none(folder: Path) -> None:
+    """Neither into one that is new, nor into one whose runs were begun by somebody else, as a party's are."""
+    path = config(folder)
+    for adopted in ((), ("20260101T000000-0123456789ab",)):
+        books = FolderStore(folder / "runs")
+        for run in adopted:
+            books.adopt(run)
+        books.close()
+        before = digests(folder)
+        assert call(path, "--dry-run")[0] == 0
+        assert before == digests(folder)
+        with closing(sqlite3.connect(folder / "runs" / "runs.db")) as journal:
+            assert journal.execute("select count(*) from secret").fetchone() == (0,)
+
+
+def test_a_dry_run_finds_the_run_that_the_call_would_go_on_with(folder: Path) -> None:
+    """By the secret that the store has: with another the rows would stand in another order, and be another call."""
+    asked = load_config(config(folder))
+    fed, job = asked.federation, asked.job
+    call_ = checked(fed, job.problem, job.method, job.privacy)
+    with closing(FolderStore(folder / "runs")) as books:
+        with books.run(fingerprint(fed, in_order(call_, fed, books))) as begun:
+            pass
+        assert books.going_on(fingerprint(fed, in_order(call_, fed, books, kept=False))) == begun
 
 
 @pytest.mark.parametrize("kind", Kind)

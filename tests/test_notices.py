@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import logging
 import re
 import warnings
@@ -18,6 +19,7 @@ from colonnade.algorithms.method import Job
 from colonnade.between.holding import Holding
 from colonnade.between.office import Office
 from colonnade.charter import Charter, Member, new_key
+from colonnade.fit import noticed
 from colonnade.notices import about_columns, about_labels, different
 from colonnade.privacy.block import Block
 
@@ -72,6 +74,75 @@ def test_a_column_of_gaps_or_beyond_its_bounds_is_said(tmp_path):
     gaps = beyond.with_columns(pl.lit(None, pl.Float64).alias("crp"))
     for frame in (beyond, gaps):
         assert "column 'crp': all 80 values are missing, or the same" in said(federation(frame), tmp_path / "s")
+
+
+def frames_about(cells: list) -> dict[str, pl.DataFrame]:
+    """One party's column of cells beside another party's that is in order."""
+    keys = [str(i) for i in range(len(cells))]
+    lab = pl.DataFrame({"pid": keys, "cells": cells})
+    clinic = pl.DataFrame(
+        {"pid": keys, "age": np.linspace(0, 1, len(cells)), "sick": [i % 2 for i in range(len(cells))]}
+    )
+    return {"lab": lab, "clinic": clinic}
+
+
+COUNTED = [
+    (co.Categorical("cells", tuple("abcde")), [*"abab"] * 2, ("3 of its 5 declared levels are in no row",)),
+    (co.Categorical("cells", tuple("abcd")), [*"abab"] * 2, ()),  # half of them, and every cell has its level
+    (
+        co.Categorical("cells", ("a", "b"), missing="indicator"),
+        [*"abxyy", None, None, "a"],
+        ("3 of its 8 values are none of its 2 declared levels",),
+    ),
+    (
+        co.Categorical("cells", ("a", "b", "A")),
+        [*"abcabcab"],
+        ("1 of its 3 declared levels are in no row", "2 of its 8 values are none of its 3 declared levels"),
+    ),
+    (co.Categorical("cells", ("a", "b"), missing="indicator"), ["a", "b", None, *"aabab"], ()),
+    (co.Categorical("cells", ("a", "b"), missing="b"), ["a", None] * 4, ()),
+    (co.Numeric("cells", 0, 1), [0.0, 1.0] * 4, ()),  # at the bounds, and none beyond them
+    (co.Numeric("cells", 0, 1), [-3.0, 1.0] * 4, ("4 of its 8 values lie outside the declared bounds",)),
+    (co.Numeric("cells", 0, 1), [-3.0, 1.0] * 3 + [0.5] * 2, ()),
+    (co.Numeric("cells", 0, 1), [-3.0, 7.0] * 3 + [0.5] * 2, ("6 of its 8 values lie outside the declared bounds",)),
+    (co.Numeric("cells", 0, 1, missing="indicator"), [-3.0, 1.0, None, None] * 2, ("2 of its 8 values lie outside",)),
+    (co.Numeric("cells", 0, 60, scale=False), [0.0, 60.0, 61.0, 0.0] * 2, ("2 of its 8 values lie outside",)),
+    (co.Numeric("cells", 0, 60, scale=False), [1.0, 60.0, 61.0, 0.0] * 2, ()),
+    (
+        co.Date("cells", dt.date(2020, 1, 1), dt.date(2020, 12, 31), parts=("month",)),
+        [dt.date(1999, 3, 1), dt.date(2021, 3, 1)] * 4,
+        ("8 of its 8 values lie outside the declared bounds and count as the nearer one, and none between them",),
+    ),
+]
+
+
+@pytest.mark.parametrize(("column", "cells", "found"), COUNTED)
+def test_levels_and_cells_that_a_schema_leaves_unused_are_counted(column, cells, found):
+    """To the caller in process and to the party's own operator, in the same words."""
+    schemas = {"lab": co.Schema((column,)), "clinic": co.Schema((co.Numeric("age", 0, 1),))}
+    frames = frames_about(cells)
+    fed = co.Federation.from_frames(frames, "pid", ("clinic", "sick"), schemas=schemas)
+    told = about_columns(schemas["lab"], fed.parties["lab"].block)
+    members = {name: Member(schema, co.Policy(least=1), new_key()[0]) for name, schema in schemas.items()}
+    holding = Holding(Charter(members, "pid", ("clinic", "sick")), "lab", frames["lab"])
+    assert holding.nothing == told
+    assert len(told) == len(found)
+    for notice, words in zip(told, found, strict=True):
+        assert notice.startswith(f"column 'cells': {words}")
+    assert noticed(fed, Job(RIDGE, fed.roster(), PRIVATE), {"lab": fed.parties["lab"].block}) == [
+        f"party 'lab': {notice}" for notice in told
+    ]
+
+
+def test_a_wide_table_names_a_few_columns_and_counts_the_rest():
+    columns = tuple(co.Categorical(f"c{j}", tuple("abcde")) for j in range(10))
+    table_ = pl.DataFrame({column.name: ["a", "b"] * 4 for column in columns})
+    schema = co.Schema((*columns, co.Numeric("flat", 0, 1)))
+    encoded = schema.encode(table_.with_columns(flat=pl.lit(0.5)))
+    told = about_columns(schema, Block(encoded.matrix, np.arange(schema.width)))
+    assert "'flat': all 8 values" in told[0]  # what carries nothing at all is named first
+    assert [notice.split(":")[0] for notice in told[1:7]] == [f"column 'c{j}'" for j in range(6)]
+    assert told[7:] == ("and 4 more like these",)
 
 
 @pytest.mark.parametrize(

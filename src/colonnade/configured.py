@@ -392,7 +392,9 @@ def _check_ledgers(call: Checked, federation: Federation, store: str | Path | No
             books = last.enter_context(closing(FolderStore(folder)))
         elif folder is not None:
             _check_folder(folder)
-        run = None if books is None else books.going_on(fingerprint(federation, in_order(call, federation, books)))
+        run = None
+        if books is not None:
+            run = books.going_on(fingerprint(federation, in_order(call, federation, books, kept=False)))
         for name, party in federation.parties.items():
             kept = books is not None and books.log_path(name).is_file()
             log = books.log(name) if books is not None and kept else MemoryLog()

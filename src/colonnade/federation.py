@@ -27,7 +27,7 @@ from colonnade.privacy.block import ROW, Block, FeatureColumn, Unit
 from colonnade.privacy.events import Policy
 from colonnade.row_order import in_order, kind, match
 from colonnade.runtime.program import COORDINATOR
-from colonnade.schema import Categorical, Column, Date, Plain, Schema, as_frame, look
+from colonnade.schema import Categorical, Column, Date, Encoded, Plain, Schema, as_frame, look
 from colonnade.sources import Table, located
 from colonnade.sources.blocks import together
 from colonnade.sources.files import Frame
@@ -212,9 +212,9 @@ class Federation:
             y = _taken_label(keys, holder, column, tables[holder], on)
         made, start = {}, 0
         for name, table in tables.items():
-            schema, matrix, notes = table.encoded(keys[on], (schemas or {}).get(name))
+            schema, own = table.encoded(keys[on], (schemas or {}).get(name))
             positions = np.arange(start, start + schema.width)
-            block = Block(matrix, positions, unit=people, owner_notes=notes)
+            block = Block(own.matrix, positions, unit=people, owner_notes=own.owner_notes(), beyond=own.clipped)
             made[name] = Party(name, block, schema.features, OPEN, schema)
             start += schema.width
         rows = {name: table.beside.height for name, table in tables.items()}
@@ -595,8 +595,8 @@ class _Keyed:
             )
         return cls(name, table, names, held, texts)
 
-    def encoded(self, keys: pl.Series, schema: Schema | None) -> tuple[Schema, Any, tuple[str, ...]]:
-        """The rows of these keys, in their order, encoded a block at a time; and what only the party's owner may read of it."""
+    def encoded(self, keys: pl.Series, schema: Schema | None) -> tuple[Schema, Encoded]:
+        """The rows of these keys, in their order, encoded a block at a time."""
         own = [column for column in self.names if column not in self.beside.columns]
         if schema is None:
             declared, schema = None, Schema(())
@@ -612,7 +612,7 @@ class _Keyed:
                 f"no feature. Leave it out of the schema."
             )
         if not own:  # a party with nothing but labels
-            return schema, np.zeros((keys.len(), 0)), ()
+            return schema, Encoded(np.zeros((keys.len(), 0)), (), {}, {})
         places: list[NDArray[np.int64]] = []
 
         def blocks() -> Iterator[pl.DataFrame]:
@@ -627,7 +627,7 @@ class _Keyed:
             raise InvalidInput(
                 f"party {self.name!r}: its table changed while it was read; make the federation again when nobody writes to it."
             )
-        return schema, _put_in_order(encoded.matrix, order), encoded.owner_notes()
+        return schema, replace(encoded, matrix=_put_in_order(encoded.matrix, order))
 
     def _matched(
         self, keys: pl.Series, columns: Sequence[str], declared: Schema | None
@@ -772,7 +772,7 @@ def _surplus_of(
         return None
     on = keys.columns[0]
     people = pl.concat([keys[unit.name], left[unit.name]])
-    matrices = {name: table.encoded(left[on], made[name].schema)[1] for name, table in tables.items()}
+    matrices = {name: table.encoded(left[on], made[name].schema)[1].matrix for name, table in tables.items()}
     y = None if label is None else _taken_label(left, label[0], label[1], tables[label[0]], on)
     return Surplus(left[on], people, matrices, y)
 

@@ -188,11 +188,11 @@ def checked(
     return Checked(asked, method, job, blocks, plans)
 
 
-def in_order(call: Checked, federation: Federation, books: Store) -> Checked:
-    """The call with its rows in the order of the store's secret, where a run is private and has keys."""
+def in_order(call: Checked, federation: Federation, books: Store, *, kept: bool = True) -> Checked:
+    """The call with its rows in the order of the store's secret, where a run is private and has keys; `kept` as there."""
     if not (isinstance(books, FolderStore) and _reordered(federation, call.method, call.job.privacy)):
         return call
-    return replace(call, blocks=_with_labels(federation.ordered(books.order_secret()), call.job))
+    return replace(call, blocks=_with_labels(federation.ordered(books.order_secret(kept=kept)), call.job))
 
 
 def score(

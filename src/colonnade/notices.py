@@ -17,14 +17,18 @@ from scipy import sparse
 
 from colonnade.algorithms.method import Job
 from colonnade.privacy.block import Block
-from colonnade.schema import Categorical, Column, Schema
+from colonnade.schema import Categorical, Column, Numeric, Schema
 
+MOST = 6  # columns of which some is in vain that are named; a wide table may have many
 UNSPENT = "Nothing was spent yet; this run would pay for it."
 SAME = "the labels of all rows are the same: there is nothing to learn"
 
 
 def about_columns(schema: Schema | None, block: Block) -> tuple[str, ...]:
-    """Columns that are the same in all rows once they are encoded; of a plain matrix, if all of them are."""
+    """Columns that are the same in all rows once they are encoded, then those of which some levels or cells are in vain.
+
+    Of a plain matrix, if all columns are the same in all rows.
+    """
     if (
         not block.columns or "matrix" not in vars(block) or not block.rows
     ):  # the second: it stays in its file until it is used
@@ -33,13 +37,46 @@ def about_columns(schema: Schema | None, block: Block) -> tuple[str, ...]:
     if schema is None:
         every = f"all {block.columns:,} columns" if block.columns > 1 else "its one column"
         return (f"{every} hold one value in all {block.rows:,} rows",) if same.all() else ()
-    found, start = [], 0
+    nothing, little, start = [], [], 0
     for column in schema.columns:
         features = slice(start, start + len(column.features()))
         start = features.stop
         if same[features].all():
-            found.append(_nothing(column, block.rows, filled[features]))
-    return tuple(found)
+            nothing.append(_nothing(column, block.rows, filled[features]))
+        elif isinstance(column, Categorical):
+            little += _levels_in_vain(column, block.rows, filled[features])
+        elif beyond := block.beyond.get(column.name, 0):
+            little += _beyond_bounds(column, beyond, block.matrix[:, features])
+    more = (f"and {len(little) - MOST:,} more like these",) if len(little) > MOST else ()
+    return (*nothing, *little[:MOST], *more)
+
+
+def _levels_in_vain(column: Categorical, rows: int, filled: NDArray[np.int64]) -> list[str]:
+    """Cells that no level covers, and levels that no cell has: beside such cells, or more than half of all. A rare level or two may be absent."""
+    levels = len(column.levels)
+    empty, stray = int(np.count_nonzero(filled[:levels] == 0)), rows - int(filled.sum())
+    said = empty and (stray or 2 * empty > levels)
+    found = [f"column {column.name!r}: {empty:,} of its {levels:,} declared levels are in no row"] if said else []
+    if stray:
+        found.append(
+            f"column {column.name!r}: {stray:,} of its {rows:,} values are none of its {levels:,} declared levels and count as zeros"
+        )
+    return found
+
+
+def _beyond_bounds(column: Column, beyond: int, features: Any) -> list[str]:
+    """A number or date of which most cells lie outside the bounds, or none between them; what stands in for gaps counts as a cell."""
+    low, high = (column.low, column.high) if isinstance(column, Numeric) and not column.scale else (-1.0, 1.0)
+    cells = features.toarray() if sparse.issparse(features) else features
+    told = cells[:, 1] == 0 if column.missing == "indicator" else np.ones(cells.shape[0], dtype=bool)
+    between = np.count_nonzero((cells[told, 0] > low) & (cells[told, 0] < high))
+    if between and 2 * beyond <= cells.shape[0]:
+        return []
+    rest = "" if between else ", and none between them"
+    return [
+        f"column {column.name!r}: {beyond:,} of its {cells.shape[0]:,} values lie outside the declared bounds and count as the nearer "
+        f"one{rest}"
+    ]
 
 
 def _nothing(column: Column, rows: int, filled: NDArray[np.int64]) -> str:

@@ -27,6 +27,7 @@ from colonnade.privacy.events import Policy
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.store import FileLog, Log, MemoryLog
 
+ORDER = "order of rows"  # the name of its secret
 HUB_SAYS = "the hub says: "  # before what another organisation says of a run's end
 _GOING = "interrupted, or still running"
 # How a run ended stands in the books as a word and the name of an error; people read what that means. Of other parties a party
@@ -115,16 +116,21 @@ class FolderStore:
         finally:
             held.close()
 
-    def order_secret(self) -> bytes:
+    def order_secret(self, *, kept: bool = True) -> bytes:
         """The secret by which private runs in one process order their rows: one for all runs of the store (row_order.py).
 
         It lies in runs.db, its owner's alone. In another order the rows of a run that was interrupted would be others.
+
+        kept  False writes nothing: a store without a secret has no such run, and any secret does for one that will not be
         """
-        return self._journal.secret("store", "order of rows", 32)
+        if not kept and not self._journal.has_secret("store", ORDER):
+            return secrets.token_bytes(32)
+        return self._journal.secret("store", ORDER, 32)
 
     def going_on(self, fingerprint: str) -> str | None:
         """The run that the same call would go on with, if there is one; nothing is written."""
-        if not (begun := self._journal.rows(kind="begin")):
+        begun = [row for row in self._journal.rows(kind="begin") if row.key]  # the others were adopted, and have no key
+        if not begun:
             return None
         key, ended = self._journal.secret("store", "fingerprint key", 32), self.ended()
         same = hashlib.blake2b(fingerprint.encode(), key=key, digest_size=32).hexdigest()

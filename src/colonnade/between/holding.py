@@ -5,6 +5,7 @@ Everything here is exact and stays with the party.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -150,12 +151,16 @@ class Holding:
         if self.scoring:
             return ()
         schema = self.member.schema
+        beyond: Mapping[str, int] = {}
         try:
             if self.charter.on is None:
                 matrix = self._matrix()
+            elif schema is None or not schema.width:
+                return ()
             else:
-                matrix = schema.encode(self.table).matrix if schema is not None and schema.width else np.zeros((0, 0))
-            return about_columns(schema, Block(matrix, np.arange(matrix.shape[1])))
+                encoded = schema.encode(self.table)
+                matrix, beyond = encoded.matrix, encoded.clipped
+            return about_columns(schema, Block(matrix, np.arange(matrix.shape[1]), beyond=beyond))
         except InvalidInput as error:
             return (f"the table cannot be encoded, and a run would stop at that when it is paid for: {error}",)
         except Exception as error:  # whatever a row made of it: it is not to be seen in an answer to the hub

@@ -9,7 +9,8 @@ before anything is added up, so that no cell, whatever it holds, makes a sum ove
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -96,6 +97,7 @@ class Block:
     labels: NDArray[Any] | None = None
     unit: Unit = ROW
     owner_notes: tuple[str, ...] = ()  # counts about the data that its owner may read, and nobody else
+    beyond: Mapping[str, int] = field(default_factory=dict)  # of these: by column, values outside the declared bounds
 
     @property
     def rows(self) -> int:

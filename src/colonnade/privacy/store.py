@@ -282,6 +282,13 @@ class FileLog:
                 self._db.execute("insert into secret values (?, ?, ?)", (run, name, row[0]))
         return bytes(row[0])
 
+    def has_secret(self, run: str, name: str) -> bool:
+        """Whether `secret` would find one; nothing is written."""
+        with _disk(self.path):
+            return (
+                self._db.execute("select 1 from secret where run = ? and name = ?", (run, name)).fetchone() is not None
+            )
+
     def erase(self, run: str) -> None:
         """Forget a run's secrets and the files of its large bodies: the chain keeps their hashes."""
         with self.atomic():
