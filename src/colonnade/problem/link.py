@@ -7,6 +7,7 @@ Link     w·(normal scores) + (1 − w)·(linear probability), w = √R². Norma
          away from 0 and 1 by a part of the share: max(.05, .6 − w), for the less a score says the less are its ends to be
          believed. A score whose covariance with the label lies within 3 standard deviations of its noise says
          nothing, and everybody has the share's chance; one that lies z of them away counts by 1 − (3/z)⁴.
+Tuned    these figures were chosen by looking at nhanes-diabetes, credit-default and a9a, whole and cut down.
 Leaves   nothing: moments, share and sds are released or public.
 """
 
