@@ -118,7 +118,9 @@ def test_the_coordinators_log_follows_the_run_in_whole_numbers(followed):
     run = co.load(folder / "tryout" / "coordinator" / "fit.json").run
     said = [line.split(maxsplit=1)[1] for line in ran.stderr.splitlines()]
     about = [line.partition(f" run={run} ")[0] for line in said if run in line]
-    assert [words for words in about if words != "under way"] == [
+    # Whether the noise swamped the model is drawn anew with the noise of every run.
+    drawn = ("under way", "the noise swamps the model")
+    assert [words for words in about if not words.startswith(drawn)] == [
         "proposed",
         "reserved by all",
         "letters between parties",

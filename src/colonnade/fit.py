@@ -603,10 +603,10 @@ def _with_range(
     privacy: Privacy | None, federation: Federation, problem: Problem, method: Method | GraphMethod
 ) -> Privacy | None:
     """The terms with the range of labels that the label holder's schema declares, unless they name one themselves."""
+    if privacy is None or labels_public(method) or federation.label not in federation.parties:
+        return privacy  # without labels the job is refused further on, with advice
     schema = federation.parties[federation.label].schema
     declared = schema.label if schema is not None and schema.source == "declared" else None
-    if privacy is None or labels_public(method):
-        return privacy
     loss = getattr(problem, "loss", None)
     if loss is None or loss.classifies:
         if privacy.label_range is not None:

@@ -212,7 +212,7 @@ def test_rows_carry_the_statement_of_the_run_they_come_from(made_up):
         assert 0.99 * row["epsilon"] <= row["stated"] <= row["epsilon"] * (1 + 1e-9)
         assert tuple(row[k] for k in ("trust", "guarantee", "unit", "delta")) == (
             "secure",
-            "proven",
+            "conditional",
             "one row",
             models.DELTA,
         )
