@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 from collections import Counter, defaultdict
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,12 +21,16 @@ import pytest
 
 import colonnade as co
 from colonnade.algorithms import masked_scores, secure_products
+from colonnade.between.office import Office
 from colonnade.privacy import gate as gates
 from colonnade.privacy import keyring as keyrings
 from colonnade.privacy.gate import Gate
-from colonnade.privacy.keyring import Keyring
+from colonnade.privacy.keyring import Keyring, derive, public_key
 from colonnade.privacy.pads import Pad
 from colonnade.privacy.store import FileLog
+from colonnade.runtime.messages import Sealed
+from colonnade.runtime.node import Letter
+from colonnade.runtime.wire import Frame, encode
 
 PARTIES = {"a": [0, 1, 2], "b": [3, 4, 5], "c": [6, 7, 8]}
 RIDGE = co.Problem(co.Logistic(), penalty=co.Ridge(0.1))
@@ -179,6 +184,23 @@ def test_two_runs_in_one_store_share_no_key_mask_or_secret(diary, tmp_path):
     assert len(diary.sealed) > 20
     fit(tmp_path)
     assert len(diary.hellos) == 6
+    diary.check()
+
+
+def test_letters_between_parties_share_no_key_over_two_runs_and_both_ways(diary):
+    """As agents of a graph cover them, for the hub to carry or for a line of their own: two runs, two letters each way, one body."""
+    identity = {name: derive(name.encode(), "identity") for name in "ab"}
+    pinned = {name: public_key(key) for name, key in identity.items()}
+    body = encode(Sealed(b"the same", b"in all of them"), guarded=False)
+    for run in ("one", "two"):  # with one secret for both, a run's name alone must keep them apart
+        rings = {name: Keyring(run, name, key, pinned, derive(key, "secret")) for name, key in identity.items()}
+        rings["a"].meet("b", *rings["b"].hello)
+        rings["b"].meet("a", *rings["a"].hello)
+        for sender, receiver in ("ab", "ba"):
+            for sequence in range(2):
+                letter = Letter(sender, receiver, Frame(sequence, 0, body), "")
+                Office._covered(SimpleNamespace(), SimpleNamespace(cover=rings[sender]), letter)
+    assert len(diary.sealed) == 2 * 2 * 2 * 2  # a content and its wrapped key each
     diary.check()
 
 
