@@ -91,7 +91,7 @@ def test_every_private_line_states_at_most_the_epsilon_it_stands_under(kept):
         assert line["stated"] <= line["epsilon"] * (1 + 1e-9)
         assert line["delta"] in (0.0, models.DELTA)
         assert line["unit"] == "one row"
-        assert line["guarantee"] in ("proven", "its authors'")
+        assert line["guarantee"] in ("proven", "conditional", "its authors'")
         assert line["trust"] in ("secure", "consortium", "nobody", models.HOLDER) or line["by"] == models.NOBODY
 
 
@@ -336,3 +336,10 @@ def test_rows_of_length_one_keep_their_direction_and_an_empty_row_stays_empty():
     X = sparse.csr_array(np.array([[3.0, 4.0], [0.0, 0.0]]))
     np.testing.assert_allclose(models.unit_rows(X), [[0.6, 0.8], [0.0, 0.0]], rtol=1e-11)
     assert (np.linalg.norm(models.unit_rows(X), axis=1) <= 1.0).all()
+
+
+def test_the_page_says_conditional_of_every_line_under_secure_and_consortium():
+    shown = [[cell.strip() for cell in line.split("|")[1:-1]] for line in PAGE.read_text().splitlines()]
+    words = {(row[-2], row[-1]) for row in shown if len(row) == 15 and row[0] not in ("Data", "---")}
+    assert {("secure", "conditional"), ("consortium", "conditional"), ("nobody", "proven")} <= words
+    assert not {("secure", "proven"), ("consortium", "proven")} & words

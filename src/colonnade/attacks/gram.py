@@ -516,11 +516,12 @@ class Attacked:
     viewers: Mapping[str, Viewer]
     trials: int
     batch: int
+    trust: str
     neighbours: str = _TURNED
 
 
 def _target(title: str, world: World, trials: int, batch: int, **viewers: Viewer) -> Attacked:
-    return Attacked(f"{title}: all programs of a run, trust {world.trust!r}", viewers, trials, batch)
+    return Attacked(f"{title}: all programs of a run, trust {world.trust!r}", viewers, trials, batch, world.trust)
 
 
 def _by(sees: str, statistic: str, score: Score, world: World, quiet: str | None = None) -> Viewer:

@@ -61,6 +61,6 @@ def audit(
             for line in lines:
                 table.add_row(*line.values(), style="red" if line["verdict"] == "violated" else "")
             answers().print(table)
-        ours = [r for r in results if attacks.TARGETS[r.target].guarantee == "proven" and r.verdict.violated]
+        ours = [r for r in results if attacks.TARGETS[r.target].guarantee != "claimed" and r.verdict.violated]
         if ours:
             raise typer.Exit(1)

@@ -54,6 +54,11 @@ MEMBERS = Assumption("parties, coordinator and their links are trusted: it prote
 OF_TRUST: dict[str, tuple[Assumption, ...]] = {Trust.SECURE: (MASKS, FOLLOWED), Trust.CONSORTIUM: (MEMBERS,)}
 
 
+def guaranteed(assumed: Sequence[Assumption]) -> Guarantee:
+    """The word of a derivation of ours: proven where nothing is assumed but what docs/privacy.md assumes of every run."""
+    return Guarantee.CONDITIONAL if assumed else Guarantee.PROVEN
+
+
 LARGEST_EPSILON = 1e12
 
 
@@ -207,7 +212,7 @@ def derived(
         neighbours=unit.neighbours,
         trust=privacy.trust,
         accountant=f"Renyi bound of {rho:.4g}-zCDP",
-        guarantee=Guarantee.CONDITIONAL if assumed else Guarantee.PROVEN,
+        guarantee=guaranteed(assumed),
         derivation=derivation,
         sees=sees,
         assumes=joined(assumed),

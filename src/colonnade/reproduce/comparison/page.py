@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.errors import InvalidInput, StoreError
+from colonnade.privacy.statement import OF_TRUST, Guarantee, guaranteed
 from colonnade.reproduce.comparison.models import BETWEEN, NOBODY, ONE, OURS
 
 START, END = "<!-- written by colonnade reproduce comparison -->", "<!-- end of what was measured -->"
@@ -100,7 +101,13 @@ def _cells(line: Line) -> Iterator[str]:
     yield f"{line['seconds']:.2g}"
     yield line["unit"]
     yield line["trust"]
-    yield line["guarantee"]
+    yield _guarantee(line)
+
+
+def _guarantee(line: Line) -> str:
+    """As recorded; a word of ours by the rule of today's statements, since a record may be of an earlier one."""
+    ours = line["guarantee"] in (Guarantee.PROVEN, Guarantee.CONDITIONAL)
+    return guaranteed(OF_TRUST.get(line["trust"], ())) if ours else str(line["guarantee"])
 
 
 def area(line: Line) -> str:

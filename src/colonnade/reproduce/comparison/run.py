@@ -115,6 +115,6 @@ FIGURE = Figure(
         delta="1e-6 (diffprivlib: 0)",
         unit="one row",
         trust="by model; in one place, one holder has everything",
-        guarantee="proven (diffprivlib: its authors')",
+        guarantee="proven; conditional under secure and consortium (diffprivlib: its authors')",
     ),
 )

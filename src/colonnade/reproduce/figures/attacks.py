@@ -199,7 +199,7 @@ FIGURES = (
             delta="1e-5",
             unit="one row, replaced; for PrivateSharingADMM, columns, one column",
             trust="nobody; secure for PrivateGram; consortium where named",
-            guarantee="proven",
+            guarantee="proven; conditional under secure and consortium",
             note="The tables are made up.",
         ),
         listing=listing,
