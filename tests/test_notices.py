@@ -65,7 +65,7 @@ def said(fed: co.Federation, store, problem: co.Problem = RIDGE) -> str:
 def test_levels_that_no_cell_has_are_said_before_anything_is_spent(tmp_path):
     found = said(federation(table(fbs="1.0")), tmp_path / "s")
     assert "party 'lab': column 'fbs': none of its 80 values is one of its 2 declared levels" in found
-    assert "Nothing was spent yet" in found
+    assert "Nothing more is spent before this is said" in found
 
 
 def test_a_column_of_gaps_or_beyond_its_bounds_is_said(tmp_path):

@@ -81,7 +81,7 @@ class ColonnadeWarning(UserWarning):
 
 
 class NothingToLearn(ColonnadeWarning):
-    """A private run would spend its budget on columns or labels that carry nothing. Nothing was spent yet."""
+    """A private run would spend its budget on columns or labels that carry nothing; said before it spends more."""
 
 
 class MostlyNoise(ColonnadeWarning):

@@ -20,7 +20,7 @@ from colonnade.privacy.block import Block
 from colonnade.schema import Categorical, Column, Numeric, Schema
 
 MOST = 6  # columns of which some is in vain that are named; a wide table may have many
-UNSPENT = "Nothing was spent yet; this run would pay for it."
+UNSPENT = "Nothing more is spent before this is said; a run that goes on pays for it."
 SAME = "the labels of all rows are the same: there is nothing to learn"
 
 
