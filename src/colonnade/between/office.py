@@ -66,7 +66,7 @@ from colonnade.runtime.program import COORDINATOR
 from colonnade.runtime.wire import Frame, decode, encode, type_name
 from colonnade.seats import Call, assumptions, neighbours, party_seat, place_of, terms_of, variant
 
-PROTOCOL = 3
+PROTOCOL = 4
 OK, UNAVAILABLE, DIVERGED, UNKNOWN = 0, 16, 17, 18  # beside the codes of runtime/messages.py
 PARCEL = 48 << 20  # letters that one answer carries; the rest waits for the next question
 
