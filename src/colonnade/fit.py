@@ -37,7 +37,7 @@ from colonnade.federation import Federation
 from colonnade.notices import UNSPENT, about_columns, about_labels, different
 from colonnade.privacy.accountant import epsilon, rho_for
 from colonnade.privacy.block import Block, FeatureColumn
-from colonnade.privacy.events import Audience, Plan, Policy, row_rho, unprotected
+from colonnade.privacy.events import MASKED, Audience, Plan, Policy, row_rho, unprotected
 from colonnade.privacy.figures import shown
 from colonnade.privacy.ledger import REFUSED, Replaced
 from colonnade.privacy.mechanisms import SeededNoise
@@ -504,7 +504,9 @@ def _default(privacy: Privacy | None, problem: object) -> Method | GraphMethod:
 
 
 def _sees(plans: Mapping[str, Plan]) -> str:
-    seen = [charge for plan in plans.values() for charge in plan if charge.event.audience is Audience.ALL]
+    charges = [charge for plan in plans.values() for charge in plan]
+    inside = any(charge.event.audience is Audience.CONSORTIUM for charge in charges)  # masks go between members then
+    seen = [c for c in charges if c.event.audience is Audience.ALL and not (inside and c.event == MASKED)]
     return "; ".join(dict.fromkeys(charge.what for charge in seen))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,10 +12,12 @@ from hypothesis import strategies as st
 import colonnade as co
 from colonnade.algorithms.method import Job
 from colonnade.configured import preview
+from colonnade.fit import _sees
 from colonnade.jobfile import load_job
 from colonnade.plain import known_values
 from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.block import ROW
+from colonnade.privacy.events import MASKED, Audience, Charge, Event, Mechanism, Scope
 from colonnade.privacy.figures import shown
 from colonnade.privacy.statement import (
     OF_TRUST,
@@ -217,3 +221,11 @@ def test_an_epsilon_over_20_warns_and_20_does_not(tmp_path):
         fit = co.fit(table(), RIDGE, privacy=co.Privacy(20.01, 1e-6, **OPEN), store=tmp_path / "a")
     assert any("is over 20" in remark for remark in fit.remarks)
     assert remarks_on(co.Privacy(20.0, 1e-6)) == ()
+
+
+def test_a_consortium_s_masked_columns_are_not_among_what_readers_of_the_model_see():
+    sums = Charge(Event(Mechanism.LATTICE, 0.1, 1.0, Scope.JOINT, Audience.CONSORTIUM), 1, "noisy sums")
+    outside = replace(sums, event=replace(sums.event, audience=Audience.ALL))
+    hidden = Charge(MASKED, 1, "its columns under masks")
+    assert _sees({"a": (sums, hidden), "coordinator": (outside,)}) == "noisy sums"
+    assert _sees({"a": (outside, hidden)}) == "noisy sums; its columns under masks"

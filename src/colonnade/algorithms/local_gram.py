@@ -3,7 +3,7 @@
 Solves   as private_gram.py, from less: products of columns of different parties are left out (`none`), or taken from
          noisy sketches of all columns (`sketch`). Either way a cross-party product costs an error of order √n, which no
          division of the budget repairs: that is what `secure` is for.
-Leaves   none    the labels with Gaussian noise, cut to ±Y again; then from each party the noisy Gram matrix of its own
+Leaves   none    the labels with Gaussian noise, cut again; then from each party the noisy Gram matrix of its own
                  columns beside the constant and those labels.
          sketch  from each party its columns (and labels), added with public random signs into m buckets, plus noise.
 Price    none    LABELS·rho for the labels, the rest over the parties in proportion to their sensitivities squared

@@ -3,7 +3,7 @@
 Solves   least squares, or classification through least squares on labels ±1, with ridge, lasso, elastic net, group lasso
          or over an l1 ball: the whole path, error bars and calibrated probabilities come from the same release.
 Source   ours. A product of columns of two parties costs an error of order √n where each party must protect its own
-         messages; inside a light secure protocol (secure_products.py) it costs what it costs one data holder.
+         messages; inside a light secure protocol (secure_products.py) it costs what it costs one data holder, or twice the variance.
 Cross    secure  every product, noised in full by both of its parties                      trust "secure"
                  the same, exact inside and noised once on the way out                     trust "consortium"
          none    products within parties only, after one noisy release of the labels       trust "nobody"
