@@ -257,6 +257,7 @@ print(json.dumps({"grown": grown, "model": {p: x.tobytes().hex() for p, x in sma
 """
 
 
+@pytest.mark.slow
 def test_on_ray_the_driver_never_holds_the_matrix(tmp_path):
     """The table has 128 MB of numbers; the driver grows by less than an eighth of that, two vectors of labels among it."""
     pytest.importorskip("ray", reason="Ray is not installed: pip install 'colonnade[ray]'")

@@ -35,7 +35,7 @@ from colonnade.runbook import FolderStore, end_open_runs
 
 _FORMAT = "colonnade replaced ledger"
 _TEXTS = ("node", "when", "mark", "federation", "head", "certificate", "signature")
-_WHEN, _MARK = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00"), re.compile(r"[0-9a-f]{16}")
+_WHEN, _TOKEN = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00"), re.compile(r"[0-9a-f]{16}")
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Record:
 def is_replaced(one: Replaced) -> bool:
     """Whether it reads as `begin_anew` writes it: it is shown to people in statements."""
     return isinstance(one.node, str) and all(
-        isinstance(text, str) and form.fullmatch(text) for text, form in ((one.when, _WHEN), (one.mark, _MARK))
+        isinstance(text, str) and form.fullmatch(text) for text, form in ((one.when, _WHEN), (one.mark, _TOKEN))
     )
 
 
