@@ -154,6 +154,7 @@ def chosen_by_noise(rows: int, columns: int, rho: float, unit: int = 1, stretch:
     return (
         swamped(
             f"columns are chosen for what they say only where a correlation is about {min(needed, 99.0):.2g} or more"
+            + (", and none is over 1" if needed > 1.0 else "")
         ),
     )
 
