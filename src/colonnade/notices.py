@@ -1,6 +1,6 @@
 """What a private run would spend its budget on for nothing: columns and labels of one party that carry nothing.
 
-Said before anything is reserved, to whoever holds the data and to nobody else: in process to the caller, who holds all tables,
+Said before that run reserves anything, to whoever holds the data and to nobody else: in process to the caller, who holds all tables,
 as a warning; between organisations to the party's own operator, in its log and at the question whether to take part.
 Counts, names of columns and settings, never a value. docs/privacy.md ("Who is told that a budget would buy nothing") derives who may see what.
 """

@@ -1,4 +1,4 @@
-"""From a score to a probability, by figures that were released: no worse than the share of the class, on average.
+"""From a score to a probability, by figures that were released: near the share of the class where they say little.
 
 Share    the class's share is the mean of a normal around the released one, cut to [0, 1]: what a uniform guess and the
          noise's known size leave.
