@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,8 @@ import polars as pl
 import pytest
 
 import colonnade as co
-from colonnade.charter import Charter, new_key
+from colonnade.charter import Charter, Member, new_key
+from colonnade.privacy.block import Unit
 
 
 @pytest.fixture
@@ -49,6 +51,44 @@ def test_opening_a_file_over_frames_gives_the_same_federation(
         p.block.digest() for p in opened.parties.values()
     ]
     np.testing.assert_array_equal(federation.labels, opened.labels)
+
+
+def test_two_files_that_differ_in_anything_have_different_digests(federation: co.Federation) -> None:
+    """But for where the hub is: parties that reach it by different names hold the same terms."""
+    charter = replace(federation.charter(), unit=Unit("patient", 2), people="lab")
+    lab = charter.members["lab"]
+    members = {
+        "schema": co.Schema((co.Categorical("kind", ("a", "b")),), row_norm=1.0),
+        "policy": co.Policy(epsilon=1.0, delta=1e-5),
+        "key": new_key()[0],
+        "rows": 40,
+        "certificate": "sha256:" + "0" * 64,
+        "address": "lab.example.org:7444",
+    }
+    changes = {
+        "on": "person",
+        "label": ("hos pital", "well"),
+        "unit": Unit("patient", 3),
+        "people": "hos pital",
+        "members": dict(reversed(charter.members.items())),
+    }
+    made = [charter, *(replace(charter, **{name: value}) for name, value in changes.items())]
+    made += [replace(charter, unit=Unit("person", 2)), replace(charter, on=None, rows=40)]
+    made += [replace(charter, on=None, rows=41), replace(charter, on=None, by="rows", members=with_rows(charter))]
+    made += [replace(charter, members={**charter.members, "lab": replace(lab, **{n: v})}) for n, v in members.items()]
+    plain = replace(lab, schema=None, columns=3)
+    for member in (plain, replace(plain, columns=4), replace(lab, address="lab.example.org:7445")):
+        made.append(replace(charter, members={**charter.members, "lab": member}))
+    psi = replace(charter, align="psi", members={n: replace(m, most=9) for n, m in charter.members.items()})
+    made += [psi, replace(psi, members={**psi.members, "lab": replace(psi.members["lab"], most=10)})]
+    assert len({one.digest for one in made}) == len(made)
+    assert {field.name for field in fields(Member)} <= {*members, "columns", "most"}
+    assert {field.name for field in fields(Charter)} <= {*changes, "rows", "by", "hub", "align"}
+    assert replace(charter, hub="hub.example.org:7443").digest == charter.digest
+
+
+def with_rows(charter: Charter) -> dict[str, Member]:
+    return {name: replace(member, rows=20) for name, member in charter.members.items()}
 
 
 def test_two_new_keys_differ() -> None:

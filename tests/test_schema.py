@@ -439,6 +439,15 @@ def test_the_row_bound_is_never_rounded_down(count):
     assert Fraction(math.nextafter(bound, 0.0)) ** 2 < count
 
 
+@pytest.mark.parametrize(("reach", "bound"), [(5.0, 5.0), (0.25, 1.0)])
+def test_the_row_bound_of_a_column_with_an_indicator_is_that_of_the_larger_of_the_two(reach, bound):
+    """A row holds the value or the indicator, never both: -5 or 1, a quarter or 1."""
+    schema = Schema((Numeric("x", -reach, reach, missing="indicator", scale=False),))
+    rows = dense(schema.encode(pl.DataFrame({"x": [-reach, None]})))
+    assert np.linalg.norm(rows, axis=1).tolist() == [reach, 1.0]
+    assert schema.row_bound() == bound
+
+
 def test_bounds_read_off_the_data_are_not_public():
     schema = Schema.infer(pl.DataFrame({"x": [1.0, 2.0]}))
     for bound in (schema.entry_bounds, schema.row_bound):

@@ -401,3 +401,20 @@ def test_squares_that_could_wrap_round_are_refused_in_either_form():
     for read in (rows.rows, rows.sparse_rows):
         with pytest.raises(co.InvalidInput, match="63 bits"):
             read(0, 3)
+
+
+def test_a_row_that_rounding_leaves_a_hair_too_long_is_shortened_again_in_either_form():
+    """√(m² − ½) is m in doubles: shortened once, the row (m, m) would be over the bound 2m² − 1."""
+    from scipy import sparse
+
+    from colonnade.algorithms.integer_rows import Grid, IntegerRows
+    from colonnade.privacy.block import Block
+
+    m, ends = 2**27, np.full(2, 2**28)
+    norm2, X = 2 * m**2 - 1, np.array([[m + 2.0**k] * 2 for k in range(10, 16)])
+    once = np.trunc(X[0] * np.sqrt(norm2 / (X[0] ** 2).sum())).astype(int)
+    assert sum(int(x) ** 2 for x in once) > norm2  # the case is one
+    grid = Grid(np.arange(2), np.zeros(2), np.ones(2), -ends, ends, norm2, 1.0)
+    rows = IntegerRows(Block(sparse.csc_array(X), np.arange(2)), grid)
+    for found in (rows.rows(0, 6), rows.sparse_rows(0, 6).toarray()):
+        assert all(norm2 - 2**30 < sum(int(x) ** 2 for x in row) <= norm2 for row in found)

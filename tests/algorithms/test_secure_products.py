@@ -8,13 +8,15 @@ import numpy as np
 import pytest
 
 import colonnade as co
-from colonnade.algorithms import private_gram
-from colonnade.algorithms.secure_products import Masked, Stage
+from colonnade.algorithms import private_gram, secure_products
+from colonnade.algorithms.secure_products import Deal, Masked, Stage
 from colonnade.engines.inprocess import InProcess, straight
 from colonnade.errors import LeakError, ProtocolError
 from colonnade.kernels.ring import Ring
 from colonnade.privacy.ledger import Ledger
+from colonnade.privacy.pads import Pad
 from colonnade.privacy.store import FileLog
+from colonnade.privacy.values import Packed
 from colonnade.runtime.messages import Sealed
 from colonnade.runtime.node import Letter, Node
 from colonnade.runtime.program import COORDINATOR
@@ -187,7 +189,45 @@ def test_a_party_cannot_send_masked_columns_to_the_coordinator(tmp_path, monkeyp
         run(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("cut", "bits"), [((slice(1), slice(None)), 0), ((slice(None), slice(1)), 0), ((slice(None), slice(None)), 1)]
+)
+def test_a_dealt_share_of_another_shape_or_ring_is_refused(cut, bits, tmp_path):
+    """One row or column would be added to all of them."""
+
+    def fault(letter):
+        message = decode(letter.frame.body)
+        if letter.receiver == "c" and isinstance(message, Deal):
+            shares = tuple(Packed(np.ascontiguousarray(x.values[cut]), x.bits + bits) for x in message.shares)
+            forged = encode(Deal(message.key, message.seed, shares), guarded=False)
+            return [Letter(letter.sender, "c", Frame(letter.frame.sequence, letter.frame.round, forged))]
+        return [letter]
+
+    with pytest.raises(ProtocolError, match=r"numbers of .* bits where"):
+        run(tmp_path, co.Faults(InProcess(), fault))
+
+
 # ---------------------------------------------------------------------------------------- masks
+
+
+def test_every_stage_of_a_run_has_seeds_of_its_own_for_every_party_and_every_pair(tmp_path, monkeypatch):
+    """Two stages whose shares are hidden alike show the dealer their difference."""
+    hidden, dealt, wrap = [], [], secure_products.wrap
+
+    def pad(seed, label, columns, ring):
+        hidden.extend([seed] * (label == ("R",)))
+        return Pad(seed, label, columns, ring)
+
+    def deal(secret, seed, *more):
+        dealt.append(seed)
+        return wrap(secret, seed, *more)
+
+    monkeypatch.setattr(secure_products, "Pad", pad)
+    monkeypatch.setattr(secure_products, "wrap", deal)
+    run(tmp_path)
+    assert len(dealt) == len(set(dealt)) == 2 * 3  # class sums and the Gram matrix
+    assert len(set(hidden)) == 2 + 3  # pairs with the label holder, then all; both parties of each make the same
+    assert all(hidden.count(seed) == 2 for seed in hidden)
 
 
 def test_no_two_stages_parties_or_runs_share_a_mask():
@@ -201,7 +241,6 @@ def test_no_two_stages_parties_or_runs_share_a_mask():
 
 def test_a_mask_goes_on_where_it_was_and_never_back(tmp_path):
     from colonnade.privacy.events import MASKED, Charge
-    from colonnade.privacy.pads import Pad
     from contract import gate
 
     door, pad, zeros = gate((Charge(MASKED, 3, "masks"),)), Pad(bytes(32), ("x",), 3, Ring(32)), np.zeros((4, 3), int)

@@ -19,10 +19,11 @@ import pytest
 
 import colonnade as co
 from colonnade.between import office as offices
-from colonnade.between.bounds import CALL, CEILING, FIELDS, QUESTIONS, Sizes, check_call
+from colonnade.between.bounds import CALL, CEILING, FIELDS, OTHER, QUESTIONS, Sizes, check_call, check_question
 from colonnade.between.office import OK, UNAVAILABLE
-from colonnade.between.parcel import pack, unpack
-from colonnade.errors import InvalidInput
+from colonnade.between.parcel import LONGEST_NAME, Parcel, pack, unpack
+from colonnade.engines.turns import MOST
+from colonnade.errors import InvalidInput, WireError
 from colonnade.plain import METHODS, known_values
 from colonnade.runtime.messages import FailureCode
 from colonnade.seats import Call, source_of
@@ -179,6 +180,104 @@ def test_no_field_of_a_call_fills_the_memory(tmp_path: Path) -> None:
 @pytest.mark.fault
 def test_no_field_of_a_question_fills_the_memory(tmp_path: Path) -> None:
     unharmed(tmp_path, hostile_heads(HOSTILE))
+
+
+SIZES = Sizes(parties=3, columns=5, rows=20)
+FULL, EDGE = {"x" * 200: 1, "y": 2, "z": 3}, [0, 2]
+# What a field of a call may just hold, and what is just over that, for 3 parties, 5 columns and 20 rows.
+ENDS: dict[str, tuple[list[Any], list[Any]]] = {
+    "size": ([0, 3, None], [4, -1, True, 3.0, "3", [3]]),
+    "edges": ([[], [EDGE] * 9], [[EDGE] * 10, [[0, 3]], [[-1, 0]], [[0, 1, 2]], [[0]], [[0, True]], EDGE, "ring"]),
+    "rounds": (
+        [10**7, None, [], [[EDGE] * 9] * 4096],
+        [10**7 + 1, -1, 1.5, [[EDGE]] * 4097, [[EDGE] * 10], [[[0, 3]]]],
+    ),
+    "steps": ([10**6], [10**6 + 1, -1]),
+    "draws": ([10**6], [10**6 + 1, -1]),
+    "tau": ([25], [26, -1]),
+    "sketch_rows": ([20], [21, -1]),
+    "seed": ([2**256 - 1], [2**256, -1]),
+    "noise": ([2**256 - 1], [2**256, -1]),
+    "groups": ([[[0, 1], [2, 3, 4]]], [[[0, 1], [2, 3, 4, 5]], {"a": 1}]),
+    "blocks": ([[[0, 1], [2, 3, 4]], "columns"], [[[0, 1], [2, 3, 4, 5]], "c" * 201]),
+    "p": ([[0.5] * 25], [[0.5] * 26]),
+    "values": ([[1.0] * 20], [[1.0] * 21]),
+    "label_range": ([None, [0, 1.5]], [[0], [0, 1, 2], "01", [None, 1]]),
+    "entries": ([{}, FULL], [{**FULL, "w": 4}, {"x" * 201: 1}, {"x": [1]}, {"x": 2**53 + 1}, [1]]),
+}
+# The same for the fields of a question's head.
+NAMES, DIGEST = ["x" * LONGEST_NAME, "y", "z"], "0" * 64
+HEAD_ENDS: dict[str, tuple[list[Any], list[Any]]] = {
+    "run": (["a" * 64, "A-9"], ["a" * 65, "", "-a", "a/b", "a.b", "../a", "a\n", None, 7]),
+    "session": (["a" * 64, "", None], ["a" * 65, "a/b", 0, []]),
+    "call": (["x" * SIZES.head], ["x" * (SIZES.head + 1), {}, None]),
+    "code": (["x" * 200], ["x" * 201, None]),
+    "peers": ([NAMES, []], [[*NAMES, "w"], ["x" * (LONGEST_NAME + 1)], [1], "x"]),
+    "peer": (["x" * LONGEST_NAME], ["x" * (LONGEST_NAME + 1), None]),
+    "heads": (
+        [{name: [2**53, DIGEST] for name in "abcd"}],
+        [{name: [1, DIGEST] for name in "abcde"}]
+        + [{"a": wrong} for wrong in ([2**53 + 1, DIGEST], [-1, DIGEST], [1, DIGEST + "0"], [1], [True, DIGEST], [1, 2])],
+    ),
+    "when": (["x" * 100], ["x" * 101]),
+    "since": ([dict.fromkeys("abcd", 2**53)], [dict.fromkeys("abcde", 1), {"a": 2**53 + 1}, {"a": -1}, {"a": None}]),
+    "letters": ([[["a", "b", ""]] * MOST], [[["a", "b", ""]] * (MOST + 1), "abc", {}]),
+    "how": (["x" * 100], ["x" * 101]),
+    "over": (
+        [{f"{place:064}": "x" * 100 for place in range(4096)}],
+        [dict.fromkeys(map(str, range(4097)), "x"), {"0" * 65: "x"}, {"a": "x" * 101}, {"a": 1}],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CALL)
+def test_a_field_of_a_call_may_reach_its_bound_and_not_pass_it(name: str) -> None:
+    kept, refused = ENDS[name]
+    for value in kept:
+        assert CALL[name].kept(value, SIZES)
+        check_call(json.dumps({"type": "X", "method": {"type": "Y", name: value}}), SIZES)
+    for value in refused:
+        assert not CALL[name].kept(value, SIZES)
+        with pytest.raises(InvalidInput, match=f"{name} of the proposed job is over its bound"):
+            check_call(json.dumps({"type": "X", "method": {"type": "Y", name: value}}), SIZES)
+
+
+def test_any_other_field_of_a_call_is_a_small_value_or_a_few_of_them() -> None:
+    for value in (2**53, -(2**53), 1.5, True, None, "x" * 200, [1, "a", None], []):
+        assert OTHER.kept(value, SIZES)
+    for value in (2**53 + 1, -(2**53) - 1, "x" * 201, [1] * 4, [[1]], ["x" * 201], {"a": 1}):
+        assert not OTHER.kept(value, SIZES)
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_a_field_of_a_question_may_reach_its_bound_and_not_pass_it(name: str) -> None:
+    kept, refused = HEAD_ENDS[name]
+    for value in kept:
+        check_question("turn", Parcel({"what": "turn", name: value}), SIZES)
+    for value in refused:
+        with pytest.raises(WireError, match=f"{name} of the question 'turn' is over its bound"):
+            check_question("turn", Parcel({"what": "turn", name: value}), SIZES)
+
+
+def test_a_call_is_as_deep_wide_and_long_as_any_value_of_colonnade_and_no_more() -> None:
+    def nested(depth: int) -> str:
+        return '{"a": ' * depth + "1" + "}" * depth
+
+    def wide(fields: int) -> str:
+        return json.dumps({str(place): 1 for place in range(fields)})
+
+    check_call(nested(12), SIZES)
+    check_call(wide(64), SIZES)
+    check_call('{"a": 1}'.ljust(SIZES.head), SIZES)
+    for text in (nested(13), wide(65)):
+        with pytest.raises(InvalidInput, match="nested deeper, or has more fields"):
+            check_call(text, SIZES)
+    with pytest.raises(InvalidInput, match=f"a job of {SIZES.head + 1:,} bytes is over"):
+        check_call('{"a": 1}'.ljust(SIZES.head + 1), SIZES)
+
+
+def test_the_head_of_a_question_has_room_for_a_turn_and_for_a_call() -> None:
+    assert Sizes(3, 5, 20, 10).head == 2**20 + 2 * 10 * MOST + 64 * (5 + 9)
 
 
 @pytest.mark.parametrize("parties", [1, 2])
