@@ -483,7 +483,7 @@ def test_scores_of_other_columns_are_refused(fitted):
 
 
 def test_what_stays_at_a_party_is_refused_by_name():
-    from colonnade.result import Coefficients
+    from colonnade.fit_facts import Coefficients
 
     held = Coefficients({"a": np.ones(2)}, elsewhere=("b",))
     with pytest.raises(co.HeldByParty, match=r"'b'.*ask its operator"):

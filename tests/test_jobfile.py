@@ -8,7 +8,8 @@ import pytest
 
 import colonnade as co
 from colonnade.errors import InvalidInput
-from colonnade.jobfile import at_line, load_job, read_text
+from colonnade.jobfile import load_job
+from colonnade.text_file import at_line, read_text
 
 WHOLE = """\
 [problem]

@@ -20,10 +20,10 @@ from scipy.stats import norm
 from sklearn.metrics import roc_auc_score
 
 import colonnade as co
-from colonnade.report import Quality, RunFacts, chart, figures, human_bytes, odds, rendered, write_report
-from colonnade.report.evaluation import GROUPS, area, grouped, roc_curve
+from colonnade.evaluation import GROUPS, area, evaluated, grouped, roc_curve
+from colonnade.fit_facts import Coefficients
+from colonnade.report import Quality, RunFacts, chart, colours, human_bytes, odds, rendered, write_report
 from colonnade.report.page import SECTIONS
-from colonnade.result import Coefficients
 
 PROBLEM = co.Problem(co.Logistic(), co.L1Ball(3.0), intercept=True)
 
@@ -99,8 +99,8 @@ def table_of(page, start):
     return next(rows for caption, rows in page.tables.items() if caption.startswith(start))
 
 
-def shown(fit, **options):
-    return Page(rendered(fit, **options))
+def shown(fit, evaluation=None, evaluation_is=None, **options):
+    return Page(rendered(fit, evaluation=evaluated(fit, evaluation, evaluation_is), **options))
 
 
 # ---------------------------------------------------------------- one file that needs nothing else
@@ -309,7 +309,7 @@ def test_text_and_bars_stand_out_in_light_and_in_dark():
             for back in ("page", "card"):
                 assert contrast(scheme[text], scheme[back]) >= 4.5
         assert contrast(scheme["text"], scheme["warn-back"]) >= 4.5
-        for colour in figures.COLOURS:
+        for colour in colours.COLOURS:
             assert contrast(colour, scheme["page"]) >= 3.0
 
 
@@ -418,13 +418,13 @@ def test_a_model_of_values_is_judged_by_its_errors(table, evaluation):
 def test_rows_whose_standing_nobody_states_are_refused(fit, evaluation):
     X, y = evaluation
     with pytest.raises(co.InvalidInput, match=r"release about the rows.*evaluation_is='public'"):
-        rendered(fit, evaluation=(split(X), y))
+        shown(fit, evaluation=(split(X), y))
     with pytest.raises(co.InvalidInput, match="without evaluation="):
-        rendered(fit, evaluation_is="public")
+        shown(fit, evaluation_is="public")
     with pytest.raises(co.InvalidInput, match="one label a row"):
-        rendered(fit, evaluation=(split(X), y[:-1]), evaluation_is="public")
+        shown(fit, evaluation=(split(X), y[:-1]), evaluation_is="public")
     with pytest.raises(co.InvalidInput, match="the same class"):
-        rendered(fit, evaluation=(split(X), np.ones(300)), evaluation_is="public")
+        shown(fit, evaluation=(split(X), np.ones(300)), evaluation_is="public")
 
 
 scored = st.lists(st.tuples(st.integers(-5, 5), st.booleans()), min_size=2, max_size=60)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:  # what readers and type checkers see; `_HOMES` says the same 
     from colonnade.certs import Tls
     from colonnade.engines.inprocess import Faults, InProcess, Tap
     from colonnade.engines.ray import Ray
+    from colonnade.engines.traffic import Communication
     from colonnade.errors import (
         BudgetExhausted,
         ColonnadeError,
@@ -56,6 +57,7 @@ if TYPE_CHECKING:  # what readers and type checkers see; `_HOMES` says the same 
     from colonnade.estimators.federated import FederatedClassifier, FederatedRegressor
     from colonnade.federation import Federation
     from colonnade.fit import fit, score
+    from colonnade.fit_facts import CoefficientPath
     from colonnade.privacy.block import COLUMN
     from colonnade.privacy.events import Policy
     from colonnade.privacy.mechanisms import SeededNoise
@@ -89,7 +91,7 @@ if TYPE_CHECKING:  # what readers and type checkers see; `_HOMES` says the same 
         SquaredHinge,
         Topology,
     )
-    from colonnade.result import CoefficientPath, Communication, Fit, load
+    from colonnade.result import Fit, load
     from colonnade.schema import Binary, Categorical, Date, Numeric, Plain, Schema
     from colonnade.simulate import simulate
     from colonnade.sources import read
@@ -112,6 +114,7 @@ _HOMES = {
     "certs": "Tls",
     "engines.inprocess": "Faults InProcess Tap",
     "engines.ray": "Ray",
+    "engines.traffic": "Communication",
     "errors": (
         "BudgetExhausted ColonnadeError ColonnadeWarning HeldByParty InvalidInput LeakError LedgerDamaged MostlyNoise NothingToLearn NotPrivate PeerFailed PolicyRefused "
         "ProtocolError ReplayDiverged StoreError WireError"
@@ -120,6 +123,7 @@ _HOMES = {
     "estimators.federated": "FederatedClassifier FederatedRegressor",
     "federation": "Federation",
     "fit": "fit score",
+    "fit_facts": "CoefficientPath",
     "privacy.block": "COLUMN",
     "privacy.events": "Policy",
     "privacy.mechanisms": "SeededNoise",
@@ -129,7 +133,7 @@ _HOMES = {
         "Lasso LeastSquares Logistic Nice NuclearNorm PerParty Problem Product PublicLabels Quantile RBF Ridge Serial "
         "Simplex SquaredHinge Topology"
     ),
-    "result": "CoefficientPath Communication Fit load",
+    "result": "Fit load",
     "schema": "Binary Categorical Date Numeric Plain Schema",
     "simulate": "simulate",
     "sources": "read",

@@ -36,7 +36,8 @@ from colonnade.algorithms.method import GraphMethod, Job, Method
 from colonnade.errors import ColonnadeError, InvalidInput, NothingToLearn, StoreError
 from colonnade.federation import OPEN, Alignment, Federation
 from colonnade.fit import Checked, check_store, checked, fingerprint, fit, in_order, noticed
-from colonnade.jobfile import JobFile, at_line, load_job, read_text
+from colonnade.jobfile import JobFile, load_job
+from colonnade.one_table import ROW_KEY
 from colonnade.privacy.accountant import epsilon
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import MASKED, Audience, Policy, row_rho
@@ -49,6 +50,7 @@ from colonnade.runbook import FolderStore
 from colonnade.schema import Column, Schema
 from colonnade.seats import terms_of
 from colonnade.sources import Table, located
+from colonnade.text_file import at_line, read_text
 
 if TYPE_CHECKING:
     import polars as pl
@@ -57,7 +59,6 @@ OTHERS = ("data", "store", "report", "output")
 DATA = ("source", "query", "on", "label", "unit", "parties")
 PARTY = ("source", "query", "columns", "schema", "exact", "epsilon", "delta", "scores", "consortium")
 POLICY = ("exact", "epsilon", "delta", "scores", "consortium")
-ROW_KEY = "row number"  # the key of one table whose rows need no matching
 CELLS = 400_000  # of the made-up table that a preview's bytes are counted on
 FEW_ROUNDS = 3
 HIDDEN = "its receiver, as uniform numbers"

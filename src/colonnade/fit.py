@@ -31,9 +31,11 @@ from colonnade.algorithms.private_gram import PrivateGram
 from colonnade.algorithms.sharing_admm import SharingADMM
 from colonnade.engines.inprocess import Engine, InProcess, LocalCrew, Outcome
 from colonnade.engines.station import FINAL, Head, Seat, Standing
+from colonnade.engines.traffic import Communication
 from colonnade.engines.turns import Crew, Distributed
 from colonnade.errors import ColonnadeError, InvalidInput, MostlyNoise, NothingToLearn, PeerFailed, PolicyRefused
 from colonnade.federation import Federation
+from colonnade.fit_facts import CoefficientPath, Coefficients
 from colonnade.notices import UNSPENT, about_columns, about_labels, different
 from colonnade.privacy.accountant import epsilon, rho_for
 from colonnade.privacy.block import Block, FeatureColumn
@@ -58,7 +60,7 @@ from colonnade.privacy.statement import (
 from colonnade.problem import AdaBoost, ElasticNet, GroupLasso, KernelSVM, Lasso, Problem, Ridge
 from colonnade.problem.kernel import Support
 from colonnade.progress import Progress, Silent, watching
-from colonnade.result import CoefficientPath, Coefficients, Communication, Fit, KeptScores
+from colonnade.result import Fit, KeptScores
 from colonnade.row_order import kind
 from colonnade.runbook import FolderStore, MemoryStore, Store
 from colonnade.runtime.program import COORDINATOR, NodeId, Note

@@ -31,6 +31,7 @@ from colonnade.errors import InvalidInput
 from colonnade.plain import from_plain, known_values
 from colonnade.privacy.statement import Privacy
 from colonnade.problem import AdaBoost, KernelSVM, Problem
+from colonnade.text_file import at_line, read_text
 
 TABLES = ("problem", "method", "privacy")
 _PROBLEMS = (Problem, KernelSVM, AdaBoost)
@@ -99,27 +100,6 @@ def _check_kinds(problem: object, method: object, privacy: object) -> None:
         raise InvalidInput(f'method: {type(method).__name__} is no method; write for example type = "PrivateGram"')
     if not isinstance(privacy, Privacy | None):
         raise InvalidInput(f"privacy: {type(privacy).__name__} says nothing about privacy; leave type out of [privacy]")
-
-
-def read_text(path: str | Path) -> str:
-    try:
-        return Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise InvalidInput(f"cannot read {path}: {error.strerror}. Check the path.") from error
-    except UnicodeDecodeError as error:
-        raise InvalidInput(f"{path} is not a text file (byte {error.start} is not UTF-8).") from error
-
-
-def at_line(path: str | Path, text: str, place: str, what: str, mark: str = "") -> InvalidInput:
-    """An error that points to the line of `place`, written as table.key.key."""
-    words = [word for word in re.split(r"[.\[\]]", place) if word]
-    number, lines = 0, text.splitlines()
-    for word in words:
-        quoted = re.escape(word)
-        pattern = re.compile(rf'^\s*\[+\s*(?:[\w."-]+\.)?"?{quoted}"?\s*\]|(?:^|[\s{{,.])"?{quoted}"?\s*=')
-        number = next((at for at in range(number, len(lines)) if pattern.search(lines[at])), number)
-    shown = lines[number].strip() if lines else ""
-    return InvalidInput(f"{path}, line {number + 1} ({shown[:60]}): {place}{mark} {what}")
 
 
 def _made(raw: Any, where: str, kind: str | None) -> Any:

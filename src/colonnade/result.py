@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +16,10 @@ from scipy import sparse
 from colonnade import fitfile
 from colonnade import problem as problems
 from colonnade.algorithms.method import Status
-from colonnade.engines.traffic import Traffic
+from colonnade.engines.traffic import Communication
 from colonnade.errors import HeldByParty, InvalidInput
 from colonnade.federation import Federation
+from colonnade.fit_facts import CoefficientPath, Coefficients, FitFacts
 from colonnade.privacy.block import Block
 from colonnade.privacy.statement import PrivacyStatement
 from colonnade.privacy.store import write_synced
@@ -27,11 +27,10 @@ from colonnade.problem import Problem
 from colonnade.problem.boosting import Stumps
 from colonnade.problem.kernel import KernelSVM, Support
 from colonnade.problem.link import PLAIN, Link
-from colonnade.runtime.program import COORDINATOR
 from colonnade.schema import Schema, as_frame
 
 if TYPE_CHECKING:
-    import polars as pl
+    pass
 
 Floats = NDArray[np.float64]
 _FORMAT = 2
@@ -40,40 +39,6 @@ _UNSAID: dict[str, Any] = {"elsewhere": (), "numbers": (), "remarks": (), "facts
 # What reading a file that is damaged, or not ours, may end in.
 _DAMAGED = (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError)
 _UNSAID |= dict.fromkeys(("errors", "path", "link", "model"))
-
-
-class Coefficients(Mapping[str, Floats]):
-    """Coefficients by party; those of a party that runs elsewhere stay there."""
-
-    def __init__(self, local: Mapping[str, Floats], elsewhere: Sequence[str] = ()) -> None:
-        self._local, self._elsewhere = dict(local), tuple(elsewhere)
-
-    def __getitem__(self, party: str) -> Floats:
-        if party in self._elsewhere:
-            raise HeldByParty(f"the coefficients of {party!r} are held there and did not leave it; ask its operator.")
-        if party not in self._local:
-            raise KeyError(f"{party!r} has no columns in this model; parties with columns: {', '.join(self)}")
-        return self._local[party]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter([*self._local, *self._elsewhere])
-
-    def __len__(self) -> int:
-        return len(self._local) + len(self._elsewhere)
-
-    @property
-    def local(self) -> dict[str, Floats]:
-        """Those that are known here."""
-        return dict(self._local)
-
-    @property
-    def elsewhere(self) -> tuple[str, ...]:
-        """The parties that hold theirs."""
-        return self._elsewhere
-
-    def __repr__(self) -> str:
-        shown = [f"{p}: {np.count_nonzero(x):,} of {x.size:,} nonzero" for p, x in self._local.items()]
-        return f"Coefficients({', '.join([*shown, *(f'{p}: elsewhere' for p in self._elsewhere)])})"
 
 
 @dataclass(frozen=True)
@@ -90,173 +55,9 @@ class KeptScores:
         )
 
 
-@dataclass(frozen=True)
-class Communication:
-    """Everything that went over the wires, in codec bytes."""
-
-    lines: tuple[tuple[str, str, str, int, int, int], ...]  # sender, receiver, type, round, messages, bytes
-    numbers: tuple[int, ...] = field(default=(), repr=False)  # in each line's messages; a sparse entry counts two
-    gaps: tuple[tuple[int, float], ...] = field(default=(), repr=False)  # round, and the certified gap known by its end
-
-    @classmethod
-    def of(cls, traffic: Traffic) -> Communication:
-        table = traffic.table
-        lines = sorted(table, key=lambda line: (line.round, line.sender, line.receiver, line.type))
-        return cls(tuple((*line, *table[line][:2]) for line in lines), tuple(table[line][2] for line in lines))
-
-    def along(self, notes: Sequence[Mapping[str, Any]], gap: float | None) -> Communication:
-        """The same, with the gaps of a run's history and of its end."""
-        seen = [(int(note["round"]), float(note["gap"])) for note in notes if note.get("gap") is not None]
-        final = [] if gap is None else [(self.rounds, gap)]
-        return replace(self, gaps=(*seen, *final))
-
-    def to_reach(self, gap: float) -> Communication:
-        """What had been sent by the end of the round whose certified gap is the first one at most `gap`."""
-        if not self.gaps:
-            raise InvalidInput(
-                "this run released no gaps, so what it sent to reach one is not known; fit.communication.by('round') has what "
-                "each round sent."
-            )
-        reached = next((number for number, found in self.gaps if found <= gap), None)
-        if reached is None:
-            least = min(found for _, found in self.gaps)
-            raise InvalidInput(f"the gap never fell to {gap:g}; its least was {least:g}. Allow more rounds.")
-        kept = [place for place, line in enumerate(self.lines) if line[3] <= reached]
-        numbers = tuple(self.numbers[place] for place in kept) if self.numbers else ()
-        before = tuple(pair for pair in self.gaps if pair[0] <= reached)
-        return Communication(tuple(self.lines[place] for place in kept), numbers, before)
-
-    @property
-    def bytes(self) -> int:
-        return sum(line[5] for line in self.lines)
-
-    @property
-    def messages(self) -> int:
-        return sum(line[4] for line in self.lines)
-
-    @property
-    def rounds(self) -> int:
-        return max((line[3] for line in self.lines), default=0)
-
-    def table(self) -> pl.DataFrame:
-        """One row for each edge, message type and round: messages, codec bytes, numbers (a sparse entry counts two)."""
-        import polars as pl
-
-        names = ["sender", "receiver", "type", "round", "messages", "bytes"]
-        kinds = [pl.String, pl.String, pl.String, pl.Int64, pl.Int64, pl.Int64]
-        columns = list(zip(*self.lines, strict=True)) if self.lines else [()] * len(names)
-        if len(self.numbers) == len(self.lines):  # a fit from an older file does not say
-            names, kinds, columns = [*names, "numbers"], [*kinds, pl.Int64], [*columns, self.numbers]
-        return pl.DataFrame(
-            [pl.Series(name, column, dtype=kind) for name, column, kind in zip(names, columns, kinds, strict=True)]
-        )
-
-    def by(self, *columns: str) -> pl.DataFrame:
-        """Messages, bytes and numbers summed over everything but `columns`: "party", "direction", "type", "round", ..."""
-        import polars as pl
-
-        up = pl.col("receiver") == COORDINATOR
-        table = self.table().with_columns(
-            direction=pl.when(up)
-            .then(pl.lit("up"))
-            .when(pl.col("sender") == COORDINATOR)
-            .then(pl.lit("down"))
-            .otherwise(pl.lit("across")),
-            party=pl.when(up).then(pl.col("sender")).otherwise(pl.col("receiver")),
-        )
-        if unknown := [column for column in columns if column not in table.columns]:
-            raise InvalidInput(f"cannot sum by {unknown[0]!r}; choose among {', '.join(table.columns)}")
-        sums = [name for name in ("messages", "bytes", "numbers") if name in table.columns]
-        return table.group_by(columns, maintain_order=True).agg(pl.col(sums).sum())
-
-    def __repr__(self) -> str:
-        return f"Communication({self.messages:,} messages, {self.bytes:,} bytes, {self.rounds:,} rounds)"
-
-
-@dataclass(frozen=True, eq=False)
-class CoefficientPath:
-    """The model along its penalty: what the same release gives at other weights (or radii), for nothing."""
-
-    weights: Floats
-    coefficients: Mapping[str, Floats]  # by party, one row for each weight
-
-    def table(self) -> pl.DataFrame:
-        """Nonzero coefficients and their l1 norm at each weight."""
-        import polars as pl
-
-        whole = np.hstack(list(self.coefficients.values()))
-        sizes = {"weight": self.weights, "nonzero": (whole != 0).sum(axis=1), "l1_norm": np.abs(whole).sum(axis=1)}
-        return pl.DataFrame(sizes)
-
-
 @dataclass(frozen=True, eq=False, repr=False)
-class Fit:
+class Fit(FitFacts):
     """A fitted model and everything a reader may ask about how it came about."""
-
-    coefficients: Coefficients
-    intercept: float
-    objective: float | None
-    gap: float | None
-    status: Status
-    privacy: PrivacyStatement
-    communication: Communication
-    problem: Problem
-    method: str
-    run: str
-    seconds: float | None  # None under privacy: how long it took would tell about the data
-    label: str
-    notes: tuple[Mapping[str, Any], ...] = field(repr=False)
-    features: Mapping[str, Sequence[str]] = field(repr=False)
-    schemas: Mapping[str, Schema | None] = field(repr=False)
-    on: str | None = None
-    errors: Mapping[str, Floats] | None = field(default=None, repr=False)  # standard errors, where they cover
-    path: CoefficientPath | None = field(default=None, repr=False)
-    link: Link | None = field(default=None, repr=False)  # from scores to probabilities, where they need one
-    remarks: tuple[str, ...] = ()
-    facts: Mapping[str, Any] = field(default_factory=dict, repr=False)  # public ones about the run, for its report
-    by_rows: bool = (
-        False  # whether the parties held different rows: then each has the same coefficients, of all columns
-    )
-
-    model: Support | Mapping[str, Stumps] | None = field(
-        default=None, repr=False
-    )  # where coefficients alone predict not
-
-    @property
-    def coreset(self) -> pl.DataFrame:
-        """The atoms that the model is made of, with their weights: columns, examples, or stumps with their thresholds."""
-        import polars as pl
-
-        kinds = {"party": pl.String, "name": pl.String, "index": pl.Int64, "weight": pl.Float64}
-        atoms: list[tuple[Any, ...]] = []
-        if isinstance(self.model, Mapping):
-            kinds |= {"threshold": pl.Float64, "sign": pl.Float64}
-            for party, stumps in self.model.items():
-                parts = (stumps.columns, stumps.weights, stumps.thresholds, stumps.signs)
-                atoms += [
-                    (party, self.features[party][row[0]], *row)
-                    for row in zip(*(p.tolist() for p in parts), strict=True)
-                ]
-        else:
-            for party, x in self.coefficients.items():
-                used = np.flatnonzero(x).tolist()
-                atoms += [(party, self.features[party][index], index, float(x[index])) for index in used]
-        return pl.DataFrame(atoms, kinds, orient="row")
-
-    def __repr__(self) -> str:
-        figures = "" if self.objective is None else f", objective {self.objective:.4g}"
-        return f"Fit({self.method}, run {self.run}: {self.status.value}{figures}; {self.coefficients!r})"
-
-    @property
-    def history(self) -> pl.DataFrame:
-        """One row a round."""
-        import polars as pl
-
-        return pl.DataFrame(list(self.notes), infer_schema_length=None)
-
-    @property
-    def l1_norm(self) -> float:
-        return math.fsum(float(np.abs(x).sum()) for x in self.coefficients.values())
 
     # ------------------------------------------------------------------------ using it
 
@@ -445,9 +246,10 @@ class Fit:
         evaluation     (federation or frames, labels) as for `scores`: rows on which to show how good the model is.
         evaluation_is  "public", or "paid for": figures computed on rows are a release about them; required with it.
         """
-        from colonnade.report import write_report  # the report stands above results; loaded when asked for
+        from colonnade.evaluation import evaluated  # a report is seldom asked for: loaded then
+        from colonnade.report import write_report
 
-        return write_report(self, path, evaluation=evaluation, evaluation_is=evaluation_is)
+        return write_report(self, path, evaluation=evaluated(self, evaluation, evaluation_is))
 
     # ------------------------------------------------------------------------ keeping it
 

@@ -28,6 +28,7 @@ from colonnade.algorithms.private_gram import PrivateGram
 from colonnade.errors import ColonnadeError, InvalidInput
 from colonnade.federation import Alignment, Federation
 from colonnade.fit import fit
+from colonnade.one_table import table_federation
 from colonnade.privacy.block import Block
 from colonnade.privacy.statement import Privacy, Trust
 from colonnade.problem import LeastSquares, Logistic, Problem
@@ -157,8 +158,6 @@ def simulate(
     splits                          how many; standard errors are over them
     repeats                         private runs on each split, whose figures are averaged first
     """
-    from colonnade.estimators.federated import table_federation
-
     _check_counts(splits, repeats, epsilons, trusts)
     values, classifies = _labels(y, problem)
     asked = problem or Problem(Logistic() if classifies else LeastSquares(), intercept=True)

@@ -14,7 +14,6 @@ from scipy import sparse
 import colonnade as co
 from colonnade.algorithms.spread import Best, Wave
 from colonnade.privacy.events import EXACT
-from colonnade.report.figures import objective_by_bytes
 from colonnade.runtime.node import Letter
 from colonnade.runtime.wire import Frame, decode, encode
 from contract import gate
@@ -301,24 +300,6 @@ def test_the_numbers_reported_are_those_in_the_messages(tmp_path):
     assert wanted == sum(fit.communication.numbers) == fit.communication.by("type")["numbers"].sum()
     fit.save(tmp_path / "fit.json")
     assert co.load(tmp_path / "fit.json").communication == fit.communication
-
-
-def test_the_figure_shows_each_run_above_the_certified_bound_beside_the_slope_of_the_lower_bound():
-    X, y = table()
-    fed = co.Federation.split(X, y, parties=3)
-    fits = {
-        "line search": co.fit(fed, LEAST, co.DistributedFrankWolfe(20, 0.0, co.LineSearch())),
-        "corrective": co.fit(fed, LEAST, co.DistributedFrankWolfe(20, 1e-6)),
-    }
-    *runs, lower = objective_by_bytes(fits, entries=30)["data"]
-    assert [run["name"] for run in runs] == list(fits)
-    for run, fit in zip(runs, fits.values(), strict=True):
-        assert run["x"] == sorted(run["x"])
-        assert run["x"][-1] == fit.communication.bytes
-        assert min(run["y"]) > 0.0
-    assert lower["x"] == [min(run["x"][0] for run in runs), max(run["x"][-1] for run in runs)]
-    sent, left = lower["x"][1], lower["y"][1]
-    assert sent * left == pytest.approx(8 * 30 * max(run["y"][0] for run in runs))
 
 
 # ---------------------------------------------------------------- input that cannot be, and peers that lie

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import colonnade as co
+from colonnade.evaluation import evaluated
 from colonnade.report import RunFacts, write_report
 from colonnade.ui import Server
 from test_report import contrast
@@ -63,8 +64,7 @@ def addresses(fits, store, tmp_path_factory):
     private = write_report(
         fits["private"],
         folder / "private.html",
-        evaluation=(co.Federation.split(X, None, PARTIES), y),
-        evaluation_is="public",
+        evaluation=evaluated(fits["private"], (co.Federation.split(X, None, PARTIES), y), "public"),
         facts=facts,
     )
     exact = write_report(fits["exact"], folder / "exact.html")

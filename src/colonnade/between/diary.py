@@ -11,8 +11,7 @@ import logging
 import time
 from collections.abc import Iterable
 
-from colonnade.engines.traffic import Traffic
-from colonnade.result import Communication
+from colonnade.engines.traffic import Communication, Traffic
 from colonnade.runbook import in_words
 from colonnade.runtime.node import Letter
 from colonnade.runtime.program import COORDINATOR

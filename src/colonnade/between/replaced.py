@@ -26,12 +26,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from colonnade.certs import HUB, RevocationList, Tls, distrust, load, read
 from colonnade.charter import Charter
 from colonnade.errors import InvalidInput
-from colonnade.jobfile import read_text
 from colonnade.privacy.events import Policy
 from colonnade.privacy.keyring import public_key
 from colonnade.privacy.ledger import Ledger, Replaced
 from colonnade.privacy.store import Log, write_synced
 from colonnade.runbook import FolderStore, end_open_runs
+from colonnade.text_file import read_text
 
 _FORMAT = "colonnade replaced ledger"
 _TEXTS = ("node", "when", "mark", "federation", "head", "certificate", "signature")

@@ -46,10 +46,10 @@ from colonnade.certs import Tls
 from colonnade.charter import Charter
 from colonnade.engines.streams_metrics import Metrics
 from colonnade.errors import InvalidInput, PolicyRefused, unquoted
-from colonnade.jobfile import read_text
 from colonnade.plain import known_values
 from colonnade.privacy.accountant import epsilon
 from colonnade.privacy.events import row_rho
+from colonnade.text_file import read_text
 
 _VERSION = 1
 _FIELDS = {

@@ -145,7 +145,7 @@ def show(
     """
     with explained():
         from colonnade.between.settings import PartyFile
-        from colonnade.jobfile import read_text
+        from colonnade.text_file import read_text
 
         text = read_text(PartyFile.load(file).store / "fits" / f"{run}.part.json")
         if as_json:

@@ -250,7 +250,7 @@ def _is_federation(place: Path) -> bool:
     """Whether a file is a federation file; whoever reads it as a party's says what is wrong with it."""
     import tomllib
 
-    from colonnade.jobfile import read_text
+    from colonnade.text_file import read_text
 
     try:
         return "parties" in tomllib.loads(read_text(place))

@@ -44,6 +44,7 @@ from colonnade.estimators.surroundings import DELTA, looked_at
 from colonnade.federation import Federation
 from colonnade.fit import fit as run
 from colonnade.notices import UNSPENT, about_classes
+from colonnade.one_table import table_federation
 from colonnade.privacy.accountant import epsilon as epsilon_of
 from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.ledger import Ledger
@@ -53,11 +54,9 @@ from colonnade.problem.link import PLAIN, Link
 from colonnade.problem.weighted import ClassWeighted
 from colonnade.result import Fit
 from colonnade.runbook import FolderStore
-from colonnade.schema import Schema, as_frame
+from colonnade.schema import Schema
 
 Floats = NDArray[np.float64]
-ROW_KEY = "row number"  # the key of one table whose rows need no matching
-LABEL = "label of the rows"  # its column, where a frame is shared out
 OPEN_RIDGE = 1e-3  # where neither a penalty nor a constraint is given, and nothing is private
 SLACK = 1e-9  # of a share's epsilon: so that the shares' ρ are below ρ/K whatever the accountant rounds
 
@@ -76,32 +75,6 @@ def share_of(epsilon: float, delta: float, parts: int) -> float:
             f"epsilon={epsilon:g} is too little to be shared by {parts} one-against-rest models. Raise epsilon, or join classes."
         )
     return least
-
-
-def table_federation(
-    X: Any,
-    y: Any,
-    parties: int | Mapping[str, Any],
-    schemas: Mapping[str, Schema] | None = None,
-    label: str | None = None,
-) -> Federation:
-    """One table between parties: by places or names of columns, or as their schemas say."""
-    if schemas is None:
-        return Federation.split(X, y, parties, label=label)
-    import polars as pl
-
-    frame, holder = as_frame(X), label or "labels"
-    frames = {}
-    for party, schema in schemas.items():
-        names = [column.name for column in schema.columns]
-        if absent := [name for name in names if name not in frame.columns]:
-            raise InvalidInput(
-                f"the schema of {party!r} names {absent[0]!r}, which X does not have; give X that column."
-            )
-        frames[party] = frame.select(names).with_row_index(ROW_KEY)
-    own = frames.get(holder, pl.DataFrame({ROW_KEY: pl.Series(range(frame.height), dtype=pl.UInt32)}))
-    frames[holder] = own.with_columns(pl.Series(LABEL, np.asarray(y)))
-    return Federation.from_frames(frames, ROW_KEY, (holder, LABEL), schemas=schemas)
 
 
 @dataclass(

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
-from colonnade.result import Fit
+from colonnade.fit_facts import FitFacts
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,6 @@ class RunFacts:
     fingerprint: str = ""
 
     @classmethod
-    def of(cls, fit: Fit) -> RunFacts:
+    def of(cls, fit: FitFacts) -> RunFacts:
         """Those that the fit carries."""
         return cls(**{one.name: fit.facts[one.name] for one in fields(cls) if one.name in fit.facts})

@@ -8,14 +8,13 @@ from typing import NamedTuple
 import numpy as np
 
 from colonnade.errors import HeldByParty
+from colonnade.fit_facts import FitFacts
 from colonnade.problem.kernel import Support
 from colonnade.report import chart
-from colonnade.report.evaluation import BASES, Evaluation
-from colonnade.report.figures import COLOURS, party_colours
+from colonnade.report.colours import COLOURS, party_colours
 from colonnade.report.parts import Markup, figure, folded, paragraph, table
-from colonnade.report.quality import Quality
+from colonnade.report.quality import BASES, Evaluation, Quality
 from colonnade.report.words import counted, number
-from colonnade.result import Fit
 
 LARGEST = 20  # coefficients shown with a bar
 CURVES = 6  # of the path
@@ -30,7 +29,7 @@ class Entry(NamedTuple):
     error: float
 
 
-def model_section(fit: Fit) -> str:
+def model_section(fit: FitFacts) -> str:
     counts, entries = _entries(fit)
     noun = "examples" if isinstance(fit.model, Support) else "columns"  # a kernel machine weighs examples
     parts: list[str] = [
@@ -49,7 +48,7 @@ def model_section(fit: Fit) -> str:
     return "".join(parts)
 
 
-def _entries(fit: Fit) -> tuple[list[tuple[str, ...]], list[Entry]]:
+def _entries(fit: FitFacts) -> tuple[list[tuple[str, ...]], list[Entry]]:
     """A line of counts for each party, and every coefficient known here that is not zero, the largest first."""
     counts: list[tuple[str, ...]] = []
     entries = []
@@ -68,7 +67,7 @@ def _entries(fit: Fit) -> tuple[list[tuple[str, ...]], list[Entry]]:
     return counts, sorted(entries, key=lambda entry: -abs(entry.value))
 
 
-def _bars(fit: Fit, largest: Sequence[Entry], count: int) -> Markup:
+def _bars(fit: FitFacts, largest: Sequence[Entry], count: int) -> Markup:
     """The chart is a table: each figure stands beside its bar."""
     colours = party_colours(list(fit.coefficients))
     lengths = [2.0 * entry.error if np.isfinite(entry.error) else 0.0 for entry in largest]
@@ -96,7 +95,7 @@ def _bars(fit: Fit, largest: Sequence[Entry], count: int) -> Markup:
     return Markup(made + keys + note)
 
 
-def _path(fit: Fit) -> str:
+def _path(fit: FitFacts) -> str:
     """The coefficients along the penalty, where the run gave them."""
     if fit.path is None:
         return ""

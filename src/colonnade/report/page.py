@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from html import escape
 from pathlib import Path
-from typing import Any
 
 from colonnade.errors import InvalidInput
+from colonnade.fit_facts import FitFacts
 from colonnade.privacy.store import write_synced
-from colonnade.report.evaluation import evaluated
 from colonnade.report.facts import RunFacts
 from colonnade.report.model import model_section, quality_section
 from colonnade.report.parts import section, style
 from colonnade.report.privacy import privacy_section, traffic_section
-from colonnade.report.quality import Quality
+from colonnade.report.quality import Evaluation, Quality
 from colonnade.report.sections import (
     convergence_section,
     cost_section,
@@ -23,7 +22,6 @@ from colonnade.report.sections import (
     reproduction_section,
     settings_section,
 )
-from colonnade.result import Fit
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 SECTIONS = {
@@ -41,23 +39,21 @@ SECTIONS = {
 
 
 def write_report(
-    fit: Fit,
+    fit: FitFacts,
     path: str | Path,
     *,
     quality: Quality | None = None,
-    evaluation: tuple[Any, Any] | None = None,
-    evaluation_is: str | None = None,
+    evaluation: Evaluation | None = None,
     facts: RunFacts | None = None,
 ) -> Path:
     """Write the report of a fit to one self-contained HTML file; the path it was written to.
 
-    quality        figures that the caller computed, such as a comparison of models.
-    evaluation     (federation or frames, labels): rows on which to show ROC, calibration and what each party adds.
-    evaluation_is  "public", or "paid for" where the release of such figures is accounted for elsewhere; required with it.
-    facts          what is known about the run beside the fit; by default what the fit carries.
+    quality     figures that the caller computed, such as a comparison of models.
+    evaluation  what was found on rows of the caller's: ROC, calibration and what each party adds.
+    facts       what is known about the run beside the fit; by default what the fit carries.
     """
     target = check_target(path)
-    text = rendered(fit, quality=quality, evaluation=evaluation, evaluation_is=evaluation_is, facts=facts)
+    text = rendered(fit, quality=quality, evaluation=evaluation, facts=facts)
     write_synced(target, text.encode())
     return target
 
@@ -78,23 +74,19 @@ def check_target(path: str | Path) -> Path:
 
 
 def rendered(
-    fit: Fit,
+    fit: FitFacts,
     *,
     quality: Quality | None = None,
-    evaluation: tuple[Any, Any] | None = None,
-    evaluation_is: str | None = None,
+    evaluation: Evaluation | None = None,
     facts: RunFacts | None = None,
 ) -> str:
     """The report as text; arguments as in `write_report`."""
-    if evaluation is None and evaluation_is is not None:
-        raise InvalidInput(f"evaluation_is={evaluation_is!r} was given without evaluation=(rows, labels).")
     known = RunFacts.of(fit) if facts is None else facts
-    found = None if evaluation is None else evaluated(fit, evaluation, evaluation_is)
     bodies = {
         "question": question_section(fit),
         "parties": parties_section(fit, known),
         "model": model_section(fit),
-        "quality": quality_section(found, quality),
+        "quality": quality_section(evaluation, quality),
         "privacy": privacy_section(fit),
         "traffic": traffic_section(fit),
         "convergence": convergence_section(fit),

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import math
 
+from colonnade.fit_facts import FitFacts
 from colonnade.privacy.figures import shown
 from colonnade.privacy.statement import Guarantee
 from colonnade.report import chart, odds
-from colonnade.report.figures import COLOURS, party_colours
+from colonnade.report.colours import COLOURS, party_colours
 from colonnade.report.parts import Markup, facts, figure, folded, paragraph, table
 from colonnade.report.sections import parties_of
 from colonnade.report.traffic import left_by_party, left_by_round, reached_by_party
 from colonnade.report.words import human_bytes, message_words, number
-from colonnade.result import Fit
 
 BARS = 60  # rounds are put together where there are more
 BELIEFS = (0.001, 0.01, 0.1, 0.5, 0.9)
 WRONG = 0.01  # of the example: how often a test may accuse the innocent
 
 
-def privacy_section(fit: Fit) -> str:
+def privacy_section(fit: FitFacts) -> str:
     statement = fit.privacy
     kind = "statement none" if statement.guarantee == Guarantee.NONE else "statement"
     names = {
@@ -46,7 +46,7 @@ def _figure(value: float) -> str:
     return shown(value).replace("-", "−") if math.isfinite(value) else number(value)
 
 
-def _meaning(fit: Fit) -> str:
+def _meaning(fit: FitFacts) -> str:
     epsilon, delta, unit = fit.privacy.epsilon, fit.privacy.delta, fit.privacy.unit
     if math.isinf(epsilon):
         return "<h3>What this means</h3>" + paragraph(
@@ -85,7 +85,7 @@ def _meaning(fit: Fit) -> str:
     )
 
 
-def traffic_section(fit: Fit) -> str:
+def traffic_section(fit: FitFacts) -> str:
     directions = [("left", sent) for sent in left_by_party(fit)] + [("reached", sent) for sent in reached_by_party(fit)]
     directions.sort(key=lambda line: (line[1].party, line[0]))
     most = max((sent.bytes for _, sent in directions), default=0) or 1
@@ -125,7 +125,7 @@ def traffic_section(fit: Fit) -> str:
     )
 
 
-def _timeline(fit: Fit) -> str:
+def _timeline(fit: FitFacts) -> str:
     """What left each party over the rounds, stacked."""
     if not fit.communication.lines:
         return ""

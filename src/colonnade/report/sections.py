@@ -10,25 +10,25 @@ from importlib.metadata import version
 
 import numpy as np
 
+from colonnade.fit_facts import FitFacts
 from colonnade.privacy.figures import shown
 from colonnade.report import chart
+from colonnade.report.colours import COLOURS
 from colonnade.report.facts import RunFacts
-from colonnade.report.figures import COLOURS
 from colonnade.report.parts import Markup, cards, facts, figure, folded, paragraph, table, told
 from colonnade.report.traffic import left_by_party
 from colonnade.report.words import counted, human_bytes, listed, number, plain_words, problem_sentence
-from colonnade.result import Fit
 
 HISTORY_ROWS = 12  # of the table beside the plots
 DIRECTIONS = {"up": "from the parties", "down": "to the parties", "across": "between parties"}
 
 
-def parties_of(fit: Fit) -> list[str]:
+def parties_of(fit: FitFacts) -> list[str]:
     """Everyone who took part, with or without columns: the label holder too."""
     return list(dict.fromkeys([*fit.coefficients, fit.label]))
 
 
-def question_section(fit: Fit) -> str:
+def question_section(fit: FitFacts) -> str:
     parties = parties_of(fit)
     held = "different rows with the same columns" if fit.by_rows else "different columns of the same rows"
     label = "each with its labels" if fit.by_rows else f"the label is held by {fit.label}"
@@ -48,7 +48,7 @@ def question_section(fit: Fit) -> str:
     return "".join([*text, cards(figures)])
 
 
-def parties_section(fit: Fit, known: RunFacts) -> str:
+def parties_section(fit: FitFacts, known: RunFacts) -> str:
     rows = []
     for party in parties_of(fit):
         columns = f"{len(fit.features[party]):,}" if party in fit.features else "none"
@@ -80,7 +80,7 @@ CURVES = {
 }
 
 
-def convergence_section(fit: Fit) -> str:
+def convergence_section(fit: FitFacts) -> str:
     parts = []
     for name, (caption, axis) in CURVES.items():
         points = _history(fit, name, log=axis.log)
@@ -93,7 +93,7 @@ def convergence_section(fit: Fit) -> str:
     return "".join(parts)
 
 
-def _history_table(fit: Fit, name: str) -> str:
+def _history_table(fit: FitFacts, name: str) -> str:
     """As many rounds as a table can show, evenly spaced."""
     places = np.unique(np.linspace(0, len(fit.notes) - 1, min(HISTORY_ROWS, len(fit.notes))).astype(int))
     notes = [fit.notes[place] for place in places]
@@ -104,7 +104,7 @@ def _history_table(fit: Fit, name: str) -> str:
     return table(caption, ("round", name), rows, numbers=2)
 
 
-def _history(fit: Fit, name: str, *, log: bool) -> list[tuple[float, float]]:
+def _history(fit: FitFacts, name: str, *, log: bool) -> list[tuple[float, float]]:
     """One released figure by round, where the axis can show it."""
     points = [(note.get("round"), note.get(name)) for note in fit.notes]
     return [
@@ -114,7 +114,7 @@ def _history(fit: Fit, name: str, *, log: bool) -> list[tuple[float, float]]:
     ]
 
 
-def cost_section(fit: Fit) -> str:
+def cost_section(fit: FitFacts) -> str:
     traffic = fit.communication
     by_direction = {line["direction"]: line for line in traffic.by("direction").to_dicts()}
     rows = [
@@ -133,7 +133,7 @@ def cost_section(fit: Fit) -> str:
     return "".join([paragraph(took), paragraph(price), made, _so_far(fit)])
 
 
-def _so_far(fit: Fit) -> str:
+def _so_far(fit: FitFacts) -> str:
     """Everything on the wires up to a round, by direction."""
     lines = fit.communication.by("direction", "round").sort("round").to_dicts()
     last = fit.communication.rounds
@@ -163,7 +163,7 @@ def _so_far(fit: Fit) -> str:
     return figure(drawn, caption, data)
 
 
-def settings_section(fit: Fit, known: RunFacts) -> str:
+def settings_section(fit: FitFacts, known: RunFacts) -> str:
     rows = {
         "method": fit.method,
         "settings and privacy terms": known.settings or "not kept with this fit",
@@ -184,7 +184,7 @@ def _lines(text: str) -> str:
     return Markup(f"<pre>{told(text)}</pre>")
 
 
-def reproduction_section(fit: Fit, known: RunFacts) -> str:
+def reproduction_section(fit: FitFacts, known: RunFacts) -> str:
     packages = ("colonnade", "numpy", "scipy", "numba")
     rows = {
         "run": fit.run,
@@ -211,7 +211,7 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _model_digest(fit: Fit) -> str:
+def _model_digest(fit: FitFacts) -> str:
     """Of the coefficients known here and the intercept, as they are printed in full."""
     known = {party: x.tolist() for party, x in fit.coefficients.local.items()}
     return _digest(json.dumps([known, fit.intercept], sort_keys=True))

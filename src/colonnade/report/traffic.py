@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from colonnade.result import Fit
+from colonnade.fit_facts import FitFacts
 from colonnade.runtime.program import COORDINATOR
 
 
@@ -19,17 +19,17 @@ class Sent(NamedTuple):
     bytes: int
 
 
-def left_by_party(fit: Fit) -> list[Sent]:
+def left_by_party(fit: FitFacts) -> list[Sent]:
     """By sender: what other nodes were given."""
     return _summed((line[0], *line[2:]) for line in fit.communication.lines)
 
 
-def reached_by_party(fit: Fit) -> list[Sent]:
+def reached_by_party(fit: FitFacts) -> list[Sent]:
     """By receiver: what a party was given."""
     return _summed((line[1], *line[2:]) for line in fit.communication.lines)
 
 
-def left_by_round(fit: Fit, party: str) -> dict[int, int]:
+def left_by_round(fit: FitFacts, party: str) -> dict[int, int]:
     """Bytes that left a party, by round."""
     rounds: Counter[int] = Counter()
     for sender, _, _, number, _, size in fit.communication.lines:

@@ -15,7 +15,7 @@ from html import escape, unescape
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from colonnade.report.figures import COLOURS
+from colonnade.report.colours import COLOURS
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

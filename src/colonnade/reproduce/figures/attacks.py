@@ -19,7 +19,7 @@ from colonnade.attacks.papers import sharing_pair, sketch_pair
 from colonnade.attacks.setting import Setting
 from colonnade.audit import CONFIDENCE, TARGETS, audit
 from colonnade.privacy.statement import Guarantee
-from colonnade.report.figures import COLOURS
+from colonnade.report.colours import COLOURS
 from colonnade.reproduce.figure import Case, Claim, Figure, Row, Verdict, stated
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from colonnade.report.figures import COLOURS
+from colonnade.report.colours import COLOURS
 from colonnade.reproduce.figure import EXACT, Case, Claim, Figure, Row, Verdict
 from colonnade.reproduce.figures.bellet_svm import adult, drawn, local, solved, walk
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import colonnade as co
-from colonnade.report.figures import COLOURS
+from colonnade.report.colours import COLOURS
 from colonnade.reproduce.figure import EXACT, Case, Claim, Figure, Row, Verdict
 from colonnade.reproduce.figures.bellet_lasso import (
     LOSS,

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 import colonnade as co
 from colonnade.published.graph_rounds import adjacency
-from colonnade.report.figures import COLOURS
+from colonnade.report.colours import COLOURS
 from colonnade.reproduce.figure import EXACT, Case, Claim, Figure, Row, Verdict
 from colonnade.reproduce.figures.watched_runs import admm_estimate, watched_fit
 

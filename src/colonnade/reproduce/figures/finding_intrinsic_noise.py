@@ -9,7 +9,7 @@ import numpy as np
 
 from colonnade.privacy.attack import epsilon_lower_bound
 from colonnade.published import ZerothOrder
-from colonnade.report.figures import COLOURS
+from colonnade.report.colours import COLOURS
 from colonnade.reproduce.figure import Case, Claim, Figure, Row, Verdict, stated
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 
 import colonnade as co
 from colonnade.published import ParallelSharing
-from colonnade.report.figures import COLOURS
+from colonnade.report.colours import COLOURS
 from colonnade.reproduce.figure import EXACT, Case, Claim, Figure, Row, Verdict
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import numpy as np
 from colonnade.attacks.papers import sharing_pair
 from colonnade.attacks.setting import Setting
 from colonnade.published import SharingADMM
-from colonnade.report.figures import COLOURS
+from colonnade.report.colours import COLOURS
 from colonnade.reproduce.figure import Case, Claim, Figure, Row, Verdict, stated
 
 if TYPE_CHECKING:

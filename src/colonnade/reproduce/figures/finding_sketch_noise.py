@@ -10,7 +10,7 @@ import numpy as np
 from colonnade.kernels.sketch import gaussian_sketch, largest_column_norm
 from colonnade.privacy.accountant import rho_for
 from colonnade.published import SketchedColumns, gaussian_epsilon
-from colonnade.report.figures import COLOURS
+from colonnade.report.colours import COLOURS
 from colonnade.reproduce.figure import Case, Claim, Figure, Row, Verdict, stated
 
 if TYPE_CHECKING:

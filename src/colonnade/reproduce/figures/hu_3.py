@@ -11,7 +11,7 @@ from scipy import sparse
 
 import colonnade as co
 from colonnade.privacy.mechanisms import SeededNoise
-from colonnade.report.figures import COLOURS
+from colonnade.report.colours import COLOURS
 from colonnade.reproduce.figure import Case, Claim, Figure, Row, Verdict, stated
 from colonnade.reproduce.figures.hu_sharing import (
     ALL,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from colonnade.report.figures import COLOURS
+from colonnade.report.colours import COLOURS
 from colonnade.reproduce.figure import Case, Row
 from colonnade.reproduce.figures.hu_sharing import ALL, LOCAL, OURS, PUBLISHED, SGD, central, curve
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from colonnade.problem.sampling import Elementary, Nice, PerParty, Sampling, least_probability, universal_step
-from colonnade.report.figures import COLOURS
+from colonnade.report.colours import COLOURS
 from colonnade.reproduce.figure import EXACT, Claim, Figure, Row, Verdict
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from colonnade.published import PublishedBlockFrankWolfe
-from colonnade.report.figures import COLOURS
+from colonnade.report.colours import COLOURS
 from colonnade.reproduce.figure import Claim, Figure, Row, Verdict
 from colonnade.reproduce.figures.lou_1_2 import paper_table
 from colonnade.reproduce.figures.lou_3_private import (

@@ -27,7 +27,7 @@ from colonnade.errors import InvalidInput
 from colonnade.kernels.sketch import gaussian_sketch
 from colonnade.problem.labels import PublicLabels
 from colonnade.published import PublishedBlockFrankWolfe, SketchedColumns
-from colonnade.report.figures import COLOURS
+from colonnade.report.colours import COLOURS
 from colonnade.reproduce.figure import Row, stated
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ import colonnade as co
 from colonnade.errors import InvalidInput
 from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.problem.hull import quadratic_minimum
-from colonnade.report.figures import COLOURS
+from colonnade.report.colours import COLOURS
 from colonnade.reproduce.figure import Case, Claim, Figure, Row, Verdict, stated
 from colonnade.reproduce.registry import data_folder
 

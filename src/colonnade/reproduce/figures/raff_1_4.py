@@ -10,7 +10,7 @@ import numpy as np
 
 from colonnade.kernels.lazy import lazy_picks
 from colonnade.kernels.sparse_fw import Loss, argmax_picks
-from colonnade.report.figures import COLOURS
+from colonnade.report.colours import COLOURS
 from colonnade.reproduce.figure import EXACT, Claim, Figure, Row, Verdict
 from colonnade.reproduce.figures.raff_data import PAPER, REAL, load
 from colonnade.reproduce.figures.raff_heap import heap_picks, step_cost, true_gap

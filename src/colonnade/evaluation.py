@@ -10,8 +10,6 @@ Parties      the same measure with one party's part of every score left out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,34 +17,20 @@ from numpy.typing import NDArray
 
 from colonnade.errors import InvalidInput
 from colonnade.problem import Logistic
+from colonnade.report.quality import BASES, Evaluation
 from colonnade.result import Fit
 
 Floats = NDArray[np.float64]
-BASES = {
-    "public": "These rows are public, so the caller says: the figures tell nothing that is not known.",
-    "paid for": "The caller says that these figures are paid for: their release is accounted for apart from the run, and is not in "
-    "the epsilon of this report.",
-}
 GROUPS = 10
 ROC_POINTS = 200  # as many as a page can show
 
 
-@dataclass(frozen=True, eq=False)
-class Evaluation:
-    """What was found on the rows of an evaluation."""
-
-    basis: str
-    rows: int
-    measure: str  # by which models are compared
-    figures: Mapping[str, tuple[float, str]]  # by name: the figure, and what it means
-    groups: tuple[tuple[float, float, int], ...]  # predicted, found, rows
-    roc: tuple[tuple[float, float], ...] = ()
-    without: Mapping[str, float] = field(default_factory=dict)  # the measure without a party
-    remark: str = ""  # why something is missing
-
-
-def evaluated(fit: Fit, evaluation: tuple[Any, Any], basis: str | None) -> Evaluation:
-    """The figures of a fit on (federation or frames, labels)."""
+def evaluated(fit: Fit, evaluation: tuple[Any, Any] | None, basis: str | None) -> Evaluation | None:
+    """The figures of a fit on (federation or frames, labels), if any are given."""
+    if evaluation is None and basis is None:
+        return None
+    if evaluation is None:
+        raise InvalidInput(f"evaluation_is={basis!r} was given without evaluation=(rows, labels).")
     if basis not in BASES:
         raise InvalidInput(
             f"evaluation_is={basis!r}: figures of quality are a release about the rows they are computed on. Say "

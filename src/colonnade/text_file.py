@@ -1,0 +1,29 @@
+"""Files that people write: read with an error that helps, and errors that point to a line."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from colonnade.errors import InvalidInput
+
+
+def read_text(path: str | Path) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise InvalidInput(f"cannot read {path}: {error.strerror}. Check the path.") from error
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{path} is not a text file (byte {error.start} is not UTF-8).") from error
+
+
+def at_line(path: str | Path, text: str, place: str, what: str, mark: str = "") -> InvalidInput:
+    """An error that points to the line of `place`, written as table.key.key."""
+    words = [word for word in re.split(r"[.\[\]]", place) if word]
+    number, lines = 0, text.splitlines()
+    for word in words:
+        quoted = re.escape(word)
+        pattern = re.compile(rf'^\s*\[+\s*(?:[\w."-]+\.)?"?{quoted}"?\s*\]|(?:^|[\s{{,.])"?{quoted}"?\s*=')
+        number = next((at for at in range(number, len(lines)) if pattern.search(lines[at])), number)
+    shown = lines[number].strip() if lines else ""
+    return InvalidInput(f"{path}, line {number + 1} ({shown[:60]}): {place}{mark} {what}")
