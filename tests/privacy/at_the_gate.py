@@ -50,7 +50,7 @@ class Watched:
         parts = tuple(np.array(value, dtype=np.float64) for value in values)
         self.given.append(Given(kind, parts, sensitivity, tuple(weights or [1.0] * len(parts))))
 
-    def gaussian(self, *exact: Any, rho: float, scope: Any = None) -> Any:
+    def gaussian(self, *exact: Any, rho: float, scope: Any = None, audience: Any = None) -> Any:
         self._take("gaussian", [e.value for e in exact], math.hypot(*(e.sensitivity for e in exact)))
         made = tuple(release(self._random.normal(size=e.value.shape)) for e in exact)
         return made[0] if len(made) == 1 else made

@@ -17,6 +17,7 @@ from scipy.stats import chisquare
 import colonnade as co
 from colonnade.algorithms.method import Job
 from colonnade.algorithms.private_block_frank_wolfe import INSIDE, PrivateBlockFrankWolfe
+from colonnade.configured import preview
 from colonnade.privacy.events import Audience, Charge, Event, Mechanism, Scope, row_rho
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.ledger import Ledger, Terms
@@ -251,3 +252,48 @@ def test_an_interrupted_consortium_goes_on_and_pays_nothing_twice(tmp_path):
         assert rows == after[: len(rows)]
         assert len(set(after)) == len(after)
     assert fit.status is co.Status.FIXED_ROUNDS
+
+
+# ---------------------------------------------------------------- noisy labels that members alone are told
+
+
+def released_labels(trust):
+    rng = np.random.default_rng(2)
+    X = rng.uniform(0, 1, (60, 4))
+    federation = co.Federation.split(X, np.where(X[:, 0] > 0.5, 1.0, -1.0), parties=2)
+    asked = co.Privacy(1.0, 1e-6, trust=trust, row_norm=1.0)
+    return federation, co.Problem(co.Logistic(), penalty=co.Ridge(1e-3)), co.PrivateGram(labels="released"), asked
+
+
+@pytest.mark.parametrize(("trust", "told"), [("consortium", False), ("secure", True)])
+def test_readers_of_the_model_of_a_consortium_see_no_labels(tmp_path, trust, told):
+    """Its coordinator sends them to the parties, and to nobody else; without a consortium they count as public."""
+    federation, problem, method, asked = released_labels(trust)
+    fit = co.fit(federation, problem, method, asked, store=tmp_path)
+    assert ("the labels, noisy" in fit.privacy.sees) == told
+    assert "noisy class sums" in fit.privacy.sees
+    assert fit.privacy.epsilon == pytest.approx(1.0, rel=1e-6)  # sums by them leave, so that they are paid for
+    (line,) = [e for e in book(tmp_path, federation.label).entries() if e.event.mechanism is Mechanism.GAUSSIAN]
+    assert line.event.audience == ("all" if told else "consortium")
+    (shown,) = [
+        c for c in preview(federation, problem, method, asked, store=tmp_path).lines if c.what == "the labels, noisy"
+    ]
+    assert shown.seen_by == ("everybody" if told else "the parties and their coordinator")
+
+
+def test_noise_for_members_is_noise_and_without_a_consortium_there_are_none():
+    line = Charge(Event(Mechanism.GAUSSIAN, RHO, math.inf, audience=Audience.CONSORTIUM), 2, "labels")
+    exact = Private(np.zeros(40), 1.0)
+    released = door((line,)).gaussian(exact, rho=RHO, audience=Audience.CONSORTIUM).value
+    assert len(set(released.tolist())) > 20  # 40 draws of sd 1 on a grid finer than 1/1024
+    with pytest.raises(co.LeakError, match="not in the plan"):
+        door((line,)).gaussian(exact, rho=RHO)
+    with pytest.raises(co.LeakError, match="trust model of this run is 'secure'"):
+        door((line,), trust="secure").gaussian(exact, rho=RHO, audience=Audience.CONSORTIUM)
+
+
+def test_a_party_that_shows_members_nothing_exact_is_told_what_would_be_and_not_what_is_noisy(tmp_path):
+    federation, problem, method, asked = released_labels("consortium")
+    with pytest.raises(co.PolicyRefused, match="noisy class sums") as refused:
+        co.fit(federation.with_policies({federation.label: co.Policy()}), problem, method, asked, store=tmp_path)
+    assert "the labels" not in str(refused.value)

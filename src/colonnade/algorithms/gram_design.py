@@ -35,7 +35,9 @@ from colonnade.algorithms.method import Job
 from colonnade.algorithms.secure_products import Stage
 from colonnade.errors import InvalidInput
 from colonnade.kernels.ring import Ring
+from colonnade.privacy.events import Audience
 from colonnade.privacy.mechanisms import gaussian_sigma
+from colonnade.privacy.statement import Trust
 from colonnade.problem.gram import Columns, Extended, Frame, Rule
 
 Floats = NDArray[np.float64]
@@ -282,6 +284,12 @@ def label_bound(job: Job) -> float:
     """Y: labels of classes are ±1, others are within half of their declared range of its middle."""
     assert job.privacy is not None
     return 1.0 if job.problem.loss.classifies else float(job.privacy.label_reach or 0.0)
+
+
+def audience(job: Job) -> Audience:
+    """Who sees what parties send: in a consortium its members, who let out what the coordinator publishes."""
+    assert job.privacy is not None
+    return Audience.CONSORTIUM if job.privacy.trust == Trust.CONSORTIUM else Audience.ALL
 
 
 def _up(value: float) -> float:

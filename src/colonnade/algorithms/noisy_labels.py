@@ -1,6 +1,7 @@
-"""Labels with Gaussian noise, released once for everybody: what parties may then compute with by themselves.
+"""Labels with Gaussian noise, released once: what parties may then compute with by themselves.
 
 Leaves   y + N(0, (2Y)²/(2ρ)), one number a row; a row's label moves by at most 2Y.
+Sees     the parties and the coordinator, which sends them on: in a consortium nobody else, elsewhere they count as public.
 Use      whoever uses them cuts them to ±limit again, which is free: sensitivities of what is computed with them are then
          those of labels within ±limit. For classes and limit Y the cut keeps the same share of every label on average,
          `kept`, so that dividing by it makes sums unbiased.
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from colonnade.algorithms.gram_design import label_bound
+from colonnade.algorithms.gram_design import audience, label_bound
 from colonnade.algorithms.method import Job, Labels, numbers
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import Charge, Event, Mechanism
@@ -56,12 +57,13 @@ class NoisyLabels:
 
     @property
     def charge(self) -> Charge:
-        return Charge(Event(Mechanism.GAUSSIAN, self.rho, math.inf), 1, "the labels, noisy")
+        event = Event(Mechanism.GAUSSIAN, self.rho, math.inf, audience=audience(self.job))
+        return Charge(event, 1, "the labels, noisy")
 
     def release(self, block: Block, gate: Gate) -> Labels:
         """The label holder's one release."""
         y = block.bounded_labels(label_bound(self.job))
-        return Labels(gate.gaussian(Private(y, self.sensitivity), rho=self.rho))
+        return Labels(gate.gaussian(Private(y, self.sensitivity), rho=self.rho, audience=audience(self.job)))
 
     def cut_to(self, labels: Floats) -> Floats:
         """Released labels as they may be used."""

@@ -28,6 +28,7 @@ from colonnade.algorithms.gram_design import (
     OWN,
     Figures,
     Name,
+    audience,
     cross_weight,
     grid,
     joint_sensitivity,
@@ -583,8 +584,7 @@ class Design:
 
     @property
     def audience(self) -> Audience:
-        assert self.job.privacy is not None
-        return Audience.CONSORTIUM if self.job.privacy.trust == Trust.CONSORTIUM else Audience.ALL
+        return audience(self.job)
 
     @property
     def shares(self) -> int:

@@ -96,17 +96,20 @@ class Gate:
         self._release(EXACT, lambda: b"".join(released_body(value) for value in released), draw=None)
         return released[0] if len(values) == 1 else released
 
-    def gaussian(self, *exact: Private[Floats], rho: float, scope: Scope = Scope.OWN) -> Any:
+    def gaussian(
+        self, *exact: Private[Floats], rho: float, scope: Scope = Scope.OWN, audience: Audience = Audience.ALL
+    ) -> Any:
         """The arrays with discrete Gaussian noise on a common grid: one mechanism for all of them together.
 
         Values are rounded to multiples of a power of two small against the noise, and the rounding is counted in the
-        sensitivity; noise is added in whole grid steps, so the low bits carry nothing.
+        sensitivity; noise is added in whole grid steps, so the low bits carry nothing. Members of a consortium see noise too.
         """
+        audience = self._members if audience == Audience.CONSORTIUM else Audience.ALL
         for private in exact:
             _check_finite(private.value)
         sizes = [private.value.size for private in exact]
         grid, sensitivity = _grid(math.hypot(*(private.sensitivity for private in exact)), sum(sizes))
-        event = Event(Mechanism.GAUSSIAN, self._price(rho), sensitivity, scope)
+        event = Event(Mechanism.GAUSSIAN, self._price(rho), sensitivity, scope, audience)
 
         def draw() -> tuple[Floats, ...]:
             flat = np.concatenate([private.value.ravel() for private in exact])

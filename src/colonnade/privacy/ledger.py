@@ -31,7 +31,19 @@ from typing import Any, NamedTuple
 
 from colonnade.errors import BudgetExhausted, InvalidInput, LeakError, LedgerDamaged, PolicyRefused, ReplayDiverged
 from colonnade.privacy.accountant import epsilon, rho_for
-from colonnade.privacy.events import SCORES, Audience, Charge, Event, Plan, Policy, Scope, joint_rho, plan_rho, row_rho
+from colonnade.privacy.events import (
+    SCORES,
+    Audience,
+    Charge,
+    Event,
+    Mechanism,
+    Plan,
+    Policy,
+    Scope,
+    joint_rho,
+    plan_rho,
+    row_rho,
+)
 from colonnade.privacy.figures import shown
 from colonnade.privacy.store import Log, Row
 
@@ -200,7 +212,10 @@ class Ledger:
                 f"{'; '.join(exact)}. Nothing was sent. Choose a private method (privacy=...), or, if the "
                 f"party agrees, set Policy(exact=True) for it."
             )
-        inside = [charge for charge in plan if charge.event.audience is Audience.CONSORTIUM and charge.count]
+        members = [charge for charge in plan if charge.event.audience is Audience.CONSORTIUM and charge.count]
+        inside = [
+            charge for charge in members if charge.event.mechanism is not Mechanism.GAUSSIAN
+        ]  # that one adds noise
         if inside and not (self.policy.exact or self.policy.consortium):
             raise PolicyRefused(
                 f"party {self.node!r} does not show exact values to the other parties, and in a consortium this method would: "
