@@ -46,7 +46,7 @@ def request(epsilon: float | None = 1.0) -> Request:
     method = SECURE.method if epsilon is not None else co.SharingADMM()
     job = Job(SECURE.problem, federation(SECURE).roster(), privacy)
     plans = method.price(job)
-    return Request("run", "party0", terms_of(job, method), Call(method, SECURE.problem, privacy), plans, 30)
+    return Request("run", "party0", terms_of(job, method), Call(method, SECURE.problem, privacy), plans, 30, job.units)
 
 
 # ------------------------------------------------------------------------------------------------ what is shown
@@ -64,6 +64,17 @@ def test_the_terms_are_shown_in_words_and_exactly(capsys):
     assert "privacy epsilon 1 at delta 1e-06 (rho " in said
     for value in (asked.call.problem, asked.call.privacy, asked.call.method):
         assert f"exactly: {' '.join(repr(value).split())}" in said
+
+
+def test_a_delta_is_compared_with_the_units_of_the_job_and_not_with_its_rows(capsys):
+    """A delta of .1 is too large for 30 rows and for 12 columns, and small enough for 8 columns."""
+    asked = request()
+    asked = replace(
+        asked, call=replace(asked.call, privacy=replace(asked.call.privacy, delta=0.1, allow_large_delta=True))
+    )
+    assert "delta=0.1 is not below 1/rows = 0.033" in shown(asked, NO_LIMIT, capsys)
+    assert "is not below" not in shown(replace(asked, units=(8, "columns")), NO_LIMIT, capsys)
+    assert "delta=0.1 is not below 1/columns = 0.083" in shown(replace(asked, units=(12, "columns")), NO_LIMIT, capsys)
 
 
 def test_exact_values_are_called_so(capsys):

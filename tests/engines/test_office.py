@@ -499,6 +499,7 @@ def test_a_limit_on_epsilon_is_not_passed_by_a_large_delta(delta):
         Call(NOISY.method, NOISY.problem, privacy),
         NOISY.method.price(job),
         30,
+        job.units,
     )
     assert Limits(("PrivateSharingADMM",), 1.0).objection(asked)
     assert not Limits(("PrivateSharingADMM",), 1.0, delta).objection(asked)

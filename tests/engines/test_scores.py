@@ -150,7 +150,8 @@ def test_limits_let_scores_pass_by_name(limits, passes):
 def asked_to_score(scored: int = 0, party: str = "lab") -> Request:
     call = Call(MaskedScores("run", 0.0), PROBLEM, None)
     terms = Terms("scores of rows by a model", "", "", "row", "", "")
-    return Request("scores", party, terms, call, {"lab": (Charge(SCORES, 1, "its part"),), "bank": ()}, 30, scored)
+    plans = {"lab": (Charge(SCORES, 1, "its part"),), "bank": ()}
+    return Request("scores", party, terms, call, plans, 30, (30, "rows"), scored)
 
 
 def test_limits_count_runs_of_scores_where_something_leaves():

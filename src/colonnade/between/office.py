@@ -88,6 +88,7 @@ class Request:
     call: Call
     plans: Mapping[str, Plan]
     rows: int
+    units: tuple[int, str]  # how many units there are at most, and of what: what a delta is compared with
     scored: int = 0  # runs before this one that reserved a part of scores of the same rows
     new: bool = False  # whether the table is there to be scored, and nothing is learned from it
     assumed: tuple[Assumption, ...] = ()  # what the statement of the run would rest on
@@ -276,7 +277,8 @@ class Office:
         assumed = assumptions(job, method)
         place = place_of(job, method, keyed=self.holding.charter.on is not None)
         notices = self.holding.notices(job)
-        request = Request(run, self.name, terms, call, plans, job.roster.rows, scored, new, assumed, place, notices)
+        counts = job.roster.rows, job.units
+        request = Request(run, self.name, terms, call, plans, *counts, scored, new, assumed, place, notices)
         known = self.log.rows(run, "open")  # a run that goes on was approved when it began
         if known or self.approvals.has(run, *_shown(request, agreement)):
             return request

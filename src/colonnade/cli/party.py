@@ -237,7 +237,7 @@ def _terms(asked: Request) -> Iterator[tuple[str, str, str]]:
             yield "holds if", joined(asked.assumed), ""
         if asked.place:
             yield "order", asked.place, ""
-        notes = (*filter(None, [large_delta(privacy, asked.rows)]), *remarks_on(privacy))
+        notes = (*filter(None, [large_delta(privacy, *asked.units)]), *remarks_on(privacy))
         yield from (("note", note, "") for note in notes)
     yield from (("nothing", f"{what}; a run pays for it all the same", "") for what in asked.notices)
     yield "protects", f"{asked.terms.unit}; {asked.terms.neighbours}", ""
