@@ -307,6 +307,12 @@ def test_private_gram_is_what_a_private_fit_takes_by_default(tmp_path):
         (co.PrivateGram(), privacy(), co.Problem(co.LeastSquares()), "label_range"),
         (co.PrivateGram(), privacy(), co.Problem(co.Huber(1.0)), "solves LeastSquares"),
         (co.PrivateGram(sketch_rows=301), privacy(), RIDGE, "more than the 300 rows"),
+        (
+            co.PrivateGram(labels="released"),
+            privacy(RAW, label_bound=1.0),
+            co.Problem(co.LeastSquares()),
+            "does nothing here.*300 rows.*Leave it out",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -322,6 +328,13 @@ def test_what_cannot_be_done_is_refused_before_anything_is_written(method, terms
 def test_settings_that_mean_nothing_are_refused(wrong):
     with pytest.raises(co.InvalidInput):
         co.PrivateGram(**wrong)
+
+
+@pytest.mark.parametrize("cross", ["none", "sketch"])
+@pytest.mark.parametrize("idle", [{"screen": 3}, {"sketch_rows": 10}, {"labels": "released"}])
+def test_settings_of_products_between_parties_are_refused_where_there_are_none(cross, idle):
+    with pytest.raises(co.InvalidInput, match=f"does nothing with cross='{cross}'.*Leave it out"):
+        co.PrivateGram(cross=cross, **idle)
 
 
 def test_more_parties_than_a_run_can_have_are_refused(tmp_path):

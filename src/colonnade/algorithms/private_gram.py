@@ -647,6 +647,12 @@ class PrivateGram:
             value = getattr(self, name)
             if value is not None and not (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
                 raise InvalidInput(f"{name} must be None or a whole number from 1 on, got {value!r}")
+        idle = [name for name in ("screen", "sketch_rows") if getattr(self, name) is not None]
+        idle += ["labels"] * (self.labels != "secure")
+        if idle and self.cross != "secure":
+            raise InvalidInput(
+                f"{idle[0]}={getattr(self, idle[0])!r} does nothing with cross={self.cross!r}: it is for cross='secure'. Leave it out."
+            )
 
     @property
     def trusts(self) -> tuple[str, ...]:
@@ -678,6 +684,11 @@ class PrivateGram:
         if self.sketch_rows is not None and self.sketch_rows > job.roster.rows:
             raise InvalidInput(f"sketch_rows={self.sketch_rows} is more than the {job.roster.rows:,} rows.")
         public_columns(job)  # every bound must be there
+        if self.labels != "secure" and Design(job, self).labels is None:
+            raise InvalidInput(
+                f"labels={self.labels!r} does nothing here: class sums go by them, and with numbers as labels, {job.roster.rows:,} rows "
+                f"and this budget there are none, so that no labels are released. Nothing was sent. Leave it out, or set screen=."
+            )
 
     def price(self, job: Job) -> Mapping[str, Plan]:
         return Design(job, self).plans() if self.cross == "secure" else Local(job, self.cross == "sketch").plans()
