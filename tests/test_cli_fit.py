@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -51,6 +52,23 @@ def test_a_private_fit_says_so_and_is_charged(data: Path, tmp_path: Path) -> Non
         assert (code, before) == (1, (tmp_path / "m.json").read_bytes())
         assert "Another fit would cost epsilon 1 once more. Say --overwrite" in error
     assert json.loads((tmp_path / "m.json").read_text())["privacy"]["guarantee"] == "proven"
+
+
+@pytest.mark.parametrize("task", ["classify", "regress"])
+def test_a_delta_of_one_over_rows_is_refused_and_taken_by_the_flag_that_the_refusal_names(
+    data: Path, tmp_path: Path, task: str
+) -> None:
+    words = ["--data", data, "--epsilon", 1, "--delta", 0.01, "--columns", 39, "--task", task]
+    words += ["--classes=-1,1"] if task == "classify" else ["--label-range=-1,1"]
+    words += ["--ledger", tmp_path / "train.ledger", "--output", tmp_path / "m.json"]
+    code, _, error = call(*words)
+    assert (code, (tmp_path / "m.json").exists()) == (1, False)
+    assert "delta=0.01 is not below 1/rows = 0.0033" in error
+    (flag,) = re.findall(r"`colonnade fit --data`: (--[a-z-]+)", error)
+    code, out, error = call(*words, flag)
+    assert code == 0, error
+    assert "Mind: delta=0.01 is not below 1/rows" in " ".join(out.split())
+    assert "Mind: delta=0.01" in json.loads((tmp_path / "m.json").read_text())["privacy"]["sentence"]
 
 
 @pytest.mark.parametrize(

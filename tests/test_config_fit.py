@@ -414,6 +414,7 @@ def test_a_mistake_in_the_data_points_to_its_line(folder: Path) -> None:
         ((), "give one of the two: a CONFIG.toml (`colonnade init` writes one), or --data FILE"),
         (("study.toml", "--data", "x.csv"), "give one of the two"),
         (("study.toml", "--epsilon", "1"), "--epsilon is for --data; write it into study.toml"),
+        (("study.toml", "--allow-large-delta"), "--allow-large-delta is for --data; write it into study.toml"),
         (("--data", "x.csv", "--dry-run"), "--dry-run is for a CONFIG.toml"),
         (("absent.toml",), "cannot read absent.toml"),
     ],

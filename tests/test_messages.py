@@ -514,7 +514,7 @@ WRONG: Wrong = {
     "a delta that one row at random would satisfy": (
         lambda folder: central(folder, privacy=replace(PRIVACY, delta=0.1)),
         co.InvalidInput,
-        "delta=0.1 is not below 1/rows = 0.083: publishing one of them at random would satisfy it. Nothing was sent. Ask for delta=0.001 or less, or, if you know what it means, set allow_large_delta=True: the statement then says so.",
+        "delta=0.1 is not below 1/rows = 0.083: publishing one of them at random would satisfy it. Nothing was sent. Ask for delta=0.001 or less, or, if you know what it means, set allow_large_delta=True (`colonnade fit --data`: --allow-large-delta); the statement then says so.",
     ),
     "noisy labels where nothing goes by them": (
         lambda folder: co.fit(

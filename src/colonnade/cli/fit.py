@@ -33,6 +33,9 @@ def fit(
     rounds: Annotated[int | None, typer.Option(min=1, help="Rounds; by default from the gap or the budget.")] = None,
     epsilon: Annotated[float | None, typer.Option(help="Fit with differential privacy at this epsilon.")] = None,
     delta: Annotated[float | None, typer.Option(help="Its delta; by default 1e-6.")] = None,
+    allow_large_delta: Annotated[
+        bool, typer.Option("--allow-large-delta", help="Fit though delta is not below 1/rows; the statement says so.")
+    ] = False,
     classes: Annotated[
         str | None,
         typer.Option(help="The classes, as in -1,1: needed with --epsilon, since finding them is a release."),
@@ -88,6 +91,7 @@ def fit(
         seen = Console(stderr=True).is_terminal and not (as_json or quiet)
         if config is not None:
             given = {"label": label, "epsilon": epsilon, "delta": delta, "classes": classes, "output": output}
+            given["allow-large-delta"] = allow_large_delta or None
             if extra := [name for name, value in given.items() if value is not None]:
                 raise InvalidInput(f"--{extra[0]} is for --data; write it into {config} instead.")
             _configured(config, dry_run, overwrite, seen, quiet, as_json)
@@ -107,6 +111,7 @@ def fit(
             "rounds": rounds,
             "epsilon": epsilon,
             "delta": delta,
+            "allow_large_delta": allow_large_delta,
             "row_norm": row_norm,
             "feature_bound": feature_bound,
             "method": method,
