@@ -148,10 +148,6 @@ def revoke(folder: Path, name: str) -> int:
 def inspect(path: Path) -> Card:
     """What the (first) certificate in a PEM file says."""
     certificate = read(path)
-    try:
-        is_authority = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
-    except x509.ExtensionNotFound:
-        is_authority = False
     return Card(
         tuple(sorted(names(certificate))),
         certificate.issuer.rfc4514_string(),
@@ -159,7 +155,7 @@ def inspect(path: Path) -> Card:
         certificate.not_valid_before_utc,
         certificate.not_valid_after_utc,
         fingerprint(certificate).hex(),
-        is_authority,
+        _may_issue(certificate),
     )
 
 
@@ -252,6 +248,32 @@ def distrust(
     if pinned is not None:
         return None if secrets.compare_digest(pinned, fingerprint(certificate)) else "fingerprint"
     return None if name in (uri_names(certificate) or dns_names(certificate)) else "name"
+
+
+def issued_under(certificate: x509.Certificate, authorities: Path) -> bool:
+    """Whether an authority of a file signed it: any of them, since there are two while one follows the other.
+
+    As on a connection, one that has expired signs nothing, nor does a certificate in that file which is no authority's.
+    """
+    return any(
+        _may_issue(authority) and authority.not_valid_after_utc >= _now() and _signed(certificate, authority)
+        for authority in _read_all(authorities)
+    )
+
+
+def _may_issue(certificate: x509.Certificate) -> bool:
+    try:
+        return bool(certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca)
+    except x509.ExtensionNotFound:
+        return False
+
+
+def _signed(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except (InvalidSignature, ValueError, TypeError):
+        return False
+    return True
 
 
 class RevocationList:

@@ -5,6 +5,7 @@ have been spent stays spent, and every later statement counts it.
 from __future__ import annotations
 
 import contextlib
+import datetime
 import json
 import math
 import shutil
@@ -16,6 +17,7 @@ from unittest import mock
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from test_office import NOISY, OK, STAR, Straw, entries, proposal, run_of, straw_hub, tmp_path  # noqa: F401
 from typer.testing import CliRunner
 
@@ -379,6 +381,64 @@ def test_a_record_of_the_coordinator_needs_its_certificate(kind, made, tmp_path)
     assert made.lengths() == rows
     if kind != "revoked":
         made.take("party0", true)
+
+
+def authority_in(folder: Path) -> Path:
+    """Another authority, which issued a certificate to a coordinator too."""
+    certs.init(folder)
+    certs.issue(folder, COORDINATOR, hosts=["localhost"])
+    return folder
+
+
+def with_authorities(place: Path, *files: Path) -> None:
+    (place / "authority.pem").write_bytes(b"".join(file.read_bytes() for file in files))
+
+
+@pytest.mark.parametrize("first", ["old", "new"])
+def test_while_one_authority_follows_another_a_record_under_either_is_taken(first, made):
+    made.fit()
+    made.lose(COORDINATOR)
+    place, new = made.folder / "certs", authority_in(made.folder / "new")
+    old = shutil.copy(place / "authority.pem", made.folder / "old.pem")
+    both = [Path(old), new / "authority.pem"]
+    with_authorities(place, *(both if first == "old" else both[::-1]))
+    with ledger_of(made.folder / COORDINATOR, COORDINATOR) as ledger:
+        by_new = signed_by_coordinator(ledger, tls_in(new, COORDINATOR), made.charter)
+    made.take("party0", made.sign(COORDINATOR))
+    made.take("party1", by_new)
+
+
+@pytest.mark.parametrize("kind", ["outside", "expired", "a party's"])
+def test_of_two_authorities_neither_lets_a_third_one_sign(kind, made):
+    """A third one of the same name, one that has expired, and a party whose certificate somebody put into the file."""
+    made.fit()
+    made.lose(COORDINATOR)
+    place, new = made.folder / "certs", authority_in(made.folder / "new")
+    true, files = made.sign(COORDINATOR), [place / "authority.pem", new / "authority.pem"]
+    third = made.folder / "third"
+    if kind == "a party's":
+        (third / "issued").mkdir(parents=True)
+        for end in ("pem", "key"):
+            shutil.copy(place / f"party1.{end}", third / f"authority.{end}")
+        certs.issue(third, COORDINATOR, hosts=["localhost"])
+    else:
+        authority_in(third)
+    if kind == "expired":  # the same key and name in a certificate of long ago; what it issued may say anything
+        key = load_pem_private_key((third / "authority.key").read_bytes(), None)
+        long_ago = datetime.datetime(2000, 1, 1, tzinfo=datetime.UTC)
+        then = mock.patch("colonnade.certs._now", return_value=long_ago)
+        with then, mock.patch("colonnade.certs.ec.generate_private_key", return_value=key):
+            files.append(certs.init(made.folder / "then"))
+    if kind == "a party's":
+        files.append(third / "authority.pem")
+    with ledger_of(made.folder / COORDINATOR, COORDINATOR) as ledger:
+        forged = signed_by_coordinator(ledger, tls_in(third, COORDINATOR), made.charter)
+    with_authorities(place, *files)
+    rows = made.lengths()
+    with pytest.raises(co.InvalidInput, match=r"no authority in .*authority.pem issued the certificate"):
+        made.take("party0", forged)
+    assert made.lengths() == rows
+    made.take("party0", true)
 
 
 def test_a_record_that_is_played_again_does_not_let_an_old_copy_pass(made):
