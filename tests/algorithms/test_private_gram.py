@@ -14,7 +14,9 @@ import colonnade as co
 from colonnade.algorithms import local_gram, private_gram
 from colonnade.algorithms.integer_rows import norms, within
 from colonnade.algorithms.method import Job
+from colonnade.errors import ProtocolError
 from colonnade.privacy.accountant import rho_for
+from colonnade.privacy.block import LARGEST
 from colonnade.privacy.events import row_rho
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.store import FileLog
@@ -431,3 +433,79 @@ def test_a_row_that_rounding_leaves_a_hair_too_long_is_shortened_again_in_either
     rows = IntegerRows(Block(sparse.csc_array(X), np.arange(2)), grid)
     for found in (rows.rows(0, 6), rows.sparse_rows(0, 6).toarray()):
         assert all(norm2 - 2**30 < sum(int(x) ** 2 for x in row) <= norm2 for row in found)
+
+
+# ---------------------------------------------------------------------------------------- what a party lets itself be told
+
+
+def described(stage):
+    """A design in which class sums come first, and an honest description of one of its releases for party "a"."""
+    fed = co.Federation.split(np.zeros((40, 3)), np.ones(40), parties={"a": [0, 1], "b": [2]}, label="b")
+    privacy = co.Privacy(1.0, 1e-6, trust="secure", row_norm=1.5, feature_bound=1.0)
+    design = private_gram.Design(
+        Job(co.Problem(co.Logistic(), penalty=co.Ridge(0.1)), fed.roster(), privacy), co.PrivateGram()
+    )
+    sums = design.sums
+    assert sums is not None
+    told = {
+        "name": "joint", "step": 2.0**-6, "bits": 32, "norm2": np.array([4000, 2000]), "widths": np.array([2, 2]),
+        "constant": 50, "label": 50, "buckets": 0, "keep": np.array([0, 1]), "centre": np.array([0.25, -0.5]),
+        "scale": np.array([0.5, 2.0]), "labels": np.zeros(0),
+    }  # fmt: skip
+    if stage == "sums":
+        ends = {"norm2": np.array(list(sums.norm2.values())), "widths": np.array(list(sums.widths.values()))}
+        plain = {"centre": np.zeros(2), "scale": np.ones(2), "constant": sums.constant, "label": sums.label}
+        told |= {"name": "sums", "step": sums.step, "bits": sums.bits, **ends, **plain}
+    return design, told
+
+
+def pair(*values):
+    return np.array(values)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"name": "other"}, {"bits": 7}, {"bits": 65}, {"step": 0.9 / LARGEST}, {"step": 1.1 * LARGEST}, {"step": 0.0},
+        {"step": -1.0}, {"norm2": pair(4000, -1)}, {"norm2": pair(4000)}, {"widths": pair(2, 2, 2)},
+        {"widths": pair(3, 2)}, {"constant": 0}, {"constant": -1}, {"label": 0}, {"label": -1}, {"buckets": 4},
+        {"keep": pair(0, 2)}, {"keep": pair(-1, 1)}, {"keep": pair(1, 0)}, {"keep": pair(0, 0)},
+        {"keep": pair(0.0, 1.0)}, {"keep": pair(0)}, {"centre": pair(0.0)}, {"scale": pair(1.0, 1.0, 1.0)},
+        {"centre": pair(0.0, -1.1 * LARGEST)}, {"centre": pair(np.nan, 0.0)}, {"scale": pair(0.0, 1.0)},
+        {"scale": pair(1.0, -1.0)}, {"scale": pair(1.0, 1.1 * LARGEST)}, {"scale": pair(np.nan, 1.0)},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_description_of_a_release_with_figures_out_of_range_is_refused(change):
+    design, told = described("joint")
+    private_gram._checked(design, "a", private_gram.Prepare(**told))
+    with pytest.raises(ProtocolError):
+        private_gram._checked(design, "a", private_gram.Prepare(**{**told, **change}))
+
+
+def test_a_description_at_the_ends_of_its_range_is_taken():
+    design, told = described("joint")
+    for ends in ({"bits": 8}, {"bits": 64}, {"step": 1.0 / LARGEST}, {"step": LARGEST}, {"norm2": pair(0, 0)}):
+        private_gram._checked(design, "a", private_gram.Prepare(**{**told, **ends}))
+    for ends in ({"constant": 1, "label": 1}, {"scale": pair(1e-300, LARGEST)}, {"centre": pair(LARGEST, -LARGEST)}):
+        private_gram._checked(design, "a", private_gram.Prepare(**{**told, **ends}))
+    fewer = {"keep": pair(1), "centre": pair(0.0), "scale": pair(1.0), "widths": pair(1, 2)}
+    private_gram._checked(design, "a", private_gram.Prepare(**{**told, **fewer}))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda told: {"step": told["step"] * 2}, lambda told: {"bits": told["bits"] + 1},
+        lambda told: {"norm2": told["norm2"] + 1}, lambda told: {"widths": told["widths"][::-1] + 1},
+        lambda _: {"constant": 1}, lambda told: {"label": told["label"] + 1}, lambda _: {"buckets": 2},
+        lambda _: {"scale": pair(1.0, 2.0)}, lambda _: {"centre": pair(0.0, 0.5)},
+        lambda _: {"keep": pair(1), "centre": pair(0.0), "scale": pair(1.0)},
+    ],
+    ids=["step", "bits", "norm2", "widths", "constant", "label", "buckets", "scale", "centre", "keep"],
+)  # fmt: skip
+def test_class_sums_described_in_any_other_way_than_agreed_are_refused(change):
+    design, told = described("sums")
+    assert private_gram._checked(design, "a", private_gram.Prepare(**told)) == design.sums
+    with pytest.raises(ProtocolError, match="another release than the one that was agreed"):
+        private_gram._checked(design, "a", private_gram.Prepare(**{**told, **change(told)}))

@@ -12,7 +12,7 @@ import colonnade as co
 from colonnade.between.parcel import letters_out, pack, unpack
 from colonnade.engines.station import Joined, Turn
 from colonnade.engines.traffic import Traffic
-from colonnade.engines.turns import Kept, Lost, Then, Turns, gathered, settled
+from colonnade.engines.turns import Kept, Lost, Then, Turns, check_records, gathered, settled
 from colonnade.errors import LeakError, PeerFailed
 from colonnade.runtime.node import Letter
 from colonnade.runtime.wire import Frame
@@ -135,3 +135,49 @@ def test_the_first_error_is_told_when_everybody_has_answered():
     assert seen == [0, 1, 2]
     settled(promised.values())
     assert seen == [0, 1, 2]
+
+
+@pytest.mark.parametrize("told", ["received", "heard"])
+def test_nobody_may_have_received_one_message_more_than_its_sender_remembers(told):
+    """By what it read itself, or by what it wrote down when it came."""
+
+    def joined(count: int) -> dict[str, Joined]:
+        receiver = Joined({"a": count}, {}) if told == "received" else Joined({}, {}, {("a", "b"): count})
+        return {"a": Joined({}, {"b": 3}), "b": receiver}
+
+    check_records(joined(3))
+    with pytest.raises(co.LedgerDamaged, match=r"'b' received 4 messages from 'a', whose record holds 3 of them"):
+        check_records(joined(4))
+    with pytest.raises(co.LedgerDamaged, match=r"holds 0 of them"):
+        check_records({**joined(1), "a": Joined({}, {})})
+
+
+def letter(sender: str, size: int = 1) -> Letter:
+    return Letter(sender, "c", Frame(0, 1, bytes(size)))
+
+
+def test_a_station_gets_a_turn_when_all_whom_it_waits_for_have_written():
+    turns = Turns(["a", "b", "c"], lambda *_: Kept(lambda: None), lambda *_: None)
+    turns.mail = defaultdict(list)
+    turns.done = {"c": Turn((), False, ("a", "b"), missing=frozenset({"a", "b"}))}
+    for mail, due in (([], False), ("a", False), ("aa", False), ("ab", True), ("aab", True)):
+        turns.mail["c"] = [letter(sender) for sender in mail]
+        assert turns.due("c") is due
+    turns.done = {"c": Turn((), False, ())}
+    for mail, due in (("", False), ("a", True)):
+        turns.mail["c"] = [letter(sender) for sender in mail]
+        assert turns.due("c") is due
+
+
+def test_a_turn_brings_no_more_bytes_than_a_message_may_have_unless_one_letter_is_longer(monkeypatch):
+    monkeypatch.setattr("colonnade.engines.turns.LOAD", 10)
+    asked: list[list[int]] = []
+
+    def ask(_name: str, _what: str, given: list[Letter]) -> Kept:
+        return Kept(lambda: asked.append([len(x.frame.body) for x in given]))
+
+    turns = Turns(["c"], ask, lambda *_: None)
+    turns.mail = defaultdict(list, {"c": [letter("a", size) for size in (4, 6, 1, 25, 5, 6)]})
+    while turns.mail["c"]:
+        turns.give("c")
+    assert asked == [[4, 6], [1], [25], [5], [6]]

@@ -346,6 +346,23 @@ def test_a_budget_holds_up_to_its_limit_and_not_beyond():
         book.open_run("four", TERMS, {"a": plan(11)})
 
 
+@pytest.mark.parametrize("spent", [0.0, 0.5])
+def test_a_limit_may_be_reached_and_a_thousand_millionth_over_it_is_refused(spent):
+    limit = rho_for(1.0, 1e-6)
+
+    def opened(part: float) -> Ledger:
+        book = Ledger(MemoryLog(), "a", co.Policy(epsilon=1.0, delta=1e-6))
+        for run, share in (("before", spent), ("run", part - spent)):
+            if share:
+                book.open_run(run, TERMS, {"a": plan(1, Event(Mechanism.GAUSSIAN, share * limit, 1.0))})
+        return book
+
+    assert opened(1.0).row_spent() == pytest.approx(limit)
+    for part in (1.0 + 1e-9, 1.0 + 1e-6, 1.0 + 1e-3):
+        with pytest.raises(co.BudgetExhausted, match="this run alone costs" if not spent else "this run would bring"):
+            opened(part)
+
+
 def test_a_limit_of_the_owner_counts_in_zcdp_and_the_newest_one_counts():
     """(1, 1e-3) buys more than (1.5, 1e-12): which is tighter is not read off epsilon alone."""
     assert rho_for(1.0, 1e-3) > rho_for(1.5, 1e-12)
@@ -431,3 +448,22 @@ def test_runs_that_reserved_scores_are_counted():
     book.open_run("two", TERMS, {"a": plan(1)})
     assert book.score_runs() == 1
     assert json.loads(book.log.rows("one", "open")[0].body)["own_rho"] == 0.0
+
+
+def test_a_new_ledger_counts_the_largest_figure_that_its_owner_says_before_the_first_run():
+    """Of what was spent before, once: not the sum of what was said."""
+    book = Ledger(MemoryLog(), "a", co.Policy(epsilon=1.0, delta=1e-6))
+    said = [book.begin_anew(rho, [(TERMS.unit, TERMS.neighbours)]) for rho in (0.005, 0.008, 0.003)]
+    assert len(set(said)) == 1
+    assert book.row_spent() == pytest.approx(0.008)
+    assert book.own_spent() == 0.0
+    book.open_run("one", TERMS, {"a": plan(1)})
+    assert book.row_spent() == pytest.approx(0.018)
+    with pytest.raises(co.InvalidInput, match="has rows, so it is not new"):
+        book.begin_anew(0.02)
+
+
+@pytest.mark.parametrize("rho", [-0.1, math.nan])
+def test_a_new_ledger_begins_with_no_less_than_nothing(rho):
+    with pytest.raises(co.InvalidInput, match="a number of at least 0"):
+        ledger().begin_anew(rho)
