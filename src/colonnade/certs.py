@@ -276,6 +276,26 @@ def _signed(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
     return True
 
 
+def check_own(tls: Tls, name: str, pinned: bytes | None = None) -> None:
+    """Refuse files of one's own by which no other node would know `name`."""
+    certificate = load(tls).certificate
+    revoked = None if tls.revoked is None else RevocationList(tls.revoked, tls.authority)
+    if (why := distrust(certificate, name, pinned, revoked)) is not None:
+        raise InvalidInput(
+            f"others would refuse {tls.certificate} as the certificate of {name!r}: {_WHY[why]}. Have one issued with `colonnade certs "
+            "issue`, or have the federation file changed at all parties."
+        )
+
+
+_WHY = {
+    "expired": "it is not valid now",
+    "revoked": "it was revoked",
+    "unreadable": "the list of revoked certificates cannot be read",
+    "fingerprint": "the federation file pins another key",
+    "name": "it carries another name",
+}
+
+
 class RevocationList:
     """The file of revoked certificates, read again when it changes.
 

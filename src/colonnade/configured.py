@@ -20,8 +20,8 @@ Paths are relative to the file. `preview` says what such a run would release, ho
 
 from __future__ import annotations
 
+import logging
 import math
-import os
 import tempfile
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from colonnade.algorithms.method import GraphMethod, Job, Method
-from colonnade.errors import ColonnadeError, InvalidInput, NothingToLearn, StoreError
+from colonnade.errors import ColonnadeError, InvalidInput, MostlyNoise, NothingToLearn, StoreError
 from colonnade.federation import OPEN, Alignment, Federation
 from colonnade.fit import Checked, check_store, checked, fingerprint, fit, in_order, noticed
 from colonnade.jobfile import JobFile, load_job
@@ -46,9 +46,9 @@ from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.statement import Privacy, large_delta, remarks_on
 from colonnade.privacy.store import MemoryLog
 from colonnade.result import Fit
-from colonnade.runbook import FolderStore
+from colonnade.runbook import FolderStore, check_folder
 from colonnade.schema import Column, Schema
-from colonnade.seats import terms_of
+from colonnade.seats import coordinator_seat, terms_of
 from colonnade.sources import Table, located
 from colonnade.text_file import at_line, read_text
 
@@ -392,22 +392,18 @@ def _check_ledgers(call: Checked, federation: Federation, store: str | Path | No
         if folder is not None and (folder / "runs.db").is_file():
             books = last.enter_context(closing(FolderStore(folder)))
         elif folder is not None:
-            _check_folder(folder)
+            check_folder(folder)
         run = None
         if books is not None:
             run = books.going_on(fingerprint(federation, in_order(call, federation, books, kept=False)))
-        for name, party in federation.parties.items():
+        nodes = {name: (party.policy, True) for name, party in federation.parties.items()}
+        if not isinstance(call.method, GraphMethod):
+            seat = coordinator_seat(call.job, call.method, None)
+            nodes[seat.name] = (seat.policy, seat.guarded)
+        for name, (policy, guarded) in nodes.items():
             kept = books is not None and books.log_path(name).is_file()
             log = books.log(name) if books is not None and kept else MemoryLog()
-            Ledger(log, name, party.policy).check_run(run or "a run to come", terms, call.plans)
-
-
-def _check_folder(folder: Path) -> None:
-    """That a store can be made where there is none, without making it."""
-    above = next(part for part in (folder, *folder.absolute().parents) if part.exists())
-    if not above.is_dir() or not os.access(above, os.W_OK):
-        what = f"{above} is a file" if not above.is_dir() else f"{above} is not writable"
-        raise StoreError(f"cannot use {folder} as a store: {what}. Name a folder that is writable or still to be made.")
+            Ledger(log, name, policy, holds_data=guarded).check_run(run or "a run to come", terms, call.plans)
 
 
 def _rehearsed(
@@ -417,6 +413,8 @@ def _rehearsed(
 
     Beyond CELLS cells, or a few rounds, the counts of two smaller runs are drawn on in a straight line.
     """
+    if federation.by_rows:
+        return None
     columns = sum(party.block.columns for party in federation.parties.values())
     most = max(50, CELLS // max(columns, 1))
     rows = [federation.rows] if federation.rows <= most else [most // 2, most]
@@ -431,6 +429,21 @@ def _rehearsed(
     except ColonnadeError:  # a method that takes no fewer rounds or rows: no estimate
         return None
     return round(_straight(rows, sent, federation.rows))
+
+
+@contextmanager
+def _about_a_made_up_table() -> Iterator[None]:
+    """Nobody needs to hear what a run says of such a table: neither as a warning nor in a log."""
+    log = logging.getLogger("colonnade.fit")
+    before = log.disabled
+    with warnings.catch_warnings():
+        for kind in (NothingToLearn, MostlyNoise):
+            warnings.simplefilter("ignore", kind)
+        log.disabled = True
+        try:
+            yield
+        finally:
+            log.disabled = before
 
 
 def _straight(at: Sequence[float], values: Sequence[float], wanted: float) -> float:
@@ -455,8 +468,7 @@ def _made_up(federation: Federation, problem: Any, method: Any, privacy: Privacy
         parties[name] = replace(party, block=block, policy=OPEN)
     y = np.where(np.arange(rows) % 2, 1.0, -1.0)
     same = Alignment(dict.fromkeys(parties, rows), rows)
-    made = replace(federation, parties=parties, alignment=same, _y=y, keys=None)
-    with tempfile.TemporaryDirectory() as store, warnings.catch_warnings():
-        warnings.simplefilter("ignore", NothingToLearn)  # about a made-up table
+    made = replace(federation, parties=parties, alignment=same, _y=y, keys=None, away=None)
+    with tempfile.TemporaryDirectory() as store, _about_a_made_up_table():
         found = fit(made, problem, method, privacy, store=None if privacy is None else store)
     return float(found.communication.bytes)

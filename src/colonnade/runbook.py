@@ -15,6 +15,7 @@ import contextlib
 import fcntl
 import hashlib
 import json
+import os
 import re
 import secrets
 from collections.abc import Iterator
@@ -103,7 +104,12 @@ class FolderStore:
         return self._open[node]
 
     def log_path(self, node: str) -> Path:
-        return self.folder / "nodes" / f"{file_name(node)}.db"
+        return self.path_in(self.folder, node)
+
+    @staticmethod
+    def path_in(folder: Path, node: str) -> Path:
+        """Where a store keeps the ledger of a node."""
+        return folder / "nodes" / f"{file_name(node)}.db"
 
     @contextlib.contextmanager
     def run(self, fingerprint: str) -> Iterator[str]:
@@ -192,6 +198,14 @@ class FolderStore:
 
 
 Store = MemoryStore | FolderStore
+
+
+def check_folder(folder: Path) -> None:
+    """That a store can be made where there is none, without making it."""
+    above = next(part for part in (folder, *folder.absolute().parents) if part.exists())
+    if not above.is_dir() or not os.access(above, os.W_OK):
+        what = f"{above} is a file" if not above.is_dir() else f"{above} is not writable"
+        raise StoreError(f"cannot use {folder} as a store: {what}. Name a folder that is writable or still to be made.")
 
 
 def file_name(node: str) -> str:

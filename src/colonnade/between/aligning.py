@@ -136,10 +136,14 @@ class Aligning:
         """A key for one alignment, signed."""
         session = name_in(asked, "session")
         self._may_align(session)
-        if self.charter.align == "psi" and not psi_ready():
-            raise InvalidInput('this machine has no openmined-psi, and the federation file says align = "psi"')
+        self.check_able()
         public, signature = self._keyring(session).hello
         return Parcel({}, (public, signature))
+
+    def check_able(self) -> None:
+        """Whether this machine has what the federation file's way to align needs."""
+        if self.charter.align == "psi" and not psi_ready():
+            raise InvalidInput('this machine has no openmined-psi, and the federation file says align = "psi"')
 
     def share(self, asked: Parcel) -> Parcel:
         """Its part of the pepper, sealed for each other party."""

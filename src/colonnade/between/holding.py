@@ -5,6 +5,7 @@ Everything here is exact and stays with the party.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -123,13 +124,22 @@ class Holding:
 
     def block(self, job: Job, agreement: Agreement | None, *, learns: bool = True) -> Block:
         """Its columns in the common order of rows, with labels as the loss wants them if the run learns from them."""
+        assert agreement is not None or self.charter.on is None
+        return self._block(job, agreement, learns)
+
+    def rehearse(self, job: Job | None, agreement: Agreement | None) -> None:
+        """Refuse what a run would refuse of this table when it is paid for. Without an agreement on rows all of them are tried."""
+        if agreement is None and self.charter.on is not None:
+            self.offer(secrets.token_bytes(32))
+        self._block(job, agreement, job is not None)
+
+    def _block(self, job: Job | None, agreement: Agreement | None, learns: bool) -> Block:
         place = self.federation(agreement).parties[self.name].block.positions
         notes: tuple[str, ...] = ()
         if self.charter.on is None:
             matrix, labels = self._matrix(), self.labels
         else:
-            assert agreement is not None
-            own = self.table[agreement.places(self.offer(agreement.pepper))]
+            own = self.table if agreement is None else self.table[agreement.places(self.offer(agreement.pepper))]
             holder, column = self.charter.label
             labels = own[column].to_numpy() if learns and holder == self.name else None
             schema = self.member.schema
@@ -138,7 +148,9 @@ class Holding:
             matrix = np.zeros((own.height, 0)) if encoded is None else encoded.matrix
             notes = () if encoded is None else encoded.owner_notes()
         block = Block(matrix, place, unit=self.charter.unit, owner_notes=notes)
-        return replace(block, labels=usable_labels(np.asarray(labels), job)) if learns and self.holds_labels else block
+        if job is None or not (learns and self.holds_labels):
+            return block
+        return replace(block, labels=usable_labels(np.asarray(labels), job))
 
     # ------------------------------------------------------------------------ for its operator
 

@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
-from types import TracebackType
+from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from colonnade.algorithms.masked_scores import MaskedScores
@@ -32,7 +32,7 @@ from colonnade.between.office import DIVERGED, OK, PROTOCOL, UNAVAILABLE, UNKNOW
 from colonnade.between.parcel import Parcel, letters_in, letters_out, pack, unpack
 from colonnade.between.refusals import PeerBroken, PeerRefused, refusal, silence, told_to_others
 from colonnade.between.replaced import is_replaced
-from colonnade.certs import Tls
+from colonnade.certs import Tls, check_own
 from colonnade.charter import Charter
 from colonnade.engines.inprocess import Outcome
 from colonnade.engines.station import Joined, Seat, Standing, Station, Turn
@@ -94,14 +94,18 @@ class Grpc:
         if self._board is not None and self._charter is not None and self._charter.digest != charter.digest:
             self.close()
         if self._board is None:
-            pins = {name: member.pin for name, member in charter.members.items()}
-            try:
-                from colonnade.engines.streams_hub import Switchboard
-            except ImportError as error:
-                raise InvalidInput("co.Grpc needs grpcio. Try: pip install 'colonnade[grpc]'") from error
-            self._board, self._charter = Switchboard(self.address, self.tls, pins, metrics=self.metrics), charter
+            pins, streams = {name: member.pin for name, member in charter.members.items()}, _streams()
+            self._board, self._charter = (
+                streams.Switchboard(self.address, self.tls, pins, metrics=self.metrics),
+                charter,
+            )
             self._board.start()
         return self._board
+
+    def rehearse(self) -> None:
+        """Make every check that listening makes, and do not listen."""
+        _streams().ready(self.address, self.tls)
+        check_own(self.tls, COORDINATOR)
 
     @property
     def port(self) -> int:
@@ -416,6 +420,14 @@ class _Crew:
         if self.local is not None:  # before anything of them is read here, or carried on
             self.local.receipts.note(((name, letter.receiver), letter.frame) for letter in letters)
         return letters
+
+
+def _streams() -> ModuleType:
+    try:
+        from colonnade.engines import streams_hub
+    except ImportError as error:
+        raise InvalidInput("co.Grpc needs grpcio. Try: pip install 'colonnade[grpc]'") from error
+    return streams_hub
 
 
 def tls_in(folder: str | Path, name: str) -> Tls:

@@ -35,10 +35,7 @@ def align(each: Each, charter: Charter, begun: str | None = None) -> tuple[str, 
 
     `begun` is a session that some of them have ended, or are in the middle of: it gives the same rows again.
     """
-    if closed := [name for name, member in charter.members.items() if member.policy.least is None]:
-        raise InvalidInput(
-            f"{closed[0]!r} does not let the number of common rows be known: its policy has no `least`. Nothing was sent."
-        )
+    check_least(charter)
     one = _Session(each, charter, begun or secrets.token_hex(8))
     one.introduce()
     answers = one.by_psi() if charter.align == "psi" else one.by_digests()
@@ -49,6 +46,14 @@ def align(each: Each, charter: Charter, begun: str | None = None) -> tuple[str, 
         )
     log.info("aligned", extra={"session": one.session, "parties": len(one.names), "rows": count, "by": charter.align})
     return one.session, count
+
+
+def check_least(charter: Charter) -> None:
+    """Whether every party lets the number of common rows be known."""
+    if closed := [name for name, member in charter.members.items() if member.policy.least is None]:
+        raise InvalidInput(
+            f"{closed[0]!r} does not let the number of common rows be known: its policy has no `least`. Nothing was sent."
+        )
 
 
 class _Session:

@@ -53,6 +53,7 @@ from colonnade.errors import (
     StoreError,
     WireError,
 )
+from colonnade.federation import Federation
 from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.events import Plan, row_rho, unprotected
 from colonnade.privacy.keyring import Keyring, public_key
@@ -218,7 +219,7 @@ class Office:
         """
         run, call, agreement = self._proposal(asked)
         if self._desk_for(run, call, agreement) is None:
-            priced = self._priced(call, agreement)
+            priced = self.priced(call, self.holding.federation(agreement))
             request = self._approved(run, call, agreement, priced, asked.head.get("code"))
             if self.ledger.check_run(run, request.terms, request.plans):
                 self._keep_to(run, "call", _kept_call(call, agreement))
@@ -233,7 +234,7 @@ class Office:
         run, call, agreement = self._proposal(asked)
         desk = self._desk_for(run, call, agreement)
         if desk is None:
-            priced = self._priced(call, agreement)
+            priced = self.priced(call, self.holding.federation(agreement))
             self._open(run, call, agreement, priced, asked.head.get("code"))
             desk = self.desks[run] = self._seated(run, call, agreement, priced)
         blobs = list(desk.cover.hello) if desk.cover is not None else []
@@ -269,24 +270,25 @@ class Office:
 
     def _approved(self, run: str, call: Call, agreement: Agreement | None, priced: _Priced, code: object) -> Request:
         """What is proposed, approved by the operator or the [limits]: once for the same proposal."""
-        job, method, plans = priced
-        terms = terms_of(job, method)
-        if terms.fingerprint != code:
+        request = self.request(run, call, priced)
+        if request.terms.fingerprint != code:
             raise InvalidInput("the hub has another version of the method's code; bring both to the same release")
-        scored, new = self.ledger.score_runs(), self.holding.scoring
-        assumed = assumptions(job, method)
-        place = place_of(job, method, keyed=self.holding.charter.on is not None)
-        notices = self.holding.notices(job)
-        counts = job.roster.rows, job.units
-        request = Request(run, self.name, terms, call, plans, *counts, scored, new, assumed, place, notices)
         known = self.log.rows(run, "open")  # a run that goes on was approved when it began
         if known or self.approvals.has(run, *_shown(request, agreement)):
             return request
-        for what in notices:
+        for what in request.notices:
             log.warning("a private run would pay for nothing", extra={"run": run, "what": what})
         if not self.approve(request):
             raise PolicyRefused(f"the operator of {self.name!r} said no to run {run}. Nothing was sent.")
         return request
+
+    def request(self, run: str, call: Call, priced: _Priced) -> Request:
+        """What an operator is shown of a proposal."""
+        job, method, plans = priced
+        scored, new = self.ledger.score_runs(), self.holding.scoring
+        place = place_of(job, method, keyed=self.holding.charter.on is not None)
+        shown = (job.roster.rows, job.units, scored, new, assumptions(job, method), place, self.holding.notices(job))
+        return Request(run, self.name, terms_of(job, method), call, plans, *shown)
 
     def _open(self, run: str, call: Call, agreement: Agreement | None, priced: _Priced, code: object) -> None:
         """Approval and reservation: whether a run is refused here does not depend on a single row."""
@@ -312,13 +314,12 @@ class Office:
                 f"run {run} began with another {what}. Repeat the original call on the original table to resume it."
             )
 
-    def _priced(self, call: Call, agreement: Agreement | None) -> _Priced:
+    def priced(self, call: Call, federation: Federation) -> _Priced:
         """The job as this party understands it, and what it would cost everybody: from public figures alone."""
         if self.holding.scoring and not isinstance(call.method, MaskedScores):
             raise PolicyRefused(
                 f"the table of {self.name!r} is there to be scored, not to learn from. Nothing was sent."
             )
-        federation = self.holding.federation(agreement)
         method = variant(call.method, call.problem)
         if isinstance(method, MaskedScores):
             method = self.scoring.equipped(method)

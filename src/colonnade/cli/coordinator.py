@@ -8,12 +8,17 @@ import logging
 import shlex
 import signal
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from colonnade.cli.targets import Overwrite, check_free, cost_of_another
 from colonnade.cli.terminal import answer, busy, explained, lined
+
+if TYPE_CHECKING:
+    from colonnade.between.hub import Grpc
+    from colonnade.charter import Charter
+    from colonnade.jobfile import JobFile
 
 app = typer.Typer(no_args_is_help=True, help="Run a job between organisations: carry letters, hold no data.")
 federation = typer.Typer(no_args_is_help=True, help="A federation between organisations: is everybody there and ready?")
@@ -37,6 +42,19 @@ def run(
     output: Annotated[Path, typer.Option("--output", "-o", help="Where to write the fit.")] = Path("fit.json"),
     report: Annotated[Path | None, typer.Option(help="Write an HTML report here, too.")] = None,
     overwrite: Overwrite = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run", help="Make every check that needs no party, say what would leave; ask nobody, write nothing."
+        ),
+    ] = False,
+    rows: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="With --dry-run: suppose so many common rows; by default the fewest that parties take part with.",
+        ),
+    ] = None,
     metrics: Annotated[
         int | None, typer.Option(help="Serve /metrics, /health and /ready on this loopback port.")
     ] = None,
@@ -54,6 +72,8 @@ def run(
       colonnade coordinator run federation.toml --job job.toml
 
       colonnade coordinator run federation.toml --job job.toml --certs hub/certs --report report.html
+
+      colonnade coordinator run federation.toml --job job.toml --dry-run
     """
     with explained("the same command goes on with a run that is not over."):
         from rich.console import Console
@@ -61,12 +81,13 @@ def run(
         from colonnade.between.hub import Grpc
         from colonnade.configured import save_finished
         from colonnade.engines.streams import page
+        from colonnade.errors import InvalidInput
         from colonnade.federation import Federation
         from colonnade.fit import fit
         from colonnade.jobfile import load_job
         from colonnade.report import check_target
 
-        _logged(as_json, quiet)
+        _logged(as_json, quiet or dry_run)
         asked, fed = load_job(job), Federation.open(file)
         assert fed.away is not None
         for target in (output, report):
@@ -76,6 +97,11 @@ def run(
         pending = Pending(store)
         if not overwrite:
             pending.check_not_finished(file, job, output)
+        if dry_run:
+            _rehearsed(fed.away, asked, Grpc(_address(fed, listen), certs), store, rows, metrics, quiet, as_json)
+            return
+        if rows is not None:
+            raise InvalidInput("--rows is for --dry-run: the parties agree on their rows themselves.")
         pending.note(file, job, certs, listen, patience, output, report, overwrite)
         with contextlib.ExitStack() as last:
             hub = last.enter_context(Grpc(_address(fed, listen), certs, patience=patience))
@@ -98,6 +124,34 @@ def run(
             **({} if report is None else {"report": str(report)}),
         }
         answer(told, lined(told, 9), str(output), quiet, as_json)
+
+
+def _rehearsed(
+    charter: Charter,
+    asked: JobFile,
+    hub: Grpc,
+    store: Path,
+    rows: int | None,
+    metrics: int | None,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """A dry run: what would be proposed and at what price, if this side would not refuse it."""
+    from colonnade.between.rehearsal import ROWS, UNKNOWN, proposed, supposed
+    from colonnade.cli.previewed import show
+    from colonnade.configured import preview
+    from colonnade.engines.streams import page
+
+    hub.rehearse()
+    if metrics is not None:
+        with page(hub.metrics, lambda: False, metrics):
+            """The port is free."""
+    fed = supposed(charter, rows)
+    with busy("making every check that needs no party", quiet or as_json):
+        proposed(fed, asked)
+        found = preview(fed, asked.problem, asked.method, asked.privacy, store=store)
+    agreed = [f"{ROWS}: these figures suppose {fed.rows:,}"] if charter.on is not None else []
+    show(found, quiet, as_json, [*agreed, *UNKNOWN])
 
 
 @app.command()

@@ -10,8 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
+from colonnade.cli.previewed import show
 from colonnade.cli.targets import Overwrite, check_free, cost_of_another
-from colonnade.cli.terminal import answer, answers, busy, explained, lined
+from colonnade.cli.terminal import answer, busy, explained, lined
 from colonnade.privacy.figures import shown
 
 STOPPED = "interrupted; with the same store, the same command goes on where this one stopped."
@@ -158,7 +159,7 @@ def _configured(config: Path, dry_run: bool, overwrite: bool, seen: bool, quiet:
     if dry_run:
         with busy("making every check that the run would make", not seen):
             found = asked.preview()
-        _show(found, quiet, as_json)
+        show(found, quiet, as_json)
         return
     made = asked.run(progress=seen)
     told = {
@@ -174,33 +175,6 @@ def _configured(config: Path, dry_run: bool, overwrite: bool, seen: bool, quiet:
         "fit": str(asked.output),
     }
     answer(told, lined(told), str(asked.output), quiet, as_json)
-
-
-def _show(found: Any, quiet: bool, as_json: bool) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    if as_json:
-        typer.echo(json.dumps(found.plain(), indent=2))
-        return
-    if not quiet:
-        table = Table(title=f"What {found.method} would release over {found.rows:,} rows", title_justify="left")
-        for name in ("party", "what", "times", "price (rho)", "seen by"):
-            table.add_column(name, justify="right" if name in ("times", "price (rho)") else "left", overflow="fold")
-        for line in found.lines:
-            price = "exact" if line.rho == float("inf") else f"{line.rho:.4g}"
-            table.add_row(Text(line.party), Text(line.what), f"{line.times:,}", price, line.seen_by)
-        answers().print(table)
-        size = "not known" if found.size is None else f"about {found.size:,} bytes, by all nodes together"
-        typer.echo(f"{'sent':12} {size}")
-    typer.echo(f"{'price':12} {found.price}")
-    for notice in found.notices:
-        typer.echo(f"{'for nothing':12} {notice}")
-    if not quiet and found.trust is not None:
-        typer.echo(f"{'trust':12} {found.trust}")
-    for note in () if quiet else found.notes:
-        typer.echo(f"{'note':12} {note}")
-    typer.echo("nothing was sent, and nothing was spent", err=True)
 
 
 def _write(target: Path, estimator: Any) -> None:

@@ -13,16 +13,18 @@ import sys
 import termios
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from colonnade.cli.terminal import answer, explained
+from colonnade.cli.terminal import answer, explained, lined
 from colonnade.privacy.figures import shown
 
 if TYPE_CHECKING:
     from colonnade.between.office import Request
+    from colonnade.between.settings import PartyFile
     from colonnade.privacy.ledger import Budget
 
 app = typer.Typer(
@@ -42,6 +44,17 @@ _GLANCE = 0.2  # seconds between two looks at whether a question is still open
 def run(
     file: File,
     yes: Annotated[bool, typer.Option("--yes", help="Approve every run that the policy and the budget allow.")] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Make every check of this party's own files, say what is found; dial nobody."),
+    ] = False,
+    job: Annotated[
+        Path | None, typer.Option(help="With --dry-run: a job file, to be priced and checked as if it were proposed.")
+    ] = None,
+    rows: Annotated[
+        int | None,
+        typer.Option(min=1, help="With --job: suppose so many common rows, where none are agreed on yet."),
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log warnings and errors only.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Log one JSON object a line instead of text.")] = False,
 ) -> None:
@@ -57,10 +70,13 @@ def run(
       colonnade party run party.toml
 
       colonnade party run party.toml --yes --json 2>> party.log
+
+      colonnade party run party.toml --dry-run --job job.toml
     """
     with explained("stopped; runs in progress go on when the party is started again."):
         from colonnade.between.settings import PartyFile
         from colonnade.engines.streams import Metrics, page, serve
+        from colonnade.errors import InvalidInput
         from colonnade.logs import to_stderr
 
         to_stderr(as_json)
@@ -68,6 +84,13 @@ def run(
             logging.getLogger("colonnade").setLevel(logging.WARNING)
         log = logging.getLogger("colonnade.party")
         settings = PartyFile.load(file)
+        if dry_run:
+            _rehearsed(replace(settings, approve="all") if yes else settings, job, rows, quiet, as_json)
+            return
+        if job is not None or rows is not None:
+            raise InvalidInput(
+                "--job and --rows are for --dry-run: the coordinator proposes jobs, and the parties agree on rows."
+            )
         stop, metrics, states = threading.Event(), Metrics(), ["dialling"]
 
         def hear(state: str) -> None:
@@ -95,6 +118,44 @@ def run(
             line = (settings.hub, settings.tls, settings.name, office.answer)
             serve(*line, stop=stop, metrics=metrics, on_state=hear)
         log.info("stopped", extra={"party": settings.name})
+
+
+def _rehearsed(settings: PartyFile, job: Path | None, rows: int | None, quiet: bool, as_json: bool) -> None:
+    """A dry run: what a run would find here, if it would not be refused."""
+    from colonnade.between.rehearsal import opened, rehearse
+    from colonnade.cli.previewed import NOTHING
+    from colonnade.cli.terminal import busy
+    from colonnade.engines.streams import Metrics, page
+    from colonnade.engines.streams_party import rehearse as check_dialling
+    from colonnade.jobfile import load_job
+
+    asked = None if job is None else load_job(job)
+    with busy("making every check that a run would make here", quiet or as_json), opened(settings) as office:
+        if settings.metrics is not None:
+            with page(Metrics(), lambda: False, settings.metrics):
+                """The port is free."""
+        check_dialling(settings.hub, settings.tls, settings.name, settings.charter.members[settings.name].pin)
+        request = rehearse(settings, office, asked, rows)
+        notices = office.holding.nothing if request is None else request.notices
+        agreement, budget = office.agreement(), office.ledger.budget()
+        limit = "none" if budget.epsilon is None else f"epsilon {shown(budget.epsilon)} at delta {budget.delta:g}"
+        notes: list[str] = []
+        told: dict[str, str] = {"party": settings.name, "rows": f"{office.holding.rows:,}", "hub": settings.hub}
+        if settings.charter.on is not None:
+            told["common rows"] = "none agreed on yet" if agreement is None else f"{agreement.rows:,} agreed on"
+        told["limit"] = limit + ("" if budget.epsilon is None else f"; {budget.spent:.4g} is spent or reserved")
+        if request is not None:
+            every = [(name, value) for name, value, _ in _terms(request)]
+            notes = [value for name, value in every if name == "note"]
+            terms = [(name, value) for name, value in every if name not in ("nothing", "rows", "note")]
+            told |= {**dict(terms), "over rows": f"{request.rows:,}", "budget": _cost(request, budget)}
+    leaves = [] if request is None else [{"what": c.what, "times": c.count} for c in request.own if c.count]
+    lines = [lined(told), *(f"{'leaves':12} {one['times']:,} times: {one['what']}" for one in leaves)]
+    lines += [f"{'note':12} {note}" for note in notes] + [f"{'for nothing':12} {what}" for what in notices]
+    plain = {**told, "leaves": leaves, "notes": notes, "notices": list(notices)}
+    answer(plain, "\n".join(lines), "\n".join(notices), quiet, as_json)
+    if not as_json:
+        typer.echo(NOTHING, err=True)
 
 
 @app.command()

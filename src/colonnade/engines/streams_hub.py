@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import secrets
+import socket
 import threading
 import time
 from collections import Counter, deque
@@ -23,7 +24,7 @@ from queue import SimpleQueue
 import grpc  # type: ignore[import-untyped]  # grpcio carries no types
 from cryptography import x509
 
-from colonnade.certs import RevocationList, Tls, distrust, load
+from colonnade.certs import Credentials, RevocationList, Tls, distrust, load
 from colonnade.engines.streams_clock import GREETING_SECONDS, LONGEST_PAUSE, Alarm, Clock
 from colonnade.engines.streams_envelope import (
     DISTRUST,
@@ -48,6 +49,7 @@ from colonnade.engines.streams_envelope import (
     parse,
 )
 from colonnade.engines.streams_metrics import Metrics
+from colonnade.engines.streams_tls import split
 from colonnade.errors import ColonnadeError, InvalidInput, PeerFailed, ProtocolError
 
 WINDOW = 16
@@ -146,6 +148,28 @@ class _Line:
         return calls
 
 
+def ready(address: str, tls: Tls) -> tuple[Credentials, RevocationList | None]:
+    """What listening needs: files that fit each other, and an address that is free. Nothing is opened."""
+    credentials = load(tls)
+    revoked = RevocationList(tls.revoked, tls.authority) if tls.revoked is not None else None
+    host, port = split(address)
+    try:
+        for family, kind, number, _, place in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[:1]:
+            with socket.socket(family, kind, number) as tried:
+                tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as gRPC does
+                tried.bind(place)
+    except OSError as error:
+        raise _taken(address) from error
+    return credentials, revoked
+
+
+def _taken(address: str) -> InvalidInput:
+    return InvalidInput(
+        f"cannot listen at {address!r}: the port is in use, or the address is not one of this machine. Stop the "
+        "program that holds it, or listen elsewhere (coordinator run --listen HOST:PORT, hub in the federation file)."
+    )
+
+
 class Switchboard:
     """The hub: who is connected, and a question to any of them."""
 
@@ -162,11 +186,10 @@ class Switchboard:
             raise InvalidInput(f"limit={limit}: a message may take 1 to {LIMIT:,} bytes.")
         if short := [name for name, pin in members.items() if pin is not None and len(pin) != 32]:
             raise InvalidInput(f"the fingerprint of {short[0]!r} must be the 32 bytes of a SHA-256.")
-        credentials = load(tls)
+        credentials, self._revoked = ready(address, tls)
         self.metrics = metrics or Metrics()
         self._limit = limit
         self._members = dict(members)
-        self._revoked = RevocationList(tls.revoked, tls.authority) if tls.revoked is not None else None
         self._lines = {name: _Line(name) for name in members}
         self._session = secrets.token_bytes(16)
         self._arrivals = threading.Condition()
@@ -186,10 +209,7 @@ class Switchboard:
         except RuntimeError as error:
             self._server.stop(None)
             self._clock.stop()
-            raise InvalidInput(
-                f"cannot listen at {address!r}: the port is in use, or the address is not one of this machine. Stop the "
-                "program that holds it, or listen elsewhere (coordinator run --listen HOST:PORT, hub in the federation file)."
-            ) from error
+            raise _taken(address) from error
 
     def start(self) -> None:
         """Accept parties from now on."""

@@ -27,7 +27,7 @@ import grpc  # type: ignore[import-untyped]  # grpcio carries no types
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from colonnade.certs import HUB, Credentials, RevocationList, Tls, common_name, distrust, dns_names, load
+from colonnade.certs import HUB, Credentials, RevocationList, Tls, check_own, common_name, distrust, dns_names, load
 from colonnade.engines.streams_clock import FIRST_PAUSE, GREETING_SECONDS, LONGEST_PAUSE
 from colonnade.engines.streams_envelope import (
     ENVELOPE,
@@ -114,6 +114,29 @@ def serve(
         party.tell("stopped")
 
 
+def rehearse(address: str, tls: Tls, name: str, pinned: bytes | None) -> None:
+    """Make every check that dialling makes of this party's own files, and dial nobody; `pinned` is its key in the federation file."""
+    _split(address)
+    _context(tls, load(tls))
+    check_own(tls, name, pinned)
+
+
+def _context(tls: Tls, credentials: Credentials) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.check_hostname = False  # names are checked afterwards, by our own rule
+    context.set_alpn_protocols(["h2"])
+    try:
+        context.load_verify_locations(cadata=credentials.authority.decode("ascii"))
+        context.load_cert_chain(tls.certificate, tls.key)
+    except (ssl.SSLError, OSError, ValueError) as error:
+        raise InvalidInput(
+            f"{tls.certificate}, {tls.key} and {tls.authority} do not work together as certificate, "
+            "key and authority; check the three paths."
+        ) from error
+    return context
+
+
 class _Party:
     def __init__(
         self,
@@ -179,18 +202,7 @@ class _Party:
 
     def checked_hub(self, credentials: Credentials) -> x509.Certificate:
         """The certificate that the hub shows and proves to have the key of."""
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.minimum_version = ssl.TLSVersion.TLSv1_3
-        context.check_hostname = False  # names are checked below, by our own rule
-        context.set_alpn_protocols(["h2"])
-        try:
-            context.load_verify_locations(cadata=credentials.authority.decode("ascii"))
-            context.load_cert_chain(self.tls.certificate, self.tls.key)
-        except (ssl.SSLError, OSError, ValueError) as error:
-            raise InvalidInput(
-                f"{self.tls.certificate}, {self.tls.key} and {self.tls.authority} do not work together as certificate, "
-                "key and authority; check the three paths."
-            ) from error
+        context = _context(self.tls, credentials)
         with self.dialled() as plain:
             try:
                 secured = context.wrap_socket(plain, server_hostname=HUB)
