@@ -588,6 +588,13 @@ def test_the_bytes_of_a_private_intersection_come_again_after_a_crash_and_differ
     assert not set(one) & set(other)
 
 
+def test_every_session_with_every_peer_is_blinded_by_a_key_of_its_own():
+    """Two peers who saw a column under one key could compare what they saw."""
+    keys = {alignment.psi_key(p, s, peer) for p in (PEPPER, OTHER) for s in ("s1", "s2") for peer in ("lab", "bank")}
+    assert len(keys) == 8
+    assert all(len(key) == 32 and key[0] < 0x80 for key in keys)  # below the order of the curve
+
+
 def test_what_a_party_shows_in_a_private_intersection_does_not_tell_the_order_of_its_table(psi):
     words = canonical(pl.Series(TABLES["bank"]))
     key = alignment.psi_key(PEPPER, "s1", "lab")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import polars as pl
 import pytest
 from gram_runs import plain_gram, silent_run
 from hypothesis import given, settings
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 import colonnade as co
 from colonnade.algorithms import local_gram, private_gram
-from colonnade.algorithms.integer_rows import norms, within
+from colonnade.algorithms.integer_rows import norms, uncut, within
 from colonnade.algorithms.method import Job
 from colonnade.errors import ProtocolError
 from colonnade.privacy.accountant import rho_for
@@ -359,6 +360,41 @@ def test_a_length_for_the_whole_row_is_shared_out_among_the_parties():
     shares = norms(Job(RIDGE, fed.roster(), privacy(row_norm=4.0)))
     assert math.hypot(*shares.values()) == pytest.approx(4.0)
     assert shares["a"] == shares["b"]
+
+
+def declared(**terms):
+    """A job over two parties whose schemas prove lengths of √2 and 1, and entries within 1."""
+    names = {"a": ["u", "v"], "b": ["w"]}
+    frames = {p: pl.DataFrame({"key": [1, 2], **{c: [0.0, 1.0] for c in cs}}) for p, cs in names.items()}
+    frames["b"] = frames["b"].with_columns(y=pl.Series([-1.0, 1.0]))
+    schemas = {p: co.Schema(tuple(co.Numeric(c, 0.0, 1.0, scale=False) for c in cs)) for p, cs in names.items()}
+    fed = co.Federation.from_frames(frames, on="key", label=("b", "y"), schemas=schemas)
+    return Job(RIDGE, fed.roster(), co.Privacy(1.0, 1e-6, trust="secure", **terms))
+
+
+@pytest.mark.parametrize(
+    ("row_norm", "a", "b"),
+    [
+        (None, math.sqrt(2), 1.0),
+        ({"a": 0.5}, 0.5, 1.0),
+        ({"a": 9.0, "b": 0.5}, math.sqrt(2), 0.5),
+        (9.0, math.sqrt(2), 1.0),
+        (math.sqrt(3) / 4, math.sqrt(2) / 4, 0.25),
+    ],
+)
+def test_a_row_is_cut_to_the_shorter_of_what_is_asked_and_what_schemas_prove(row_norm, a, b):
+    assert norms(declared(row_norm=row_norm)) == pytest.approx({"a": a, "b": b})
+    with pytest.raises(co.InvalidInput, match="'c', which is not a party with columns"):
+        norms(declared(row_norm={"c": 1.0}))
+
+
+def test_nothing_is_cut_only_where_schemas_prove_lengths_and_entries():
+    assert uncut(declared())
+    assert uncut(declared(row_norm={"a": 2.0, "b": 1.0}, feature_bound=1.0))
+    for short in ({"row_norm": {"b": 0.99}}, {"row_norm": 1.7}, {"feature_bound": 0.99}):
+        assert not uncut(declared(**short))
+    plain = co.Federation.split(*table(), parties={"a": [0, 1, 2], "b": [3, 4, 5]}, label="b")
+    assert not uncut(Job(RIDGE, plain.roster(), privacy()))
 
 
 def test_rows_over_their_bound_are_counted_for_their_own_operator_only(tmp_path, capsys):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import colonnade as co
 from colonnade.privacy.accountant import epsilon, rho_for
 from colonnade.privacy.events import EXACT, SCORES, Audience, Charge, Event, Mechanism, Scope, row_rho
-from colonnade.privacy.ledger import Ledger, Terms
+from colonnade.privacy.ledger import Ledger, Replaced, Terms
 from colonnade.privacy.store import FileLog, MemoryLog
 from contract import TERMS, ledger
 
@@ -206,6 +206,12 @@ def test_the_price_of_a_row_is_every_own_release_and_each_joint_one_once(lines):
     own = sum(count for _, count, joint in lines if not joint)
     joint = max(sum(count for party, count, joint in lines if joint and party == name) for name in "abc")
     assert row_rho(plans) == pytest.approx(RHO * (own + joint))
+
+
+def test_a_line_that_is_made_never_costs_nothing_whatever_it_would_cost():
+    assert [Charge(event, 0, "x").rho for event in (EXACT, EVENT)] == [0.0, 0.0]
+    assert [Charge(event, 3, "x").rho for event in (EXACT, EVENT)] == [math.inf, 3 * RHO]
+    assert row_rho({"a": (Charge(EXACT, 0, "x"), Charge(EVENT, 2, "y"))}) == 2 * RHO
 
 
 @pytest.mark.parametrize(
@@ -467,3 +473,38 @@ def test_a_new_ledger_counts_the_largest_figure_that_its_owner_says_before_the_f
 def test_a_new_ledger_begins_with_no_less_than_nothing(rho):
     with pytest.raises(co.InvalidInput, match="a number of at least 0"):
         ledger().begin_anew(rho)
+
+
+def test_of_two_records_about_one_node_only_a_later_one_is_news():
+    """One of the same second may be from before it, and would bring an old ledger back."""
+    first, second, third = (f"2031-01-01T00:00:0{second}+00:00" for second in (1, 2, 3))
+    book = Ledger(MemoryLog(), "a", co.Policy())
+    book.accept_replaced(Replaced("b", second, "m"), (3, bytes(32)), math.inf)
+    assert book.knows_replaced(Replaced("b", second, "m"))
+    assert book.knows_replaced(Replaced("b", first, "m"))
+    assert not book.knows_replaced(Replaced("b", third, "n"))
+    assert not book.knows_replaced(Replaced("c", first, "n"))
+    for when in (first, second):
+        with pytest.raises(co.InvalidInput, match="has taken one of"):
+            book.knows_replaced(Replaced("b", when, "n"))
+
+
+@pytest.mark.parametrize(("part", "taken"), [(1.0, True), (2.0, True), (0.999999, False)])
+def test_a_new_ledger_is_taken_if_it_counts_no_less_than_this_one(part, taken):
+    book = Ledger(MemoryLog(), "a", co.Policy())
+    book.open_run("one", TERMS, {"a": plan(2), "b": plan(3)})
+    one = Replaced("b", "2031-01-01T00:00:01+00:00", "m")
+    if taken:
+        book.accept_replaced(one, (3, b"\1" * 32), part * 5 * RHO)
+        assert book.remembered() == {"b": (3, b"\1" * 32)}
+    else:
+        with pytest.raises(co.InvalidInput, match="it would forget the rest"):
+            book.accept_replaced(one, (3, b"\1" * 32), part * 5 * RHO)
+        assert book.replaced() == []
+
+
+@pytest.mark.parametrize("least", [0, -1, True, 1.5, "2"])
+def test_the_fewest_rows_that_a_party_takes_part_with_are_one_or_more(least):
+    assert co.Policy(least=1).least == 1
+    with pytest.raises(co.InvalidInput, match="at least 1"):
+        co.Policy(least=least)
