@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 import colonnade as co
 from colonnade.algorithms import local_gram, private_gram
-from colonnade.algorithms.integer_rows import norms, uncut, within
+from colonnade.algorithms.integer_rows import Buckets, Grid, IntegerRows, norms, uncut, within
 from colonnade.algorithms.method import Job
 from colonnade.errors import ProtocolError
 from colonnade.privacy.accountant import rho_for
-from colonnade.privacy.block import LARGEST
+from colonnade.privacy.block import LARGEST, Block
 from colonnade.privacy.events import row_rho
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.store import FileLog
@@ -420,9 +420,6 @@ def test_rows_over_their_bound_are_counted_for_their_own_operator_only(tmp_path,
 def test_sparse_rows_are_the_dense_ones(seed, norm2, size):
     from scipy import sparse
 
-    from colonnade.algorithms.integer_rows import Grid, IntegerRows
-    from colonnade.privacy.block import Block
-
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(30, 7)) * (rng.random((30, 7)) < 0.3) * size
     keep = np.flatnonzero(rng.random(7) < 0.8)
@@ -443,9 +440,6 @@ def test_sparse_rows_are_the_dense_ones(seed, norm2, size):
 def test_squares_that_could_wrap_round_are_refused_in_either_form():
     from scipy import sparse
 
-    from colonnade.algorithms.integer_rows import Grid, IntegerRows
-    from colonnade.privacy.block import Block
-
     ends = np.full(4, 2**31)
     grid = Grid(np.arange(4), np.zeros(4), np.ones(4), -ends, ends, 2**61, 1.0)
     rows = IntegerRows(Block(sparse.csc_array(np.ones((3, 4))), np.arange(4)), grid)
@@ -457,9 +451,6 @@ def test_squares_that_could_wrap_round_are_refused_in_either_form():
 def test_a_row_that_rounding_leaves_a_hair_too_long_is_shortened_again_in_either_form():
     """√(m² − ½) is m in doubles: shortened once, the row (m, m) would be over the bound 2m² − 1."""
     from scipy import sparse
-
-    from colonnade.algorithms.integer_rows import Grid, IntegerRows
-    from colonnade.privacy.block import Block
 
     m, ends = 2**27, np.full(2, 2**28)
     norm2, X = 2 * m**2 - 1, np.array([[m + 2.0**k] * 2 for k in range(10, 16)])
@@ -545,3 +536,19 @@ def test_class_sums_described_in_any_other_way_than_agreed_are_refused(change):
     assert private_gram._checked(design, "a", private_gram.Prepare(**told)) == design.sums
     with pytest.raises(ProtocolError, match="another release than the one that was agreed"):
         private_gram._checked(design, "a", private_gram.Prepare(**{**told, **change(told)}))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_bucket_of_rows_is_no_longer_than_its_bound_whoever_meets_in_it(seed):
+    """All rows are alike: with the signs of 60 rows in two buckets, one is at least twice as long as a row, in each of these seeds."""
+    X, ends = np.full((60, 2), 3.0), np.full(2, 5)
+    rows = IntegerRows(Block(X, np.arange(2)), Grid(np.arange(2), np.zeros(2), np.ones(2), -ends, ends, 18, 1.0))
+    buckets = Buckets(bytes([seed] * 16), 60, 2)
+    uncut_, cut = (buckets.of(rows, norm2)(0, 2) for norm2 in (None, 18))
+    assert (uncut_**2).sum(axis=1).max() >= 4 * 18
+    assert (cut**2).sum(axis=1).max() <= 18
+    assert set(np.unique(uncut_[:, 0] % 6)) <= {0, 3}  # every row is there once, with one sign or the other
+    assert uncut_[:, 0].sum() % 6 == 0
+    column = np.full(60, 3)
+    assert np.array_equal(buckets.of_column(column, None), uncut_[:, 0])
+    assert np.array_equal(buckets.of_column(column, 26), np.clip(uncut_[:, 0], -5, 5))

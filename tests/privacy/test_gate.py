@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -12,7 +13,8 @@ from colonnade.kernels.ring import Ring
 from colonnade.kernels.sparse_fw import Picks
 from colonnade.privacy.events import EXACT, MASKED, Charge, Event, Mechanism, Scope
 from colonnade.privacy.gate import Gate
-from colonnade.privacy.mechanisms import SystemNoise
+from colonnade.privacy.ledger import Ledger
+from colonnade.privacy.mechanisms import SystemNoise, gumbel_scale
 from colonnade.privacy.pads import Pad
 from colonnade.privacy.released import Private, Released
 from colonnade.privacy.store import FileLog
@@ -225,6 +227,21 @@ def test_the_digest_of_an_exact_value_cannot_be_tested_without_the_key(tmp_path)
     assert len(digests) == 2
 
 
+def test_the_digests_of_two_runs_of_one_store_cannot_be_compared(log):
+    """Whether a value is the same as in an earlier run is nobody's to read off the file, the key of which is gone by then."""
+    book = Ledger(log, "a", co.Policy(exact=True))
+    for run in ("one", "two"):
+        book.open_run(run, TERMS, {"a": (Charge(EXACT, 1, "x"),)})
+        door = Gate(book, run, SystemNoise())
+        door.begin(0, 0, None)
+        door.exact(1)
+        with log.atomic():
+            door.flush()
+    one, two = (log.rows(run, "release")[0].body for run in ("one", "two"))
+    assert len(one) == len(two) == 16
+    assert one != two
+
+
 def test_a_secret_survives_a_crash_and_is_erased_at_the_end(log):
     book = ledger(log=log)
     first = Gate(book, "run", SystemNoise()).secret("mask")
@@ -323,6 +340,7 @@ def test_picks_share_the_price_of_all(count):
     door.picks(drawer, count, lambda: b"", rho=RHO)
     assert told[0] == pytest.approx(math.sqrt(2 * RHO / count) / 3, rel=1e-9)
     assert told[0] < math.sqrt(2 * RHO / count) / 3  # rounded to the private side
+    assert Fraction(told[0]) * Fraction(gumbel_scale(3.0, RHO / count)) < 1  # and so is the inverse of the scale
 
 
 def test_integers_carry_noise_in_proportion_to_their_weights():
