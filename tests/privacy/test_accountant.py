@@ -135,6 +135,14 @@ def test_as_many_rounds_fit_as_the_budget_covers(budget, chance, share):
 # ---------------------------------------------------------------- the ends
 
 
+@pytest.mark.parametrize("count", [1, 2, 8, 64])
+def test_a_budget_of_so_many_rounds_affords_all_of_them(count):
+    """Powers of two, so that the parts add up to the budget to the last bit."""
+    each = rho_for(1.0, 1e-6) / count
+    assert rounds_for(each, 1.0, 1e-6) == count
+    assert rounds_for(math.nextafter(each, 1.0), 1.0, 1e-6) == count - 1
+
+
 def test_nothing_costs_nothing_and_an_exact_release_costs_everything():
     assert epsilon(0.0, 1e-6) == epsilon(0.0, 0.0) == delta(0.0, 1.0) == 0
     assert epsilon(math.inf, 1e-6) == epsilon(0.1, 0.0) == math.inf

@@ -13,6 +13,7 @@ from colonnade.privacy.store import FileLog
 from colonnade.runtime.messages import Failed, message
 from colonnade.runtime.node import Letter
 from colonnade.runtime.program import Post, ask_one, last, public_bytes, receive
+from colonnade.runtime.receipts import Receipts
 from colonnade.runtime.transcript import LOOK, Transcript, kept, said_of
 from colonnade.runtime.wire import HEADER_SIZE, Frame, decode, encode
 from contract import Toy, nodes
@@ -473,3 +474,38 @@ def test_public_randomness_depends_on_run_and_label_only():
     assert len({public_bytes(*labels) for labels in [("r", "a"), ("s", "a"), ("r", "b"), ("r", "a", 0)]}) == 4
     assert len(public_bytes("run")) == 32
     assert np.frombuffer(public_bytes("run"), np.uint8).size == 32
+
+
+# ------------------------------------------------------------------------------------------------ rounds, and what was heard
+
+
+def test_a_node_is_in_the_latest_round_that_it_has_heard_of():
+    """A frame of an earlier round takes nobody back, and one of a later round takes its reader along."""
+
+    def listener(gate):
+        for _ in range(4):
+            yield Post({HUB: Question(1)}, (HUB,))
+        yield from last({HUB: Question(1)})
+
+    node, sent = nodes({PARTY: Toy(listener, (HUB,))})[PARTY], []
+    for place, number in enumerate((2, 7, 3, 7)):
+        sent += node.step()
+        node.deliver(HUB, Frame(place, number, encode(Stop(), guarded=False)))
+    sent += node.step()
+    assert [letter.frame.round for letter in sent] == [0, 2, 7, 7, 7]
+    assert [letter.frame.sequence for letter in sent] == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(("noted", "came", "heard"), [(3, 1, 3), (1, 3, 3), (0, 2, 2), (2, 0, 2)])
+def test_a_node_has_heard_what_it_has_and_what_it_wrote_down_in_an_earlier_life(noted, came, heard, tmp_path):
+    """A sender that remembers fewer is an old copy, and would draw its noise anew."""
+    frames = [Frame(place, 1, encode(Question(place), guarded=False)) for place in range(3)]
+    log = FileLog(tmp_path / "party.db")
+    Receipts(log, "run", kept=True).note([((HUB, PARTY), frame) for frame in frames[:noted]])
+    node = nodes({PARTY: Toy(honest, (HUB,))}, {PARTY: log})[PARTY]
+    for frame in frames[:came]:
+        node.deliver(HUB, frame)
+    assert (node.received_from(HUB), node.heard_from(HUB)) == (came, came)
+    node.receipts = Receipts(log, "run", kept=True)
+    assert (node.received_from(HUB), node.heard_from(HUB)) == (came, heard)
+    log.close()
