@@ -9,6 +9,7 @@ import stat
 import subprocess
 import time
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from cryptography import x509
@@ -269,6 +270,32 @@ def test_files_that_do_not_fit_together_are_refused_with_the_reason(folder: Path
     for reason, tls in cases.items():
         with pytest.raises(InvalidInput, match=reason):
             certs.load(tls)
+
+
+def test_a_certificate_counts_from_its_first_second_to_its_last_and_five_minutes_before(folder: Path) -> None:
+    """Of its own a node reads the same dates as a peer does: the five minutes are for clocks that differ."""
+    tls = certs.issue(folder, "hospital", days=3)
+    certificate = certs.read(tls.certificate)
+    first, last = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    second, clocks = datetime.timedelta(seconds=1), datetime.timedelta(minutes=5)
+    assert last - first - clocks == datetime.timedelta(days=3)
+    for now, counts in (
+        (first - clocks - second, False),
+        (first - clocks, True),
+        (first, True),
+        (last, True),
+        (last + second, False),
+    ):
+        with mock.patch("colonnade.certs._now", return_value=now):
+            assert certs.distrust(certificate, "hospital", None, None) == (None if counts else "expired")
+            if counts:
+                assert certs.load(tls).certificate == certificate
+            else:
+                with pytest.raises(InvalidInput, match="not now; issue a new one, or set the clock"):
+                    certs.load(tls)
+    for days in (0, -1):
+        with pytest.raises(InvalidInput, match="at least one day"):
+            certs.issue(folder, "lab", days=days)
 
 
 def test_a_key_that_everybody_can_read_is_refused(folder: Path) -> None:

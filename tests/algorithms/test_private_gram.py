@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -14,10 +15,11 @@ from hypothesis import strategies as st
 import colonnade as co
 from colonnade.algorithms import local_gram, private_gram
 from colonnade.algorithms.integer_rows import Buckets, Grid, IntegerRows, norms, uncut, within
+from colonnade.algorithms.local_gram import Local
 from colonnade.algorithms.method import Job
 from colonnade.errors import ProtocolError
 from colonnade.privacy.accountant import rho_for
-from colonnade.privacy.block import LARGEST, Block
+from colonnade.privacy.block import LARGEST, ROW, Block, Unit
 from colonnade.privacy.events import row_rho
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.store import FileLog
@@ -552,3 +554,39 @@ def test_a_bucket_of_rows_is_no_longer_than_its_bound_whoever_meets_in_it(seed):
     column = np.full(60, 3)
     assert np.array_equal(buckets.of_column(column, None), uncut_[:, 0])
     assert np.array_equal(buckets.of_column(column, 26), np.clip(uncut_[:, 0], -5, 5))
+
+
+@pytest.mark.parametrize(("trust", "shares"), [("secure", 2), ("consortium", 1)])
+def test_the_noise_of_class_sums_is_told_by_who_computed_them(trust, shares, monkeypatch):
+    """The label holder's own carry it once; those of products with another party once for each share."""
+    fed, terms = split("two"), privacy(SUMS, trust)
+    seen = silent_run(fed, co.PrivateGram(), terms, monkeypatch)
+    design, figures = private_gram.Design(Job(RIDGE, fed.roster(), terms), co.PrivateGram()), seen.figures[0]
+    rho = rho_for(SUMS, 1e-6) * design.rule.sums
+    sd = design.sensitivity(figures) / math.sqrt(2 * rho) * figures.step / figures.label
+    assert seen.sums.noise == pytest.approx([sd * math.sqrt(shares)] * 3 + [sd] * 3, rel=1e-6)
+    assert seen.sums.count_noise == pytest.approx(sd, rel=1e-6)
+    assert seen.sums.square_noise == pytest.approx([sd] * 6, rel=1e-6)
+
+
+@pytest.mark.parametrize("method", [co.PrivateGram(), co.PrivateGram(cross="none")], ids=["secure", "apart"])
+def test_the_rule_for_persons_of_m_rows_is_that_of_a_budget_m_squared_times_smaller(method):
+    """Every sensitivity is m times larger, and with it the noise."""
+    roster = split("two").roster()
+    jobs = [
+        Job(NUMBERS, replace(roster, unit=unit), privacy(RAW, label_bound=1.0)) for unit in (ROW, Unit("person", 3))
+    ]
+    made = [Local(job, False) if method.cross == "none" else private_gram.Design(job, method) for job in jobs]
+    assert [one.rule.rho for one in made] == pytest.approx([jobs[0].rho, jobs[0].rho / 9])
+
+
+@pytest.mark.parametrize("rows", [200, 250])
+@pytest.mark.parametrize("row_norm", [5.0, 9.0])
+def test_products_of_rows_that_are_all_at_their_bounds_do_not_wrap_round(rows, row_norm, monkeypatch):
+    """Products of columns, and of columns with labels, which weigh more than an entry where rows may be long."""
+    fed = split("two", (np.full((rows, 6), 2.0), np.ones(rows)))
+    terms = privacy(1e5, label_bound=1.0, row_norm=row_norm)
+    seen = silent_run(fed, co.PrivateGram(), terms, monkeypatch, intercept=True, loss=co.LeastSquares())
+    (figures, matrix) = seen.matrices[0]
+    y = np.full(rows, figures.label)
+    assert np.array_equal(matrix, plain_gram(fed, Job(NUMBERS, fed.roster(), terms), figures, seen.frame, y))
