@@ -19,8 +19,8 @@ from colonnade.algorithms.method import Job
 from colonnade.between.holding import Holding
 from colonnade.between.office import Office
 from colonnade.charter import Charter, Member, new_key
-from colonnade.fit import noticed
-from colonnade.notices import about_columns, about_labels, different
+from colonnade.fit import noticed, unused
+from colonnade.notices import about_columns, about_labels, about_levels, different
 from colonnade.privacy.block import Block
 
 ROWS = 80
@@ -132,6 +132,64 @@ def test_levels_and_cells_that_a_schema_leaves_unused_are_counted(column, cells,
     assert noticed(fed, Job(RIDGE, fed.roster(), PRIVATE), {"lab": fed.parties["lab"].block}) == [
         f"party 'lab': {notice}" for notice in told
     ]
+
+
+UNUSED = [
+    (("a", "b", "c"), None, [*"abab"], "1 of 3"),
+    (("a", "b", "c", "d"), None, [*"abab"], "2 of 4"),
+    (("a", "b", "c"), "indicator", ["a", "b", None, "a"], "1 of 3"),
+    (("a", "b"), None, [*"abab"], ""),  # every level has its row
+    (("a", "b", "c"), None, [*"abax"], ""),  # beside a cell that no level covers: a warning says it
+    (("a", "b", "c"), None, [*"aaaa"], ""),  # one value: likewise
+    (("a", "b", "c", "d", "e"), None, [*"abab"], ""),  # more than half of the levels: likewise
+]
+
+
+@pytest.mark.parametrize(("levels", "missing", "cells", "found"), UNUSED)
+def test_a_declared_level_that_no_row_has_is_always_said_once(levels, missing, cells, found):
+    """By information or by a warning, never by both: to the caller in process and to the party's operator, and to nobody else."""
+    column = co.Categorical("cells", levels) if missing is None else co.Categorical("cells", levels, missing=missing)
+    schemas = {"lab": co.Schema((column,)), "clinic": co.Schema((co.Numeric("age", 0, 1),))}
+    frames = frames_about(cells)
+    fed = co.Federation.from_frames(frames, "pid", ("clinic", "sick"), schemas=schemas)
+    wanted = [f"declared levels that no row has: column 'cells' ({found})"] if found else []
+    job = Job(RIDGE, fed.roster(), PRIVATE)
+    assert unused(fed, job, {"lab": fed.parties["lab"].block}) == [f"party 'lab': {line}" for line in wanted]
+    members = {name: Member(schema, co.Policy(least=1), new_key()[0]) for name, schema in schemas.items()}
+    holding = Holding(Charter(members, "pid", ("clinic", "sick")), "lab", frames["lab"])
+    assert [*holding.unused] == wanted
+    warned = " ".join(holding.nothing)
+    assert bool(warned) == (not found and set(cells) != set(levels))
+    away = replace(fed, away=holding.charter)
+    assert unused(away, job, {"lab": fed.parties["lab"].block}) == []
+    assert unused(fed, replace(job, privacy=None), {"lab": fed.parties["lab"].block}) == []
+
+
+def test_levels_that_no_row_has_are_one_line_a_party_and_no_error_to_whoever_forbids_waste(tmp_path):
+    columns = tuple(co.Categorical(f"c{j}", tuple("abc")) for j in range(8))
+    schema = co.Schema((*columns, co.Categorical("full", ("a", "b"))))
+    encoded = schema.encode(pl.DataFrame({name: ["a", "b"] * 4 for name in [c.name for c in schema.columns]}))
+    (line,) = about_levels(schema, Block(encoded.matrix, np.arange(schema.width)))
+    assert line.endswith(
+        "column 'c0' (1 of 3), 'c1' (1 of 3), 'c2' (1 of 3), 'c3' (1 of 3), 'c4' (1 of 3), 'c5' (1 of 3) and 2 more"
+    )
+    frames = frames_about([*"ab"] * 20)
+    schemas = {
+        "lab": co.Schema((co.Categorical("cells", tuple("abc")),)),
+        "clinic": co.Schema((co.Numeric("age", 0, 1),)),
+    }
+    fed = co.Federation.from_frames(frames, "pid", ("clinic", "sick"), schemas=schemas)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", co.NothingToLearn)
+        with pytest.warns(co.UnusedLevels, match=r"party 'lab': declared levels .* \(1 of 3\). A run pays for them"):
+            co.fit(fed, RIDGE, privacy=PRIVATE, store=tmp_path / "s")
+    with warnings.catch_warnings():
+        warnings.simplefilter(
+            "error", co.UnusedLevels
+        )  # whoever wants none of them is stopped before anything is spent
+        with pytest.raises(co.UnusedLevels):
+            co.fit(fed, RIDGE, privacy=PRIVATE, store=tmp_path / "t")
+    assert not (tmp_path / "t").exists()
 
 
 def test_a_wide_table_names_a_few_columns_and_counts_the_rest():

@@ -51,6 +51,7 @@ if TYPE_CHECKING:  # what readers and type checkers see; `_HOMES` says the same 
         ProtocolError,
         ReplayDiverged,
         StoreError,
+        UnusedLevels,
         WireError,
     )
     from colonnade.estimators import SparseClassifier, SparseRegressor
@@ -117,7 +118,7 @@ _HOMES = {
     "engines.traffic": "Communication",
     "errors": (
         "BudgetExhausted ColonnadeError ColonnadeWarning HeldByParty InvalidInput LeakError LedgerDamaged MostlyNoise NothingToLearn NotPrivate PeerFailed PolicyRefused "
-        "ProtocolError ReplayDiverged StoreError WireError"
+        "ProtocolError ReplayDiverged StoreError UnusedLevels WireError"
     ),
     "estimators": "SparseClassifier SparseRegressor",
     "estimators.federated": "FederatedClassifier FederatedRegressor",
@@ -252,6 +253,7 @@ __all__ = [
     "Tap",
     "Tls",
     "Topology",
+    "UnusedLevels",
     "WireError",
     "audit",
     "fit",

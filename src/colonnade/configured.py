@@ -33,9 +33,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from colonnade.algorithms.method import GraphMethod, Job, Method
-from colonnade.errors import ColonnadeError, InvalidInput, MostlyNoise, NothingToLearn, StoreError
+from colonnade.errors import ColonnadeError, InvalidInput, MostlyNoise, NothingToLearn, StoreError, UnusedLevels
 from colonnade.federation import OPEN, Alignment, Federation
-from colonnade.fit import Checked, check_store, checked, fingerprint, fit, in_order, noticed
+from colonnade.fit import Checked, check_store, checked, fingerprint, fit, in_order, noticed, unused
 from colonnade.jobfile import JobFile, load_job
 from colonnade.one_table import ROW_KEY
 from colonnade.privacy.accountant import epsilon
@@ -309,6 +309,7 @@ class Preview:
     delta: float | None
     size: int | None  # bytes sent by all nodes together, estimated; None where it could not be
     notices: tuple[str, ...] = ()  # what it would pay for nothing: for whoever holds the tables
+    unused: tuple[str, ...] = ()  # declared levels that no row has, in tables otherwise in order: for the same
     unit: str = "one row"
     trust: str | None = None  # the trust model that the run would have; None where it is not private
     notes: tuple[str, ...] = ()  # what is to be said of the figures
@@ -341,6 +342,7 @@ class Preview:
             "notes": list(self.notes),
             "bytes": self.size,
             "notices": list(self.notices),
+            "unused_levels": list(self.unused),
         }
 
 
@@ -372,7 +374,8 @@ def preview(
     rho, unit, terms = row_rho(call.plans), str(call.job.roster.unit), call.job.privacy
     size = _rehearsed(federation, problem, call.method, terms)
     notices = tuple(noticed(federation, call.job, call.blocks))
-    known = Preview(call.method.TITLE, federation.rows, lines, rho, None, size, notices, unit)
+    absent = tuple(unused(federation, call.job, call.blocks))
+    known = Preview(call.method.TITLE, federation.rows, lines, rho, None, size, notices, absent, unit)
     if terms is None:
         return known
     notes = (*filter(None, [large_delta(terms, *call.job.units)]), *remarks_on(terms))
@@ -437,7 +440,7 @@ def _about_a_made_up_table() -> Iterator[None]:
     log = logging.getLogger("colonnade.fit")
     before = log.disabled
     with warnings.catch_warnings():
-        for kind in (NothingToLearn, MostlyNoise):
+        for kind in (NothingToLearn, UnusedLevels, MostlyNoise):
             warnings.simplefilter("ignore", kind)
         log.disabled = True
         try:

@@ -18,15 +18,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
+from warnings import catch_warnings, simplefilter
 
 import numpy as np
 
 from colonnade import flights
 from colonnade.algorithms.frank_wolfe import DistributedFrankWolfe
 from colonnade.algorithms.private_gram import PrivateGram
-from colonnade.errors import InvalidInput
+from colonnade.errors import InvalidInput, UnusedLevels
 from colonnade.federation import LABELS, Alignment, Federation
 from colonnade.fit import fit
+from colonnade.notices import about_levels
 from colonnade.privacy.figures import shown
 from colonnade.privacy.statement import Privacy
 from colonnade.problem import L1Ball, Logistic, Problem, Ridge
@@ -124,8 +126,12 @@ def run(
 
     federation = _federation(training, data.schemas)
     tell(f"Training on {federation.rows:,} flights: {PRIVATE}, epsilon {shown(epsilon)}")
-    with TemporaryDirectory() as store:  # a budget needs a ledger; this one lasts as long as the demo
+    for name, party in federation.parties.items():
+        for line in about_levels(party.schema, party.block):
+            tell(f"{name}: {line}")
+    with TemporaryDirectory() as store, catch_warnings():  # a budget needs a ledger; this one lasts as long as the demo
         terms = Privacy(epsilon, DELTA, trust="secure")
+        simplefilter("ignore", UnusedLevels)  # told above
         problem = Problem(Logistic(), penalty=Ridge(RIDGE), intercept=True)
         made = fit(federation, problem, PrivateGram(), terms, store=store, progress=progress)
     private = Model(PRIVATE, tuple(training), made, _auc(test.labels, made.scores(test)))

@@ -17,6 +17,7 @@ Warnings, which `warnings.filterwarnings("error", category=...)` turns into erro
 
 ColonnadeWarning
 ├── NothingToLearn      a private run would spend its budget on columns or labels that carry nothing
+├── UnusedLevels        for information before a private run: declared levels that no row has
 ├── MostlyNoise         what a private run released is about what noise alone would make
 └── NotPrivate          what is about to be computed is covered by no statement
 """
@@ -82,6 +83,10 @@ class ColonnadeWarning(UserWarning):
 
 class NothingToLearn(ColonnadeWarning):
     """A private run would spend its budget on columns or labels that carry nothing; said before it spends more."""
+
+
+class UnusedLevels(ColonnadeWarning):
+    """For information before a private run: declared levels that no row has, in a table that is otherwise in order."""
 
 
 class MostlyNoise(ColonnadeWarning):

@@ -33,10 +33,18 @@ from colonnade.engines.inprocess import Engine, InProcess, LocalCrew, Outcome
 from colonnade.engines.station import FINAL, Head, Seat, Standing
 from colonnade.engines.traffic import Communication
 from colonnade.engines.turns import Crew, Distributed
-from colonnade.errors import ColonnadeError, InvalidInput, MostlyNoise, NothingToLearn, PeerFailed, PolicyRefused
+from colonnade.errors import (
+    ColonnadeError,
+    InvalidInput,
+    MostlyNoise,
+    NothingToLearn,
+    PeerFailed,
+    PolicyRefused,
+    UnusedLevels,
+)
 from colonnade.federation import Federation
 from colonnade.fit_facts import CoefficientPath, Coefficients
-from colonnade.notices import UNSPENT, about_columns, about_labels, different
+from colonnade.notices import KEEP, UNSPENT, about_columns, about_labels, about_levels, different
 from colonnade.privacy.accountant import epsilon, rho_for
 from colonnade.privacy.block import Block, FeatureColumn
 from colonnade.privacy.events import MASKED, Audience, Plan, Policy, row_rho, unprotected
@@ -118,6 +126,8 @@ def fit(
         warnings.warn(remark, UserWarning, stacklevel=2)
     if notices := noticed(federation, job, passed.blocks):
         warnings.warn(f"{'; '.join(notices)}. {UNSPENT}", NothingToLearn, stacklevel=2)
+    if absent := unused(federation, job, passed.blocks):
+        warnings.warn(f"{'; '.join(absent)}. {KEEP}", UnusedLevels, stacklevel=2)
     books: Store = MemoryStore() if store is None else FolderStore(store)
     try:
         passed = in_order(passed, federation, books)
@@ -690,6 +700,14 @@ def noticed(federation: Federation, job: Job, blocks: Mapping[str, Block]) -> li
         for what in about_columns(federation.parties[name].schema, block)
     ]
     return found + [f"party {federation.label!r}: {what}" for what in about_labels(different(federation.labels), job)]
+
+
+def unused(federation: Federation, job: Job, blocks: Mapping[str, Block]) -> list[str]:
+    """Declared levels that no row has, for the same caller: information, since the table may be in order."""
+    if job.privacy is None or federation.away is not None:
+        return []
+    parties = federation.parties
+    return [f"party {n!r}: {what}" for n, block in blocks.items() for what in about_levels(parties[n].schema, block)]
 
 
 def fingerprint(federation: Federation, call: Checked, noise: SeededNoise | None = None) -> str:

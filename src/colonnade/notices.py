@@ -2,6 +2,7 @@
 
 Said before that run reserves anything, to whoever holds the data and to nobody else: in process to the caller, who holds all tables,
 as a warning; between organisations to the party's own operator, in its log and at the question whether to take part.
+A declared level that no row has, in a column that is otherwise in order, is information and no warning (`about_levels`): said to the same, and calmly.
 Counts, names of columns and settings, never a value. docs/privacy.md ("Who is told that a budget would buy nothing") derives who may see what.
 """
 
@@ -21,6 +22,8 @@ from colonnade.schema import Categorical, Column, Numeric, Schema
 
 MOST = 6  # columns of which some is in vain that are named; a wide table may have many
 UNSPENT = "Nothing more is spent before this is said; a run that goes on pays for it."
+ABSENT = "declared levels that no row has"
+KEEP = "A run pays for them as for others; keep those that new rows may have."
 SAME = "the labels of all rows are the same: there is nothing to learn"
 
 
@@ -51,11 +54,40 @@ def about_columns(schema: Schema | None, block: Block) -> tuple[str, ...]:
     return (*nothing, *little[:MOST], *more)
 
 
+def about_levels(schema: Schema | None, block: Block) -> tuple[str, ...]:
+    """Declared levels that no row has, of columns that `about_columns` does not name: one line for all of them, or none.
+
+    Rare levels may be absent from a table that is in order, so this is information and no warning.
+    """
+    if schema is None or not block.columns or "matrix" not in vars(block) or not block.rows:
+        return ()
+    filled, few, start = _filled(block.matrix), [], 0
+    for column in schema.columns:
+        own = filled[start : start + len(column.features())]
+        start += len(own)
+        if isinstance(column, Categorical) and not np.isin(own, (0, block.rows)).all():
+            empty, stray = _empty_and_stray(column, block.rows, own)
+            if empty and not _in_vain(column, empty, stray):
+                few.append(f"{column.name!r} ({empty:,} of {len(column.levels):,})")
+    more = f" and {len(few) - MOST:,} more" if len(few) > MOST else ""
+    return (f"{ABSENT}: column {', '.join(few[:MOST])}{more}",) if few else ()
+
+
+def _empty_and_stray(column: Categorical, rows: int, filled: NDArray[np.int64]) -> tuple[int, int]:
+    """Levels that no cell has, and cells that no level covers."""
+    return int(np.count_nonzero(filled[: len(column.levels)] == 0)), rows - int(filled.sum())
+
+
+def _in_vain(column: Categorical, empty: int, stray: int) -> bool:
+    """Whether empty levels hint at a mistake: beside cells that no level covers, or more than half of all."""
+    return bool(stray) or 2 * empty > len(column.levels)
+
+
 def _levels_in_vain(column: Categorical, rows: int, filled: NDArray[np.int64]) -> list[str]:
-    """Cells that no level covers, and levels that no cell has: beside such cells, or more than half of all. A rare level or two may be absent."""
+    """Cells that no level covers, and levels that no cell has where that hints at a mistake."""
     levels = len(column.levels)
-    empty, stray = int(np.count_nonzero(filled[:levels] == 0)), rows - int(filled.sum())
-    said = empty and (stray or 2 * empty > levels)
+    empty, stray = _empty_and_stray(column, rows, filled)
+    said = empty and _in_vain(column, empty, stray)
     found = [f"column {column.name!r}: {empty:,} of its {levels:,} declared levels are in no row"] if said else []
     if stray:
         found.append(
@@ -94,16 +126,21 @@ def _nothing(column: Column, rows: int, filled: NDArray[np.int64]) -> str:
 
 def _same_in_all_rows(matrix: Any) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
     """For each column whether it holds one value, and how many entries are not zero."""
-    rows = matrix.shape[0]
+    rows, filled = matrix.shape[0], _filled(matrix)
     if not sparse.issparse(matrix):
-        return np.asarray((matrix == matrix[:1]).all(axis=0)), np.count_nonzero(matrix, axis=0).astype(np.int64)
+        return np.asarray((matrix == matrix[:1]).all(axis=0)), filled
     columns = sparse.csc_array(matrix)
-    filled = np.diff(columns.indptr).astype(np.int64)
     same = filled == 0
     for j in np.flatnonzero(filled == rows):
         entries = columns.data[columns.indptr[j] : columns.indptr[j + 1]]
         same[j] = bool((entries == entries[0]).all())
     return same, filled
+
+
+def _filled(matrix: Any) -> NDArray[np.int64]:
+    """How many entries of each column are not zero."""
+    held = np.diff(sparse.csc_array(matrix).indptr) if sparse.issparse(matrix) else np.count_nonzero(matrix, axis=0)
+    return np.asarray(held, dtype=np.int64)
 
 
 class Labels(NamedTuple):

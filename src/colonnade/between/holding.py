@@ -20,7 +20,7 @@ from colonnade.alignment import Agreement, Offer, offer
 from colonnade.charter import Charter
 from colonnade.errors import InvalidInput
 from colonnade.federation import Federation
-from colonnade.notices import Labels, about_columns, about_labels, different
+from colonnade.notices import Labels, about_columns, about_labels, about_levels, different
 from colonnade.privacy.block import Block
 from colonnade.seats import usable_labels
 
@@ -154,29 +154,37 @@ class Holding:
 
     # ------------------------------------------------------------------------ for its operator
 
-    @cached_property
+    @property
     def nothing(self) -> tuple[str, ...]:
-        """Columns of the whole table that carry nothing, or why it cannot be encoded: for this party's operator alone.
+        """Columns of the whole table that carry nothing, or why it cannot be encoded: for this party's operator alone."""
+        return self._looked[0]
 
-        Of all its rows and before any run is proposed, so that nothing others see or time depends on it.
-        """
+    @property
+    def unused(self) -> tuple[str, ...]:
+        """Declared levels that no row of the whole table has, for information and for this operator alone."""
+        return self._looked[1]
+
+    @cached_property
+    def _looked(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Of all its rows and before any run is proposed, so that nothing others see or time depends on it."""
         if self.scoring:
-            return ()
+            return (), ()
         schema = self.member.schema
         beyond: Mapping[str, int] = {}
         try:
             if self.charter.on is None:
                 matrix = self._matrix()
             elif schema is None or not schema.width:
-                return ()
+                return (), ()
             else:
                 encoded = schema.encode(self.table)
                 matrix, beyond = encoded.matrix, encoded.clipped
-            return about_columns(schema, Block(matrix, np.arange(matrix.shape[1]), beyond=beyond))
+            block = Block(matrix, np.arange(matrix.shape[1]), beyond=beyond)
+            return about_columns(schema, block), about_levels(schema, block)
         except InvalidInput as error:
-            return (f"the table cannot be encoded, and a run would stop at that when it is paid for: {error}",)
+            return (f"the table cannot be encoded, and a run would stop at that when it is paid for: {error}",), ()
         except Exception as error:  # whatever a row made of it: it is not to be seen in an answer to the hub
-            return (f"the table could not be looked at ({type(error).__name__}), and a run may stop at that",)
+            return (f"the table could not be looked at ({type(error).__name__}), and a run may stop at that",), ()
 
     @cached_property
     def _different_labels(self) -> Labels | None:

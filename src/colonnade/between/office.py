@@ -95,6 +95,7 @@ class Request:
     assumed: tuple[Assumption, ...] = ()  # what the statement of the run would rest on
     place: str = ""  # what makes two rows the same row in it
     notices: tuple[str, ...] = ()  # what it would pay for nothing; of this party's data, and for its operator alone
+    unused: tuple[str, ...] = ()  # declared levels that no row has; likewise
 
     @property
     def own(self) -> Plan:
@@ -288,7 +289,8 @@ class Office:
         scored, new = self.ledger.score_runs(), self.holding.scoring
         place = place_of(job, method, keyed=self.holding.charter.on is not None)
         shown = (job.roster.rows, job.units, scored, new, assumptions(job, method), place, self.holding.notices(job))
-        return Request(run, self.name, terms_of(job, method), call, plans, *shown)
+        unused = () if job.privacy is None else self.holding.unused
+        return Request(run, self.name, terms_of(job, method), call, plans, *shown, unused)
 
     def _open(self, run: str, call: Call, agreement: Agreement | None, priced: _Priced, code: object) -> None:
         """Approval and reservation: whether a run is refused here does not depend on a single row."""

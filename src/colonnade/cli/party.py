@@ -114,6 +114,8 @@ def run(
                 last.enter_context(page(metrics, lambda: states == ["connected"], settings.metrics))
             for what in office.holding.nothing:  # before anything is proposed
                 log.warning("a private run would pay for nothing", extra={"party": settings.name, "what": what})
+            for what in office.holding.unused:
+                log.info(what, extra={"party": settings.name})
             log.info("ready", extra={"party": settings.name, "rows": office.holding.rows, "hub": settings.hub})
             line = (settings.hub, settings.tls, settings.name, office.answer)
             serve(*line, stop=stop, metrics=metrics, on_state=hear)
@@ -137,6 +139,7 @@ def _rehearsed(settings: PartyFile, job: Path | None, rows: int | None, quiet: b
         check_dialling(settings.hub, settings.tls, settings.name, settings.charter.members[settings.name].pin)
         request = rehearse(settings, office, asked, rows)
         notices = office.holding.nothing if request is None else request.notices
+        unused = office.holding.unused if request is None else request.unused
         agreement, budget = office.agreement(), office.ledger.budget()
         limit = "none" if budget.epsilon is None else f"epsilon {shown(budget.epsilon)} at delta {budget.delta:g}"
         notes: list[str] = []
@@ -147,12 +150,13 @@ def _rehearsed(settings: PartyFile, job: Path | None, rows: int | None, quiet: b
         if request is not None:
             every = [(name, value) for name, value, _ in _terms(request)]
             notes = [value for name, value in every if name == "note"]
-            terms = [(name, value) for name, value in every if name not in ("nothing", "rows", "note")]
+            terms = [(name, value) for name, value in every if name not in ("nothing", "rows", "note", "levels")]
             told |= {**dict(terms), "over rows": f"{request.rows:,}", "budget": _cost(request, budget)}
     leaves = [] if request is None else [{"what": c.what, "times": c.count} for c in request.own if c.count]
     lines = [lined(told), *(f"{'leaves':12} {one['times']:,} times: {one['what']}" for one in leaves)]
     lines += [f"{'note':12} {note}" for note in notes] + [f"{'for nothing':12} {what}" for what in notices]
-    plain = {**told, "leaves": leaves, "notes": notes, "notices": list(notices)}
+    lines += [f"{'levels':12} {what}" for what in unused]
+    plain = {**told, "leaves": leaves, "notes": notes, "notices": list(notices), "unused_levels": list(unused)}
     answer(plain, "\n".join(lines), "\n".join(notices), quiet, as_json)
     if not as_json:
         typer.echo(NOTHING, err=True)
@@ -301,6 +305,7 @@ def _terms(asked: Request) -> Iterator[tuple[str, str, str]]:
         notes = (*filter(None, [large_delta(privacy, *asked.units)]), *remarks_on(privacy))
         yield from (("note", note, "") for note in notes)
     yield from (("nothing", f"{what}; a run pays for it all the same", "") for what in asked.notices)
+    yield from (("levels", what, "") for what in asked.unused)
     yield "protects", f"{asked.terms.unit}; {asked.terms.neighbours}", ""
     yield "rows", f"{asked.rows:,}", ""
 

@@ -37,6 +37,8 @@ def show(found: Preview, quiet: bool, as_json: bool, unknown: Sequence[str] = ()
     typer.echo(f"{'price':12} {found.price}")
     for notice in found.notices:
         typer.echo(f"{'for nothing':12} {notice}")
+    for absent in () if quiet else found.unused:
+        typer.echo(f"{'levels':12} {absent}")
     if not quiet and found.trust is not None:
         typer.echo(f"{'trust':12} {found.trust}")
     for note in () if quiet else found.notes:
