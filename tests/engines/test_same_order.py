@@ -65,6 +65,23 @@ def agreements(made: Organisations) -> dict[str, Agreement]:
     return {name: Agreement.from_json(text) for name, text in texts.items()}
 
 
+def both_ways(made: Organisations, method: object, privacy: co.Privacy) -> tuple[co.Fit, co.Fit]:
+    """The model between organisations, and in one process with their pepper as the secret of the store; noise that repeats."""
+    terms = {"method": method, "privacy": privacy, "noise": co.SeededNoise(1)}
+    with Straw(made) as straw, mock.patch("colonnade.runbook.new_run_id", return_value="run"):
+        apart = co.fit(made.federation, PROBLEM, engine=straw, store=made.folder / "hub", **terms)
+    return apart, in_one(made, agreements(made)["bank"].pepper, **terms)
+
+
+def in_one(made: Organisations, secret: bytes, **terms: object) -> co.Fit:
+    fed = co.Federation.from_frames(frames_of(made), "key", ("bank", "y"), schemas=SCHEMAS)
+    with (
+        mock.patch("colonnade.runbook.new_run_id", return_value="run"),
+        mock.patch.object(FolderStore, "order_secret", return_value=secret),
+    ):
+        return co.fit(fed, PROBLEM, store=made.folder / secret.hex(), **terms)
+
+
 @pytest.mark.parametrize("sort", SORTS)
 @pytest.mark.parametrize(
     "method", [co.PrivateGram(cross="none"), co.PrivateSharingADMM(rounds=3)], ids=["gram", "admm"]
@@ -74,18 +91,34 @@ def test_a_private_model_is_the_same_to_the_bit_in_one_process_and_between_organ
     made, privacy = organisations(tmp_path, sort), PRIVACY
     if isinstance(method, co.PrivateSharingADMM):
         privacy = co.Privacy(4.0, 1e-6, trust="nobody", label_bound=1.0, row_norm=1.0)
-    with Straw(made) as straw, mock.patch("colonnade.runbook.new_run_id", return_value="run"):
-        options = {"method": method, "privacy": privacy, "noise": co.SeededNoise(1)}
-        apart = co.fit(made.federation, PROBLEM, engine=straw, store=tmp_path / "hub", **options)
-        agreed = agreements(made)
-        pepper = agreed["bank"].pepper
-        fed = co.Federation.from_frames(frames_of(made), "key", ("bank", "y"), schemas=SCHEMAS)
-        with mock.patch.object(FolderStore, "order_secret", return_value=pepper):
-            here = co.fit(fed, PROBLEM, store=tmp_path / "here", **options)
-        ordered = fed.ordered(pepper).keys.to_list()
+    apart, here = both_ways(made, method, privacy)
+    agreed = agreements(made)
+    fed = co.Federation.from_frames(frames_of(made), "key", ("bank", "y"), schemas=SCHEMAS)
+    ordered = fed.ordered(agreed["bank"].pepper).keys.to_list()
     for name in made.names:
         assert ordered == Holding(made.charter, name, made.tables[name]).keys_in_order(agreed[name]).to_list()
         np.testing.assert_array_equal(apart.coefficients[name], here.coefficients[name])
+    assert apart.intercept == here.intercept
+
+
+WHOLE = {
+    "raw": (co.PrivateGram(cross="secure"), "secure"),
+    "buckets": (co.PrivateGram(cross="secure", sketch_rows=8), "secure"),
+    "sketch": (co.PrivateGram(cross="sketch"), "nobody"),
+}
+
+
+@pytest.mark.parametrize("way", WHOLE)
+def test_a_model_of_masked_bucketed_or_sketched_rows_is_the_same_to_the_bit_in_both(tmp_path, way):  # noqa: F811
+    """Under one run id, from which the public randomness of buckets and sketches follows; masks are drawn anew and must cancel."""
+    made, (method, trust) = organisations(tmp_path), WHOLE[way]
+    privacy = co.Privacy(4.0, 1e-6, trust=trust, label_bound=1.0)
+    apart, here = both_ways(made, method, privacy)
+    other = in_one(made, bytes(32), method=method, privacy=privacy, noise=co.SeededNoise(1))
+    for name in made.names:
+        np.testing.assert_array_equal(apart.coefficients[name], here.coefficients[name])
+        # Sums over all rows know no order; a bucket or a sketch has other rows under another secret.
+        assert np.array_equal(here.coefficients[name], other.coefficients[name]) == (way == "raw")
     assert apart.intercept == here.intercept
 
 
