@@ -11,6 +11,7 @@ from scipy import sparse
 
 import colonnade as co
 from colonnade.algorithms.graph_tls import spectrahedron
+from colonnade.report import rendered
 
 PROBLEM = co.Problem(co.LeastSquares())
 
@@ -148,3 +149,26 @@ def test_the_projection_is_the_nearest_density_matrix(seed, size):
     other = rng.normal(size=(size, size))
     other = other @ other.T
     assert np.sum((M - X) * (other / np.trace(other) - X)) <= 1e-10 * (1 + np.abs(M).max())
+
+
+# ---------------------------------------------------------------- far from the answer
+
+
+@pytest.mark.parametrize("rounds", [1, 3, 10, 400])
+@pytest.mark.parametrize("by", ["rows", "columns"])
+def test_no_gap_is_claimed_and_the_objective_is_that_of_the_model_however_far_it_is(by, rounds):
+    """The best there is comes from the singular values of the joined table, which no agent has."""
+    A, y = noisy(3, 60, 12)
+    fed = co.Federation.split(A, y, parties=4, by=by)
+    fit = co.fit(fed, PROBLEM, co.GraphTLS(co.Topology.line(len(fed.parties)), rounds=rounds))
+    assert fit.gap is None
+    assert "gap" not in fit.history.columns
+    assert "<dt>gap to the best, at most</dt><dd>not released</dd>" in rendered(fit)
+    assert "gap" not in fit.status.value
+    model = fit.coefficients[fed.label] if by == "rows" else np.concatenate(list(fit.coefficients.values()))
+    best = float(np.linalg.svd(np.column_stack([A, -y]), compute_uv=False)[-1]) ** 2 / 120
+    assert fit.objective == pytest.approx(objective(A, y, model), rel=1e-9)
+    assert fit.objective >= best * (1 - 1e-12)
+    far = fit.objective > best * (1 + 1e-9)
+    assert far == (rounds <= 10)  # else nothing here could fail
+    assert fit.status is (co.Status.OUT_OF_ROUNDS if far else co.Status.AGREED)

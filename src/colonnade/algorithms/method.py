@@ -99,7 +99,7 @@ class Status(Enum):
 
     CERTIFIED = "gap below tolerance"
     AGREED = "all agents agree and stand still within the tolerance"
-    OUT_OF_ROUNDS = "rounds used up before the gap closed"
+    OUT_OF_ROUNDS = "rounds used up before the tolerance was reached"
     ONE_EXCHANGE = "one exchange, and everything else from what it released"
     ALL_ROUNDS = "all rounds done, as many as were asked for: the tolerance was 0"
     # Of private runs alone: an exact run has released everything that stopping could tell.
