@@ -40,6 +40,7 @@ from colonnade.engines.streams_envelope import PeerTimeout
 from colonnade.engines.streams_metrics import Metrics
 from colonnade.engines.turns import Kept, Lost
 from colonnade.errors import ColonnadeError, PeerFailed, ProtocolError, StoreError, WireError
+from colonnade.privacy.block import Unit
 from colonnade.privacy.ledger import REFUSED
 from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.runbook import in_words
@@ -969,3 +970,34 @@ def test_a_wire_error_of_a_party_names_it(tmp_path):
         straw.offices["party0"] = Liar(straw.offices["party0"], {"turn": dropped("wait")})
         with pytest.raises(WireError, match="the answer of 'party0' to turn"):
             run_of(straw, STAR, tmp_path / "hub")
+
+
+# ------------------------------------------------------------------------------------------------ one unit a ledger
+
+
+def test_between_organisations_a_ledger_has_one_unit_and_another_is_refused_with_advice(tmp_path, caplog):
+    """A federation file that protects people follows one that protects rows, over the same stores: nothing is paid or sent."""
+    with straw_hub(NOISY, tmp_path, co.Policy(epsilon=10.0, delta=1e-5)) as straw:
+
+        def run() -> co.Fit:
+            return co.fit(
+                straw.made.federation, NOISY.problem, NOISY.method, NOISY.privacy, engine=straw, store=tmp_path / "hub"
+            )
+
+        assert run().privacy.unit == "one row"
+        rows = straw.made.charter
+        before = {name: (entries(office), office.ledger.row_spent()) for name, office in straw.offices.items()}
+        straw.made.charter = straw._charter = replace(rows, unit=Unit("patient", 3), people=rows.label[0])
+        for name in straw.made.names:
+            straw.die(name)
+        with pytest.raises(PeerFailed, match="nothing was spent"):
+            run()
+        assert {name: (entries(office), office.ledger.row_spent()) for name, office in straw.offices.items()} == before
+        (why, *_) = [record.why for record in caplog.records if record.message == "refused"]
+        assert "its ledger counts for one row, and this run is about one patient" in why
+        assert "Ask for the unit one row, or keep runs about one patient" in why
+        straw.made.charter = straw._charter = rows
+        for name in straw.made.names:
+            straw.die(name)
+        run()  # about rows it goes on
+        assert all(office.ledger.row_spent() > before[name][1] for name, office in straw.offices.items())
