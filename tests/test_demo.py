@@ -137,6 +137,35 @@ def test_the_json_holds_the_figures_and_nothing_else(cli, found):
     assert (str(target), found.private.fit.privacy.epsilon) == (answer["report"], answer["privacy"]["epsilon"])
 
 
+def test_every_figure_of_the_json_is_that_of_the_flights_and_the_coefficients(cli, found, data):
+    """Losses, gaps, counts and sizes from the tables of the flights; of the fits only coefficients and intercepts are read."""
+    answer = json.loads(cli("--json")[0])
+    training, held_out = data.split()
+    late = data.late[training]
+    assert answer["rows"] == {
+        "training": int(training.sum()),
+        "held_out": int(held_out.sum()),
+        "left_out": dict.fromkeys(data.frames, 0),
+        "late": pytest.approx(late.mean(), rel=1e-12),
+    }
+    y = np.where(late, 1.0, -1.0)
+    for model, told in zip(found.models, answer["models"], strict=True):
+        x = {party: model.fit.coefficients[party] for party in told["parties"]}
+        assert told["columns_used"] == sum(np.count_nonzero(part) for part in x.values())
+        if model is found.private:
+            assert (told["objective"], told["gap"], told["seconds"]) == (None, None, None)
+            continue
+        blocks = {party: data.schemas[party].encode(data.frames[party].filter(training)).matrix for party in x}
+        scores = sum(blocks[party] @ x[party] for party in x) + model.fit.intercept
+        slope = -y / (1.0 + np.exp(y * scores)) / y.size
+        gradient = np.concatenate([blocks[party].T @ slope for party in x])
+        joined = np.concatenate(list(x.values()))
+        assert told["objective"] == pytest.approx(np.mean(np.log1p(np.exp(-y * scores))), rel=1e-9)
+        gap = joined @ gradient + demo.RADIUS * np.abs(gradient).max()
+        assert told["gap"] == pytest.approx(gap, rel=1e-4, abs=1e-8)  # the intercept is the best one to 1e-10 or so
+    assert answer["privacy"]["delta"] == found.private.fit.privacy.delta
+
+
 def test_the_tables_name_every_model_and_everything_that_left(cli, found):
     text, target = cli()
     assert "\x1b" not in text  # no colours where nobody sees them
