@@ -36,6 +36,7 @@ from colonnade.privacy.gate import Gate
 from colonnade.privacy.mechanisms import SeededNoise, choice_grid
 from colonnade.privacy.shared_choice import own_part, shared_scale
 from colonnade.privacy.values import release
+from colonnade.problem.gram import Frame
 from colonnade.runtime.program import COORDINATOR, public_bytes
 
 sys.path.append(str(Path(__file__).parent))
@@ -385,10 +386,13 @@ class Split:
 
     trust: str = "secure"
 
-    def run(self, X: np.ndarray, y: np.ndarray, method: Any, epsilon: float, monkeypatch: Any, loss: Any) -> Any:
+    def run(
+        self, X: np.ndarray, y: np.ndarray, method: Any, epsilon: float, monkeypatch: Any, loss: Any, frame: Any = None
+    ) -> Any:
         """A run without noise; `told` has the weights and the charge that each gate was given, by node and release.
 
-        Where class sums come first, what follows from them (centres, scales) is part of the past: here rows stay as they are.
+        Where class sums come first, what follows from them (centres, scales) is part of the past: the frame that is given, and
+        without one rows stay as they are.
         """
         norms = dict.fromkeys("pqrs"[: self.parties], 1.0)
         privacy = co.Privacy(epsilon, 1e-6, trust=self.trust, row_norm=norms, label_bound=1.0)
@@ -400,7 +404,7 @@ class Split:
 
         with monkeypatch.context() as patch:
             patch.setattr(Gate, "integers", spy)
-            patch.setattr(gram_runs, "prepare", lambda rule, columns, *_: (rule, whole_frame(columns)))
+            patch.setattr(gram_runs, "prepare", lambda rule, columns, *_: (rule, frame or whole_frame(columns)))
             seen = gram_runs.silent_run(self.federation(X, y), method, privacy, monkeypatch, loss=loss)
         seen.told = told
         return seen
@@ -413,10 +417,17 @@ def weighed(one: Any, two: Any, weights: list[float]) -> float:
 
 
 def compared(
-    split: Split, tables: Any, method: Any, epsilon: float, monkeypatch: Any, name: str, loss: Any = None
+    split: Split,
+    tables: Any,
+    method: Any,
+    epsilon: float,
+    monkeypatch: Any,
+    name: str,
+    loss: Any = None,
+    frame: Any = None,
 ) -> Any:
     """The two releases of that name, its figures, and what each gate was told of it."""
-    runs = [split.run(X, y, method, epsilon, monkeypatch, loss or co.Logistic()) for X, y in tables]
+    runs = [split.run(X, y, method, epsilon, monkeypatch, loss or co.Logistic(), frame) for X, y in tables]
     at = [figures.name for figures in runs[0].figures].index(name)
     told = {node: calls[at] for node, calls in runs[0].told.items()}
     return runs[0].releases[at], runs[1].releases[at], runs[0].figures[at], told
@@ -513,6 +524,40 @@ def test_class_sums_move_as_charged(split, loss, P, monkeypatch):
     charge, square = sums_charge(split, figures.step, P), 2.0 / (figures.step * P)
     judge((moved, one.sensitivity, None), charge, nearly)
     noised(told, split, charge, [square], 1.0, holder=[square, 1.0, figures.step])
+
+
+@SPLITS
+@pytest.mark.parametrize("loss", [co.Logistic(), co.LeastSquares()], ids=["classes", "numbers"])
+def test_the_joint_release_of_scaled_rows_after_class_sums_moves_as_charged(split, loss, monkeypatch):
+    """Δ = √2(ΣN_k + c² + τ²)·k, N of the frame's length C and not of the rows' own: z = [(a − m)·s, c, τy] and z′ at right angles.
+
+    Two columns a party, centres m = (¼, ½) and scales s = (3, ½), cut to C = ¼: a = m + C·(cos, sin)/s lies within [0, 1],
+    and one that is thrice as far from m is cut to the same row.
+    """
+    k, parties, n, C = split.k, split.parties, 12, 0.25
+    centre, scale = np.array([0.25, 0.5]), np.array([3.0, 0.5])
+    every = 2 * parties
+    told_frame = Frame(
+        np.arange(every), np.tile(centre, parties), np.tile(scale, parties), np.full(parties, C), np.full(every, np.inf)
+    )
+
+    def row(angle: float) -> np.ndarray:
+        return np.tile(centre + C * np.array([math.cos(angle), math.sin(angle)]) / scale, parties)
+
+    X, y = np.tile(centre, (n, parties)), np.where(np.arange(n) < n // 2, 1.0, -1.0)
+    tables = [(X, y), (X, y)]
+    _, _, figures, _ = compared(split, tables, co.PrivateGram(), SUMS, monkeypatch, "joint", loss, told_frame)
+    N, c, tau = squares(C, figures.step), figures.constant, figures.label
+    angle = math.acos((tau**2 - c**2) / (parties * N))
+    X[:k], other, others = row(0.0), X.copy(), y.copy()
+    X[:k, ::2] += 2 * C / scale[0]  # thrice as far, and cut
+    other[:k], others[:k] = row(angle), -1.0
+    tables = [(X, y), (other, others)]
+    one, two, _, told = compared(split, tables, co.PrivateGram(), SUMS, monkeypatch, "joint", loss, told_frame)
+    weights = [1.0, HALF, HALF] * parties + [HALF] * (parties * (parties - 1) // 2)
+    charge = math.sqrt(2) * (parties * N + c**2 + tau**2) * k
+    judge((weighed(one, two, weights), one.sensitivity, None), charge)
+    noised(told, split, charge, [1.0, HALF, HALF], HALF)
 
 
 @pytest.mark.parametrize(
