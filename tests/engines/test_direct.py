@@ -8,7 +8,9 @@ import contextlib
 import hashlib
 import itertools
 import logging
+import sys
 from dataclasses import replace
+from pathlib import Path
 from unittest import mock
 
 import pytest
@@ -16,6 +18,8 @@ from typer.testing import CliRunner
 
 grpc = pytest.importorskip("grpc", reason="grpcio is not installed: pip install 'colonnade[grpc]'")
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "privacy"))
+from test_freshness import Diary, one_key_both_ways, one_place_on_an_edge  # noqa: E402
 from test_network_security import at_work as in_threads  # noqa: E402
 from test_office import BREAKS, Straw, failing_turn, met, run_of, tmp_path  # noqa: E402, F401
 from test_streams import eventually  # noqa: E402
@@ -23,7 +27,7 @@ from test_streams import eventually  # noqa: E402
 import colonnade as co  # noqa: E402
 from colonnade.between.neighbours import LETTER, LONGEST  # noqa: E402
 from colonnade.between.office import OK, UNAVAILABLE, UNKNOWN  # noqa: E402
-from colonnade.between.parcel import letters_in, letters_out, pack  # noqa: E402
+from colonnade.between.parcel import letters_in, letters_out, pack, unpack  # noqa: E402
 from colonnade.between.settings import PartyFile  # noqa: E402
 from colonnade.charter import Charter  # noqa: E402
 from colonnade.cli import app  # noqa: E402
@@ -448,3 +452,52 @@ def test_the_check_says_which_parties_are_connected_directly_and_which_should_be
     assert "party1 and party2 are connected directly\n" in checked.output
     for other in ("party0", "party1", "party2"):
         assert f"not in order: {other} and labels are not connected" in checked.output
+
+
+# ------------------------------------------------------------------------------------------------ keys on the lines
+
+
+@contextlib.contextmanager
+def written_down(hub: Straw):
+    """Wrapped key and content of every letter that went over a line, by run, edge and place."""
+    seen: dict = {}
+    with contextlib.ExitStack() as last:
+        for name, office in hub.offices.items():
+            lines = office.neighbours.lines
+
+            def noted(receiver, message, name=name, send=lines.send):
+                parcel = unpack(message)
+                for x in letters_in(parcel.head["letters"], parcel.blobs, parcel.head["run"]):
+                    body = decode(x.frame.body)
+                    seen[parcel.head["run"], name, receiver, x.frame.sequence] = (body.key, body.content)
+                return send(receiver, message)
+
+            last.enter_context(mock.patch.object(lines, "send", noted))
+        yield seen
+
+
+def test_letters_on_real_lines_share_no_key_nonce_or_cover_over_two_runs(tmp_path, monkeypatch):  # noqa: F811
+    """Agents with gRPC lines between them: every letter of two runs over a ring goes directly, each under keys of its own."""
+    diary, made = Diary(monkeypatch), organisations(tmp_path)
+    with straw(made) as hub, written_down(hub) as seen:
+        for name in ("one", "two"):
+            run(made, hub, RING, name)
+        assert set().union(*forms(hub).values()) == {Direct}
+    assert {found[0] for found in seen} == {"one", "two"}
+    assert len(seen) > 100
+    covers = [part for pair in seen.values() for part in pair]
+    assert len(set(covers)) == len(covers)
+    assert len(diary.sealed) >= 2 * len(seen)  # a content and its wrapped key each
+    sealed = {out for *_, out in diary.sealed}
+    assert set(covers) <= sealed  # what went over the lines is what was written down
+    diary.check()
+
+
+@pytest.mark.parametrize("plant", [one_place_on_an_edge, one_key_both_ways], ids=lambda value: value.__name__)
+def test_a_key_that_serves_twice_on_a_line_is_found(plant, tmp_path, monkeypatch):  # noqa: F811
+    plant(monkeypatch)
+    diary, made = Diary(monkeypatch), organisations(tmp_path)
+    with straw(made, patience=2.0) as hub, contextlib.suppress(co.ColonnadeError):
+        run(made, hub, LINE, "planted")
+    with pytest.raises(AssertionError, match="one key sealed two things"):
+        diary.check()
