@@ -322,6 +322,16 @@ def spent(folder: Path) -> None:
     assert done.exit_code == 0, done.output
 
 
+def damaged(folder: Path) -> None:
+    """A ledger of the coordinator, who holds no data, with a row that somebody changed."""
+    assert call(config(folder))[0] == 0
+    (folder / "fit.json").unlink()
+    ledger = folder / "runs" / "nodes" / "coordinator.db"
+    raw = ledger.read_bytes()
+    assert b"private Gram" in raw
+    ledger.write_bytes(raw.replace(b"private Gram", b"private Grim"))
+
+
 def a_file(name: str):
     return lambda folder: (folder / name).write_text("somebody's")
 
@@ -338,6 +348,7 @@ REFUSED = {
     "an output without a folder": ((('output = "fit.json"', 'output = "no/fit.json"'),), None),
     "a report without a folder": ((('store = "runs"', 'store = "runs"\nreport = "no/r.html"'),), None),
     "a ledger without room": ((), spent),
+    "a damaged ledger of the coordinator": ((), damaged),
     "a policy that limits less": (
         (('schema = "laboratory.schema.toml"', 'schema = "laboratory.schema.toml"\nepsilon = 0.1\ndelta = 1e-6'),),
         None,
