@@ -3,7 +3,7 @@
 Log loss is of held-out rows, over the entropy of their labels: 1 is what the exact share of the class gives, below it the
 model says more. Beside it stands the loss of the released share, which the model should not exceed. `rows` cuts a table
 down first: small tables are where probabilities go wrong. The link's constants were chosen on TABLES and MORE; OTHERS had
-no part in that. Then the area under the ROC curve at 13 budgets from .1 to 16, and the largest step down between two of
+no part in that. The same with labels that are drawn anew and have nothing to do with the columns. Then the area under the ROC curve at 13 budgets from .1 to 16, and the largest step down between two of
 them: the same draws of noise at every budget, so that a step is that of the rule.
 """
 
@@ -86,6 +86,28 @@ def probabilities(count: int, each: int, more: bool) -> None:
         print(f"  {name}, {data.y.size:,} rows: {line}", flush=True)
 
 
+def nothing_to_learn(count: int, each: int) -> None:
+    """What noise and sampling alone cost: labels of the table's share, drawn anew for every run."""
+    print(f"model less released share, labels unrelated, {count} splits, {each} runs each: mean ± standard error")
+    for name, rows in (("nhanes-diabetes", 1_000), ("credit-default", 3_000)):
+        data = table(name, rows)
+        if data is None:
+            continue
+        line, share = [], float((data.y > 0).mean())
+        for epsilon in EPSILONS:
+            lost = []
+            for split, (train, test) in enumerate(splits(data, count)):
+                for draw in range(each):
+                    drawn = np.random.default_rng([5, split, draw]).random(data.y.size) < share
+                    other = replace(data, y=np.where(drawn, 1.0, -1.0))
+                    release = Release(other.matrix[train], other.y[train], other.columns, other.label)
+                    _, model, alone = trial(other, release, test, epsilon, [split, draw])
+                    lost.append(model - alone)
+            error = np.std(lost, ddof=1) / math.sqrt(len(lost))
+            line.append(f"epsilon {epsilon:g}: {np.mean(lost):+.5f} ± {error:.5f}")
+        print(f"  {name}, {data.y.size:,} rows: {'   '.join(line)}", flush=True)
+
+
 def steps_down(name: str, rows: int | None, count: int, each: int) -> None:
     data = table(name, rows)
     if data is None:
@@ -105,6 +127,7 @@ def steps_down(name: str, rows: int | None, count: int, each: int) -> None:
 
 def main(quick: bool = True) -> int:
     probabilities(2 if quick else 5, 2 if quick else 8, more=not quick)
+    nothing_to_learn(2 if quick else 5, 2 if quick else 60)
     for name in ("nhanes-diabetes", "credit-default"):
         steps_down(name, None, 2 if quick else 5, 2 if quick else 8)
     return 0

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from colonnade.problem import ElasticNet, GroupLasso, L1Ball, Lasso, LeastSquares, Logistic, Problem, Ridge, Simplex
 from colonnade.problem import gram as grams
@@ -218,7 +219,8 @@ def test_noise_does_not_take_the_labels_variance_beyond_what_their_bound_allows(
 
 
 def test_a_score_is_heard_less_what_it_has_learnt_of_the_noise_of_its_pulls():
-    """E[(c + e)'H⁻¹(c + e)] is c'H⁻¹c and Σ (H⁻¹)ᵢᵢσᵢ²: the second part says nothing about new rows."""
+    """E[(c + e)'H⁻¹(c + e)] is c'H⁻¹c and tr(H⁻¹V): the second part says nothing about new rows. V is that of the noise and,
+    for labels of variance v, v·A'A/n² of sampling. Of e'x the variance is x'Vx and tr((H⁻¹V)²)."""
     A, y = table()
     y = y - y.mean()
     A = A - A.mean(axis=0)
@@ -226,8 +228,8 @@ def test_a_score_is_heard_less_what_it_has_learnt_of_the_noise_of_its_pulls():
     noise[:3, 4] = noise[4, :3] = sd
     found = solved(matrix, noise, framed(3), Problem(LeastSquares(), intercept=True), 40)
     inverse, pulls = np.linalg.inv(A.T @ A / 40), A.T @ y / 40
-    x, s2 = inverse @ pulls, np.square(sd / 40)
-    want = (pulls @ x - np.diag(inverse) @ s2) / math.sqrt(np.square(x) @ s2)
+    x, V = inverse @ pulls, np.diag(np.square(sd / 40)) + np.mean(y**2) * A.T @ A / 40**2
+    want = (pulls @ x - np.trace(inverse @ V)) / math.sqrt(x @ V @ x + np.trace(inverse @ V @ inverse @ V))
     assert want == pytest.approx(found.signal, rel=1e-6)
 
 
@@ -250,12 +252,15 @@ def test_a_score_spreads_more_than_a_matrix_says_whose_noise_it_has_learnt():
     assert plain.spread_noise2 == 0.0
 
 
-def test_scores_within_three_standard_deviations_of_noise_say_nothing_and_beyond_count_by_a_fourth_power():
-    for z, part in ((6.0, 15.0 / 16.0), (4.0, 1.0 - (3.0 / 4.0) ** 4)):
+def test_scores_within_their_threshold_say_nothing_and_beyond_count_by_a_fourth_power():
+    """Noise passes with a chance of .0002 over the variance of the correlation's noise, or .05: of .3·.84 here."""
+    for z in (20.0, 6.0, 4.0, 2.5):
+        beyond = norm.isf(min(0.05, 2e-4 * 0.3 * 0.84 * (z / 0.2) ** 2))
+        part = 1.0 - (beyond / z) ** 4
         assert mixed(0.3, 0.1, 0.2, 0.3, (0.2 / z) ** 2, 0.0) == pytest.approx(
             mixed(0.3, 0.1, 0.2 * part, 0.3, 0.0, 0.0)
         )
-    for z in (3.0, 2.0):
+    for z in (2.4, 2.0):
         assert mixed(0.3, 0.1, 0.2, 0.3, (0.2 / z) ** 2, 0.0) == constant(0.3)
 
 

@@ -102,7 +102,7 @@ COVER = (
     "standard errors hold sampling and noise, for labels within their range whose residuals spread alike in all rows"
 )
 WEAK = "at this size and budget the noise is about as large as what the columns can tell: expect little of the model"
-CLEAR = 3.5  # standard deviations of its noise by which the covariance of scores and labels must stand out
+CLEAR = 2.33  # sds of its noise that the covariance of scores and labels must exceed: noise alone does in 1 run of 100
 APART = "products between columns of different parties were left out; trust='secure' computes them on masked numbers"
 
 
@@ -517,7 +517,7 @@ def _answer(job: Job, solved: Solution, frame: Frame, remarks: tuple[str, ...], 
     if frame.keep.size < every:
         remarks = (*remarks, f"{frame.keep.size:,} of {every:,} columns were kept; of the others nothing is known")
     doubt = doubt or solved.uncovered
-    if solved.signal < CLEAR:
+    if solved.signal < CLEAR or (solved.link is not None and solved.link.slope == 0.0):
         remarks = (
             swamped("what scores say of the labels lies within what noise alone would make of it"),
             *remarks,

@@ -437,15 +437,19 @@ class _Heard:
 
 def _heard(m: _Moments, model: _Model, x: Array, response: Array, rows: int) -> _Heard:
     """x has learnt the noise of pull and covariance, which flatters the one and lessens the other: what that comes to on
-    average is put right here."""
-    s = x.size
+    average is put right here. The noise of the pull is that of the release and, since the model is for other rows, that of
+    sampling where columns say nothing. Pull p = b + e, e of covariance V, and x = c·R·p: p'x is too large by e'x, of mean
+    c·tr(RV) and variance c²(b'RVRb + 2·tr((RV)²)), of which x'Vx + c²·tr((RV)²) is the mean (docs/private-gram.md)."""
+    s, units = x.size, rows * np.square(m.scale)
     of_gram = np.square(m.noise[:s, :s] / (rows * np.outer(m.scale, m.scale)))
-    of_pull = np.square(m.pull_noise)
-    x2, own = np.square(x), np.diag(response)
-    pull = float(m.pull @ x) - model.pull * float(own @ of_pull)
+    sampling = max(m.label_square - m.label_mean**2, 0.0) / rows * (m.clipped - np.diag(m.ridge / units))
+    doubt = np.diag(np.square(m.pull_noise)) + sampling
+    x2, own, flattery = np.square(x), np.diag(response), model.pull * response @ doubt
+    pull = float(m.pull @ x) - float(np.trace(flattery))
     learnt = float(x2 @ of_gram @ own) + float(x @ (response * of_gram) @ x)
     spread = max(float(x @ m.covariance @ x) + 2.0 * model.curvature * learnt, 0.0)
-    return _Heard(pull, spread, float(x2 @ of_pull), 2.0 * float(x2 @ of_gram @ x2))
+    pull_noise2 = float(x @ doubt @ x) + float(np.sum(flattery * flattery.T))
+    return _Heard(pull, spread, pull_noise2, 2.0 * float(x2 @ of_gram @ x2))
 
 
 def _link(problem: Problem, m: _Moments, model: _Model, x: Array, heard: _Heard) -> Link:

@@ -5,9 +5,11 @@ Share    the class's share is the mean of a normal around the released one, cut 
 Link     w·(normal scores) + (1 − w)·(linear probability), w = √R². Normal scores: either class's scores as normal with one
          variance, so that log-odds are linear; the linear probability is what least squares on labels ±1 estimates, kept
          away from 0 and 1 by a part of the share: max(.05, .6 − w), for the less a score says the less are its ends to be
-         believed. A score whose covariance with the label lies within 3 standard deviations of its noise says
-         nothing, and everybody has the share's chance; one that lies z of them away counts by 1 − (3/z)⁴.
-Tuned    these figures were chosen by looking at nhanes-diabetes, credit-default and a9a, whole and cut down.
+         believed.
+Noise    a score whose covariance with the label lies within `threshold` standard deviations of its noise says nothing,
+         and everybody has the share's chance; one that lies z of them away counts by 1 − (threshold/z)⁴.
+Chosen   the threshold, so that noise alone costs less than COST, half of the third decimal of log loss over an entropy of
+         .4. The rest by looking at nhanes-diabetes, credit-default and a9a, whole and cut down.
 Leaves   nothing: moments, share and sds are released or public.
 """
 
@@ -17,12 +19,13 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import expit, logit
+from scipy.special import expit, logit, ndtri
 
 from colonnade.kernels.prox import Array
 
 NEAREST, FARTHEST = 0.05, 0.6  # of the share: how near a linear probability comes to 0 and 1, at R² of 1 and 0
-BEYOND = 3.0  # standard deviations of noise that a covariance must exceed to count
+COST = 2e-4  # nats of log loss a row that noise alone may cost on average
+LEVEL = 0.05  # the largest chance at which noise alone may pass for a signal
 LARGEST_FACTOR = 1.5  # by which a score is made longer again after the ridge
 LEAST_WITHIN = 0.05  # of the scores' variance is within classes, at least
 LARGEST_R2 = 0.9
@@ -69,6 +72,15 @@ def class_share(released: float, sd: float) -> float:
     return float(weights @ GRID / weights.sum())
 
 
+def threshold(noise2: float) -> float:
+    """Standard deviations of its noise that a score's correlation with the label must exceed, given that noise's variance.
+
+    Noise of sd t that passes by z > beyond claims a correlation of t·z·(1 − (beyond/z)⁴), which costs half its square where
+    there is none: less than .9·t² on average, if z is normal. It passes with a chance of COST/t² at most.
+    """
+    return float(-ndtri(min(LEVEL, COST / noise2))) if noise2 > 0.0 else 0.0
+
+
 def mixed(share: float, middle: float, pull: float, spread: float, pull_noise2: float, spread_noise2: float) -> Link:
     """The link of scores with mean `middle`, on the scale of least squares on labels ±1.
 
@@ -77,9 +89,10 @@ def mixed(share: float, middle: float, pull: float, spread: float, pull_noise2: 
     """
     if spread <= 0.0 or pull <= 1e-6 * math.sqrt(spread):
         return constant(share)
-    signal = max(0.0, 1.0 - (BEYOND**2 * pull_noise2 / pull**2) ** 2)  # 0 within the noise, soon 1 beyond it
-    pull, spread = pull * signal, spread + math.sqrt(spread_noise2)
-    factor, between = min(pull / spread, LARGEST_FACTOR), share * (1.0 - share)
+    spread, between = spread + math.sqrt(spread_noise2), share * (1.0 - share)
+    beyond = threshold(pull_noise2 / (spread * 4.0 * between))
+    pull *= max(0.0, 1.0 - (beyond**2 * pull_noise2 / pull**2) ** 2)  # 0 within the noise, soon 1 beyond it
+    factor = min(pull / spread, LARGEST_FACTOR)
     if factor <= 1e-9:
         return constant(share)
     variance = factor**2 * spread
