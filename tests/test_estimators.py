@@ -821,6 +821,27 @@ def test_entries_stored_twice_count_as_their_sum():
     np.testing.assert_allclose(once, again, atol=1e-9)
 
 
+def test_slope_and_intercept_follow_from_the_moments_of_scores_by_hand():
+    """Log-odds of two normal classes with one variance; for numbers the line of least squares."""
+    rng = np.random.default_rng(3)
+    t = np.where(rng.random(500) < 0.3, 1.0, -1.0)
+    z = np.clip(0.3 * t + 0.2 * rng.normal(size=500), -1.0, 1.0)
+    up, down, share = z[t > 0], z[t < 0], (t > 0).mean()
+    within = share * up.var() + (1.0 - share) * down.var()
+    slope = (up.mean() - down.mean()) / within
+    intercept = math.log(share / (1.0 - share)) - slope * (up.mean() + down.mean()) / 2.0
+    moments = z.mean(), (z * z).mean(), (z * t).mean(), t.mean()
+    assert recipe._log_odds(*moments) == pytest.approx((slope, intercept))
+    assert recipe._least_squares(*moments) == pytest.approx(tuple(np.polyfit(z, t, 1)))
+    # Whatever noise makes of the moments: shares within 1 and 99 %, means of scores within ±1, no order turned round.
+    assert recipe._log_odds(0.0, 0.5, 0.0, -3.0)[1] == pytest.approx(math.log(0.01 / 0.99))
+    assert recipe._log_odds(0.0, 0.5, 0.0, 3.0)[1] == pytest.approx(math.log(0.99 / 0.01))
+    assert recipe._log_odds(0.0, 0.5, -0.4, 0.0)[0] == 1e-3
+    assert recipe._log_odds(0.0, 0.0, 5.0, 0.0)[0] == pytest.approx(2.0 / 0.01)
+    assert recipe._least_squares(0.0, 0.5, -0.4, 3.0) == (0.0, 1.0)
+    assert recipe._least_squares(0.0, 0.0, 5.0, 0.0) == (100.0, 0.0)
+
+
 def test_the_cheaper_geometry_is_chosen_from_public_figures():
     wide = {"bound": 1.0, "radius": 50.0, "classify": True}
     assert cheaper(20_000, 47_000, 0.02, norm=1.0, **wide) == "gaussian"
