@@ -22,6 +22,7 @@ from colonnade import published
 from colonnade.attacks import papers
 from colonnade.errors import InvalidInput
 from colonnade.privacy.accountant import pld_epsilon, rho_for
+from colonnade.published import calibrations
 
 audits = importlib.import_module("colonnade.audit")
 VALUES = [
@@ -133,6 +134,20 @@ def test_sketches_carry_the_stated_noise():
     seen = value.release(J, column, rng, 1_000)
     assert seen.shape == (1_000, 10, 4)
     assert (seen - J @ column).std() == pytest.approx(value.sigma(J), rel=0.02)
+
+
+def test_the_scales_of_both_sparse_algorithms_are_those_that_the_paper_prints():
+    """By its line of composition, √(8T·log(1/δ)), with L = 1."""
+    settings = {"epsilon": 0.5, "delta": 1e-5, "rounds": 20, "radius": 3.0}
+    composed = math.sqrt(8 * 20 * math.log(1e5))
+    assert calibrations.SparseFrankWolfe(**settings).scale(100) == pytest.approx(100 * 0.5 / (2 * 3.0 * composed))
+    assert calibrations.SparseLaplace(**settings).scale(100) == pytest.approx(3.0 * composed / (100 * 0.5))
+
+
+def test_the_noise_of_sharing_admm_is_theorem_1_on_lemma_1():
+    made = calibrations.SharingADMM(0.5, 1e-5, parties=4, ridge=0.01, penalty=2.0)
+    bound = 3 / (6 * 2.0) * (0.01 + (1 + 4 * 2.0) * 5.0)
+    assert made.sigma(6, 5.0) == pytest.approx(math.sqrt(2 * math.log(1.25e5)) * bound / 0.5)
 
 
 def test_a_published_sign_is_never_wrong():

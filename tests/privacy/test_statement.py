@@ -28,6 +28,7 @@ from colonnade.privacy.statement import (
     derived,
     remarks_on,
     settled,
+    told_replaced,
 )
 from colonnade.seats import Call
 
@@ -229,3 +230,41 @@ def test_a_consortium_s_masked_columns_are_not_among_what_readers_of_the_model_s
     hidden = Charge(MASKED, 1, "its columns under masks")
     assert _sees({"a": (sums, hidden), "coordinator": (outside,)}) == "noisy sums"
     assert _sees({"a": (outside, hidden)}) == "noisy sums; its columns under masks"
+
+
+# ------------------------------------------------------------------------------------------------ figures by hand
+
+
+def test_a_range_of_labels_is_known_by_its_middle_and_its_reach():
+    terms = [co.Privacy(1.0, 1e-6, **more) for more in ({"label_range": (2.0, 6.0)}, {"label_bound": 3.0}, {})]
+    assert [(one.label_middle, one.label_reach) for one in terms] == [(4.0, 2.0), (0.0, 3.0), (0.0, None)]
+
+
+def test_the_delta_that_is_advised_is_one_that_is_taken():
+    for rows in (9, 60, 1000, 12_345):
+        with pytest.raises(co.InvalidInput) as refused:
+            check_delta(co.Privacy(1.0, 1.0 / rows), rows)
+        advised = float(str(refused.value).partition("Ask for delta=")[2].split()[0])
+        check_delta(co.Privacy(1.0, advised), rows)
+        assert 0.01 / rows <= advised <= 0.1 / rows
+
+
+def test_an_epsilon_up_to_a_million_million_is_a_number_and_beyond_it_protects_nobody():
+    assert co.Privacy(1e12, 1e-6).epsilon == 1e12
+    for epsilon in (1.001e12, 1e20):
+        with pytest.raises(co.InvalidInput, match="protects nobody"):
+            co.Privacy(epsilon, 1e-6)
+
+
+def test_every_replaced_ledger_is_counted_once():
+    first, again, later = (
+        ("a", "2031-01-02T00:00:00+00:00", "m"),
+        ("b", "2031-01-02T00:00:00+00:00", "n"),
+        ("a", "2031-02-03T", "o"),
+    )
+    assert told_replaced([]) == ""
+    assert told_replaced([first, first]).startswith("1 ledger was replaced after it was lost: that of a on 2031-01-02.")
+    said = told_replaced([later, first, again, first])
+    assert said.startswith(
+        "3 ledgers were replaced after they were lost: that of a on 2031-01-02, 2031-02-03; that of b on 2031-01-02."
+    )
