@@ -842,6 +842,24 @@ def test_slope_and_intercept_follow_from_the_moments_of_scores_by_hand():
     assert recipe._least_squares(0.0, 0.0, 5.0, 0.0) == (100.0, 0.0)
 
 
+@pytest.mark.parametrize("classify", [True, False])
+def test_moments_of_scores_move_no_further_than_charged_however_far_a_score_lies(classify):
+    moments = []
+
+    class Watched:
+        def gaussian(self, exact, *, rho):
+            moments.append((exact.value, exact.sensitivity))
+            return exact
+
+    made = RowRecipe(10, 3, 0.1, 1.0, 1, classify, 1.0)
+    for score, t in ((1e9, 1.0), (-1e9, -1.0), (-1e9, 1.0), (0.0, -1.0)):
+        made._calibrated(Watched(), np.array([score, *[0.1] * 9]), np.array([t, *[1.0] * 9]), 2.0)
+    charged = math.sqrt(8.0 if classify else 12.0)
+    assert all(charged <= sensitivity <= charged * (1 + 1e-9) for _, sensitivity in moments)
+    apart = [np.linalg.norm(a - b) for a, _ in moments for b, _ in moments]
+    assert math.sqrt(8.0) * (1 - 1e-9) <= max(apart) <= charged * (1 + 1e-9)
+
+
 def test_the_cheaper_geometry_is_chosen_from_public_figures():
     wide = {"bound": 1.0, "radius": 50.0, "classify": True}
     assert cheaper(20_000, 47_000, 0.02, norm=1.0, **wide) == "gaussian"
