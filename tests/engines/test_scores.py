@@ -24,6 +24,7 @@ from colonnade.algorithms.masked_scores import MaskedScores
 from colonnade.between.holding import Holding
 from colonnade.between.office import DIVERGED, OK, Office, Request
 from colonnade.between.parcel import pack, unpack
+from colonnade.between.scoring import Scoring, part_path
 from colonnade.between.settings import Limits
 from colonnade.charter import Charter, Member, new_key
 from colonnade.cli import app
@@ -388,6 +389,22 @@ def test_a_part_of_other_columns_scores_nothing(tmp_path):  # noqa: F811
             path.write_text(text.replace(*change))
             assert straw.raw("party0", "reserve", proposal("run")).head == {"code": STOPS}
             path.write_text(text)
+
+
+@pytest.mark.parametrize("brought", [("b", "a"), ("a", "c"), ("a", "b", "c")])
+def test_columns_in_another_order_or_of_other_names_are_not_scored(brought, tmp_path):  # noqa: F811
+    def equipped(names: tuple[str, ...]) -> MaskedScores:
+        schema = Schema([Numeric(name, 0.0, 1.0) for name in names])
+        holding = mock.Mock(member=mock.Mock(schema=schema, width=len(names)))
+        holding.name = "party0"
+        return Scoring(holding, tmp_path, None).equipped(MaskedScores("run", 0.5))
+
+    part = {"format": "colonnade part", "version": 1, "party": "party0", "features": ["a", "b"], "intercept": None}
+    part_path(tmp_path, "run").parent.mkdir()
+    part_path(tmp_path, "run").write_text(json.dumps(part | {"coefficients": [1.0, 2.0]}))
+    assert equipped(("a", "b")).coefficients["party0"].tolist() == [1.0, 2.0]
+    with pytest.raises(InvalidInput, match="fitted on other columns than 'party0' brings"):
+        equipped(brought)
 
 
 # ------------------------------------------------------------------------------------------------ new rows
