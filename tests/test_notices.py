@@ -266,6 +266,18 @@ def test_a_table_that_cannot_be_looked_at_changes_no_answer_to_the_hub(monkeypat
     assert "secret" not in found
 
 
+def test_labels_are_counted_when_a_party_starts_and_not_when_a_run_is_proposed(monkeypatch):
+    """How long counting takes depends on them, and others can time the answer to a proposal."""
+    charter = Charter(
+        {"a": Member(co.Schema((co.Numeric("age", 0, 1),)), co.Policy(), new_key()[0])}, "pid", ("a", "sick")
+    )
+    holding = Holding(charter, "a", table().select("pid", "age").with_columns(sick=pl.Series(np.arange(ROWS) % 3)))
+    assert holding.nothing == ()  # what `colonnade party run` looks at before it dials
+    monkeypatch.delattr("colonnade.between.holding.different")
+    job = Job(RIDGE, co.Federation.split(np.eye(4), np.ones(4)).roster(), PRIVATE)
+    assert "3 different labels become two classes" in holding.notices(job)[0]
+
+
 # ------------------------------------------------------------------------------------------------ estimators
 
 

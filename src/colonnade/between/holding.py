@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,14 @@ from colonnade.seats import usable_labels
 
 if TYPE_CHECKING:
     import polars as pl
+
+
+class _Looked(NamedTuple):
+    """What notices are made of."""
+
+    nothing: tuple[str, ...]
+    unused: tuple[str, ...]
+    labels: Labels | None
 
 
 @dataclass(eq=False)
@@ -157,16 +165,19 @@ class Holding:
     @property
     def nothing(self) -> tuple[str, ...]:
         """Columns of the whole table that carry nothing, or why it cannot be encoded: for this party's operator alone."""
-        return self._looked[0]
+        return self._looked.nothing
 
     @property
     def unused(self) -> tuple[str, ...]:
         """Declared levels that no row of the whole table has, for information and for this operator alone."""
-        return self._looked[1]
+        return self._looked.unused
 
     @cached_property
-    def _looked(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Of all its rows and before any run is proposed, so that nothing others see or time depends on it."""
+    def _looked(self) -> _Looked:
+        """Of all its rows, labels included, and before any run is proposed, so that nothing others see or time depends on it."""
+        return _Looked(*self._columns_looked_at(), self._different_labels())
+
+    def _columns_looked_at(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         if self.scoring:
             return (), ()
         schema = self.member.schema
@@ -186,7 +197,6 @@ class Holding:
         except Exception as error:  # whatever a row made of it: it is not to be seen in an answer to the hub
             return (f"the table could not be looked at ({type(error).__name__}), and a run may stop at that",), ()
 
-    @cached_property
     def _different_labels(self) -> Labels | None:
         if not self.labelled:
             return None
@@ -197,7 +207,7 @@ class Holding:
 
     def notices(self, job: Job) -> tuple[str, ...]:
         """What a private run would spend this party's budget on for nothing."""
-        return () if job.privacy is None else (*self.nothing, *about_labels(self._different_labels, job))
+        return () if job.privacy is None else (*self.nothing, *about_labels(self._looked.labels, job))
 
     def keys_in_order(self, agreement: Agreement) -> pl.Series:
         """The keys of the common rows, in the common order."""
