@@ -26,7 +26,7 @@ from colonnade.algorithms.method import Job
 from colonnade.between.office import Request
 from colonnade.cli.party import _ask, _confirmed, _cost, _show
 from colonnade.errors import BudgetExhausted, PeerFailed, PolicyRefused
-from colonnade.privacy.events import Policy
+from colonnade.privacy.events import SCORES, Charge, Policy
 from colonnade.privacy.ledger import Budget, Ledger
 from colonnade.runbook import FolderStore
 from colonnade.seats import Call, source_of, terms_of
@@ -64,6 +64,26 @@ def test_the_terms_are_shown_in_words_and_exactly(capsys):
     assert "privacy epsilon 1 at delta 1e-06 (rho " in said
     for value in (asked.call.problem, asked.call.privacy, asked.call.method):
         assert f"exactly: {' '.join(repr(value).split())}" in said
+
+
+def test_an_operator_is_shown_who_sees_what_would_leave(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "400")
+    said = shown(asked := request(), NO_LIMIT, capsys)
+    assert "seen by" in said
+    assert f"the noisy Gram matrix of all columns, constant and labels │ {asked.own[-2].rho:.4g} │ everybody" in said
+    assert "to the other parties only │ 0 │ its receiver, as uniform numbers" in said
+    inside = replace(asked.call.privacy, trust="consortium")
+    job = Job(SECURE.problem, federation(SECURE).roster(), inside)
+    asked = replace(asked, call=replace(asked.call, privacy=inside), plans=asked.call.method.price(job))
+    said = shown(asked, NO_LIMIT, capsys)
+    assert (
+        f"(exact inside the consortium, noisy outside) │ {asked.own[-2].rho:.4g} │ the parties and their coordinator"
+        in said
+    )
+    scored = replace(asked, plans={"party0": (Charge(SCORES, 1, "its part of the scores"),)})
+    assert "its part of the scores │ 0 │ the label holder, in a sum with the others' parts" in shown(
+        scored, NO_LIMIT, capsys
+    )
 
 
 def test_a_delta_is_compared_with_the_units_of_the_job_and_not_with_its_rows(capsys):

@@ -225,7 +225,7 @@ def test_a_partys_dry_run_looks_at_everything_and_leaves_no_trace(place):
     assert said["privacy"].startswith("epsilon 1 at delta 1e-06")
     assert "costs at most epsilon 1 of your limit 2" in said["budget"]
     assert (said["over rows"], said["notices"]) == (f"{FEWEST}", [])
-    assert said["leaves"]
+    assert {line["seen_by"] for line in said["leaves"]} == {"everybody", "its receiver, as uniform numbers"}
     assert before == digests(place)
 
 

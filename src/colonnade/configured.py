@@ -40,7 +40,7 @@ from colonnade.jobfile import JobFile, load_job
 from colonnade.one_table import ROW_KEY
 from colonnade.privacy.accountant import epsilon
 from colonnade.privacy.block import Block
-from colonnade.privacy.events import MASKED, Audience, Policy, row_rho
+from colonnade.privacy.events import MASKED, SCORES, Audience, Charge, Policy, row_rho
 from colonnade.privacy.figures import shown
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.statement import Privacy, large_delta, remarks_on
@@ -62,6 +62,8 @@ POLICY = ("exact", "epsilon", "delta", "scores", "consortium")
 CELLS = 400_000  # of the made-up table that a preview's bytes are counted on
 FEW_ROUNDS = 3
 HIDDEN = "its receiver, as uniform numbers"
+SCORED = "the label holder, in a sum with the others' parts"
+SEEN = {Audience.ALL: "everybody", Audience.CONSORTIUM: "the parties and their coordinator"}
 
 
 @dataclass(frozen=True)
@@ -346,6 +348,11 @@ class Preview:
         }
 
 
+def seen_by(charge: Charge) -> str:
+    """Who sees what a line of a plan lets out."""
+    return {MASKED: HIDDEN, SCORES: SCORED}.get(charge.event, SEEN[charge.event.audience])
+
+
 def preview(
     federation: Federation,
     problem: Any,
@@ -358,15 +365,8 @@ def preview(
     call = checked(federation, problem, method, privacy)
     check_store(call, federation, privacy, store)
     _check_ledgers(call, federation, store)
-    seen = {Audience.ALL: "everybody", Audience.CONSORTIUM: "the parties and their coordinator"}
     lines = tuple(
-        Line(
-            party,
-            charge.what,
-            charge.count,
-            charge.rho,
-            HIDDEN if charge.event == MASKED else seen[charge.event.audience],
-        )
+        Line(party, charge.what, charge.count, charge.rho, seen_by(charge))
         for party, plan in call.plans.items()
         for charge in plan
         if charge.count

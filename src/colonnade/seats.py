@@ -154,7 +154,7 @@ def labels_public(method: object) -> bool:
 
 
 def place_of(job: Job, method: AnyMethod, *, keyed: bool) -> str:
-    """What makes two rows the same row, where numbers row by row leave; empty where what leaves has no order."""
+    """What makes two rows the same row, where what leaves depends on the place of a row; empty where it does not."""
     if job.privacy is None or not getattr(method, "by_place", lambda _: False)(job):
         return ""
     if not keyed:

@@ -6,6 +6,7 @@ Tests of a law compare counts with exact probabilities and fail by chance less t
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,15 +19,18 @@ import colonnade as co
 from colonnade.algorithms.method import Job
 from colonnade.algorithms.private_block_frank_wolfe import INSIDE, PrivateBlockFrankWolfe
 from colonnade.configured import preview
+from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.events import Audience, Charge, Event, Mechanism, Scope, row_rho
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.ledger import Ledger, Terms
 from colonnade.privacy.mechanisms import SeededNoise, SystemNoise, _whole_steps, choice_grid, gumbel_scale
 from colonnade.privacy.released import Private
 from colonnade.privacy.shared_choice import LEAST_RHO, SLACK, draw_party, own_part, shared_scale
+from colonnade.privacy.statement import BY_PLACE
 from colonnade.privacy.store import FileLog, MemoryLog
 from colonnade.runtime.program import COORDINATOR
 from colonnade.runtime.transcript import Transcript
+from colonnade.seats import place_of
 
 RHO, WHAT = 0.5, "one choice"
 PART = Charge(Event(Mechanism.GUMBEL, RHO, math.inf, Scope.JOINT, Audience.CONSORTIUM), 2, WHAT)
@@ -271,7 +275,12 @@ def test_readers_of_the_model_of_a_consortium_see_no_labels(tmp_path, trust, tol
     federation, problem, method, asked = released_labels(trust)
     fit = co.fit(federation, problem, method, asked, store=tmp_path)
     assert ("the labels, noisy" in fit.privacy.sees) == told
-    assert "noisy class sums" in fit.privacy.sees
+    words = (
+        "noisy class sums of the columns"
+        if told
+        else "class sums of the columns (exact inside the consortium, noisy outside)"
+    )
+    assert words in fit.privacy.sees
     assert fit.privacy.epsilon == pytest.approx(1.0, rel=1e-6)  # sums by them leave, so that they are paid for
     (line,) = [e for e in book(tmp_path, federation.label).entries() if e.event.mechanism is Mechanism.GAUSSIAN]
     assert line.event.audience == ("all" if told else "consortium")
@@ -294,6 +303,41 @@ def test_noise_for_members_is_noise_and_without_a_consortium_there_are_none():
 
 def test_a_party_that_shows_members_nothing_exact_is_told_what_would_be_and_not_what_is_noisy(tmp_path):
     federation, problem, method, asked = released_labels("consortium")
-    with pytest.raises(co.PolicyRefused, match="noisy class sums") as refused:
+    with pytest.raises(
+        co.PolicyRefused, match=r"class sums of the columns \(exact inside the consortium, noisy outside\)"
+    ) as refused:
         co.fit(federation.with_policies({federation.label: co.Policy()}), problem, method, asked, store=tmp_path)
     assert "the labels" not in str(refused.value)
+
+
+@pytest.mark.parametrize("way", ["Gram matrix", "choices"])
+def test_no_line_of_a_member_calls_noisy_what_leaves_it_exact(way):
+    """Members send exact sums, and every party's pick with its mass; words are the same at all nodes, or the row pays twice."""
+    federation, problem, method, asked = released_labels("consortium")
+    if way == "choices":
+        problem, asked = (
+            co.Problem(co.Logistic(), co.L1Ball(1.0)),
+            co.Privacy(1.0, 1e-6, "consortium", feature_bound=1.0),
+        )
+        method = co.PrivateBlockFrankWolfe(rounds=2)
+    plans = method.price(Job(problem, federation.roster(), asked))
+    inside = [
+        c for p, plan in plans.items() if p != COORDINATOR for c in plan if c.event.audience is Audience.CONSORTIUM
+    ]
+    exact = [c for c in inside if c.event.mechanism is not Mechanism.GAUSSIAN]
+    assert exact
+    assert all("exact inside" in c.what or "members" in c.what for c in exact)
+    joint = {name: {c.what for c in plan if c.event.scope is Scope.JOINT} for name, plan in plans.items()}
+    assert len({frozenset(words) for words in joint.values() if words}) == 1
+    assert row_rho(plans) == pytest.approx(rho_for(1.0, 1e-6), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("trust", "settings", "place"),
+    [("consortium", {}, ""), ("secure", {}, BY_PLACE), ("consortium", {"sketch_rows": 30}, BY_PLACE)],
+)
+def test_labels_that_stay_inside_have_no_place_outside(trust, settings, place):
+    """What leaves a consortium are sums by them, the same in every order of rows; buckets go by places wherever they are."""
+    federation, problem, method, asked = released_labels(trust)
+    job = Job(problem, federation.roster(), asked)
+    assert place_of(job, replace(method, **settings), keyed=False) == place

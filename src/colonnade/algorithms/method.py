@@ -165,7 +165,7 @@ STANDS_OUT = 0.2  # correlation of a column with the label that real tables have
 class Method(Protocol):
     """A method over split columns on a star.
 
-    A private one that lets numbers row by row leave says so by `by_place(job)`, and its statement what that means.
+    A private one of which what leaves depends on the place of a row says so by `by_place(job)`, and its statement what that means.
     """
 
     REPLIES: ClassVar[Replies]

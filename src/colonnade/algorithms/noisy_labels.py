@@ -68,3 +68,7 @@ class NoisyLabels:
     def cut_to(self, labels: Floats) -> Floats:
         """Released labels as they may be used."""
         return np.clip(numbers(labels, (self.job.roster.rows,), COORDINATOR), -self.limit, self.limit)
+
+    def total(self, labels: Floats) -> float:
+        """Their sum as they may be used: the same to the bit in every order of rows."""
+        return math.fsum(self.cut_to(labels))

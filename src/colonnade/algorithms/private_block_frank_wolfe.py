@@ -435,7 +435,7 @@ class PrivateBlockFrankWolfe:
         return (inside_party if self._inside(job) else party)(job, block, gate, self.spend(job))
 
     def by_place(self, job: Job) -> bool:
-        """Whether numbers row by row leave: labels, or sketches, which depend on where a row stands."""
+        """Whether what leaves depends on where a row stands: labels, or sketches."""
         return not self._inside(job)
 
     def _inside(self, job: Job) -> bool:
@@ -497,7 +497,7 @@ def _outside_price(job: Job, spend: Spend) -> dict[str, Plan]:
 
 
 def _inside_price(job: Job, spend: Spend) -> dict[str, Plan]:
-    what = "one signed column number a round, by one choice over all parties"
+    what = "one signed column number a round, by one choice over all parties (members see each party's, and its mass)"
     plans: dict[str, Plan] = dict.fromkeys(job.roster.parties, ())
     plans[job.roster.label] = (Charge(INSIDE, 1, "the labels (members of the consortium only)"),)
     for party in job.roster.with_columns:

@@ -96,6 +96,9 @@ from colonnade.runtime.program import COORDINATOR, Post, Program, ask, ask_one, 
 
 Integers = NDArray[Any]
 SUMS, JOINT = "noisy class sums of the columns", "the noisy Gram matrix of all columns, constant and labels"
+WITHIN = "exact inside the consortium, noisy outside"
+SUMS_WITHIN = f"class sums of the columns ({WITHIN})"
+JOINT_WITHIN = f"the Gram matrix of all columns, constant and labels ({WITHIN})"
 SURROGATE = "solved as least squares on labels ±1, which the Gram matrix suffices for, not as the loss that was asked"
 CODING = "labels above 0 count as the positive class and all others as the negative one; a private run cannot look"
 COVER = (
@@ -126,7 +129,7 @@ class Prepare:
 
 @message(126)
 class Parts:
-    """Party → coordinator: its noisy parts of the sums, and shares of those that it computed with others."""
+    """Party → coordinator: its parts of the sums, noisy (inside a consortium exact), and shares of those that it computed with others."""
 
     parts: tuple[Released[Packed], ...]
 
@@ -492,7 +495,7 @@ def _sums(design: Design, got: Collected, labels: Floats) -> Sums:
     half, apart = (both[:, 0] + both[:, 1]) / 2.0, (both[:, 0] - both[:, 1]) / (2.0 * kept)
     size = np.where(design.columns.binary, np.abs(2.0 * half), 2.0 * np.abs(squares))
     spread = np.hypot(noise * math.sqrt((1.0 + kept**-2) / 2.0), np.sqrt(size) / (2.0 * kept))
-    count = (job.roster.rows + float(design.labels.cut_to(labels).sum()) / (kept * bound)) / 2.0
+    count = (job.roster.rows + design.labels.total(labels) / (kept * bound)) / 2.0
     around = math.sqrt(job.roster.rows) / (2.0 * kept)
     return Sums(half + apart, half - apart, count, squares, spread, around, square_noise)
 
@@ -603,7 +606,8 @@ class Design:
 
     def plans(self) -> dict[str, Plan]:
         """Every party's releases; the masked rows at the most that they can be."""
-        releases = [(SUMS, "sums")] * (self.rule.sums > 0) + [(JOINT, "joint")]
+        sums, joint = (SUMS, JOINT) if self.audience is Audience.ALL else (SUMS_WITHIN, JOINT_WITHIN)
+        releases = [(sums, "sums")] * (self.rule.sums > 0) + [(joint, "joint")]
         noisy = tuple(
             Charge(Event(Mechanism.LATTICE, self.rho(name), math.inf, Scope.JOINT, self.audience), 1, what)
             for what, name in releases
@@ -694,8 +698,13 @@ class PrivateGram:
         return Design(job, self).plans() if self.cross == "secure" else Local(job, self.cross == "sketch").plans()
 
     def by_place(self, job: Job) -> bool:
-        """Whether numbers row by row leave: noisy labels, or sums that depend on where a row stands."""
-        return self.cross != "secure" or self.sketch_rows is not None or Design(job, self).labels is not None
+        """Whether what leaves depends on where a row stands: noisy labels, or sums of buckets.
+
+        Labels that members of a consortium alone are told do not leave it, and sums by them are the same in every order.
+        """
+        if self.cross != "secure" or self.sketch_rows is not None:
+            return True
+        return audience(job) is Audience.ALL and Design(job, self).labels is not None
 
     def relays(self, job: Job) -> bool:  # noqa: ARG002  in every job alike
         """Whether parties talk to each other, sealed."""

@@ -221,7 +221,7 @@ class PrivateSharingADMM:
         return {p: labels * (p == job.roster.label) + parts * (p in holds) for p in job.roster.parties}
 
     def by_place(self, job: Job) -> bool:
-        """Whether numbers row by row leave, about rows that are protected."""
+        """Whether what leaves depends on where a row stands, and rows are protected."""
         return not isinstance(job.roster.unit, FeatureColumn)
 
     def coordinator(self, job: Job, gate: Gate) -> Program[Answer]:  # noqa: ARG002  it draws nothing

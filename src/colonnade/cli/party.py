@@ -127,6 +127,7 @@ def _rehearsed(settings: PartyFile, job: Path | None, rows: int | None, quiet: b
     from colonnade.between.rehearsal import opened, rehearse
     from colonnade.cli.previewed import NOTHING
     from colonnade.cli.terminal import busy
+    from colonnade.configured import seen_by
     from colonnade.engines.streams import Metrics, page
     from colonnade.engines.streams_party import rehearse as check_dialling
     from colonnade.jobfile import load_job
@@ -152,8 +153,10 @@ def _rehearsed(settings: PartyFile, job: Path | None, rows: int | None, quiet: b
             notes = [value for name, value in every if name == "note"]
             terms = [(name, value) for name, value in every if name not in ("nothing", "rows", "note", "levels")]
             told |= {**dict(terms), "over rows": f"{request.rows:,}", "budget": _cost(request, budget)}
-    leaves = [] if request is None else [{"what": c.what, "times": c.count} for c in request.own if c.count]
-    lines = [lined(told), *(f"{'leaves':12} {one['times']:,} times: {one['what']}" for one in leaves)]
+    own = () if request is None else request.own
+    leaves = [{"what": c.what, "times": c.count, "seen_by": seen_by(c)} for c in own if c.count]
+    lines = [lined(told)]
+    lines += [f"{'leaves':12} {x['times']:,} times: {x['what']}; seen by {x['seen_by']}" for x in leaves]
     lines += [f"{'note':12} {note}" for note in notes] + [f"{'for nothing':12} {what}" for what in notices]
     lines += [f"{'levels':12} {what}" for what in unused]
     plain = {**told, "leaves": leaves, "notes": notes, "notices": list(notices), "unused_levels": list(unused)}
@@ -250,6 +253,8 @@ def _show(asked: Request, budget: Budget) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from colonnade.configured import seen_by
+
     console = Console(stderr=True)
     console.print(f"\nThe coordinator proposes run {asked.run}", style="bold", markup=False)
     terms, cost = Table.grid(padding=(0, 2)), Table.grid(padding=(0, 2))
@@ -263,12 +268,11 @@ def _show(asked: Request, budget: Budget) -> None:
     cost.add_row("budget", Text(_cost(asked, budget)))
     console.print(terms)
     table = Table(title="What would leave you", title_justify="left")
-    for column in ("times", "what", "price (rho)"):
-        table.add_column(column)
+    for column in ("times", "what", "price (rho)", "seen by"):
+        table.add_column(column, overflow="fold")
     for charge in asked.own:
-        table.add_row(
-            f"{charge.count:,}", Text(charge.what), "exact" if math.isinf(charge.rho) else f"{charge.rho:.4g}"
-        )
+        price = "exact" if math.isinf(charge.rho) else f"{charge.rho:.4g}"
+        table.add_row(f"{charge.count:,}", Text(charge.what), price, Text(seen_by(charge)))
     console.print(table, cost, sep="")
 
 

@@ -155,7 +155,7 @@ class PrivacyStatement:
     sees: str  # what the adversary sees
     assumes: str = ""  # what it rests on beyond the derivation: one or more clauses, joined
     computational: bool = False  # whether one of them is about what nobody can compute
-    place: str = ""  # what makes two rows the same row, where numbers row by row leave
+    place: str = ""  # what makes two rows the same row, where what leaves depends on the place of a row
     caveat: str = ""  # what a reader must know of the figures themselves
     rho: float | None = None  # the price in zCDP of all that is seen; None: the statement does not rest on one
     replaced: str = ""  # ledgers that took the place of lost ones, so that what was spent before may not be counted
@@ -222,17 +222,17 @@ def derived(
     )
 
 
-_ROW_BY_ROW = "Numbers row by row leave"
+_BY_PLACE = "What leaves depends on the place of a row"
 BY_SECRET = (
-    f"{_ROW_BY_ROW}, in the order of a keyed hash of the key. Against whoever lacks its secret a replaced row has another "
+    f"{_BY_PLACE}, in the order of a keyed hash of the key. Against whoever lacks its secret a replaced row has another "
     "key, too (computational: no test tells that hash from a random one); against parties, who know the common keys and "
     "their order, neighbours keep their keys, and who is among the common rows is not protected"
 )
 BY_KEY = (
-    f"{_ROW_BY_ROW}, in the order of the key, since public labels go by it: neighbours keep their keys, and who is among the "
+    f"{_BY_PLACE}, in the order of the key, since public labels go by it: neighbours keep their keys, and who is among the "
     "common rows is not protected"
 )
-BY_PLACE = f"{_ROW_BY_ROW}: a row is known by its place in the table, and neighbours keep their places"
+BY_PLACE = f"{_BY_PLACE}: a row is known by its place in the table, and neighbours keep their places"
 
 
 def told_replaced(ledgers: Iterable[tuple[str, str, str]]) -> str:
