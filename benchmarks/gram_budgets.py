@@ -30,7 +30,8 @@ def table(name: str, rows: int | None) -> Dataset | None:
     if data is None or rows is None:
         return data
     kept = np.sort(np.random.default_rng(99).permutation(data.y.size)[:rows])
-    return replace(data, matrix=data.matrix[kept], y=data.y[kept])
+    units = None if data.units is None else data.units[kept]
+    return replace(data, matrix=data.matrix[kept], y=data.y[kept], units=units)
 
 
 def entropy(share: float) -> float:
