@@ -25,6 +25,7 @@ def small():
     return made_up(Shape(300, 500, 12, 20.0))
 
 
+@pytest.mark.slow
 def test_the_heap_takes_the_steps_of_the_published_scheme_without_noise(small):
     """With Laplace noise of 1e-14 the published kernel is an argmax over the same stale slopes."""
     picks, pops, work = heap_picks(small.columns, small.rows, small.y, radius=5.0, rounds=200)
@@ -37,6 +38,7 @@ def test_the_heap_takes_the_steps_of_the_published_scheme_without_noise(small):
     assert work[7] == (4 * lengths[touched] + 8).sum()
 
 
+@pytest.mark.slow
 def test_the_gap_of_a_model_is_the_one_that_algorithm_1_reports(small):
     picks, gaps = lazy_picks(*small.columns, small.y, loss=Loss.LOGISTIC, radius=5.0, rounds=60)
     for t in (1, 10, 59):
