@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import random
 import subprocess
 import sys
@@ -141,6 +142,19 @@ def test_a_hundred_damaged_fits_are_read_or_refused(plain, tmp_path):
 @pytest.mark.fault
 def test_three_thousand_damaged_fits_are_read_or_refused(plain, tmp_path):
     tries(plain, tmp_path, 3000)
+
+
+def test_a_path_is_finite_and_the_largest_numbers_can_be_drawn(plain, tmp_path):
+    kind = next(kind for kind, raw in plain.items() if raw["path"])
+    for place in (0, 1):
+        raw = json.loads(json.dumps(plain[kind]))
+        rows = raw["path"][1][next(iter(raw["path"][1]))]
+        (raw["path"][0] if place == 0 else rows[0])[0] = math.inf
+        assert tried(write(tmp_path / "fit.json", json.dumps(raw))) == "refused"
+    raw = json.loads(json.dumps(plain[kind]))
+    rows = raw["path"][1][next(iter(raw["path"][1]))]
+    rows[0][0], rows[1][0], raw["path"][0][0] = 1e308, -1e308, 1e308
+    assert tried(write(tmp_path / "fit.json", json.dumps(raw))) == "read"
 
 
 def test_a_small_file_cannot_ask_for_memory(plain, tmp_path):

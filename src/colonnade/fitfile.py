@@ -139,9 +139,9 @@ def lines(raw: Any) -> bool:
 
 def path(raw: Any) -> bool:
     """Weights, and by party one row of coefficients for each."""
-    if not (isinstance(raw, list) and len(raw) == 2 and listed(number)(raw[0]) and isinstance(raw[1], dict)):
+    if not (isinstance(raw, list) and len(raw) == 2 and listed(finite)(raw[0]) and isinstance(raw[1], dict)):
         return False
-    return all(listed(listed(number))(rows) and _rectangle(rows, len(raw[0])) for rows in raw[1].values())
+    return all(listed(listed(finite))(rows) and _rectangle(rows, len(raw[0])) for rows in raw[1].values())
 
 
 def _rectangle(rows: list[list[float]], height: int) -> bool:

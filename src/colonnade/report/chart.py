@@ -15,6 +15,7 @@ from itertools import pairwise
 from colonnade.report.parts import Markup
 from colonnade.report.words import human_bytes
 
+MOST = 1e300  # so that differences of what is shown are finite
 UNIT = 1000.0  # the inner picture's width and height
 DASHES = ("", "7 4", "2 3", "9 3 2 3", "4 2", "12 4")
 Point = tuple[float, float]
@@ -44,7 +45,7 @@ class Axis:
 
     def span(self, values: Sequence[float]) -> tuple[float, float]:
         """The ends that show all values; of logarithms on a log axis."""
-        scaled = [math.log10(value) if self.log else value for value in values]
+        scaled = [math.log10(value) if self.log else max(-MOST, min(value, MOST)) for value in values]
         low = min(scaled, default=0.0) if self.low is None else self.low
         high = max(scaled, default=1.0) if self.high is None else self.high
         if low == high:
