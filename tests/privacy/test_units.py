@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 
 import colonnade as co
 from colonnade.budget import account
+from colonnade.engines.station import Station
 from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.block import COLUMN, ROW, Unit
 from colonnade.privacy.events import EXACT, Charge, Event, Mechanism
@@ -156,3 +158,21 @@ def test_terms_differ_by_neighbours_even_where_the_words_of_the_unit_agree():
     ledger.open_run("one", column, PLAN)
     with pytest.raises(co.BudgetExhausted):
         ledger.open_run("two", replace(column, neighbours="replace the rows of one feature column"), PLAN)
+
+
+def test_a_run_that_goes_on_is_not_asked_for_its_unit_again():
+    """A record of a lost ledger may bring a second unit while a run is open. What it released stays counted only if it goes on."""
+    ledger = book()
+    ledger.open_run("open", terms(ROW), PLAN)
+    lost = {
+        "node": "b",
+        "when": "2031-01-01",
+        "mark": "00",
+        "rho": 0.5,
+        "units": [["one patient", "replace one patient"]],
+    }
+    ledger._write_replaced(lost)
+    asked = terms(ROW), PLAN
+    Station.same_unit(SimpleNamespace(ledger=ledger, run="open"), *asked)
+    with pytest.raises(co.BudgetExhausted, match="counts for one patient and one row"):
+        Station.same_unit(SimpleNamespace(ledger=ledger, run="new"), *asked)
