@@ -3,13 +3,17 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.ready
 
-.PHONY: demo test check bench audit faults slow mutants wheel docs lock clean
+.PHONY: demo test test-times check bench papers audit faults slow mutants wheel docs lock clean
 
 demo: $(STAMP)
 	$(BIN)/colonnade demo
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal
+
+# The slowest 20 tests.
+test-times: $(STAMP)
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal --durations 20
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .
@@ -20,6 +24,10 @@ check: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks
+
+# The papers' figures, run again with few repeats; `python -m papers --help` says more.
+papers: $(STAMP)
+	$(BIN)/python -m papers all
 
 audit: $(STAMP)
 	$(BIN)/python -m pytest -q -n 2 -m audit

@@ -30,15 +30,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from papers.figures.watched_runs import admm_estimate, ridge_estimate, watched_fit
+from papers.published.sharing_admm import FeatureSGD, ParallelSharing
 from scipy import sparse
 
 import colonnade as co
 from benchmarks.timing import data_folder
-from colonnade.algorithms import anchored, consensus, graph_admm, graph_ridge
-from colonnade.algorithms.private_sharing_admm import PrivateSharingADMM
-from colonnade.algorithms.sharing_admm import SharingADMM
-from colonnade.published.sharing_admm import FeatureSGD, ParallelSharing
-from colonnade.reproduce.figures.watched_runs import admm_estimate, ridge_estimate, watched_fit
+from colonnade.methods.admm.private_sharing import PrivateSharingADMM
+from colonnade.methods.admm.sharing import SharingADMM
+from colonnade.methods.graph import admm as graph_admm
+from colonnade.methods.graph import anchored, consensus
+from colonnade.methods.graph import ridge as graph_ridge
 
 RIDGE, PRIVATE_RIDGE = 1e-3, 0.1
 LOSS = co.Logistic()

@@ -17,18 +17,18 @@ import time
 from collections.abc import Callable
 
 import numpy as np
+from papers.baselines import one_shot_sketches
+from papers.figures.lou_comparison import best_model as best_of_gram
+from papers.figures.lou_comparison import correlated, independent, paper_table
+from papers.published.block_frank_wolfe import PublishedBlockFrankWolfe
 
 import colonnade as co
-from colonnade.algorithms.baselines import one_shot_sketches
-from colonnade.algorithms.block_frank_wolfe import BlockFrankWolfe
-from colonnade.algorithms.private_block_frank_wolfe import PrivateBlockFrankWolfe
+from colonnade.methods.frank_wolfe.block import BlockFrankWolfe
+from colonnade.methods.frank_wolfe.private_block import PrivateBlockFrankWolfe
 from colonnade.privacy.accountant import rho_for
 from colonnade.problem.labels import PublicLabels
 from colonnade.problem.product import Product
 from colonnade.problem.sampling import Elementary, Nice, PerParty, Sampling, least_probability
-from colonnade.published.block_frank_wolfe import PublishedBlockFrankWolfe
-from colonnade.reproduce.figures.lou_comparison import best_model as best_of_gram
-from colonnade.reproduce.figures.lou_comparison import correlated, independent, paper_table
 
 LOSS = co.LeastSquares()
 Solve = Callable[[int], np.ndarray]

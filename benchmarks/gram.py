@@ -23,16 +23,15 @@ from typing import Any
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
+from papers.comparison.tables import encoded
 from scipy import sparse
 from scipy.stats import rankdata
 
 import colonnade as co
 from benchmarks.timing import data_folder
-from colonnade.algorithms.gram_design import public_columns
-from colonnade.algorithms.method import Job
-from colonnade.privacy.accountant import rho_for
-from colonnade.problem import LeastSquares, Logistic, Problem
-from colonnade.problem.gram import (
+from colonnade.data.schema import Binary, Numeric, Schema
+from colonnade.methods.gram.design import public_columns
+from colonnade.methods.gram.solve import (
     Columns,
     Frame,
     Gram,
@@ -45,8 +44,9 @@ from colonnade.problem.gram import (
     prepare,
     solve,
 )
-from colonnade.reproduce.comparison.tables import encoded
-from colonnade.schema import Binary, Numeric, Schema
+from colonnade.methods.method import Job
+from colonnade.privacy.accountant import rho_for
+from colonnade.problem import LeastSquares, Logistic, Problem
 
 EPSILONS = (0.1, 1.0, 4.0)
 DELTA = 1e-6
@@ -123,7 +123,7 @@ def load(name: str) -> Dataset | None:
 
 
 def _flights(told: dict[str, Any]) -> Dataset | None:
-    from colonnade import flights
+    from colonnade.cli import flights
     from colonnade.errors import InvalidInput
 
     try:

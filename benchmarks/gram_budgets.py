@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 
 from benchmarks.gram import PROBLEM, Dataset, Release, auc, load, splits
-from colonnade.problem.gram import Link
+from colonnade.methods.gram.solve import Link
 
 TABLES = (("nhanes-diabetes", 1_000), ("nhanes-diabetes", None), ("credit-default", 3_000), ("credit-default", None))
 MORE = (("a9a", None), ("a9a", 3_000))

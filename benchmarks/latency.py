@@ -35,13 +35,15 @@ import grpc
 import numpy as np
 
 import colonnade as co
-from colonnade import certs
-from colonnade.algorithms.method import Answer, Done, Finish, Own, Status
-from colonnade.between.holding import Holding
-from colonnade.between.office import Office
-from colonnade.charter import Charter, Member, new_key
-from colonnade.engines.streams import Switchboard, Tls, serve
-from colonnade.plain import known_values
+from colonnade.data.federation_file import FederationFile, Member, new_key
+from colonnade.methods.method import Answer, Done, Finish, Own, Status
+from colonnade.methods.plain_data import known_values
+from colonnade.network import certs
+from colonnade.network.certs import Tls
+from colonnade.network.party_data import PartyData
+from colonnade.network.party_service import PartyService
+from colonnade.network.transport.hub import Switchboard
+from colonnade.network.transport.party import serve
 from colonnade.privacy.events import EXACT, Charge
 from colonnade.privacy.released import Released
 from colonnade.privacy.store import FileLog
@@ -182,7 +184,7 @@ def bare_party(
 # ------------------------------------------------------------------------------------------------ and the same transactions
 
 
-class Diary:
+class RunLog:
     """A log that takes a step as a node does: one transaction."""
 
     def __init__(self, folder: Path, name: str) -> None:
@@ -216,7 +218,7 @@ def _sent(request: bytes) -> bytes:
 
 @contextmanager
 def bare_durable(folder: Path, count: int) -> Iterator[Round]:
-    diary = Diary(folder / "diaries", "hub")
+    diary = RunLog(folder / "diaries", "hub")
     with bare(folder, count, "durable") as ask_all:
 
         def all_parties(request: bytes) -> None:
@@ -227,7 +229,7 @@ def bare_durable(folder: Path, count: int) -> Iterator[Round]:
 
 
 def durable_party(port: int, folder: Path, name: str, stop: threading.Event) -> None:
-    bare_party(port, folder, name, stop, Diary(folder / "diaries", name).party)
+    bare_party(port, folder, name, stop, RunLog(folder / "diaries", name).party)
 
 
 # ------------------------------------------------------------------------------------------------ the whole engine
@@ -282,14 +284,14 @@ class Catch:
 known_values()["Catch"] = Catch  # a toy may travel here, and nowhere else
 
 
-def charter(folder: Path, count: int) -> Charter:
+def charter(folder: Path, count: int) -> FederationFile:
     """A federation of parties with one column each; their keys are in the folder."""
     members = {}
     for number in range(count):
         public, private = new_key()
         (folder / f"party{number}.signing").write_bytes(private)
         members[f"party{number}"] = Member(None, co.Policy(exact=True), public, columns=1)
-    made = Charter(members, None, ("party0", "y"), rows=4)
+    made = FederationFile(members, None, ("party0", "y"), rows=4)
     made.save(folder / f"federation{count}.toml")
     return made
 
@@ -308,8 +310,8 @@ def whole(folder: Path, count: int, size: int, rounds: int, between: Callable[[]
                 between()
                 began[0] = now()
 
-            def listening(run: str, seats: Any, books: Any, _: Any, call: Any) -> Any:
-                return crew(run, seats, books, noted, call)
+            def listening(run: str, setups: Any, books: Any, _: Any, call: Any) -> Any:
+                return crew(run, setups, books, noted, call)
 
             hub.crew = listening  # type: ignore[method-assign]
             problem = co.Problem(co.LeastSquares(), co.L1Ball(1.0))
@@ -319,9 +321,11 @@ def whole(folder: Path, count: int, size: int, rounds: int, between: Callable[[]
 
 def whole_party(port: int, folder: Path, name: str, stop: threading.Event, count: int = 0) -> None:
     labels = np.zeros(4) if name == "party0" else None
-    holding = Holding(Charter.load(folder / f"federation{count}.toml"), name, np.ones((4, 1)), labels)
+    holding = PartyData(FederationFile.load(folder / f"federation{count}.toml"), name, np.ones((4, 1)), labels)
     key = (folder / f"{name}.signing").read_bytes()
-    with contextlib.closing(Office(holding, folder / f"store-{count}-{port}-{name}", key, lambda _: True)) as office:
+    with contextlib.closing(
+        PartyService(holding, folder / f"store-{count}-{port}-{name}", key, lambda _: True)
+    ) as office:
         serve(f"127.0.0.1:{port}", files(folder, name), name, office.answer, stop=stop)
 
 

@@ -22,17 +22,17 @@ from unittest import mock
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.latency import Diary, Spent, median, now
-from colonnade.engines.ray import Host, Ray
-from colonnade.engines.station import Seat, Station
+from benchmarks.latency import RunLog, Spent, median, now
 from colonnade.privacy.events import EXACT, Charge, Policy
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.ledger import Terms
 from colonnade.privacy.released import Released
 from colonnade.privacy.store import MemoryLog
-from colonnade.runbook import FolderStore, MemoryStore
+from colonnade.runtime.hosted_node import HostedNode, NodeSetup
 from colonnade.runtime.messages import message
 from colonnade.runtime.program import COORDINATOR, Program, ask, ask_one, last, receive, tell
+from colonnade.runtime.ray import Host, Ray
+from colonnade.runtime.run_store import MemoryStore, RunStore
 
 SIZES = {"1 KB": 1_000, "64 KB": 64_000, "1 MB": 1_000_000}
 BAR = 1.30
@@ -86,14 +86,14 @@ def answering(gate: Gate) -> Program[None]:
 class Forgetful(Host):
     """A host that records nothing in a run without a store."""
 
-    def sit(self, seat: Seat, run: str, path: str, terms: tuple[Any, ...] | None, passing: bool) -> None:
+    def sit(self, setup: NodeSetup, run: str, path: str, terms: tuple[Any, ...] | None, passing: bool) -> None:
         if not passing:
-            super().sit(seat, run, path, terms, passing)
+            super().sit(setup, run, path, terms, passing)
             return
         self.rise()
-        self.station = Station(seat, run, MemoryLog())
+        self.host = HostedNode(setup, run, MemoryLog())
         if terms is not None:
-            self.station.reserve(*terms)
+            self.host.reserve(*terms)
 
 
 def ours(engine: Ray, folder: Path | None, count: int, size: int, rounds: int) -> list[Spent]:
@@ -101,15 +101,15 @@ def ours(engine: Ray, folder: Path | None, count: int, size: int, rounds: int) -
     names, times = tuple(f"party{k}" for k in range(count)), list[Spent]()
     program = partial(asking, names, np.frombuffer(os.urandom(size), np.uint8), rounds, times)
     allowed = Policy(exact=True)
-    seats = {COORDINATOR: Seat(COORDINATOR, program, names, False, REPLIES, allowed)}
-    seats |= {name: Seat(name, answering, (COORDINATOR,), True, REPLIES, allowed) for name in names}
+    setups = {COORDINATOR: NodeSetup(COORDINATOR, program, names, False, REPLIES, allowed)}
+    setups |= {name: NodeSetup(name, answering, (COORDINATOR,), True, REPLIES, allowed) for name in names}
     plan = {name: (Charge(EXACT, rounds + WARM, "what was sent"),) for name in names}
     terms = Terms("echo", "echo()", "nobody", "one row", "replace one row", "0")
     with tempfile.TemporaryDirectory(dir=folder) as place:
-        books = MemoryStore() if folder is None else FolderStore(place)
-        crew = engine.crew("run", seats, books, lambda *_: None, None)
+        books = MemoryStore() if folder is None else RunStore(place)
+        crew = engine.crew("run", setups, books, lambda *_: None, None)
         try:
-            crew.ask("reserve", dict.fromkeys(seats, (terms, plan, {})))
+            crew.ask("reserve", dict.fromkeys(setups, (terms, plan, {})))
             crew.drive()
         finally:
             crew.close()
@@ -121,7 +121,7 @@ class Echo:
     """A bare actor; with a path it writes what came and what goes into a log, one transaction, before it answers."""
 
     def __init__(self, folder: str | None) -> None:
-        self.diary = None if folder is None else Diary(Path(folder), f"party{os.getpid()}")
+        self.diary = None if folder is None else RunLog(Path(folder), f"party{os.getpid()}")
 
     def echo(self, payload: bytes) -> bytes:
         if self.diary is not None:
@@ -129,7 +129,7 @@ class Echo:
         return payload
 
 
-def bare(actors: list[Any], size: int, rounds: int, diary: Diary | None = None) -> list[Spent]:
+def bare(actors: list[Any], size: int, rounds: int, diary: RunLog | None = None) -> list[Spent]:
     """What each round took with actors that only send back; with a diary the driver keeps one, too."""
     import ray
 
@@ -161,7 +161,7 @@ def compare(engine: Ray, count: int, size: int, rounds: int, turns: int) -> dict
     with tempfile.TemporaryDirectory() as disk:
         ours(engine, Path(disk), count, 10, 1)  # Ray is there, and so are the actors
         with echoes(count, None) as actors, echoes(count, disk) as writing:
-            diary = Diary(Path(disk), "driver")
+            diary = RunLog(Path(disk), "driver")
             ways: dict[str, Callable[[], list[Spent]]] = {
                 BARE: lambda: bare(actors, size, rounds),
                 UNRECORDED: lambda: ours(engine, None, count, size, rounds),
@@ -178,7 +178,7 @@ def compare(engine: Ray, count: int, size: int, rounds: int, turns: int) -> dict
 def main(quick: bool = True) -> int:
     worst = 0.0
     print(f"a round on a local Ray, same bytes back; median; bar {BAR:.2f}x bare actors that write as much to disk")
-    with mock.patch("colonnade.engines.ray.Host", Forgetful), Ray() as engine:
+    with mock.patch("colonnade.runtime.ray.Host", Forgetful), Ray() as engine:
         for count in (4, 16):
             for name, size in SIZES.items():
                 rounds = max(5, (20 if quick else 60) * 200_000 // (200_000 + size))

@@ -30,12 +30,12 @@ from queue import SimpleQueue
 import numpy as np
 
 import colonnade as co
-from colonnade import certs
-from colonnade.between.holding import Holding
-from colonnade.between.hub import tls_in
-from colonnade.between.office import Office
-from colonnade.charter import Charter, Member, new_key
-from colonnade.engines.streams import serve
+from colonnade.data.federation_file import FederationFile, Member, new_key
+from colonnade.network import certs
+from colonnade.network.hub import tls_in
+from colonnade.network.party_data import PartyData
+from colonnade.network.party_service import PartyService
+from colonnade.network.transport.party import serve
 from colonnade.runtime.program import COORDINATOR
 
 RATE, ROUND_TRIP = 100e6, 0.050  # bits and seconds
@@ -67,7 +67,7 @@ def prepare(folder: Path, kind: str) -> None:
         members[name] = Member(None, policy, public, columns=COLUMNS)
     first = np.load(folder / "party0.npy")
     np.save(folder / "labels.npy", np.sign(first[:, 0] - first[:, 1] + 0.1 * draw.normal(size=ROWS)))
-    Charter(members, None, ("party0", "y"), rows=ROWS).save(folder / "federation.toml")
+    FederationFile(members, None, ("party0", "y"), rows=ROWS).save(folder / "federation.toml")
 
 
 # ------------------------------------------------------------------------------------------------ in the namespaces
@@ -75,7 +75,7 @@ def prepare(folder: Path, kind: str) -> None:
 
 def be_hub(folder: Path, kind: str, address: str) -> None:
     """Two runs, of which the first warms up; what the second took goes to standard output."""
-    charter = Charter.load(folder / "federation.toml")
+    charter = FederationFile.load(folder / "federation.toml")
     problem, method, privacy = job(kind)
     options = {} if privacy is None else {"privacy": privacy}
     asked: Counter[str] = Counter()
@@ -105,13 +105,13 @@ def be_hub(folder: Path, kind: str, address: str) -> None:
 
 def be_parties(folder: Path, address: str) -> None:
     """All parties as threads, until standard input ends."""
-    stop, charter = threading.Event(), Charter.load(folder / "federation.toml")
+    stop, charter = threading.Event(), FederationFile.load(folder / "federation.toml")
 
     def live(name: str) -> None:
         labels = np.load(folder / "labels.npy") if name == "party0" else None
-        holding = Holding(charter, name, np.load(folder / f"{name}.npy"), labels)
+        holding = PartyData(charter, name, np.load(folder / f"{name}.npy"), labels)
         key = (folder / f"{name}.signing").read_bytes()
-        with contextlib.closing(Office(holding, folder / f"store-{name}", key, lambda _: True)) as office:
+        with contextlib.closing(PartyService(holding, folder / f"store-{name}", key, lambda _: True)) as office:
             serve(address, tls_in(folder, name), name, office.answer, stop=stop)
 
     threads = [threading.Thread(target=live, args=(name,)) for name in charter.members]

@@ -14,14 +14,14 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.timing import median_time
-from colonnade.algorithms.method import Array
-from colonnade.engines.inprocess import InProcess
+from colonnade.methods.method import Array
 from colonnade.privacy.events import EXACT, Charge, Policy
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.ledger import Ledger, Terms
 from colonnade.privacy.mechanisms import SystemNoise
 from colonnade.privacy.released import Released
 from colonnade.privacy.store import FileLog, Log, MemoryLog
+from colonnade.runtime.inprocess import InProcess
 from colonnade.runtime.messages import message
 from colonnade.runtime.node import Node
 from colonnade.runtime.program import COORDINATOR, Program, ask, ask_one, last, receive

@@ -18,7 +18,6 @@ import io
 import itertools
 import json
 import math
-import pkgutil
 import re
 import sys
 import tomllib
@@ -33,15 +32,6 @@ SOURCE = ROOT / "src"
 PACKAGE = SOURCE / "colonnade"
 BLOCK = re.compile(r"(<!-- generated: (?P<name>[^\n]+?) -->\n)(?P<body>.*?)(<!-- end -->)", re.DOTALL)
 EXAMPLE_ROWS, EXAMPLE_COLUMNS = 10_000, 40  # of the price table
-
-# What a layer that is a package is for, unless its __init__ says so itself.
-PACKAGES = {
-    "algorithms": "One method a file: node programs that read like the paper",
-    "engines": "Drive programs, move bytes, count them",
-    "runtime": "What a program, a message, a frame and a replay is",
-    "privacy": "What may leave, what it costs, and the file that remembers it",
-    "kernels": "Arrays in, arrays out: NumPy and numba",
-}
 
 
 def main(arguments: list[str], root: Path = ROOT) -> int:
@@ -68,7 +58,7 @@ def main(arguments: list[str], root: Path = ROOT) -> int:
 
 def documents(root: Path) -> list[Path]:
     """Every document of the project."""
-    return sorted([*root.glob("*.md"), *root.glob("docs/**/*.md")])
+    return sorted([*root.glob("*.md"), *root.glob("docs/**/*.md"), *root.glob("papers/*.md")])
 
 
 def refreshed(text: str) -> str:
@@ -141,7 +131,7 @@ def methods() -> str:
 
 def example_job(name: str, method: Any) -> Any:
     """The first of a few jobs that this method accepts: parties or one holder, without a budget or with one."""
-    from colonnade.algorithms.method import Job, Roster
+    from colonnade.methods.method import Job, Roster
 
     co = colonnade
     ball = co.L1Ball(10.0)
@@ -188,11 +178,10 @@ def output() -> str:
 
 def messages() -> str:
     """The table of messages, once every method is imported."""
-    import colonnade.algorithms
+    from colonnade.methods import load_all
     from colonnade.runtime.messages import BY_CODE
 
-    for module in pkgutil.iter_modules(colonnade.algorithms.__path__):
-        importlib.import_module(f"colonnade.algorithms.{module.name}")
+    load_all()
     rows = []
     for code, shape in sorted(BY_CODE.items()):
         if shape.cls.__module__.startswith("colonnade."):
@@ -239,7 +228,7 @@ def dtypes() -> str:
 
 def bounds() -> str:
     """What every field of a question, and of the call in it, may hold."""
-    from colonnade.between.bounds import CALL, CEILING, FIELDS, OTHER, QUESTIONS
+    from colonnade.network.bounds import CALL, CEILING, FIELDS, OTHER, QUESTIONS
 
     asked = {name: [f"`{what}`" for what, known in QUESTIONS.items() if name in known] for name in FIELDS}
     rows = [
@@ -252,7 +241,7 @@ def bounds() -> str:
 
 def failures() -> str:
     """The codes of the message Failed, and which error sends which."""
-    from colonnade.engines.inprocess import FINAL
+    from colonnade.runtime.inprocess import FINAL
     from colonnade.runtime.messages import FailureCode
 
     rows = []
@@ -262,29 +251,34 @@ def failures() -> str:
     return table(["Code", "Name", "Sent for"], rows)
 
 
-def layers() -> str:
-    """The contract of import-linter, top layer first."""
-    rows = []
-    for number, names in enumerate(contract(), start=1):
-        for name in names:
-            rows.append([number, f"`{name}`", layer_text(name)])
-    return table(["Layer", "Module", "What it is for"], rows)
+def rooms() -> str:
+    """The contract of import-linter, top room first, each with the first sentence of its docstring."""
+    return table(
+        ["Room", "What it is for"], [(f"`{name}/`", card(PACKAGE / name / "__init__.py")) for name in contract()]
+    )
 
 
-def contract() -> list[list[str]]:
-    """The layers of pyproject.toml, top first, without the package's name."""
+def contract() -> list[str]:
+    """The rooms of pyproject.toml, top first; `errors`, a file, is left out."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     wanted = settings["tool"]["importlinter"]["contracts"][0]["layers"]
-    return [[part.strip().removeprefix("colonnade.") for part in line.split("|")] for line in wanted]
+    return [line.removeprefix("colonnade.") for line in wanted if line != "colonnade.errors"]
 
 
-def layer_text(name: str) -> str:
-    package, module = PACKAGE / name / "__init__.py", PACKAGE / f"{name}.py"
-    if package.exists():
-        files = sorted(path.stem for path in package.parent.glob("*.py") if path.stem != "__init__")
-        what = card(package) or f"{PACKAGES[name]}."
-        return f"{what} Files: {', '.join(files)}." if files else what
-    return card(module) if module.exists() else "not in this version"
+def tree() -> str:
+    """The folders of the project, two levels deep, as `tree -d -L 2 src/colonnade papers tests docs` shows them."""
+    lines = []
+    for top in ("src/colonnade", "papers", "tests", "docs"):
+        lines.append(f"{top}/")
+        for folder in folders(ROOT / top):
+            lines.append(f"  {folder.name}/" + "".join(f" {inner.name}/" for inner in folders(folder)))
+    return "```text\n" + "\n".join(lines) + "\n```"
+
+
+def folders(path: Path) -> list[Path]:
+    """The folders inside one, those of caches left out."""
+    found = (inner for inner in path.iterdir() if inner.is_dir() and any(inner.rglob("*.*")))
+    return sorted(inner for inner in found if inner.name[0] not in "._")
 
 
 def pages() -> str:
@@ -325,7 +319,7 @@ def settings() -> str:
     """What may stand in a job file: every problem, method and the terms of privacy, with their settings and defaults."""
     from dataclasses import MISSING, fields
 
-    from colonnade.jobfile import accepted
+    from colonnade.runs.job_file import accepted
 
     def setting(field: Any) -> str:
         if field.default is MISSING and field.default_factory is MISSING:
@@ -343,7 +337,7 @@ def settings() -> str:
 
 def toml(value: Any) -> str:
     """A setting as a job file has it."""
-    from colonnade.plain import to_plain
+    from colonnade.methods.plain_data import to_plain
 
     match to_plain(value):
         case {"type": name, **inside}:
@@ -441,7 +435,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "dtypes": dtypes,
     "failures": failures,
     "bounds": bounds,
-    "layers": layers,
+    "rooms": rooms,
+    "tree": tree,
     "pages": pages,
     "files": files,
     "names": names,

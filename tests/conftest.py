@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from colonnade.logs import _Lines
+from colonnade.cli.logs import _Lines
 
 sys.path.append(str(Path(__file__).parent / "faults"))  # the toy method of the crash tests is used elsewhere too
 

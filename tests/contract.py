@@ -142,7 +142,7 @@ def fitted(case: Case, engine: Any = None, store: Any = None, fed: co.Federation
     if case.privacy is not None:
         options |= {"privacy": case.privacy, "noise": SeededNoise(1)}
     # Public randomness follows from the run's id: the same id, the same run.
-    with tempfile.TemporaryDirectory() as own, mock.patch("colonnade.runbook.new_run_id", return_value="run"):
+    with tempfile.TemporaryDirectory() as own, mock.patch("colonnade.runtime.run_store.new_run_id", return_value="run"):
         folder = store or (own if case.privacy is not None else None)
         return co.fit(fed or federation(case), case.problem, store=folder, **options)
 

@@ -21,15 +21,15 @@ from typing import Any
 import numpy as np
 
 import colonnade as co
-from colonnade import certs
-from colonnade.between.holding import Holding
-from colonnade.between.hub import Grpc, tls_in
-from colonnade.between.neighbours import Neighbours
-from colonnade.between.office import Office
-from colonnade.charter import Charter, Member, new_key
+from colonnade.data.federation_file import FederationFile, Member, new_key
+from colonnade.network import certs
+from colonnade.network.hub import Grpc, tls_in
+from colonnade.network.neighbours import Neighbours
+from colonnade.network.party_data import PartyData
+from colonnade.network.party_service import PartyService
 
 SERVER = multiprocessing.get_context("forkserver")
-SERVER.set_forkserver_preload(["colonnade.between.office", "numpy", "scipy.sparse", "numba"])
+SERVER.set_forkserver_preload(["colonnade.network.party_service", "numpy", "scipy.sparse", "numba"])
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Organisations:
     """Everything on disk: one folder a party, one authority."""
 
     folder: Path
-    charter: Charter
+    charter: FederationFile
     keys: dict[str, bytes]
     tables: dict[str, Any]
     labels: dict[str, Any]
@@ -60,7 +60,7 @@ class Organisations:
             terms = (None, policy or party.policy, public, party.block.columns, rows)
             members[name] = Member(*terms, address=address)
         by, rows = ("rows", None) if fed.by_rows else ("columns", fed.rows)
-        charter = Charter(members, None, (fed.label, "y"), rows=rows, by=by)
+        charter = FederationFile(members, None, (fed.label, "y"), rows=rows, by=by)
         tables = {name: party.block.matrix for name, party in fed.parties.items()}
         labels = {fed.label: fed.labels}
         if fed.by_rows:
@@ -82,9 +82,9 @@ class Organisations:
 
     def office(
         self, name: str, approve: Callable[[Any], bool] = lambda _: True, neighbours: Neighbours | None = None
-    ) -> Office:
-        holding = Holding(self.charter, name, self.tables[name], self.labels.get(name))
-        return Office(holding, self.folder / name, self.keys[name], approve, neighbours)
+    ) -> PartyService:
+        holding = PartyData(self.charter, name, self.tables[name], self.labels.get(name))
+        return PartyService(holding, self.folder / name, self.keys[name], approve, neighbours)
 
     def neighbours(self, name: str, **options: Any) -> Neighbours:
         """The lines of a party; it listens where the federation file says."""
@@ -125,7 +125,7 @@ class Organisations:
 
 
 def _live(organisations: Organisations, name: str, port: int) -> None:
-    from colonnade.engines.streams import serve
+    from colonnade.network.transport.party import serve
 
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())

@@ -21,18 +21,18 @@ import numpy as np
 import pytest
 
 import colonnade as co
-from colonnade.algorithms.method import Job
-from colonnade.algorithms.private_gram import TRUSTS
-from colonnade.jobfile import accepted, load_job
-from colonnade.plain import METHODS, known_values
+from colonnade.methods.gram.private_gram import TRUSTS
+from colonnade.methods.method import Job
+from colonnade.methods.plain_data import METHODS, known_values
 from colonnade.privacy.events import Audience, Mechanism
 from colonnade.privacy.statement import OF_TRUST, Guarantee, Trust
 from colonnade.privacy.values import Packed, decode_value, encode_value
+from colonnade.runs.job_file import accepted, load_job
 from colonnade.runtime.wire import Frame
 from contract import EVERY_METHOD, federation
 
 ROOT = Path(__file__).resolve().parents[1]
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "papers").glob("*.md")])
 NAMES = [str(path.relative_to(ROOT)) for path in DOCUMENTS]
 
 
@@ -127,9 +127,9 @@ def test_every_document_is_within_two_links_of_the_readme() -> None:
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=NAMES)
 def test_every_source_path_named_in_a_document_exists(path: Path) -> None:
-    bases = (ROOT, ROOT / "src" / "colonnade")
+    bases = (ROOT, ROOT / "src" / "colonnade", path.parent)
     for name in re.findall(r"`((?:\w+/)*\w+(?:\.py|/))`", path.read_text()):
-        where = [*bases, *(base / part for base in bases for part in ("algorithms", "problem", "kernels"))]
+        where = [*bases, *(base / part for base in bases for part in ("methods", "problem", "kernels"))]
         in_a_store = path.name == "store.md" and not name.endswith(".py")
         assert in_a_store or any((base / name).exists() for base in where), f"{path.name} names {name}"
 
@@ -215,15 +215,27 @@ def test_every_public_name_has_a_docstring_of_its_own() -> None:
         assert not text.startswith(f"{name}("), f"{name} has only the text that dataclass writes"
 
 
-def test_the_layers_of_the_design_are_those_of_the_import_contract() -> None:
-    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-    wanted = [
-        (number, f"colonnade.{module.strip().removeprefix('colonnade.')}")
-        for number, line in enumerate(contracts[0]["layers"], start=1)
-        for module in line.split("|")
-    ]
-    table = rows(ROOT / "docs/design.md", "Layer", "Module")
-    assert wanted == [(int(row[0]), f"colonnade.{row[1].strip('`')}") for row in table]
+def test_the_rooms_of_the_design_are_those_of_the_import_contract_which_has_no_exceptions() -> None:
+    (contract,) = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    table = rows(ROOT / "docs/design.md", "Room", "What it is for")
+    assert contract["layers"] == [*(f"colonnade.{row[0].strip('`/')}" for row in table), "colonnade.errors"]
+    assert "ignore_imports" not in contract
+
+
+def test_the_package_has_twelve_rooms_and_no_loose_module() -> None:
+    package = ROOT / "src/colonnade"
+    assert len([path for path in package.iterdir() if (path / "__init__.py").exists()]) == 12
+    assert {"__init__.py", "errors.py"} == {path.name for path in package.glob("*.py")}
+
+
+def test_every_room_says_what_lives_there_what_it_may_import_and_where_to_start() -> None:
+    for row in rows(ROOT / "docs/design.md", "Room", "What it is for"):
+        text = (
+            ast.get_docstring(ast.parse((ROOT / "src/colonnade" / row[0].strip("`") / "__init__.py").read_text())) or ""
+        )
+        said = " ".join(text.split())
+        assert "Imports: " in said, row[0]
+        assert "Start with " in said, row[0]
 
 
 def test_every_target_of_the_makefile_is_in_the_contributors_guide() -> None:
@@ -233,11 +245,11 @@ def test_every_target_of_the_makefile_is_in_the_contributors_guide() -> None:
     assert {f"make {name}" for name in phony[1].split()} == {row[0].strip("`") for row in table}
 
 
-@pytest.mark.parametrize("package", ["kernels", "algorithms", "problem"])
+@pytest.mark.parametrize("package", ["kernels", "methods", "problem"])
 def test_every_letter_that_is_an_argument_is_in_the_table_of_symbols(package: str) -> None:
     listed = set(re.findall(r"`(\w+)`", (ROOT / "docs/symbols.md").read_text()))
     used = set()
-    for path in (ROOT / "src/colonnade" / package).glob("*.py"):
+    for path in (ROOT / "src/colonnade" / package).rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.FunctionDef):
                 given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]

@@ -19,16 +19,16 @@ import pytest
 from typer.testing import CliRunner
 
 import colonnade as co
-from colonnade.between.hub import _opened, tls_in
-from colonnade.between.parcel import pack
-from colonnade.between.refusals import PeerBroken, PeerRefused
-from colonnade.between.replaced import Record, accept
-from colonnade.between.settings import write_key
-from colonnade.charter import Charter
 from colonnade.cli import app
+from colonnade.data.federation_file import FederationFile
+from colonnade.network.hub import _opened, tls_in
+from colonnade.network.parcel import pack
+from colonnade.network.party_file import write_key
+from colonnade.network.refusals import PeerBroken, PeerRefused
+from colonnade.network.replaced_ledger import Record, accept
 from colonnade.privacy.ledger import Ledger, Replaced
 from colonnade.privacy.store import MemoryLog
-from colonnade.runbook import FolderStore
+from colonnade.runtime.run_store import RunStore
 
 X = np.random.default_rng(0).uniform(-1, 1, (12, 4))
 Y = np.where(X[:, 0] > 0, 1.0, -1.0)
@@ -109,9 +109,9 @@ def spending() -> MemoryLog:
 
 
 def taken(folder: Path, node: str) -> object:
-    charter = Charter.load(elsewhere(folder))
+    charter = FederationFile.load(elsewhere(folder))
     record = Record(node, "2031-01-01T00:00:00+00:00", "0" * 16, charter.digest, 1.0, 1, "00" * 32)
-    return accept(FolderStore(folder / "store"), "b", record, charter, tls_in(folder, "b"))
+    return accept(RunStore(folder / "store"), "b", record, charter, tls_in(folder, "b"))
 
 
 def authority(folder: Path) -> Path:
@@ -411,7 +411,7 @@ WRONG: Wrong = {
     "a method that is a class": (
         lambda folder: co.fit(split(), SQUARES, co.DistributedFrankWolfe),
         co.InvalidInput,
-        "method=<class 'colonnade.algorithms.frank_wolfe.DistributedFrankWolfe'> is not a method: give a value such as co.DistributedFrankWolfe().",
+        "method=<class 'colonnade.methods.frank_wolfe.distributed.DistributedFrankWolfe'> is not a method: give a value such as co.DistributedFrankWolfe().",
     ),
     "a method that is a word": (
         lambda folder: co.fit(split(), SQUARES, "dfw"),
@@ -595,7 +595,7 @@ WRONG: Wrong = {
     "an engine that is a class": (
         lambda folder: co.fit(split(), SQUARES, DFW, engine=co.InProcess),
         co.InvalidInput,
-        "engine=<class 'colonnade.engines.inprocess.InProcess'> is not an engine: give a value such as co.InProcess() or co.Ray().",
+        "engine=<class 'colonnade.runtime.inprocess.InProcess'> is not an engine: give a value such as co.InProcess() or co.Ray().",
     ),
     "parties elsewhere without an engine": (
         lambda folder: co.fit(co.Federation.open(elsewhere(folder)), SQUARES, DFW),

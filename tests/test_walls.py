@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import colonnade as co
-from colonnade.algorithms import load_all
-from colonnade.algorithms.method import Job
+from colonnade.methods import load_all
+from colonnade.methods.method import Job
 from colonnade.privacy.events import unprotected
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.released import Released
@@ -237,7 +237,7 @@ def test_inside_the_codec_only_the_decoder_and_release_mark_a_value():
     assert {"read_value", "release"} == marking
 
 
-@pytest.mark.parametrize("path", sorted((SOURCE / "algorithms").glob("*.py")), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", sorted((SOURCE / "methods").rglob("*.py")), ids=lambda path: path.name)
 def test_an_algorithm_has_no_way_around_its_gate(path):
     assert not names(path) & {
         "encode",
@@ -277,7 +277,7 @@ def test_every_line_of_the_log_is_fixed_words_with_named_figures_beside_them():
         for n in ast.walk(tree(p))
         if re.fullmatch(r"log(ging\.getLogger\(.*\))?\.(log|debug|info|warning|error)", called(n))
     ]
-    assert {"streams_hub.py", "office.py", "party.py"} <= {path.name for path, _ in logged}
+    assert {"hub.py", "party_service.py", "party.py"} <= {path.name for path, _ in logged}
     for path, call in logged:
         words = [str(n.value) for n in ast.walk(call.args[-1]) if isinstance(n, ast.Constant)]
         assert len(call.args) == (2 if called(call).endswith("log.log") else 1), f"{path}:{call.lineno}"
@@ -315,12 +315,7 @@ def at_import(body: list[ast.stmt]) -> set[str]:
     return found
 
 
-FIGURES = SOURCE / "reproduce" / "figures"  # each is loaded when it is run, and by nothing else
-
-
-@pytest.mark.parametrize(
-    "path", [path for path in FILES if FIGURES not in path.parents], ids=lambda path: str(path.relative_to(SOURCE))
-)
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
 def test_no_file_loads_what_is_slow_to_load_before_it_is_needed(path):
     loaded = at_import(tree(path).body)
     assert not [name for name in loaded for slow in HEAVY if name == slow or name.startswith(f"{slow}.")]
@@ -335,7 +330,7 @@ def test_every_message_says_who_sends_it_to_whom():
 
 
 def method_modules() -> list[Path]:
-    return [path for path in (SOURCE / "algorithms").glob("*.py") if "party" in functions(path)]
+    return [path for path in (SOURCE / "methods").rglob("*.py") if "party" in functions(path)]
 
 
 def functions(path: Path) -> set[str]:

@@ -16,25 +16,10 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # what readers and type checkers see; `_HOMES` says the same to Python
-    from colonnade import published
-    from colonnade.algorithms.block_frank_wolfe import BlockFrankWolfe
-    from colonnade.algorithms.central_frank_wolfe import CentralFrankWolfe
-    from colonnade.algorithms.frank_wolfe import Corrective, DistributedFrankWolfe, LineSearch, OpenLoop
-    from colonnade.algorithms.graph_admm import GraphADMM
-    from colonnade.algorithms.graph_ridge import GraphRidge
-    from colonnade.algorithms.graph_tls import GraphTLS
-    from colonnade.algorithms.graph_zeroth import GraphZerothOrder
-    from colonnade.algorithms.method import Status
-    from colonnade.algorithms.private_block_frank_wolfe import PrivateBlockFrankWolfe
-    from colonnade.algorithms.private_gram import PrivateGram
-    from colonnade.algorithms.private_sharing_admm import PrivateSharingADMM
-    from colonnade.algorithms.sharing_admm import SharingADMM
-    from colonnade.audit import audit
-    from colonnade.between.hub import Grpc
-    from colonnade.certs import Tls
-    from colonnade.engines.inprocess import Faults, InProcess, Tap
-    from colonnade.engines.ray import Ray
-    from colonnade.engines.traffic import Communication
+    from colonnade.audit.run import audit
+    from colonnade.data.federation import Federation
+    from colonnade.data.schema import Binary, Categorical, Date, Numeric, Plain, Schema
+    from colonnade.data.sources import read
     from colonnade.errors import (
         BudgetExhausted,
         ColonnadeError,
@@ -56,9 +41,20 @@ if TYPE_CHECKING:  # what readers and type checkers see; `_HOMES` says the same 
     )
     from colonnade.estimators import SparseClassifier, SparseRegressor
     from colonnade.estimators.federated import FederatedClassifier, FederatedRegressor
-    from colonnade.federation import Federation
-    from colonnade.fit import fit, score
-    from colonnade.fit_facts import CoefficientPath
+    from colonnade.methods.admm.private_sharing import PrivateSharingADMM
+    from colonnade.methods.admm.sharing import SharingADMM
+    from colonnade.methods.frank_wolfe.block import BlockFrankWolfe
+    from colonnade.methods.frank_wolfe.central import CentralFrankWolfe
+    from colonnade.methods.frank_wolfe.distributed import Corrective, DistributedFrankWolfe, LineSearch, OpenLoop
+    from colonnade.methods.frank_wolfe.private_block import PrivateBlockFrankWolfe
+    from colonnade.methods.gram.private_gram import PrivateGram
+    from colonnade.methods.graph.admm import GraphADMM
+    from colonnade.methods.graph.ridge import GraphRidge
+    from colonnade.methods.graph.tls import GraphTLS
+    from colonnade.methods.graph.zeroth import GraphZerothOrder
+    from colonnade.methods.method import Status
+    from colonnade.network.certs import Tls
+    from colonnade.network.hub import Grpc
     from colonnade.privacy.block import COLUMN
     from colonnade.privacy.events import Policy
     from colonnade.privacy.mechanisms import SeededNoise
@@ -92,39 +88,42 @@ if TYPE_CHECKING:  # what readers and type checkers see; `_HOMES` says the same 
         SquaredHinge,
         Topology,
     )
-    from colonnade.result import Fit, load
-    from colonnade.schema import Binary, Categorical, Date, Numeric, Plain, Schema
-    from colonnade.simulate import simulate
-    from colonnade.sources import read
+    from colonnade.runs.fit import fit, score
+    from colonnade.runs.result import Fit, load
+    from colonnade.runs.simulate import simulate
+    from colonnade.runtime.inprocess import Faults, InProcess, Tap
+    from colonnade.runtime.ray import Ray
+    from colonnade.runtime.traffic import Communication
+    from colonnade.views.fit_facts import CoefficientPath
 
 _HOMES = {
-    "algorithms.block_frank_wolfe": "BlockFrankWolfe",
-    "algorithms.central_frank_wolfe": "CentralFrankWolfe",
-    "algorithms.frank_wolfe": "Corrective DistributedFrankWolfe LineSearch OpenLoop",
-    "algorithms.graph_admm": "GraphADMM",
-    "algorithms.graph_ridge": "GraphRidge",
-    "algorithms.graph_tls": "GraphTLS",
-    "algorithms.graph_zeroth": "GraphZerothOrder",
-    "algorithms.method": "Status",
-    "algorithms.private_block_frank_wolfe": "PrivateBlockFrankWolfe",
-    "algorithms.private_gram": "PrivateGram",
-    "algorithms.private_sharing_admm": "PrivateSharingADMM",
-    "algorithms.sharing_admm": "SharingADMM",
-    "audit": "audit",
-    "between.hub": "Grpc",
-    "certs": "Tls",
-    "engines.inprocess": "Faults InProcess Tap",
-    "engines.ray": "Ray",
-    "engines.traffic": "Communication",
+    "methods.frank_wolfe.block": "BlockFrankWolfe",
+    "methods.frank_wolfe.central": "CentralFrankWolfe",
+    "methods.frank_wolfe.distributed": "Corrective DistributedFrankWolfe LineSearch OpenLoop",
+    "methods.graph.admm": "GraphADMM",
+    "methods.graph.ridge": "GraphRidge",
+    "methods.graph.tls": "GraphTLS",
+    "methods.graph.zeroth": "GraphZerothOrder",
+    "methods.method": "Status",
+    "methods.frank_wolfe.private_block": "PrivateBlockFrankWolfe",
+    "methods.gram.private_gram": "PrivateGram",
+    "methods.admm.private_sharing": "PrivateSharingADMM",
+    "methods.admm.sharing": "SharingADMM",
+    "audit.run": "audit",
+    "network.hub": "Grpc",
+    "network.certs": "Tls",
+    "runtime.inprocess": "Faults InProcess Tap",
+    "runtime.ray": "Ray",
+    "runtime.traffic": "Communication",
     "errors": (
         "BudgetExhausted ColonnadeError ColonnadeWarning HeldByParty InvalidInput LeakError LedgerDamaged MostlyNoise NothingToLearn NotPrivate PeerFailed PolicyRefused "
         "ProtocolError ReplayDiverged StoreError UnusedLevels WireError"
     ),
     "estimators": "SparseClassifier SparseRegressor",
     "estimators.federated": "FederatedClassifier FederatedRegressor",
-    "federation": "Federation",
-    "fit": "fit score",
-    "fit_facts": "CoefficientPath",
+    "data.federation": "Federation",
+    "runs.fit": "fit score",
+    "views.fit_facts": "CoefficientPath",
     "privacy.block": "COLUMN",
     "privacy.events": "Policy",
     "privacy.mechanisms": "SeededNoise",
@@ -134,21 +133,20 @@ _HOMES = {
         "Lasso LeastSquares Logistic Nice NuclearNorm PerParty Problem Product PublicLabels Quantile RBF Ridge Serial "
         "Simplex SquaredHinge Topology"
     ),
-    "result": "Fit load",
-    "schema": "Binary Categorical Date Numeric Plain Schema",
-    "simulate": "simulate",
-    "sources": "read",
+    "runs.result": "Fit load",
+    "data.schema": "Binary Categorical Date Numeric Plain Schema",
+    "runs.simulate": "simulate",
+    "data.sources": "read",
 }
 _HOME = {name: f"colonnade.{home}" for home, names in _HOMES.items() for name in names.split()}
 
 
 class _Package(ModuleType):
-    """`colonnade.fit`, `audit` and `simulate` are functions, though the import of a module of that name would replace them."""
+    """`co.audit` is a function: the import of the room of that name does not take its place."""
 
     def __setattr__(self, name: str, value: object) -> None:
-        if isinstance(value, ModuleType) and _HOME.get(name) == value.__name__:
-            value = getattr(value, name)
-        super().__setattr__(name, value)
+        if name != "audit" or not isinstance(value, ModuleType):
+            super().__setattr__(name, value)
 
 
 sys.modules[__name__].__class__ = _Package
@@ -157,8 +155,6 @@ if not TYPE_CHECKING:  # or every misspelt name would pass a type checker
 
     def __getattr__(name: str) -> Any:
         """A public name, loaded now and kept."""
-        if name == "published":
-            return import_module("colonnade.published")
         if name not in _HOME:
             raise AttributeError(f"module 'colonnade' has no attribute {name!r}")
         value = getattr(import_module(_HOME[name]), name)
@@ -258,7 +254,6 @@ __all__ = [
     "audit",
     "fit",
     "load",
-    "published",
     "read",
     "score",
     "simulate",

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from test_report import contrast
 
 import colonnade as co
-from colonnade.evaluation import evaluated
-from colonnade.report import RunFacts, write_report
-from colonnade.ui import Server
-from test_report import contrast
+from colonnade.cli.live import Server
+from colonnade.runs.evaluation import evaluated
+from colonnade.views import RunFacts, write_report
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs Playwright: pip install playwright")
 CHROMIUM = Path("/usr/bin/chromium")

@@ -23,12 +23,12 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 from noisy import NoisySums  # noqa: E402
 
 import colonnade as co  # noqa: E402
-from colonnade import result  # noqa: E402
 from colonnade.privacy import store as stores  # noqa: E402
 from colonnade.privacy.accountant import epsilon  # noqa: E402
 from colonnade.privacy.ledger import Ledger  # noqa: E402
 from colonnade.privacy.mechanisms import SystemNoise  # noqa: E402
 from colonnade.privacy.store import FileLog  # noqa: E402
+from colonnade.runs import result  # noqa: E402
 from contract import METHODS, federation  # noqa: E402
 
 CASE = next(iter(METHODS.values()))

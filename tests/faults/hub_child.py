@@ -14,9 +14,9 @@ from pathlib import Path
 from unittest import mock
 
 import colonnade as co
-from colonnade.between import hub as hubs
+from colonnade.network import hub as hubs
 from colonnade.privacy.mechanisms import SeededNoise
-from colonnade.runbook import FolderStore
+from colonnade.runtime.run_store import RunStore
 from contract import METHODS, OTHER_METHODS, Case
 from organisations import Organisations, _live
 
@@ -49,7 +49,7 @@ def drive(made: Organisations, port: int, kind: str, seeded: bool = True) -> Non
 
     with (
         mock.patch.object(hubs._Crew, "letters", noted),
-        mock.patch("colonnade.runbook.new_run_id", return_value="run"),
+        mock.patch("colonnade.runtime.run_store.new_run_id", return_value="run"),
         made.hub(port) as hub,
     ):
         fit = finished(made, hub)
@@ -63,7 +63,7 @@ def drive(made: Organisations, port: int, kind: str, seeded: bool = True) -> Non
 
 def finished(made: Organisations, hub: hubs.Grpc) -> co.Fit | None:
     """The fit of a run that was over when its hub died. The next run of anything tells the parties; so does this."""
-    store = FolderStore(made.folder / "hub")
+    store = RunStore(made.folder / "hub")
     over = store.ended()
     store.close()
     if not over:

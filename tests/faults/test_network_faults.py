@@ -2,7 +2,7 @@
 to the same model; nothing is released twice, and nothing that is not in a ledger.
 
 Parties and hub are processes that die by SIGKILL; the network between them breaks in a proxy. What dies at which question is
-gone through one by one, in one process, in tests/engines/test_office.py.
+gone through one by one, in one process, in tests/network/test_party_service.py.
 """
 
 from __future__ import annotations
@@ -246,7 +246,7 @@ def through(case: Case, folder: Path, spoil) -> tuple[co.Fit, Organisations, Wea
         weather = Weather(hub.port)
         last.callback(weather.end)
         last.enter_context(made.at_work(weather.port))
-        last.enter_context(mock.patch("colonnade.runbook.new_run_id", return_value="run"))
+        last.enter_context(mock.patch("colonnade.runtime.run_store.new_run_id", return_value="run"))
         asked = hub.ask
 
         def watched(party, what, *rest):
@@ -318,7 +318,11 @@ def tiny_disk(tmp_path):
 def test_a_disk_that_is_full_stops_the_run_and_a_larger_one_lets_it_go_on(tiny_disk, tmp_path):
     case = KINDS["exact"]
     made = Organisations.of(federation(case), tmp_path)
-    with made.hub() as hub, made.at_work(hub.port), mock.patch("colonnade.runbook.new_run_id", return_value="run"):
+    with (
+        made.hub() as hub,
+        made.at_work(hub.port),
+        mock.patch("colonnade.runtime.run_store.new_run_id", return_value="run"),
+    ):
         with pytest.raises(StoreError, match="'party1' cannot write to its store"):
             co.fit(made.federation, case.problem, case.method, engine=hub, store=tmp_path / "hub")
         tiny_disk()
@@ -330,7 +334,7 @@ def test_a_disk_that_is_full_stops_the_run_and_a_larger_one_lets_it_go_on(tiny_d
 def test_clocks_that_differ_by_hours_are_reported_and_change_nothing(memory):
     case = KINDS["private"]
     made = Organisations.of(federation(case), memory)
-    with made.hub() as hub, mock.patch("colonnade.runbook.new_run_id", return_value="run"):
+    with made.hub() as hub, mock.patch("colonnade.runtime.run_store.new_run_id", return_value="run"):
         wrong = [
             SERVER.Process(target=skewed, args=(made.without_processes(), name, hub.port, hours * 3600.0), daemon=True)
             for name, hours in zip(made.names, (3.0, -3.0, 0.0, 26.0), strict=True)

@@ -22,12 +22,12 @@ from unittest import mock
 import pytest
 
 import colonnade as co
-from colonnade.engines import ray as engines
-from colonnade.engines.ray import Host, Ray
-from colonnade.engines.turns import Kept, Then
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.mechanisms import SystemNoise
 from colonnade.privacy.store import FileLog
+from colonnade.runtime import ray as engines
+from colonnade.runtime.ray import Host, Ray
+from colonnade.runtime.turns import Kept, Then
 from contract import EVERY_METHOD, METHODS, federation, fitted
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'colonnade[ray]'")

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.algorithms.method import Finish, Job
+from colonnade.methods.method import Finish, Job
 from colonnade.privacy.block import Block
 from colonnade.privacy.gate import Receipt
 from colonnade.privacy.values import Packed, release

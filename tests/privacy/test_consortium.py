@@ -16,9 +16,9 @@ from mpmath import mp, mpf
 from scipy.stats import chisquare
 
 import colonnade as co
-from colonnade.algorithms.method import Job
-from colonnade.algorithms.private_block_frank_wolfe import INSIDE, PrivateBlockFrankWolfe
-from colonnade.configured import preview
+from colonnade.methods.frank_wolfe.private_block import INSIDE, PrivateBlockFrankWolfe
+from colonnade.methods.method import Job
+from colonnade.methods.node_setup import place_of
 from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.events import Audience, Charge, Event, Mechanism, Scope, row_rho
 from colonnade.privacy.gate import Gate
@@ -28,9 +28,9 @@ from colonnade.privacy.released import Private
 from colonnade.privacy.shared_choice import LEAST_RHO, SLACK, draw_party, own_part, shared_scale
 from colonnade.privacy.statement import BY_PLACE
 from colonnade.privacy.store import FileLog, MemoryLog
+from colonnade.runs.config import preview
 from colonnade.runtime.program import COORDINATOR
 from colonnade.runtime.transcript import Transcript
-from colonnade.seats import place_of
 
 RHO, WHAT = 0.5, "one choice"
 PART = Charge(Event(Mechanism.GUMBEL, RHO, math.inf, Scope.JOINT, Audience.CONSORTIUM), 2, WHAT)

@@ -12,9 +12,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from colonnade import alignment, row_order
-from colonnade.algorithms.secure_products import Stage
+from colonnade.data import alignment, row_order
 from colonnade.kernels.ring import Ring, uniform
+from colonnade.methods.gram.secure_products import Stage
 from colonnade.privacy.keyring import Keyring, derive, public_key, wrap
 from colonnade.privacy.pads import Pad
 

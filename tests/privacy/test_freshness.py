@@ -20,8 +20,9 @@ import numpy as np
 import pytest
 
 import colonnade as co
-from colonnade.algorithms import masked_scores, secure_products
-from colonnade.between.office import Office
+from colonnade.methods import masked_scores
+from colonnade.methods.gram import secure_products
+from colonnade.network.party_service import PartyService
 from colonnade.privacy import gate as gates
 from colonnade.privacy import keyring as keyrings
 from colonnade.privacy.gate import Gate
@@ -36,7 +37,7 @@ PARTIES = {"a": [0, 1, 2], "b": [3, 4, 5], "c": [6, 7, 8]}
 RIDGE = co.Problem(co.Logistic(), penalty=co.Ridge(0.1))
 
 
-class Diary:
+class RunLog:
     """Every secret, key and mask of the runs that are made while it is open."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
@@ -156,7 +157,7 @@ def fit(store: Path, trust: str = "secure", **more: Any) -> co.Fit:
 @pytest.fixture
 def diary(monkeypatch):
     monkeypatch.setattr(secure_products, "BLOCK_BYTES", 200)  # so that a stage goes in several blocks
-    return Diary(monkeypatch)
+    return RunLog(monkeypatch)
 
 
 def interrupted(after: int) -> co.Faults:
@@ -199,7 +200,7 @@ def test_letters_between_parties_share_no_key_over_two_runs_and_both_ways(diary)
         for sender, receiver in ("ab", "ba"):
             for sequence in range(2):
                 letter = Letter(sender, receiver, Frame(sequence, 0, body), "")
-                Office._covered(SimpleNamespace(), SimpleNamespace(cover=rings[sender]), letter)
+                PartyService._covered(SimpleNamespace(), SimpleNamespace(cover=rings[sender]), letter)
     assert len(diary.sealed) == 2 * 2 * 2 * 2  # a content and its wrapped key each
     diary.check()
 
@@ -300,7 +301,7 @@ PLANTED = [
 def test_a_planted_reuse_is_found(plant, found, tmp_path, monkeypatch):
     monkeypatch.setattr(secure_products, "BLOCK_BYTES", 200)
     plant(monkeypatch)
-    diary = Diary(monkeypatch)
+    diary = RunLog(monkeypatch)
     with contextlib.suppress(co.ColonnadeError):  # a reuse may also stop messages from being opened
         fit(tmp_path)
     with pytest.raises(AssertionError, match=found):

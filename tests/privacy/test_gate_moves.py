@@ -22,25 +22,24 @@ import pytest
 from scipy import sparse
 
 import colonnade as co
-from colonnade.algorithms.central_frank_wolfe import Choose
-from colonnade.algorithms.gram_design import whole_frame
-from colonnade.algorithms.integer_rows import Buckets
-from colonnade.algorithms.local_gram import Local, Products
-from colonnade.algorithms.local_gram import Sketch as SendSketch
-from colonnade.algorithms.method import Job, Labels, SendLabels
-from colonnade.algorithms.private_block_frank_wolfe import Offer, Slope, Turn
-from colonnade.algorithms.private_block_frank_wolfe import Sketch as Projection
-from colonnade.algorithms.private_sharing_admm import Couple, SendModel, SendNoisyLabels
+from colonnade.methods.admm.private_sharing import Couple, SendModel, SendNoisyLabels
+from colonnade.methods.frank_wolfe.central import Choose
+from colonnade.methods.frank_wolfe.private_block import Offer, Slope, Turn
+from colonnade.methods.frank_wolfe.private_block import Sketch as Projection
+from colonnade.methods.gram.design import whole_frame
+from colonnade.methods.gram.integer_rows import Buckets
+from colonnade.methods.gram.local import Local, Products
+from colonnade.methods.gram.local import Sketch as SendSketch
+from colonnade.methods.gram.solve import Frame
+from colonnade.methods.method import Job, Labels, SendLabels
 from colonnade.privacy.block import COLUMN, Block
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.mechanisms import SeededNoise, choice_grid
 from colonnade.privacy.shared_choice import own_part, shared_scale
 from colonnade.privacy.values import release
-from colonnade.problem.gram import Frame
 from colonnade.runtime.program import COORDINATOR, public_bytes
 
 sys.path.append(str(Path(__file__).parent))
-sys.path.append(str(Path(__file__).parents[1] / "algorithms"))
 import gram_runs
 from at_the_gate import Watched, handed
 

@@ -18,18 +18,18 @@ import pytest
 from scipy import sparse
 
 import colonnade as co
-from colonnade.algorithms.central_frank_wolfe import Choose
-from colonnade.algorithms.integer_rows import Grid, IntegerRows
-from colonnade.algorithms.local_gram import Local, Products, Sketch
-from colonnade.algorithms.method import Finish, Job, SendLabels
-from colonnade.algorithms.private_block_frank_wolfe import SendColumn, Slope, Turn
-from colonnade.algorithms.private_gram import Design, Prepare, _checked, grid
-from colonnade.algorithms.private_sharing_admm import Couple, SendModel, SendNoisyLabels
-from colonnade.between.holding import Holding
-from colonnade.between.settings import read_table
-from colonnade.charter import Charter, Member, new_key
+from colonnade.data.federation_file import FederationFile, Member, new_key
 from colonnade.errors import InvalidInput, LeakError, ProtocolError
 from colonnade.estimators.rows import clipped
+from colonnade.methods.admm.private_sharing import Couple, SendModel, SendNoisyLabels
+from colonnade.methods.frank_wolfe.central import Choose
+from colonnade.methods.frank_wolfe.private_block import SendColumn, Slope, Turn
+from colonnade.methods.gram.integer_rows import Grid, IntegerRows
+from colonnade.methods.gram.local import Local, Products, Sketch
+from colonnade.methods.gram.private_gram import Design, Prepare, _checked, grid
+from colonnade.methods.method import Finish, Job, SendLabels
+from colonnade.network.party_data import PartyData
+from colonnade.network.party_file import read_table
 from colonnade.privacy.block import COLUMN, LARGEST, Block, cleaned
 from colonnade.privacy.events import Charge, Event, Mechanism, Policy
 from colonnade.privacy.gate import Gate
@@ -307,9 +307,9 @@ def test_a_matrix_file_with_a_cell_that_is_no_number_is_one_more_table(bad, form
     X[1, 0], y[2] = bad, bad
     path = str(tmp_path / f"data.{form}")
     np.save(path, X) if form == "npy" else sparse.save_npz(path, sparse.csr_array(X))
-    charter = Charter({"a": member(columns=2), "b": member(columns=2)}, None, ("a", "y"), rows=ROWS)
+    charter = FederationFile({"a": member(columns=2), "b": member(columns=2)}, None, ("a", "y"), rows=ROWS)
     case = Case(co.PrivateBlockFrankWolfe(rounds=2), co.Problem(co.Logistic(), **BALL))
-    block = Holding(charter, "a", read_table(path, None, charter, "a"), y).block(case.job(), None)
+    block = PartyData(charter, "a", read_table(path, None, charter, "a"), y).block(case.job(), None)
     made = block.clipped(1.0)
     dense = made.matrix.toarray() if form == "npz" else made.matrix
     assert np.abs(dense).max() <= 1.0
@@ -323,10 +323,10 @@ def test_a_cell_too_wide_for_a_double_raises_no_warning_anywhere(form, tmp_path)
     X[1, 0] = y[2] = np.finfo(np.longdouble).max
     path = str(tmp_path / f"data.{form}")
     np.save(path, X) if form == "npy" else sparse.save_npz(path, sparse.csr_array(X))
-    charter = Charter({"a": member(columns=2), "b": member(columns=2)}, None, ("a", "y"), rows=ROWS)
+    charter = FederationFile({"a": member(columns=2), "b": member(columns=2)}, None, ("a", "y"), rows=ROWS)
     for case in (CASES[2], CASES[3]):
         job = case.job()
-        holding = Holding(charter, "a", read_table(path, None, charter, "a"), y)
+        holding = PartyData(charter, "a", read_table(path, None, charter, "a"), y)
         holding.notices(job)
         block = holding.block(job, None)
         assert np.isfinite(block.bounded_labels(1.0)).all()
@@ -341,9 +341,9 @@ def test_a_cell_too_wide_for_a_double_raises_no_warning_anywhere(form, tmp_path)
 def test_a_matrix_file_of_another_type_is_refused_by_its_type_and_no_cell_is_quoted(kind, tmp_path):
     cells = np.array([["secret", "1"]] * ROWS) if kind[0] in "US" else np.zeros((ROWS, 2))
     np.save(tmp_path / "data.npy", cells.astype(kind))
-    charter = Charter({"a": member(columns=2), "b": member(columns=2)}, None, ("b", "y"), rows=ROWS)
+    charter = FederationFile({"a": member(columns=2), "b": member(columns=2)}, None, ("b", "y"), rows=ROWS)
     with pytest.raises(InvalidInput, match="holds no numbers") as refused:
-        Holding(charter, "a", read_table(str(tmp_path / "data.npy"), None, charter, "a"))
+        PartyData(charter, "a", read_table(str(tmp_path / "data.npy"), None, charter, "a"))
     assert "secret" not in str(refused.value)
 
 

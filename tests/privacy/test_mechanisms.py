@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
 
+from colonnade.audit.lower_bound import epsilon_lower_bound
 from colonnade.errors import InvalidInput
 from colonnade.privacy import mechanisms
-from colonnade.privacy.attack import epsilon_lower_bound
 from colonnade.privacy.mechanisms import (
     ReferenceNoise,
     SeededNoise,

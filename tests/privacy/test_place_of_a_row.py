@@ -19,20 +19,20 @@ import pytest
 from scipy.stats import binom, chi2
 
 import colonnade as co
-from colonnade import row_order
-from colonnade.algorithms import private_gram
-from colonnade.algorithms.gram_design import OWN, cross_weight, own_weights
-from colonnade.algorithms.method import Job
+from colonnade.data import row_order
+from colonnade.data.row_order import in_order
 from colonnade.estimators.several import same_call
+from colonnade.methods.gram import private_gram
+from colonnade.methods.gram.design import OWN, cross_weight, own_weights
+from colonnade.methods.method import Job
 from colonnade.privacy.events import Scope
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.keyring import derive
 from colonnade.privacy.statement import BY_KEY, BY_PLACE, BY_SECRET
-from colonnade.progress import Silent
-from colonnade.row_order import in_order
-from colonnade.runbook import FolderStore, MemoryStore, history
+from colonnade.runs.progress import Silent
+from colonnade.runtime.run_store import MemoryStore, RunStore, history
 
-running = importlib.import_module("colonnade.fit")  # the module; the name in the package is the function
+running = importlib.import_module("colonnade.runs.fit")  # the module; the name in the package is the function
 SECRET = derive(b"the secret of an order", "test")
 ROWS = 60
 RIDGE = co.Problem(co.Logistic(), penalty=co.Ridge(1e-2))
@@ -336,7 +336,7 @@ def seen_labels(federation, monkeypatch, store, way="noisy labels", **more):
 def test_a_private_run_orders_its_rows_by_the_secret_of_its_store_and_the_next_one_alike(monkeypatch, tmp_path):
     people = People.made(rows=40)
     one, _ = seen_labels(people.federation(), monkeypatch, tmp_path / "a")
-    books = FolderStore(tmp_path / "a")
+    books = RunStore(tmp_path / "a")
     _, places = in_order(pl.Series(people.keys), books.order_secret())
     books.close()
     np.testing.assert_array_equal(one, people.labels[places] * 2.0 - 1.0)
@@ -393,7 +393,7 @@ def test_a_private_fit_of_classes_labels_the_rows_that_its_order_keeps(monkeypat
 
     monkeypatch.setattr(Gate, "gaussian", note)
     model.fit(federation)
-    books = FolderStore(tmp_path)
+    books = RunStore(tmp_path)
     _, places = in_order(pl.Series(people.keys), books.order_secret(), pl.Series(people.who), 3)
     books.close()
     np.testing.assert_array_equal(seen[0], people.labels[places] * 2.0 - 1.0)

@@ -18,25 +18,25 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from papers.published import sharing_admm as published_admm
 from scipy import sparse
 
 import colonnade as co
-from colonnade.algorithms import private_sharing_admm as admm
-from colonnade.algorithms.method import Job
-from colonnade.algorithms.private_sharing_admm import PrivateSharingADMM, column_moves, noisy_prox, row_moves
-from colonnade.algorithms.sharing_admm import SharingADMM
-from colonnade.attacks import sharing_admm as audit_admm
+from colonnade.audit import sharing_admm as audit_admm
+from colonnade.audit.lower_bound import epsilon_lower_bound
+from colonnade.methods.admm import private_sharing as admm
+from colonnade.methods.admm.private_sharing import PrivateSharingADMM, column_moves, noisy_prox, row_moves
+from colonnade.methods.admm.sharing import SharingADMM
+from colonnade.methods.method import Job
 from colonnade.privacy.accountant import rho_for
-from colonnade.privacy.attack import epsilon_lower_bound
 from colonnade.privacy.block import COLUMN, Block
 from colonnade.privacy.events import row_rho
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.store import FileLog
 from colonnade.problem.nearest import NearestInBall
-from colonnade.published import sharing_admm as published_admm
 from colonnade.runtime.wire import decode
 
-audits = importlib.import_module("colonnade.audit")
+audits = importlib.import_module("colonnade.audit.run")
 PRIVACY = co.Privacy(1.0, 1e-6, row_norm=2.0, label_bound=1.0)
 PROBLEM = co.Problem(co.Logistic(), penalty=co.Ridge(0.1))
 

@@ -7,49 +7,47 @@ Statistics are judged at 1e-6 or less each, so that a test fails by chance less 
 from __future__ import annotations
 
 import importlib
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
+from gram_runs import silent_run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, chi2
 
 import colonnade as co
-from colonnade.algorithms import gram_design, integer_rows, local_gram, private_gram, secure_products
-from colonnade.algorithms.gram_design import OWN, Figures, cross_weight, grid, own_count
-from colonnade.algorithms.integer_rows import IntegerRows, within
-from colonnade.algorithms.local_gram import Products, Sketch
-from colonnade.algorithms.masked_scores import PartScores
-from colonnade.algorithms.method import Job, SendLabels
-from colonnade.algorithms.noisy_labels import NoisyLabels
-from colonnade.algorithms.private_gram import Parts, Prepare, PrivateGram
-from colonnade.algorithms.secure_products import Deal, Masked
-from colonnade.attacks import gram as attacks
-from colonnade.engines.inprocess import Tap
+from colonnade.audit import gram as attacks
+from colonnade.audit.lower_bound import epsilon_lower_bound
 from colonnade.errors import ProtocolError
 from colonnade.kernels.ring import Ring, product, uniform
+from colonnade.methods.gram import design as gram_design
+from colonnade.methods.gram import integer_rows, private_gram, secure_products
+from colonnade.methods.gram import local as local_gram
+from colonnade.methods.gram.design import OWN, Figures, cross_weight, grid, own_count
+from colonnade.methods.gram.integer_rows import IntegerRows, within
+from colonnade.methods.gram.local import Products, Sketch
+from colonnade.methods.gram.noisy_labels import NoisyLabels
+from colonnade.methods.gram.private_gram import Parts, Prepare, PrivateGram
+from colonnade.methods.gram.secure_products import Deal, Masked
+from colonnade.methods.masked_scores import PartScores
+from colonnade.methods.method import Job, SendLabels
 from colonnade.privacy import gate as gates
-from colonnade.privacy.attack import epsilon_lower_bound
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.keyring import Keyring, derive
 from colonnade.privacy.mechanisms import gaussian_sigma
 from colonnade.privacy.pads import Pad
 from colonnade.privacy.released import Private
 from colonnade.privacy.store import FileLog
+from colonnade.runtime.inprocess import Tap
 from colonnade.runtime.messages import Sealed
 from colonnade.runtime.node import Letter
 from colonnade.runtime.program import COORDINATOR
 from colonnade.runtime.wire import Frame, decode, encode
 
-sys.path.append(str(Path(__file__).parents[1] / "algorithms"))  # runs without noise, written for the method's own tests
-from gram_runs import silent_run
-
-audits = importlib.import_module("colonnade.audit")  # the module; the name in the package is the function
+audits = importlib.import_module("colonnade.audit.run")  # the module; the name in the package is the function
 RIDGE = co.Problem(co.Logistic(), penalty=co.Ridge(1e-3), intercept=True)
 ONE_EPSILON = audits.Setting(1.0, 1e-5, 0)
 ERROR = 1e-6

@@ -10,11 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import colonnade as co
-from colonnade.algorithms.method import Job
-from colonnade.configured import preview
-from colonnade.fit import _sees
-from colonnade.jobfile import load_job
-from colonnade.plain import known_values
+from colonnade.methods.method import Job
+from colonnade.methods.node_setup import Call
+from colonnade.methods.plain_data import known_values
 from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.block import ROW
 from colonnade.privacy.events import MASKED, Audience, Charge, Event, Mechanism, Scope
@@ -30,7 +28,9 @@ from colonnade.privacy.statement import (
     settled,
     told_replaced,
 )
-from colonnade.seats import Call
+from colonnade.runs.config import preview
+from colonnade.runs.fit import _sees
+from colonnade.runs.job_file import load_job
 
 HARD = Assumption("nobody can factor 15", computational=True)
 KEPT = Assumption("everybody keeps quiet")

@@ -12,7 +12,7 @@ import pytest
 
 import colonnade as co
 from colonnade.privacy.store import LARGE, FileLog, MemoryLog, chain, write_synced
-from colonnade.runbook import FolderStore, file_name
+from colonnade.runtime.run_store import RunStore, file_name
 from contract import METHODS, federation
 
 CASE = next(iter(METHODS.values()))
@@ -217,7 +217,7 @@ def test_a_ledger_of_a_later_format_is_refused(log):
 def test_a_store_where_one_cannot_write_is_a_store_error_with_advice(tmp_path, where):
     (tmp_path / "file").write_text("not a folder")
     with pytest.raises(co.StoreError, match=r"Name a folder that is writable"):
-        FolderStore(tmp_path / where)
+        RunStore(tmp_path / where)
 
 
 def test_a_store_in_a_folder_that_takes_no_files_is_a_store_error(tmp_path):
@@ -229,7 +229,7 @@ def test_a_store_in_a_folder_that_takes_no_files_is_a_store_error(tmp_path):
 def test_a_read_only_store_is_a_store_error(tmp_path):
     tmp_path.chmod(0o500)
     with pytest.raises(co.StoreError, match=r"writable"):
-        FolderStore(tmp_path)
+        RunStore(tmp_path)
 
 
 # ---------------------------------------------------------------- full disks

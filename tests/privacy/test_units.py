@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 import colonnade as co
-from colonnade.budget import account
-from colonnade.engines.station import Station
 from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.block import COLUMN, ROW, Unit
 from colonnade.privacy.events import EXACT, Charge, Event, Mechanism
 from colonnade.privacy.ledger import OPENING, Ledger, Terms, _opening
 from colonnade.privacy.store import FileLog, MemoryLog
+from colonnade.runs.budgets import account
+from colonnade.runtime.hosted_node import HostedNode
 
 UNITS = [
     ROW,
@@ -173,6 +173,6 @@ def test_a_run_that_goes_on_is_not_asked_for_its_unit_again():
     }
     ledger._write_replaced(lost)
     asked = terms(ROW), PLAN
-    Station.same_unit(SimpleNamespace(ledger=ledger, run="open"), *asked)
+    HostedNode.same_unit(SimpleNamespace(ledger=ledger, run="open"), *asked)
     with pytest.raises(co.BudgetExhausted, match="counts for one patient and one row"):
-        Station.same_unit(SimpleNamespace(ledger=ledger, run="new"), *asked)
+        HostedNode.same_unit(SimpleNamespace(ledger=ledger, run="new"), *asked)

@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as hnp
 from scipy import sparse
 
 import colonnade as co
-from colonnade.algorithms import load_all
+from colonnade.methods import load_all
 from colonnade.privacy.released import Released
 from colonnade.privacy.values import DTYPES, Packed, decode_value, encode_value
 from colonnade.runtime.messages import BY_CODE, BY_TYPE, Failed, message

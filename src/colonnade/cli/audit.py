@@ -1,9 +1,8 @@
-"""`colonnade audit`: attack our mechanisms, our methods and the papers' calibrations."""
+"""`colonnade audit`: attack our mechanisms and our methods."""
 
 from __future__ import annotations
 
 import json
-from importlib import import_module
 from typing import Annotated
 
 import typer
@@ -34,13 +33,14 @@ def audit(
 
       colonnade audit gaussian frank-wolfe
 
-      colonnade audit published-sketch --effort 10
+      colonnade audit gram --effort 10
     """
     with explained():
         from rich.console import Console
         from rich.table import Table
 
-        attacks = import_module("colonnade.audit")  # by name: `colonnade.audit` itself is the function
+        from colonnade.audit import run as attacks
+
         if listing:
             known = {name: f"{target.title} ({target.guarantee})" for name, target in attacks.TARGETS.items()}
             answer(known, lined(known, 24), "\n".join(known), quiet, as_json)
@@ -61,6 +61,5 @@ def audit(
             for line in lines:
                 table.add_row(*line.values(), style="red" if line["verdict"] == "violated" else "")
             answers().print(table)
-        ours = [r for r in results if attacks.TARGETS[r.target].guarantee != "claimed" and r.verdict.violated]
-        if ours:
+        if any(result.verdict.violated for result in results):
             raise typer.Exit(1)

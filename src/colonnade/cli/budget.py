@@ -41,7 +41,7 @@ def show(
       colonnade budget show runs --plot spending.html
     """
     with explained():
-        from colonnade import budget
+        from colonnade.runs import budgets as budget
 
         with busy("checking and adding up the ledgers", quiet or as_json):
             accounts = [(account, _held(store, account)) for account in budget.accounts(store)]
@@ -106,9 +106,9 @@ class _Held:
 
 
 def _held(store: Path, account: Any) -> _Held:
-    from colonnade.budget import opened
     from colonnade.privacy.accountant import epsilon
     from colonnade.privacy.ledger import recorded_event
+    from colonnade.runs.budgets import opened
 
     with opened(store, account.party) as ledger:
         renewals = [row.seq for row in ledger.log.rows(kind="budget") if json.loads(row.body)["do"] == "renew"]
@@ -136,7 +136,7 @@ def notes(
       colonnade budget notes runs hospital
     """
     with explained():
-        from colonnade.budget import notes as kept
+        from colonnade.runs.budgets import notes as kept
 
         found = kept(store, party)
         plain = [{"run": run, "note": text} for run, text in found]
@@ -162,7 +162,7 @@ def plan(
       colonnade budget plan runs hospital --epsilon 0.5 --rounds 40
     """
     with explained():
-        from colonnade.budget import forecast
+        from colonnade.runs.budgets import forecast
 
         cast = forecast(store, party, epsilon, delta, rounds)
         more = "no limit is set" if math.isinf(cast.runs_left) else f"{cast.runs_left:.0f} such runs fit"
@@ -190,8 +190,8 @@ def set_limit(
     Example: colonnade budget set runs hospital --epsilon 4 --delta 1e-6
     """
     with explained():
-        from colonnade.budget import opened, prepared
         from colonnade.privacy.events import Policy
+        from colonnade.runs.budgets import opened, prepared
 
         Policy(epsilon=epsilon, delta=delta)  # a limit that is refused makes no ledger
         prepared(store, party)
@@ -217,7 +217,7 @@ def renew(
     Example: colonnade budget renew runs hospital --reason "new study, other patients"
     """
     with explained():
-        from colonnade.budget import opened
+        from colonnade.runs.budgets import opened
 
         with opened(store, party) as ledger:
             before = ledger.budget()
@@ -247,8 +247,8 @@ def export(
     Example: colonnade budget export runs hospital --output releases.csv
     """
     with explained():
-        from colonnade.budget import exported
         from colonnade.privacy.store import write_synced
+        from colonnade.runs.budgets import exported
 
         text = exported(store, party, "json" if as_json else form)
         if output is None:
@@ -266,7 +266,7 @@ def verify(store: Store, quiet: Quiet = False, as_json: AsJson = False) -> None:
     Example: colonnade budget verify runs
     """
     with explained():
-        from colonnade.budget import verified
+        from colonnade.runs.budgets import verified
 
         with busy("walking every chain of rows", quiet or as_json):
             counts = verified(store)
@@ -318,12 +318,11 @@ def _finite(value: Any) -> Any:
 
 
 def _write_plot(store: Path, target: Path) -> None:
-    import plotly.graph_objects as go
-
-    from colonnade import budget
     from colonnade.privacy.store import write_synced
+    from colonnade.runs import budgets as budget
+    from colonnade.views.plots import plotly_objects
 
-    figure = go.Figure()
+    figure = plotly_objects().Figure()
     for account in budget.accounts(store):
         curve = [(when, spent) for when, spent in budget.spending(store, account.party) if math.isfinite(spent)]
         times, spent = [when for when, _ in curve], [value for _, value in curve]

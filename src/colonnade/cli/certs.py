@@ -11,7 +11,7 @@ import typer
 from colonnade.cli.terminal import answer, explained, lined
 
 if TYPE_CHECKING:
-    from colonnade.certs import Card
+    from colonnade.network.certs import Card
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -45,7 +45,7 @@ def init(
       colonnade certs init certs --title "Heart study 2026" --days 730
     """
     with explained():
-        from colonnade import certs
+        from colonnade.network import certs
 
         path = certs.init(folder, title=title, days=days)
         told = {"authority": str(path), "secret": str(folder / "authority.key")}
@@ -82,7 +82,7 @@ def issue(
       colonnade certs issue certs hospital --replace
     """
     with explained():
-        from colonnade import certs
+        from colonnade.network import certs
 
         files = certs.issue(folder, name, hosts=host or (), days=days, replace=replace)
         told = {
@@ -107,7 +107,7 @@ def revoke(
     Example: colonnade certs revoke certs hospital
     """
     with explained():
-        from colonnade import certs
+        from colonnade.network import certs
 
         count = certs.revoke(folder, name)
         said = f"{count} certificate{'s' if count > 1 else ''} of {name} revoked in {folder / 'revoked.pem'}"
@@ -129,7 +129,7 @@ def show(
       colonnade certs show hospital.pem --json
     """
     with explained():
-        from colonnade import certs
+        from colonnade.network import certs
 
         files = [path]
         revoked: set[int] = set()

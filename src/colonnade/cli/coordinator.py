@@ -16,9 +16,9 @@ from colonnade.cli.targets import Overwrite, check_free, cost_of_another
 from colonnade.cli.terminal import answer, busy, explained, lined
 
 if TYPE_CHECKING:
-    from colonnade.between.hub import Grpc
-    from colonnade.charter import Charter
-    from colonnade.jobfile import JobFile
+    from colonnade.data.federation_file import FederationFile
+    from colonnade.network.hub import Grpc
+    from colonnade.runs.job_file import JobFile
 
 app = typer.Typer(no_args_is_help=True, help="Run a job between organisations: carry letters, hold no data.")
 federation = typer.Typer(no_args_is_help=True, help="A federation between organisations: is everybody there and ready?")
@@ -78,14 +78,14 @@ def run(
     with explained("the same command goes on with a run that is not over."):
         from rich.console import Console
 
-        from colonnade.between.hub import Grpc
-        from colonnade.configured import save_finished
-        from colonnade.engines.streams import page
+        from colonnade.data.federation import Federation
         from colonnade.errors import InvalidInput
-        from colonnade.federation import Federation
-        from colonnade.fit import fit
-        from colonnade.jobfile import load_job
-        from colonnade.report import check_target
+        from colonnade.network.hub import Grpc
+        from colonnade.network.transport.metrics import page
+        from colonnade.runs.config import save_finished
+        from colonnade.runs.fit import fit
+        from colonnade.runs.job_file import load_job
+        from colonnade.views import check_target
 
         _logged(as_json, quiet or dry_run)
         asked, fed = load_job(job), Federation.open(file)
@@ -127,7 +127,7 @@ def run(
 
 
 def _rehearsed(
-    charter: Charter,
+    charter: FederationFile,
     asked: JobFile,
     hub: Grpc,
     store: Path,
@@ -137,10 +137,10 @@ def _rehearsed(
     as_json: bool,
 ) -> None:
     """A dry run: what would be proposed and at what price, if this side would not refuse it."""
-    from colonnade.between.rehearsal import ROWS, UNKNOWN, proposed, supposed
-    from colonnade.cli.previewed import show
-    from colonnade.configured import preview
-    from colonnade.engines.streams import page
+    from colonnade.cli.preview import show
+    from colonnade.network.transport.metrics import page
+    from colonnade.runs.config import preview
+    from colonnade.runs.dry_run import ROWS, UNKNOWN, proposed, supposed
 
     hub.rehearse()
     if metrics is not None:
@@ -179,10 +179,10 @@ def score(
     Example: colonnade coordinator score federation.toml --fit fit.json
     """
     with explained("the same command goes on with a run that is not over."):
-        from colonnade.between.hub import Grpc
-        from colonnade.federation import Federation
-        from colonnade.fit import score as scored
-        from colonnade.result import KeptScores, load
+        from colonnade.data.federation import Federation
+        from colonnade.network.hub import Grpc
+        from colonnade.runs.fit import score as scored
+        from colonnade.runs.result import KeptScores, load
 
         _logged(as_json, quiet)
         model, fed = load(fit), Federation.open(file)
@@ -194,7 +194,7 @@ def score(
 
 def _logged(as_json: bool, quiet: bool) -> None:
     """Logs on standard error, and SIGTERM as gentle as Ctrl-C."""
-    from colonnade.logs import to_stderr
+    from colonnade.cli.logs import to_stderr
 
     to_stderr(as_json)
     if quiet:
@@ -233,9 +233,9 @@ class Pending:
                 )
 
     def _ended(self) -> dict[str, str]:
-        from colonnade.runbook import FolderStore
+        from colonnade.runtime.run_store import RunStore
 
-        with contextlib.closing(FolderStore(self.path.parent)) as books:
+        with contextlib.closing(RunStore(self.path.parent)) as books:
             return books.ended()
 
     def _noted(self) -> tuple[Any, ...]:
@@ -286,8 +286,8 @@ def check(
     Example: colonnade federation check federation.toml --certs certs
     """
     with explained():
-        from colonnade.between.hub import Grpc
-        from colonnade.federation import Federation
+        from colonnade.data.federation import Federation
+        from colonnade.network.hub import Grpc
 
         fed = Federation.open(file)
         assert fed.away is not None
@@ -324,7 +324,7 @@ def example(
     Example: colonnade federation example tryout
     """
     with explained():
-        from colonnade.between.example import write_example
+        from colonnade.cli.example import write_example
 
         with busy("sharing out flights, and making keys and certificates", quiet or as_json):
             names = write_example(folder, rows, hub)

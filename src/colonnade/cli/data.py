@@ -12,8 +12,8 @@ import typer
 from colonnade.cli.terminal import answer, answers, busy, explained
 
 if TYPE_CHECKING:
-    from colonnade.fetch import DataSet
-    from colonnade.schema import Column, Look
+    from colonnade.data.fetch import DataSet
+    from colonnade.data.schema import Column, Look
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -65,9 +65,9 @@ def inspect(
         from rich.console import Console
         from rich.table import Table
 
+        from colonnade.data.schema import look
+        from colonnade.data.sources import located
         from colonnade.errors import InvalidInput
-        from colonnade.schema import look
-        from colonnade.sources import located
 
         if (file is None) == (sql is None):
             raise InvalidInput("give one table: a FILE, or --sql with --query.")
@@ -119,7 +119,7 @@ def fetch(
       colonnade data fetch a9a --folder /srv/data
     """
     with explained("interrupted; the same command goes on where it stopped."):
-        from colonnade import fetch as job
+        from colonnade.data import fetch as job
 
         with _bar(quiet or as_json) as progress:
             paths = [str(path) for path in job.fetch(name, folder, progress=progress)]
@@ -137,7 +137,7 @@ def list_data_sets(
     with explained():
         from rich.table import Table
 
-        from colonnade.fetch import DATA_SETS
+        from colonnade.data.fetch import DATA_SETS
 
         if quiet or as_json:
             sets = [{"name": name, "bytes": data.size, **_about(data)} for name, data in DATA_SETS.items()]
@@ -175,7 +175,7 @@ def _proposal(seen: Look) -> tuple[Column | None, str]:
 
 
 def _described(column: Column | None, reason: str) -> tuple[str, str]:
-    from colonnade.schema import Categorical, Date, Numeric
+    from colonnade.data.schema import Categorical, Date, Numeric
 
     match column:
         case None:
@@ -199,8 +199,8 @@ def _plain(text: str) -> Any:
 def _write(output: Path, columns: list[Column]) -> None:
     import textwrap
 
+    from colonnade.data.schema import Schema
     from colonnade.privacy.store import write_synced
-    from colonnade.schema import Schema
 
     head = "\n".join(f"# {line}" for line in textwrap.wrap(WARNING, 110))
     write_synced(output, f"{head}\n\n{Schema(tuple(columns), source='data').to_text()}".encode())

@@ -30,7 +30,7 @@ def doctor(
       colonnade doctor --store /srv/runs --json
     """
     with explained():
-        from colonnade.doctor import OK, examine, healthy
+        from colonnade.cli.machine import OK, examine, healthy
 
         with busy("looking at this machine", quiet or as_json):
             checks = examine(store)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from colonnade.cli.previewed import show
+from colonnade.cli.preview import show
 from colonnade.cli.targets import Overwrite, check_free, cost_of_another
 from colonnade.cli.terminal import answer, busy, explained, lined
 from colonnade.privacy.figures import shown
@@ -85,7 +85,7 @@ def fit(
         from rich.console import Console
 
         from colonnade.errors import InvalidInput
-        from colonnade.report import check_target
+        from colonnade.views import check_target
 
         if (config is None) == (data is None):
             raise InvalidInput("give one of the two: a CONFIG.toml (`colonnade init` writes one), or --data FILE.")
@@ -138,8 +138,8 @@ def _one_file(
     shared: dict[str, Any],
     seen: bool,
 ) -> Any:
+    from colonnade.data.readers import fit_file
     from colonnade.estimators import SparseClassifier, SparseRegressor
-    from colonnade.readers import fit_file
 
     if task == "classify":
         estimator: Any = SparseClassifier(classes=classes, **shared)
@@ -150,8 +150,8 @@ def _one_file(
 
 
 def _configured(config: Path, dry_run: bool, overwrite: bool, seen: bool, quiet: bool, as_json: bool) -> None:
-    from colonnade.configured import load_config
-    from colonnade.report import check_target
+    from colonnade.runs.config import load_config
+    from colonnade.views import check_target
 
     asked = load_config(config)
     check_target(asked.output)
@@ -214,7 +214,7 @@ def _bar(wanted: bool) -> Iterator[Callable[[float], None]]:
     if not wanted:
         yield lambda _: None
         return
-    from colonnade.progress import Bar
+    from colonnade.runs.progress import Bar
 
     bar = Bar("reading, percent", 100)
     try:

@@ -23,8 +23,8 @@ from colonnade.cli.terminal import answer, explained, lined
 from colonnade.privacy.figures import shown
 
 if TYPE_CHECKING:
-    from colonnade.between.office import Request
-    from colonnade.between.settings import PartyFile
+    from colonnade.network.party_file import PartyFile
+    from colonnade.network.party_service import Request
     from colonnade.privacy.ledger import Budget
 
 app = typer.Typer(
@@ -74,10 +74,11 @@ def run(
       colonnade party run party.toml --dry-run --job job.toml
     """
     with explained("stopped; runs in progress go on when the party is started again."):
-        from colonnade.between.settings import PartyFile
-        from colonnade.engines.streams import Metrics, page, serve
+        from colonnade.cli.logs import to_stderr
         from colonnade.errors import InvalidInput
-        from colonnade.logs import to_stderr
+        from colonnade.network.party_file import PartyFile
+        from colonnade.network.transport.metrics import Metrics, page
+        from colonnade.network.transport.party import serve
 
         to_stderr(as_json)
         if quiet:
@@ -124,13 +125,13 @@ def run(
 
 def _rehearsed(settings: PartyFile, job: Path | None, rows: int | None, quiet: bool, as_json: bool) -> None:
     """A dry run: what a run would find here, if it would not be refused."""
-    from colonnade.between.rehearsal import opened, rehearse
-    from colonnade.cli.previewed import NOTHING
+    from colonnade.cli.preview import NOTHING
     from colonnade.cli.terminal import busy
-    from colonnade.configured import seen_by
-    from colonnade.engines.streams import Metrics, page
-    from colonnade.engines.streams_party import rehearse as check_dialling
-    from colonnade.jobfile import load_job
+    from colonnade.network.transport.metrics import Metrics, page
+    from colonnade.network.transport.party import rehearse as check_dialling
+    from colonnade.runs.config import seen_by
+    from colonnade.runs.dry_run import opened, rehearse
+    from colonnade.runs.job_file import load_job
 
     asked = None if job is None else load_job(job)
     with busy("making every check that a run would make here", quiet or as_json), opened(settings) as office:
@@ -176,7 +177,7 @@ def key(
     Example: colonnade party key signing.key
     """
     with explained():
-        from colonnade.between.settings import write_key
+        from colonnade.network.party_file import write_key
 
         public = write_key(path)
         answer({"key": public, "file": str(path)}, f'key = "{public}"', public, quiet, as_json)
@@ -192,8 +193,8 @@ def realign(file: File, quiet: Quiet = False, as_json: AsJson = False) -> None:
     Example: colonnade party realign party.toml
     """
     with explained():
-        from colonnade.between.aligning import forget
-        from colonnade.between.settings import PartyFile
+        from colonnade.network.party_alignment import forget
+        from colonnade.network.party_file import PartyFile
 
         there = forget(PartyFile.load(file).store)
         said = "the next run agrees on rows anew" if there else "there was no agreement on rows"
@@ -212,8 +213,8 @@ def show(
     Example: colonnade party show party.toml 20260101T120000-0123456789ab
     """
     with explained():
-        from colonnade.between.settings import PartyFile
-        from colonnade.text_file import read_text
+        from colonnade.data.text_file import read_text
+        from colonnade.network.party_file import PartyFile
 
         text = read_text(PartyFile.load(file).store / "fits" / f"{run}.part.json")
         if as_json:
@@ -227,8 +228,8 @@ def show(
 
 def _ask(asked: Request, budget: Budget, withdrawn: Callable[[], str | None]) -> bool:
     """Show the terms of a run to the operator, and have them approved or not; `withdrawn` says why nobody waits any more."""
-    from colonnade.between.office import UnknownRun
     from colonnade.errors import PolicyRefused
+    from colonnade.network.party_service import UnknownRun
 
     about = f"the question to the operator of {asked.party!r} about run {asked.run}"
     if not sys.stdin.isatty():
@@ -253,7 +254,7 @@ def _show(asked: Request, budget: Budget) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from colonnade.configured import seen_by
+    from colonnade.runs.config import seen_by
 
     console = Console(stderr=True)
     console.print(f"\nThe coordinator proposes run {asked.run}", style="bold", markup=False)
@@ -278,12 +279,12 @@ def _show(asked: Request, budget: Budget) -> None:
 
 def _terms(asked: Request) -> Iterator[tuple[str, str, str]]:
     """Name, words, and where words are not exact the value itself."""
-    from colonnade.algorithms.masked_scores import MaskedScores
-    from colonnade.configured import Preview
+    from colonnade.methods.masked_scores import MaskedScores
     from colonnade.privacy.events import row_rho
     from colonnade.privacy.statement import joined, large_delta, remarks_on
     from colonnade.problem import Problem
-    from colonnade.report.words import counted, plain_words, problem_sentence, value_words
+    from colonnade.runs.config import Preview
+    from colonnade.views.words import counted, plain_words, problem_sentence, value_words
 
     method, problem, privacy = asked.call.method, asked.call.problem, asked.call.privacy
     yield "method", asked.terms.method, "" if isinstance(method, MaskedScores) else repr(method)

@@ -27,8 +27,8 @@ def report(
       colonnade report runs/fits/20260101T120000-0123456789ab.json --output model.html
     """
     with explained():
-        from colonnade.report import write_report
-        from colonnade.result import load
+        from colonnade.runs.result import load
+        from colonnade.views import write_report
 
         with busy("writing the report", quiet or as_json):
             path = str(write_report(load(saved), output))

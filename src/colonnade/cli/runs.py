@@ -59,10 +59,10 @@ def listing(store: Store, quiet: Quiet = False, as_json: AsJson = False) -> None
 
 def listed(store: Path) -> list[dict[str, Any]]:
     """Every run of a store as plain data."""
-    from colonnade.runbook import FolderStore, history, in_words, node_name
+    from colonnade.runtime.run_store import RunStore, history, in_words, node_name
 
     past = history(store)  # refuses what is not a store
-    books = FolderStore(store)
+    books = RunStore(store)
     try:
         nodes = [node_name(path.stem) for path in sorted((store / "nodes").glob("*.db"))]
         terms = {row.run: json.loads(row.body)["terms"] for node in nodes for row in books.log(node).rows(kind="open")}
@@ -127,7 +127,7 @@ def show(
     with explained():
         from rich.table import Table
 
-        from colonnade.runbook import released
+        from colonnade.runtime.run_store import released
 
         found = released(store, run)
         found["state"] = next(line["state"] for line in listed(store) if line["run"] == run)
@@ -180,7 +180,7 @@ def abort(
     Example: colonnade runs abort runs 20260101T120000-0123456789ab
     """
     with explained():
-        from colonnade.runbook import aborted
+        from colonnade.runtime.run_store import aborted
 
         closed = aborted(store, run)
         said = f"{run} is over; closed in the ledgers of {', '.join(closed) or 'nobody'}"
@@ -236,7 +236,7 @@ def replaced(
         if [node, sign, accept].count(None) != 2:
             raise InvalidInput("say one of --node NAME (a store of one owner), --sign RECORD and --accept RECORD.")
         if node is not None:
-            from colonnade.runbook import begun_anew
+            from colonnade.runtime.run_store import begun_anew
 
             when, spent = begun_anew(place, node)
             said = f"{node} has a new ledger since {when}, which begins with rho = {spent:.4g}; every later statement counts it"
@@ -250,7 +250,7 @@ def _is_federation(place: Path) -> bool:
     """Whether a file is a federation file; whoever reads it as a party's says what is wrong with it."""
     import tomllib
 
-    from colonnade.text_file import read_text
+    from colonnade.data.text_file import read_text
 
     try:
         return "parties" in tomllib.loads(read_text(place))
@@ -262,20 +262,20 @@ def _between(
     place: Path, sign: Path | None, accept: Path | None, rho: float, store: Path, certs: Path
 ) -> tuple[dict[str, Any], str]:
     """Between organisations: sign the record of this node's new ledger, or take that of another one."""
-    from colonnade.between import replaced as records
-    from colonnade.between.hub import tls_in
-    from colonnade.between.settings import PartyFile
-    from colonnade.charter import Charter
+    from colonnade.data.federation_file import FederationFile
+    from colonnade.network import replaced_ledger as records
+    from colonnade.network.hub import tls_in
+    from colonnade.network.party_file import PartyFile
     from colonnade.privacy.events import Policy
     from colonnade.privacy.ledger import Ledger
-    from colonnade.runbook import FolderStore
     from colonnade.runtime.program import COORDINATOR
+    from colonnade.runtime.run_store import RunStore
 
     party = None if _is_federation(place) else PartyFile.load(place)
-    charter = Charter.load(place) if party is None else party.charter
+    charter = FederationFile.load(place) if party is None else party.charter
     tls = tls_in(certs, COORDINATOR) if party is None else party.tls
     name = COORDINATOR if party is None else party.name
-    books = FolderStore(store if party is None else party.store)
+    books = RunStore(store if party is None else party.store)
     try:
         if accept is not None:
             record = records.Record.load(accept)

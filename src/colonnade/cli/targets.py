@@ -46,7 +46,7 @@ def cost_of_another(privacy: Privacy | None) -> str:
 
 
 def _result_of(target: Path) -> str:
-    from colonnade.result import load
+    from colonnade.runs.result import load
 
     try:
         made = load(target)

@@ -75,7 +75,7 @@ def busy(what: str, silent: bool) -> Iterator[None]:
 
 def _extra_with(module: str) -> str | None:
     """The extra of the package that brings a module."""
-    from colonnade.doctor import EXTRAS
+    from colonnade.cli.machine import EXTRAS
 
     return next((extra for extra, (name, _) in EXTRAS.items() if name == module.partition(".")[0]), None)
 

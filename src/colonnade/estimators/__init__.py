@@ -1,4 +1,8 @@
-"""Sparse linear models on one machine, with the interface of scikit-learn."""
+"""Estimators: the faces of scikit-learn, for one data holder and for columns of several parties.
+
+`SparseClassifier` and `SparseRegressor` fit one machine's rows, `FederatedClassifier` and `FederatedRegressor` run a
+federation. Imports: `runs` and below. Start with `estimators/base.py` or `estimators/federated.py`.
+"""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from colonnade.data.notices import UNSPENT, about_rows
 from colonnade.errors import InvalidInput, MostlyNoise, NothingToLearn, unquoted
 from colonnade.estimators.recipe import PickRecipe, RowRecipe, cheaper, check_rounds
 from colonnade.estimators.rows import ClipMap, RowMap, as_doubles, clipped
@@ -23,7 +24,6 @@ from colonnade.estimators.solver import NEGLIGIBLE, Solution, certified, solve
 from colonnade.estimators.surroundings import DELTA, looked_at
 from colonnade.kernels.lazy import lazy_picks
 from colonnade.kernels.sparse_fw import Floats, Loss, model_of_picks
-from colonnade.notices import UNSPENT, about_rows
 from colonnade.privacy.accountant import epsilon as epsilon_of
 from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.block import ROW, SENSIBLE

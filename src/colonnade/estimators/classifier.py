@@ -13,10 +13,10 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
 
+from colonnade.data.notices import about_classes
 from colonnade.errors import InvalidInput
 from colonnade.estimators.base import SparseLinear
 from colonnade.kernels.sparse_fw import Floats, Loss
-from colonnade.notices import about_classes
 
 LOSSES = {"logistic": Loss.LOGISTIC, "squared_hinge": Loss.SQUARED_HINGE}
 

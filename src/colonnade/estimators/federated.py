@@ -35,16 +35,16 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from colonnade.algorithms.sharing_admm import SharingADMM
+from colonnade.data.federation import Federation
+from colonnade.data.notices import UNSPENT, about_classes
+from colonnade.data.one_table import table_federation
+from colonnade.data.schema import Schema
 from colonnade.errors import InvalidInput, NothingToLearn, unquoted
 from colonnade.estimators.classifier import as_objects, label_keys, likeliest, probabilities
 from colonnade.estimators.rows import as_doubles
 from colonnade.estimators.several import resumed, same_call
 from colonnade.estimators.surroundings import DELTA, looked_at
-from colonnade.federation import Federation
-from colonnade.fit import fit as run
-from colonnade.notices import UNSPENT, about_classes
-from colonnade.one_table import table_federation
+from colonnade.methods.admm.sharing import SharingADMM
 from colonnade.privacy.accountant import epsilon as epsilon_of
 from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.ledger import Ledger
@@ -52,9 +52,9 @@ from colonnade.privacy.statement import Guarantee, Privacy, PrivacyStatement
 from colonnade.problem import LeastSquares, Logistic, Problem, Ridge
 from colonnade.problem.link import PLAIN, Link
 from colonnade.problem.weighted import ClassWeighted
-from colonnade.result import Fit
-from colonnade.runbook import FolderStore
-from colonnade.schema import Schema
+from colonnade.runs.fit import fit as run
+from colonnade.runs.result import Fit
+from colonnade.runtime.run_store import RunStore
 
 Floats = NDArray[np.float64]
 OPEN_RIDGE = 1e-3  # where neither a penalty nor a constraint is given, and nothing is private
@@ -228,7 +228,7 @@ class FederatedLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carr
         """Why a search has no room for all its fits: every party's ledger must have a limit that leaves it."""
         if self.store is None or not (Path(self.store) / "runs.db").is_file():
             return "there is no store= with ledgers and limits (`colonnade budget set`)"
-        with closing(FolderStore(Path(self.store))) as books:
+        with closing(RunStore(Path(self.store))) as books:
             for name, party in federation.parties.items():
                 budget = Ledger(books.log(name), name, party.policy).budget()
                 if budget.epsilon is None:

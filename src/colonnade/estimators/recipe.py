@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from colonnade.algorithms.method import chosen_by_noise, swamped
 from colonnade.errors import InvalidInput
 from colonnade.estimators.rows import ClipMap, RowMap, clipped, norm_slack
 from colonnade.kernels.samplers import exact_picks
 from colonnade.kernels.sparse_fw import Floats, Loss, Picks, model_of_picks
 from colonnade.kernels.stream import Stream
+from colonnade.methods.method import chosen_by_noise, swamped
 from colonnade.privacy.events import Charge, Event, Mechanism, Plan
 from colonnade.privacy.gate import Drawer, Gate
 from colonnade.privacy.released import Private

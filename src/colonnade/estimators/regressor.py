@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from sklearn.base import RegressorMixin, clone
 from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
 
+from colonnade.data.notices import about_range, different
 from colonnade.errors import InvalidInput
 from colonnade.estimators.base import SparseLinear
 from colonnade.kernels.sparse_fw import Floats, Loss
-from colonnade.notices import about_range, different
 from colonnade.privacy.block import SENSIBLE, cleaned
 from colonnade.privacy.statement import checked_range
 

@@ -21,11 +21,11 @@ from typing import Any
 
 import numpy as np
 
+from colonnade.data.federation import Federation
 from colonnade.errors import MostlyNoise
-from colonnade.federation import Federation
 from colonnade.privacy.store import write_synced
-from colonnade.result import Fit, load
-from colonnade.runbook import FolderStore
+from colonnade.runs.result import Fit, load
+from colonnade.runtime.run_store import RunStore
 
 SAVED = re.compile(r"its fit is saved: co\.load\((['\"])(.+)\1\)")  # what a run says that was stopped as it ended
 
@@ -43,7 +43,7 @@ def same_call(federations: Sequence[Federation], *settings: Any) -> str:
 def resumed(call: str, runs: Sequence[Callable[[], Fit]], store: str | PathLike[str]) -> list[Fit]:
     """The fits of all runs, in order; those that an interrupted call with this store finished are read from it."""
     folder = Path(store).expanduser()
-    jobs = FolderStore(folder / "classes")
+    jobs = RunStore(folder / "classes")
     try:
         with jobs.run(call) as job:
             book = folder / "classes" / "fits" / f"{job}.json"

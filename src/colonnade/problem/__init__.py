@@ -1,4 +1,8 @@
-"""What is solved, and over which graph: losses, penalties, sets, topologies; pure values, no data, no I/O."""
+"""The problem says what is solved: losses, penalties, constraint sets, graphs, as small frozen values.
+
+No data and no files: a value checks itself, evaluates itself and knows its certificate. Imports: `kernels`. Start with
+`problem/problem.py`, then `problem/losses.py`.
+"""
 
 from __future__ import annotations
 

@@ -11,7 +11,6 @@ from functools import cached_property
 from itertools import pairwise
 from operator import index
 from random import Random
-from typing import Any
 
 from colonnade.errors import InvalidInput
 
@@ -111,13 +110,15 @@ class Topology:
             adjacent[j].append(i)
         return tuple(tuple(sorted(nodes)) for nodes in adjacent)
 
-    def _graph(self) -> Any:
-        import networkx
-
-        graph = networkx.Graph()
-        graph.add_nodes_from(range(self.size))
-        graph.add_edges_from(self.edges)
-        return graph
+    def _hops(self, start: int) -> list[int]:
+        """The fewest hops from one node to each that it can reach, in the order in which a flood reaches them."""
+        hops = {start: 0}
+        for node in (reached := [start]):
+            for neighbour in self._adjacent[node]:
+                if neighbour not in hops:
+                    hops[neighbour] = hops[node] + 1
+                    reached.append(neighbour)
+        return list(hops.values())
 
     def neighbours(self, node: int) -> tuple[int, ...]:
         """The nodes linked to this one, in rising order."""
@@ -132,16 +133,12 @@ class Topology:
     @property
     def connected(self) -> bool:
         """Whether every node can reach every other; a topology that cannot is refused when it is made."""
-        import networkx
-
-        return bool(networkx.is_connected(self._graph()))
+        return len(self._hops(0)) == self.size
 
     @cached_property
     def diameter(self) -> int:
         """The largest number of hops between two nodes: rounds until a flood has reached everybody."""
-        import networkx
-
-        return int(networkx.diameter(self._graph()))
+        return max(self._hops(node)[-1] for node in range(self.size))
 
     @property
     def is_star(self) -> bool:
@@ -151,9 +148,7 @@ class Topology:
     @cached_property
     def centre(self) -> int:
         """The node with the fewest hops to its farthest node; the lowest of several."""
-        import networkx
-
-        return int(min(networkx.center(self._graph())))
+        return min(range(self.size), key=lambda node: self._hops(node)[-1])
 
     def parents(self, root: int) -> tuple[int, ...]:
         """The tree of fewest hops from `root`: each node's neighbour on the way there; the root is its own parent."""

@@ -1,0 +1,155 @@
+"""A record as the part of papers/comparison.md that carries numbers: where they come from, the table, and where others win."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from colonnade.errors import InvalidInput, StoreError
+from colonnade.privacy.statement import OF_TRUST, Guarantee, guaranteed
+from papers.comparison.models import BETWEEN, NOBODY, ONE, OURS
+
+START, END = "<!-- written by python -m papers comparison -->", "<!-- end of what was measured -->"
+HEAD = "Data | ε | δ | Model | Library | Runs | Problem | AUC | Gap at most | MB sent | Rounds | CPU s | Unit | Trust | Guarantee"
+ALONE = " alone, "
+Line = dict[str, Any]
+
+
+def block(found: dict[str, Any]) -> str:
+    """Everything between the page's marks."""
+    parts = [_source(found), _table(shown(found["lines"])), "## Where others win", _wins(found["lines"])]
+    return "\n\n".join(parts)
+
+
+def write(found: dict[str, Any], page: Path) -> None:
+    """Put the record's block between the marks of a page."""
+    before, after = around(page)
+    page.write_text(f"{before}{START}\n{block(found)}\n{END}{after}", encoding="utf-8")
+
+
+def around(page: Path) -> tuple[str, str]:
+    """The page before and after its marks."""
+    try:
+        text = page.read_text(encoding="utf-8")
+    except OSError as error:
+        raise StoreError(f"cannot read {page}: {error.strerror}. Name an existing page, or none to print.") from error
+    before, start, rest = text.partition(START)
+    _, end, after = rest.partition(END)
+    if not (start and end):
+        raise InvalidInput(f"{page} does not hold the lines {START!r} and {END!r}: add them where the table belongs.")
+    return before, after
+
+
+def shown(lines: Sequence[Line]) -> list[Line]:
+    """By table, then by epsilon with what is not private last; of all single parties the best at each epsilon."""
+    best: dict[tuple[Any, ...], float] = {}
+    for line in lines:
+        if ALONE in line["model"]:
+            key = line["data"], line["epsilon"]
+            best[key] = max(best.get(key, 0.0), line["auc"])
+    kept = [line for line in lines if ALONE not in line["model"] or line["auc"] == best[line["data"], line["epsilon"]]]
+    order = list(dict.fromkeys(line["data"] for line in lines))
+
+    def place(line: Line) -> tuple[Any, ...]:
+        private = line["epsilon"] is not None
+        within = (line["epsilon"], "", -line["auc"]) if private else (0.0, line["problem"], line["seconds"])
+        return (order.index(line["data"]), not private, *within)
+
+    return sorted(kept, key=place)
+
+
+# ------------------------------------------------------------------------------------------------ parts
+
+
+def _source(found: dict[str, Any]) -> str:
+    here = ", ".join(f"{name} {number}" for name, number in found["here"].items())
+    theirs = ", ".join(f"{name} {number}" for name, number in found["rivals"].items()) or "none"
+    seeds = found["splits"]["seeds"]
+    sizes = {line["data"]: line for line in found["lines"]}.values()
+    tables = "; ".join(
+        f"{line['data']} {line['rows']:,} × {line['columns']:,}, "
+        + (f"{line['parties']} parties" if line["parties"] else "one holder")
+        for line in sizes
+    )
+    text = (
+        f"`{found['command']}`, version {found['version']}, Python {found['python']}. Here: {here}. In the others' environment: {theirs}. "
+        f"{len(seeds)} splits, seeds {seeds[0]} to {seeds[-1]}. Rows × columns: {tables}."
+    )
+    missing = "".join(f"\n- left out: {reason}" for reason in found["left_out"])
+    return text + (f"\n{missing}" if missing else "")
+
+
+def _table(lines: Sequence[Line]) -> str:
+    rows = [HEAD, " | ".join("---" for _ in HEAD.split(" | ")), *(" | ".join(_cells(line)) for line in lines)]
+    return "\n".join(f"| {row} |" for row in rows)
+
+
+def _cells(line: Line) -> Iterator[str]:
+    private = line["epsilon"] is not None
+    yield line["data"]
+    yield f"{line['epsilon']:g}" if private else "∞"
+    yield f"{line['delta']:g}" if private else ""
+    yield line["model"]
+    yield line["by"]
+    yield line["place"]
+    yield line["problem"]
+    yield area(line)
+    yield "" if line["gap"] is None else f"{max(line['gap'], 0.0):.0e}"
+    yield "" if line["bytes"] is None else f"{line['bytes'] / 1e6:.3g}"
+    yield "" if line["rounds"] is None else f"{line['rounds']:,.0f}"
+    yield f"{line['seconds']:.2g}"
+    yield line["unit"]
+    yield line["trust"]
+    yield _guarantee(line)
+
+
+def _guarantee(line: Line) -> str:
+    """As recorded; a word of ours by the rule of today's statements, since a record may be of an earlier one."""
+    ours = line["guarantee"] in (Guarantee.PROVEN, Guarantee.CONDITIONAL)
+    return guaranteed(OF_TRUST.get(line["trust"], ())) if ours else str(line["guarantee"])
+
+
+def area(line: Line) -> str:
+    """Mean and standard error."""
+    return f"{line['auc']:.4f}" + ("" if line["auc_error"] is None else f" ± {line['auc_error']:.4f}")
+
+
+def _wins(lines: Sequence[Line]) -> str:
+    """Where another library's mean is higher at the same epsilon, and where it needs less time for the same problem."""
+    said = [*_accuracy(lines), *_time(lines)]
+    return "\n".join(f"- {text}" for text in said) if said else "Nowhere in this table."
+
+
+def _accuracy(lines: Sequence[Line]) -> Iterator[str]:
+    for line in lines:
+        if line["epsilon"] is None or line["by"] in (OURS, NOBODY):
+            continue
+        same = [o for o in lines if (o["data"], o["epsilon"]) == (line["data"], line["epsilon"]) and o["by"] == OURS]
+        for place in (ONE, BETWEEN):
+            ours = max((o for o in same if o["place"] == place and ALONE not in o["model"]), key=lambda o: o["auc"])
+            if ours["auc"] < line["auc"]:
+                errors = (line["auc_error"] or 0.0) + (ours["auc_error"] or 0.0)
+                near = ", closer than their standard errors together" if line["auc"] - ours["auc"] <= errors else ""
+                yield (
+                    f"{line['data']}, ε = {line['epsilon']:g}: {line['by']} has {area(line)}, the best of ours in the same place"
+                    f" ({ours['model']}) {area(ours)}{near}."
+                    if place == ONE
+                    else f"{line['data']}, ε = {line['epsilon']:g}: {line['by']}, which sees all columns, has {area(line)}, the "
+                    f"best of ours between parties ({ours['model']}) {area(ours)}{near}."
+                )
+
+
+def _time(lines: Sequence[Line]) -> Iterator[str]:
+    """A method between parties pays for messages and certificates: said with how many times as long it takes."""
+    open_lines = [line for line in lines if line["epsilon"] is None and ALONE not in line["model"]]
+    for data in dict.fromkeys(line["data"] for line in open_lines):
+        for problem in ("lasso", "ridge", "squares"):
+            own = [o for o in open_lines if (o["data"], o["problem"]) == (data, problem)]
+            ours = min((o for o in own if o["by"] == OURS), key=lambda o: o["seconds"], default=None)
+            theirs = min((o for o in own if o["by"] != OURS), key=lambda o: o["seconds"], default=None)
+            if ours is not None and theirs is not None and theirs["seconds"] < ours["seconds"]:
+                yield (
+                    f"{data}, {problem}: {theirs['by']} ({theirs['model']}), which has all columns in one place, takes "
+                    f"{theirs['seconds']:.2g} s; {ours['model']} between parties {ours['seconds']:.2g} s."
+                )

@@ -1,0 +1,341 @@
+"""Runs figures: cases in worker processes, each case's rows in a Parquet file of its own, then plots and verdicts.
+
+    reproduce([listed, ...], Path("reproduced"), quick=True, jobs=2)
+
+Kept     <results>/<figure>/<case>.parquet, written in one piece by the worker that ran the case, with the case, the CPU seconds it
+         took and the code's version inside. A case is named by its parameters, so quick and full runs share what they have in common.
+Resumed  a case whose file is there and of this version is not run again: after Ctrl-C or kill -9 the same command goes on.
+Version  of the package, with SHA-256 over all sources of the package and of this folder: any change of the code runs everything
+         again. Data are not part of it: after exchanging data, delete the figure's folder.
+Failures a case that raises, or whose process dies, is reported with its parameters; the others go on, and the figure is not judged.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.metadata
+import json
+import math
+import os
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from io import BytesIO
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import colonnade
+import papers
+from colonnade.errors import InvalidInput
+from colonnade.privacy.store import write_synced
+from colonnade.runs.progress import Bar
+from papers.figure import Case, Claim, Figure, Verdict
+from papers.registry import Listed, in_module
+
+if TYPE_CHECKING:
+    import polars as pl
+
+SOURCES = tuple(Path(place).resolve() for package in (colonnade, papers) for place in package.__path__)
+
+
+@dataclass(frozen=True)
+class Job:
+    """One case of one figure, by names that every process understands."""
+
+    module: str
+    figure: str
+    case: Case
+    target: Path
+    version: str
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A case that gave no rows, and why."""
+
+    case: Case
+    reason: str
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A claim, and what the rows say of it."""
+
+    claim: Claim
+    verdict: Verdict
+
+    @property
+    def as_stated(self) -> bool:
+        """Whether the verdict is the one that the figure's file says."""
+        return self.verdict.held == self.claim.reproduces
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one figure."""
+
+    figure: Figure
+    version: str
+    quick: bool
+    cases: int
+    seconds: float  # of CPU, over all cases, those that were kept included
+    table: pl.DataFrame | None
+    judged: tuple[Judged, ...]
+    failures: tuple[Failure, ...] = ()
+    missing: tuple[str, ...] = ()  # data sets
+
+    @property
+    def status(self) -> str:
+        """as stated, differs, failed or no data."""
+        if self.missing:
+            return "no data"
+        if self.failures:
+            return "failed"
+        return "as stated" if all(one.as_stated for one in self.judged) else "differs"
+
+
+def reproduce(
+    wanted: Sequence[Listed], results: Path, *, quick: bool = True, jobs: int | None = None, progress: bool = False
+) -> list[Outcome]:
+    """Run what is not there yet, judge every claim, and draw; plots are written by page.py from what this returns."""
+    if jobs is not None and jobs < 1:
+        raise InvalidInput(f"jobs={jobs}: give at least one process.")
+    plans = {listed.figure.name: [] if listed.missing else plan(listed, results, quick) for listed in wanted}
+    waiting = [job for jobs_of in plans.values() for job in jobs_of if kept(job) is None]
+    failures: dict[Path, str] = {}
+    with _bar(progress, len(waiting)) as tell:
+        for job, reason in run_all(waiting, jobs or os.cpu_count() or 1):
+            if reason:
+                failures[job.target] = reason
+            tell()
+    return [_outcome(listed, plans[listed.figure.name], failures, quick) for listed in wanted]
+
+
+def plan(listed: Listed, results: Path, quick: bool) -> list[Job]:
+    """The cases of a figure, with the file that each one's rows belong in."""
+    cases = [dict(case) for case in listed.figure.cases(quick)]
+    folder, code = results / listed.figure.name, version(listed.module)
+    jobs = [Job(listed.module, listed.figure.name, case, folder / f"{case_key(case)}.parquet", code) for case in cases]
+    if len({job.target for job in jobs}) < len(jobs):
+        raise InvalidInput(f"{listed.figure.name} names a case twice: its cases must differ in their parameters.")
+    return jobs
+
+
+def case_key(case: Case) -> str:
+    """A short name made of the parameters alone."""
+    return hashlib.sha256(json.dumps(case, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def version(module: str) -> str:
+    """Of the package, and of every source in it and in this folder; a figure's module elsewhere counts too."""
+    named = importlib.import_module(module).__file__
+    assert named is not None
+    own = Path(named).resolve()
+    found = {path: f"{root.name}/{path.relative_to(root)}" for root in SOURCES for path in root.rglob("*.py")}
+    digest = hashlib.sha256()
+    for path, name in sorted(({own: own.name} | found).items(), key=lambda item: item[1]):
+        digest.update(f"{name}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
+    return f"{importlib.metadata.version('colonnade')}+{digest.hexdigest()[:16]}"
+
+
+def kept(job: Job) -> tuple[pl.DataFrame, float] | None:
+    """Rows and CPU seconds of a case that is there and of this version."""
+    import polars as pl
+
+    try:
+        said = pl.read_parquet_metadata(job.target)
+        if said.get("version") != job.version or json.loads(said.get("case", "null")) != job.case:
+            return None
+        return pl.read_parquet(job.target), float(said["seconds"])
+    except (OSError, ValueError, KeyError, pl.exceptions.PolarsError):
+        return None  # not there, or cut off by something other than us: run it
+
+
+# ------------------------------------------------------------------------------------------------ workers
+
+
+def run_case(job: Job) -> str:
+    """Run one case and keep its rows; the reason where it failed, else nothing."""
+    import polars as pl
+    from threadpoolctl import threadpool_limits
+
+    told = job.target.with_suffix(".failed.txt")
+    try:
+        figure = next(one.figure for one in in_module(job.module) if one.figure.name == job.figure)
+        began = time.process_time()
+        with threadpool_limits(limits=1):
+            rows = figure.run(**job.case)
+        seconds = time.process_time() - began
+        if not rows:
+            raise InvalidInput("run() returned no rows")
+        body = BytesIO()
+        said = {"version": job.version, "case": json.dumps(job.case), "seconds": repr(seconds)}
+        pl.DataFrame(rows, infer_schema_length=None, strict=False).write_parquet(body, metadata=said)
+        job.target.parent.mkdir(parents=True, exist_ok=True)
+        write_synced(job.target, body.getvalue())
+        told.unlink(missing_ok=True)
+    except Exception as error:
+        told.parent.mkdir(parents=True, exist_ok=True)
+        told.write_text(f"{json.dumps(job.case)}\n\n{traceback.format_exc()}", encoding="utf-8")
+        return f"{type(error).__name__}: {' '.join(str(error).split()) or 'no message'}"
+    return ""
+
+
+def run_all(waiting: Sequence[Job], jobs: int) -> Iterator[tuple[Job, str]]:
+    """Every job as it ends, with the reason where it failed. A process that dies takes its own case with it, no other."""
+    queue, busy = deque(waiting), dict[Connection, _Worker]()
+    try:
+        for _ in range(min(jobs, len(queue))):
+            worker = _Worker()
+            busy[worker.wire] = worker
+            worker.begin(queue.popleft())
+        while busy:
+            for wire in wait(list(busy)):
+                assert isinstance(wire, Connection)
+                worker = busy.pop(wire)
+                job, reason = worker.job, worker.answer()
+                if queue:
+                    if not worker.alive:
+                        worker = _Worker()
+                    busy[worker.wire] = worker
+                    worker.begin(queue.popleft())
+                else:
+                    worker.stop()
+                yield job, reason
+    finally:  # Ctrl-C, or a caller that stops reading: what runs is given up, what is written stays
+        for worker in busy.values():
+            worker.stop()
+
+
+class _Worker:
+    """One process that runs cases handed to it, one at a time. It ends with its case when this process is gone."""
+
+    def __init__(self) -> None:
+        # Forked by a server that has imported this module and started no threads: a worker is there at once, and all
+        # workers run the code that was there when the first one began.
+        context = get_context("forkserver")
+        context.set_forkserver_preload([__name__])
+        self.wire, there = context.Pipe()
+        self._process = context.Process(target=_serve, args=(there, dict(os.environ)), daemon=True)
+        self._process.start()
+        there.close()
+        self.alive = True
+        self.job: Job
+
+    def begin(self, job: Job) -> None:
+        self.job = job
+        with suppress(ConnectionError):  # a process that died while idle: its answer says so
+            self.wire.send(job)
+
+    def answer(self) -> str:
+        try:
+            return str(self.wire.recv())
+        except (EOFError, ConnectionError):
+            self.alive = False
+            self._process.join()
+            return f"its process died (exit code {self._process.exitcode}): killed, or out of memory"
+
+    def stop(self) -> None:
+        self._process.terminate()
+        self._process.join()
+        self.wire.close()
+
+
+def _serve(wire: Connection, environment: dict[str, str]) -> None:
+    import signal
+
+    os.environ.update(environment)  # the server's is that of its start
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears Ctrl-C too, and ends this process
+    try:
+        while True:
+            wire.send(run_case(wire.recv()))
+    except (EOFError, ConnectionError):  # the parent is gone
+        return
+
+
+@contextmanager
+def _bar(wanted: bool, cases: int) -> Iterator[Callable[[], None]]:
+    bar = Bar("cases", cases) if wanted and cases else None
+    done = 0
+
+    def tell() -> None:
+        nonlocal done
+        done += 1
+        if bar is not None:
+            bar.show({"round": done})
+
+    try:
+        yield tell
+    finally:
+        if bar is not None:
+            bar.stop()
+
+
+# ------------------------------------------------------------------------------------------------ verdicts
+
+
+def _outcome(listed: Listed, jobs: list[Job], failures: dict[Path, str], quick: bool) -> Outcome:
+    import polars as pl
+
+    figure, frames, seconds, failed = listed.figure, [], 0.0, []
+    for job in jobs:
+        found = kept(job)
+        if found is None:
+            reason = failures.get(job.target, "its rows could not be read back")
+            failed.append(Failure(job.case, reason))
+        else:
+            frames.append(found[0])
+            seconds += found[1]
+    table = pl.concat(frames, how="diagonal_relaxed") if frames and not failed else None
+    judged: list[Judged] = []
+    for claim in figure.claims if table is not None else ():
+        assert table is not None
+        try:
+            judged.append(Judged(claim, claim.check(table)))
+        except Exception as error:  # a check that cannot read the rows is a fault of the figure, not a verdict
+            failed.append(Failure({}, f"the check of {claim.says!r} raised {type(error).__name__}: {error}"))
+    code = jobs[0].version if jobs else ""
+    return Outcome(figure, code, quick, len(jobs), seconds, table, tuple(judged), tuple(failed), listed.missing)
+
+
+def facts(outcome: Outcome) -> dict[str, Any]:
+    """What `--json`, the gallery and the record say of an outcome."""
+    figure = outcome.figure
+    return {
+        "name": figure.name,
+        "paper": figure.paper,
+        "title": figure.title,
+        "setting": figure.setting,
+        "privacy": figure.privacy,
+        "data": list(figure.data),
+        "status": outcome.status,
+        "quick": outcome.quick,
+        "version": outcome.version,
+        "cases": outcome.cases,
+        "cpu_seconds": round(outcome.seconds, 2),
+        "claims": [
+            {
+                "says": one.claim.says,
+                "held": one.verdict.held,
+                "expected": one.claim.reproduces,
+                "evidence": one.verdict.evidence,
+                "confidence": one.claim.confidence,
+                "finding": one.claim.finding,
+            }
+            for one in outcome.judged
+        ],
+        "listing": figure.listing(outcome.table) if figure.listing and outcome.table is not None else [],
+        "failures": [{"case": _plain(one.case), "reason": one.reason} for one in outcome.failures],
+        "missing_data": list(outcome.missing),
+    }
+
+
+def _plain(case: Case) -> Case:
+    """A case as JSON can hold it: an infinite epsilon, which stands for no privacy, becomes a word."""
+    return {k: str(v) if isinstance(v, float) and not math.isfinite(v) else v for k, v in case.items()}

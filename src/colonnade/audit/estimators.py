@@ -1,0 +1,197 @@
+"""Audit targets for the sparse estimators: what a recipe releases, drawn through the real ledger and gate.
+
+    colonnade.audit.run.audit("class-sums")       "noisy-gradient"       "sparse-picks"
+
+Method   a recipe of `estimators/recipe.py` is fitted to one of two neighbouring tables, again and again. The adversary
+         sees every release, or the model. For every release the score is the likelihood ratio, given the answers before:
+         both tables are asked the same questions, by fitting the recipe once more to each with the seen answers in
+         place of noise.
+Leaves   nothing of anybody's: the tables are made up here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from colonnade.audit.lower_bound import choice_log_ratio
+from colonnade.audit.setting import Setting
+from colonnade.estimators.recipe import Linear, PickRecipe, RowRecipe
+from colonnade.privacy.gate import Gate
+from colonnade.privacy.ledger import Terms
+from colonnade.privacy.local import LocalLedger
+from colonnade.privacy.mechanisms import SystemNoise, gumbel_scale
+
+Floats = NDArray[np.float64]
+Table = tuple[Floats, Floats]
+TERMS = Terms("audit", "", "nobody", "one row", "replace one row", "")
+COLUMNS, STEPS, PICKS, RADIUS = 3, 3, 3, 2.0
+
+
+# ------------------------------------------------------------------------------------------------ rows of norm 1
+
+
+def tables(budget: Setting, last: Sequence[Sequence[float]]) -> tuple[Table, Table]:
+    """Five rows and their opposites, each once with either target, and a last row: one of the two given.
+
+    The others cancel in every sum, whatever targets are centred at, so the last row decides as much as it can.
+    """
+    half = np.random.default_rng(budget.seed).uniform(-1, 1, (5, COLUMNS))
+    others = np.vstack([half, -half])
+    targets = np.concatenate([np.ones(10), -np.ones(10), [1.0]])
+    first, second = (np.vstack([others, others, [row]]) for row in last)
+    return (first, targets), (second, targets)
+
+
+# Entries are far beyond the bounds: what does not clip, or does not bring rows to norm 1, shows.
+TURNED = ((100.0, 0.0, 0.0), (-100.0, 0.0, 0.0))  # as far apart as rows can be
+MOVED = ((100.0, 0.0, 0.0), (0.0, 100.0, 0.0))  # sizes of columns differ too
+
+
+@dataclass
+class Witness:
+    """A gate that passes everything on, and remembers what left."""
+
+    gate: Gate
+    seen: list[Floats] = field(default_factory=list)
+
+    def gaussian(self, private: Any, *, rho: float) -> Any:
+        released = self.gate.gaussian(private, rho=rho)
+        self.seen.append(released.value)
+        return released
+
+
+@dataclass
+class Script:
+    """A gate without noise: it writes down what it is asked, and answers with what was seen."""
+
+    answers: Sequence[Floats]
+    asked: list[tuple[Floats, float]] = field(default_factory=list)
+
+    def gaussian(self, private: Any, *, rho: float) -> Any:
+        answer = self.answers[len(self.asked)]
+        self.asked.append((private.value, private.sensitivity / math.sqrt(2 * rho)))
+        return SimpleNamespace(value=answer)
+
+
+def summed(budget: Setting) -> RowRecipe:
+    """One weighted sum of rows."""
+    return RowRecipe(21, COLUMNS, budget.rho, 1.0, 1, True)
+
+
+def stepped(budget: Setting) -> RowRecipe:
+    """A few gradient steps."""
+    return RowRecipe(21, COLUMNS, budget.rho, 1.0, 1, True, rounds=STEPS)
+
+
+def screened(budget: Setting) -> RowRecipe:
+    """The largest columns first, then a sum over them."""
+    return RowRecipe(21, COLUMNS, budget.rho, 1.0, 1, True, keep=COLUMNS - 1)
+
+
+def fits(recipe: RowRecipe, rows: Table, trials: int) -> Iterator[tuple[list[Floats], Linear]]:
+    """Each trial's releases and model, in a ledger of its own."""
+    for _ in range(trials):
+        with LocalLedger().run(TERMS, recipe.plan(), SystemNoise(), recipe.distance) as gate:
+            witness: Any = Witness(gate)
+            _, models = recipe.fit(witness, rows[0], [rows[1]])
+        yield witness.seen, models[0]
+
+
+def releases(recipe: RowRecipe, both: tuple[Table, Table], inside: bool, trials: int) -> Floats:
+    """The likelihood ratio of everything that a fit releases."""
+    rows = both[0 if inside else 1]
+    return np.array([_log_ratio(recipe, both, seen) for seen, _ in fits(recipe, rows, trials)])
+
+
+def models(recipe: RowRecipe, both: tuple[Table, Table], inside: bool, trials: int) -> Floats:
+    """The coefficient of the first column, in which the two last rows differ."""
+    return np.array([model.w[0] for _, model in fits(recipe, both[0 if inside else 1], trials)])
+
+
+def sizes(recipe: RowRecipe, both: tuple[Table, Table], inside: bool, trials: int) -> Floats:
+    """The size of the first column against that of the second, the first thing that a screened fit releases."""
+    return np.array([seen[0][0] - seen[0][1] for seen, _ in fits(recipe, both[0 if inside else 1], trials)])
+
+
+def _log_ratio(recipe: RowRecipe, both: tuple[Table, Table], seen: Sequence[Floats]) -> float:
+    asked = []
+    for rows, targets in both:
+        script: Any = Script(seen)
+        recipe.fit(script, rows, [targets])
+        asked.append(script.asked)
+    total = 0.0
+    for answer, (one, sd), (other, _) in zip(seen, *asked, strict=True):
+        total += float(((answer - other) ** 2 - (answer - one) ** 2).sum()) / (2 * sd**2)
+    return total
+
+
+# ------------------------------------------------------------------------------------------------ picks
+
+
+def pick_recipe(budget: Setting) -> PickRecipe:
+    """A few picks among three columns."""
+    return PickRecipe(21, COLUMNS, budget.rho, 1.0, 1, True, RADIUS, rounds=PICKS)
+
+
+def pick_table(budget: Setting, inside: bool) -> Table:
+    """The last row has large entries, and its target is the only difference: every score moves in full."""
+    (rows, targets), _ = tables(budget, ((100.0,) * COLUMNS,) * 2)
+    targets[-1] = 1.0 if inside else -1.0
+    return rows, targets
+
+
+@dataclass
+class PickWitness:
+    """A gate that passes picks on, and remembers them."""
+
+    gate: Gate
+    seen: list[tuple[int, int]] = field(default_factory=list)
+
+    def picks(self, draw: Any, count: int, given: Any, *, rho: float) -> Any:
+        columns, signs = self.gate.picks(draw, count, given, rho=rho)
+        self.seen = list(zip(columns.value.tolist(), signs.value.tolist(), strict=True))
+        return columns, signs
+
+
+def picks(budget: Setting, inside: bool, trials: int) -> Floats:
+    """The likelihood ratio of all picks of a fit."""
+    recipe, (rows, targets), found = pick_recipe(budget), pick_table(budget, inside), np.empty(trials)
+    for trial in range(trials):
+        with LocalLedger().run(TERMS, recipe.plan(), SystemNoise(), recipe.distance) as gate:
+            witness: Any = PickWitness(gate)
+            recipe.fit(witness, rows, [targets])
+        found[trial] = _picks_log_ratio(budget, tuple(witness.seen))
+    return found
+
+
+def pick_models(budget: Setting, inside: bool, trials: int) -> Floats:
+    """The sum of a model's coefficients."""
+    recipe, (rows, targets), found = pick_recipe(budget), pick_table(budget, inside), np.empty(trials)
+    for trial in range(trials):
+        with LocalLedger().run(TERMS, recipe.plan(), SystemNoise(), recipe.distance) as gate:
+            _, models = recipe.fit(gate, rows, [targets])
+        found[trial] = models[0].w.sum()
+    return found
+
+
+@lru_cache(maxsize=4096)
+def _picks_log_ratio(budget: Setting, history: tuple[tuple[int, int], ...]) -> float:
+    """The log-ratio of every pick given the ones before, added up; the formulas are written down anew here."""
+    sides = [pick_table(budget, inside) for inside in (True, False)]
+    scale, total, w = gumbel_scale(2.0, budget.rho / len(history)), 0.0, np.zeros(COLUMNS)
+    for t, (index, sign) in enumerate(history, 1):
+        first, second = (sign * (np.clip(X, -1, 1).T @ (-y * expit(-y * (np.clip(X, -1, 1) @ w)))) for X, y in sides)
+        # With the sign turned into the scores, the candidate that was picked is always the one at `index`.
+        total += choice_log_ratio(index, np.append(first, -first), np.append(second, -second), scale)
+        step = 2.0 / (t + 2.0)
+        w = (1.0 - step) * w - step * RADIUS * sign * (np.arange(COLUMNS) == index)
+    return total

@@ -1,0 +1,145 @@
+"""Audit targets for private sharing ADMM: the parties' real programs behind real gates, ledgers and budgets.
+
+"sharing-admm"          one row of 200 is replaced, its label too. The coordinator is the adversary: it sends what makes the row show most,
+                        residuals beyond the clip for the predictions, and one row's residual alone for the coefficients.
+"sharing-admm-column"   one column is replaced: parallel to the residual, or orthogonal to it.
+
+Method   the party has one column, so that its coefficient has a closed form, which is written down anew here. The score is the
+         likelihood ratio of everything that leaves: labels, predictions of two rounds, the coefficient.
+Leaves   nothing of anybody's: the tables are made up here.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.audit.setting import Setting
+from colonnade.methods.admm.private_sharing import (
+    LABELS,
+    MODEL,
+    Couple,
+    PrivateSharingADMM,
+    SendModel,
+    SendNoisyLabels,
+)
+from colonnade.methods.method import Job, Roster
+from colonnade.privacy.block import COLUMN, ROW, Block, Unit
+from colonnade.privacy.events import Policy
+from colonnade.privacy.gate import Gate
+from colonnade.privacy.ledger import Ledger, Terms
+from colonnade.privacy.mechanisms import SystemNoise
+from colonnade.privacy.statement import Privacy
+from colonnade.privacy.store import MemoryLog
+from colonnade.problem import Logistic, Problem, Ridge
+from colonnade.runtime.program import COORDINATOR
+
+Floats = NDArray[np.float64]
+RUN, HOLDER, LABELLER = "audit", "one", "labels"
+ROWS, SHORT = 200, 8  # rows of the two tables
+RIDGE, STEEP = 10.0, 1000.0  # their ridges: where the bounds are nearly reached, and an entry out of bounds shows
+ROUNDS, RADIUS, NORM, CLIPPED = 3, 0.1, 1.0, 2.0
+WILD, FAR = 50.0, 1e6  # an entry beyond its bound; a coupling beyond every clip
+
+
+# ------------------------------------------------------------------------------------------------ one row
+
+
+def rows_seen(claim: Setting, inside: bool, trials: int) -> Floats:
+    return np.array([sum(_row_scores(claim, inside)) for _ in range(trials)])
+
+
+def models_seen(claim: Setting, inside: bool, trials: int) -> Floats:
+    return np.array([_row_scores(claim, inside)[-1] for _ in range(trials)])
+
+
+def row_table(inside: bool) -> tuple[Floats, Floats]:
+    """Ones; the last row is far beyond the bound, on either side, and so is its label."""
+    column, labels = np.ones(ROWS), np.ones(ROWS)
+    column[-1], labels[-1] = (WILD, WILD) if inside else (-WILD, -WILD)
+    return column, labels
+
+
+def _row_scores(claim: Setting, inside: bool) -> tuple[float, float, float]:
+    """The log-ratios of the labels, of the predictions, and of the coefficient."""
+    privacy = Privacy(claim.epsilon, claim.delta, "nobody", row_norm=NORM)
+    rho, spot = 1.0 / ROWS, np.eye(1, ROWS, ROWS - 1)[0]
+    ask = _holders(claim, privacy, ROW, RIDGE, *row_table(inside))
+    label = _weight(2.0, LABELS * claim.rho) * 2.0 * float(ask(LABELLER, SendNoisyLabels()).values.value[-1])
+    push = rho * NORM * (NORM * RADIUS + CLIPPED)
+    moves = math.hypot(2 * NORM * RADIUS, push / math.sqrt(RIDGE * rho))
+    seen, prediction = np.zeros(ROWS), 0.0
+    for _ in range(ROUNDS - 1):
+        seen = ask(HOLDER, Couple(np.full(ROWS, -FAR))).prediction.value  # every residual at its clip: ‖x‖ at its bound
+        prediction += _weight(moves, _share(claim)) * 2.0 * RADIUS * NORM * float(seen[-1])
+    model = ask(HOLDER, SendModel(seen - FAR * spot)).coefficients.value[0]  # the last row's residual alone
+    apart = 2.0 * rho * CLIPPED / (RIDGE + rho * ROWS)
+    return label, prediction, _weight(2.0 * push / RIDGE, MODEL * claim.rho) * apart * float(model)
+
+
+# ------------------------------------------------------------------------------------------------ one column
+
+
+def columns_seen(claim: Setting, inside: bool, trials: int) -> Floats:
+    return np.array([_column_score(claim, inside) for _ in range(trials)])
+
+
+def _column_score(claim: Setting, inside: bool) -> float:
+    privacy = Privacy(claim.epsilon, claim.delta, "nobody", feature_bound=1.0)
+    rho, column = 1.0 / SHORT, np.ones(SHORT)
+    other = np.where(np.arange(SHORT) % 2 == 0, 1.0, -1.0)
+    ask = _holders(claim, privacy, COLUMN, STEEP, WILD * (column if inside else other), np.ones(SHORT))
+    pull = rho * CLIPPED * math.sqrt(SHORT)  # ‖v‖ of a residual at its clip in every row
+    x = rho * CLIPPED * SHORT / (STEEP + rho * SHORT)  # for the column that is parallel to it; the other's is 0
+    score = 0.0
+    for _ in range(ROUNDS - 1):
+        seen = ask(HOLDER, Couple(np.full(SHORT, -FAR))).prediction.value
+        score += _weight(pull * SHORT / (STEEP + rho * SHORT), _share(claim)) * x * float(column @ seen)
+    model = ask(HOLDER, SendModel(np.full(SHORT, -FAR))).coefficients.value[0]
+    return score + _weight(pull / math.sqrt(STEEP * rho), MODEL * claim.rho) * x * float(model)
+
+
+# ------------------------------------------------------------------------------------------------ both
+
+
+def _share(claim: Setting) -> float:
+    """What one of the predictions may cost."""
+    return (1.0 - LABELS - MODEL) * claim.rho / (ROUNDS - 1)
+
+
+def _weight(sensitivity: float, rho: float) -> float:
+    """1/σ² of a Gaussian release."""
+    return 2.0 * rho / sensitivity**2
+
+
+def _holders(claim: Setting, privacy: Privacy, unit: Unit, ridge: float, column: Floats, labels: Floats) -> Any:
+    """`ask(party, message)`: the answer of a party's program, both with a ledger of their own."""
+    roster = Roster(labels.size, {HOLDER: (0,), LABELLER: ()}, LABELLER, unit)
+    job = Job(Problem(Logistic(), penalty=Ridge(ridge)), roster, privacy)
+    method = PrivateSharingADMM(ROUNDS, RADIUS)
+    blocks = {
+        HOLDER: Block(column[:, None], np.array([0])),
+        LABELLER: Block(np.zeros((labels.size, 0)), np.zeros(0, np.int64), labels=labels),
+    }
+    running: dict[str, tuple[Gate, Any]] = {}
+    for name, block in blocks.items():
+        ledger = Ledger(MemoryLog(), name, Policy(epsilon=claim.epsilon, delta=claim.delta))
+        ledger.open_run(RUN, Terms("audit", "", "nobody", str(unit), unit.neighbours, ""), method.price(job))
+        gate = Gate(ledger, RUN, SystemNoise())
+        running[name] = gate, method.party(job, block, gate)
+        next(running[name][1])
+    asked = 0
+
+    def ask(name: str, message: object) -> Any:
+        nonlocal asked
+        gate, program = running[name]
+        gate.begin(asked, asked, None)
+        asked += 1
+        answer = program.send({COORDINATOR: message}).to[COORDINATOR]
+        gate.flush()
+        return answer
+
+    return ask

@@ -1,0 +1,295 @@
+"""A store as it stands now, read without touching it: runs, budgets and messages, while other processes write.
+
+Every file is opened for reading only, for as long as one look takes. Of a message's body the first bytes are read, which hold its kind
+and its round, and its length; what is in it never comes into this process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import re
+import sqlite3
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from colonnade.errors import ColonnadeError, InvalidInput, StoreError
+from colonnade.methods import load_all
+from colonnade.privacy.accountant import epsilon
+from colonnade.privacy.events import Policy
+from colonnade.privacy.figures import shown
+from colonnade.privacy.ledger import Ledger, rest_rho
+from colonnade.privacy.store import FileLog, check_format
+from colonnade.runs.budgets import DELTA
+from colonnade.runtime.messages import BY_CODE
+from colonnade.runtime.program import COORDINATOR
+from colonnade.runtime.run_store import in_words, node_name
+from colonnade.runtime.transcript import LOOK, said_of
+from colonnade.views import RunFacts
+
+NEWEST = 50  # runs on the page
+TAIL = 40  # messages on the page
+PATIENCE = 10.0  # a sum over a ledger is made again after so many times what it took
+_RUN_ID = re.compile(r"[A-Za-z0-9-]{1,80}")
+_OUT = f"select run, tick, key, substr(body, 1, {1 + LOOK}), length(body) from log where kind = 'out'"  # noqa: S608  a number
+_ROUND = (
+    "select substr(body, 10, 8) from log where run = ? and kind = 'in' and tick <= ? and substr(body, 1, 1) = x'00' "
+    "order by tick desc limit 1"
+)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run as the store knows it."""
+
+    name: str
+    began: str
+    state: str
+    method: str = ""
+    trust: str = ""
+    unit: str = ""
+    settings: str = ""
+    fingerprint: str = ""
+    epsilon: float | None = None  # None: no ledger here knows the run; infinite: exact values leave
+    delta: float = DELTA
+    round: int = 0
+    rounds: int | None = None  # at most, where the settings say so
+    limits: tuple[tuple[str, str], ...] = ()  # by party, the limit that its policy set in this run
+    reported: bool = False
+
+
+@dataclass(frozen=True)
+class Message:
+    """What left a data holder once; never what was in it."""
+
+    run: str
+    sender: str
+    receiver: str
+    kind: str
+    size: int | None  # None: more than the transcript keeps
+    round: int
+
+
+@dataclass(frozen=True)
+class LedgerView:
+    """One data holder's budget."""
+
+    party: str
+    period: int
+    limit: float | None
+    delta: float
+    spent: float
+    releases: int
+    exact: int
+    open_runs: int
+
+
+class ReadingLog(FileLog):
+    """A log for reading only. It is a FileLog so that a Ledger can sum it up; only the opening differs, which writes there."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self._blobs, self._depth = path, path.parent / "blobs", 0
+        self._db = sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=5.0, check_same_thread=False)
+        try:
+            check_format(path, self.stored_format())
+        except BaseException:
+            self._db.close()
+            raise
+
+    def ask(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+        return self._db.execute(query, values).fetchall()
+
+
+class Reader:
+    """One store, looked at again and again."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder).expanduser()
+        if not (self.folder / "runs.db").is_file():
+            raise InvalidInput(f"{folder} is not a store: it has no runs.db. Name the folder that was given as store=.")
+        self._sums: dict[str, tuple[int, float, float, LedgerView]] = {}  # by party: rows, when, how long, what
+        load_all()  # messages of any method may be in the store
+
+    # -------------------------------------------------------------------------------- runs
+
+    def runs(self) -> list[Run]:
+        """The newest runs, the last one first."""
+        with self._looking(self.folder / "runs.db") as journal:
+            begun = journal.ask(
+                "select run, substr(body, 2) from log where kind = 'begin' order by seq desc limit ?", NEWEST
+            )
+            ended = {row.run: str(json.loads(row.body)["how"]) for row in journal.rows(kind="end")}
+        with contextlib.ExitStack() as files:
+            nodes = {name: files.enter_context(self._looking(path)) for name, path in self._nodes().items()}
+            held = _locked_files()
+            return [self._run(run, bytes(when).decode(), ended.get(run), held, nodes) for run, when in begun]
+
+    def run(self, name: str) -> Run | None:
+        return next((run for run in self.runs() if run.name == name), None)
+
+    def _run(self, name: str, began: str, how: str | None, held: set[int] | None, nodes: dict[str, ReadingLog]) -> Run:
+        openings = {node: json.loads(row.body) for node, log in nodes.items() for row in log.rows(name, "open")}
+        state = in_words(how) if how is not None else self._going(name, held)
+        if not openings:
+            return Run(name, began, state)
+        terms = next(iter(openings.values()))["terms"]
+        delta = re.search(r"Privacy\(epsilon=[^,]+, delta=([^,)]+)", terms["settings"])
+        rounds = re.search(r"\brounds=(\d+)", terms["settings"])
+        price = max(opened["own_rho"] + rest_rho(opened) for opened in openings.values())
+        limits = {node: opened.get("limit") for node, opened in openings.items() if node != COORDINATOR}
+        return Run(
+            name,
+            began,
+            state,
+            terms["method"],
+            terms["trust"],
+            terms["unit"],
+            terms["settings"],
+            terms["fingerprint"],
+            epsilon(price, float(delta.group(1)) if delta else DELTA),
+            float(delta.group(1)) if delta else DELTA,
+            max((_round(log, name) for log in nodes.values()), default=0),
+            int(rounds.group(1)) if rounds else None,
+            tuple((node, _limit(limit)) for node, limit in limits.items()),
+            self.fit_file(name) is not None,
+        )
+
+    def _going(self, name: str, held: set[int] | None) -> str:
+        try:
+            driven = held is not None and (self.folder / "locks" / f"{name}.lock").stat().st_ino in held
+        except OSError:
+            driven = False
+        return "running" if driven else "not ended: interrupted, or driven from elsewhere"
+
+    def fit_file(self, name: str) -> Path | None:
+        """The saved fit of a run. A name that somebody else chose must not lead out of the folder."""
+        path = self.folder / "fits" / f"{name}.json"
+        return path if _RUN_ID.fullmatch(name) and path.is_file() else None
+
+    def facts(self, run: Run) -> RunFacts:
+        """What the ledgers know about a run beside its fit."""
+        return RunFacts(policies=dict(run.limits), settings=run.settings, fingerprint=run.fingerprint)
+
+    def left(self, name: str) -> list[tuple[str, str, int, float]]:
+        """What left each data holder in a run, by what it was for: how often, and its price."""
+        found: dict[tuple[str, str], list[float]] = {}
+        for party, path in self._holders().items():
+            with self._looking(path) as log:
+                for entry in Ledger(log, party, Policy()).entries(name):
+                    found.setdefault((party, entry.what), []).append(entry.event.rho)
+        return [(party, what, len(prices), math.fsum(prices)) for (party, what), prices in found.items()]
+
+    # -------------------------------------------------------------------------------- messages
+
+    def messages(self, run: str | None = None) -> list[Message]:
+        """The last messages that left data holders, the newest first: of one run, or of all."""
+        found = []
+        for party, path in self._holders().items():
+            with self._looking(path) as log:
+                rows = (
+                    log.ask(f"{_OUT} order by seq desc limit ?", TAIL)
+                    if run is None
+                    else log.ask(f"{_OUT} and run = ? order by tick desc limit ?", run, TAIL)
+                )
+                for name, tick, receiver, start, length in rows:
+                    kind, size = _kind(bytes(start), length)
+                    number = _round(log, name, tick)
+                    # Run ids begin with the time, so that their order is the order of runs.
+                    found.append(((name, number, tick), Message(name, party, receiver, kind, size, number)))
+        found.sort(key=lambda pair: pair[0], reverse=True)
+        return [message for _, message in found[:TAIL]]
+
+    # -------------------------------------------------------------------------------- budgets
+
+    def ledgers(self) -> list[LedgerView]:
+        """Every data holder's budget. The chains are not checked here: `colonnade budget show` does that."""
+        return [self._ledger(party, path) for party, path in self._holders().items()]
+
+    def _ledger(self, party: str, path: Path) -> LedgerView:
+        with self._looking(path) as log:
+            count, now = log.length(), time.monotonic()
+            known = self._sums.get(party)
+            if known and (known[0] == count or now - known[1] < PATIENCE * known[2]):
+                return known[3]
+            openings = log.rows(kind="open")
+            limit = json.loads(openings[-1].body).get("limit") if openings else None
+            ledger = Ledger(log, party, Policy(epsilon=limit[0], delta=limit[1]) if limit else Policy())
+            budget, entries = ledger.budget(), ledger.entries()
+            delta = budget.delta if budget.delta is not None else DELTA
+            made = LedgerView(
+                party,
+                budget.period,
+                budget.epsilon,
+                delta,
+                epsilon(budget.rho, delta),
+                len(entries),
+                sum(math.isinf(entry.event.rho) for entry in entries),
+                len(ledger.open_runs()),
+            )
+        self._sums[party] = (count, now, time.monotonic() - now, made)
+        return made
+
+    # -------------------------------------------------------------------------------- files
+
+    def _nodes(self) -> dict[str, Path]:
+        files = sorted((self.folder / "nodes").glob("*.db"))
+        return {node_name(path.stem): path for path in files if path.stat().st_size}  # an empty one is just being made
+
+    def _holders(self) -> dict[str, Path]:
+        return {node: path for node, path in self._nodes().items() if node != COORDINATOR}
+
+    @contextlib.contextmanager
+    def _looking(self, path: Path) -> Iterator[ReadingLog]:
+        try:
+            log = ReadingLog(path)
+            try:
+                yield log
+            finally:
+                log.close()
+        except (sqlite3.DatabaseError, StoreError, KeyError, ValueError) as error:
+            raise NotReadable(f"{path.name} cannot be read now: {type(error).__name__}.") from error
+
+
+class NotReadable(ColonnadeError):
+    """A file of the store is being made, is locked, or is damaged: the next look may find it whole."""
+
+
+def _round(log: ReadingLog, run: str, tick: int = 1 << 62) -> int:
+    """The newest round that a node had been told of by a step."""
+    found = log.ask(_ROUND, run, tick)
+    return int.from_bytes(bytes(found[0][0]), "little") if found else 0
+
+
+def _kind(start: bytes, length: int) -> tuple[str, int | None]:
+    """Kind and size of a message, from the first bytes of its row: a mark, the wire's version, the kind's number."""
+    said = said_of(start[1:], length - 1) if start[:1] == b"\0" else None
+    if said is None:
+        return "large message", None
+    head, size = said
+    shape = BY_CODE.get(int.from_bytes(head[1:3], "little"))
+    return (shape.cls.__name__ if shape else "unknown"), size
+
+
+def _limit(limit: list[float] | None) -> str:
+    return "no limit of its own" if limit is None else f"epsilon at most {shown(limit[0])} (delta {limit[1]:g})"
+
+
+def _locked_files() -> set[int] | None:
+    """Inodes of the files that a process holds a lock on. To try a lock would take it for a moment, and a run that is just being
+    resumed would find it taken; so the system is asked instead. None where it does not say."""
+    try:
+        lines = Path("/proc/locks").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None
+    return {
+        int(place.rsplit(":", 1)[1])
+        for line in lines
+        if " FLOCK " in line
+        for place in line.split()
+        if place.count(":") == 2
+    }

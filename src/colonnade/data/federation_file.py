@@ -1,0 +1,280 @@
+"""The federation file: who takes part, what each party says in public, what it allows, and the key that proves it.
+
+    version = 1
+    on = "flight"                       # the key that rows are matched by
+    align = "digests"                   # how: by keyed digests, or "psi", by private set intersection; left out: "digests"
+    label = ["airline", "late"]         # who holds the labels, and in which column
+    hub = "hub.example.org:7443"        # where the parties find the coordinator, if they run elsewhere
+
+    unit = ["passenger", 3]             # whose privacy is protected, and the most rows each; left out: one row
+    people = "airline"                  # with unit: the party whose table has that column, and cuts surplus rows
+
+    [parties.airline]
+    schema = "airline.schema.toml"      # beside this file
+    scores = true                       # its part of the scores of its rows, new ones or not, may go to the label holder
+    exact = true                        # exact values may leave; or a budget: epsilon = 1.0, delta = 1e-6
+    least = 500                         # it takes part with so many common rows or more, and their number is public
+    most = 25000                        # with align = "psi": the most keys it may bring, whatever its table holds
+    key = "ed25519:4f0a..."             # the party's public key, pinned
+    certificate = "sha256:9c1b..."      # of the key of its certificate, pinned too; left out: any that the authority issued
+    address = "air.example.org:7444"    # where other parties reach it on a graph without the hub; left out: they do not
+
+Parties that hold plain matrices write `columns = 40` for `schema`. Rows that all parties hold in the same order need no
+key: `rows = 1000` stands for `on`. Where they hold different rows of the same columns, `by = "rows"` says so, and each
+party how many: `rows = 250`.
+
+All of it is public, and every party holds the same copy: `digest` says whether two copies are the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from colonnade.data.schema import Schema, toml_value
+from colonnade.errors import InvalidInput
+from colonnade.privacy.block import ROW, Unit
+from colonnade.privacy.events import Policy
+from colonnade.privacy.store import write_synced
+
+_VERSION = 1
+ALIGN = ("digests", "psi")
+_TOGETHER = 1_800_000  # blinded keys of 35 bytes in a message of at most 64 MiB
+_KEY_KIND = "ed25519:"
+_PIN_KIND = "sha256:"
+_ADDRESS = re.compile(r"[A-Za-z0-9.\-\[\]:]+:[0-9]{1,5}")
+_POLICY = ("exact", "scores", "consortium", "least", "epsilon", "delta")
+_MEMBER_FIELDS = {"schema", "columns", "rows", "most", "key", "certificate", "address", *_POLICY}
+_TOP_FIELDS = {"version", "on", "align", "rows", "by", "label", "unit", "people", "hub", "parties"}
+
+
+@dataclass(frozen=True)
+class Member:
+    """One party as the federation knows it."""
+
+    schema: Schema | None  # None: a plain matrix, about which nothing is public but its width
+    policy: Policy
+    key: str
+    columns: int | None = None  # of a plain matrix
+    rows: int | None = None  # where rows are split
+    certificate: str | None = None
+    most: int | None = None  # keys that it brings to a private set intersection
+    address: str | None = None  # where other parties may reach it directly
+
+    def __post_init__(self) -> None:
+        _hexadecimal("key", self.key, _KEY_KIND)
+        if self.certificate is not None:
+            _hexadecimal("certificate", self.certificate, _PIN_KIND)
+        if self.address is not None and not _ADDRESS.fullmatch(str(self.address)):
+            raise InvalidInput(f"address must be host:port, as in air.example.org:7444, got {str(self.address)[:40]!r}")
+        if (self.schema is None) == (self.columns is None):
+            raise InvalidInput("a party has either schema = ... or, for a plain matrix, columns = ...")
+        for name, count in (("columns", self.columns), ("rows", self.rows)):
+            if count is not None and (not isinstance(count, int) or isinstance(count, bool) or count < 0):
+                raise InvalidInput(f"{name} must be a whole number, got {count!r}")
+        if self.most is not None and (type(self.most) is not int or self.most < 1):
+            raise InvalidInput(f"most must be a number of keys, at least 1; got {self.most!r}")
+
+    @property
+    def width(self) -> int:
+        """How many encoded columns it holds."""
+        return self.schema.width if self.schema is not None else int(self.columns or 0)
+
+    @property
+    def public_key(self) -> bytes:
+        return bytes.fromhex(self.key.removeprefix(_KEY_KIND))
+
+    @property
+    def pin(self) -> bytes | None:
+        """SHA-256 of the public key of its certificate; None: any that the authority issued to its name."""
+        return None if self.certificate is None else bytes.fromhex(self.certificate.removeprefix(_PIN_KIND))
+
+
+@dataclass(frozen=True)
+class FederationFile:
+    """The content of a federation file."""
+
+    members: Mapping[str, Member]
+    on: str | None
+    label: tuple[str, str]
+    unit: Unit = ROW
+    rows: int | None = None  # where all parties hold the same rows in the same order, and no key is needed
+    by: str = "columns"
+    hub: str | None = None
+    people: str | None = None  # who knows whom a row is about, where parties run elsewhere
+    align: str = "digests"  # how parties elsewhere find their common rows
+
+    def __post_init__(self) -> None:
+        if self.people is not None and (self.people not in self.members or self.unit == ROW):
+            raise InvalidInput(
+                f"people = {self.people!r} names the party that cuts a unit's surplus rows: there is no such party, or no unit"
+            )
+        if self.by not in ("columns", "rows"):
+            raise InvalidInput(f"by must be 'columns' or 'rows', got {self.by!r}")
+        if self.by == "rows":
+            if self.on is not None or self.rows is not None:
+                raise InvalidInput("where rows are split there is nothing to match: leave on and rows out")
+            if bare := [name for name, member in self.members.items() if member.rows is None]:
+                raise InvalidInput(f"rows are split, so [parties.{bare[0]}] must say how many it holds: rows = ...")
+        elif (self.on is None) == (self.rows is None):
+            raise InvalidInput(
+                'on must name the key column, as in on = "patient"; or, where all parties hold the same rows in the same '
+                "order, rows = ... says how many"
+            )
+        if self.align not in ALIGN:
+            raise InvalidInput(f"align must be one of {', '.join(map(repr, ALIGN))}, got {self.align!r}")
+        if self.align == "psi":
+            self._check_psi()
+        elif odd := [name for name, member in self.members.items() if member.most is not None]:
+            raise InvalidInput(f'[parties.{odd[0]}] has most = ..., which is for align = "psi"; leave it out')
+        if self.label[0] not in self.members:
+            raise InvalidInput(
+                f"label names {self.label[0]!r}, which is not among the parties {', '.join(self.members)}"
+            )
+
+    def _check_psi(self) -> None:
+        if self.on is None or len(self.members) < 2:
+            raise InvalidInput('align = "psi" is for two or more parties whose rows are matched by a key: on = ...')
+        if bare := [name for name, member in self.members.items() if member.most is None]:
+            raise InvalidInput(
+                f'align = "psi" needs most = ... in [parties.{bare[0]}]: whoever may bring every key there is learns the whole '
+                "column, so all agree on how many its table can hold"
+            )
+        bounds = {name: member.most or 0 for name, member in self.members.items()}
+        holder = bounds.pop(self.label[0], 0)
+        if holder + max(bounds.values()) > _TOGETHER:
+            raise InvalidInput(
+                f'align = "psi" compares at most {_TOGETHER:,} keys of two parties together, in one message; the largest most = ... '
+                f"add up to {holder + max(bounds.values()):,}. Lower them, or align by digests"
+            )
+
+    def save(self, path: str | Path) -> None:
+        """Write the file, and each party's schema beside it."""
+        path = Path(path)
+        lines = [f"version = {_VERSION}"]
+        lines += [
+            f"{name} = {toml_value(v)}"
+            for name in ("on", "rows", "hub", "people")
+            if (v := getattr(self, name)) is not None
+        ]
+        lines += [f"align = {toml_value(self.align)}"] if self.align != ALIGN[0] else []
+        lines += ['by = "rows"'] if self.by == "rows" else []
+        lines.append(f"label = [{', '.join(map(toml_value, self.label))}]")
+        if self.unit != ROW:
+            lines.append(f"unit = [{toml_value(self.unit.name)}, {self.unit.rows}]")
+        for name, member in self.members.items():
+            lines += ["", f"[parties.{toml_value(name)}]"]
+            if member.schema is not None:
+                file = f"{name}.schema.toml"
+                write_synced(path.parent / file, member.schema.to_text().encode())
+                lines.append(f"schema = {toml_value(file)}")
+            given = {n: getattr(member, n) for n in ("columns", "rows", "most", "key", "certificate", "address")}
+            lines += [
+                *_policy_lines(member.policy),
+                *(f"{n} = {toml_value(v)}" for n, v in given.items() if v is not None),
+            ]
+        write_synced(path, ("\n".join(lines) + "\n").encode())
+
+    @classmethod
+    def load(cls, path: str | Path) -> FederationFile:
+        """Read a federation file and the schemas it names."""
+        path = Path(path)
+        try:
+            raw = tomllib.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise InvalidInput(f"cannot read {path}: {error.strerror}. Check the path.") from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise InvalidInput(f"{path} is not a TOML file: {error}. Correct it there.") from error
+        try:
+            return _charter(raw, path.parent)
+        except InvalidInput as error:
+            raise InvalidInput(f"{path}: {error}") from error
+
+    def listener(self, one: str, other: str) -> str | None:
+        """Which of two parties takes the connection between them: of those with an address the one that stands first in the
+        file; the other dials. None: they have no connection."""
+        return next((name for name in self.members if name in (one, other) and self.members[name].address), None)
+
+    @property
+    def digest(self) -> str:
+        """A hash of everything in it, schemas included: two parties with the same one hold the same copy."""
+        parts: list[object] = [self.on, self.rows, self.by, self.label, self.unit.name, self.unit.rows, self.people]
+        for name, member in self.members.items():
+            schema = member.schema and member.schema.digest()
+            parts += [name, schema, repr(member.policy), member.key, member.columns, member.rows, member.certificate]
+            parts += [] if member.most is None else [member.most]
+        parts += [] if self.align == ALIGN[0] else [self.align]
+        if addresses := {name: member.address for name, member in self.members.items() if member.address}:
+            parts.append(addresses)  # who dials whom follows from them
+        return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+
+def new_key() -> tuple[str, bytes]:
+    """A fresh signing key: its public half as a federation file writes it, and the private half."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    private = Ed25519PrivateKey.generate()
+    return _KEY_KIND + private.public_key().public_bytes_raw().hex(), private.private_bytes_raw()
+
+
+def _charter(raw: Mapping[str, Any], folder: Path) -> FederationFile:
+    if raw.get("version") != _VERSION:
+        raise InvalidInput(
+            f"version is {raw.get('version')!r}; this Colonnade reads version = {_VERSION}. Write that, or install a newer one."
+        )
+    parties, label, on = raw.get("parties"), raw.get("label"), raw.get("on")
+    if not (isinstance(parties, dict) and parties):
+        raise InvalidInput("no [parties.NAME] tables; add one for each party")
+    if unknown := set(raw) - _TOP_FIELDS:
+        raise InvalidInput(f"unknown entry {sorted(unknown)[0]!r}; known: {', '.join(sorted(_TOP_FIELDS))}")
+    if on is not None and not (isinstance(on, str) and on):
+        raise InvalidInput('on must name the key column, as in on = "patient"')
+    if not (isinstance(label, list) and len(label) == 2 and all(isinstance(part, str) for part in label)):
+        raise InvalidInput('label must be [party, column], as in label = ["hospital", "readmitted"]')
+    members = {name: _member(name, table, folder) for name, table in parties.items()}
+    same = {name: raw[name] for name in ("align", "rows", "by", "hub", "people") if name in raw}
+    return FederationFile(members, on, (label[0], label[1]), _unit(raw.get("unit")), **same)
+
+
+def _unit(raw: Any) -> Unit:
+    if raw is None:
+        return ROW
+    if not (isinstance(raw, list) and len(raw) == 2 and isinstance(raw[0], str)):
+        raise InvalidInput('unit must be [column, rows], as in unit = ["patient", 5]')
+    return Unit(raw[0], raw[1])
+
+
+def _member(name: str, table: Any, folder: Path) -> Member:
+    if not isinstance(table, dict) or "key" not in table or not {"schema", "columns"} & set(table):
+        raise InvalidInput(f"[parties.{name}] needs schema = ... (or columns = ...) and key = ...")
+    if unknown := set(table) - _MEMBER_FIELDS:
+        raise InvalidInput(
+            f"[parties.{name}] has unknown entries: {', '.join(sorted(unknown))}; known: {', '.join(sorted(_MEMBER_FIELDS))}"
+        )
+    schema = Schema.from_toml(folder / str(table["schema"])) if "schema" in table else None
+    policy = Policy(**{name: table[name] for name in _POLICY if name in table})
+    rest = {name: table[name] for name in ("columns", "rows", "most", "certificate", "address") if name in table}
+    try:
+        return Member(schema, policy, str(table["key"]), **rest)
+    except InvalidInput as error:
+        raise InvalidInput(f"[parties.{name}]: {error}") from error
+
+
+def _hexadecimal(name: str, text: str, kind: str) -> None:
+    raw = str(text).removeprefix(kind)
+    if not (str(text).startswith(kind) and len(raw) == 64 and set(raw) <= set("0123456789abcdef")):
+        raise InvalidInput(f"{name} must be {kind!r} and 64 hexadecimal digits, got {str(text)[:24]!r}")
+
+
+def _policy_lines(policy: Policy) -> list[str]:
+    lines = [f"exact = {'true' if policy.exact else 'false'}"]
+    lines += [f"{name} = true" for name in ("scores", "consortium") if getattr(policy, name)]
+    lines += [] if policy.least is None else [f"least = {policy.least}"]
+    if policy.epsilon is not None:
+        lines += [f"epsilon = {float(policy.epsilon)!r}", f"delta = {float(policy.delta or 0.0)!r}"]
+    return lines

@@ -1,0 +1,234 @@
+"""What a private run would spend its budget on for nothing: columns and labels of one party that carry nothing.
+
+Said before that run reserves anything, to whoever holds the data and to nobody else: in process to the caller, who holds all tables,
+as a warning; between organisations to the party's own operator, in its log and at the question whether to take part.
+A declared level that no row has, in a column that is otherwise in order, is information and no warning (`about_levels`): said to the same, and calmly.
+Counts, names of columns and settings, never a value. docs/privacy.md ("Who is told that a budget would buy nothing") derives who may see what.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from colonnade.data.schema import Categorical, Column, Numeric, Schema
+from colonnade.methods.method import Job
+from colonnade.privacy.block import Block
+
+MOST = 6  # columns of which some is in vain that are named; a wide table may have many
+UNSPENT = "Nothing more is spent before this is said; a run that goes on pays for it."
+ABSENT = "declared levels that no row has"
+KEEP = "A run pays for them as for others; keep those that new rows may have."
+SAME = "the labels of all rows are the same: there is nothing to learn"
+
+
+def about_columns(schema: Schema | None, block: Block) -> tuple[str, ...]:
+    """Columns that are the same in all rows once they are encoded, then those of which some levels or cells are in vain.
+
+    Of a plain matrix, if all columns are the same in all rows.
+    """
+    if (
+        not block.columns or "matrix" not in vars(block) or not block.rows
+    ):  # the second: it stays in its file until it is used
+        return ()
+    same, filled = _same_in_all_rows(block.matrix)
+    if schema is None:
+        every = f"all {block.columns:,} columns" if block.columns > 1 else "its one column"
+        return (f"{every} hold one value in all {block.rows:,} rows",) if same.all() else ()
+    nothing, little, start = [], [], 0
+    for column in schema.columns:
+        features = slice(start, start + len(column.features()))
+        start = features.stop
+        if same[features].all():
+            nothing.append(_nothing(column, block.rows, filled[features]))
+        elif isinstance(column, Categorical):
+            little += _levels_in_vain(column, block.rows, filled[features])
+        elif beyond := block.beyond.get(column.name, 0):
+            little += _beyond_bounds(column, beyond, block.matrix[:, features])
+    more = (f"and {len(little) - MOST:,} more like these",) if len(little) > MOST else ()
+    return (*nothing, *little[:MOST], *more)
+
+
+def about_levels(schema: Schema | None, block: Block) -> tuple[str, ...]:
+    """Declared levels that no row has, of columns that `about_columns` does not name: one line for all of them, or none.
+
+    Rare levels may be absent from a table that is in order, so this is information and no warning.
+    """
+    if schema is None or not block.columns or "matrix" not in vars(block) or not block.rows:
+        return ()
+    filled, few, start = _filled(block.matrix), [], 0
+    for column in schema.columns:
+        own = filled[start : start + len(column.features())]
+        start += len(own)
+        if isinstance(column, Categorical) and not np.isin(own, (0, block.rows)).all():
+            empty, stray = _empty_and_stray(column, block.rows, own)
+            if empty and not _in_vain(column, empty, stray):
+                few.append(f"{column.name!r} ({empty:,} of {len(column.levels):,})")
+    more = f" and {len(few) - MOST:,} more" if len(few) > MOST else ""
+    return (f"{ABSENT}: column {', '.join(few[:MOST])}{more}",) if few else ()
+
+
+def _empty_and_stray(column: Categorical, rows: int, filled: NDArray[np.int64]) -> tuple[int, int]:
+    """Levels that no cell has, and cells that no level covers."""
+    return int(np.count_nonzero(filled[: len(column.levels)] == 0)), rows - int(filled.sum())
+
+
+def _in_vain(column: Categorical, empty: int, stray: int) -> bool:
+    """Whether empty levels hint at a mistake: beside cells that no level covers, or more than half of all."""
+    return bool(stray) or 2 * empty > len(column.levels)
+
+
+def _levels_in_vain(column: Categorical, rows: int, filled: NDArray[np.int64]) -> list[str]:
+    """Cells that no level covers, and levels that no cell has where that hints at a mistake."""
+    levels = len(column.levels)
+    empty, stray = _empty_and_stray(column, rows, filled)
+    said = empty and _in_vain(column, empty, stray)
+    found = [f"column {column.name!r}: {empty:,} of its {levels:,} declared levels are in no row"] if said else []
+    if stray:
+        found.append(
+            f"column {column.name!r}: {stray:,} of its {rows:,} values are none of its {levels:,} declared levels and count as zeros"
+        )
+    return found
+
+
+def _beyond_bounds(column: Column, beyond: int, features: Any) -> list[str]:
+    """A number or date of which most cells lie outside the bounds, or none between them; what stands in for gaps counts as a cell."""
+    low, high = (column.low, column.high) if isinstance(column, Numeric) and not column.scale else (-1.0, 1.0)
+    cells = features.toarray() if sparse.issparse(features) else features
+    told = cells[:, 1] == 0 if column.missing == "indicator" else np.ones(cells.shape[0], dtype=bool)
+    between = np.count_nonzero((cells[told, 0] > low) & (cells[told, 0] < high))
+    if between and 2 * beyond <= cells.shape[0]:
+        return []
+    rest = "" if between else ", and none between them"
+    return [
+        f"column {column.name!r}: {beyond:,} of its {cells.shape[0]:,} values lie outside the declared bounds and count as the nearer "
+        f"one{rest}"
+    ]
+
+
+def _nothing(column: Column, rows: int, filled: NDArray[np.int64]) -> str:
+    if isinstance(column, Categorical) and not filled.any():
+        return (
+            f"column {column.name!r}: none of its {rows:,} values is one of its {len(column.levels):,} declared levels. Are they "
+            "written as the schema writes them?"
+        )
+    if isinstance(column, Categorical):
+        return f"column {column.name!r}: all {rows:,} values are one and the same level, or missing"
+    return (
+        f"column {column.name!r}: all {rows:,} values are missing, or the same once they are cut to the declared bounds"
+    )
+
+
+def _same_in_all_rows(matrix: Any) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+    """For each column whether it holds one value, and how many entries are not zero."""
+    rows, filled = matrix.shape[0], _filled(matrix)
+    if not sparse.issparse(matrix):
+        return np.asarray((matrix == matrix[:1]).all(axis=0)), filled
+    columns = sparse.csc_array(matrix)
+    same = filled == 0
+    for j in np.flatnonzero(filled == rows):
+        entries = columns.data[columns.indptr[j] : columns.indptr[j + 1]]
+        same[j] = bool((entries == entries[0]).all())
+    return same, filled
+
+
+def _filled(matrix: Any) -> NDArray[np.int64]:
+    """How many entries of each column are not zero."""
+    held = np.diff(sparse.csc_array(matrix).indptr) if sparse.issparse(matrix) else np.count_nonzero(matrix, axis=0)
+    return np.asarray(held, dtype=np.int64)
+
+
+class Labels(NamedTuple):
+    """What is counted about labels: the different ones, how many rows have each, and how many have none."""
+
+    values: NDArray[np.float64]
+    counts: NDArray[np.int64]
+    gaps: int
+
+    @property
+    def rows(self) -> int:
+        return int(self.counts.sum()) + self.gaps
+
+
+def different(y: Any) -> Labels | None:
+    """The different labels, of which `about_labels` counts some; None where they are no numbers."""
+    labels = np.asarray(y)
+    if labels.dtype.kind not in "biuf" or labels.size == 0:
+        return None
+    with np.errstate(over="ignore", invalid="ignore"):  # a warning that is an error would end what others see
+        values, counts = np.unique(labels.astype(np.float64), return_counts=True)
+    told = ~np.isnan(values)
+    return Labels(values[told], counts[told].astype(np.int64), int(counts[~told].sum()))
+
+
+def about_labels(labels: Labels | None, job: Job) -> tuple[str, ...]:
+    """Labels that a private run takes for something else than they seem to be, or that are all the same."""
+    if job.privacy is None or labels is None:
+        return ()
+    values = labels.values
+    if values.size <= 1:
+        return (SAME,)
+    if not job.problem.loss.classifies:
+        middle, reach = job.privacy.label_middle, job.privacy.label_reach
+        return () if reach is None else about_range(labels, middle - reach, middle + reach)
+    above = int(np.count_nonzero(values > 0))
+    if above in (0, values.size):
+        side = "above 0" if above else "0 or below"
+        return (
+            f"all {values.size:,} different labels are {side}, so all rows are of one class: write the other as 0 or −1",
+        )
+    if values.size > 2:
+        return (
+            f"the {values.size:,} different labels become two classes: {above:,} of them are above 0, and "
+            f"{values.size - above:,} are not. Make a column of 0 and 1 if another split is meant",
+        )
+    return ()
+
+
+def about_range(labels: Labels, low: float, high: float) -> tuple[str, ...]:
+    """Numeric labels of which the declared range leaves little: the same ones, or most of them clipped or missing."""
+    beyond = int(labels.counts[(labels.values < low) | (labels.values > high)].sum())
+    found = []
+    if 2 * beyond > labels.rows:
+        found.append(
+            f"{beyond:,} of {labels.rows:,} labels lie outside their declared range and count as its nearer end: declare the range "
+            "that they may have"
+        )
+    if 2 * labels.gaps > labels.rows:
+        found.append(f"{labels.gaps:,} of {labels.rows:,} labels are no numbers and count as the middle of their range")
+    middle = [(low + high) / 2.0] * (labels.gaps > 0)
+    if np.unique(np.append(np.clip(labels.values, low, high), middle)).size <= 1:
+        found.append(SAME)
+    return tuple(found)
+
+
+def about_classes(found: Sequence[object], listed: Sequence[object]) -> tuple[str, ...]:
+    """Declared classes that no row has, and rows that have none of them."""
+    counts = Counter(found)
+    empty = sum(not counts[label] for label in listed)
+    stray = {label: count for label, count in counts.items() if label not in set(listed)}
+    notices = []
+    if empty:
+        notices.append(f"no row has a label of {empty:,} of the {len(listed):,} declared classes")
+    if stray:
+        others = "the first of the two" if len(listed) == 2 else "none of them"
+        notices.append(
+            f"{sum(stray.values()):,} of {len(found):,} labels, {len(stray):,} different ones, are not in classes= and count as {others}"
+        )
+    return tuple(notices)
+
+
+def about_rows(rows: Any) -> tuple[str, ...]:
+    """Rows of a matrix (CSR, of which stored zeros are dropped) that are all the same, as a private estimator takes them."""
+    rows.eliminate_zeros()
+    count, each = rows.shape[0], np.diff(rows.indptr)
+    if count < 2 or (each != each[0]).any():
+        return ()
+    if all((part.reshape(count, -1) == part[: each[0]]).all() for part in (rows.indices, rows.data)):
+        return (f"all {count:,} rows are the same once entries are cut to ±feature_bound and missing ones are 0",)
+    return ()

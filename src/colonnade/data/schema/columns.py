@@ -1,0 +1,360 @@
+"""The kinds of columns: what is declared about each, the features it becomes, and how its values are encoded."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from numbers import Real
+from typing import TYPE_CHECKING, Literal, cast
+
+import numpy as np
+
+from colonnade.data.schema.values import (
+    LARGEST,
+    Missing,
+    Part,
+    count_outside,
+    days_of,
+    numbers_of,
+    one_hot,
+    ones,
+    refuse_gaps,
+    scaled,
+    texts_of,
+    with_indicator,
+)
+from colonnade.errors import InvalidInput
+
+if TYPE_CHECKING:
+    import polars as pl
+
+CYCLES = {"month": 12, "weekday": 7}  # parts of a date: January is 1, and so is Monday
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One encoded column, as far as it is public."""
+
+    name: str
+    bound: float | None  # of the absolute value; None where nothing is known
+    nonnegative: bool
+    binary: bool
+
+
+# The features of a column come in groups: of the features of one group at most one differs from zero in a row.
+Groups = tuple[tuple[Feature, ...], ...]
+
+
+@dataclass(frozen=True)
+class Numeric:
+    """A number with public bounds; values outside are clipped."""
+
+    name: str
+    low: float
+    high: float
+    scale: bool = True  # False keeps the units, and keeps zeros zero: for counts in wide sparse tables
+    missing: Missing = "refuse"
+
+    def __post_init__(self) -> None:
+        _check_name(self.name)
+        for key in ("low", "high"):
+            what = f"column {self.name!r}: {key}"
+            object.__setattr__(self, key, number(what, getattr(self, key)))
+        if not self.low < self.high:
+            raise InvalidInput(
+                f"column {self.name!r}: low = {self.low:g} is not below high = {self.high:g}. "
+                f"Write public bounds with low < high."
+            )
+        if not isinstance(self.scale, bool):
+            raise InvalidInput(f"column {self.name!r}: scale is {self.scale!r}. Write true or false.")
+        object.__setattr__(self, "missing", _missing(self.name, self.missing))
+        if not isinstance(self.missing, str) and not self.low <= self.missing <= self.high:
+            raise InvalidInput(
+                f"column {self.name!r}: missing = {self.missing:g} lies outside the bounds "
+                f"{self.low:g} to {self.high:g}. Choose a value between them."
+            )
+
+    def groups(self) -> Groups:
+        bound = 1.0 if self.scale else max(abs(self.low), abs(self.high))
+        value = Feature(self.name, bound, nonnegative=not self.scale and self.low >= 0.0, binary=False)
+        return (_with_indicator(value, self.missing),)
+
+    def features(self) -> tuple[Feature, ...]:
+        return _flat(self.groups())
+
+    def encode(self, values: pl.Series) -> Part:
+        numbers, gaps = numbers_of(self.name, self.missing, values)
+        outside = count_outside(numbers, self.low, self.high, gaps)
+        numbers = np.clip(numbers, self.low, self.high)
+        if self.scale:
+            numbers = scaled(numbers, self.low, self.high)
+        return Part(with_indicator(numbers, gaps, self.missing), outside)
+
+
+@dataclass(frozen=True)
+class Date:
+    """A day with public bounds, as a number; days outside are clipped. `parts` adds its month or weekday as levels.
+
+    Values may be dates, times (of which the day counts) or texts; `format` is how texts are written.
+    """
+
+    name: str
+    low: dt.date
+    high: dt.date
+    parts: tuple[Literal["month", "weekday"], ...] = ()
+    format: str = "%Y-%m-%d"
+    missing: Literal["refuse", "indicator"] | dt.date = "refuse"
+
+    def __post_init__(self) -> None:
+        _check_name(self.name)
+        for key in ("low", "high"):
+            object.__setattr__(self, key, _day(f"column {self.name!r}: {key}", getattr(self, key)))
+        if not self.low < self.high:
+            raise InvalidInput(
+                f"column {self.name!r}: low = {self.low} is not before high = {self.high}. "
+                f"Write public bounds with low < high."
+            )
+        object.__setattr__(self, "parts", _parts(self.name, self.parts))
+        if not isinstance(self.format, str) or not self.format:
+            raise InvalidInput(f'column {self.name!r}: format is {self.format!r}. Write for example "%d.%m.%Y".')
+        _check_text(self.format)
+        if self.missing not in ("refuse", "indicator"):
+            object.__setattr__(self, "missing", _day(f"column {self.name!r}: missing", self.missing))
+            if not self.low <= cast("dt.date", self.missing) <= self.high:
+                raise InvalidInput(
+                    f"column {self.name!r}: missing = {self.missing} lies outside the bounds {self.low} to {self.high}. "
+                    f"Choose a day between them."
+                )
+
+    def groups(self) -> Groups:
+        value = Feature(self.name, 1.0, nonnegative=False, binary=False)
+        cycles = (
+            tuple(_flag(f"{self.name}.{part}={level}") for level in range(1, CYCLES[part] + 1)) for part in self.parts
+        )
+        return (_with_indicator(value, self.missing), *cycles)
+
+    def features(self) -> tuple[Feature, ...]:
+        return _flat(self.groups())
+
+    def encode(self, values: pl.Series) -> Part:
+        import polars as pl
+
+        days, gaps = days_of(self.name, self.format, self.missing, values)
+        low, high = (float((bound - dt.date(1970, 1, 1)).days) for bound in (self.low, self.high))
+        numbers = np.array(days.to_physical().cast(pl.Float64).fill_null(low).to_numpy(), dtype=np.float64)
+        outside = count_outside(numbers, low, high, gaps)
+        columns = with_indicator(scaled(np.clip(numbers, low, high), low, high), gaps, self.missing)
+        for part in self.parts:
+            codes = days.dt.month() if part == "month" else days.dt.weekday()
+            columns += one_hot(codes.cast(pl.Int64).fill_null(0).to_numpy() - 1, CYCLES[part])
+        return Part(columns, outside)
+
+
+@dataclass(frozen=True)
+class Binary:
+    """A column of zeros and ones, or of booleans."""
+
+    name: str
+    missing: Missing = "refuse"
+
+    def __post_init__(self) -> None:
+        _check_name(self.name)
+        object.__setattr__(self, "missing", _missing(self.name, self.missing))
+        if not isinstance(self.missing, str) and self.missing not in (0.0, 1.0):
+            raise InvalidInput(
+                f"column {self.name!r}: missing = {self.missing:g} in a binary column. "
+                f'Write 0, 1, "indicator" or "refuse".'
+            )
+
+    def groups(self) -> Groups:
+        return (_with_indicator(_flag(self.name), self.missing),)
+
+    def features(self) -> tuple[Feature, ...]:
+        return _flat(self.groups())
+
+    def encode(self, values: pl.Series) -> Part:
+        numbers, gaps = numbers_of(self.name, self.missing, values)
+        strange = np.count_nonzero((numbers != 0.0) & (numbers != 1.0))
+        if strange:
+            raise InvalidInput(
+                f"column {self.name!r}: {strange:,} values are neither 0 nor 1, but the schema calls it "
+                f'binary. Declare type = "numeric" with bounds, or type = "categorical" with levels.'
+            )
+        return Part(with_indicator(numbers, gaps, self.missing))
+
+
+@dataclass(frozen=True)
+class Categorical:
+    """One of a public list of levels. Numbers may be levels too; they are compared as text.
+
+    `missing` may also be one of the levels, which then stands in for gaps.
+    """
+
+    name: str
+    levels: tuple[str, ...]
+    missing: str = "refuse"
+
+    def __post_init__(self) -> None:
+        _check_name(self.name)
+        object.__setattr__(self, "levels", _levels(self.name, self.levels))
+        if self.missing not in ("refuse", "indicator", *self.levels):
+            raise InvalidInput(
+                f"column {self.name!r}: missing = {self.missing!r} in a categorical column. "
+                f'Write "indicator" or "refuse", or one of its levels.'
+            )
+
+    def groups(self) -> Groups:
+        names = [f"{self.name}={level}" for level in self.levels]
+        indicator = (_indicator(self.name),) if self.missing == "indicator" else ()
+        return ((*(_flag(name) for name in names), *indicator),)
+
+    def features(self) -> tuple[Feature, ...]:
+        return _flat(self.groups())
+
+    def encode(self, values: pl.Series) -> Part:
+        """One sparse column per level; the rows that belong to none of them get no entry."""
+        import polars as pl
+
+        texts = texts_of(self.name, values)
+        if values.dtype.is_float():  # a number is written "1" or "1.0": the level that means it, unless both are levels
+            texts = texts.replace(
+                {whole: level for level in self.levels if (whole := _whole(level)) not in self.levels}
+            )
+        refuse_gaps(self.name, self.missing, texts.null_count())
+        if self.missing not in ("refuse", "indicator"):
+            texts = texts.fill_null(self.missing)
+        known = texts.cast(pl.Enum(self.levels), strict=False)
+        codes = known.to_physical().cast(pl.Int64).fill_null(-1).to_numpy()
+        columns = one_hot(codes, len(self.levels))
+        if self.missing == "indicator":
+            columns.append(ones(np.flatnonzero(texts.is_null().to_numpy()).astype(np.int64)))
+        return Part(columns, known.null_count() - texts.null_count())
+
+
+@dataclass(frozen=True)
+class Plain:
+    """A number taken exactly as it is. Its bounds are unknown, so it cannot enter a private run."""
+
+    name: str
+    missing: Missing = "refuse"
+
+    def __post_init__(self) -> None:
+        _check_name(self.name)
+        object.__setattr__(self, "missing", _missing(self.name, self.missing))
+
+    def groups(self) -> Groups:
+        return (_with_indicator(Feature(self.name, None, nonnegative=False, binary=False), self.missing),)
+
+    def features(self) -> tuple[Feature, ...]:
+        return _flat(self.groups())
+
+    def encode(self, values: pl.Series) -> Part:
+        numbers, gaps = numbers_of(self.name, self.missing, values)
+        infinite = np.count_nonzero(np.isinf(numbers))
+        if infinite:
+            raise InvalidInput(
+                f"column {self.name!r}: {infinite:,} values are infinite. Declare the column numeric with "
+                f"bounds, which clips them, or remove those rows."
+            )
+        return Part(with_indicator(numbers, gaps, self.missing))
+
+
+Column = Numeric | Date | Binary | Categorical | Plain
+
+
+def _flat(groups: Groups) -> tuple[Feature, ...]:
+    return tuple(feature for group in groups for feature in group)
+
+
+def _flag(name: str) -> Feature:
+    return Feature(name, 1.0, nonnegative=True, binary=True)
+
+
+def _indicator(name: str) -> Feature:
+    return _flag(f"{name}=missing")
+
+
+def _with_indicator(value: Feature, missing: object) -> tuple[Feature, ...]:
+    return (value, _indicator(value.name)) if missing == "indicator" else (value,)
+
+
+def _whole(level: str) -> str:
+    """A level that writes a whole number with a decimal point, without it; any other as it is."""
+    return re.sub(r"\A(-?[0-9]+)\.0*\Z", r"\1", level)
+
+
+# --- checks -------------------------------------------------------------------------------------------------
+
+
+def _check_name(name: object) -> None:
+    if not isinstance(name, str) or not name:
+        raise InvalidInput(f"a column is called {name!r}. Give it a name: text, not empty.")
+    _check_text(name)
+
+
+def _check_text(text: str) -> None:
+    if any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise InvalidInput(f"{text!r} holds half a character (a lone surrogate). Write it in valid Unicode.")
+
+
+def number(what: str, value: object) -> float:
+    """A finite float, or an error that says what is wrong with the declared one."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise InvalidInput(f"{what} is {value!r}. Write a number.")
+    figure = cast("float", value)
+    if not -LARGEST <= figure <= LARGEST:  # also refuses nan
+        raise InvalidInput(f"{what} is {figure}. Write a number within ±{LARGEST:g}.")
+    return float(figure) + 0.0  # -0.0 becomes 0.0: equal schemas have equal digests
+
+
+def _day(what: str, value: object) -> dt.date:
+    if isinstance(value, str):
+        try:
+            value = dt.date.fromisoformat(value)
+        except ValueError:
+            raise InvalidInput(f"{what} is {value!r}, which is no day. Write it as 2024-12-31.") from None
+    if isinstance(value, dt.datetime) or not isinstance(value, dt.date):
+        raise InvalidInput(f"{what} is {value!r}. Write a date as 2024-12-31, without a time.")
+    return value
+
+
+def _parts(name: str, parts: object) -> tuple[str, ...]:
+    if isinstance(parts, str) or not isinstance(parts, Iterable):
+        raise InvalidInput(f'column {name!r}: parts is {parts!r}. Write a list, as in parts = ["month"].')
+    listed = tuple(parts)
+    strange = [part for part in listed if part not in CYCLES]
+    if strange or len(set(listed)) < len(listed):
+        raise InvalidInput(
+            f"column {name!r}: parts is {list(listed)!r}. Name each of {', '.join(CYCLES)} at most once."
+        )
+    return listed
+
+
+def _missing(name: str, value: object) -> Missing:
+    if value == "refuse":
+        return "refuse"
+    if value == "indicator":
+        return "indicator"
+    if isinstance(value, str):
+        raise InvalidInput(f'column {name!r}: missing is {value!r}. Write "refuse", "indicator" or the number to use.')
+    return number(f"column {name!r}: missing", value)
+
+
+def _levels(name: str, levels: object) -> tuple[str, ...]:
+    if isinstance(levels, str) or not isinstance(levels, Iterable):
+        raise InvalidInput(f"column {name!r}: levels is {levels!r}. Write a list of values.")
+    texts = []
+    for level in levels:
+        if isinstance(level, bool) or not isinstance(level, (str, int, np.integer)):
+            raise InvalidInput(f"column {name!r}: the level {level!r} is not text. Write it as text.")
+        texts.append(str(level))
+        _check_text(texts[-1])
+    if not texts:
+        raise InvalidInput(f"column {name!r}: no levels. List the values it may take: levels = [...].")
+    level, times = Counter(texts).most_common(1)[0]
+    if times > 1:
+        raise InvalidInput(f"column {name!r}: the level {level!r} is listed {times} times. List it once.")
+    return tuple(texts)

@@ -1,0 +1,142 @@
+"""A schema read off the data, block by block: for runs without privacy, and as a proposal that its owner rewrites.
+
+What it finds are facts about the rows that were looked at, not public knowledge.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from colonnade.data.schema.columns import Binary, Categorical, Column, Date, Numeric
+from colonnade.data.schema.values import as_frame
+from colonnade.errors import InvalidInput
+
+if TYPE_CHECKING:
+    import polars as pl
+
+MANY_LEVELS = 100  # from here on a text that is different in most rows is taken for an identifier
+MOST_LEVELS = 1_000_000  # nothing is gained by remembering more of them
+Kind = Literal["nothing", "boolean", "integer", "real", "text", "date", "other"]
+
+
+@dataclass
+class Look:
+    """What was seen of one column so far."""
+
+    name: str
+    kind: Kind = "nothing"
+    dtype: str = "Null"
+    rows: int = 0
+    missing: int = 0
+    infinite: int = 0
+    low: Any = None
+    high: Any = None
+    levels: set[str] = field(default_factory=set)
+
+    def add(self, values: pl.Series) -> None:
+        """Look at more rows."""
+        self.rows += values.len()
+        gaps = int((values.is_null() | values.is_nan()).sum() if values.dtype.is_float() else values.null_count())
+        self.missing += gaps
+        if gaps == values.len():
+            return
+        self.dtype = str(values.dtype)
+        self.kind = _common(self.kind, _kind(values.dtype))
+        if self.kind == "text" and len(self.levels) <= MOST_LEVELS:
+            import polars as pl
+
+            self.levels |= set(values.cast(pl.String).drop_nulls().unique().to_list())
+        elif self.kind in ("integer", "real"):
+            self._extend(_finite(values))
+            self.infinite += int(values.is_infinite().sum()) if values.dtype.is_float() else 0
+        elif self.kind == "date":
+            self._extend(values.dt.date().drop_nulls())
+
+    def _extend(self, values: pl.Series) -> None:
+        if values.len():
+            self.low = values.min() if self.low is None else min(self.low, values.min())
+            self.high = values.max() if self.high is None else max(self.high, values.max())
+
+    def column(self) -> Column:
+        """The column this looks like; an error if it looks like none."""
+        missing: Literal["refuse", "indicator"] = "indicator" if self.missing else "refuse"
+        match self.kind:
+            case "nothing":
+                return Numeric(self.name, -1.0, 1.0, missing=missing)
+            case "boolean":
+                return Binary(self.name, missing=missing)
+            case "integer" | "real":
+                return self._number(missing)
+            case "text":
+                return self._text(missing)
+            case "date":
+                low, high = self.low, self.high
+                if low == high:
+                    low, high = low - dt.timedelta(days=1), high + dt.timedelta(days=1)
+                return Date(self.name, low, high, missing=missing)
+        raise InvalidInput(
+            f"column {self.name!r} holds {self.dtype}, which has no encoding. Turn it into numbers, dates or text, or drop it."
+        )
+
+    def _number(self, missing: Literal["refuse", "indicator"]) -> Column:
+        if self.infinite:
+            raise InvalidInput(
+                f"column {self.name!r} holds {self.infinite:,} infinite values. Replace them, or declare the column numeric "
+                f"with bounds, which clips them."
+            )
+        low, high = (-1.0, 1.0) if self.low is None else (float(self.low), float(self.high))
+        if self.kind == "integer" and (low, high) == (0.0, 1.0):
+            return Binary(self.name, missing=missing)
+        if low == high:  # a constant says nothing: centre it, so that it encodes as zero
+            low, high = low - max(1.0, abs(low)), high + max(1.0, abs(high))
+        return Numeric(self.name, low, high, missing=missing)
+
+    def _text(self, missing: Literal["refuse", "indicator"]) -> Column:
+        if (len(self.levels) > MANY_LEVELS and 2 * len(self.levels) > self.rows) or len(self.levels) > MOST_LEVELS:
+            raise InvalidInput(
+                f"column {self.name!r} has {len(self.levels):,} different texts in {self.rows:,} rows: it looks like a name or a "
+                f"number of somebody. Leave it out, or declare it categorical with the levels that matter."
+            )
+        return Categorical(self.name, tuple(sorted(self.levels)), missing=missing)
+
+
+def look(frames: Iterable[Any]) -> list[Look]:
+    """What all blocks of a table show of each of its columns."""
+    looks: dict[str, Look] = {}
+    for frame in frames:
+        for values in as_frame(frame):
+            looks.setdefault(values.name, Look(values.name)).add(values)
+    if not looks or not next(iter(looks.values())).rows:
+        raise InvalidInput("the table has no rows to read a schema off. Declare its columns instead.")
+    return list(looks.values())
+
+
+def _kind(dtype: Any) -> Kind:
+    import polars as pl
+
+    if dtype == pl.Boolean:
+        return "boolean"
+    if dtype.is_numeric():
+        return "integer" if dtype.is_integer() else "real"
+    if dtype in (pl.String, pl.Categorical, pl.Enum):
+        return "text"
+    return "date" if dtype == pl.Date or isinstance(dtype, pl.Datetime) else "other"
+
+
+def _common(first: Kind, second: Kind) -> Kind:
+    """One kind for what two blocks hold: only whole and other numbers go together."""
+    if first in ("nothing", second):
+        return second
+    return "real" if {first, second} == {"integer", "real"} else "other"
+
+
+def _finite(values: pl.Series) -> pl.Series:
+    import polars as pl
+
+    numbers = values.cast(pl.Float64).drop_nulls()
+    return numbers.filter(pl.Series(np.isfinite(numbers.to_numpy())))

@@ -1,0 +1,235 @@
+"""A party's schema: its columns in order, the bounds they prove, and its rows as numbers."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from colonnade.data.schema.columns import Categorical, Column, Date, Feature, Numeric, Plain, number
+from colonnade.data.schema.infer import look
+from colonnade.data.schema.matrix import Blocks
+from colonnade.data.schema.toml import parsed, plain, written
+from colonnade.data.schema.values import Floats, frame_of
+from colonnade.errors import InvalidInput, StoreError, unquoted
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A party's table as numbers. Printing it shows its size only: the rest stays with the party."""
+
+    matrix: Any  # scipy.sparse.csc_array with sorted indices, or a C-ordered array
+    names: tuple[str, ...]
+    unknown: Mapping[str, int] = field(repr=False)  # by categorical column: values outside its levels
+    clipped: Mapping[str, int] = field(repr=False)  # by number and date: values outside its bounds
+
+    def __repr__(self) -> str:
+        return f"Encoded({self.matrix.shape[0]:,} rows x {self.matrix.shape[1]:,} columns)"
+
+    def owner_notes(self) -> tuple[str, ...]:
+        """What the data's owner should know, and nobody else: such a count tells about the data, and nobody paid for it."""
+        rows = self.matrix.shape[0]
+        return tuple(
+            f"column {name!r}: {count:,} of {rows:,} values {what}"
+            for counts, what in (
+                (self.unknown, "are none of the declared levels and count as zeros; add a level if they matter"),
+                (
+                    self.clipped,
+                    "lie outside the declared bounds and were clipped to them; widen the bounds if they matter",
+                ),
+            )
+            for name, count in counts.items()
+            if count
+        )
+
+
+@dataclass(frozen=True)
+class Schema:
+    """A party's columns in order, with what is public about them.
+
+    `label` declares the labels that this party holds, where they are numbers: a private regression clips them to its low and
+    high. `row_norm` is a public L2 bound to which the party is willing to clip its encoded rows in a private
+    run. `encode` does not clip rows, and `row_bound()` does not rely on it.
+    """
+
+    columns: tuple[Column, ...]
+    row_norm: float | None = None
+    source: Literal["declared", "data"] = "declared"
+    label: Numeric | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.columns, Column):
+            raise InvalidInput(f"a schema takes a tuple of columns: co.Schema(({type(self.columns).__name__}(...),)).")
+        object.__setattr__(self, "columns", tuple(self.columns))
+        if self.row_norm is not None:
+            row_norm = number("row_norm", self.row_norm)
+            if row_norm <= 0.0:
+                raise InvalidInput(f"row_norm = {row_norm:g}. Write a public bound above 0, or leave it out.")
+            object.__setattr__(self, "row_norm", row_norm)
+        if self.label is not None and not isinstance(self.label, Numeric):
+            raise InvalidInput(
+                f"label={self.label!r}: give the labels' name and range, as in label=co.Numeric('log_income', 2, 6)."
+            )
+        if self.source not in ("declared", "data"):
+            raise InvalidInput(f'source = {self.source!r}. Write "declared" or "data".')
+        for names in ([column.name for column in self.columns], self.features):
+            name, times = next(iter(Counter(names).most_common(1)), ("", 0))
+            if times > 1:
+                raise InvalidInput(f"the name {name!r} stands for {times} columns. Rename all but one.")
+
+    @classmethod
+    def raw(cls, names: Iterable[str]) -> Schema:
+        """Plain columns: every value is kept exactly as it is."""
+        return cls(tuple(Plain(name) for name in names))
+
+    @classmethod
+    @unquoted()
+    def infer(cls, frame: Any) -> Schema:
+        """A schema read off a DataFrame, for runs without privacy.
+
+        Its bounds and levels are facts about the rows in the frame, not public knowledge: such a schema
+        answers `entry_bounds` and `row_bound` with an error. For a private run write it to a file, replace
+        every figure by one you would print in a data dictionary, and set source = "declared".
+        """
+        return cls(tuple(seen.column() for seen in look([frame])), source="data")
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Names of the encoded columns: "distance", "carrier=UA", "carrier=missing", "admitted.month=3"."""
+        return tuple(feature.name for feature in self._features())
+
+    @property
+    def width(self) -> int:
+        return len(self._features())
+
+    @property
+    def nonnegative(self) -> NDArray[np.bool_]:
+        """For each encoded column: is it at least 0 by its declaration?"""
+        return np.array([feature.nonnegative for feature in self._features()], dtype=np.bool_)
+
+    @property
+    def binary(self) -> NDArray[np.bool_]:
+        """For each encoded column: does it hold only 0 and 1?"""
+        return np.array([feature.binary for feature in self._features()], dtype=np.bool_)
+
+    @property
+    def bounded(self) -> bool:
+        """Whether every column has a declared bound, so that private methods can use it."""
+        return self.source == "declared" and not any(isinstance(column, Plain) for column in self.columns)
+
+    def entry_bounds(self) -> Floats:
+        """For each encoded column, a public bound of its absolute value."""
+        self._require_public_bounds()
+        return np.array([feature.bound for feature in self._features()], dtype=np.float64)
+
+    def row_bound(self) -> float:
+        """The least public L2 bound of an encoded row that the columns prove by themselves."""
+        self._require_public_bounds()
+        # Of a group's encoded values at most one differs from zero: a level, the value, or its indicator.
+        bounds = [max(f.bound or 0.0 for f in group) for column in self.columns for group in column.groups()]
+        total = sum((Fraction(bound) ** 2 for bound in bounds), Fraction(0))
+        root = math.hypot(*bounds)
+        while Fraction(root) ** 2 < total:  # a bound that rounding has lowered is none
+            root = math.nextafter(root, math.inf)
+        return root
+
+    def encode(self, frame: Any) -> Encoded:
+        """The rows of a polars or pandas DataFrame as numbers; columns the schema does not name are ignored."""
+        return self.encode_blocks([frame])
+
+    @unquoted()
+    def encode_blocks(self, frames: Iterable[Any], *, dtype: DTypeLike = np.float64) -> Encoded:
+        """The same for a table that comes in blocks of rows, of which one is held at a time; float64 or float32."""
+        kind = np.dtype(dtype)
+        if kind not in (np.dtype(np.float32), np.dtype(np.float64)):
+            raise InvalidInput(f"dtype must be float32 or float64, got {kind}.")
+        names = [column.name for column in self.columns]
+        blocks = Blocks([feature.bound for feature in self._features()], kind)
+        outside = dict.fromkeys(names, 0)
+        for place, frame in enumerate(frames):
+            table = frame_of(frame, names)
+            encoded = []
+            for column in self.columns:
+                try:
+                    part = column.encode(table[column.name])
+                except InvalidInput as error:
+                    if place == 0:
+                        raise
+                    begin = blocks.rows + 1
+                    raise InvalidInput(f"among rows {begin:,} to {blocks.rows + table.height:,}: {error}") from error
+                encoded += part.columns
+                outside[column.name] += part.outside
+            blocks.add(encoded, table.height)
+        return Encoded(
+            blocks.together(),
+            self.features,
+            {c.name: outside[c.name] for c in self.columns if isinstance(c, Categorical)},
+            {c.name: outside[c.name] for c in self.columns if isinstance(c, Numeric | Date)},
+        )
+
+    def digest(self) -> str:
+        """SHA-256 of a canonical form: equal for equal schemas, on every machine."""
+        form = self._top() | {"column": [plain(column) for column in self.columns]}
+        text = json.dumps(form, sort_keys=True, separators=(",", ":"), ensure_ascii=True, default=str)
+        return hashlib.sha256(b"colonnade schema 1\n" + text.encode("ascii")).hexdigest()
+
+    def to_text(self) -> str:
+        """The schema as the text of a TOML file."""
+        return written(self._top(), [plain(column) for column in self.columns])
+
+    @classmethod
+    def from_text(cls, text: str) -> Schema:
+        """The inverse of `to_text`; a mistake is reported with its line and key."""
+        columns, top = parsed(text)
+        return cls(columns, **top)
+
+    def to_toml(self, path: str | Path) -> None:
+        try:
+            Path(path).write_text(self.to_text(), encoding="utf-8", newline="\n")
+        except OSError as error:
+            raise StoreError(f"the schema could not be written to {path}: {error.strerror}.") from error
+
+    @classmethod
+    def from_toml(cls, path: str | Path) -> Schema:
+        """Read a schema; a mistake is reported with the file, the line or column, and the key."""
+        try:
+            return cls.from_text(Path(path).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise InvalidInput(
+                f"the schema {path} could not be read: {error.strerror}. Check the path; "
+                f"`colonnade data inspect TABLE -o {Path(path).name}` proposes one."
+            ) from error
+        except (InvalidInput, UnicodeDecodeError) as error:
+            raise InvalidInput(f"the schema {path}: {error}") from error
+
+    def _features(self) -> tuple[Feature, ...]:
+        return tuple(feature for column in self.columns for feature in column.features())
+
+    def _top(self) -> dict[str, Any]:
+        top: dict[str, Any] = {"source": self.source}
+        top |= {} if self.row_norm is None else {"row_norm": self.row_norm}
+        return top if self.label is None else top | {"label": plain(self.label)}
+
+    def _require_public_bounds(self) -> None:
+        if self.source == "data":
+            raise InvalidInput(
+                "this schema was read off the data, and a bound taken from the data is not public. Write it "
+                "with schema.to_toml(...), replace its bounds and levels by figures you would publish, set "
+                'source = "declared" and read it back with Schema.from_toml(...).'
+            )
+        unbounded = [column.name for column in self.columns if isinstance(column, Plain)]
+        if unbounded:
+            raise InvalidInput(
+                f"{len(unbounded):,} of {len(self.columns):,} columns are plain and have no public bound, the "
+                f'first is {unbounded[0]!r}. Write type = "numeric" with low, high and scale = false to keep '
+                f"its values and clip them to the bounds."
+            )

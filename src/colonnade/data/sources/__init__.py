@@ -1,0 +1,122 @@
+"""Where a party's table comes from: files, data frames, databases; whole, or in blocks of rows.
+
+    table.csv                         UTF-8, commas, a header; an empty cell is missing, in a number also NA, NaN, null;
+                                      a schema's columns are read as it declares them, keys as text
+    table.parquet                     Parquet
+    table.arrow .feather .ipc         Arrow IPC, as a file or as a stream
+    data.svm ..., X.npz               numbers with labels: `read` gives (X, y), as colonnade.data.readers does
+    postgresql://user@host/database   the rows of query=, read-only; the password may come from PGPASSWORD or ~/.pgpass
+    sqlite:///folder/file.db          the same; four slashes for an absolute path
+    a polars or pandas DataFrame      itself
+
+Leaves   nothing. Errors name places and counts; they quote no cell, and never a password.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from colonnade.data import readers
+from colonnade.data.schema import Encoded, Schema, as_frame
+from colonnade.data.sources import sql
+from colonnade.data.sources.files import Columnar, Csv, Frame
+from colonnade.data.sources.sql import Sql
+from colonnade.errors import InvalidInput, unquoted
+
+if TYPE_CHECKING:
+    import polars as pl
+
+Table = Frame | Csv | Columnar | Sql
+ARROW = (".arrow", ".feather", ".ipc")
+KINDS = (".csv", ".parquet", *ARROW, *readers.TEXT, ".npz")
+
+
+@unquoted()
+def read(
+    source: Any,
+    *,
+    columns: Sequence[str] | int | None = None,
+    query: str | None = None,
+    schema: Schema | None = None,
+    texts: Collection[str] = (),
+) -> pl.DataFrame | tuple[Any, NDArray[Any]]:
+    """A whole source: a polars frame, or (X, y) for svmlight and npz files.
+
+    columns  names of the columns to read, or the public number of columns of a svmlight file.
+    query    what to ask a database, as in query="select pid, age from stays".
+    schema   of a CSV file: its columns are read as it declares them; what it does not name is guessed from all cells.
+    texts    of a CSV file: columns that are read as text however they look, such as a key.
+    """
+    if _matrix_file(source):
+        if columns is not None and not isinstance(columns, int):
+            raise InvalidInput(f"{Path(source).name} has no named columns; give their number, or leave columns= out.")
+        return readers.read(source, columns=columns)
+    if isinstance(columns, int | str):
+        raise InvalidInput(f"columns={columns!r}: give a list of names (a number is for svmlight files).")
+    return located(source, query=query).frame(columns, schema, texts)
+
+
+@unquoted()
+def encode(
+    source: Any,
+    schema: Schema,
+    *,
+    keep: Sequence[str] = (),
+    query: str | None = None,
+    dtype: DTypeLike = np.float64,
+) -> tuple[Encoded, pl.DataFrame]:
+    """A source encoded block by block, and the columns to `keep` beside it: the key, the label, whom a row is about.
+
+    The table is never held whole: beside the answer there are a few blocks of about 4 MiB.
+    """
+    import polars as pl
+
+    table = located(source, query=query)
+    names = list(dict.fromkeys([*(column.name for column in schema.columns), *keep]))
+    kept: list[pl.DataFrame] = []
+
+    def blocks() -> Iterator[pl.DataFrame]:
+        for block in table.blocks(names, schema):
+            kept.append(block.select(keep))
+            yield block
+
+    encoded = schema.encode_blocks(blocks(), dtype=dtype)
+    return encoded, pl.concat(kept)
+
+
+def located(source: Any, *, query: str | None = None) -> Table:
+    """The value that stands for a source; nothing is read yet."""
+    if isinstance(source, str) and re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", source):
+        return sql.located(source, query)
+    if query is not None:
+        raise InvalidInput("query= is for databases: give an address such as postgresql://user@host/database.")
+    if not isinstance(source, str | PathLike):
+        return Frame(as_frame(source))
+    file = Path(source)
+    if not file.is_file():
+        raise InvalidInput(
+            f"{file} is not a file. Give the path of a {', '.join(KINDS)} file, or a database's address."
+        )
+    if file.stat().st_size == 0:
+        raise InvalidInput(f"{file.name} is empty: 0 bytes. Give a file with a header and rows.")
+    if file.suffix == ".csv":
+        return Csv(file)
+    if file.suffix == ".parquet":
+        return Columnar(file, "Parquet")
+    if file.suffix in ARROW:
+        return Columnar(file, "Arrow")
+    if _matrix_file(file):
+        raise InvalidInput(f"{file.name} holds numbers without names; read it with co.read, it needs no schema.")
+    kind = file.suffix or "a file without a suffix"
+    raise InvalidInput(f"{file.name}: no reader for {kind}; there are {', '.join(KINDS)}.")
+
+
+def _matrix_file(source: Any) -> bool:
+    return isinstance(source, str | PathLike) and readers.kind_of(Path(source)) in (*readers.TEXT, ".npz")

@@ -1,0 +1,270 @@
+"""Tables in files and frames, whole or in blocks of rows: CSV, Parquet, Arrow, data frames."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from colonnade.data.schema import Binary, Categorical, Column, Date, Schema
+from colonnade.data.sources.blocks import BLOCK, block_rows, chosen, frame_of, together
+from colonnade.errors import InvalidInput, unquoted
+
+if TYPE_CHECKING:
+    import polars as pl
+    import pyarrow as pa
+
+
+LED_BY_ZEROS = r"^\s*[+-]?0[0-9]"
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """A data frame in memory."""
+
+    table: pl.DataFrame = field(repr=False)
+    shown: str = "the frame"
+
+    def names(self) -> list[str]:
+        return self.table.columns
+
+    def frame(self, columns: Sequence[str] | None, _: object = None, __: object = ()) -> pl.DataFrame:
+        return self.table.select(chosen(self.shown, self.table.columns, columns))
+
+    def blocks(self, columns: Sequence[str] | None, _: object = None, __: object = ()) -> Iterator[pl.DataFrame]:
+        table = self.frame(columns)
+        yield from table.iter_slices(block_rows(table.width)) if table.height else [table]
+
+
+# ------------------------------------------------------------------------------------------------ CSV
+
+
+@dataclass(frozen=True)
+class Csv:
+    """A CSV file in UTF-8 with a header."""
+
+    path: Path
+
+    @property
+    def shown(self) -> str:
+        return self.path.name
+
+    def frame(
+        self, columns: Sequence[str] | None, schema: Schema | None = None, texts: Collection[str] = ()
+    ) -> pl.DataFrame:
+        return together(self.blocks(columns, schema, texts))
+
+    def blocks(
+        self, columns: Sequence[str] | None, schema: Schema | None = None, texts: Collection[str] = ()
+    ) -> Iterator[pl.DataFrame]:
+        """What a schema declares decides about types; the columns that it does not name are looked through first.
+
+        texts  columns whose cells are names of somebody, however they look: "007" is no number, and stays as it is.
+        """
+        import pyarrow as pa
+
+        names = self.names()
+        wanted = chosen(self.shown, names, columns)
+        types = {column.name: _declared(column) for column in (schema.columns if schema else ())}
+        types |= dict.fromkeys(texts, pa.string())
+        with unquoted(), self._explained(names):
+            types |= self._types(names, [name for name in wanted if name not in types])
+            for batch in self._batches(wanted, types):
+                yield self._polars(batch)
+
+    def names(self) -> list[str]:
+        try:
+            with self.path.open(newline="", encoding="utf-8-sig") as text:
+                return next(csv.reader(text), [])
+        except UnicodeDecodeError:
+            raise InvalidInput(_not_utf8(self.shown, "in its first lines")) from None
+
+    def _types(self, names: list[str], wanted: list[str]) -> dict[str, pa.DataType]:
+        """A type for each column that holds in all its rows: guessed from the first block, widened where that was wrong."""
+        import pyarrow as pa
+
+        wider = {"null": pa.int64(), "int64": pa.float64()}  # then text
+        types: dict[str, pa.DataType] = {}
+        while wanted:
+            try:
+                for batch in self._batches(wanted, types):
+                    types |= dict(zip(batch.schema.names, batch.schema.types, strict=True))
+            except pa.ArrowInvalid as error:
+                fault = re.search(r"column #(\d+).* conversion error to (\w+)", str(error), re.DOTALL)
+                said = None if fault and fault[2] != "string" else self._fault(str(error), names)
+            else:
+                return types | dict.fromkeys(self._led_by_zeros(types), pa.string())
+            if said is not None or fault is None:
+                raise InvalidInput(str(said))
+            types[names[int(fault[1])]] = wider.get(fault[2], pa.string())
+        return {}
+
+    def _led_by_zeros(self, types: Mapping[str, pa.DataType]) -> set[str]:
+        """Columns that read as whole numbers and are none: "007" is the name of something, and 7 is another one."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        looked = {name: pa.string() for name, kind in types.items() if kind == pa.int64()}
+        found: set[str] = set()
+        for batch in self._batches(list(looked), looked) if looked else ():
+            led = (name for name in looked if name not in found)
+            found |= {name for name in led if pc.any(pc.match_substring_regex(batch[name], LED_BY_ZEROS)).as_py()}
+        return found
+
+    def _batches(self, wanted: list[str], types: Mapping[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
+        from pyarrow import csv as arrow_csv
+
+        options = arrow_csv.ConvertOptions(include_columns=wanted, column_types=dict(types))
+        with self.path.open("rb") as raw:
+            reader, empty = arrow_csv.open_csv(raw, read_options=_in_order(), convert_options=options), True
+            for batch in reader:
+                yield batch
+                empty = False
+            if empty:
+                yield reader.schema.empty_table()
+
+    @contextmanager
+    def _explained(self, names: list[str]) -> Iterator[None]:
+        import pyarrow as pa
+
+        try:
+            yield
+            return
+        except pa.ArrowInvalid as error:
+            said = self._fault(str(error), names)
+        raise InvalidInput(said)  # outside, so that no traceback shows the cell that Arrow quotes
+
+    def _fault(self, said: str, names: list[str]) -> str:
+        """Where Arrow found a fault, without the cell that it quotes."""
+        column, row = (re.search(rf"{what} #(\d+)", said) for what in ("column", "Row"))
+        line = "" if row is None else f" in line {int(row[1]):,}"
+        cells = re.search(r"Expected (\d+) columns, got (\d+)", said)
+        if cells:
+            return (
+                f"{self.shown}: {cells[2]} cells{line}, and the header has {cells[1]}. Give every line as many cells; put "
+                f"texts that hold a comma in quotes."
+            )
+        if column is None:
+            return f"{self.shown} cannot be read as CSV{line}. Save it as UTF-8 text with a header and commas."
+        name = names[int(column[1])]
+        if "UTF8" in said:
+            return _not_utf8(self.shown, f"in column {name!r}{line}")
+        wanted = "0, 1, true or false" if "error to bool" in said else "a number"
+        return (
+            f"{self.shown}: column {name!r} has a cell{line} that is not {wanted}, as its schema says. Correct the cell, or "
+            f"declare the column categorical with its levels."
+        )
+
+    def _polars(self, table: Any) -> pl.DataFrame:
+        import polars as pl
+        import pyarrow as pa
+
+        for part in table.schema:
+            if part.type == pa.binary():  # what Arrow makes of texts that are not UTF-8
+                raise InvalidInput(_not_utf8(self.shown, f"in column {part.name!r}"))
+        frame = frame_of(table)
+        texts = [name for name, kind in frame.schema.items() if kind == pl.String]
+        return frame.with_columns(pl.col(texts).replace("", None)) if texts else frame
+
+
+def _in_order() -> Any:
+    """One block after the other: errors then name the line."""
+    from pyarrow import csv as arrow_csv
+
+    return arrow_csv.ReadOptions(block_size=BLOCK, use_threads=False)
+
+
+def _declared(column: Column) -> pa.DataType:
+    """How the cells of a declared column are read: levels as they are written, so that "01" stays "01"."""
+    import pyarrow as pa
+
+    if isinstance(column, Categorical | Date):
+        return pa.string()
+    return pa.bool_() if isinstance(column, Binary) else pa.float64()
+
+
+def _not_utf8(shown: str, where: str) -> str:
+    return f"{shown} is not UTF-8 ({where}). Save it as UTF-8, for example: iconv -f latin1 -t utf-8 old.csv > new.csv"
+
+
+# ------------------------------------------------------------------------------------------------ Arrow and Parquet
+
+# Given some of its columns, a file's batches of rows.
+Batches = Callable[[list[str]], "Iterator[pa.RecordBatch]"]
+
+
+@dataclass(frozen=True)
+class Columnar:
+    """A file that is stored by columns: Parquet, or Arrow IPC as a file (Feather is one) or as a stream."""
+
+    path: Path
+    kind: Literal["Parquet", "Arrow"]
+
+    @property
+    def shown(self) -> str:
+        return self.path.name
+
+    def names(self) -> list[str]:
+        with self._opened() as (schema, _):
+            return list(schema.names)
+
+    def frame(self, columns: Sequence[str] | None, _: object = None, __: object = ()) -> pl.DataFrame:
+        return together(self.blocks(columns))
+
+    def blocks(self, columns: Sequence[str] | None, _: object = None, __: object = ()) -> Iterator[pl.DataFrame]:
+        with unquoted(), self._opened() as (schema, batches):
+            names, empty = chosen(self.shown, schema.names, columns), True
+            for batch in batches(names):
+                empty &= batch.num_rows == 0
+                yield from frame_of(batch).iter_slices(block_rows(len(names)))
+            if empty:
+                yield frame_of(schema.empty_table().select(names))
+
+    @contextmanager
+    def _opened(self) -> Iterator[tuple[pa.Schema, Batches]]:
+        opened = _parquet if self.kind == "Parquet" else _arrow
+        with _damaged(self.shown, self.kind), opened(self.path) as found:
+            yield found
+
+
+@contextmanager
+def _parquet(path: Path) -> Iterator[tuple[pa.Schema, Batches]]:
+    from pyarrow import parquet
+
+    with parquet.ParquetFile(path) as file:
+
+        def batches(names: list[str]) -> Iterator[pa.RecordBatch]:
+            yield from file.iter_batches(batch_size=block_rows(len(names)), columns=names)
+
+        yield file.schema_arrow, batches
+
+
+@contextmanager
+def _arrow(path: Path) -> Iterator[tuple[pa.Schema, Batches]]:
+    import pyarrow as pa
+
+    with pa.OSFile(str(path)) as file:
+        try:
+            whole = pa.ipc.open_file(file)
+            found = whole.schema, (whole.get_batch(k) for k in range(whole.num_record_batches))
+        except pa.ArrowInvalid:
+            file.seek(0)
+            stream = pa.ipc.open_stream(file)
+            found = stream.schema, iter(stream)
+        yield found[0], lambda names: (batch.select(names) for batch in found[1])
+
+
+@contextmanager
+def _damaged(shown: str, kind: str) -> Iterator[None]:
+    import pyarrow as pa
+
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        raise InvalidInput(
+            f"{shown} cannot be read as {kind} ({type(error).__name__}). Is it whole, and is its suffix right? Write it again."
+        ) from None

@@ -1,0 +1,296 @@
+"""The two releases of Private Gram in whole numbers: steps, rings, weights of constant and label, and what they cost.
+
+A release is planned by the coordinator from public and released figures, and told to the parties (`Figures`). From it
+each party computes its own rows, its own sensitivity and its own masks; nothing here sees a row.
+
+    sums    a column's sums over the two classes, the size of one class, half the sum of squares of a column
+    joint   the Gram matrix of the rows [a, c·1, τ·y]
+
+Sensitivities (docs/privacy.md, Private Gram): with row k of party k within √norm2[k] steps,
+
+    joint   √2·(Σ norm2 + c² + τ²)                                                          in Frobenius norm
+    sums    √(Σ 2·norm2·P² (4 if a column may be negative) + (P/step)² + Σ bound²·norm2·(P·step)²/2)
+
+times the rows that one unit may have. P is the largest weight of a label in class sums.
+
+With `buckets` m, rows with common random signs are first added into m buckets, and bucket vectors clipped like rows, at
+√(n/m) times their bounds: products then run over m rows instead of n. One row moves one bucket, both within N_b, by at
+most 2N + √d (clipping to a ball expands no distance, cutting toward zero adds at most one step an entry), so that
+
+    joint   min(√2·N_b², 2·N_b·(2N + √d)),   N² = Σ norm2 + c² + τ²,   N_b² = n/m·N²
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.errors import InvalidInput
+from colonnade.kernels.ring import Ring
+from colonnade.methods.gram.integer_rows import Grid, entry_bounds, norms
+from colonnade.methods.gram.secure_products import Stage
+from colonnade.methods.gram.solve import Columns, Extended, Frame, Rule
+from colonnade.methods.method import Job
+from colonnade.privacy.events import Audience
+from colonnade.privacy.mechanisms import gaussian_sigma
+from colonnade.privacy.statement import Trust
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
+Name = Literal["sums", "joint"]
+
+COARSEST, FINEST = 32, 2048  # steps that the largest entry may take
+FAST = 32  # bits in which products take one pass
+ROUNDING = 0.25  # of the noise: what rounding to whole steps may add to a sum
+OWN = Ring(62)  # for sums that a party computes alone: they travel, but never under masks, so width costs little
+MARGIN = 12.0  # standard deviations of noise that must fit beside the products
+LABEL_LEVELS = 64  # of a real-valued label in class sums
+HALF = 0.5**0.5  # as a float it lies above 1/√2, so that noise is never less than priced
+
+
+@dataclass(frozen=True)
+class Figures:
+    """One release, in public figures."""
+
+    name: Name
+    step: float  # of a column, in its own units after centring and scaling
+    bits: int  # of products between parties
+    norm2: Mapping[str, int]  # by party, in roster order: the most that the squares of a row may sum to, in steps
+    widths: Mapping[str, int]  # by party: columns of the matrix that enters products with other parties
+    constant: int  # c in steps; 0 in sums
+    label: int  # τ·Y in steps; P in sums
+    rows: int
+    buckets: int = 0  # 0: products run over the rows themselves
+
+    @property
+    def alone(self) -> bool:
+        """Class sums by labels that were released before: every party computes its own."""
+        return self.name == "sums" and not any(self.widths.values())
+
+    @property
+    def length(self) -> int:
+        """Rows of the matrices that are multiplied."""
+        return self.buckets or self.rows
+
+    def bucketed(self, bound: int) -> int:
+        """The bound of a bucket's part whose row's part is bounded by √bound: squares grow by n/m."""
+        return bound * self.rows // self.buckets if self.buckets else bound
+
+    @property
+    def ring(self) -> Ring:
+        return Ring(self.bits)
+
+    def stage(self, job: Job) -> Stage:
+        """The exchange of masked columns that this release takes."""
+        parties, holder = [p for p in job.roster.parties if self.widths[p]], job.roster.label
+        pairs = tuple((k, m) for i, k in enumerate(parties) for m in parties[i + 1 :])
+        if self.name == "sums":
+            pairs = tuple(pair for pair in pairs if holder in pair)
+        agreed = (
+            None if job.privacy is None else sorted(map(repr, asdict(job.privacy).items()))
+        )  # in any order of parties
+        terms = repr((self.step, dict(self.norm2), self.constant, self.label, self.buckets, agreed, job.problem))
+        widest = max(len(places) for places in job.roster.positions.values()) + 2
+        return Stage(self.name, self.length, self.widths, pairs, self.ring, terms, widest)
+
+
+# ------------------------------------------------------------------------------------------------ planning
+
+
+def public_columns(job: Job) -> Columns:
+    """What the schemas say in public about all columns, in roster order."""
+    parties, lengths = job.roster.parties, norms(job)
+    known = {party: entry_bounds(job, party) for party in job.roster.with_columns}
+    widths = [len(job.roster.positions[party]) for party in parties]
+    return Columns(
+        owner=np.repeat(np.arange(len(parties)), widths),
+        norms=np.array([lengths.get(party, 0.0) for party in parties]),
+        bound=np.concatenate([known[party][0] for party in parties if party in known]),
+        binary=np.concatenate([known[party][1] for party in parties if party in known]),
+        nonnegative=np.concatenate([known[party][2] for party in parties if party in known]),
+    )
+
+
+def plan_sums(job: Job, columns: Columns, rho: float, alone: bool) -> Figures:
+    """Class sums of the columns as they are; `alone`: by labels that were released."""
+    top = 1 if job.problem.loss.classifies and not alone else LABEL_LEVELS
+    largest = float(np.minimum(columns.bound, columns.norms[columns.owner]).max())
+    widths = {party: len(places) for party, places in job.roster.positions.items()}
+    widths[job.roster.label] = 2
+    if alone:
+        widths = dict.fromkeys(widths, 0)
+
+    def figures(step: float, bits: int) -> Figures:
+        return Figures("sums", step, bits, _norm2(job, columns.norms, step), widths, 0, top, job.roster.rows)
+
+    def noise(made: Figures) -> float:
+        return sums_sensitivity(job, made) / math.sqrt(2.0 * rho)
+
+    # Rounding errors of rows have either sign: their sum grows with √n.
+    return _fitted(figures, noise, lambda made: top * math.sqrt(made.rows / 12.0), largest, lambda _: top)
+
+
+def plan_joint(
+    job: Job, columns: Columns, frame: Frame, rule: Rule, rho: float, buckets: int = 0
+) -> tuple[Figures, Extended]:
+    """The Gram matrix of the rows that the frame describes, beside the constant and the label."""
+    largest = float(_reach(columns, frame).max(initial=0.0)) or 1.0
+    owners = columns.owner[frame.keep]
+    widths = {party: int((owners == k).sum()) for k, party in enumerate(job.roster.parties)}
+    widths[job.roster.label] += 1
+
+    def figures(step: float, bits: int) -> Figures:
+        norm2 = _norm2(job, frame.norms, step)
+        whole = max(1, sum(norm2.values()))
+        constant, label = (max(1, round(math.sqrt(share * whole))) for share in (rule.constant_share, rule.label_share))
+        return Figures("joint", step, bits, norm2, widths, constant, label, job.roster.rows, buckets)
+
+    def noise(made: Figures) -> float:
+        return joint_sensitivity(job, made) / math.sqrt(2.0 * rho)
+
+    def beside(made: Figures) -> float:
+        return max(largest / made.step + 1.0, made.label)
+
+    # Squares of rounding errors, 1/12 each, add up on the diagonal.
+    made = _fitted(figures, noise, lambda made: made.rows / 12.0, largest, beside)
+    whole = max(1, sum(made.norm2.values()))
+    extended = Extended(math.sqrt(whole) * made.step, label_bound(job), made.constant**2 / whole, made.label**2 / whole)
+    return made, extended
+
+
+def _fitted(
+    figures: Callable[[float, int], Figures],
+    noise: Callable[[Figures], float],
+    rounding: Callable[[Figures], float],
+    largest: float,
+    beside: Callable[[Figures], float],
+) -> Figures:
+    """A step at which rounding is small against the noise, finer where a fast ring has room, and the ring it needs.
+
+    With the same number of rows in buckets, fewer of them, products are bounded alike.
+    """
+
+    def at(levels: int) -> tuple[Figures, int]:
+        step = 2.0 ** math.ceil(math.log2(largest / levels))  # a power of two keeps columns of zeros and ones exact
+        made = figures(step, OWN.bits)
+        products = made.rows * (largest / step + 1.0) * beside(made) + MARGIN * 1.5 * noise(
+            made
+        )  # of two shares' noise
+        return made, max(8, math.ceil(math.log2(products)) + 1)
+
+    levels = COARSEST
+    while levels < FINEST and rounding(at(levels)[0]) > ROUNDING * noise(at(levels)[0]):
+        levels *= 2
+    while levels < FINEST and at(2 * levels)[1] <= FAST:  # finer is better where it costs nothing
+        levels *= 2
+    made, bits = at(levels)
+    spread, own = MARGIN * 1.5 * noise(made), made.rows * float(sum(made.norm2.values()) + 1)
+    if max(bits, math.log2(own + spread * max(1.0, square_weight(made))) + 2) > OWN.bits:
+        raise InvalidInput(
+            f"sums over {made.rows:,} rows at this noise need more than {OWN.bits} bits: spend a larger epsilon, or tighten "
+            "row_norm, which sets the noise."
+        )
+    return replace(made, bits=bits)
+
+
+def _norm2(job: Job, lengths: Floats, step: float) -> dict[str, int]:
+    # A hair above: a row of ones within √k is at the bound exactly, and must not fall over it by rounding.
+    return {p: math.floor((lengths[k] / step) ** 2 * (1 + 1e-9)) for k, p in enumerate(job.roster.parties)}
+
+
+def _reach(columns: Columns, frame: Frame) -> Floats:
+    """How far an entry of each kept column can be from zero after centring and scaling."""
+    low = np.where(columns.nonnegative[frame.keep], 0.0, -columns.bound[frame.keep])
+    ends = np.maximum(np.abs(low - frame.centre), np.abs(columns.bound[frame.keep] - frame.centre))
+    return np.minimum(ends * frame.scale, frame.norms[columns.owner[frame.keep]])
+
+
+# ------------------------------------------------------------------------------------------------ a party's side
+
+
+def grid(job: Job, party: str, figures: Figures, keep: Indices, centre: Floats, scale: Floats) -> Grid:
+    """How a party makes its rows: entries within what its schema says, rows within √norm2."""
+    bound, _, nonnegative = entry_bounds(job, party)
+    low, bound = np.where(nonnegative, 0.0, -bound)[keep], bound[keep]
+    reach = math.isqrt(figures.norm2[party])  # no entry is longer than its row; and a number that large fits an integer
+    ends = [np.rint((end - centre) * scale / figures.step) for end in (low, bound)]
+    low, high = (np.clip(end, -reach, reach).astype(np.int64) for end in ends)
+    return Grid(keep, centre, scale, low, high, figures.norm2[party], figures.step)
+
+
+def whole_frame(columns: Columns) -> Frame:
+    """All columns as they are."""
+    every = columns.owner.size
+    return Frame(np.arange(every), np.zeros(every), np.ones(every), columns.norms, np.full(every, np.inf))
+
+
+def joint_sensitivity(job: Job, figures: Figures) -> float:
+    """√2·(Σ norm2 + c² + τ²): how far the Gram matrix moves in Frobenius norm when one unit is replaced."""
+    whole = sum(figures.norm2.values()) + figures.constant**2 + figures.label**2
+    moved = math.sqrt(2.0) * whole
+    if figures.buckets:
+        row, bucket = math.sqrt(whole), math.sqrt(figures.bucketed(whole))
+        width = sum(figures.widths.values()) + 1
+        moved = min(math.sqrt(2.0) * figures.bucketed(whole), 2.0 * bucket * (2.0 * row + math.sqrt(width)))
+    return _up(moved * job.roster.unit.rows)
+
+
+def sums_sensitivity(job: Job, figures: Figures) -> float:
+    """How far class sums, class size and half squares move, each divided by its weight."""
+    total, top = (figures.label / figures.step) ** 2, float(figures.label)
+    for party in job.roster.with_columns:
+        bound, binary, nonnegative = entry_bounds(job, party)
+        norm2 = figures.norm2[party]
+        total += (2.0 if nonnegative.all() else 4.0) * norm2 * top**2
+        if not binary.all():
+            entry = min(math.ceil(float(bound[~binary].max()) / figures.step), math.isqrt(norm2) + 1)
+            total += entry**2 * norm2 * (top * figures.step) ** 2 / 2.0
+    return _up(math.sqrt(total) * job.roster.unit.rows)
+
+
+def square_weight(figures: Figures) -> float:
+    """Noise of a sum of squares in steps², relative to that of a class sum: the same in the columns' own units."""
+    return 2.0 / (figures.step * figures.label)
+
+
+def noise_sd(sensitivity: float, rho: float, step: float) -> float:
+    """The sd of an entry of weight 1, in the columns' own units."""
+    return gaussian_sigma(sensitivity, rho) * step
+
+
+def own_count(job: Job, figures: Figures, party: str) -> int:
+    """How many parts of a release a party computes alone."""
+    if figures.alone:
+        return 2
+    return 3 if figures.name == "joint" or party == job.roster.label else 1
+
+
+def own_weights(figures: Figures, count: int) -> tuple[float, ...]:
+    """Noise of the parts that a party computes alone: diagonal, triangle and sums; or squares, class sums, class size."""
+    return (1.0, HALF, HALF) if figures.name == "joint" else (square_weight(figures), 1.0, figures.step)[:count]
+
+
+def cross_weight(figures: Figures) -> float:
+    """Noise of a product of two parties."""
+    return HALF if figures.name == "joint" else 1.0
+
+
+def label_bound(job: Job) -> float:
+    """Y: labels of classes are ±1, others are within half of their declared range of its middle."""
+    assert job.privacy is not None
+    return 1.0 if job.problem.loss.classifies else float(job.privacy.label_reach or 0.0)
+
+
+def audience(job: Job) -> Audience:
+    """Who sees what parties send: in a consortium its members, who let out what the coordinator publishes."""
+    assert job.privacy is not None
+    return Audience.CONSORTIUM if job.privacy.trust == Trust.CONSORTIUM else Audience.ALL
+
+
+def _up(value: float) -> float:
+    return math.nextafter(value * (1 + 2**-44), math.inf)  # over the rounding of the sums and roots before

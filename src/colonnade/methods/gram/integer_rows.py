@@ -1,0 +1,219 @@
+"""A party's rows as whole numbers within public bounds: what integer releases are computed from.
+
+Row r becomes round((a_r - centre)·scale / step) over the columns that are kept, each entry cut to its bound, and the
+whole row shortened (toward zero) if the sum of its squares is over `norm2`. All of it is done row by row from public
+figures, and the last check is in integers: whatever the data, no row is longer than √norm2, so a sensitivity built on
+it is exact.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from colonnade.errors import InvalidInput
+from colonnade.methods.method import Job
+from colonnade.privacy.block import Block, cleaned
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+CHUNK = 1 << 14  # rows read at a time
+
+
+@dataclass(frozen=True)
+class Grid:
+    """How one party's rows become whole numbers: all of it public."""
+
+    keep: NDArray[np.int64]  # places among the party's columns
+    centre: Floats
+    scale: Floats
+    low: Integers  # in steps, after centring and scaling
+    high: Integers
+    norm2: int  # the most that the squares of a row may sum to
+    step: float
+
+
+class IntegerRows:
+    """The rows of a block on a grid, a few at a time."""
+
+    def __init__(self, block: Block, grid: Grid) -> None:
+        self.grid, self.count = grid, block.rows
+        # Rows are read in blocks: a compressed matrix is cut and turned once, so that a slice of rows is cheap.
+        self._sparse = sparse.issparse(block.matrix)
+        self._matrix = block.matrix
+        if self._sparse:
+            with np.errstate(over="ignore", invalid="ignore"):  # as in `cleaned`
+                self._matrix = sparse.csr_array(block.matrix[:, grid.keep], dtype=np.float64, copy=True)
+                self._matrix.sum_duplicates()  # what is stored twice at one place is one entry
+            self._matrix.data = cleaned(self._matrix.data)
+        self.shortened = 0  # rows that were over the bound: for this party's operator, never for anybody else
+
+    @property
+    def columns(self) -> int:
+        return int(self.grid.keep.size)
+
+    def rows(self, first: int, count: int) -> Integers:
+        """Rows `first` to `first + count`, as integers."""
+        grid = self.grid
+        part: Any = self._matrix[first : first + count]
+        dense = part.toarray() if self._sparse else cleaned(part[:, grid.keep])
+        real = (dense - grid.centre) * (grid.scale / grid.step)  # finite: entries, centres and scales are bounded
+        whole = np.clip(np.rint(real), grid.low, grid.high).astype(np.int64)
+        whole, shortened = within(whole, grid.norm2)
+        self.shortened += shortened
+        return whole
+
+    @property
+    def stay_sparse(self) -> bool:
+        """Whether zeros stay zeros, so that rows may be read without them: from public figures and the kind of table."""
+        return self._sparse and not self.grid.centre.any()
+
+    def sparse_rows(self, first: int, count: int) -> Any:
+        """The same rows as `rows` gives, as a compressed matrix of integers."""
+        grid = self.grid
+        _check_room(self.columns, grid.norm2)
+        part = self._matrix[first : first + count]
+        place, row = part.indices, np.repeat(np.arange(part.shape[0]), np.diff(part.indptr))
+        real = part.data * (grid.scale / grid.step)[place]
+        whole = np.clip(np.rint(real), grid.low[place], grid.high[place]).astype(np.int64)
+        reach = math.isqrt(grid.norm2)
+        far = np.bincount(row, np.abs(whole) > reach, part.shape[0]) > 0
+        whole = np.clip(whole, -reach, reach)
+
+        def squares(entries: Integers) -> Any:
+            total, filled = np.zeros(part.shape[0], np.int64), np.flatnonzero(np.diff(part.indptr))
+            if filled.size:
+                total[filled] = np.add.reduceat(entries**2, part.indptr[filled])
+            return total
+
+        long = squares(whole)
+        self.shortened += int(np.count_nonzero(far | (long > grid.norm2)))
+        factor = np.where(long > grid.norm2, np.sqrt(grid.norm2 / np.maximum(long, 1)), 1.0)
+        while True:  # as in `within`
+            shorter = np.where(factor[row] < 1.0, np.trunc(whole * factor[row]), whole).astype(np.int64)
+            left = squares(shorter) > grid.norm2
+            if not left.any():
+                return sparse.csr_array((shorter, place, part.indptr), shape=part.shape)
+            factor[left] *= 1.0 - 2.0**-40
+
+
+def _check_room(width: int, norm2: int) -> None:
+    """Squares of a row must not wrap round, or a long row would look short; from public figures alone."""
+    if width * norm2 >= 1 << 63:
+        raise InvalidInput(
+            f"squares of {width:,} entries within a length of {math.isqrt(norm2):,} steps do not fit 63 bits: lower "
+            "row_norm, or raise sketch_rows."
+        )
+
+
+def within(whole: Integers, norm2: int) -> tuple[Integers, int]:
+    """Rows whose squares sum to at most norm2, the longer ones shortened and cut toward zero; and how many those were."""
+    _check_room(whole.shape[1], norm2)
+    reach = math.isqrt(norm2)
+    far = np.zeros(len(whole), bool)
+    if whole.max(initial=0) > reach or whole.min(initial=0) < -reach:
+        # Squares of such entries may wrap round and look short. To cut entries, like shortening rows, expands no distance.
+        far[:] = (np.abs(whole) > reach).any(axis=1)
+        np.clip(whole, -reach, reach, out=whole)
+    squares = (whole**2).sum(axis=1)
+    shortened = int(np.count_nonzero(far | (squares > norm2)))
+    over = np.flatnonzero(squares > norm2)
+    factor = np.sqrt(norm2 / np.maximum(squares[over], 1))
+    while over.size:
+        shorter = np.trunc(whole[over] * factor[:, None]).astype(np.int64)
+        long = (shorter**2).sum(axis=1) > norm2
+        whole[over[~long]] = shorter[~long]
+        over, factor = over[long], factor[long] * (1.0 - 2.0**-40)  # a hair of rounding is left; try again
+    return whole, shortened
+
+
+class Buckets:
+    """Rows added up with public random signs into a few buckets, the same ones at every party."""
+
+    def __init__(self, seed: bytes, rows: int, count: int) -> None:
+        random = np.random.Generator(np.random.Philox(int.from_bytes(seed[:16], "little")))
+        self._bucket, self._sign = random.integers(count, size=rows), 2 * random.integers(2, size=rows) - 1
+        self._count = count
+
+    def of(self, rows: IntegerRows, norm2: int | None) -> Callable[[int, int], Integers]:
+        """The buckets of a matrix, each shortened to √norm2 where that is given; read a few at a time."""
+        total = np.zeros((self._count, rows.columns), np.int64)
+        for first in range(0, rows.count, CHUNK):
+            part = slice(first, min(first + CHUNK, rows.count))
+            np.add.at(total, self._bucket[part], self._sign[part, None] * rows.rows(first, part.stop - first))
+        if norm2 is not None:
+            total, _ = within(total, norm2)
+        return lambda first, count: total[first : first + count]
+
+    def of_column(self, column: Integers, bound2: int | None) -> Integers:
+        """The buckets of one column, cut to ±√bound2 where that is given."""
+        total = np.zeros(self._count, np.int64)
+        np.add.at(total, self._bucket, self._sign * column)
+        return total if bound2 is None else np.clip(total, -math.isqrt(bound2), math.isqrt(bound2))
+
+
+def norms(job: Job) -> dict[str, float]:
+    """The public length to which each party clips its part of a row.
+
+    A number for the whole row is shared out in proportion to what the schemas prove, or to the numbers of columns.
+    """
+    roster, privacy = job.roster, job.privacy
+    assert privacy is not None
+    given, holders = privacy.row_norm, roster.with_columns
+    proven = {party: roster.known[party].norm for party in holders if party in roster.known}
+    if isinstance(given, Mapping):
+        if unknown := set(given) - set(holders):
+            raise InvalidInput(f"row_norm names {sorted(unknown)[0]!r}, which is not a party with columns.")
+        if missing := [party for party in holders if party not in given and party not in proven]:
+            raise InvalidInput(
+                f"row_norm says nothing about party {missing[0]!r}, and no declared schema bounds its rows: "
+                f"give Privacy(row_norm={{..., {missing[0]!r}: 1.0}})."
+            )
+        return {party: min(given.get(party, math.inf), proven.get(party, math.inf)) for party in holders}
+    if given is None:
+        if missing := [party for party in holders if party not in proven]:
+            raise InvalidInput(
+                f"nothing public bounds the rows of party {missing[0]!r}: declare its schema "
+                "(from_frames(..., schemas={party: co.Schema(...)}); in its file, replace what was read off the data and then "
+                'remove the line source = "data"), or give Privacy(row_norm=...), a length beyond which a row is shortened. '
+                "A bound read off the data would tell about single rows."
+            )
+        return proven
+    if len(proven) == len(holders):
+        whole = math.hypot(*proven.values())
+        return {party: bound * min(1.0, given / whole) for party, bound in proven.items()}
+    columns = {party: len(roster.positions[party]) for party in holders}
+    total = sum(columns.values())
+    shares = {party: given * math.sqrt(count / total) for party, count in columns.items()}
+    return {party: min(share, proven.get(party, math.inf)) for party, share in shares.items()}
+
+
+def uncut(job: Job) -> bool:
+    """Whether the schemas prove that no row is shortened and no entry cut."""
+    lengths, known = norms(job), job.roster.known
+    return all(
+        party in known
+        and known[party].proven
+        and lengths[party] >= known[party].norm
+        and (entry_bounds(job, party)[0] >= known[party].bounds).all()
+        for party in job.roster.with_columns
+    )
+
+
+def entry_bounds(job: Job, party: str) -> tuple[Floats, NDArray[np.bool_], NDArray[np.bool_]]:
+    """Of each column of a party, in public: the bound of an entry, whether it is 0 or 1, whether it is at least 0."""
+    roster, privacy = job.roster, job.privacy
+    assert privacy is not None
+    width = len(roster.positions[party])
+    limit = math.inf if privacy.feature_bound is None else privacy.feature_bound
+    if party in roster.known:
+        known = roster.known[party]
+        return np.minimum(known.bounds, limit), np.array(known.binary, bool), np.array(known.nonnegative, bool)
+    # No entry is larger than its row, which is clipped.
+    return np.full(width, min(limit, norms(job).get(party, 0.0))), np.zeros(width, bool), np.zeros(width, bool)

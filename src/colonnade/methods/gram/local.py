@@ -1,0 +1,269 @@
+"""Private Gram where nobody computes with anybody: each party releases what it can by itself. Trust "nobody".
+
+Solves   as private_gram.py, from less: products of columns of different parties are left out (`none`), or taken from
+         noisy sketches of all columns (`sketch`). Either way a cross-party product costs an error of order √n, which no
+         division of the budget repairs: that is what `secure` is for.
+Leaves   none    the labels with Gaussian noise, cut again; then from each party the noisy Gram matrix of its own
+                 columns beside the constant and those labels.
+         sketch  from each party its columns (and labels), added with public random signs into m buckets, plus noise.
+Price    none    LABELS·rho for the labels, the rest over the parties in proportion to their sensitivities squared
+         sketch  rho over the parties in proportion to their sensitivities squared; docs/privacy.md, Private Gram
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.errors import ProtocolError
+from colonnade.kernels.ring import gram as own_products
+from colonnade.methods.gram.design import (
+    HALF,
+    OWN,
+    Figures,
+    grid,
+    label_bound,
+    plan_joint,
+    public_columns,
+    whole_frame,
+)
+from colonnade.methods.gram.integer_rows import Buckets, IntegerRows
+from colonnade.methods.gram.noisy_labels import NoisyLabels
+from colonnade.methods.gram.solve import Columns, Frame, Gram, Rule, as_they_are
+from colonnade.methods.method import Job
+from colonnade.privacy.block import Block, cleaned
+from colonnade.privacy.events import Charge, Event, Mechanism, Plan, Scope
+from colonnade.privacy.gate import Gate
+from colonnade.privacy.mechanisms import gaussian_sigma
+from colonnade.privacy.released import Private, Released
+from colonnade.privacy.values import Packed
+from colonnade.runtime.messages import message
+from colonnade.runtime.program import public_bytes
+
+Integers = NDArray[Any]
+Floats = NDArray[np.float64]
+LABELS = 0.3  # share of the budget that noisy labels take
+ROWS_AT_A_TIME = 1 << 14
+
+
+@message(127)
+class Products:
+    """Coordinator → party: release the Gram matrix of your columns, the constant and these labels."""
+
+    labels: Integers
+
+
+@message(128)
+class Sketch:
+    """Coordinator → party: release your columns in buckets."""
+
+    buckets: int
+
+
+@message(129)
+class LocalParts:
+    """Party → coordinator: noisy sums of its own."""
+
+    parts: tuple[Released[Packed], ...]
+
+
+@dataclass(frozen=True)
+class Local:
+    """What everybody can work out before anything is sent."""
+
+    job: Job
+    sketch: bool
+
+    @cached_property
+    def columns(self) -> Columns:
+        return public_columns(self.job)
+
+    @cached_property
+    def frame(self) -> Frame:
+        return whole_frame(self.columns)
+
+    @cached_property
+    def rule(self) -> Rule:
+        rho = self.job.rho / self.job.roster.unit.rows**2
+        return as_they_are(self.columns.owner.size, rho)
+
+    @cached_property
+    def figures(self) -> Figures:
+        """Steps and ring as for a joint release; the constant and the label are set by party."""
+        return plan_joint(self.job, self.columns, self.frame, self.rule, self.job.rho)[0]
+
+    @property
+    def label_rho(self) -> float:
+        return 0.0 if self.sketch else LABELS * self.job.rho
+
+    def beside(self, party: str) -> tuple[int, int]:
+        """Constant and label beside a party's rows, in steps."""
+        norm2, rule = max(1, self.figures.norm2[party]), self.rule
+        if self.sketch:
+            return 0, self.figures.label if party == self.job.roster.label else 0
+        return tuple(max(1, round(math.sqrt(s * norm2))) for s in (rule.constant_share, rule.label_share))  # type: ignore[return-value]  # two shares
+
+    def sensitivity(self, party: str) -> float:
+        """How far a party's release moves when one unit is replaced."""
+        constant, label = self.beside(party)
+        whole = self.figures.norm2[party] + constant**2 + label**2
+        moved = 2.0 * math.sqrt(whole) if self.sketch else math.sqrt(2.0) * whole
+        return math.nextafter(moved * self.job.roster.unit.rows * (1 + 2**-50), math.inf)
+
+    @property
+    def releasing(self) -> tuple[str, ...]:
+        roster = self.job.roster
+        return tuple(p for p in roster.parties if roster.positions[p] or (self.sketch and p == roster.label))
+
+    def rho(self, party: str) -> float:
+        """A party's share of the budget: noise is then the same at all of them."""
+        total = math.fsum(self.sensitivity(p) ** 2 for p in self.releasing)
+        return (self.job.rho - self.label_rho) * self.sensitivity(party) ** 2 / total
+
+    @property
+    def sigma(self) -> float:
+        """The noise of an entry, in steps (of a sketch) or steps squared."""
+        party = self.releasing[0]
+        return gaussian_sigma(self.sensitivity(party), self.rho(party))
+
+    @property
+    def buckets(self) -> int:
+        """m = n·mean(a²)/σ², with mean(a²) ≤ C²/d: where the noise of more buckets outweighs what they add."""
+        whole = sum(self.figures.norm2.values()) / self.columns.owner.size
+        best = self.job.roster.rows * whole / self.sigma**2
+        return int(min(max(best, 2.0), self.job.roster.rows))
+
+    def plans(self) -> dict[str, Plan]:
+        what = "its columns in noisy buckets" if self.sketch else "the noisy Gram matrix of its own columns"
+        plans: dict[str, Plan] = {
+            p: (Charge(Event(Mechanism.LATTICE, self.rho(p), math.inf), 1, what),) for p in self.releasing
+        }
+        if self.label_rho:
+            plans[self.job.roster.label] = (self.labels.charge, *plans.get(self.job.roster.label, ()))
+        return plans
+
+    @cached_property
+    def labels(self) -> NoisyLabels:
+        limit = 1.0 if self.job.problem.loss.classifies else 3.0
+        return NoisyLabels(self.job, self.label_rho, limit)
+
+
+# ------------------------------------------------------------------------------------------------ what a party releases
+
+
+def own_products_release(local: Local, block: Block, gate: Gate, labels: Integers) -> tuple[LocalParts, int]:
+    """The Gram matrix of a party's columns beside the constant and the public labels; and rows that were shortened."""
+    me = gate.node
+    rows, (constant, label) = _rows(local, block, me), local.beside(me)
+    beside = _beside(local.labels.cut_to(labels) / local.labels.limit, label)
+    own = np.zeros((rows.columns, rows.columns), np.int64)
+    sums, tied = np.zeros(rows.columns, np.int64), np.zeros(rows.columns, np.int64)
+    bound = int(np.abs([rows.grid.low, rows.grid.high]).max(initial=1))
+    for first in range(0, rows.count, ROWS_AT_A_TIME):
+        count = min(ROWS_AT_A_TIME, rows.count - first)
+        a = rows.rows(first, count)
+        own += own_products(a, bound=bound)
+        sums += constant * a.sum(axis=0)
+        tied += a.T @ beside[first : first + count]
+    parts = (np.diag(own), own[np.triu_indices(rows.columns, 1)], sums, tied)
+    exact: Private[tuple[Integers, ...]] = Private(parts, local.sensitivity(me))
+    weights = (1.0, HALF, HALF, HALF)
+    released = gate.integers(exact, weights, (OWN,) * 4, rho=local.rho(me), scope=Scope.OWN)
+    return LocalParts(released), rows.shortened
+
+
+def sketch_release(local: Local, block: Block, gate: Gate, count: int) -> tuple[LocalParts, int]:
+    """A party's columns, and the labels where it holds them, in buckets; and rows that were shortened."""
+    job, me = local.job, gate.node
+    if count != local.buckets:
+        raise ProtocolError(f"a peer asked for {count} buckets where {local.buckets} were agreed")
+    rows, (_, label) = _rows(local, block, me), local.beside(me)
+    buckets = Buckets(public_bytes(gate.run, "buckets"), job.roster.rows, count)
+    total = buckets.of(rows, None)(0, count)
+    if label:
+        y = _beside(block.bounded_labels(label_bound(job)) / label_bound(job), label)
+        total = np.column_stack([total, buckets.of_column(y, None)])
+    exact: Private[tuple[Integers, ...]] = Private((total,), local.sensitivity(me))
+    released = gate.integers(exact, (1.0,), (OWN,), rho=local.rho(me), scope=Scope.OWN)
+    return LocalParts(released), rows.shortened
+
+
+def _beside(labels: Floats, size: int) -> Integers:
+    """Labels as a column of the nearest whole numbers, cut to ±size here, whoever sent them and whatever they are."""
+    return np.rint(cleaned(labels, 1.0) * size).astype(np.int64)
+
+
+def _rows(local: Local, block: Block, me: str) -> IntegerRows:
+    width = block.columns
+    return IntegerRows(block, grid(local.job, me, local.figures, np.arange(width), np.zeros(width), np.ones(width)))
+
+
+# ------------------------------------------------------------------------------------------------ what the coordinator makes of it
+
+
+def from_products(local: Local, labels: Floats, got: dict[str, LocalParts]) -> Gram:
+    """The Gram matrix of [a, 1, y] with nothing between parties, from their own."""
+    job, columns, step = local.job, local.columns, local.figures.step
+    d, n = columns.owner.size, job.roster.rows
+    matrix, noise = np.zeros((d + 2, d + 2)), np.zeros((d + 2, d + 2))
+    cut = local.labels.cut_to(labels) / local.labels.kept
+    spread = local.labels.limit / local.labels.kept  # of one label around its own, at most
+    for k, party in enumerate(job.roster.parties):
+        if party not in got:
+            continue
+        at, (constant, label) = np.flatnonzero(columns.owner == k), local.beside(party)
+        diagonal, upper, sums, tied = (OWN.signed(part.value.values) for part in got[party].parts)
+        i, j = np.triu_indices(at.size, 1)
+        if [diagonal.size, upper.size, sums.size, tied.size] != [at.size, i.size, at.size, at.size]:
+            raise ProtocolError(f"{party!r} sent parts of other sizes than its {at.size:,} columns ask for")
+        g = local.sigma * step**2
+        matrix[at, at], noise[at, at] = diagonal * step**2, g
+        matrix[at[i], at[j]] = matrix[at[j], at[i]] = upper * step**2
+        noise[at[i], at[j]] = noise[at[j], at[i]] = g * HALF
+        matrix[at, d] = matrix[d, at] = sums * step / constant
+        noise[at, d] = noise[d, at] = g * HALF / (step * constant)
+        unit = step * local.labels.limit / (label * local.labels.kept)
+        matrix[at, d + 1] = matrix[d + 1, at] = tied * unit
+        of_labels = spread * np.sqrt(np.maximum(matrix[at, at], 0.0))  # what the noise in the labels brings
+        noise[at, d + 1] = noise[d + 1, at] = np.hypot(local.sigma * HALF * unit, of_labels)
+    bound = label_bound(job)
+    squares = float(cut @ cut) - n * local.labels.sd**2
+    matrix[d, d], matrix[d, d + 1] = n, cut.sum()
+    matrix[d + 1, d] = matrix[d, d + 1]
+    matrix[d + 1, d + 1] = n if job.problem.loss.classifies else min(max(squares, 0.0), n * bound**2)
+    noise[d, d + 1] = noise[d + 1, d] = math.sqrt(n) * spread
+    return Gram(matrix, noise)
+
+
+def from_sketches(local: Local, run: str, got: dict[str, LocalParts]) -> Gram:
+    """The Gram matrix of [a, 1, y] from noisy buckets: products of buckets, less the noise's own square."""
+    job, columns, step = local.job, local.columns, local.figures.step
+    d, n, m = columns.owner.size, job.roster.rows, local.buckets
+    z = np.zeros((m, d + 2))
+    z[:, d] = Buckets(public_bytes(run, "buckets"), n, m).of_column(np.ones(n, np.int64), None)
+    for k, party in enumerate(job.roster.parties):
+        if party not in got:
+            continue
+        at, (_, label) = np.flatnonzero(columns.owner == k), local.beside(party)
+        (part,) = (OWN.signed(part.value.values) for part in got[party].parts)
+        if part.shape != (m, at.size + bool(label)):
+            raise ProtocolError(f"{party!r} sent buckets of shape {part.shape} for {at.size:,} columns")
+        z[:, at] = part[:, : at.size] * step
+        if label:
+            z[:, d + 1] = part[:, -1] * label_bound(job) / label
+    sds = np.full(d + 2, local.sigma * step)
+    sds[d], sds[d + 1] = 0.0, local.sigma * label_bound(job) / local.beside(job.roster.label)[1]
+    matrix = z.T @ z - m * np.diag(sds**2)
+    # An entry's error: noise times noise, noise times the other column, and rows that met in a bucket.
+    size = np.sqrt(np.maximum(np.diag(matrix), 0.0))
+    noise = np.hypot(math.sqrt(m) * np.outer(sds, sds), np.hypot(np.outer(sds, size), np.outer(size, sds)))
+    noise = np.hypot(noise, np.outer(size, size) / math.sqrt(m))
+    matrix[d, d], noise[d, d] = n, 0.0
+    if job.problem.loss.classifies:
+        matrix[d + 1, d + 1], noise[d + 1, d + 1] = n, 0.0
+    return Gram(matrix, noise)

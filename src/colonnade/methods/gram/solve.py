@@ -1,0 +1,461 @@
+"""Private Gram, the free half: from a released Gram matrix to a model with error bars, a path and probabilities.
+
+Solves   the problem's least-squares form from noisy [A, 1, y]'[A, 1, y] alone; nothing here sees a row.
+         LeastSquares: as it is. SquaredHinge: without its hinge, least squares on labels ±1. Logistic: its quadratic
+         model at the share of the positive class (one Newton step from the constant): ½·π(1−π)·x'Sx − ½·x'b.
+How      Schur out the constant; cut negative eigenvalues; add the ridge k·g·√s, about half the spectral norm of the
+         noise; then the asked penalty or set (quadratic.py).
+Order    choose -> (class sums) -> prepare -> (JOINT release) -> Gram.of -> solve; the first half is in gram_rule.py.
+Leaves   nothing: every argument is public (schema, rows, rho) or released and paid for.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import linalg
+from scipy.special import logit
+
+from colonnade.errors import InvalidInput
+from colonnade.kernels.prox import Array, Indices
+from colonnade.methods.gram.rule import (
+    Columns,
+    Extended,
+    Frame,
+    Rule,
+    Sums,
+    as_they_are,
+    choose,
+    noise_levels,
+    prepare,
+)
+from colonnade.problem.link import Link, class_share, mixed
+from colonnade.problem.losses import LeastSquares, Logistic, SquaredHinge
+from colonnade.problem.penalties import ElasticNet, GroupLasso, Lasso, Penalty, Ridge
+from colonnade.problem.problem import Problem
+from colonnade.problem.quadratic import Minimum, minimise
+from colonnade.problem.quadratic import path as quadratic_path
+from colonnade.problem.sets import GroupL1Ball, L1Ball, Set, Simplex
+
+__all__ = [
+    "Columns",
+    "Extended",
+    "Frame",
+    "Gram",
+    "Link",
+    "Path",
+    "Rule",
+    "Solution",
+    "Sums",
+    "as_they_are",
+    "choose",
+    "noise_levels",
+    "prepare",
+    "solve",
+]
+
+MEANS = 0.1  # variance of the mean of numeric labels among tables, relative to their bound
+MOST_NOISE = 0.2  # of the least eigenvalue: the noise's norm, where standard errors still cover
+MOST_DRIFT = 0.25  # of a standard error: by so much a bias brings the cover of a 95 % interval down to 94.3 %
+FACTORS = np.logspace(2.0, -2.0, 17)  # of the asked weight or radius, along a path
+
+
+@dataclass(frozen=True)
+class Gram:
+    """A released Gram of [a (s columns of the frame), 1, y] in natural units, and the sd of the noise of every entry."""
+
+    matrix: Array  # (s+2, s+2) symmetric
+    noise: Array  # (s+2, s+2) sd; 0 where the entry is public (1'1 = n; y'y when |y| = Y)
+
+    @classmethod
+    def of(cls, extended: Extended, matrix: Array, noise: Array) -> Gram:
+        """From the Gram of [a, c·1, τ·y] and its sds: the release as it came, in real units."""
+        weights = np.ones(len(matrix))
+        weights[-2:] = 1.0 / extended.constant, 1.0 / extended.label
+        return cls(matrix * np.outer(weights, weights), noise * np.outer(weights, weights))
+
+
+@dataclass(frozen=True)
+class Path:
+    """The same release solved along a grid of the penalty's weight (or the radius), the strongest first."""
+
+    weights: Array  # (m,) of ElasticNet, l1; l2 goes along in proportion
+    coefficients: Array  # (m, d)
+
+
+@dataclass(frozen=True)
+class Solution:
+    """A model of all d columns in their own units, and how sure it is."""
+
+    coefficients: Array  # (d,) 0 for columns that were not kept
+    intercept: float
+    errors: Array  # (d,) standard errors: sampling and privacy noise; see solve
+    uncovered: (
+        str | None
+    )  # why intervals of these errors may miss the truth more often than they should; None: they do not
+    intercept_error: float
+    privacy_errors: Array  # (d,) the part of `errors` that the noise alone brings
+    path: Path | None
+    gap: float  # duality gap of the quadratic problem that was solved
+    ridge: float  # what the rule added to the diagonal of A'A (in the frame's units)
+    link: Link | None  # classification only
+    signal: float  # covariance of score and label, in standard deviations of its noise
+
+
+def solve(
+    gram: Gram,
+    frame: Frame,
+    rule: Rule,
+    problem: Problem,
+    *,
+    rows: int,
+    columns: int,
+    label_bound: float,
+    sums: Sums | None = None,
+) -> Solution:
+    """The problem's least-squares form, solved from released quantities alone.
+
+    Errors are standard errors of the delta method around the answer: the noise of the release, whose sds are known, and
+    sampling under equal variance of the residuals. They describe the spread of the answer, not the pull towards zero by
+    the ridge or a penalty, which is a bias; and they hold given the columns in use: with an l1 penalty or a set they say
+    nothing about which columns those should be (0 for columns that are out). `uncovered` says where they do not cover.
+    """
+    moments = _moments(gram, frame, rule, rows, label_bound, sums, problem.loss.classifies)
+    model = _model(problem, moments)
+    term = problem.constraint if problem.constraint is not None else problem.penalty
+    found = _minimise(model, term, frame.keep, columns)
+    x = found.x[frame.keep] if found.x.size != frame.keep.size else found.x
+    spread = _spread(problem, moments, model, x, rows)
+    heard = _heard(moments, model, x, spread.response, rows)
+    return Solution(
+        coefficients=_widened(x, frame.keep, columns),
+        intercept=_intercept(problem, moments, x),
+        errors=_widened(spread.errors[:-1], frame.keep, columns),
+        uncovered=_uncovered(problem, rule, moments, x, spread, rows),
+        intercept_error=float(spread.errors[-1]),
+        privacy_errors=_widened(spread.privacy[:-1], frame.keep, columns),
+        path=None if term is None else _path(model, term, frame.keep, columns),
+        gap=found.gap,
+        ridge=moments.ridge,
+        link=_link(problem, moments, model, x, heard) if problem.loss.classifies else None,
+        signal=heard.signal,
+    )
+
+
+# ------------------------------------------------------------------------------------------------ moments
+
+
+@dataclass(frozen=True)
+class _Moments:
+    """The released quantities as means over rows, in the columns' own units (columns of the frame only)."""
+
+    mean: Array  # (s,) of a
+    covariance: Array  # (s, s) of a, noise and all
+    pull: Array  # (s,) covariance of a and y
+    pull_noise: Array  # (s,) its sd, the constant's noise included
+    label_mean: float
+    label_square: float  # mean of y²
+    clipped: Array  # (s, s) covariance without negative eigenvalues, plus the ridge
+    ridge: float
+    least: float  # the least eigenvalue of the centred sums, noise and all
+    centre: Array
+    scale: Array
+    noise: Array  # (s+2, s+2) sds of the sums over the frame's rows [z, 1, y]
+
+
+def _moments(
+    gram: Gram, frame: Frame, rule: Rule, rows: int, label_bound: float, sums: Sums | None, classes: bool
+) -> _Moments:
+    s, scale = frame.keep.size, frame.scale
+    if gram.matrix.shape != (s + 2, s + 2) or gram.noise.shape != gram.matrix.shape:
+        raise InvalidInput(
+            f"the Gram has shape {gram.matrix.shape} and its noise {gram.noise.shape} for {s} columns: "
+            f"both must be {s + 2} x {s + 2}, the last two for the constant and the label."
+        )
+    variance = np.square(gram.noise)
+    ones, pulls, labels = gram.matrix[:s, s], gram.matrix[:s, s + 1], float(gram.matrix[s, s + 1])
+    # Rows were centred at released means whose error is known: their sum is near 0, which counts as a measurement.
+    known = np.square(frame.doubt * scale * rows)
+    ones = ones * _trust(variance[:s, s], known)
+    variance[:s, s] = variance[s, :s] = variance[:s, s] * _trust(variance[:s, s], known)
+    label_mean, label_doubt = labels / rows, float(gram.noise[s, s + 1]) / rows
+    if sums is not None:
+        before, doubt = label_bound * (2.0 * sums.count / rows - 1.0), label_bound * 2.0 * sums.count_noise / rows
+        trust = float(_trust(label_doubt**2, doubt**2))
+        label_mean, label_doubt = trust * label_mean + (1.0 - trust) * before, math.sqrt(trust) * label_doubt
+    label_mean = label_bound * _expected_mean(label_mean / label_bound, label_doubt / label_bound, classes)
+    variance[s, s + 1] = variance[s + 1, s] = np.square(label_doubt * rows)
+    pulls = pulls - label_mean * ones
+    doubt_of_pulls = variance[:s, s + 1] + label_mean**2 * variance[:s, s]
+    if sums is not None:
+        relative = label_mean / label_bound, label_doubt / label_bound
+        earlier, sd = (part[frame.keep] * scale * label_bound for part in sums.pull(*relative))
+        believed = _trust(doubt_of_pulls, np.square(sd))
+        pulls, doubt_of_pulls = believed * pulls + (1.0 - believed) * earlier, believed * doubt_of_pulls
+        variance[:s, s + 1] = variance[s + 1, :s] = believed * variance[:s, s + 1]
+    centred = gram.matrix[:s, :s] - np.outer(ones, ones) / rows
+    values, vectors = np.linalg.eigh((centred + centred.T) / 2.0)
+    g = math.sqrt(2.0 * float(np.mean(variance[:s, :s])))  # g/√2 is the sd of a typical entry
+    ridge = rule.ridge * g * math.sqrt(s)
+    cut = (vectors * (np.maximum(values, 0.0) + ridge)) @ vectors.T
+    units = rows * np.outer(scale, scale)
+    return _Moments(
+        mean=frame.centre + ones / (rows * scale),
+        covariance=centred / units,
+        pull=pulls / (rows * scale),
+        pull_noise=np.sqrt(doubt_of_pulls) / (rows * scale),
+        label_mean=label_mean,
+        label_square=min(max(float(gram.matrix[s + 1, s + 1]) / rows, 0.0), label_bound**2),  # noise may take it out
+        clipped=(cut + cut.T) / 2.0 / units,
+        ridge=ridge,
+        least=float(values.min()),
+        centre=frame.centre,
+        scale=scale,
+        noise=np.sqrt(variance),
+    )
+
+
+def _expected_mean(released: float, sd: float, classes: bool) -> float:
+    """The labels' mean, relative to their bound, given the released one and the sd of its noise.
+
+    Of classes it is that of the share. Of numbers little is known beforehand, but that means at the ends of a declared range
+    are rare: normal around its middle with variance MEANS, so that noise as large as the range leaves the middle.
+    """
+    if classes:
+        return 2.0 * class_share((1.0 + released) / 2.0, sd / 2.0) - 1.0
+    return float(np.clip(released * MEANS / (MEANS + sd**2), -1.0, 1.0))
+
+
+def _trust(variance: Array | float, other: Array | float) -> Array:
+    """The weight of the first of two measurements of one thing; 1 where the second is unknown or both are exact."""
+    first, second = np.asarray(variance, dtype=np.float64), np.asarray(other, dtype=np.float64)
+    ratio = np.divide(first, second, out=np.zeros(np.broadcast(first, second).shape), where=second > 0.0)
+    return np.asarray(1.0 / (1.0 + ratio))
+
+
+# ------------------------------------------------------------------------------------------------ the quadratic
+
+
+@dataclass(frozen=True)
+class _Model:
+    """½x'Hx − c'x with H = curvature·(covariance, about 0 without an intercept) and c = pull·(…): the loss, seen from 0."""
+
+    hessian: Array
+    linear: Array
+    curvature: float
+    pull: float
+
+
+def _model(problem: Problem, m: _Moments) -> _Model:
+    curvature, pull = 1.0, 1.0
+    if isinstance(problem.loss, Logistic):
+        share = _share(m)
+        curvature, pull = (share * (1.0 - share) if problem.intercept else 0.25), 0.5
+    elif not isinstance(problem.loss, LeastSquares | SquaredHinge):
+        raise InvalidInput(
+            f"{type(problem.loss).__name__} cannot be solved from a Gram matrix, which holds squares only: "
+            f"use LeastSquares, or Logistic or SquaredHinge through their least-squares form."
+        )
+    hessian, linear = m.clipped, m.pull
+    if not problem.intercept:
+        hessian, linear = hessian + np.outer(m.mean, m.mean), linear + m.mean * m.label_mean
+    return _Model(curvature * hessian, pull * linear, curvature, pull)
+
+
+def _share(m: _Moments) -> float:
+    """π from labels ±1."""
+    return (1.0 + m.label_mean) / 2.0
+
+
+def _intercept(problem: Problem, m: _Moments, x: Array) -> float:
+    if not problem.intercept:
+        return 0.0
+    level = float(logit(_share(m))) if isinstance(problem.loss, Logistic) else m.label_mean
+    return level - float(m.mean @ x)
+
+
+def _minimise(model: _Model, term: Penalty | Set | None, keep: Indices, columns: int) -> Minimum:
+    return minimise(*_spread_out(model, term, keep, columns), term)
+
+
+def _path(model: _Model, term: Penalty | Set, keep: Indices, columns: int) -> Path:
+    # A larger radius is a weaker bound, a larger weight a stronger penalty: the strongest comes first in both.
+    factors = FACTORS[::-1] if isinstance(term, Set) else FACTORS
+    terms = [_scaled(term, float(factor)) for factor in factors]
+    along = quadratic_path(*_spread_out(model, term, keep, columns), [one for one, _ in terms])
+    x = [found.x if found.x.size == columns else _widened(found.x, keep, columns) for found in along]
+    return Path(np.array([weight for _, weight in terms]), np.array(x))
+
+
+def _spread_out(model: _Model, term: Penalty | Set | None, keep: Indices, columns: int) -> tuple[Array, Array]:
+    """Groups name every column, so those that were not kept come back as columns without a say."""
+    if not isinstance(term, GroupLasso | GroupL1Ball) or keep.size == columns:
+        return model.hessian, model.linear
+    hessian = np.zeros((columns, columns))
+    hessian[np.ix_(keep, keep)] = model.hessian
+    return hessian, _widened(model.linear, keep, columns)
+
+
+def _scaled(term: Penalty | Set, factor: float) -> tuple[Penalty | Set, float]:
+    match term:
+        case Ridge() | Lasso() | GroupLasso():
+            return replace(term, a=term.a * factor), term.a * factor
+        case ElasticNet():
+            return replace(term, l1=term.l1 * factor, l2=term.l2 * factor), term.l1 * factor
+        case L1Ball() | Simplex() | GroupL1Ball():
+            return replace(term, radius=term.radius * factor), term.radius * factor
+    raise InvalidInput(f"{type(term).__name__} is not solved from a Gram matrix.")
+
+
+def _widened(values: Array, keep: Indices, columns: int) -> Array:
+    wide = np.zeros(columns)
+    wide[keep] = values
+    return wide
+
+
+# ------------------------------------------------------------------------------------------------ error bars
+
+
+@dataclass(frozen=True)
+class _Spread:
+    """Standard errors of (coefficients, intercept), and how the coefficients follow a push of the linear term."""
+
+    errors: Array  # (s + 1,)
+    privacy: Array  # (s + 1,)
+    inverse: Array  # (s + 1, s + 1) of the curvature of what is in use, 0 elsewhere
+    level: float  # the intercept on the scale of y
+
+    @property
+    def response(self) -> Array:
+        return self.inverse[:-1, :-1]
+
+
+def _spread(problem: Problem, m: _Moments, model: _Model, x: Array, rows: int) -> _Spread:
+    """The gradient's covariance, from the noise and from sampling, through the inverse curvature."""
+    penalty = problem.penalty
+    smooth = problem.constraint is None and (penalty is None or isinstance(penalty, Ridge))
+    used = np.append(np.ones(x.size, bool) if smooth else x != 0.0, problem.intercept)
+    curvature = model.curvature * _with_constant(m.clipped, m.mean)
+    if isinstance(penalty, Ridge | ElasticNet):
+        bend = penalty.a if isinstance(penalty, Ridge) else penalty.l2
+        curvature[:-1, :-1] += bend * np.eye(x.size)
+    inverse = np.zeros(curvature.shape)
+    inverse[np.ix_(used, used)] = _inverse(curvature[np.ix_(used, used)])
+
+    ratio = model.curvature / model.pull  # times this, scores of the loss are least-squares scores of y
+    level = m.label_mean - ratio * float(m.mean @ x) if problem.intercept else 0.0
+    noise = _gradient_noise(m, ratio * x, level) / rows**2
+    whole = m.label_square - m.label_mean**2
+    variance = whole - 2.0 * ratio * float(m.pull @ x) + ratio**2 * float(x @ m.covariance @ x)
+    variance = max(variance, 0.01 * whole, 0.0)  # noise may overstate the fit
+    sampling = variance / max(rows - int(np.count_nonzero(used)), 1) * _with_constant(m.covariance, m.mean)
+
+    def errors(of: Array) -> Array:
+        return np.asarray(model.pull * np.sqrt(np.maximum(np.sum(inverse @ of * inverse, axis=1), 0.0)))
+
+    return _Spread(errors(noise + sampling), errors(noise), inverse, level)
+
+
+def _uncovered(problem: Problem, rule: Rule, m: _Moments, x: Array, spread: _Spread, rows: int) -> str | None:
+    """Why intervals of these errors may not hold the truth as often as they should, or None; from released figures alone.
+
+    The answer drifts from the truth: the ridge R draws it to 0, and the inverse of a noisy matrix is too large on average,
+    E (M + R + E)^-1 ~ (M + R - S)^-1 with S = E[E·M^-1·E]. Both are worked out and compared with the errors.
+    """
+    if problem.loss.classifies:
+        return "labels are classes, for which none are known to cover"
+    if rule.name != "raw":
+        return "rows were centred, weighted and shortened by what was released first"
+    if problem.constraint is not None or not (problem.penalty is None or isinstance(problem.penalty, Ridge)):
+        return "the penalty or set chooses among the columns, which these errors leave out"
+    s, variance = x.size, np.square(m.noise)
+    if 2.0 * math.sqrt(float(variance[:s, :s].sum(axis=1).max())) > MOST_NOISE * m.least:
+        return "the noise is too large beside the least that columns vary together"
+    own, bend = variance[: s + 1, : s + 1] / rows**2, problem.penalty.a if problem.penalty is not None else 0.0
+    swell = own * spread.inverse
+    np.fill_diagonal(swell, own @ np.diag(spread.inverse))
+    shrink = np.append(np.full(s, m.ridge / rows + bend), 0.0)
+    drift = spread.inverse @ ((np.diag(shrink) - swell) @ np.append(x, spread.level))
+    if (np.abs(drift[:s]) > MOST_DRIFT * spread.errors[:s]).any():
+        return (
+            "the ridge that the noise asks for, or the penalty, moves a coefficient by more than a quarter of its error"
+        )
+    return None
+
+
+def _inverse(curvature: Array) -> Array:
+    try:
+        return np.asarray(linalg.cho_solve(linalg.cho_factor(curvature), np.eye(len(curvature))))
+    except linalg.LinAlgError:  # without noise and ridge, columns may depend on each other
+        return np.asarray(np.linalg.pinv(curvature, hermitian=True), dtype=np.float64)
+
+
+def _gradient_noise(m: _Moments, x: Array, level: float) -> Array:
+    """Covariance of Σ noise of (a, 1)·(y − x·a − level): what the noise of the Gram brings into the gradient.
+
+    On the frame's rows z = (a − centre)·scale it is (noise of the Gram)·weights; entry (i, j) reaches component i
+    through weight j, and component j through weight i.
+    """
+    s = x.size
+    weights = np.concatenate([x / m.scale, [float(m.centre @ x) + level, -1.0]])
+    variance = np.square(m.noise)
+    gradient = (variance * np.outer(weights, weights))[: s + 1, : s + 1]
+    np.fill_diagonal(gradient, (variance @ np.square(weights))[: s + 1])
+    back = np.eye(s + 1)
+    back[:s, :s] /= m.scale[:, None]
+    back[:s, s] = m.centre
+    own: Array = back @ gradient @ back.T
+    return own
+
+
+def _with_constant(covariance: Array, mean: Array) -> Array:
+    """Second moments of (a, 1)."""
+    wide = np.append(mean, 1.0)
+    second = np.outer(wide, wide)
+    second[:-1, :-1] += covariance
+    return second
+
+
+# ------------------------------------------------------------------------------------------------ probabilities
+
+
+@dataclass(frozen=True)
+class _Heard:
+    """Moments of the scores, less what they owe to noise."""
+
+    pull: float  # covariance with the label
+    spread: float  # variance
+    pull_noise2: float  # variances of the noise that is left in either
+    spread_noise2: float
+
+    @property
+    def signal(self) -> float:
+        return self.pull / math.sqrt(self.pull_noise2) if self.pull_noise2 > 0.0 else math.inf
+
+
+def _heard(m: _Moments, model: _Model, x: Array, response: Array, rows: int) -> _Heard:
+    """x has learnt the noise of pull and covariance, which flatters the one and lessens the other: what that comes to on
+    average is put right here. The noise of the pull is that of the release and, since the model is for other rows, that of
+    sampling where columns say nothing. Pull p = b + e, e of covariance V, and x = c·R·p: p'x is too large by e'x, of mean
+    c·tr(RV) and variance c²(b'RVRb + 2·tr((RV)²)), of which x'Vx + c²·tr((RV)²) is the mean (docs/private-gram.md)."""
+    s, units = x.size, rows * np.square(m.scale)
+    of_gram = np.square(m.noise[:s, :s] / (rows * np.outer(m.scale, m.scale)))
+    sampling = max(m.label_square - m.label_mean**2, 0.0) / rows * (m.clipped - np.diag(m.ridge / units))
+    doubt = np.diag(np.square(m.pull_noise)) + sampling
+    x2, own, flattery = np.square(x), np.diag(response), model.pull * response @ doubt
+    pull = float(m.pull @ x) - float(np.trace(flattery))
+    learnt = float(x2 @ of_gram @ own) + float(x @ (response * of_gram) @ x)
+    spread = max(float(x @ m.covariance @ x) + 2.0 * model.curvature * learnt, 0.0)
+    pull_noise2 = float(x @ doubt @ x) + float(np.sum(flattery * flattery.T))
+    return _Heard(pull, spread, pull_noise2, 2.0 * float(x2 @ of_gram @ x2))
+
+
+def _link(problem: Problem, m: _Moments, model: _Model, x: Array, heard: _Heard) -> Link:
+    """The link of the model's scores, from their released moments; noise makes it flatter, never steeper."""
+    ratio = model.curvature / model.pull  # times ratio, scores are those of least squares on ±1
+    middle = float(m.mean @ x) + _intercept(problem, m, x)
+    noise2 = ratio**2 * heard.pull_noise2, ratio**4 * heard.spread_noise2
+    found = mixed(_share(m), ratio * middle, ratio * heard.pull, ratio**2 * heard.spread, *noise2)
+    return found._replace(slope=found.slope * ratio, rise=found.rise * ratio)

@@ -1,0 +1,200 @@
+"""Any convex loss with any penalty, over split columns on any connected graph, without a coordinator.
+
+Solves   min loss(Ax + b, y) + g(x),   A = [A₁ … A_p]; agent i holds Aᵢ, one of them y; g = Σ gᵢ; b = 0 unless intercept.
+Source   Gratton, thesis, chapters on non-smooth regularisers and on general losses, over their dual: with w = n·slope,
+             min_w  n·loss*(w/n) + Σᵢ n·gᵢ*(−Aᵢᵀw/n)                           (Σ w = 0 with b)
+         a sum over agents, who agree on w (anchored.py). By Moreau's identity no conjugate is ever formed:
+             columns   x = argmin n·gᵢ(x) + ‖Aᵢx + κv‖²/(2κ),  w = v + Aᵢx/κ      v the centre, κ the weight of its links
+             labels    s = argmin n·loss(s) + ‖s − κv‖²/(2κ),  w = v − s/κ        the prox of the loss
+         The thesis gives every agent the labels and 1/N of the loss, and alternates two inner steps, which stall where the
+         loss has kinks. Here the loss is one more agent, at whoever holds the labels, linked to that party's columns (if it
+         has any) inside the party: every step is exact, and the labels are not sent.
+Leaves   each agent's estimate of w, every round: at the end the slope of the loss in every row, which everybody learns (for
+         two classes its sign IS the label); once, and once more at a warm start (warm.py), the scores of each subtree
+         (graph_certificate.py). Coefficients stay.
+Price    exact releases: every event is infinite; a finite budget refuses this method.
+Stops    when no agent disagrees or moves by more than the tolerance, relative; objective and certified gap are then computed.
+Several  responses, y of shape (n, q): x and w are matrices; the penalty is of all entries, or nuclear over blocks: like the
+         thesis' r = Σ rᵢ(xᵢ), a sum over agents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import ClassVar
+
+import numpy as np
+
+from colonnade.errors import InvalidInput
+from colonnade.methods.admm.sharing import balanced, free_intercept, local_penalty, slope_at
+from colonnade.methods.graph.anchored import AnchoredLinks, Restarts
+from colonnade.methods.graph.certificate import ASKED, TOLD, Dual, Part, Verdict, certified
+from colonnade.methods.graph.consensus import Accord, Graph, Network, check_settings, ended, heard, told
+from colonnade.methods.graph.warm import Given, Start, beginning, printed, resumed
+from colonnade.methods.method import Array, Floats, Job, Own
+from colonnade.privacy.block import Block
+from colonnade.privacy.events import EXACT, Charge, Plan
+from colonnade.privacy.gate import Gate
+from colonnade.privacy.released import Released
+from colonnade.problem import GroupLasso, NuclearNorm, Penalty, Problem
+from colonnade.problem.nearest import nearest
+from colonnade.problem.nearest_matrix import nearest_matrix
+from colonnade.runtime.messages import message
+from colonnade.runtime.node import Replies
+from colonnade.runtime.program import Program, ask
+
+INSIDE = "(the same party)"  # the other end of the link between a party's columns and its labels
+
+
+@message(70)
+class Share:
+    """Agent → neighbour: my estimate of the dual vector, and behind it the largest residuals I have heard of."""
+
+    values: Released[Array]
+
+
+class Columns:
+    """The term of a party's columns: n·gᵢ*(−Aᵢᵀw/n)."""
+
+    def __init__(self, block: Block, penalty: Penalty, responses: int) -> None:
+        self.matrix, self.rows = block.matrix, block.rows
+        self.solve = nearest_matrix(self.matrix, penalty, responses) if responses else nearest(self.matrix, penalty)
+        self.x = np.zeros((block.columns, *((responses,) if responses else ())))
+
+    def near(self, v: Floats, weight: float) -> Floats:
+        self.x = self.solve(-weight * v, 1.0 / (weight * self.rows))
+        return np.asarray(v + (self.matrix @ self.x) / weight)
+
+
+class Loss:
+    """The term of the labels: n·loss*(w/n), over Σ w = 0 where the problem has an intercept."""
+
+    def __init__(self, problem: Problem, y: Floats) -> None:
+        self.problem, self.y, self.intercept = problem, y, 0.0
+
+    def near(self, v: Floats, weight: float) -> Floats:
+        prox = partial(self.problem.loss.prox, y=self.y, step=weight * len(self.y))
+        point = weight * v
+        if not self.problem.intercept:
+            return (point - prox(point)) / weight
+        self.intercept = free_intercept(prox, point, self.intercept)
+        return balanced((point + self.intercept - prox(point + self.intercept)) / weight)
+
+
+def peer(job: Job, block: Block, gate: Gate, settings: GraphADMM) -> Program[Own]:
+    problem, rows, responses = job.problem, block.rows, job.roster.responses
+    holds_labels = gate.node == job.roster.label
+    penalty = own_penalty(problem, block.positions)
+    net = Network(settings.topology, job.roster, gate.node)
+    inner = (INSIDE,) if holds_labels and block.columns else ()
+    accord = Accord(net.hops, settings.tolerance, Restarts())
+    terms: dict[str, Columns | Loss] = {}
+    if block.columns or not holds_labels:
+        terms["columns"] = Columns(block, penalty, responses)
+    labels = block.own_labels().astype(np.float64) if holds_labels else np.zeros(0)
+    if holds_labels:
+        terms["labels"] = Loss(problem, labels)
+    outer = next(iter(terms))  # the term that the neighbours meet
+    shape = (rows, responses) if responses else (rows,)
+    ends = {name: (*net.neighbours, *inner) if name == outer else inner for name in terms}
+    links = {name: AnchoredLinks(ends[name], shape, net.penalty) for name in terms}
+    if (start := Start.of(settings.start)) is not None:
+        scores = np.asarray(block.matrix @ start.own(gate.node, (block.columns, *shape[1:])))
+        dual_at = partial(slope_at, problem, labels=labels)
+        first, total, flows = yield from resumed(Share, gate, net, job.roster.label, scores, dual_at)
+        # At an answer minus the slope of a columns' term is their scores; of the labels' term, minus the scores of all.
+        links[outer].begin(rows * first, flows | dict.fromkeys(inner, total))
+        if inner:
+            links["labels"].begin(rows * first, {INSIDE: -total})
+    for t in range(settings.rounds):
+        w = {name: term.near(links[name].centre, links[name].weight) for name, term in terms.items()}
+        own, note = told(gate, w[outer], accord, reports=holds_labels)
+        inbox = yield from ask(net.meets(t), Share(own), Share, note)
+        received, floods = heard({name: share.values.value for name, share in inbox.items()}, shape, accord.flood.size)
+        if inner:
+            received[INSIDE] = w["labels"]
+            links["labels"].meet(w["labels"], {INSIDE: w["columns"]})
+        links[outer].meet(w[outer], received)
+        accord.hear(floods)
+        accord.turn(list(links.values()))
+        if accord.agreed:
+            break
+    x = columns.x if isinstance(columns := terms[outer], Columns) else np.zeros((0, *shape[1:]))
+    dual = w["labels"] / rows if holds_labels else np.zeros(shape)
+    answer = yield from certified(job, block, gate, net, penalty, x, dual, ended(accord, settings.tolerance))
+    return Own(x, gate.receipt(), answer=answer)
+
+
+REPLIES: Replies = {None: Share, Share: Dual, Dual: Part, Part: Verdict}
+
+
+@dataclass(frozen=True)
+class GraphADMM:
+    """Settings: the graph, at most `rounds` rounds, until the residuals are at most `tolerance` (0: use all rounds).
+
+    start   an earlier Fit, or coefficients by party: begin there.
+    """
+
+    topology: Graph | None = None
+    rounds: int = 5000
+    tolerance: float = 1e-7  # coefficients of smooth losses are then within about 1e-6, relatively
+    start: Given = field(default=None, compare=False)
+    TITLE: ClassVar[str] = "ADMM on a graph"
+    REPLIES: ClassVar[Replies] = REPLIES
+    DERIVATION: ClassVar[str | None] = None
+    RESPONSES: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_settings(self.rounds, self.tolerance)
+        Start.of(self.start)  # or InvalidInput
+
+    __repr__ = printed
+
+    def check(self, job: Job) -> None:
+        if job.problem.penalty is None:
+            raise InvalidInput(
+                f"{self.TITLE} minimises a loss with a penalty: give Problem(loss, penalty=co.Lasso(a)), or another of "
+                "Ridge, ElasticNet, GroupLasso, NuclearNorm."
+            )
+        penalty, responses = job.problem.penalty, job.roster.responses
+        if isinstance(penalty, NuclearNorm) and not responses:
+            raise InvalidInput("a nuclear norm needs several responses: give y of shape (rows, responses).")
+        if isinstance(penalty, NuclearNorm) and penalty.blocks is None and len(job.roster.with_columns) > 1:
+            raise InvalidInput(
+                "the nuclear norm of the whole matrix ties the columns of all parties together: give "
+                "NuclearNorm(a, blocks=...) with the columns of each block at one party."
+            )
+        if responses and (isinstance(penalty, GroupLasso) or job.problem.intercept):
+            raise InvalidInput(
+                "with several responses, use Ridge, Lasso, ElasticNet or NuclearNorm as the penalty, and no intercept "
+                "(centre the columns and the labels instead)."
+            )
+        for places in job.roster.positions.values():
+            own_penalty(job.problem, np.asarray(places, np.int64))
+        if (start := Start.of(self.start)) is not None:
+            start.check(job)
+
+    def price(self, job: Job) -> Mapping[str, Plan]:
+        shares = Charge(EXACT, self.rounds, "its estimate of the dual vector, and residuals, in every round")
+        label, warm = job.roster.label, self.start is not None
+        return {p: (*beginning(warm, p == label), shares, TOLD if p == label else ASKED) for p in job.roster.parties}
+
+    def peer(self, job: Job, block: Block, gate: Gate, neighbours: tuple[str, ...]) -> Program[Own]:  # noqa: ARG002
+        return peer(job, block, gate, self)
+
+
+def own_penalty(problem: Problem, positions: Array) -> Penalty:
+    """The penalty of one party's columns; of a party without columns, whatever it is, it is 0."""
+    assert problem.penalty is not None
+    if not positions.size:
+        return problem.penalty
+    if not isinstance(problem.penalty, NuclearNorm) or problem.penalty.blocks is None:
+        return local_penalty(problem, positions)
+    groups = Problem(
+        problem.loss, penalty=GroupLasso(1.0, problem.penalty.blocks)
+    )  # cut along the parties as groups are
+    own = local_penalty(groups, positions)
+    assert isinstance(own, GroupLasso)
+    return NuclearNorm(problem.penalty.a, own.groups)

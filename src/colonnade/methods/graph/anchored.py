@@ -1,0 +1,145 @@
+"""Anchored consensus over the links of a graph: for sums of functions with kinks, where plain ADMM crawls.
+
+Solves   min Σᵢ fᵢ(x), as consensus.py does, with the same messages, and the same step of an agent.
+Source   the map T: w_ij ↦ 2 x_j − w_ji of consensus.py never takes two points further apart (Peaceman and Rachford), and
+         Halpern's iteration, which pulls a shrinking part of the way back to an anchor a, drives ‖Tw − w‖ down like
+         1/k for every such map (Lieder, "On the convergence rate of the Halpern-iteration", 2021):
+             w_ij ← a_ij/(k+1) + k/(k+1) (2 x_j − w_ji)            k rounds after the anchor was dropped, at w
+         Dropping the anchor anew when ‖Tw − w‖ has fallen makes that linear where the problem is sharp, as every linear
+         program is (Applegate, Hinder, Lu, Lubin, "Faster first-order primal-dual methods for linear programming using
+         restarts and sharpness", 2023; with Halpern: Lu, Yang, "Restarted Halpern PDHG for linear programming", 2024).
+Restart  agents agree by flooding on the largest residuals of any of them, as in consensus.py. In the same round all of
+         them restart when ‖Tw − w‖ has fallen to FALL of what it was, or to LESS of it and rises again, or when the
+         anchor has lain for SHARE of all rounds. sharing_admm.py, which shares this rule, alternates with relaxed epochs.
+ρ        Nobody chooses it. It moves at restarts only, halfway on a logarithmic scale to ‖λ − λ₀‖/‖z − z₀‖, what the
+         multipliers moved by over what the estimates did: in the norm that T does not increase, both then count alike.
+         At most MOST_CHANGES times: after that it is constant.
+Proof    for constant ρ, no step takes w away from any fixed point beyond the anchor's distance, so restarts do not
+         either; ‖Tw − w‖ ≤ 2·distance/(k+1), and either an anchor lies ever longer or each drop cuts ‖Tw − w‖ by a factor.
+Links    may rest in some rounds (`Changing`): k counts a link's own meetings. For a fixed pattern that is measured only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from colonnade.errors import ProtocolError
+from colonnade.kernels.anchor import anchored_exchange
+from colonnade.methods.graph.consensus import ratio
+from colonnade.methods.method import Floats
+
+FALL, LESS, SHARE = 0.3, 0.8, 0.36
+RELAXED_FALL, PATIENCE = 0.2, 20  # where epochs alternate
+MOST_CHANGES = 40
+FAINT = 1e-10  # of the estimates' size: what moved less since the last restart says nothing about ρ
+
+
+@dataclass
+class Epochs:
+    """From one restart to the next: what follows from ‖Tw − w‖ alone, for everybody who knows it."""
+
+    anchored: bool = True  # else relaxed
+    alternates: bool = False  # an epoch that has lasted its share, and PATIENCE, and has not fallen: then the other way
+    began: int = 0
+    first: float = math.nan  # ‖Tw − w‖ at its beginning
+    before: float = math.nan  # and when it was last seen
+
+    def over(self, t: int, residual: float) -> bool:
+        """Whether to restart after round t, which found this ‖Tw − w‖."""
+        if math.isnan(self.first):
+            self.first = self.before = residual
+            return False
+        rises, self.before = residual > self.before, residual
+        fallen = residual <= (FALL if self.anchored else RELAXED_FALL) * self.first
+        late = t - self.began >= SHARE * t
+        if not (fallen or late or (self.anchored and rises and residual <= LESS * self.first)):
+            return False
+        if self.alternates and late and not fallen and t - self.began >= PATIENCE:
+            self.anchored = not self.anchored
+        self.began, self.first = t, math.nan
+        return True
+
+
+def halfway(rho: float, shift: float, turned: float) -> float:
+    """By what ρ is multiplied at a restart: to halfway, on a logarithmic scale, to turned/shift; at most tenfold."""
+    return min(max(math.sqrt(turned / shift / rho), 0.1), 10.0)
+
+
+class AnchoredLinks:
+    """One agent's side of its links: w_ij and w_ji for each neighbour, their anchors, and the residuals they leave."""
+
+    def __init__(self, neighbours: Sequence[str], shape: tuple[int, ...], penalty: float) -> None:
+        self.place = {name: k for k, name in enumerate(neighbours)}
+        self.shape, self.penalty = shape, penalty
+        size = (2, len(neighbours), math.prod(shape))  # w_ij and w_ji; z and λ_ij
+        self.pairs, self.anchors, self.now, self.then = (np.zeros(size) for _ in range(4))
+        self.ages = [0] * len(neighbours)
+        self.residuals = np.zeros(Restarts.FIGURES)
+
+    @property
+    def weight(self) -> float:
+        """κ = ρ·|Vᵢ|: the agent's step is argmin fᵢ(x) + κ/2 ‖x − centre‖²."""
+        return self.penalty * len(self.place)
+
+    @property
+    def centre(self) -> Floats:
+        centre: Floats = self.pairs[0].sum(axis=0).reshape(self.shape) / max(len(self.place), 1)
+        return centre
+
+    def begin(self, estimate: Floats, multipliers: Mapping[str, Floats]) -> None:
+        """At an estimate that all agents share, with these multipliers ρ (x_i − w_ij), and 0 on the other links."""
+        self.now[0] = estimate.reshape(-1)
+        for name, multiplier in multipliers.items():
+            self.now[1, self.place[name]] = multiplier.reshape(-1)
+        self.pairs[0], self.pairs[1] = (
+            self.now[0] - self.now[1] / self.penalty,
+            self.now[0] + self.now[1] / self.penalty,
+        )
+        self.restart(1.0)
+
+    def meet(self, own: Floats, received: Mapping[str, Floats]) -> None:
+        """Exchange over the links that did not rest: `own` was sent to the same neighbours."""
+        sums, x = np.zeros(self.residuals.size), own.reshape(-1)
+        for name, other in received.items():
+            if other.shape != self.shape or other.dtype != np.float64:
+                raise ProtocolError(f"{name!r} sent an estimate of shape {other.shape} where {self.shape} is due")
+            k = self.place[name]
+            self.ages[k] += 1
+            state = self.pairs[:, k], self.anchors[:, k], self.now[:, k], self.then[:, k]
+            anchored_exchange(x, other.reshape(-1), self.penalty, self.ages[k], *state, sums)
+        if received:
+            self.residuals = np.sqrt(sums)
+
+    def restart(self, factor: float) -> None:
+        """ρ ← factor·ρ with the multipliers as they are, w moving along its link's middle; the anchor is dropped there."""
+        self.penalty *= factor
+        if factor != 1.0:
+            middle = self.now[:1]
+            self.pairs = middle - (middle - self.pairs) / factor
+        self.anchors[:], self.then[:] = self.pairs, self.now
+        self.ages = [0] * len(self.ages)
+
+
+@dataclass
+class Restarts:
+    """The rule of an Accord whose links are anchored: when all agents restart, with which ρ."""
+
+    FIGURES: ClassVar[int] = 7  # that are flooded: see kernels/anchor.py
+    epochs: Epochs = field(default_factory=Epochs)
+    changes: int = 0
+
+    def judge(self, t: int, flood: Floats, own: Sequence[AnchoredLinks]) -> None:
+        _, size, _, pull, residual, shift, turned = flood.tolist()
+        if not self.epochs.over(t, residual):
+            return
+        factor = 1.0
+        if min(ratio(shift, size), ratio(turned, pull)) > FAINT and self.changes < MOST_CHANGES:
+            self.changes += 1
+            factor = halfway(own[0].penalty, shift, turned)
+        for links in own:
+            links.restart(factor)

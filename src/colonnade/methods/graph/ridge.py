@@ -1,0 +1,156 @@
+"""Ridge regression over split columns on any connected graph, without a coordinator.
+
+Solves   min 1/(2n) ‖Ax + b − y‖² + a/2 ‖x‖²,   A = [A₁ … A_p]; agent i holds Aᵢ, one of them y; b = 0 unless intercept.
+Source   Gratton, thesis, D-Ridge. Its dual, times n, is a sum that each agent knows one term of:
+             min_w Σᵢ  1/(2N) ‖w‖² + [i holds y] <w, y> + 1/(2an) ‖Aᵢᵀw‖²,      xᵢ = −Aᵢᵀw / (an),
+         so the agents agree on w (consensus.py), a vector of n, and keep their coefficients. With b, Σ w = 0 (the holder of y).
+Leaves   each agent's estimate of w, every round: at the end the residuals Ax + b − y, which everybody learns; once, and once
+         more at a warm start (warm.py), the scores of each subtree (graph_certificate.py). Coefficients stay.
+Price    exact releases: every event is infinite; a finite budget refuses this method.
+Stops    when no agent disagrees or moves by more than the tolerance, relative; objective and certified gap are then computed.
+Cost     one eigendecomposition of the smaller of AᵢᵀAᵢ and AᵢAᵢᵀ; then two products with Aᵢ a round, for any ρ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy import sparse
+
+from colonnade.errors import InvalidInput
+from colonnade.methods.admm.sharing import slope_at
+from colonnade.methods.graph.certificate import ASKED, TOLD, Dual, Part, Verdict, certified
+from colonnade.methods.graph.consensus import Accord, Balance, Graph, Links, Network, check_settings, ended, heard, told
+from colonnade.methods.graph.warm import Given, Start, beginning, printed, resumed
+from colonnade.methods.method import Array, Floats, Job, Own
+from colonnade.privacy.block import Block
+from colonnade.privacy.events import EXACT, Charge, Plan
+from colonnade.privacy.gate import Gate
+from colonnade.privacy.released import Released
+from colonnade.problem import LeastSquares, Ridge
+from colonnade.runtime.messages import message
+from colonnade.runtime.node import Replies
+from colonnade.runtime.program import Program, ask
+
+
+@message(60)
+class Share:
+    """Agent → neighbour: my estimate of the dual vector, and behind it the largest residuals I have heard of."""
+
+    values: Released[Array]
+
+
+class Term:
+    """One agent's term of the dual: a quadratic that is minimised near any point for any weight."""
+
+    def __init__(self, job: Job, block: Block, penalty: Ridge, holds_labels: bool) -> None:
+        self.matrix, self.scale = block.matrix, penalty.a * block.rows
+        self.share = 1.0 / len(job.roster.parties)
+        self.linear = block.own_labels().astype(np.float64) if holds_labels else np.zeros(block.rows)
+        self.balanced = holds_labels and job.problem.intercept
+        self.tall = block.columns < block.rows
+        gram = _dense(self.matrix.T @ self.matrix if self.tall else self.matrix @ self.matrix.T)
+        self.values, self.vectors = np.linalg.eigh(gram)
+
+    def near(self, centre: Floats, weight: float) -> Floats:
+        """argmin of the term + weight/2 ‖w − centre‖²."""
+        w = self._solve(weight * centre - self.linear, self.share + weight)
+        if self.balanced:  # Σ w = 0
+            ones = self._solve(np.ones_like(w), self.share + weight)
+            w -= w.sum() / ones.sum() * ones
+        return w
+
+    def _solve(self, b: Floats, k: float) -> Floats:
+        """(k + AAᵀ/(an))⁻¹ b; by Woodbury where A has fewer columns than rows."""
+        c = self.scale * k
+        if not self.tall:
+            return np.asarray(self.vectors @ ((self.vectors.T @ b) * self.scale / (c + self.values)))
+        inner = self.vectors @ ((self.vectors.T @ (self.matrix.T @ b)) / (c + self.values))
+        return np.asarray((b - self.matrix @ inner) / k)
+
+    def coefficients(self, w: Floats) -> Floats:
+        return np.asarray(-(self.matrix.T @ w) / self.scale)
+
+
+def peer(job: Job, block: Block, gate: Gate, settings: GraphRidge) -> Program[Own]:
+    penalty, holds_labels = settings.penalty_of(job), gate.node == job.roster.label
+    net = Network(settings.topology, job.roster, gate.node)
+    links = Links(net.neighbours, (block.rows,), net.penalty)
+    accord = Accord(net.hops, settings.tolerance, Balance(unit=net.penalty))  # 1/(2N) ‖w‖² adds up to a curvature of 1
+    term = Term(job, block, penalty, holds_labels)
+    w = np.zeros(block.rows)
+    if (start := Start.of(settings.start)) is not None:
+        scores, root = block.scores(start.own(gate.node, (block.columns,))), job.roster.label
+        dual_at = partial(slope_at, job.problem, labels=term.linear)
+        first, _, flows = yield from resumed(Share, gate, net, root, scores, dual_at)
+        # Minus the slope of a term at an answer: the agent's scores, less w/N (and y, at the root).
+        parts = {name: part / net.graph.size for name, part in net.behind(root).items()}
+        links.begin(block.rows * first, {name: flow - parts[name] * block.rows * first for name, flow in flows.items()})
+    for t in range(settings.rounds):
+        w = term.near(links.centre, links.weight)
+        own, note = told(gate, w, accord, reports=holds_labels)
+        inbox = yield from ask(net.meets(t), Share(own), Share, note)
+        others, floods = heard({name: share.values.value for name, share in inbox.items()}, w.shape, accord.flood.size)
+        links.meet(w, others)
+        accord.hear(floods)
+        accord.turn([links])
+        if accord.agreed:
+            break
+    x, status = term.coefficients(w), ended(accord, settings.tolerance)
+    answer = yield from certified(job, block, gate, net, penalty, x, w / block.rows, status)
+    return Own(x, gate.receipt(), answer=answer)
+
+
+REPLIES: Replies = {None: Share, Share: Dual, Dual: Part, Part: Verdict}
+
+
+@dataclass(frozen=True)
+class GraphRidge:
+    """Settings: the graph, at most `rounds` rounds, until the residuals are at most `tolerance` (0: use all rounds).
+
+    start   an earlier Fit, or coefficients by party: begin there.
+    """
+
+    topology: Graph | None = None
+    rounds: int = 5000
+    tolerance: float = 1e-9
+    start: Given = field(default=None, compare=False)
+    TITLE: ClassVar[str] = "ridge on a graph"
+    REPLIES: ClassVar[Replies] = REPLIES
+    DERIVATION: ClassVar[str | None] = None
+
+    def __post_init__(self) -> None:
+        check_settings(self.rounds, self.tolerance)
+        Start.of(self.start)  # or InvalidInput
+
+    __repr__ = printed
+
+    def penalty_of(self, job: Job) -> Ridge:
+        problem = job.problem
+        if not isinstance(problem.loss, LeastSquares) or not isinstance(problem.penalty, Ridge):
+            raise InvalidInput(
+                f"{self.TITLE} solves co.Problem(co.LeastSquares(), penalty=co.Ridge(a)) and nothing else; "
+                "co.GraphADMM takes every loss and penalty."
+            )
+        return problem.penalty
+
+    def check(self, job: Job) -> None:
+        self.penalty_of(job)
+        if (start := Start.of(self.start)) is not None:
+            start.check(job)
+
+    def price(self, job: Job) -> Mapping[str, Plan]:
+        shares = Charge(EXACT, self.rounds, "its estimate of the dual vector, and residuals, in every round")
+        label, warm = job.roster.label, self.start is not None
+        return {p: (*beginning(warm, p == label), shares, TOLD if p == label else ASKED) for p in job.roster.parties}
+
+    def peer(self, job: Job, block: Block, gate: Gate, neighbours: tuple[str, ...]) -> Program[Own]:  # noqa: ARG002
+        return peer(job, block, gate, self)
+
+
+def _dense(matrix: Any) -> Floats:
+    return np.asarray(matrix.toarray() if sparse.issparse(matrix) else matrix)

@@ -1,0 +1,414 @@
+"""Functions that can only be evaluated, minimised together on any connected graph, without a coordinator.
+
+Solves   rows:     min_x Σᵢ Fᵢ(x)                    each agent can evaluate its Fᵢ at any x, and nothing else;
+         columns:  min_x loss(Σ Aᵢxᵢ, y) + Σ rᵢ(xᵢ)  each agent can evaluate its rᵢ; the loss is one of ours (its prox).
+         Fᵢ and rᵢ are Python callables, or what the problem says: Fᵢ = (rows of i)/n · loss + penalty/N, rᵢ = the penalty.
+Source   Gratton, thesis, D-ZOA: consensus ADMM whose inner minimisation looks at values only. A slope is guessed from two
+         values along random normal directions, n₁ for smoothing (kinks may be anywhere) and n₂ for the difference,
+             g = [F(x + u₁n₁ + u₂n₂) − F(x + u₁n₁)] / u₂ · n₂,   u₁ = u/t, u₂ = u/(P t)².
+         The thesis steps along the slope of all that an agent minimises, with a step that somebody must tune. Here only F
+         is guessed; the rest, κ/2 ‖x − v‖² (rows) or ‖Aᵢx + κv‖²/(2κ) (columns), is known and kept as it is, so each step
+         is x ← argmin <g, x> + known(x) + ‖x − x_t‖²/(2α) with α = farthest so far / √Σ‖g‖², and the answer of a round is
+         the mean of its steps weighted by t. Nothing is left to tune but how many values are looked at.
+         Columns are new: agents agree on the dual vector as in graph_admm.py.
+Leaves   each agent's estimate, every round, noisy, since the directions are random; the largest residuals it has heard of,
+         and whose function was seen not to be convex. Counted as exact.
+Price    every event is infinite; a finite budget refuses this method. The thesis' "intrinsic" (ε, δ) supposes how the
+         errors are distributed: `conditional` computes it, no ledger takes it, and an attack refutes it (docs/zeroth-order.md).
+Stops    when no agent disagrees or moves by more than the tolerance in a round (consensus.py); with 0 after `rounds`. The
+         steps are random and never quite come to rest, so what can be asked for depends on how many values are looked at.
+Answer   `average` (the thesis' proof is for it) gives the mean of the later rounds, else the last round.
+Convex   functions are supposed to be. After every descent, a function's value halfway is compared with those at both ends:
+         one that is above their mean is not convex, which the Fit then remarks. Seeing none proves nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar
+
+import numpy as np
+
+from colonnade.errors import InvalidInput, ProtocolError
+from colonnade.methods.graph.admm import Loss, own_penalty
+from colonnade.methods.graph.callables import digest
+from colonnade.methods.graph.consensus import Accord, Graph, Links, Network, check_settings, ended
+from colonnade.methods.method import Answer, Array, Floats, Job, Own
+from colonnade.privacy.block import Block
+from colonnade.privacy.events import EXACT, Charge, Plan
+from colonnade.privacy.gate import Gate
+from colonnade.privacy.released import Released
+from colonnade.privacy.statement import Guarantee, PrivacyStatement, Trust
+from colonnade.problem.nearest import smaller_gram
+from colonnade.runtime.messages import message
+from colonnade.runtime.node import Replies
+from colonnade.runtime.program import Program, ask
+
+Function = Callable[[Floats], float]
+TINY = 1e-12
+SMOOTHING = 1e-3  # u: against kinks; small against coefficients of size 1
+ROUNDING = 1e-9  # of the values compared: a function that is bent by less counts as convex
+INSIDE = "(the same party)"
+
+
+@message(90)
+class Share:
+    """Agent → neighbour: my estimate, and the largest residuals I have heard of."""
+
+    estimate: Released[Array]
+    residuals: Released[Array]  # four of them, and who was last heard to have a function that is not convex
+
+
+@dataclass
+class Guess:
+    """Slopes of a function of which only values are known."""
+
+    function: Function
+    draws: int
+    rng: np.random.Generator
+    whose: str
+    convex: bool = True  # as far as seen
+
+    def slope(self, x: Floats, t: int) -> Floats:
+        """The mean of `draws` two-point guesses at x, in step t of a descent."""
+        u1, u2 = SMOOTHING / t, SMOOTHING / (x.size * t) ** 2
+        u2 = max(u2, 1e-7)  # below it, the difference of two values is rounding
+        total = np.zeros(x.size)
+        for _ in range(self.draws):
+            first, second = self.rng.normal(size=(2, x.size))
+            start = x + u1 * first
+            total += (self.value(start + u2 * second) - self.value(start)) / u2 * second
+        return total / self.draws
+
+    def value(self, x: Floats) -> float:
+        try:
+            value = float(self.function(x))
+        except (TypeError, ValueError) as error:
+            raise InvalidInput(
+                f"the function of {self.whose!r} failed, or gave no number ({type(error).__name__}): it takes a vector "
+                f"of {x.size} coefficients and returns one number."
+            ) from error
+        if not math.isfinite(value):
+            raise InvalidInput(
+                f"the function of {self.whose!r} gave NaN or infinity at a point of its descent: it must be finite "
+                "everywhere; put a large value where it is not defined."
+            )
+        return value
+
+    def compare(self, start: Floats, end: Floats) -> None:
+        """Look for a place where the function lies above its chord."""
+        values = [self.value(x) for x in (start, end, (start + end) / 2.0)]
+        room = ROUNDING * sum(map(abs, values))
+        self.convex = self.convex and values[2] <= (values[0] + values[1]) / 2.0 + room
+
+
+@dataclass
+class Descent:
+    """Steps x ← argmin scale·<g, x> + known(x) + ‖x − x_t‖²/(2α), from where the last descent ended."""
+
+    guess: Guess
+    columns: int
+    steps: int
+    scale: float
+    reach: float = 1e-3  # how far the last descent went: the first step of the next goes as far
+
+    def __post_init__(self) -> None:
+        self.x = np.zeros(self.columns)
+
+    def run(self, solve: Callable[[Floats, float], Floats]) -> Floats:
+        """The mean of the steps, weighted by t; solve(b, 1/α) = argmin known(x) − <b, x> + ‖x‖²/(2α)."""
+        start = x = self.x
+        squares, mean, gone = 0.0, np.zeros(self.columns), 0.0
+        for t in range(1, self.steps + 1):
+            g = self.scale * self.guess.slope(x, t)
+            squares += float(g @ g)
+            stiff = max(math.sqrt(squares), TINY) / max(self.reach, gone)  # 1/α
+            x = solve(stiff * x - g, stiff)
+            gone = max(gone, float(np.linalg.norm(x - start)))
+            mean += (x - mean) * 2.0 / (t + 1)
+        self.guess.compare(start, mean)
+        self.x, self.reach = mean, max(gone, TINY)
+        return mean
+
+
+class Later:
+    """The mean of the later points, at least half of those so far and at most three quarters, kept as two vectors.
+
+    Blocks are twice as long as the one before; the mean is over the last whole block and the one that is being filled.
+    """
+
+    def __init__(self, columns: int) -> None:
+        self.older, self.newer = np.zeros(columns), np.zeros(columns)
+        self.whole, self.filled, self.length = 0, 0, 1
+
+    def add(self, x: Floats) -> None:
+        if self.filled == self.length:
+            self.older, self.newer = self.newer, np.zeros(x.size)
+            self.whole, self.filled, self.length = self.length, 0, 2 * self.length
+        self.filled += 1
+        self.newer = self.newer + (x - self.newer) / self.filled
+
+    @property
+    def mean(self) -> Floats:
+        total: Floats = self.whole * self.older + self.filled * self.newer
+        return total / max(self.whole + self.filled, 1)
+
+
+class News:
+    """Who was heard to have a function that is not convex: the last such party, by its place among all, from 1; 0: nobody."""
+
+    def __init__(self, names: tuple[str, ...], own: str) -> None:
+        self.names, self.own, self.heard = names, names.index(own) + 1.0, 0.0
+
+    def tell(self, residuals: Floats, convex: bool) -> Floats:
+        self.heard = self.heard if convex else max(self.heard, self.own)
+        return np.append(residuals, self.heard)
+
+    def hear(self, accord: Accord, received: list[Array]) -> None:
+        """One more hop: the residuals are the accord's, the last entry is ours."""
+        for other in received:
+            if other.shape != (5,) or other[-1] not in range(len(self.names) + 1):
+                raise ProtocolError("a neighbour sent other residuals than four numbers and the number of a party")
+        accord.hear([other[:-1] for other in received])
+        self.heard = max([self.heard, *(float(other[-1]) for other in received)])
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        if not self.heard:
+            return ()
+        return (
+            f"the function of {self.names[int(self.heard) - 1]!r} is not convex, or not the same at every call: halfway "
+            "between two points it lay above the mean of their values. The answer may be a local minimum",
+        )
+
+
+# ------------------------------------------------------------------------------------------------ split rows
+
+
+class Whole:
+    """The term of an agent with all columns of its rows: F, of which only values are known."""
+
+    def __init__(self, guess: Guess, columns: int, steps: int) -> None:
+        self.descent = Descent(guess, columns, steps, 1.0)
+
+    def near(self, centre: Floats, weight: float) -> Floats:
+        """argmin F + κ/2 ‖x − centre‖², nearly."""
+        return self.descent.run(lambda back, stiff: (weight * centre + back) / (weight + stiff))
+
+
+def row_peer(job: Job, block: Block, gate: Gate, settings: GraphZerothOrder) -> Program[Own]:
+    net = Network(settings.topology, job.roster, gate.node)
+    guess = Guess(settings.row_function(job, block, gate.node), settings.draws, settings.rng(gate), gate.node)
+    term, later, news = Whole(guess, block.columns, settings.steps), Later(block.columns), News(net.names, gate.node)
+    x = np.zeros(block.columns)
+    links, accord = Links(net.neighbours, x.shape, net.penalty), Accord(net.hops, settings.tolerance)
+    for t in range(settings.rounds):
+        x = term.near(links.centre, links.weight)
+        later.add(x)
+        estimate, residuals, apart, moved = gate.exact(x, news.tell(accord.flood, guess.convex), *accord.last)
+        note = {"disagreement": apart, "movement": moved} if gate.node == job.roster.label else {}
+        inbox = yield from ask(net.meets(t), Share(estimate, residuals), Share, note)
+        links.meet(x, {name: share.estimate.value for name, share in inbox.items()})
+        news.hear(accord, [share.residuals.value for share in inbox.values()])
+        accord.turn([links])
+        if accord.agreed:
+            break
+    answer = Answer({}, 0.0, None, None, ended(accord, settings.tolerance), remarks=news.remarks)
+    return Own(later.mean if settings.average else x, gate.receipt(), answer=answer)
+
+
+# ------------------------------------------------------------------------------------------------ split columns
+
+
+class Columns:
+    """The term of a party's columns, as in graph_admm.py, with a penalty of which only values are known."""
+
+    def __init__(self, block: Block, guess: Guess, steps: int) -> None:
+        self.matrix, self.descent = block.matrix, Descent(guess, block.columns, steps, float(block.rows))
+        wide = block.columns > block.rows
+        gram = block.matrix.T @ block.matrix if wide else smaller_gram(block.matrix)
+        self.values, self.vectors = np.linalg.eigh(np.asarray(gram.todense() if hasattr(gram, "todense") else gram))
+
+    def near(self, v: Floats, weight: float) -> Floats:
+        """argmin n·r(x) + ‖Ax + κv‖²/(2κ), nearly."""
+        pull, curvature = np.asarray(self.matrix.T @ v), np.maximum(self.values, 0.0) / weight
+
+        def solve(back: Floats, stiff: float) -> Floats:
+            return np.asarray(self.vectors @ ((self.vectors.T @ (back - pull)) / (stiff + curvature)))
+
+        return np.asarray(v + (self.matrix @ self.descent.run(solve)) / weight)
+
+
+def column_peer(job: Job, block: Block, gate: Gate, settings: GraphZerothOrder) -> Program[Own]:
+    rows, holds_labels = block.rows, gate.node == job.roster.label
+    net = Network(settings.topology, job.roster, gate.node)
+    inner = (INSIDE,) if holds_labels and block.columns else ()
+    terms: dict[str, Columns | Loss] = {}
+    if block.columns:
+        function = settings.column_function(job, block, gate.node)
+        terms["columns"] = Columns(
+            block, Guess(function, settings.draws, settings.rng(gate), gate.node), settings.steps
+        )
+    if holds_labels:
+        terms["labels"] = Loss(job.problem, block.own_labels().astype(np.float64))
+    outer = next(iter(terms))
+    links = {name: Links((*net.neighbours, *inner) if name == outer else inner, (rows,), net.penalty) for name in terms}
+    accord, later, news = Accord(net.hops, settings.tolerance), Later(block.columns), News(net.names, gate.node)
+    for t in range(settings.rounds):
+        w = {name: term.near(links[name].centre, links[name].weight) for name, term in terms.items()}
+        convex = True
+        if isinstance(columns := terms[outer], Columns):
+            later.add(columns.descent.x)
+            convex = columns.descent.guess.convex
+        estimate, residuals, apart, moved = gate.exact(w[outer], news.tell(accord.flood, convex), *accord.last)
+        note = {"disagreement": apart, "movement": moved} if holds_labels else {}
+        inbox = yield from ask(net.meets(t), Share(estimate, residuals), Share, note)
+        received = {name: share.estimate.value for name, share in inbox.items()}
+        if inner:
+            received[INSIDE] = w["labels"]
+            links["labels"].meet(w["labels"], {INSIDE: w["columns"]})
+        links[outer].meet(w[outer], received)
+        news.hear(accord, [share.residuals.value for share in inbox.values()])
+        accord.turn(list(links.values()))
+        if accord.agreed:
+            break
+    x = columns.descent.x if isinstance(columns := terms[outer], Columns) and not settings.average else later.mean
+    answer = Answer({}, 0.0, None, None, ended(accord, settings.tolerance), remarks=news.remarks)
+    return Own(x, gate.receipt(), answer=answer)
+
+
+REPLIES: Replies = {None: Share}
+
+
+@dataclass(frozen=True)
+class GraphZerothOrder:
+    """Settings: the graph; `functions` by party, values only (None: what the problem says); how many values are looked at.
+
+    A round takes 2·steps·draws + 3 values at each agent. `tolerance` ends the run before `rounds` (0: use all of them).
+    `seed` makes the directions repeatable; without it they are secret. `functions_version` is your own name for the
+    functions, to be changed whenever they change: a run in a store then goes on with the functions it began with. Without
+    it they are told apart by their code and the values it reaches, where that can be done (`savable`).
+    """
+
+    topology: Graph | None = None
+    rounds: int = 200
+    steps: int = 30
+    draws: int = 4
+    average: bool = True
+    functions: Mapping[str, Function] | None = field(default=None)
+    seed: int | None = None
+    tolerance: float = 0.0
+    functions_version: str | None = None
+    TITLE: ClassVar[str] = "zeroth-order ADMM on a graph"
+    REPLIES: ClassVar[Replies] = REPLIES
+    DERIVATION: ClassVar[str | None] = None
+    SPLITS: ClassVar[tuple[str, ...]] = ("rows", "columns")
+
+    def __post_init__(self) -> None:
+        check_settings(self.rounds, self.tolerance)
+        for name in ("steps", "draws"):
+            value = getattr(self, name)
+            if not (isinstance(value, int) and value >= 1):
+                raise InvalidInput(f"{name} must be a whole number of at least 1, got {value!r}")
+
+    @property
+    def savable(self) -> bool:
+        """Whether a later call can tell that it has the same functions."""
+        known = self.functions is None or self.functions_version is not None
+        return known or all(digest(function) is not None for function in (self.functions or {}).values())
+
+    def __repr__(self) -> str:
+        """As of any dataclass, but functions appear by what identifies them: the address of one says nothing."""
+        named = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "functions"}
+        if self.functions is not None and self.functions_version is None:
+            # One that cannot be identified is given its address: in another process it is another function.
+            named["functions"] = {who: digest(f) or f"unknown {id(f):x}" for who, f in self.functions.items()}
+        elif self.functions is not None:
+            named["functions"] = tuple(self.functions)
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in named.items())})"
+
+    def rng(self, gate: Gate) -> np.random.Generator:
+        """Directions of this agent: repeatable with a seed, else from a secret that survives a crash."""
+        if self.seed is not None:
+            return np.random.default_rng([self.seed, *bytes(gate.node, "utf-8")])
+        return np.random.default_rng(int.from_bytes(gate.secret("directions"), "little"))
+
+    def row_function(self, job: Job, block: Block, agent: str) -> Function:
+        if self.functions is not None:
+            return self.functions[agent]
+        loss, penalty, agents = job.problem.loss, job.problem.penalty, len(job.roster.parties)
+        share, y = block.rows / job.roster.rows, block.own_labels().astype(np.float64)
+
+        def value(x: Floats) -> float:
+            own = share * loss.value(np.asarray(block.matrix @ x), y)
+            return own if penalty is None else own + penalty.value(x) / agents
+
+        return value
+
+    def column_function(self, job: Job, block: Block, agent: str) -> Function:
+        return self.functions[agent] if self.functions is not None else own_penalty(job.problem, block.positions).value
+
+    def check(self, job: Job) -> None:
+        if job.problem.constraint is not None or job.problem.intercept:
+            raise InvalidInput(f"{self.TITLE} takes a loss with or without a penalty: no constraint, no intercept.")
+        wanted = job.roster.parties if job.roster.by_rows else job.roster.with_columns
+        if self.functions is not None and set(self.functions) != set(wanted):
+            raise InvalidInput(f"functions are wanted for {', '.join(wanted)}; got {', '.join(self.functions)}.")
+        if not job.roster.by_rows and self.functions is None and job.problem.penalty is None:
+            raise InvalidInput(f"{self.TITLE} over split columns needs a penalty, or functions={{party: penalty}}.")
+
+    def price(self, job: Job) -> Mapping[str, Plan]:
+        what = "its estimate, residuals, and whether a function was seen not to be convex, in every round"
+        shares = Charge(EXACT, self.rounds, what)
+        return dict.fromkeys(job.roster.parties, (shares,))
+
+    def peer(self, job: Job, block: Block, gate: Gate, neighbours: tuple[str, ...]) -> Program[Any]:  # noqa: ARG002
+        return row_peer(job, block, gate, self) if job.roster.by_rows else column_peer(job, block, gate, self)
+
+
+# ------------------------------------------------------------------------------------------------ a claim, not a guarantee
+
+
+def conditional(
+    *, deviation: float, slope_bound: float, weight: float, rows: int, rounds: int, delta: float
+) -> tuple[PrivacyStatement, PrivacyStatement]:
+    """What theorems 4.1 and 4.2 of the thesis would make of random errors: for one round, and for a whole run.
+
+    deviation    standard deviation of every entry of an agent's estimate about the exact one.
+    slope_bound  c₁, of the slope of one row's loss.
+    weight       κ, as above: 2ρ|Vᵢ| in the letters of the thesis, whose sensitivity c₁/(ρ|Vᵢ|M) is 2c₁/(κM).
+    rows         M: the agent's loss is a mean over so many rows.
+
+    Both hold under an assumption that nobody checks, so no budget takes them.
+    """
+    given = {"deviation": deviation, "slope_bound": slope_bound, "weight": weight, "rows": rows, "rounds": rounds}
+    for name, value in given.items():
+        if not 0 < value < math.inf:
+            raise InvalidInput(f"{name} must be a finite number above 0, got {value}.")
+    if not 0 < delta < 1:
+        raise InvalidInput(f"delta must lie between 0 and 1, got {delta}.")
+    tail = math.log(1.25 / delta)
+    once = 2.0 * slope_bound / (weight * rows) * math.sqrt(2.1 * tail) / deviation  # equation 4.11
+    whole = once * math.sqrt(rounds * math.log(1.0 / delta) / (1.05 * tail))  # equation 4.16
+    one_round = _conditional(once, delta, "one estimate of one agent", "Gratton, theorem 4.1")
+    return one_round, _conditional(whole, delta, f"{rounds} estimates of one agent", "Gratton, theorem 4.2")
+
+
+def _conditional(epsilon: float, delta: float, sees: str, source: str) -> PrivacyStatement:
+    return PrivacyStatement(
+        epsilon=epsilon,
+        delta=delta,
+        unit="one row",
+        neighbours="replace one row",
+        trust=Trust.NOBODY,
+        accountant="the thesis'",
+        guarantee=Guarantee.CONDITIONAL,
+        derivation=f"{source}; no budget takes it, and docs/zeroth-order.md shows an attack that refutes it",
+        sees=sees,
+        assumes=(
+            "the errors of a zeroth-order descent are normal, independent in all entries, of mean 0 and of the stated "
+            "deviation whatever the data, every row's loss is steep by at most the stated bound, and epsilon is at most 1"
+        ),
+    )

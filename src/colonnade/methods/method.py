@@ -1,0 +1,279 @@
+"""What a method is, and the messages that methods share.
+
+A method is a frozen value that holds its settings, and a file of node programs that read like the paper. It names its
+programs, what it asks and answers (`REPLIES`), and its price before anything is sent.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.errors import InvalidInput, ProtocolError
+from colonnade.privacy.accountant import rho_for
+from colonnade.privacy.block import ROW, Block, FeatureColumn, Unit
+from colonnade.privacy.events import Plan
+from colonnade.privacy.gate import Gate, Receipt
+from colonnade.privacy.released import Released
+from colonnade.privacy.statement import Privacy
+from colonnade.problem import Changing, Problem, Topology
+from colonnade.problem.link import Link
+from colonnade.runtime.messages import message
+from colonnade.runtime.node import Replies
+from colonnade.runtime.program import Program
+
+Floats = NDArray[np.float64]
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a party's schema says in public about its encoded columns."""
+
+    bounds: tuple[float, ...]  # of the absolute value of an entry
+    binary: tuple[bool, ...]
+    nonnegative: tuple[bool, ...]
+    norm: float  # of a row: proven by the columns, or declared where that is less
+    proven: bool = False  # whether no row can be longer than that
+
+
+@dataclass(frozen=True, slots=True)
+class Roster:
+    """What everybody knows before a run: who takes part, which places its columns have, who holds the labels."""
+
+    rows: int
+    positions: Mapping[str, tuple[int, ...]]  # by party, in the order of the party's columns
+    label: str  # who holds the labels; where rows are split, everybody does, and this is who reports
+    unit: Unit = ROW
+    held_rows: Mapping[str, int] = field(default_factory=dict)  # by party, where rows are split; else empty
+    known: Mapping[str, Known] = field(default_factory=dict)  # of the parties with a declared schema
+    responses: int = 0  # numbers in a row's label, where it is a vector; 0 where it is one number
+
+    @property
+    def by_rows(self) -> bool:
+        """Whether each party holds all columns of its own rows."""
+        return bool(self.held_rows)
+
+    @property
+    def parties(self) -> tuple[str, ...]:
+        return tuple(self.positions)
+
+    @property
+    def with_columns(self) -> tuple[str, ...]:
+        return tuple(party for party, places in self.positions.items() if places)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What is to be done, as everybody approved it: the problem, who takes part, and what it may cost."""
+
+    problem: Problem
+    roster: Roster
+    privacy: Privacy | None = None
+
+    @property
+    def rho(self) -> float:
+        """The whole price of the run that its privacy terms allow, in zCDP."""
+        if self.privacy is None:
+            raise InvalidInput(
+                "this method needs privacy=co.Privacy(epsilon, delta, ...): its noise is set by the budget."
+            )
+        return rho_for(self.privacy.epsilon, self.privacy.delta)
+
+    @property
+    def units(self) -> tuple[int, str]:
+        """How many units there are at most, and of what: both public, rows once the parties have agreed on them."""
+        if isinstance(self.roster.unit, FeatureColumn):
+            return sum(len(places) for places in self.roster.positions.values()), "columns"
+        return self.roster.rows, "rows"
+
+
+class Status(Enum):
+    """Why a run stopped."""
+
+    CERTIFIED = "gap below tolerance"
+    AGREED = "all agents agree and stand still within the tolerance"
+    OUT_OF_ROUNDS = "rounds used up before the tolerance was reached"
+    ONE_EXCHANGE = "one exchange, and everything else from what it released"
+    ALL_ROUNDS = "all rounds done, as many as were asked for: the tolerance was 0"
+    # Of private runs alone: an exact run has released everything that stopping could tell.
+    FIXED_ROUNDS = "all rounds done; their number was fixed before, since stopping on the data would be a release"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The model as far as one node may know it: what a coordinator's program returns, or what the agents of a graph know."""
+
+    coefficients: Mapping[str, Floats]
+    intercept: float
+    objective: float | None
+    gap: float | None
+    status: Status
+    errors: Mapping[str, Floats] | None = None  # standard errors, privacy noise included
+    path: tuple[Floats, Mapping[str, Floats]] | None = None  # weights of the penalty, and coefficients at each of them
+    link: Link | None = None  # from a score to a probability
+    remarks: tuple[str, ...] = ()  # what a reader must know about how the answer was found
+    model: Any = None  # what predicts, where coefficients alone do not: the examples of a kernel machine
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """What a party's program returns; it stays with the party."""
+
+    coefficients: Floats
+    receipt: Receipt = field(default_factory=lambda: Receipt(()))
+    shortened: int = 0  # rows that were over their public bound: for the party's operator only
+    answer: Answer | None = None  # on a graph: what this agent knows of the whole; the Fit takes the label holder's
+    model: Any = None  # the party's part of what predicts, where coefficients alone do not: its stumps
+
+
+SWAMPED = "the noise swamps the model"
+
+
+def swamped(why: str) -> str:
+    """What a fit remarks, warns and logs where noise rules; from public and released figures alone."""
+    return f"{SWAMPED}: {why}. A larger epsilon, more rows or tighter public bounds would help"
+
+
+def chosen_by_noise(rows: int, columns: int, rho: float, unit: int = 1, stretch: float = 1.0) -> tuple[str, ...]:
+    """The remark on choices of columns, `rho` each, where only a column of large correlation would stand out of their noise.
+
+    A score moves by 2·unit of the largest that a row can add, so the noise of the largest of 2·columns scores is about
+    2·unit·ln(2·columns)/√(2ρ) of it, and all rows together add `rows` of it times a correlation. `stretch` is how much
+    longer noise in the labels makes what a row adds.
+    """
+    needed = 2.0 * unit * stretch * math.log(2.0 * columns) / (rows * math.sqrt(2.0 * rho))
+    if needed < STANDS_OUT:
+        return ()
+    return (
+        swamped(
+            f"columns are chosen for what they say only where a correlation is about {min(needed, 99.0):.2g} or more"
+            + (", and none is over 1" if needed > 1.0 else "")
+        ),
+    )
+
+
+STANDS_OUT = 0.2  # correlation of a column with the label that real tables have
+
+
+class Method(Protocol):
+    """A method over split columns on a star.
+
+    A private one of which what leaves depends on the place of a row says so by `by_place(job)`, and its statement what that means.
+    """
+
+    REPLIES: ClassVar[Replies]
+    TITLE: ClassVar[str]
+
+    DERIVATION: ClassVar[str | None]  # where docs/privacy.md proves what it costs; None where it releases exact values
+    # `trusts`, where it has a derivation: the trust models that it knows. `assumes(job)`, where it has one: see `setups.assumptions`.
+
+    def check(self, job: Job) -> None:
+        """InvalidInput if this method cannot do the job."""
+        ...
+
+    def price(self, job: Job) -> Mapping[str, Plan]:
+        """Everything each party would release, before anything is."""
+        ...
+
+    def coordinator(self, job: Job, gate: Gate) -> Program[Answer]:
+        """The coordinator's program; its gate is for secrets (seeds of masks), since it holds no data."""
+        ...
+
+    def party(self, job: Job, block: Block, gate: Gate) -> Program[Own]: ...
+
+
+@runtime_checkable
+class GraphMethod(Protocol):
+    """A method without a coordinator: every party runs the same program and talks to its neighbours only.
+
+    Its class may say SPLITS = ("rows",) or ("columns", "rows"): what the parties may hold. Without it: columns.
+    """
+
+    REPLIES: ClassVar[Replies]
+    TITLE: ClassVar[str]
+    DERIVATION: ClassVar[str | None]
+
+    @property
+    def topology(self) -> Topology | Changing | None:
+        """Who may talk to whom, over the parties in roster order; None: the default of `network`."""
+        ...
+
+    def check(self, job: Job) -> None: ...
+
+    def price(self, job: Job) -> Mapping[str, Plan]: ...
+
+    def peer(self, job: Job, block: Block, gate: Gate, neighbours: tuple[str, ...]) -> Program[Own]:
+        """The program of one agent. A note that it writes holds released values only."""
+        ...
+
+
+FEW_AGENTS = 6
+
+
+def network(topology: Topology | Changing | None, roster: Roster) -> Topology:
+    """The graph over all parties, in roster order.
+
+    A graph over the parties with columns only is taken too: a party that holds nothing but the labels is then linked to
+    its centre. Without a graph, few agents are all linked to each other; more get a random graph of degree 4, whose
+    messages grow with the agents and whose diameter hardly does.
+    """
+    parties = roster.parties
+    if topology is None:
+        few = len(parties) <= FEW_AGENTS
+        return Topology.complete(len(parties)) if few else Topology.random(len(parties), degree=4)
+    if isinstance(topology, Changing):
+        topology = topology.union
+    if not isinstance(topology, Topology):
+        raise InvalidInput(f"topology={topology!r} is not a graph: give a value such as co.Topology.ring(4).")
+    if topology.size == len(parties):
+        return topology
+    place = {i: parties.index(name) for i, name in enumerate(roster.with_columns)}
+    only_labels = not roster.positions[roster.label] and len(parties) == len(place) + 1
+    if topology.size == len(place) and only_labels:
+        extra = (place[topology.centre], parties.index(roster.label))
+        return Topology(len(parties), (*((place[i], place[j]) for i, j in topology.edges), extra))
+    raise InvalidInput(
+        f"the topology has {topology.size} nodes for {len(parties)} parties ({', '.join(parties)}): "
+        f"every party is a node, in this order. Give a topology of {len(parties)} nodes."
+    )
+
+
+def numbers(values: Array, shape: tuple[int, ...], sender: str) -> Floats:
+    """An array that a peer sent, as doubles; refused for its shape, or where one is not finite: by the message alone."""
+    if values.shape != shape:
+        raise ProtocolError(f"{sender!r} sent an array of shape {values.shape} where {shape} was due")
+    if not np.isfinite(out := values.astype(np.float64)).all():
+        raise ProtocolError(f"{sender!r} sent numbers that are not finite. Nothing was computed with them.")
+    return out
+
+
+@message(10)
+class SendLabels:
+    """Coordinator → label holder: release the labels."""
+
+
+@message(11)
+class Labels:
+    """Label holder → coordinator: the labels."""
+
+    values: Released[Array]
+
+
+@message(12)
+class Finish:
+    """Coordinator → party: the run is over; these coefficients are yours."""
+
+    coefficients: Array
+    intercept: float
+
+
+@message(13)
+class Done:
+    """Party → coordinator: finished."""

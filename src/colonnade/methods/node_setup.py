@@ -1,0 +1,212 @@
+"""From a job to the nodes that do it: who sits where, what each may say, and the terms that all of them approve.
+
+The same for every engine: in one process all setups are made here; between organisations each party makes its own, from its
+own copy of the federation file and its own data, so that nobody else can choose its neighbours, its price or its policy.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.errors import InvalidInput
+from colonnade.methods.masked_scores import MaskedScores
+from colonnade.methods.method import GraphMethod, Job, Method, Own, network
+from colonnade.methods.plain_data import from_plain, to_plain
+from colonnade.privacy.block import Block
+from colonnade.privacy.events import Policy
+from colonnade.privacy.gate import Gate
+from colonnade.privacy.ledger import Terms
+from colonnade.privacy.mechanisms import SeededNoise
+from colonnade.privacy.statement import BY_KEY, BY_PLACE, BY_SECRET, OF_TRUST, Assumption, Privacy, Trust
+from colonnade.problem import AdaBoost, KernelSVM, Problem, PublicLabels
+from colonnade.runtime.hosted_node import NodeSetup
+from colonnade.runtime.program import COORDINATOR, NodeId, Program
+
+AnyMethod = Method | GraphMethod | MaskedScores
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What a user asked for, as parties elsewhere are told it."""
+
+    method: AnyMethod
+    problem: Problem | KernelSVM | AdaBoost
+    privacy: Privacy | None
+    noise: SeededNoise | None = None
+
+    def to_json(self) -> str:
+        seed = None if self.noise is None else self.noise.seed
+        plain = {name: to_plain(getattr(self, name)) for name in ("problem", "privacy")}
+        return json.dumps({**plain, "method": _method_out(self.method), "noise": seed}, sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Call:
+        try:
+            raw = json.loads(text)
+            parts = {name: from_plain(raw[name], name) for name in ("problem", "privacy")}
+            parts["method"] = _method_in(raw["method"])
+            noise = None if raw["noise"] is None else SeededNoise(int(raw["noise"]))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            if isinstance(error, InvalidInput):
+                raise
+            raise InvalidInput(
+                "what the coordinator proposes is not a job that this version of colonnade knows."
+            ) from error
+        if not isinstance(parts["problem"], Problem | KernelSVM | AdaBoost):
+            raise InvalidInput(f"the coordinator proposes a {type(parts['problem']).__name__} as a problem.")
+        if not hasattr(parts["method"], "price"):
+            raise InvalidInput(f"the coordinator proposes a {type(parts['method']).__name__} as a method.")
+        if not isinstance(parts["privacy"], Privacy | None):
+            raise InvalidInput(f"the coordinator proposes a {type(parts['privacy']).__name__} as terms of privacy.")
+        if parts["privacy"] is not None and parts["privacy"].trust is None:
+            raise InvalidInput(
+                "the coordinator's terms of privacy name no trust model; a job between parties names it."
+            )
+        return cls(parts["method"], parts["problem"], parts["privacy"], noise)
+
+
+def _method_out(method: AnyMethod) -> Any:
+    """Scores are no method that a job could name: which model, and nobody's coefficients."""
+    if isinstance(method, MaskedScores):
+        return {"scores": method.model, "intercept": method.intercept}
+    return to_plain(method)
+
+
+def _method_in(raw: Any) -> Any:
+    if isinstance(raw, dict) and "scores" in raw:
+        if raw.keys() != {"scores", "intercept"} or not isinstance(raw["scores"], str):
+            raise ValueError("scores name a model and its intercept")
+        if not np.isfinite(intercept := float(raw["intercept"])):
+            raise ValueError("an intercept is a number")
+        return MaskedScores(raw["scores"], intercept)
+    return from_plain(raw, "method")
+
+
+def variant(method: AnyMethod, problem: object) -> Any:
+    """One public name may stand for several programs: by problem, or by topology."""
+    own = getattr(method, "variant", None)
+    return own(problem) if own is not None and not isinstance(method, type) else method
+
+
+def coordinator_setup(job: Job, method: Method | MaskedScores, noise: SeededNoise | None) -> NodeSetup:
+    """The coordinator of a star: it holds no data, so its messages are plain."""
+    policy = Policy(exact=noise is not None, consortium=True)
+    program = partial(method.coordinator, job)
+    noted = _noted(job, method)
+    return NodeSetup(
+        COORDINATOR, program, job.roster.parties, False, method.REPLIES, policy, noise=noise, receipts=noted
+    )
+
+
+def neighbours(job: Job, method: AnyMethod) -> dict[NodeId, tuple[NodeId, ...]]:
+    """Whom each party talks to: its neighbours on a graph; on a star the coordinator, and others through it."""
+    parties = job.roster.parties
+    if isinstance(method, GraphMethod):
+        return dict(network(method.topology, job.roster).over(parties))
+    others = relays(job, method)
+    return {name: (COORDINATOR, *(p for p in parties if p != name and others)) for name in parties}
+
+
+def party_setup(
+    job: Job,
+    method: AnyMethod,
+    block: Block,
+    policy: Policy,
+    noise: SeededNoise | None,
+    name: NodeId,
+    around: tuple[NodeId, ...],
+) -> NodeSetup:
+    """The setup of one party among the neighbours it has."""
+    if isinstance(method, GraphMethod):
+        make: Callable[[Gate], Program[Any]] = partial(method.peer, job, block, neighbours=around)
+        relayed: tuple[NodeId, ...] = ()
+    else:
+        make, relayed = partial(method.party, job, block), tuple(p for p in around if p != COORDINATOR)
+    remark = partial(_for_the_operator, block)
+    sealing, noted = relays(job, method), _noted(job, method)
+    return NodeSetup(name, make, around, True, method.REPLIES, policy, relayed, sealing, noise, remark, noted)
+
+
+def relays(job: Job, method: AnyMethod) -> bool:
+    """Whether parties talk to each other through the coordinator, sealed."""
+    return bool(getattr(method, "relays", lambda _: False)(job))
+
+
+def assumptions(job: Job, method: AnyMethod) -> tuple[Assumption, ...]:
+    """What the statement of a private run rests on: of its trust model, then of its method (`assumes`, where it has one)."""
+    if job.privacy is None:
+        return ()
+    return (*OF_TRUST.get(str(job.privacy.trust), ()), *getattr(method, "assumes", lambda _: ())(job))
+
+
+def labels_public(method: object) -> bool:
+    """Whether a method's settings give the labels by the place of a row."""
+    return isinstance(getattr(method, "labels", None), PublicLabels)
+
+
+def place_of(job: Job, method: AnyMethod, *, keyed: bool) -> str:
+    """What makes two rows the same row, where what leaves depends on the place of a row; empty where it does not."""
+    if job.privacy is None or not getattr(method, "by_place", lambda _: False)(job):
+        return ""
+    if not keyed:
+        return BY_PLACE
+    return BY_KEY if labels_public(method) else BY_SECRET
+
+
+def _noted(job: Job, method: AnyMethod) -> bool:
+    """Whether a node that forgot a step would not say the same again: noise is drawn, or masks and keys are."""
+    return job.privacy is not None or relays(job, method)
+
+
+def terms_of(job: Job, method: AnyMethod) -> Terms:
+    """What the parties of a run approve, as their ledgers keep it."""
+    unit, trust = job.roster.unit, Trust.NOBODY if job.privacy is None else str(job.privacy.trust)
+    return Terms(method.TITLE, f"{method!r} {job.privacy!r}", trust, str(unit), unit.neighbours, source_of(method))
+
+
+def source_of(method: AnyMethod) -> str:
+    """The version of colonnade and the text of the method's own file."""
+    file = inspect.getsourcefile(type(method))
+    text = Path(file).read_bytes() if file else b""
+    return f"{version('colonnade')} {hashlib.sha256(text).hexdigest()[:16]}"
+
+
+def usable_labels(y: NDArray[Any], job: Job) -> NDArray[Any]:
+    """The labels as the loss wants them."""
+    loss = job.problem.loss
+    checked = loss.check(y) if job.privacy is None else _unquestioned(y, job)
+    return checked.astype(np.int8) if loss.classifies else checked
+
+
+def _unquestioned(y: Any, job: Job) -> Any:
+    """Labels under privacy: no check, since a refusal would tell whether both classes, or a wild value, occur."""
+    assert job.privacy is not None
+    if np.asarray(y).dtype.kind not in "biuf":  # the type of a column is public
+        raise InvalidInput(
+            "labels must be numbers in a private run: write the positive class as 1, the other as 0 or −1."
+        )
+    middle, reach = job.privacy.label_middle, job.privacy.label_reach
+    with np.errstate(over="ignore", invalid="ignore"):  # of wider floats: a warning may be an error, which others see
+        values = np.nan_to_num(np.asarray(y, dtype=np.float64), nan=middle)
+    if job.problem.loss.classifies:
+        return np.where(values > 0.0, 1.0, -1.0)
+    # Measured from the middle of their range, which the model's intercept gets back.
+    return values if reach is None else np.clip(np.clip(values, middle - reach, middle + reach) - middle, -reach, reach)
+
+
+def _for_the_operator(block: Block, own: object) -> str:
+    """What a party's operator should know about its data after a run."""
+    count = own.shortened if isinstance(own, Own) else 0
+    over = (f"{count:,} of {block.rows:,} rows were over the public bound and were shortened",) if count else ()
+    return "; ".join((*block.owner_notes, *over))

@@ -1,0 +1,92 @@
+"""Frozen values as plain data and back: what is asked of parties elsewhere, what a file of settings says, what a fit keeps.
+
+    {"type": "ElasticNet", "l1": 0.1, "l2": 1.0}   <->   co.ElasticNet(l1=0.1, l2=1.0)
+
+Only types that Colonnade itself exports are made, by their public names; nothing is imported or executed. A value that
+holds a function cannot travel, and says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from difflib import get_close_matches
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from colonnade import problem
+from colonnade.errors import InvalidInput
+from colonnade.methods.admm.private_sharing import PrivateSharingADMM
+from colonnade.methods.admm.sharing import SharingADMM
+from colonnade.methods.frank_wolfe.block import BlockFrankWolfe
+from colonnade.methods.frank_wolfe.central import CentralFrankWolfe
+from colonnade.methods.frank_wolfe.distributed import Corrective, DistributedFrankWolfe, LineSearch, OpenLoop
+from colonnade.methods.frank_wolfe.private_block import PrivateBlockFrankWolfe
+from colonnade.methods.gram.private_gram import PrivateGram
+from colonnade.methods.graph.admm import GraphADMM
+from colonnade.methods.graph.ridge import GraphRidge
+from colonnade.methods.graph.tls import GraphTLS
+from colonnade.methods.graph.zeroth import GraphZerothOrder
+from colonnade.privacy.statement import Privacy
+
+METHODS = (
+    *(BlockFrankWolfe, CentralFrankWolfe, DistributedFrankWolfe, Corrective, LineSearch, OpenLoop),
+    *(PrivateBlockFrankWolfe, PrivateGram, PrivateSharingADMM, SharingADMM),
+    *(GraphADMM, GraphRidge, GraphTLS, GraphZerothOrder),
+)
+
+
+@lru_cache(maxsize=1)
+def known_values() -> dict[str, type]:
+    """Every frozen value that may be part of a job, by its public name."""
+    named = [getattr(problem, name) for name in problem.__all__] + [*METHODS, Privacy]
+    return {kind.__name__: kind for kind in named if isinstance(kind, type) and is_dataclass(kind)}
+
+
+def to_plain(value: Any) -> Any:
+    """A frozen value as numbers, texts, lists and tables."""
+    if is_dataclass(value) and not isinstance(value, type):
+        name = type(value).__name__
+        if known_values().get(name) is not type(value):
+            raise InvalidInput(f"a {name} cannot be sent or saved: it is not among the public names of colonnade.")
+        return {"type": name, **{f.name: to_plain(getattr(value, f.name)) for f in fields(value) if f.init}}
+    if isinstance(value, tuple | list):
+        return [to_plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return {"type": "table", "entries": {str(key): to_plain(item) for key, item in value.items()}}
+    if isinstance(value, np.generic):
+        return value.item()
+    if value is None or isinstance(value, bool | int | float | str):
+        return str(value) if isinstance(value, str) else value
+    raise InvalidInput(
+        f"a {type(value).__name__} cannot be sent or saved as part of a job: use numbers, texts and the values of colonnade."
+    )
+
+
+def from_plain(raw: Any, where: str = "value") -> Any:
+    """The value that `to_plain` wrote, or InvalidInput that names the place."""
+    if isinstance(raw, list):
+        return tuple(from_plain(item, f"{where}[{place}]") for place, item in enumerate(raw))
+    if not isinstance(raw, Mapping):
+        return raw
+    name = raw.get("type")
+    if name == "table":
+        return {key: from_plain(item, f"{where}.{key}") for key, item in raw.get("entries", {}).items()}
+    kind = known_values().get(str(name))
+    if kind is None:
+        near = [f"; the nearest name is {found!r}" for found in get_close_matches(str(name), known_values(), 1)]
+        raise InvalidInput(
+            f"{where}: {name!r} is not a value of colonnade{''.join(near)}. docs/reference.md lists all, under Public names."
+        )
+    given = {str(key): from_plain(item, f"{where}.{key}") for key, item in raw.items() if key != "type"}
+    allowed = [f.name for f in fields(kind) if f.init]
+    if unknown := sorted(set(given) - set(allowed)):
+        raise InvalidInput(f"{where}: {name} has no {unknown[0]!r}; it has {', '.join(allowed) or 'no settings'}.")
+    try:
+        return kind(**given)
+    except TypeError as error:
+        raise InvalidInput(f"{where}: {name} cannot be made from {', '.join(given) or 'nothing'} ({error}).") from error
+    except InvalidInput as error:
+        raise InvalidInput(f"{where}: {error}") from error

@@ -1,0 +1,502 @@
+"""Who is who between organisations: a small certificate authority, and the check of a peer's certificate.
+
+One folder holds the authority (`authority.pem`, `authority.key`), what it issued (`issued/`), the newest certificate and
+key of each name (`hospital.pem`, `hospital.key`) and the list of what it took back (`revoked.pem`, an X.509 CRL that the
+authority signed). Keys are ECDSA on P-256 and readable by their owner only.
+
+A certificate says whom it is about by a subject alternative name: the URI `colonnade:<name>`, or a DNS name. Certificates
+of another authority work as well, as PEM files: either they carry such a name, or their public key is pinned by its
+fingerprint, the SHA-256 of its SubjectPublicKeyInfo.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import logging
+import os
+import secrets
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from colonnade.errors import InvalidInput, StoreError
+
+HUB = "coordinator"
+SCHEME = "colonnade:"
+log = logging.getLogger("colonnade.network.certs")
+_OWN_FILES = {"authority", "revoked"}
+_CLOCKS_DIFFER = datetime.timedelta(minutes=5)
+
+
+@dataclass(frozen=True)
+class Tls:
+    """Where a node's certificate, its key, the authority and the list of revoked certificates are: PEM files."""
+
+    certificate: Path
+    key: Path
+    authority: Path
+    revoked: Path | None = None
+
+
+@dataclass(frozen=True)
+class Card:
+    """What a certificate says, for people."""
+
+    names: tuple[str, ...]
+    issuer: str
+    serial: int
+    begins: datetime.datetime
+    ends: datetime.datetime
+    fingerprint: str
+    authority: bool
+
+
+# ------------------------------------------------------------------------------------------------ the authority
+
+
+def init(folder: Path, *, title: str = "Colonnade federation", days: int = 3650) -> Path:
+    """Make an authority in `folder`; the path of its certificate, which every node gets."""
+    target = folder / "authority.pem"
+    if (folder / "authority.key").exists() or target.exists():
+        raise InvalidInput(
+            f"{folder} holds an authority already; use it with `colonnade certs issue`, or take another folder."
+        )
+    _made(folder / "issued")
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = _subject(title)
+    certificate = (
+        _blank(name, name, key.public_key(), days)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage(signs_certificates=True), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    _write(folder / "authority.key", _key_pem(key), secret=True)
+    _write_revoked(folder, certificate, key, [])
+    _write(target, _pem(certificate))  # last: while it is missing there is no authority
+    return target
+
+
+def issue(folder: Path, name: str, *, hosts: Iterable[str] = (), days: int = 365, replace: bool = False) -> Tls:
+    """A key and a certificate for `name`; `hosts` are further DNS names, at which it may take connections."""
+    authority, signer = _authority(folder)
+    if not (name and name == name.strip() and name.isprintable() and "/" not in name and len(name) <= 64):
+        raise InvalidInput(
+            f"{name!r} cannot be certified: use 1 to 64 printable characters without slashes or outer spaces."
+        )
+    if name in _OWN_FILES:
+        raise InvalidInput(f"{name!r} is the name of a file of the authority; give the party another name.")
+    files = Tls(folder / f"{name}.pem", folder / f"{name}.key", folder / "authority.pem", folder / "revoked.pem")
+    if files.certificate.exists() and not replace:
+        raise InvalidInput(
+            f"{name!r} has a certificate in {folder}. Renew it with --replace; if its key was lost or seen, also revoke the "
+            "old one first."
+        )
+    certificate_ends = min(_now() + datetime.timedelta(days=days), authority.not_valid_after_utc)
+    key = ec.generate_private_key(ec.SECP256R1())
+    # Whoever has a host takes connections there, and nobody else: most parties only dial.
+    hosts = list(hosts)
+    if name != HUB and HUB in hosts:
+        raise InvalidInput(
+            f"{HUB!r} is the hub's name: a certificate for {name!r} that carries it could pose as the hub."
+        )
+    serves = name == HUB or bool(hosts)
+    uses = [ExtendedKeyUsageOID.CLIENT_AUTH] + ([ExtendedKeyUsageOID.SERVER_AUTH] if serves else [])
+    alternatives = [x509.UniformResourceIdentifier(SCHEME + quote(name, safe=""))]
+    certificate = (
+        _blank(_subject(name), authority.subject, key.public_key(), days, certificate_ends)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_usage(signs_certificates=False), critical=True)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
+        .add_extension(x509.ExtendedKeyUsage(uses), critical=False)
+        .add_extension(
+            x509.SubjectAlternativeName([*alternatives, *map(_dns, [HUB, *hosts] if name == HUB else hosts)]),
+            critical=False,
+        )
+        .sign(signer, hashes.SHA256())
+    )
+    _write(folder / "issued" / f"{certificate.serial_number:040x}.pem", _pem(certificate))
+    _write(files.key, _key_pem(key), secret=True)
+    _write(files.certificate, _pem(certificate))
+    return files
+
+
+def revoke(folder: Path, name: str) -> int:
+    """Take back every certificate that was issued to `name`; how many there are."""
+    authority, signer = _authority(folder)
+    issued = [read(path) for path in sorted((folder / "issued").glob("*.pem"))]
+    mine = {certificate.serial_number for certificate in issued if name in uri_names(certificate)}
+    if not mine:
+        raise InvalidInput(
+            f"{folder} has issued nothing to {name!r}; `colonnade certs show {folder}` lists what it has."
+        )
+    before = revoked_serials(folder / "revoked.pem", [authority])
+    _write_revoked(folder, authority, signer, sorted(before | mine))
+    return len(mine)
+
+
+def inspect(path: Path) -> Card:
+    """What the (first) certificate in a PEM file says."""
+    certificate = read(path)
+    return Card(
+        tuple(sorted(names(certificate))),
+        certificate.issuer.rfc4514_string(),
+        certificate.serial_number,
+        certificate.not_valid_before_utc,
+        certificate.not_valid_after_utc,
+        fingerprint(certificate).hex(),
+        _may_issue(certificate),
+    )
+
+
+# ------------------------------------------------------------------------------------------------ reading
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """What a connection needs, checked: chain, key and authority as PEM."""
+
+    chain: bytes
+    key: bytes
+    authority: bytes
+    certificate: x509.Certificate
+
+
+def load(tls: Tls) -> Credentials:
+    """Read a node's files; they must fit each other and be valid now."""
+    if tls.key.exists() and tls.key.stat().st_mode & 0o007:
+        raise InvalidInput(f"{tls.key} can be read by everybody on this machine; run `chmod 600 {tls.key}`.")
+    certificate = read(tls.certificate)
+    key_pem, key = _private_key(tls.key)
+    if _spki(key.public_key()) != _spki(certificate.public_key()):
+        raise InvalidInput(f"{tls.key} is not the key of {tls.certificate}; take both from the same issue.")
+    if not certificate.not_valid_before_utc <= _now() + _CLOCKS_DIFFER or certificate.not_valid_after_utc < _now():
+        raise InvalidInput(
+            f"{tls.certificate} is valid from {certificate.not_valid_before_utc:%Y-%m-%d} to "
+            f"{certificate.not_valid_after_utc:%Y-%m-%d %H:%M} UTC, not now; issue a new one, or set the clock."
+        )
+    authority = _read_bytes(tls.authority)
+    _read_all(tls.authority)
+    return Credentials(_read_bytes(tls.certificate), key_pem, authority, certificate)
+
+
+def read(path: Path) -> x509.Certificate:
+    """The first certificate of a PEM file: in a chain, the node's own."""
+    return _read_all(path)[0]
+
+
+def _read_all(path: Path) -> list[x509.Certificate]:
+    body = _read_bytes(path)
+    try:
+        return x509.load_pem_x509_certificates(body)
+    except ValueError as error:
+        raise InvalidInput(f"{path} holds no certificate in PEM form.") from error
+
+
+def uri_names(certificate: x509.Certificate) -> set[str]:
+    """The names that a certificate carries as `colonnade:<name>`."""
+    found = _alternatives(certificate, x509.UniformResourceIdentifier)
+    return {unquote(uri.removeprefix(SCHEME)) for uri in found if uri.startswith(SCHEME)}
+
+
+def dns_names(certificate: x509.Certificate) -> list[str]:
+    """The DNS names of a certificate, in order."""
+    return _alternatives(certificate, x509.DNSName)
+
+
+def names(certificate: x509.Certificate) -> set[str]:
+    """Everybody that a certificate speaks for."""
+    return uri_names(certificate) | set(dns_names(certificate))
+
+
+def common_name(certificate: x509.Certificate) -> str | None:
+    found = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return str(found[0].value) if found else None
+
+
+def fingerprint(certificate: x509.Certificate) -> bytes:
+    """SHA-256 of the public key: it stays the same when a certificate is renewed for the same key."""
+    return hashlib.sha256(_spki(certificate.public_key())).digest()
+
+
+# ------------------------------------------------------------------------------------------------ trusting a peer
+
+
+def distrust(
+    certificate: x509.Certificate, name: str, pinned: bytes | None, revoked: RevocationList | None
+) -> str | None:
+    """Why a certificate that the authority signed does not prove that its holder is `name`; None if it does.
+
+    A pinned key decides alone; without one the certificate must carry the name. Where it says by a `colonnade:` URI whom it
+    is about, its DNS names are hosts: one may be called as another party is.
+    """
+    now = _now()
+    if now > certificate.not_valid_after_utc or now + _CLOCKS_DIFFER < certificate.not_valid_before_utc:
+        return "expired"
+    if revoked is not None and (listed := revoked.holds(certificate.serial_number)) is not False:
+        return "revoked" if listed else "unreadable"
+    if pinned is not None:
+        return None if secrets.compare_digest(pinned, fingerprint(certificate)) else "fingerprint"
+    return None if name in (uri_names(certificate) or dns_names(certificate)) else "name"
+
+
+def issued_under(certificate: x509.Certificate, authorities: Path) -> bool:
+    """Whether an authority of a file signed it: any of them, since there are two while one follows the other.
+
+    As on a connection, one that has expired signs nothing, nor does a certificate in that file which is no authority's.
+    """
+    return any(
+        _may_issue(authority) and authority.not_valid_after_utc >= _now() and _signed(certificate, authority)
+        for authority in _read_all(authorities)
+    )
+
+
+def _may_issue(certificate: x509.Certificate) -> bool:
+    try:
+        return bool(certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca)
+    except x509.ExtensionNotFound:
+        return False
+
+
+def _signed(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except (InvalidSignature, ValueError, TypeError):
+        return False
+    return True
+
+
+def check_own(tls: Tls, name: str, pinned: bytes | None = None) -> None:
+    """Refuse files of one's own by which no other node would know `name`."""
+    certificate = load(tls).certificate
+    revoked = None if tls.revoked is None else RevocationList(tls.revoked, tls.authority)
+    if (why := distrust(certificate, name, pinned, revoked)) is not None:
+        raise InvalidInput(
+            f"others would refuse {tls.certificate} as the certificate of {name!r}: {_WHY[why]}. Have one issued with `colonnade certs "
+            "issue`, or have the federation file changed at all parties."
+        )
+
+
+_WHY = {
+    "expired": "it is not valid now",
+    "revoked": "it was revoked",
+    "unreadable": "the list of revoked certificates cannot be read",
+    "fingerprint": "the federation file pins another key",
+    "name": "it carries another name",
+}
+
+
+class RevocationList:
+    """The file of revoked certificates, read again when it changes.
+
+    One that cannot be read now, as while somebody copies a new one over it, says nothing about anybody: whoever asks waits.
+    """
+
+    LOOK_AGAIN = 0.25  # seconds: between two looks at the file, since every message asks
+
+    def __init__(self, path: Path, authority: Path) -> None:
+        self._path, self._authorities = path, _read_all(authority)
+        self._lock = threading.Lock()
+        self._serials = revoked_serials(path, self._authorities)  # a mistake in the set-up is told at once
+        self._seen, self._looked, self._readable = self._stamp(), time.monotonic(), True
+
+    def holds(self, serial: int) -> bool | None:
+        """Whether a certificate is on the list; None while it is on none that could be read, and the newest one cannot."""
+        with self._lock:
+            if time.monotonic() >= self._looked + self.LOOK_AGAIN:
+                self._look()
+            return True if serial in self._serials else False if self._readable else None
+
+    def _look(self) -> None:
+        before, self._looked = self._readable, time.monotonic()
+        try:
+            if (stamp := self._stamp()) != self._seen or not before:
+                self._serials, self._seen = revoked_serials(self._path, self._authorities), stamp
+            self._readable = True
+        except (InvalidInput, StoreError, OSError) as error:
+            self._readable = False
+            if before:
+                log.warning(
+                    "the list of revoked certificates cannot be read; waiting until it can", extra={"why": str(error)}
+                )
+        if self._readable and not before:
+            log.info("the list of revoked certificates can be read again", extra={"revoked": len(self._serials)})
+
+    def _stamp(self) -> tuple[int, int, int]:
+        stat = self._path.stat()
+        return stat.st_mtime_ns, stat.st_ino, stat.st_size
+
+
+def revoked_serials(path: Path, authorities: Iterable[x509.Certificate]) -> set[int]:
+    """The serial numbers in a CRL, if one of the authorities signed it and it is still current."""
+    body = _read_bytes(path)
+    try:
+        revoked = x509.load_pem_x509_crl(body)
+    except ValueError as error:
+        raise InvalidInput(f"{path} holds no list of revoked certificates in PEM form.") from error
+    if not any(_signed_by(revoked, authority) for authority in authorities):
+        raise InvalidInput(f"{path} was not signed by the authority of this federation; fetch it again.")
+    if revoked.next_update_utc is not None and revoked.next_update_utc < _now():
+        raise InvalidInput(
+            f"{path} was to be renewed by {revoked.next_update_utc:%Y-%m-%d}; fetch the authority's newest list."
+        )
+    return {entry.serial_number for entry in revoked}
+
+
+def _signed_by(revoked: x509.CertificateRevocationList, authority: x509.Certificate) -> bool:
+    try:
+        return revoked.issuer == authority.subject and revoked.is_signature_valid(authority.public_key())  # type: ignore[arg-type]  # other kinds of key raise TypeError
+    except (InvalidSignature, TypeError):
+        return False
+
+
+# ------------------------------------------------------------------------------------------------ parts
+
+
+def _authority(folder: Path) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+    if not (folder / "authority.pem").exists():
+        raise InvalidInput(f"{folder} holds no authority; make one with `colonnade certs init {folder}`.")
+    _, key = _private_key(folder / "authority.key")
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise InvalidInput(f"{folder / 'authority.key'} is not a key that `colonnade certs init` made.")
+    return read(folder / "authority.pem"), key
+
+
+def _private_key(path: Path) -> tuple[bytes, PrivateKeyTypes]:
+    body = _read_bytes(path)
+    try:
+        return body, serialization.load_pem_private_key(body, password=None)
+    except (ValueError, TypeError) as error:
+        raise InvalidInput(f"{path} holds no private key in PEM form without a password.") from error
+
+
+def _blank(
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePublicKey,
+    days: int,
+    ends: datetime.datetime | None = None,
+) -> x509.CertificateBuilder:
+    if days < 1:
+        raise InvalidInput(f"a certificate must be valid for at least one day, got days={days}.")
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(_now() - _CLOCKS_DIFFER)
+        .not_valid_after(ends or _now() + datetime.timedelta(days=days))
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+    )
+
+
+def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=True,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _write_revoked(
+    folder: Path, authority: x509.Certificate, key: ec.EllipticCurvePrivateKey, serials: Iterable[int]
+) -> None:
+    builder = (
+        x509.CertificateRevocationListBuilder()
+        .issuer_name(authority.subject)
+        .last_update(_now() - _CLOCKS_DIFFER)
+        .next_update(authority.not_valid_after_utc)
+    )
+    for serial in serials:
+        entry = x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(_now()).build()
+        builder = builder.add_revoked_certificate(entry)
+    _write(folder / "revoked.pem", builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+
+
+def _alternatives(
+    certificate: x509.Certificate, kind: type[x509.UniformResourceIdentifier] | type[x509.DNSName]
+) -> list[str]:
+    try:
+        extension = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    except x509.ExtensionNotFound:
+        return []
+    return list(extension.value.get_values_for_type(kind))
+
+
+def _dns(host: str) -> x509.DNSName:
+    if not host or not host.isascii() or not host.replace("-", "").replace(".", "").isalnum():
+        raise InvalidInput(f"{host!r} is not a host name: use letters, digits, dashes and dots.")
+    return x509.DNSName(host)
+
+
+def _subject(text: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+
+
+def _spki(key: object) -> bytes:
+    form = serialization.PublicFormat.SubjectPublicKeyInfo
+    return key.public_bytes(serialization.Encoding.DER, form)  # type: ignore[attr-defined, no-any-return]  # every kind of public key has it
+
+
+def _pem(certificate: x509.Certificate) -> bytes:
+    return certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    form = serialization.PrivateFormat.PKCS8
+    return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
+
+
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)
+
+
+def _made(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"cannot make {folder}: {error.strerror}. Make its parent writable and try again.") from error
+
+
+def _read_bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InvalidInput(
+            f"cannot read {path}: {error.strerror}. Check the path; `colonnade certs issue` makes certificates."
+        ) from error
+
+
+def _write(target: Path, body: bytes, *, secret: bool = False) -> None:
+    """All of `body` or nothing; a secret is never readable by others, not even while it is written."""
+    aside = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+    try:
+        file = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if secret else 0o644)
+        try:
+            with os.fdopen(file, "wb") as stream:
+                stream.write(body)
+                stream.flush()
+                os.fsync(stream.fileno())
+            aside.replace(target)
+        except BaseException:
+            aside.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise StoreError(f"cannot write {target}: {error.strerror}. Make its folder writable and try again.") from error

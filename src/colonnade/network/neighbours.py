@@ -1,0 +1,182 @@
+"""A party's neighbours on a graph: letters that go to them without the hub, where the federation file gives addresses.
+
+A letter is the same on both roads: sealed for its receiver, at its place on its edge. On the direct one its bytes go over the
+line of the two parties (network/transport/direct.py), and the hub carries in its stead a `Direct`, 16 bytes that stand for it.
+The hub drives the turns as ever, so nothing depends on which of the two comes first; the receiver waits for the letter, and
+opens it as it would have opened it from the hub's hands.
+
+Nothing here decides what a letter is worth: who sent it, at which place of which run, is proved by its seal. So a line that
+is down costs time and no safety. A sender whose line has been down for `PATIENCE` seconds gives the letter itself to the
+hub. A receiver that has waited so long, and has heard nothing of the sender, says that it must begin anew; what is then
+sent again goes through the hub, which is sure to arrive.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from types import TracebackType
+from typing import Self
+
+from colonnade.data.federation_file import FederationFile
+from colonnade.errors import InvalidInput, ProtocolError, WireError
+from colonnade.network.certs import Tls
+from colonnade.network.parcel import letters_in, letters_out, pack, unpack
+from colonnade.network.transport.direct import HELD, PATIENCE, Lines, Neighbour
+from colonnade.network.transport.metrics import Metrics
+from colonnade.runtime.messages import Direct
+from colonnade.runtime.node import Letter
+from colonnade.runtime.wire import Frame, decode, encode
+
+LETTER = 1024  # bytes that a letter takes beside its body: many empty ones would fill a memory, too
+HEAD = 4096  # bytes of a message's head, one address: a large one takes far more memory to read than to send
+LONGEST = 12  # times the patience: a sender that says something now and then cannot keep its receiver waiting for ever
+
+
+class Neighbours:
+    """The lines of one party, and the letters that came over them and were not read yet."""
+
+    def __init__(
+        self,
+        charter: FederationFile,
+        name: str,
+        tls: Tls,
+        *,
+        listen: str | None = None,
+        metrics: Metrics | None = None,
+        patience: float = PATIENCE,
+    ) -> None:
+        address = charter.members[name].address
+        if (listen is None) != (address is None):
+            raise InvalidInput(
+                f"the federation file gives {name!r} the address {address!r} and its own file says listen = {listen!r}: either "
+                "both are there, or none. Listening opens a port of this machine."
+            )
+        self.name, self.patience, self.metrics = name, patience, metrics or Metrics()
+        self._letters: dict[str, dict[tuple[str, int], Frame]] = {}  # by run, then by sender and place
+        self._held: Counter[str] = Counter()  # bytes, by sender
+        self._arrived = threading.Condition()
+        self.lines = Lines(
+            name,
+            tls,
+            _around(charter, name),
+            self._take,
+            listen=listen,
+            metrics=self.metrics,
+            patience=patience,
+        )
+
+    def __enter__(self) -> Self:
+        if self.lines.neighbours:
+            self.lines.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.lines.stop()
+
+    # ------------------------------------------------------------------------ runs
+
+    def begin(self, run: str) -> None:
+        """Take letters of a run from now on; those of an earlier life of it are made again."""
+        with self._arrived:
+            self.end(run)
+            self._letters[run] = {}
+
+    def end(self, run: str) -> None:
+        """Take no more, and forget those that nobody has read."""
+        with self._arrived:
+            for (sender, _), frame in self._letters.pop(run, {}).items():
+                self._held[sender] -= _room(frame)
+
+    # ------------------------------------------------------------------------ letters out
+
+    def send(self, run: str, letter: Letter, *, again: bool) -> Letter:
+        """What the hub is to carry: that the letter went over the line, or else the letter, as when it is sent again."""
+        if letter.receiver not in self.lines.neighbours:
+            return letter
+        addresses, frames = letters_out([letter], run)
+        message = pack({"run": run, "letters": addresses}, frames)
+        direct = not again and self.lines.send(letter.receiver, message)
+        self.metrics.letter(direct=direct)
+        if not direct:
+            return letter
+        frame = letter.frame
+        stub = encode(Direct(frame.check), guarded=False)
+        return Letter(letter.sender, letter.receiver, Frame(frame.sequence, frame.round, stub), letter.inside)
+
+    # ------------------------------------------------------------------------ letters in
+
+    def fetch(self, run: str, carried: Letter) -> Letter | None:
+        """The letter itself, for what the hub carried; None if it did not come."""
+        message = decode(carried.frame.body)
+        if not isinstance(message, Direct):
+            return carried
+        if carried.sender not in self.lines.neighbours:
+            raise ProtocolError(f"there is no line to {carried.sender!r}, and the hub says that a letter came over it")
+        began = time.monotonic()
+        latest = began + LONGEST * self.patience
+        with self._arrived:
+            while (frame := self._read(run, carried.sender, carried.frame.sequence)) is None:
+                last = max(began, self.lines.heard(carried.sender))  # a long letter may be on its way
+                if (left := min(last + self.patience, latest) - time.monotonic()) <= 0:
+                    return None
+                self._arrived.wait(left)
+        if frame.check != message.digest:
+            raise ProtocolError(
+                f"{carried.sender!r} sent one letter over the line and told the hub of another; refused"
+            )
+        return Letter(carried.sender, carried.receiver, frame, carried.inside)
+
+    def _read(self, run: str, sender: str, place: int) -> Frame | None:
+        """A letter, and away with those before it on its edge: they went through the hub."""
+        letters = self._letters.get(run, {})
+        frame = letters.get((sender, place))
+        for old in [key for key in letters if key[0] == sender and key[1] <= place]:
+            self._held[sender] -= _room(letters.pop(old))
+        return frame
+
+    def _take(self, sender: str, message: bytes) -> None:
+        """A message of a neighbour: a letter in its own name, for this party, of a run that is on here."""
+        parcel = unpack(message, HEAD)
+        run = parcel.head.get("run")
+        with self._arrived:
+            held = self._letters.get(run) if isinstance(run, str) else None
+            if not isinstance(run, str) or held is None:
+                self.metrics.refuse("run")  # over here, or not begun: if it is wanted it is sent again
+                return
+            for letter in letters_in(parcel.head.get("letters"), parcel.blobs, run):
+                if (letter.sender, letter.receiver) != (sender, self.name):
+                    raise WireError("a letter of somebody else, or for somebody else, came over a line")
+                self._keep(held, sender, letter.frame)
+            self._arrived.notify_all()
+
+    def _keep(self, held: dict[tuple[str, int], Frame], sender: str, frame: Frame) -> None:
+        known = held.get((sender, frame.sequence))
+        if known is not None and known.body != frame.body:
+            raise WireError("other bytes for a letter that is here already")
+        if known is None and self._held[sender] + _room(frame) > HELD:
+            self.metrics.refuse("full")  # nobody is so far ahead of a neighbour
+        elif known is None:
+            held[sender, frame.sequence] = frame
+            self._held[sender] += _room(frame)
+
+    # ------------------------------------------------------------------------ before a run
+
+    def reach(self) -> list[str]:
+        """The neighbours to whom there is a line, after some patience."""
+        self.lines.wait_for(self.lines.neighbours, self.patience)
+        return sorted(self.lines.connected())
+
+
+def _room(frame: Frame) -> int:
+    return len(frame.body) + LETTER
+
+
+def _around(charter: FederationFile, name: str) -> dict[str, Neighbour]:
+    """Everybody with whom this party has a line: whom it dials and where, and who dials it."""
+    found = {}
+    for peer, member in charter.members.items():
+        if peer != name and (listener := charter.listener(name, peer)) is not None:
+            found[peer] = Neighbour(member.address if listener == peer else None, member.pin)
+    return found

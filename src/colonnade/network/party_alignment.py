@@ -1,0 +1,356 @@
+"""A party's side of an alignment: which of its rows all others have, agreed on once and kept.
+
+    both         greet    a key for this session, signed
+                 share    its part of the pepper, sealed for each other party
+    "digests"    offer    the sorted keyed digests of its keys; the hub intersects and answers with a bit for each
+    "psi"        show     to the label holder, sealed: its keys, blinded
+                 seek     the label holder, to one party after the other, sealed: its keys, blinded
+                 blind    the party's answer, sealed: the same, blinded again
+                 narrow   the label holder takes from it which rows are left
+                 tell     the label holder, to all, sealed: the digests of the rows that are left at the end
+    both         agreed   keep the rows
+
+Which of the two ways is in the party's own copy of the federation file, and a hub that asks for the other is refused. All
+blinded keys are filled up to the public `most` of whoever brings them, so sizes say nothing; no count goes to the hub but
+that of the common rows, at the end. Every answer is a function of stored secrets and the table: asked again after a crash
+a party says the same bytes, and with another table nothing, since two contents under one key would show both.
+
+A party answers one private intersection: what its operator has not let go (`party realign`) is gone on with, never begun
+anew, or whoever asks could bring other keys each time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.data.alignment import (
+    Agreement,
+    Offer,
+    PepperShare,
+    agree,
+    bitmap,
+    locate,
+    psi_common,
+    psi_filled,
+    psi_key,
+    psi_ready,
+    psi_request,
+    psi_respond,
+    psi_setup,
+    psi_words,
+)
+from colonnade.data.row_order import DIGEST
+from colonnade.errors import InvalidInput, PolicyRefused, ProtocolError, WireError
+from colonnade.network.parcel import Parcel, name_in, names_in, text_in
+from colonnade.network.party_data import PartyData
+from colonnade.privacy.keyring import Keyring
+from colonnade.privacy.ledger import ADMIN, Ledger
+from colonnade.privacy.store import Log, write_synced
+
+AGREED, BEGUN = "alignment.json", "alignment.begun"
+# Where a sealed message stands on its edge: the same bytes at another place do not open.
+PEPPER, REQUEST, SETUP, RESPONSE, COMMON = 0, 1, 1, 2, 2
+# Words among the label holder's that nobody else can have, however full its table is: a party that would have rows declared
+# common without holding them cannot tell which to leave out.
+DECOYS = 128
+
+log = logging.getLogger("colonnade.network.party_alignment")
+
+
+def forget(store: Path) -> bool:
+    """Let the next run agree on rows anew; whether there was anything to forget."""
+    there = [path for name in (AGREED, BEGUN) if (path := store / name).is_file()]
+    for path in there:
+        path.unlink()
+    return bool(there)
+
+
+def written_once(records: Log, run: str, kind: str, what: str, value: bytes) -> bool:
+    """Write a value down, or see whether it is the one that was written down before."""
+    with records.atomic():
+        known = [row.body for row in records.rows(run, kind) if row.key == what]
+        if not known:
+            records.append(run, ADMIN, kind, what, value)
+        return known in ([], [value])
+
+
+class PartyAlignment:
+    """What one party says and keeps of an alignment."""
+
+    def __init__(self, holding: PartyData, records: Log, ledger: Ledger, folder: Path, identity: bytes) -> None:
+        self.holding, self.name, self.charter = holding, holding.name, holding.charter
+        self.records, self.ledger, self.folder, self.identity = records, ledger, folder, identity
+
+    # ------------------------------------------------------------------------ what it keeps
+
+    def agreement(self) -> Agreement | None:
+        path = self.folder / AGREED
+        if self.charter.on is None or not path.is_file():
+            return None
+        return Agreement.from_json(path.read_text(encoding="utf-8"))
+
+    def standing(self) -> dict[str, str | int | bool]:
+        """For the hub's first question: the rows agreed on, or the private intersection that was begun; and whether this
+        machine could take part in one."""
+        agreement, begun = self.agreement(), self._begun()
+        able: dict[str, str | int | bool] = {"psi": psi_ready()} if self.charter.align == "psi" else {}
+        if agreement is not None:
+            return {**able, "session": agreement.session, "rows": agreement.rows}
+        return {**able, "begun": begun} if begun else able
+
+    def _begun(self) -> str | None:
+        path = self.folder / BEGUN
+        return path.read_text(encoding="ascii") if self.charter.align == "psi" and path.is_file() else None
+
+    def _may_align(self, session: str) -> None:
+        """A party agrees on rows once; its operator lets it do so again (`colonnade party realign`)."""
+        agreement, begun = self.agreement(), self._begun()
+        if agreement is not None and agreement.session != session:
+            raise PolicyRefused(
+                "this party has agreed on its rows, and a coordinator that may ask again learns from the difference. Let its "
+                "operator run `colonnade party realign`."
+            )
+        if agreement is None and begun not in (None, session):
+            raise PolicyRefused(
+                f"this party has begun a private intersection in session {begun}, and whoever may begin another can bring "
+                "other keys. Go on with that session, or let all operators run `colonnade party realign`."
+            )
+
+    def _once(self, session: str, what: str, value: bytes) -> None:
+        """Keep what this party said or heard in a session; something else in the same session is refused."""
+        if not written_once(self.records, f"align/{session}", "session", what, value):
+            raise ProtocolError(
+                f"session {session} had another {what} before. Let all operators run `colonnade party realign`, which "
+                "begins another alignment."
+            )
+
+    # ------------------------------------------------------------------------ keys and pepper
+
+    def greet(self, asked: Parcel) -> Parcel:
+        """A key for one alignment, signed."""
+        session = name_in(asked, "session")
+        self._may_align(session)
+        self.check_able()
+        public, signature = self._keyring(session).hello
+        return Parcel({}, (public, signature))
+
+    def check_able(self) -> None:
+        """Whether this machine has what the federation file's way to align needs."""
+        if self.charter.align == "psi" and not psi_ready():
+            raise InvalidInput('this machine has no openmined-psi, and the federation file says align = "psi"')
+
+    def share(self, asked: Parcel) -> Parcel:
+        """Its part of the pepper, sealed for each other party."""
+        session, peers = name_in(asked, "session"), names_in(asked, "peers")
+        self._may_align(session)
+        keyring = self._met(session, peers, asked.blobs)
+        sealed = self._share(session).sealed(keyring, dict.fromkeys(peers, PEPPER))
+        return Parcel({"peers": peers}, tuple(part for peer in peers for part in sealed[peer]))
+
+    def _keyring(self, session: str) -> Keyring:
+        pinned = {name: member.public_key for name, member in self.charter.members.items()}
+        secret = self.records.secret(f"align/{session}", "keyring", 32)
+        return Keyring(f"align/{session}", self.name, self.identity, pinned, secret)
+
+    def _share(self, session: str) -> PepperShare:
+        share = PepperShare.grown(self.holding.keys, self.records.secret("align", "share", 32), session)
+        self._once(session, "sort of key", share.kind.encode())  # one key must never seal two different shares
+        return share
+
+    def _met(self, session: str, peers: Sequence[str], blobs: Sequence[bytes]) -> Keyring:
+        if len(blobs) != 2 * len(peers):
+            raise WireError("a key and a signature for each party named")
+        keyring = self._keyring(session)
+        for place, peer in enumerate(peers):
+            keyring.meet(peer, blobs[2 * place], blobs[2 * place + 1])
+        return keyring
+
+    def _opened(self, asked: Parcel, more: int) -> tuple[str, Keyring, bytes, tuple[bytes, ...]]:
+        """Session, keys and pepper from what a question brings, and the blobs behind them.
+
+        Four blobs a peer: its key and signature, its share as sealed for this party.
+        """
+        session, peers = name_in(asked, "session"), names_in(asked, "peers")
+        self._may_align(session)
+        blobs, size = asked.blobs, 4 * len(peers)
+        if set(peers) != set(self.charter.members) - {self.name} or len(blobs) != size + more:
+            raise ProtocolError("an alignment needs every party of the federation file, once")
+        keyring = self._met(session, peers, [part for at in range(0, size, 4) for part in blobs[at : at + 2]])
+        shares = {self.name: self._share(session)}
+        for at, peer in enumerate(peers):
+            shares[peer] = PepperShare.opened(keyring, peer, PEPPER, *blobs[4 * at + 2 : 4 * at + 4])
+        pepper = agree(shares, session)
+        # Bits were found in the order of digests under this one; under another they would stand for other rows.
+        self._once(session, "pepper", _hash(pepper))
+        return session, keyring, pepper, blobs[size:]
+
+    # ------------------------------------------------------------------------ by keyed digests
+
+    def offer(self, asked: Parcel) -> Parcel:
+        """The keyed digests of its keys, if the others' parts of the pepper are genuine."""
+        self._way("digests")
+        session, _, pepper, _ = self._opened(asked, 0)
+        offered = self.holding.offer(pepper)
+        # A table that changed, under the same pepper, would show which rows came and went.
+        self._once(session, "digests", _hash(offered.digests.tobytes()))
+        log.info("offer", extra={"session": session, "rows": len(offered.digests)})
+        return Parcel({}, (offered.digests.tobytes(),))
+
+    # ------------------------------------------------------------------------ by private set intersection
+
+    def show(self, asked: Parcel) -> Parcel:
+        """Party → label holder: its keys, blinded, filled up and sorted."""
+        holder = self._way("psi", holds=False)
+        session, keyring, pepper, _ = self._opened(asked, 0)
+        key, words = self._psi_key(session, holder), psi_words(self.holding.keys, self.holding.offer(pepper))
+        setup = psi_setup(psi_filled(words, self._most(self.name), key), key)
+        return self._said(session, keyring, {holder: SETUP}, setup, "setup")
+
+    def seek(self, asked: Parcel) -> Parcel:
+        """Label holder → one party: those of its keys that are left, blinded, among others that nobody has."""
+        session, keyring, _, peer, words = self._sought(asked, 0)
+        request = psi_request(words, self._psi_key(session, peer))
+        return self._said(session, keyring, {peer: REQUEST}, request, f"request to {peer}")
+
+    def blind(self, asked: Parcel) -> Parcel:
+        """Party → label holder: what it asked about, blinded again; once in a session."""
+        holder = self._way("psi", holds=False)
+        session, keyring, _, sealed = self._opened(asked, 2)
+        request = keyring.open(holder, REQUEST, *sealed)
+        self._once(session, "request", _hash(request))
+        response = psi_respond(request, self._psi_key(session, holder), most=self._most(holder) + DECOYS)
+        return self._said(session, keyring, {holder: RESPONSE}, response, "response")
+
+    def narrow(self, asked: Parcel) -> Parcel:
+        """At the label holder: which of the rows that were left this party has. How many goes nowhere."""
+        session, keyring, sealed, peer, words = self._sought(asked, 4)
+        setup = keyring.open(peer, SETUP, *sealed[:2])
+        response = keyring.open(peer, RESPONSE, *sealed[2:])
+        # Before it is looked at: whether another answer finds the same rows would tell about one key after the other.
+        self._once(session, f"words of {peer}", _hash(setup) + _hash(response))
+        found = psi_common(words, self._psi_key(session, peer), setup, response, most=self._most(peer))
+        self._once(session, f"answer of {peer}", bitmap(found, len(words)))
+        return Parcel({})
+
+    def tell(self, asked: Parcel) -> Parcel:
+        """Label holder → all parties: the digests of the rows that all have; a key for each party, one content."""
+        self._way("psi", holds=True)
+        session, keyring, pepper, _ = self._opened(asked, 0)
+        offered = self.holding.offer(pepper)
+        left = self._common(session, len(offered.digests))
+        return self._said(
+            session, keyring, dict.fromkeys(self._peers(), COMMON), offered.digests[left].tobytes(), "common rows"
+        )
+
+    def _way(self, align: str, holds: bool | None = None) -> str:
+        """The label holder's name, if the federation aligns this way and this party has that part in it."""
+        holder = self.charter.label[0]
+        if self.charter.align != align or holds not in (None, self.name == holder):
+            raise ProtocolError(f"the hub asks for a step of {align!r} that is not this party's in the federation file")
+        return holder
+
+    def _sought(self, asked: Parcel, more: int) -> tuple[str, Keyring, tuple[bytes, ...], str, list[bytes]]:
+        """At the label holder: what a question about one party brings, and the words that this party is asked about."""
+        self._way("psi", holds=True)
+        session, keyring, pepper, rest = self._opened(asked, more)
+        peer, peers = text_in(asked, "peer"), self._peers()
+        if peer not in peers:
+            raise ProtocolError("the hub names a party that is not in the federation file")
+        offered = self.holding.offer(pepper)
+        left = self._left(session, len(offered.digests), peers[: peers.index(peer)])
+        words = psi_words(self.holding.keys, offered)
+        some = [word if stays else None for word, stays in zip(words, left, strict=True)]
+        filled = psi_filled(some, self._most(self.name) + DECOYS, self._psi_key(session, peer))
+        return session, keyring, rest, peer, filled
+
+    def _left(self, session: str, size: int, before: Sequence[str]) -> NDArray[np.bool_]:
+        """Which of the rows offered all these parties have, by what they answered."""
+        rows = self.records.rows(f"align/{session}", "session")
+        answers = {row.key: row.body for row in rows}
+        left = np.ones(size, np.bool_)
+        for peer in before:
+            bits = answers.get(f"answer of {peer}")
+            if bits is None:
+                raise ProtocolError(f"{peer!r} has not answered yet; the parties are asked in the file's order")
+            left &= np.unpackbits(np.frombuffer(bits, np.uint8))[:size].astype(np.bool_)
+        return left
+
+    def _common(self, session: str, size: int) -> NDArray[np.bool_]:
+        """Which of its rows all parties have, if they are enough for all of them."""
+        left = self._left(session, size, self._peers())
+        least = max(member.policy.least or 1 for member in self.charter.members.values())
+        if left.sum() < least:
+            raise PolicyRefused(
+                f"fewer than {least:,} rows are common to all parties, and one of them takes part with no less. Nobody was told "
+                "which. Is it the same key, written the same way? To try again, let all operators run `colonnade party realign`."
+            )
+        return left
+
+    def _said(self, session: str, keyring: Keyring, places: dict[str, int], body: bytes, what: str) -> Parcel:
+        """A message of a private intersection, sealed: from here on this party goes on with this session only."""
+        # Before the seal: another content under the same name would be encrypted with the same key.
+        self._once(session, what, _hash(body))
+        if self._begun() is None:
+            write_synced(self.folder / BEGUN, session.encode(), private=True)
+        sealed = keyring.seal(places, body, f"align/{what}")
+        log.info("sealed", extra={"session": session, "step": what, "bytes": len(body)})
+        content = next(iter(sealed.values()))[1]
+        return Parcel({}, (*(sealed[peer][0] for peer in places), content))
+
+    def _psi_key(self, session: str, peer: str) -> bytes:
+        return psi_key(self.records.secret(f"align/{session}", "psi", 32), session, peer)
+
+    def _most(self, party: str) -> int:
+        most = self.charter.members[party].most
+        assert most is not None  # the charter wants it of every party
+        return most
+
+    def _peers(self) -> list[str]:
+        """Everybody but the label holder, in the order in which they are asked."""
+        return [name for name in self.charter.members if name != self.charter.label[0]]
+
+    # ------------------------------------------------------------------------ the end of it
+
+    def agreed(self, asked: Parcel) -> Parcel:
+        """Keep which rows all parties have; several alignments may have been prepared, one is kept."""
+        digests, holder = self.charter.align == "digests", self.charter.label[0]
+        session, keyring, pepper, rest = self._opened(asked, 1 if digests else 2 * (self.name != holder))
+        offered = self.holding.offer(pepper)
+        if digests:
+            bits, how = rest[0], "keyed digests of their keys left"
+        else:
+            bits, how = self._intersected(session, keyring, offered, rest), "found by private set intersection"
+        made = Agreement.made(
+            offered, bits, pepper, session=session, party=self.name, parties=list(self.charter.members)
+        )
+        # Another answer for the same session, run after run, would show what single rows contribute.
+        self._once(session, "rows", made.bits)
+        write_synced(self.folder / AGREED, made.to_json().encode(), private=True)
+        told = f"{made.rows:,} of {self.holding.rows:,} rows are common to all parties; {how}"
+        self.ledger.tell_operator(f"align/{session}", told)
+        log.info("agreed", extra={"session": session, "rows": made.rows, "of": self.holding.rows})
+        return Parcel({"rows": made.rows})
+
+    def _intersected(self, session: str, keyring: Keyring, offered: Offer, rest: tuple[bytes, ...]) -> bytes:
+        """Which rows are common: from the answers at the label holder, elsewhere from what it told."""
+        holder = self.charter.label[0]
+        if self.name == holder:
+            left = self._common(session, len(offered.digests))
+            return bitmap(np.flatnonzero(left), left.size)
+        told = keyring.open(holder, COMMON, *rest)
+        # Before it is looked at: how a list is refused tells whether its digests are in this table.
+        self._once(session, "common rows", _hash(told))
+        if not told or len(told) % DIGEST:
+            raise WireError("the label holder told something that is no digests")
+        common = np.frombuffer(told, np.uint8).reshape(-1, DIGEST)
+        return bitmap(locate(offered, common), len(offered.digests))
+
+
+def _hash(body: bytes) -> bytes:
+    return hashlib.sha256(body).digest()

@@ -1,0 +1,299 @@
+"""The file of one party: what it needs to take part, and what it lets pass without asking.
+
+    version = 1
+    name = "airline"
+    federation = "federation.toml"     # this party's own copy
+    hub = "hub.example.org:7443"       # left out: as the federation file says
+    store = "store"                    # ledger, transcripts, its part of each model
+    key = "signing.key"                # its public half stands in the federation file
+    certs = "certs"                    # airline.pem, airline.key, authority.pem, revoked.pem
+    models = "../learning/store"       # of new rows to be scored: the store with this party's parts of the models
+    listen = "0.0.0.0:7444"            # if the federation file gives it an address: the port that it opens for other parties
+    approve = "ask"                    # a run's terms are shown and asked about; "policy": see [limits]; "all" asks nobody
+
+    [data]
+    source = "flights.parquet"         # or a database: source = "postgresql://...", query = "select ..."
+    labels = "labels.npy"              # beside a plain matrix (.npy, .npz), at the label holder
+
+    [limits]                           # with approve = "policy": what passes
+    methods = ["PrivateGram"]          # "MaskedScores" for scores, where the policy has `scores`
+    epsilon = 1.0                      # of one run, for one row, all parties together
+    delta = 1e-5                       # the largest delta that epsilon may be stated at; left out: 1e-5
+    scores = 1                         # the most runs of scores of this store's rows, ever; left out: 1
+    models = ["20260101T120000-..."]   # the models, by the runs that made them, that may score; left out: all it has parts of
+
+Paths are relative to the file. All of it is the party's own business and never leaves it.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.data.federation_file import FederationFile
+from colonnade.data.text_file import read_text
+from colonnade.errors import InvalidInput, PolicyRefused, unquoted
+from colonnade.methods.masked_scores import MaskedScores
+from colonnade.methods.plain_data import known_values
+from colonnade.network.certs import Tls
+from colonnade.network.neighbours import Neighbours
+from colonnade.network.party_data import PartyData
+from colonnade.network.party_service import Approve, PartyService, Request
+from colonnade.network.transport.metrics import Metrics
+from colonnade.privacy.accountant import epsilon
+from colonnade.privacy.events import row_rho
+
+_VERSION = 1
+_FIELDS = {
+    "version",
+    "name",
+    "federation",
+    "hub",
+    "store",
+    "models",
+    "key",
+    "certs",
+    "approve",
+    "data",
+    "limits",
+    "metrics",
+    "listen",
+}
+_LIMITS = ("methods", "epsilon", "delta", "scores", "models")
+_MODES = ("ask", "policy", "all")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a policy lets pass: methods by name, and the epsilon of one run at a delta that is small enough.
+
+    Scores have no price in rho, so their runs are counted: each is one more linear equation about every row, and how many
+    it takes to solve for a row depends on its columns and on what the label holder knows. One is what naming MaskedScores
+    asks for; whoever writes a larger number has thought about it.
+    """
+
+    methods: tuple[str, ...] = ()
+    epsilon: float = 0.0
+    delta: float = 1e-5  # the hub names the delta, and at one near 1 every price is a small epsilon
+    scores: int = 1
+    models: tuple[str, ...] | None = None
+
+    def __call__(self, asked: Request) -> bool:
+        """Let a run pass, or refuse it with the reason, which is for the party's own log."""
+        why = self.objection(asked)
+        if why is not None:
+            raise PolicyRefused(
+                f"the [limits] of {asked.party!r} do not let run {asked.run} pass: {why}. Nothing was sent."
+            )
+        return True
+
+    def objection(self, asked: Request) -> str | None:
+        """Why a run does not pass by itself; None if it does."""
+        method, privacy = asked.call.method, asked.call.privacy
+        if type(method).__name__ not in self.methods:
+            return f"methods does not name {type(method).__name__}"
+        if isinstance(method, MaskedScores):
+            return self._objection_to_scores(method, asked)
+        rho = row_rho(asked.plans)
+        if privacy is None or math.isinf(rho):
+            return None if math.isinf(self.epsilon) else "exact values would leave, and epsilon is not inf"
+        if privacy.delta > self.delta:
+            return f"delta = {privacy.delta:g} is over {self.delta:g}"
+        price = epsilon(rho, privacy.delta)
+        return None if price <= self.epsilon * (1 + 1e-9) else f"epsilon = {price:.4g} is over {self.epsilon:g}"
+
+    def _objection_to_scores(self, method: MaskedScores, asked: Request) -> str | None:
+        if self.models is not None and method.model not in self.models:
+            return "models does not name the model that is to score"
+        if asked.own and asked.scored >= self.scores:  # the label holder learns scores, and gives none away
+            before = (
+                "1 run of scores of these rows was"
+                if asked.scored == 1
+                else f"{asked.scored:,} runs of scores of these rows were"
+            )
+            return f"{before} reserved before, and scores = {self.scores:,}"
+        return None
+
+
+@dataclass(frozen=True)
+class PartyFile:
+    """What a party's file says."""
+
+    path: Path
+    name: str
+    charter: FederationFile
+    hub: str
+    store: Path
+    key: Path
+    tls: Tls
+    approve: str
+    data: Mapping[str, Any]
+    limits: Limits = field(default_factory=Limits)
+    metrics: int | None = None  # port of the loopback page with counters
+    listen: str | None = None  # where it takes connections of other parties
+    models: Path | None = None  # with it the table is of new rows: scored, not learned from
+
+    @classmethod
+    def load(cls, path: str | Path) -> PartyFile:
+        at = Path(path)
+        try:
+            raw = tomllib.loads(read_text(at))
+        except tomllib.TOMLDecodeError as error:
+            raise InvalidInput(f"{path} is not a TOML file: {error}. Correct it there.") from error
+        try:
+            return cls._made(at, raw)
+        except InvalidInput as error:
+            raise InvalidInput(f"{path}: {error}") from error
+
+    @classmethod
+    def _made(cls, at: Path, raw: Mapping[str, Any]) -> PartyFile:
+        if raw.get("version") != _VERSION:
+            raise InvalidInput(
+                f"version is {raw.get('version')!r}; this Colonnade reads version = {_VERSION}. Write that, or install a newer one."
+            )
+        if unknown := sorted(set(raw) - _FIELDS):
+            raise InvalidInput(f"unknown entry {unknown[0]!r}; known: {', '.join(sorted(_FIELDS))}")
+        for name in ("name", "federation", "store", "key", "certs"):
+            if not isinstance(raw.get(name), str):
+                raise InvalidInput(f"{name} = ... is missing, or is not a text")
+        if raw.get("approve", "ask") not in _MODES:
+            raise InvalidInput(f"approve = {raw['approve']!r} is not known; choose one of {', '.join(_MODES)}")
+        data, folder = raw.get("data"), at.parent
+        if not isinstance(data, dict) or not isinstance(data.get("source"), str):
+            raise InvalidInput('[data] needs source = "...", a file or a database')
+        passing, charter = _limits(raw.get("limits", {})), FederationFile.load(folder / raw["federation"])
+        hub = raw.get("hub", charter.hub)
+        if not isinstance(hub, str):
+            raise InvalidInput('hub = "host:port" is missing here and in the federation file')
+        certs, name = folder / raw["certs"], raw["name"]
+        revoked = certs / "revoked.pem"
+        tls = Tls(
+            certs / f"{name}.pem",
+            certs / f"{name}.key",
+            certs / "authority.pem",
+            revoked if revoked.is_file() else None,
+        )
+        approve, metrics, listen = raw.get("approve", "ask"), raw.get("metrics"), raw.get("listen")
+        if listen is not None and not isinstance(listen, str):
+            raise InvalidInput('listen = "host:port" must be a text')
+        models = folder / str(raw["models"]) if "models" in raw else None
+        paths = folder / raw["store"], folder / raw["key"]
+        return cls(at, name, charter, hub, *paths, tls, approve, data, passing, metrics, listen, models)
+
+    def identity(self) -> bytes:
+        """The private half of the signing key."""
+        try:
+            raw = bytes.fromhex(self.key.read_text(encoding="ascii").strip())
+        except OSError as error:
+            raise InvalidInput(
+                f"cannot read the signing key {self.key}: {error.strerror}. Check the path; `colonnade party key` makes one."
+            ) from error
+        except ValueError as error:
+            raise InvalidInput(f"{self.key} is not a signing key; `colonnade party key` makes one.") from error
+        if len(raw) != 32:
+            raise InvalidInput(f"{self.key} is not a signing key: it has {len(raw)} bytes for 32.")
+        return raw
+
+    @unquoted()
+    def holding(self) -> PartyData:
+        """The party's table, read from where its file says."""
+        source, labels = str(self.data["source"]), self.data.get("labels")
+        folder = self.path.parent
+        if "://" not in source:
+            source = str(folder / source)
+        table, y = read_table(source, self.data.get("query"), self.charter, self.name), None
+        if isinstance(table, tuple):  # a file of rows with their labels
+            table, y = table
+        if labels is not None:
+            y = _array(folder / str(labels))
+        return PartyData(self.charter, self.name, table, y, scoring=self.models is not None)
+
+    def office(self, approve: Approve, neighbours: Neighbours | None = None) -> PartyService:
+        return PartyService(self.holding(), self.store, self.identity(), approve, neighbours, models=self.models)
+
+    def neighbours(self, metrics: Metrics) -> Neighbours:
+        """The lines to other parties, where the federation file has addresses."""
+        return Neighbours(self.charter, self.name, self.tls, listen=self.listen, metrics=metrics)
+
+
+def _limits(raw: Any) -> Limits:
+    if not isinstance(raw, dict) or (unknown := sorted(set(raw) - set(_LIMITS))):
+        told = f"[limits] has an unknown entry {unknown[0]!r}" if isinstance(raw, dict) else "[limits] must be a table"
+        raise InvalidInput(f"{told}; known: {', '.join(_LIMITS)}")
+    for name in ("methods", "models"):
+        if not (isinstance(found := raw.get(name, []), list) and all(isinstance(one, str) for one in found)):
+            raise InvalidInput(f"[limits] {name} = {found!r} must be a list of names")
+    known = sorted(
+        name for name, kind in {**known_values(), "MaskedScores": MaskedScores}.items() if hasattr(kind, "price")
+    )
+    if strange := [name for name in raw.get("methods", []) if name not in known]:
+        raise InvalidInput(f"[limits] methods names {strange[0]!r}, which is no method; known: {', '.join(known)}")
+    for name in ("epsilon", "delta"):
+        if not isinstance(number := raw.get(name, 0.0), int | float):
+            raise InvalidInput(f"[limits] {name} = {number!r} must be a number")
+    if type(scores := raw.get("scores", Limits.scores)) is not int or scores < 0:
+        raise InvalidInput(f"[limits] scores = {scores!r} must be a whole number of runs, 0 or more")
+    models = tuple(raw["models"]) if "models" in raw else None
+    prices = float(raw.get("epsilon", Limits.epsilon)), float(raw.get("delta", Limits.delta))
+    return Limits(tuple(raw.get("methods", ())), *prices, scores, models)
+
+
+def read_table(source: str, query: str | None, charter: FederationFile, name: str) -> Any:
+    """A frame from a file or a database; a plain matrix from .npy, or from .npz as scipy saves a sparse one.
+
+    Of a frame the columns that the federation file names for this party, read as its schema declares them: as in one process.
+    """
+    from scipy import sparse
+
+    from colonnade.data.sources import located, read
+
+    if source.endswith(".npy"):
+        return _array(Path(source))
+    if source.endswith(".npz"):
+        try:
+            return sparse.load_npz(source)
+        except (OSError, ValueError, KeyError) as error:
+            raise InvalidInput(
+                f"{source} cannot be read as a sparse matrix ({type(error).__name__}). Save it with scipy."
+            ) from None  # its message may quote an entry
+    if charter.on is None or name not in charter.members:
+        return read(source, query=query)
+    table, schema = located(source, query=query), charter.members[name].schema
+    texts = {charter.on, *([charter.unit.name] if charter.people == name else [])}
+    named = {*texts, *(column.name for column in (schema.columns if schema else ()))}
+    named |= {charter.label[1]} if charter.label[0] == name else set()
+    wanted = [column for column in table.names() if column in named]  # what is absent is said by PartyData
+    return table.frame(wanted, schema, texts)
+
+
+def _array(path: Path) -> NDArray[Any]:
+    try:
+        return np.array(np.lib.format.open_memmap(path, mode="r"))  # never unpickles
+    except (OSError, ValueError) as error:
+        raise InvalidInput(
+            f"{path} cannot be read as an array ({type(error).__name__}). Save it with numpy.save."
+        ) from None  # its message may quote what stands in the file
+
+
+def write_key(path: Path) -> str:
+    """A new signing key, readable by its owner alone; its public half as the federation file writes it."""
+    from colonnade.data.federation_file import new_key
+
+    public, private = new_key()
+    try:
+        made = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise InvalidInput(f"{path} exists. A party keeps its key; name another file for another party.") from None
+    except OSError as error:
+        raise InvalidInput(f"cannot write {path}: {error.strerror}. Name a place that is writable.") from error
+    with os.fdopen(made, "w") as file:
+        file.write(private.hex() + "\n")
+    return public

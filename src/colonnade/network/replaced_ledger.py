@@ -1,0 +1,174 @@
+"""A ledger that was lost: its owner says so in a signed record, and every other node takes it by hand, or nothing goes on.
+
+Peers remember where a ledger stood, so a new one in its place is refused as rolled back. The owner begins a new ledger, which
+counts from its first row on what the owner knows was spent before, and signs a record of where it stands: a party by the key that
+the federation file pins for it, the coordinator by the key of its certificate. Whoever takes the record forgets the old
+ledger's heads and remembers the new one's, so one record stands for one new ledger. Both sides keep a row of it, and every
+later statement counts it: what the old ledger alone knew is lost.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import math
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from colonnade.data.federation_file import FederationFile
+from colonnade.data.text_file import read_text
+from colonnade.errors import InvalidInput
+from colonnade.network.certs import HUB, RevocationList, Tls, distrust, issued_under, load
+from colonnade.privacy.events import Policy
+from colonnade.privacy.keyring import public_key
+from colonnade.privacy.ledger import Ledger, Replaced
+from colonnade.privacy.store import Log, write_synced
+from colonnade.runtime.run_store import RunStore, end_open_runs
+
+_FORMAT = "colonnade replaced ledger"
+_TEXTS = ("node", "when", "mark", "federation", "head", "certificate", "signature")
+_WHEN, _TOKEN = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00"), re.compile(r"[0-9a-f]{16}")
+
+
+@dataclass(frozen=True)
+class Record:
+    """Where a new ledger stands, what it counts from before, and who says so."""
+
+    node: str
+    when: str
+    mark: str
+    federation: str  # digest of the federation file: in another one it says nothing
+    rho: float
+    count: int
+    head: str
+    certificate: str = ""  # of the coordinator, which has no pinned key
+    signature: str = ""
+
+    @property
+    def replaced(self) -> Replaced:
+        return Replaced(self.node, self.when, self.mark)
+
+    @property
+    def statement(self) -> bytes:
+        """What is signed."""
+        said = [_FORMAT, self.node, self.when, self.mark, self.federation, float(self.rho), self.count, self.head]
+        return json.dumps(said).encode()
+
+    def save(self, path: Path) -> None:
+        text = json.dumps({"format": _FORMAT, "version": 1, **vars(self)}, indent=1)
+        write_synced(path, text.encode())
+
+    @classmethod
+    def load(cls, path: Path) -> Record:
+        try:
+            raw: Any = json.loads(read_text(path))
+            known = raw.pop("format") == _FORMAT and repr(raw.pop("version")) == "1"
+            made = cls(**raw)
+            if not (known and made._whole()):
+                raise ValueError("a field is missing or not of its kind")
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise InvalidInput(f"{path} is no record of a replaced ledger. Ask its owner for it again.") from error
+        return made
+
+    def _whole(self) -> bool:
+        texts = all(isinstance(getattr(self, name), str) for name in _TEXTS)
+        numbers = (
+            type(self.count) is int and 0 < self.count < 2**53 and type(self.rho) in (int, float) and self.rho >= 0
+        )
+        return texts and numbers and is_replaced(self.replaced) and len(bytes.fromhex(self.head)) == 32
+
+
+def is_replaced(one: Replaced) -> bool:
+    """Whether it reads as `begin_anew` writes it: it is shown to people in statements."""
+    return isinstance(one.node, str) and all(
+        isinstance(text, str) and form.fullmatch(text) for text, form in ((one.when, _WHEN), (one.mark, _TOKEN))
+    )
+
+
+def keyed_head(log: Log, count: int) -> bytes:
+    """The head of a party's records as others may know it: keyed, since they could guess the last row and compare."""
+    found = log.head_at(count)
+    return hmac.digest(log.secret("node", "heads", 32), found, "sha256") if found else b""
+
+
+def signed_by_party(ledger: Ledger, identity: bytes, charter: FederationFile, rho: float) -> Record:
+    """Begin a party's new ledger, and sign where it stands."""
+    if public_key(identity) != charter.members[ledger.node].public_key:
+        raise InvalidInput(
+            f"the signing key is not the one that the federation file pins for {ledger.node!r}. Nothing was changed."
+        )
+    one = ledger.begin_anew(rho, [(str(charter.unit), charter.unit.neighbours)])
+    count = ledger.log.length()
+    record = Record(*one, charter.digest, ledger.row_spent(), count, keyed_head(ledger.log, count).hex())
+    signature = Ed25519PrivateKey.from_private_bytes(identity).sign(record.statement)
+    return replace(record, signature=signature.hex())
+
+
+def signed_by_coordinator(ledger: Ledger, tls: Tls, charter: FederationFile) -> Record:
+    """Begin the coordinator's new ledger, and sign where it stands by the key of its certificate. It has no rows to count for."""
+    credentials = load(tls)
+    key = serialization.load_pem_private_key(credentials.key, None)
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise InvalidInput(f"{tls.key} is no key that signs records: have one made with `colonnade certs issue`.")
+    one = ledger.begin_anew(0.0)
+    count = ledger.log.length()
+    shown = credentials.certificate.public_bytes(serialization.Encoding.PEM).decode("ascii")
+    record = Record(*one, charter.digest, 0.0, count, ledger.log.head_at(count).hex(), shown)
+    return replace(record, signature=key.sign(record.statement, ec.ECDSA(hashes.SHA256())).hex())
+
+
+def accept(books: RunStore, name: str, record: Record, charter: FederationFile, tls: Tls) -> Ledger:
+    """Take a record, if its owner signed it: from now on the new ledger counts as the node's own.
+
+    Runs that are open cannot go on without the lost ledger, and are ended.
+    """
+    ledger = Ledger(books.log(name), name, Policy())
+    _check(record, name, charter, tls)
+    if not ledger.knows_replaced(record.replaced):
+        end_open_runs(books)
+        rho = math.inf if record.node == HUB else record.rho  # the coordinator's ledger is about nobody's rows
+        ledger.accept_replaced(record.replaced, (record.count, bytes.fromhex(record.head)), rho)
+    return ledger
+
+
+def _check(record: Record, name: str, charter: FederationFile, tls: Tls) -> None:
+    if record.node == name:
+        raise InvalidInput(f"this is the record of {record.node!r} itself; it is for the other nodes.")
+    if record.node != HUB and record.node not in charter.members:
+        raise InvalidInput(
+            f"the record is about {record.node!r}, which is not in the federation file. Ask for the file that it was made with."
+        )
+    try:
+        if record.federation != charter.digest:
+            raise InvalidInput("it is about another federation file than the one here")
+        if record.node == HUB:
+            _check_coordinator(record, tls)
+        else:
+            public = Ed25519PublicKey.from_public_bytes(charter.members[record.node].public_key)
+            public.verify(bytes.fromhex(record.signature), record.statement)
+    except (InvalidSignature, ValueError, TypeError) as error:
+        why = str(error) if isinstance(error, InvalidInput) else "its signature is not that of the node's own key"
+        raise InvalidInput(
+            f"the record about {record.node!r} is refused: {why}. Nothing was changed. Ask its owner, over a line that you trust."
+        ) from error
+
+
+def _check_coordinator(record: Record, tls: Tls) -> None:
+    shown = x509.load_pem_x509_certificate(record.certificate.encode())
+    if not issued_under(shown, tls.authority):
+        raise InvalidInput(f"no authority in {tls.authority} issued the certificate that it shows")
+    revoked = RevocationList(tls.revoked, tls.authority) if tls.revoked is not None else None
+    if why := distrust(shown, HUB, None, revoked):
+        raise InvalidInput(f"the certificate that it shows is not the coordinator's ({why})")
+    key = shown.public_key()
+    if not isinstance(key, ec.EllipticCurvePublicKey):
+        raise InvalidInput("the certificate that it shows has no key that signs records")
+    key.verify(bytes.fromhex(record.signature), record.statement, ec.ECDSA(hashes.SHA256()))

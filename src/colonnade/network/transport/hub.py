@@ -1,0 +1,498 @@
+"""The hub's end of the streams: one gRPC server, one stream a party, requests that survive a broken connection.
+
+Parties dial in; nobody needs an open port but the hub. A stream begins with proof of who it is (TLS 1.3, a certificate of
+the authority that is neither expired nor revoked and carries the name, or the pinned key) and a greeting. From then on one
+thread a stream writes a request and reads its answer, in turns. A request gets its number when it first goes out and is sent
+again on every new stream of the same process until it is answered; a party that comes back as another process ends what is
+outstanding. A party that is slow holds at most `WINDOW` requests and twice the limit in bytes; `ask` waits for room.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import secrets
+import socket
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+
+import grpc  # type: ignore[import-untyped]  # grpcio carries no types
+from cryptography import x509
+
+from colonnade.errors import ColonnadeError, InvalidInput, PeerFailed, ProtocolError
+from colonnade.network.certs import Credentials, RevocationList, Tls, distrust, load
+from colonnade.network.transport.clock import GREETING_SECONDS, LONGEST_PAUSE, Alarm, Clock
+from colonnade.network.transport.envelope import (
+    DISTRUST,
+    ENVELOPE,
+    HIGHEST,
+    LIMIT,
+    METHOD,
+    Assembler,
+    Hello,
+    Kind,
+    Malformed,
+    Packed,
+    PartyRestarted,
+    PeerTimeout,
+    Reason,
+    Refusal,
+    Welcome,
+    common_version,
+    envelopes,
+    greeting,
+    pack,
+    parse,
+)
+from colonnade.network.transport.metrics import Metrics
+from colonnade.network.transport.tls import split
+
+WINDOW = 16
+UNGREETED = 4
+# Pings find a peer that vanished without closing; limits keep a stranger from holding the port.
+_OPTIONS = [
+    ("grpc.max_receive_message_length", ENVELOPE),
+    ("grpc.max_send_message_length", ENVELOPE),
+    ("grpc.max_concurrent_streams", 2),
+    ("grpc.max_metadata_size", 8 << 10),
+    ("grpc.server_handshake_timeout_ms", 10_000),
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),  # parties ping every 20 s; gRPC's own floor is 300 s
+    ("grpc.so_reuseport", 0),  # a second hub at the same address is a mistake to be told about
+]
+
+log = logging.getLogger("colonnade.network.transport")
+
+
+@dataclass(eq=False, slots=True)
+class _Call:
+    """One request and who waits for its answer."""
+
+    packed: Packed
+    future: Future[bytes] = field(default_factory=Future)
+    alarm: Alarm | None = None
+
+    def settle(self, outcome: bytes | ColonnadeError) -> None:
+        if self.alarm is not None:
+            self.alarm.off()
+        try:
+            if isinstance(outcome, bytes):
+                self.future.set_result(outcome)
+            else:
+                self.future.set_exception(outcome)
+        except InvalidStateError:
+            pass  # its time was up before
+
+
+@dataclass(eq=False, slots=True)
+class _Stream:
+    """One connection of a party, from its greeting to its end."""
+
+    context: grpc.ServicerContext
+    claimed: str = "unknown"  # for the log: a member's name, never a text that a stranger sent
+    over: bool = False
+    bell: SimpleQueue[None] = field(default_factory=SimpleQueue)  # rung when its thread has something to look at
+
+    def end(self) -> None:
+        self.over = True
+        self.bell.put(None)
+
+
+class _Gone(Exception):
+    """The party has closed its end of a stream."""
+
+
+class _Line:
+    """What the hub knows of one party, over all its streams."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.lock = threading.Lock()
+        self.room = threading.Condition(self.lock)
+        self.session: bytes | None = None
+        self.former: deque[bytes] = deque(maxlen=4096)
+        self.attempt = 0
+        self.stream: _Stream | None = None
+        self.waiting: deque[_Call] = deque()
+        self.current: _Call | None = None  # the one that has gone out
+        self.number = 0  # its number, or that of the one before
+        self.closed = False
+
+    def outstanding(self) -> list[_Call]:
+        return [*self.waiting] if self.current is None else [self.current, *self.waiting]
+
+    def has_room(self, size: int, limit: int) -> bool:
+        held = self.outstanding()
+        return not held or (len(held) < WINDOW and sum(call.packed.raw for call in held) + size <= 2 * limit)
+
+    def next_call(self) -> tuple[_Call | None, int]:
+        """What is to be sent, and its number: again what was not answered, or else the next in turn."""
+        if self.current is None and self.waiting:
+            self.current = self.waiting.popleft()
+            self.number += 1
+        return self.current, self.number
+
+    def emptied(self) -> list[_Call]:
+        calls = self.outstanding()
+        self.waiting.clear()
+        self.current, self.number = None, 0
+        self.room.notify_all()
+        return calls
+
+
+def ready(address: str, tls: Tls) -> tuple[Credentials, RevocationList | None]:
+    """What listening needs: files that fit each other, and an address that is free. Nothing is opened."""
+    credentials = load(tls)
+    revoked = RevocationList(tls.revoked, tls.authority) if tls.revoked is not None else None
+    host, port = split(address)
+    try:
+        for family, kind, number, _, place in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[:1]:
+            with socket.socket(family, kind, number) as tried:
+                tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as gRPC does
+                tried.bind(place)
+    except OSError as error:
+        raise _taken(address) from error
+    return credentials, revoked
+
+
+def _taken(address: str) -> InvalidInput:
+    return InvalidInput(
+        f"cannot listen at {address!r}: the port is in use, or the address is not one of this machine. Stop the "
+        "program that holds it, or listen elsewhere (coordinator run --listen HOST:PORT, hub in the federation file)."
+    )
+
+
+class Switchboard:
+    """The hub: who is connected, and a question to any of them."""
+
+    def __init__(
+        self,
+        address: str,
+        tls: Tls,
+        members: Mapping[str, bytes | None],
+        *,
+        limit: int = LIMIT,
+        metrics: Metrics | None = None,
+    ) -> None:
+        if not 0 < limit <= LIMIT:
+            raise InvalidInput(f"limit={limit}: a message may take 1 to {LIMIT:,} bytes.")
+        if short := [name for name, pin in members.items() if pin is not None and len(pin) != 32]:
+            raise InvalidInput(f"the fingerprint of {short[0]!r} must be the 32 bytes of a SHA-256.")
+        credentials, self._revoked = ready(address, tls)
+        self.metrics = metrics or Metrics()
+        self._limit = limit
+        self._members = dict(members)
+        self._lines = {name: _Line(name) for name in members}
+        self._session = secrets.token_bytes(16)
+        self._arrivals = threading.Condition()
+        self._ungreeted: Counter[int] = Counter()
+        self._clock = Clock()
+        self._last_packed: tuple[bytes, Packed] | None = None
+        # One thread a stream; more, so that a party can come back before its old stream has died.
+        size = (2 + UNGREETED) * len(members) + 4
+        self._pool = ThreadPoolExecutor(size, thread_name_prefix="streams")
+        handlers = [_Door(self._talk)]
+        self._server = grpc.server(self._pool, handlers=handlers, options=_OPTIONS, maximum_concurrent_rpcs=size)
+        secured = grpc.ssl_server_credentials(
+            [(credentials.key, credentials.chain)], credentials.authority, require_client_auth=True
+        )
+        try:
+            self.port: int = self._server.add_secure_port(address, secured)
+        except RuntimeError as error:
+            self._server.stop(None)
+            self._clock.stop()
+            raise _taken(address) from error
+
+    def start(self) -> None:
+        """Accept parties from now on."""
+        self._server.start()
+        log.info("listening", extra={"port": self.port, "parties": len(self._members)})
+
+    def stop(self) -> None:
+        """Close every stream; what is outstanding fails."""
+        for line in self._lines.values():
+            with line.lock:
+                line.closed = True
+                calls = line.emptied()
+                if line.stream is not None:
+                    line.stream.bell.put(None)
+            for call in calls:
+                call.settle(ProtocolError(f"the hub was stopped while {line.name!r} had not answered."))
+        self._server.stop(None).wait()
+        self._pool.shutdown()
+        self._clock.stop()
+        log.info("not listening any more", extra={"port": self.port})
+
+    def connected(self) -> set[str]:
+        """The parties that have a stream now."""
+        return {name for name, line in self._lines.items() if line.stream is not None}
+
+    def wait_for(self, names: Collection[str], timeout: float) -> None:
+        """Return when all of them are connected."""
+        for name in names:
+            self._line(name)
+        if absent := sorted(set(names) - self.connected()):
+            log.info("waiting", extra={"for": ",".join(absent), "seconds": timeout})
+        with self._arrivals:
+            if not self._arrivals.wait_for(lambda: self.connected() >= set(names), timeout):
+                here = self.connected()
+                missing = ", ".join(repr(name) for name in sorted(set(names) - here))
+                there = ", ".join(repr(name) for name in sorted(here & set(names))) or "nobody"
+                raise PeerTimeout(
+                    f"after {timeout:g} s these parties have not connected: {missing}; connected is {there}. Start them with this "
+                    "hub's address, and look at their logs for the reason they were refused: one whose certificate is of another "
+                    "authority is turned away before it has said who it is, and only its own log shows that. One that runs "
+                    f"dials again within {LONGEST_PAUSE:g} s: wait longer than that."
+                )
+
+    def session(self, party: str) -> str | None:
+        """The id of the party's process; another one after it was restarted, None before it came or after it failed."""
+        session = self._line(party).session
+        return None if session is None else session.hex()
+
+    def ask(self, party: str, request: bytes, *, timeout: float | None = None) -> Future[bytes]:
+        """Send a request; the future gives the answer.
+
+        Requests to one party go out one after another, each when the one before was answered. One whose time is up
+        after it went out still holds its place, since the party may be at work on it.
+
+        Blocks while the party has `WINDOW` requests unanswered, so do not call it from a future's callback.
+        """
+        line = self._line(party)
+        if len(request) > self._limit:
+            raise InvalidInput(
+                f"a request of {len(request):,} bytes is over the limit of {self._limit:,}; send it in parts."
+            )
+        until = None if timeout is None else time.monotonic() + timeout
+        call = _Call(self._packed(request))
+        call.future.set_running_or_notify_cancel()  # what was sent cannot be taken back
+        with line.lock:
+            room = line.has_room(len(request), self._limit)
+            if not (room or line.closed):
+                line.room.wait_for(lambda: line.closed or line.has_room(len(request), self._limit), timeout)
+                room = line.has_room(len(request), self._limit)
+            if line.closed:
+                raise ProtocolError("this hub was stopped; make another one to ask.")
+            if room:
+                line.waiting.append(call)
+                if line.stream is not None:
+                    line.stream.bell.put(None)
+                if until is not None:
+                    call.alarm = self._clock.at(until, lambda: self._expire(line, call, timeout))
+                return call.future
+        self._expire(line, call, timeout)
+        return call.future
+
+    def _packed(self, request: bytes) -> Packed:
+        """The same object asked of every party is compressed once."""
+        last = self._last_packed
+        if last is None or last[0] is not request:
+            last = self._last_packed = (request, pack(request))
+        return last[1]
+
+    def _expire(self, line: _Line, call: _Call, timeout: float | None) -> None:
+        if call.future.done():
+            return
+        with line.lock:
+            if call in line.waiting:  # it was never sent, so it need not be; one that was sent keeps its place
+                line.waiting.remove(call)
+                line.room.notify_all()
+            here = "connected" if line.stream is not None else "not connected"
+        call.settle(PeerTimeout(f"{line.name!r} has not answered within {timeout:g} s; it is {here} now."))
+
+    def _line(self, party: str) -> _Line:
+        try:
+            return self._lines[party]
+        except KeyError:
+            known = ", ".join(map(repr, self._lines))
+            raise InvalidInput(f"{party!r} is no member of this hub; there are {known}.") from None
+
+    # -------------------------------------------------------------------------------------------- a stream's life
+
+    def _talk(self, arriving: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
+        stream = _Stream(context)
+        line: _Line | None = None
+        try:
+            line, serial = self._admitted(stream, arriving)
+            if context.add_callback(lambda: self._leave(line, stream)):
+                yield Welcome(HIGHEST, self._session, self._limit).envelope()
+                yield from self._take_turns(line, stream, serial, arriving)
+        except Malformed as refused:
+            yield self._refusal(stream.claimed, refused.reason)
+        except ValueError:  # a certificate that the authority signed and that cannot be read
+            yield self._refusal(stream.claimed, Reason.NAME)
+        except (grpc.RpcError, _Gone):
+            pass  # the connection broke; the party will dial again
+        finally:
+            if line is not None:
+                self._leave(line, stream)
+
+    def _take_turns(self, line: _Line, stream: _Stream, serial: int, arriving: Iterator[bytes]) -> Iterator[bytes]:
+        """Request, answer, request, answer. gRPC takes the next envelope when the one before has gone out: a slow party
+        slows this loop and nothing else."""
+        while not (stream.over or line.closed):
+            with line.lock:
+                call, number = line.next_call()
+            if call is None:
+                stream.bell.get()
+            else:
+                yield from self._turn(line, stream, serial, arriving, call, number)
+
+    def _turn(
+        self, line: _Line, stream: _Stream, serial: int, arriving: Iterator[bytes], call: _Call, number: int
+    ) -> Iterator[bytes]:
+        self._check_still_welcome(serial, line, stream)
+        yield from envelopes(Kind.REQUEST, number, call.packed)
+        self.metrics.sent(call.packed.raw, len(call.packed.wire))
+        message, wire = self._answer(arriving, number)
+        self._check_still_welcome(serial, line, stream)
+        if message is None:
+            self._failed(line, stream)
+            return
+        with line.lock:
+            if stream.over or line.current is not call:
+                return
+            line.current = None
+            line.room.notify_all()
+        self.metrics.received(len(message), wire)
+        call.settle(message)
+
+    def _answer(self, arriving: Iterator[bytes], number: int) -> tuple[bytes | None, int]:
+        """The answer to a request and its length on the wire; None if the party could not answer."""
+        assembler = Assembler()
+        for envelope in arriving:
+            head, body = parse(envelope, self._limit)
+            if head.kind not in (Kind.ANSWER, Kind.FAILED):
+                raise Malformed(Reason.KIND)
+            if head.number != number:
+                raise Malformed(Reason.NUMBER)
+            if head.kind == Kind.FAILED:
+                return None, 0
+            if (message := assembler.feed(head, body)) is not None:
+                return message, head.wire
+        raise _Gone
+
+    def _admitted(self, stream: _Stream, arriving: Iterator[bytes]) -> tuple[_Line, int]:
+        """Whose stream it is and its certificate's serial number, after everything that a stream must prove."""
+        proof: Mapping[str, list[bytes]] = stream.context.auth_context()
+        if proof.get("ssl_tls_version") != [b"TLSv1.3"] or "x509_pem_cert" not in proof:
+            raise Malformed(Reason.TLS)
+        certificate = x509.load_pem_x509_certificate(proof["x509_pem_cert"][0])
+        if self._revoked is not None and self._revoked.holds(certificate.serial_number):
+            raise Malformed(Reason.REVOKED)
+        with self._one_of_few(certificate.serial_number):
+            alarm = self._clock.at(time.monotonic() + GREETING_SECONDS, lambda: self._hang_up(stream))
+            first = next(arriving, None)
+            alarm.off()
+        if first is None:
+            raise _Gone
+        hello = greeting(*parse(first))
+        if not isinstance(hello, Hello):
+            raise Malformed(Reason.KIND)
+        if hello.name not in self._members:
+            raise Malformed(Reason.NAME)
+        stream.claimed = hello.name
+        if why := distrust(certificate, hello.name, self._members[hello.name], self._revoked):
+            raise Malformed(DISTRUST[why])
+        if common_version(hello.lowest, hello.highest) is None:
+            raise Malformed(Reason.VERSION)
+        self._take_over(self._lines[hello.name], hello, stream)
+        return self._lines[hello.name], certificate.serial_number
+
+    @contextlib.contextmanager
+    def _one_of_few(self, serial: int) -> Iterator[None]:
+        """Streams that have not greeted hold a thread each: one certificate must not hold them all."""
+        with self._arrivals:
+            if self._ungreeted[serial] >= UNGREETED:
+                raise Malformed(Reason.BUSY)
+            self._ungreeted[serial] += 1
+        try:
+            yield
+        finally:
+            with self._arrivals:
+                self._ungreeted[serial] -= 1
+                self._ungreeted += Counter()  # forgets those that are at zero
+
+    def _take_over(self, line: _Line, hello: Hello, stream: _Stream) -> None:
+        """The newest stream of the newest process is the party's; anything older is refused."""
+        lost: list[_Call] = []
+        with line.lock:
+            if line.closed:
+                raise Malformed(Reason.BUSY)
+            if hello.session in line.former:
+                raise Malformed(Reason.REPLACED)
+            if hello.session == line.session:
+                if hello.attempt <= line.attempt:
+                    raise Malformed(Reason.REPLAYED)
+                self.metrics.reconnected()
+            elif line.session is not None:
+                line.former.append(line.session)
+                lost = line.emptied()
+            before, line.stream = line.stream, stream
+            line.session, line.attempt = hello.session, hello.attempt
+            if before is not None:
+                before.end()
+        if before is not None:
+            before.context.cancel()
+        for call in lost:
+            call.settle(PartyRestarted(f"{line.name!r} came back as another process; what it was asked may be lost."))
+        log.info("connected", extra={"party": line.name, "attempt": hello.attempt, "lost": len(lost)})
+        with self._arrivals:
+            self._arrivals.notify_all()
+
+    def _leave(self, line: _Line, stream: _Stream) -> None:
+        with line.lock:
+            stream.end()
+            if line.stream is stream:
+                line.stream = None
+                log.info("disconnected", extra={"party": line.name, "unanswered": len(line.outstanding())})
+
+    def _failed(self, line: _Line, stream: _Stream) -> None:
+        """That process of the party is gone; whatever is asked from now on waits for its next one."""
+        with line.lock:
+            if line.stream is not stream or line.session is None:
+                return
+            stream.end()
+            line.stream = None
+            line.former.append(line.session)
+            line.session = None
+            calls = line.emptied()
+        log.warning("failed", extra={"party": line.name, "unanswered": len(calls)})
+        for call in calls:
+            call.settle(PeerFailed(f"{line.name!r} could not answer and has stopped; its own log says why."))
+
+    def _refusal(self, party: str, reason: Reason) -> bytes:
+        self.metrics.refuse(reason.name.lower())
+        log.warning("refused", extra={"party": party, "reason": reason.name.lower()})
+        return Refusal(reason).envelope()
+
+    def _check_still_welcome(self, serial: int, line: _Line, stream: _Stream) -> None:
+        """Nothing goes out and nothing is taken while nobody knows who is revoked."""
+        while self._revoked is not None and (listed := self._revoked.holds(serial)) is not False:
+            if listed:
+                raise Malformed(Reason.REVOKED)
+            if stream.over or line.closed:
+                raise _Gone
+            time.sleep(RevocationList.LOOK_AGAIN)
+
+    def _hang_up(self, stream: _Stream) -> None:
+        if not stream.over:
+            stream.context.cancel()
+
+
+class _Door(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio carries no types
+    """The one method that there is; bytes go in and out as they are."""
+
+    def __init__(self, talk: Callable[[Iterator[bytes], grpc.ServicerContext], Iterator[bytes]]) -> None:
+        self._handler = grpc.stream_stream_rpc_method_handler(talk)
+
+    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
+        return self._handler if details.method == METHOD else None

@@ -1,1 +1,0 @@
-"""The papers' figures and tables, run again with this code: as published, ours, and where they differ."""

@@ -1,0 +1,194 @@
+"""A store's ledgers as their owners look at them: what was spent, what is left, what a run would cost.
+
+Reads every `nodes/*.db` of a store. Writing (`set_budget`, `renew`) is the owner's hand and appends to the same chain.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from colonnade.errors import InvalidInput, LedgerDamaged
+from colonnade.privacy.accountant import epsilon, rho_for
+from colonnade.privacy.events import Policy
+from colonnade.privacy.ledger import Budget, Entry, Ledger
+from colonnade.privacy.mechanisms import gaussian_sigma, gumbel_scale
+from colonnade.privacy.store import FileLog
+from colonnade.runtime.program import COORDINATOR
+from colonnade.runtime.run_store import RunStore, file_name, node_name
+
+DELTA = 1e-6  # at which spending is shown where the owner has set no delta
+
+
+@dataclass(frozen=True)
+class Account:
+    """One party's ledger, summed up."""
+
+    party: str
+    budget: Budget
+    releases: int
+    exact: int
+    open_runs: int
+    unit: str = "not fixed yet"  # whom its figures are about
+
+    @property
+    def delta(self) -> float:
+        return self.budget.delta if self.budget.delta is not None else DELTA
+
+    @property
+    def spent(self) -> float:
+        return epsilon(self.budget.rho, self.delta)
+
+    @property
+    def left(self) -> float:
+        """The epsilon of one more run that fits; infinite without a limit."""
+        return epsilon(self.budget.left, self.delta)
+
+    @property
+    def lifetime(self) -> float:
+        return epsilon(self.budget.lifetime_rho, self.delta)
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What a run at (epsilon, delta) would mean for one party's budget."""
+
+    party: str
+    rho: float
+    fits: bool
+    after: float  # epsilon after the run
+    runs_left: float  # how many such runs fit, this one included; infinite without a limit
+    sigma: float  # of a Gaussian release a round, in units of its sensitivity
+    scale: float  # of a noisy choice a round, in units of its sensitivity
+
+
+def ledger_files(store: str | Path) -> dict[str, Path]:
+    """The ledgers in a store, by party."""
+    folder = Path(store) / "nodes"
+    files = {node_name(path.stem): path for path in sorted(folder.glob("*.db"))}
+    files.pop(COORDINATOR, None)  # it holds no data and spends nothing
+    if not files:
+        raise InvalidInput(f"{store} holds no ledgers; name the folder that was given as store=.")
+    return files
+
+
+@contextmanager
+def opened(store: str | Path, party: str) -> Iterator[Ledger]:
+    """One party's ledger, checked before it is used."""
+    files = ledger_files(store)
+    if party not in files:
+        raise InvalidInput(f"{store} holds no ledger of {party!r}; there are {', '.join(files)}.")
+    log = FileLog(files[party])
+    try:
+        log.verify()
+        yield Ledger(log, party, _last_policy(log))
+    finally:
+        log.close()
+
+
+def prepared(store: str | Path, party: str) -> None:
+    """Make a party's ledger, so that its owner can set a limit before the first run."""
+    books = RunStore(store)
+    books.log(party)
+    books.close()
+
+
+def _last_policy(log: FileLog) -> Policy:
+    """The limit that the party's policy set in its newest run; a run may come with another one."""
+    openings = log.rows(kind="open")
+    limit = json.loads(openings[-1].body).get("limit") if openings else None
+    return Policy(epsilon=limit[0], delta=limit[1]) if limit else Policy()
+
+
+def accounts(store: str | Path) -> list[Account]:
+    """Every party's account."""
+    return [account(store, party) for party in ledger_files(store)]
+
+
+def account(store: str | Path, party: str) -> Account:
+    with opened(store, party) as ledger:
+        entries = ledger.entries()
+        exact = sum(math.isinf(entry.event.rho) for entry in entries)
+        unit = " and ".join(ledger.units()) or "not fixed yet"
+        return Account(party, ledger.budget(), len(entries), exact, len(ledger.open_runs()), unit)
+
+
+def notes(store: str | Path, party: str) -> list[tuple[str, str]]:
+    """What a party's own operator may know about its data: run and text."""
+    with opened(store, party) as ledger:
+        return ledger.operator_notes()
+
+
+def forecast(store: str | Path, party: str, target: float, delta: float, rounds: int) -> Forecast:
+    """What a run would cost, and how much noise each of its rounds would carry."""
+    Policy(epsilon=target, delta=delta)  # the same checks
+    rho = rho_for(target, delta)
+    with opened(store, party) as ledger:
+        budget = ledger.budget()
+    after = epsilon(budget.rho + rho, budget.delta or delta)
+    left = math.inf if math.isinf(budget.limit) else math.floor(budget.left / rho * (1 + 1e-12))
+    fits = budget.rho + rho <= budget.limit * (1 + 1e-12)
+    return Forecast(party, rho, fits, after, left, gaussian_sigma(1.0, rho / rounds), gumbel_scale(1.0, rho / rounds))
+
+
+def spending(store: str | Path, party: str) -> list[tuple[str, float]]:
+    """When something was released, and the epsilon spent in all by then (at the budget's delta)."""
+    with opened(store, party) as ledger:
+        delta = ledger.budget().delta or DELTA
+        by_time: dict[str, float] = {}
+        for entry in ledger.entries():
+            by_time[entry.when] = by_time.get(entry.when, 0.0) + entry.event.rho
+    total, curve = 0.0, []
+    for when, rho in sorted(by_time.items()):
+        total += rho
+        curve.append((when, epsilon(total, delta)))
+    return curve
+
+
+def exported(store: str | Path, party: str, form: str) -> str:
+    """Every release of a party as CSV or JSON: facts only, no released values."""
+    with opened(store, party) as ledger:
+        lines = [_plain(entry) for entry in ledger.entries()]
+    if form == "json":
+        return json.dumps(lines, indent=1)
+    if form != "csv":
+        raise InvalidInput(f"cannot export as {form!r}; choose csv or json.")
+    out = io.StringIO()
+    writer = csv.DictWriter(out, list(lines[0]) if lines else ["run"])
+    writer.writeheader()
+    writer.writerows(lines)
+    return out.getvalue()
+
+
+def verified(store: str | Path) -> dict[str, int]:
+    """The rows of every ledger, after each chain was walked and compared with what the other nodes remember."""
+    logs = {node_name(path.stem): FileLog(path) for path in sorted((Path(store) / "nodes").glob("*.db"))}
+    if not logs:
+        raise InvalidInput(f"{store} holds no ledgers; name the folder that was given as store=.")
+    try:
+        counts = {name: log.verify() for name, log in logs.items()}
+        ledgers = {name: Ledger(log, name, Policy()) for name, log in logs.items()}
+        for witness in ledgers.values():
+            for peer, (count, head) in witness.remembered().items():
+                if peer not in ledgers:
+                    raise LedgerDamaged(
+                        f"the ledger of {peer!r} is gone: {witness.node!r} remembers {count:,} rows of it. Restore "
+                        f"{Path(store) / 'nodes' / file_name(peer)}.db from its newest copy."
+                    )
+                ledgers[peer].check_head(count, head, witness.node)
+        return counts
+    finally:
+        for log in logs.values():
+            log.close()
+
+
+def _plain(entry: Entry) -> dict[str, Any]:
+    raw = asdict(entry)
+    return {**{key: value for key, value in raw.items() if key != "event"}, **json.loads(entry.event.to_json())}

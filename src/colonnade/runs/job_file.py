@@ -1,0 +1,120 @@
+"""A job in a file: problem, method and privacy as a user writes them down.
+
+    [problem]
+    loss = "Logistic"                                       # a value of colonnade by its name
+    penalty = { type = "ElasticNet", l1 = 0.01, l2 = 0.1 }  # one with settings
+    intercept = true
+
+    [method]
+    type = "PrivateGram"                                    # left out: the default for the privacy asked for
+    cross = "secure"
+
+    [privacy]                                               # left out: exact values leave the parties
+    epsilon = 1.0
+    delta = 1e-6
+    trust = "secure"
+    row_norm = 4.0
+
+A mistake is answered with the line it is on. docs/organisations.md describes every field.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from colonnade.data.text_file import at_line, read_text
+from colonnade.errors import InvalidInput
+from colonnade.methods.plain_data import from_plain, known_values
+from colonnade.privacy.statement import Privacy
+from colonnade.problem import AdaBoost, KernelSVM, Problem
+
+TABLES = ("problem", "method", "privacy")
+_PROBLEMS = (Problem, KernelSVM, AdaBoost)
+
+
+@dataclass(frozen=True)
+class JobFile:
+    """What a job file says."""
+
+    problem: Any
+    method: Any | None
+    privacy: Privacy | None
+    rest: Mapping[str, Any]  # tables that others read: data, output
+
+
+def load_job(path: str | Path, *, others: tuple[str, ...] = ()) -> JobFile:
+    """Read a job file; `others` are further tables that it may hold."""
+    text = read_text(path)
+    try:
+        raw = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidInput(f"{path} is not a TOML file: {error}. Correct it there.") from error
+    if unknown := [name for name in raw if name not in (*TABLES, *others)]:
+        raise at_line(
+            path,
+            text,
+            unknown[0],
+            f"unknown; a job has {', '.join((*TABLES, *others))}. Correct the name, or take it out.",
+        )
+    if "problem" not in raw:
+        raise InvalidInput(f'{path} has no [problem]; write at least: [problem] and loss = "Logistic".')
+    try:
+        problem = _made(raw["problem"], "problem", "Problem")
+        method = _made(raw["method"], "method", None) if "method" in raw else None
+        privacy = _made(raw["privacy"], "privacy", "Privacy") if "privacy" in raw else None
+        _check_kinds(problem, method, privacy)
+    except InvalidInput as error:
+        place, _, what = str(error).partition(": ")
+        raise at_line(path, text, _nearer(raw, place, what), what, mark=":") from error
+    return JobFile(problem, method, privacy, {name: raw[name] for name in others if name in raw})
+
+
+def accepted() -> dict[str, tuple[type, ...]]:
+    """What each table may hold."""
+    methods = tuple(kind for kind in known_values().values() if hasattr(kind, "price"))
+    return {"problem": _PROBLEMS, "method": methods, "privacy": (Privacy,)}
+
+
+def _nearer(raw: Mapping[str, Any], place: str, what: str) -> str:
+    """The place of a key inside the table at `place`, if the message begins with its name or says that there is no such."""
+    table: Any = raw
+    for word in place.split("."):
+        table = table.get(word, {}) if isinstance(table, dict) else {}
+    keys = table if isinstance(table, dict) else {}
+    named = [key for key in keys if re.match(rf"{re.escape(key)}\b", what) or f"has no {key!r}" in what]
+    return f"{place}.{named[0]}" if named else place
+
+
+def _check_kinds(problem: object, method: object, privacy: object) -> None:
+    """Each table must hold what its name says: a Ridge is a value of colonnade, and no method."""
+    if not isinstance(problem, _PROBLEMS):
+        raise InvalidInput(
+            f"problem: {type(problem).__name__} is no problem; leave type out, or write KernelSVM or AdaBoost"
+        )
+    if method is not None and not hasattr(method, "price"):
+        raise InvalidInput(f'method: {type(method).__name__} is no method; write for example type = "PrivateGram"')
+    if not isinstance(privacy, Privacy | None):
+        raise InvalidInput(f"privacy: {type(privacy).__name__} says nothing about privacy; leave type out of [privacy]")
+
+
+def _made(raw: Any, where: str, kind: str | None) -> Any:
+    if not isinstance(raw, dict):
+        raise InvalidInput(f"{where}: must be a table, as in [{where}]")
+    if kind is None and "type" not in raw:
+        raise InvalidInput(f'{where}: needs type = "...", such as type = "PrivateGram"')
+    return from_plain(_named({**({} if kind is None else {"type": kind}), **raw}), where)
+
+
+def _named(raw: Any) -> Any:
+    """Names of values for values without settings, and tables without a type for tables."""
+    if isinstance(raw, dict):
+        inside = {key: _named(item) if key != "type" else item for key, item in raw.items()}
+        return inside if "type" in raw else {"type": "table", "entries": inside}
+    if isinstance(raw, list):
+        return [_named(item) for item in raw]
+    return {"type": raw} if isinstance(raw, str) and raw in known_values() else raw

@@ -1,0 +1,359 @@
+"""What would privacy cost here? Methods, trust models and budgets compared on a table of one's own.
+
+    found = co.simulate(X, y, parties={"hospital": [0, 1, 2], "lab": [3, 4]}, epsilons=[0.1, 1, 4], feature_bound=1.0, row_norm=2.0)
+    found.table()          found.plot().show()
+
+Every figure is of rows that were set aside: a split (80 % to train on) is made from a seed, everything else is a whole run of `co.fit`
+with the noise that it has, which is never seeded. Beside them: all columns together and each party's alone, by scikit-learn, not
+private.
+
+Leaves   nothing, and everything: the table's holder looks at results computed from its rows. That is exploration, for which nobody
+         paid: the ledgers are thrown away, and the result says so. Choose settings on rows that no private release is about.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from colonnade.data.federation import Alignment, Federation
+from colonnade.data.one_table import table_federation
+from colonnade.data.schema import Schema
+from colonnade.errors import ColonnadeError, InvalidInput
+from colonnade.methods.gram.private_gram import PrivateGram
+from colonnade.privacy.block import Block
+from colonnade.privacy.statement import Privacy, Trust
+from colonnade.problem import LeastSquares, Logistic, Problem
+from colonnade.runs.fit import fit
+from colonnade.runs.progress import Bar
+from colonnade.views.plots import plotly_objects
+
+if TYPE_CHECKING:
+    import polars as pl
+
+Places = NDArray[np.int64]
+TRAINED = 0.8  # of the rows
+FIRST_SEED = 1000  # of the splits: the next one is 1001
+TOGETHER, ALONE = "together, not private", "alone, not private"
+EXPLORED = (
+    "Exploration: these figures were computed from the rows themselves and nobody paid for them; the ledgers of the runs were "
+    "thrown away. Whoever sees them, or a setting chosen by them, learns about the rows."
+)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One model on one split."""
+
+    method: str
+    trust: str
+    epsilon: float  # infinite where nothing is private
+    split: int
+    figures: Mapping[str, float]  # on the rows set aside: AUC, or R2 and RMSE
+    bytes: int | None = None
+    rounds: int | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """What a simulation found; printing it shows the table and what the figures are."""
+
+    trials: tuple[Trial, ...]
+    refused: tuple[str, ...] = ()  # pairs that a method does not know, and why
+    note: str = EXPLORED
+    measures: tuple[str, ...] = field(default=())
+
+    def table(self) -> pl.DataFrame:
+        """One row for each method, trust model and epsilon: mean and standard error over splits, bytes, rounds, seconds a run."""
+        import polars as pl
+
+        lines = []
+        for (method, trust, budget), own in self._groups().items():
+            line: dict[str, Any] = {"method": method, "trust": trust, "epsilon": budget}
+            for measure in self.measures:
+                line[measure], line[f"{measure} ±"] = _mean(_by_split(own, measure))
+            for name in ("bytes", "rounds", "seconds"):
+                known = [value for trial in own if (value := getattr(trial, name)) is not None]
+                line[name] = float(np.mean(known)) if known else None
+            lines.append({**line, "runs": len(own)})
+        return pl.DataFrame(lines, infer_schema_length=None)
+
+    def plot(self) -> Any:
+        """The first measure against epsilon, with standard errors; what is not private as level lines."""
+        go = plotly_objects()
+        measure, table = self.measures[0], self.table()
+        figure = go.Figure()
+        private = table.filter(table["epsilon"].is_finite())
+        for (method, trust), own in private.group_by(["method", "trust"], maintain_order=True):
+            figure.add_scatter(
+                x=own["epsilon"].to_list(),
+                y=own[measure].to_list(),
+                error_y={"type": "data", "array": own[f"{measure} ±"].to_list()},
+                name=f"{method}, trust {trust}",
+                mode="lines+markers",
+            )
+        for line in table.filter(table["epsilon"].is_infinite()).iter_rows(named=True):
+            if ALONE not in line["method"] or line["method"] == self.best_alone:
+                figure.add_hline(y=line[measure], line_dash="dot", annotation_text=line["method"])
+        figure.update_xaxes(type="log", title="epsilon (smaller protects more)")
+        figure.update_layout(title=f"{measure} on rows set aside", yaxis_title=measure)
+        figure.add_annotation(
+            text="exploration, not a private release", xref="paper", yref="paper", x=0, y=-0.2, showarrow=False
+        )
+        return figure
+
+    @property
+    def best_alone(self) -> str:
+        """The party that does best by itself, without privacy."""
+        alone = [(key, own) for key, own in self._groups().items() if ALONE in key[0]]
+        return max(alone, key=lambda pair: _mean(_by_split(pair[1], self.measures[0]))[0])[0][0]
+
+    def _groups(self) -> dict[tuple[str, str, float], list[Trial]]:
+        groups: dict[tuple[str, str, float], list[Trial]] = {}
+        for trial in self.trials:
+            groups.setdefault((trial.method, trial.trust, trial.epsilon), []).append(trial)
+        return groups
+
+    def __str__(self) -> str:
+        return "\n".join([str(self.table()), self.note, *self.refused])
+
+
+def simulate(
+    X: Any,
+    y: Any,
+    parties: int | Mapping[str, Any] = 2,
+    *,
+    schemas: Mapping[str, Schema] | None = None,
+    label: str | None = None,
+    problem: Problem | None = None,
+    methods: Sequence[Any] | Mapping[str, Any] | None = None,
+    trusts: Sequence[str | None] = (None,),
+    epsilons: Sequence[float] = (0.1, 1.0, 4.0),
+    delta: float = 1e-6,
+    row_norm: float | Mapping[str, float] | None = None,
+    feature_bound: float | None = None,
+    label_bound: float | None = None,
+    label_range: tuple[float, float] | None = None,
+    splits: int = 5,
+    repeats: int = 1,
+    progress: bool = False,
+) -> Simulation:
+    """Fit every method at every trust model and epsilon on several splits of one table, and compare on rows set aside.
+
+    X, y, parties, schemas, label   as in co.FederatedClassifier
+    problem                         None: logistic with an intercept for two labels, else least squares
+    methods                         co.PrivateGram() and others, or {name: method}; (method, problem) for one with a problem of
+                                    its own. One that releases exact values is run once, without privacy. None: the default
+    trusts, epsilons, delta         what to try; trust None: as co.Privacy has it
+    row_norm, feature_bound, label_bound, label_range   public bounds, as in co.Privacy
+    splits                          how many; standard errors are over them
+    repeats                         private runs on each split, whose figures are averaged first
+    """
+    _check_counts(splits, repeats, epsilons, trusts)
+    values, classifies = _labels(y, problem)
+    asked = problem or Problem(Logistic() if classifies else LeastSquares(), intercept=True)
+    whole = table_federation(X, values, parties, schemas, label)
+    bounds: dict[str, Any] = {"row_norm": row_norm, "feature_bound": feature_bound}
+    bounds |= {"label_bound": label_bound, "label_range": label_range}
+    plan, refused = _plan(whole, asked, methods, trusts, epsilons, delta, bounds)
+    if not plan:
+        raise InvalidInput(f"nothing can be run: {' '.join(refused)}")
+    bar = Bar("simulating, fits", splits * sum(case.times(repeats) for case in plan)) if progress else None
+    trials: list[Trial] = []
+    done = 0
+    try:
+        for number, (train, test) in enumerate(_splits(whole.rows, splits)):
+            told, held = _rows(whole, train), _rows(whole, test)
+            if classifies and min(len(set(told.labels.tolist())), len(set(held.labels.tolist()))) < 2:
+                raise InvalidInput(
+                    f"split {number + 1} of {splits} has one class only: there are too few rows of a class."
+                )
+            for case in plan:
+                for _ in range(case.times(repeats)):
+                    trials.append(_trial(case, told, held, number, classifies))
+                    done += 1
+                    if bar is not None:
+                        bar.show({"round": done})
+            trials += _baselines(told, held, number, classifies)
+    finally:
+        if bar is not None:
+            bar.stop()
+    return Simulation(tuple(trials), tuple(refused), measures=("AUC",) if classifies else ("R2", "RMSE"))
+
+
+# ------------------------------------------------------------------------------------------------ what is run
+
+
+@dataclass(frozen=True)
+class _Case:
+    name: str
+    method: Any
+    problem: Problem
+    privacy: Privacy | None
+
+    def times(self, repeats: int) -> int:
+        """Runs a split: without noise one is enough."""
+        return 1 if self.privacy is None else repeats
+
+
+def _plan(
+    whole: Federation,
+    problem: Problem,
+    methods: Any,
+    trusts: Sequence[str | None],
+    epsilons: Sequence[float],
+    delta: float,
+    bounds: Mapping[str, Any],
+) -> tuple[list[_Case], list[str]]:
+    """Every pair that can be run, and why the others cannot."""
+    from colonnade.runs.config import planned
+
+    cases: list[_Case] = []
+    refused: list[str] = []
+    for name, method, own in _named(methods, problem):
+        private = method is None or getattr(method, "DERIVATION", None) is not None
+        terms = [Privacy(e, delta, trust, **bounds) for trust in trusts for e in epsilons] if private else [None]
+        for privacy in terms:
+            chosen = method if method is not None else _usual(privacy)
+            try:
+                job = planned(whole, own, chosen, privacy)
+            except ColonnadeError as error:
+                where = "" if privacy is None else f", trust {privacy.trust}, epsilon {privacy.epsilon:g}"
+                refused.append(f"{name}{where}: {error}")
+            else:
+                cases.append(_Case(name, chosen, own, job.privacy))
+    return cases, refused
+
+
+def _usual(privacy: Privacy | None) -> PrivateGram:
+    return PrivateGram(cross="none" if privacy is not None and privacy.trust == Trust.NOBODY else "secure")
+
+
+def _named(methods: Any, problem: Problem) -> Iterator[tuple[str, Any, Problem]]:
+    if methods is None:
+        yield PrivateGram.TITLE, None, problem
+        return
+    pairs = list(methods.items()) if isinstance(methods, Mapping) else [(None, method) for method in methods]
+    titles = [getattr(_split_pair(value, problem)[0], "TITLE", "") for _, value in pairs]
+    for name, value in pairs:
+        method, own = _split_pair(value, problem)
+        if isinstance(method, type) or not hasattr(method, "price"):
+            raise InvalidInput(f"methods= holds {method!r}, which is no method: give values such as co.PrivateGram().")
+        yield name or (method.TITLE if titles.count(method.TITLE) == 1 else repr(method)), method, own
+
+
+def _split_pair(value: Any, problem: Problem) -> tuple[Any, Problem]:
+    return value if isinstance(value, tuple) and len(value) == 2 else (value, problem)
+
+
+def _trial(case: _Case, told: Federation, held: Federation, split: int, classifies: bool) -> Trial:
+    began = time.perf_counter()
+    with tempfile.TemporaryDirectory() as store:  # a budget needs a ledger; this one lasts as long as the trial
+        made = fit(told, case.problem, case.method, case.privacy, store=None if case.privacy is None else store)
+    seconds = time.perf_counter() - began
+    scores = made.scores(held) if classifies else made.predict(held)
+    figures = _figures(held.labels, scores, classifies)
+    trust, budget = ("", math.inf) if case.privacy is None else (str(case.privacy.trust), case.privacy.epsilon)
+    sent = made.communication
+    return Trial(case.name, trust, budget, split, figures, sent.bytes, sent.rounds, seconds)
+
+
+def _baselines(told: Federation, held: Federation, split: int, classifies: bool) -> Iterator[Trial]:
+    """All columns, and each party's, without privacy: scikit-learn's logistic regression, or its ridge, with their defaults."""
+    from sklearn.linear_model import LogisticRegression, Ridge
+
+    holders = [name for name, party in told.parties.items() if party.block.columns]
+    groups = {TOGETHER: holders, **({f"{name} {ALONE}": [name] for name in holders} if len(holders) > 1 else {})}
+    for name, group in groups.items():
+        began = time.perf_counter()
+        model = LogisticRegression(max_iter=500, tol=1e-3) if classifies else Ridge()
+        model.fit(_matrix(told, group), told.labels)
+        scores = (model.decision_function if classifies else model.predict)(_matrix(held, group))
+        seconds = time.perf_counter() - began
+        yield Trial(name, "", math.inf, split, _figures(held.labels, scores, classifies), seconds=seconds)
+
+
+def _matrix(federation: Federation, names: Sequence[str]) -> Any:
+    blocks = [federation.parties[name].block.matrix for name in names]
+    if any(sparse.issparse(block) for block in blocks):
+        return sparse.csr_array(sparse.hstack([sparse.csr_array(block) for block in blocks]))
+    return np.hstack(blocks)
+
+
+# ------------------------------------------------------------------------------------------------ rows and figures
+
+
+def _labels(y: Any, problem: Problem | None) -> tuple[NDArray[Any], bool]:
+    values = np.asarray(y)
+    if values.ndim != 1 or values.size < 10:
+        raise InvalidInput(f"y has shape {values.shape}: give one label a row, for 10 rows or more.")
+    kinds = np.unique(values)
+    classifies = kinds.size == 2 if problem is None else bool(problem.loss.classifies)
+    if not classifies:
+        if values.dtype.kind not in "biuf":
+            raise InvalidInput(
+                f"y holds {kinds.size:,} different texts; a simulation compares two classes, or numbers."
+            )
+        return values.astype(np.float64), False
+    if kinds.size != 2:
+        raise InvalidInput(
+            f"y holds {kinds.size:,} classes; a simulation compares two. Set one of them against the rest."
+        )
+    return np.where(values == kinds[1], 1.0, -1.0), True
+
+
+def _splits(rows: int, count: int) -> Iterator[tuple[Places, Places]]:
+    for seed in range(FIRST_SEED, FIRST_SEED + count):
+        order = np.random.default_rng(seed).permutation(rows)
+        yield np.sort(order[: int(TRAINED * rows)]), np.sort(order[int(TRAINED * rows) :])
+
+
+def _rows(whole: Federation, places: Places) -> Federation:
+    """Some rows of an encoded federation."""
+    parties = {}
+    for name, party in whole.parties.items():
+        matrix = party.block.matrix
+        taken = sparse.csc_array(sparse.csr_array(matrix)[places]) if sparse.issparse(matrix) else matrix[places]
+        if sparse.issparse(taken):
+            taken.sort_indices()
+        parties[name] = replace(party, block=Block(taken, party.block.positions, unit=party.block.unit))
+    same = Alignment(dict.fromkeys(parties, places.size), places.size)
+    keys = None if whole.keys is None else whole.keys[places]
+    return replace(whole, parties=parties, alignment=same, _y=whole.labels[places], keys=keys)
+
+
+def _figures(y: NDArray[Any], scores: NDArray[np.float64], classifies: bool) -> dict[str, float]:
+    from sklearn.metrics import r2_score, roc_auc_score
+
+    if classifies:
+        return {"AUC": float(roc_auc_score(y, scores))}
+    return {"R2": float(r2_score(y, scores)), "RMSE": float(np.sqrt(np.mean((y - scores) ** 2)))}
+
+
+def _by_split(trials: Sequence[Trial], measure: str) -> list[float]:
+    """The measure on each split; repeats on one split share its rows, so they are averaged first."""
+    places = dict.fromkeys(trial.split for trial in trials)
+    return [float(np.mean([t.figures[measure] for t in trials if t.split == place])) for place in places]
+
+
+def _mean(found: list[float]) -> tuple[float, float | None]:
+    error = float(np.std(found, ddof=1) / math.sqrt(len(found))) if len(found) > 1 else None
+    return float(np.mean(found)), error
+
+
+def _check_counts(splits: int, repeats: int, epsilons: Sequence[float], trusts: Sequence[str | None]) -> None:
+    for name, value in (("splits", splits), ("repeats", repeats)):
+        if not (isinstance(value, int | np.integer) and value >= 1):
+            raise InvalidInput(f"{name}={value!r}: give a whole number of at least 1; 5 is a common choice.")
+    for name, given in (("epsilons", epsilons), ("trusts", trusts)):
+        if isinstance(given, str) or not isinstance(given, Sequence) or not given:
+            raise InvalidInput(f"{name}={given!r}: give a list of at least one.")

@@ -1,0 +1,336 @@
+"""A store: the folder that keeps runs. One file a node, one journal of runs, one saved fit a finished run.
+
+    store/runs.db           which runs were begun and how they ended
+    store/nodes/NAME.db     ledger and transcript of a node (with large payloads in store/nodes/blobs)
+    store/fits/RUN.json     the fit of a finished run
+    store/locks/RUN.lock    held while a process drives the run; the system frees it when the process dies
+
+A run is begun under the fingerprint of its call: method, problem, federation, data, code. The same call finds a run that
+was begun and not ended, and goes on with it, unless another live process is driving it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import re
+import secrets
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any
+
+from colonnade.errors import InvalidInput, StoreError
+from colonnade.privacy.events import Policy
+from colonnade.privacy.ledger import Ledger
+from colonnade.privacy.store import FileLog, Log, MemoryLog
+
+ORDER = "order of rows"  # the name of its secret
+HUB_SAYS = "the hub says: "  # before what another organisation says of a run's end
+_GOING = "interrupted, or still running"
+# How a run ended stands in the books as a word and the name of an error; people read what that means. Of other parties a party
+# hears PeerFailed and no more (network/refusals.py): which of the three it was is theirs.
+_WORDS = {
+    "PeerSilent": "failed: a party did not answer in time",
+    "PeerRefused": "refused: a party's policy, budget or operator said no",
+    "PeerBroken": "failed: a party could not go on",
+    "PeerFailed": "failed: another node refused, could not go on or did not answer",
+    "PolicyRefused": "refused: a policy does not allow it",
+    "BudgetExhausted": "refused: a budget does not allow it",
+    "InvalidInput": "failed: data, files or settings do not fit it",
+    "LeakError": "failed: something would have left without passing a gate",
+    "WireError": "failed: something came that is no message of ours",
+    "ProtocolError": "failed: a node broke the rules of the conversation, or nobody could go on",
+}
+
+
+class MemoryStore:
+    """Runs that need not survive the process."""
+
+    durable = False
+
+    def log(self, node: str) -> Log:  # noqa: ARG002  every node gets a log of its own
+        return MemoryLog()
+
+    def log_path(self, node: str) -> Path | None:  # noqa: ARG002
+        return None
+
+    @contextlib.contextmanager
+    def run(self, fingerprint: str) -> Iterator[str]:  # noqa: ARG002  nothing to find again
+        yield new_run_id()
+
+    def fit_path(self, run: str) -> Path | None:  # noqa: ARG002
+        return None
+
+    def end(self, run: str, how: str) -> None:
+        """Nothing to remember."""
+
+    def ended(self) -> dict[str, str]:
+        """Nothing is left of earlier runs."""
+        return {}
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+class RunStore:
+    """Runs in a folder."""
+
+    durable = True
+
+    def __init__(self, folder: str | Path) -> None:
+        if not isinstance(folder, str | Path) or not str(folder):
+            raise InvalidInput(f"store={folder!r}: name a folder, such as store='runs'")
+        self.folder = Path(folder).expanduser()
+        self._open: dict[str, FileLog] = {}
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for part in ("nodes", "fits", "locks"):
+                (self.folder / part).mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            what = "it is a file" if self.folder.is_file() else error.strerror
+            raise StoreError(
+                f"cannot use {self.folder} as a store: {what}. Name a folder that is writable or still to be made."
+            ) from error
+        self._journal = FileLog(self.folder / "runs.db")
+        self._journal.verify()
+
+    def log(self, node: str) -> Log:
+        if node not in self._open:
+            self._open[node] = FileLog(self.log_path(node))
+        return self._open[node]
+
+    def log_path(self, node: str) -> Path:
+        return self.path_in(self.folder, node)
+
+    @staticmethod
+    def path_in(folder: Path, node: str) -> Path:
+        """Where a store keeps the ledger of a node."""
+        return folder / "nodes" / f"{file_name(node)}.db"
+
+    @contextlib.contextmanager
+    def run(self, fingerprint: str) -> Iterator[str]:
+        """The run to drive: one begun earlier by the same call and not ended, else a new one."""
+        # A plain hash of the data would let a reader of the journal test guesses about a row: it is keyed.
+        key = self._journal.secret("store", "fingerprint key", 32)
+        held, run = self._claim(hashlib.blake2b(fingerprint.encode(), key=key, digest_size=32).hexdigest())
+        try:
+            yield run
+        finally:
+            held.close()
+
+    def order_secret(self, *, kept: bool = True) -> bytes:
+        """The secret by which private runs in one process order their rows: one for all runs of the store (row_order.py).
+
+        It lies in runs.db, its owner's alone. In another order the rows of a run that was interrupted would be others.
+
+        kept  False writes nothing: a store without a secret has no such run, and any secret does for one that will not be
+        """
+        if not kept and not self._journal.has_secret("store", ORDER):
+            return secrets.token_bytes(32)
+        return self._journal.secret("store", ORDER, 32)
+
+    def going_on(self, fingerprint: str) -> str | None:
+        """The run that the same call would go on with, if there is one; nothing is written."""
+        begun = [row for row in self._journal.rows(kind="begin") if row.key]  # the others were adopted, and have no key
+        if not begun:
+            return None
+        key, ended = self._journal.secret("store", "fingerprint key", 32), self.ended()
+        same = hashlib.blake2b(fingerprint.encode(), key=key, digest_size=32).hexdigest()
+        return next((row.run for row in begun if row.key == same and row.run not in ended), None)
+
+    def _claim(self, fingerprint: str) -> tuple[IO[str], str]:
+        with self._journal.atomic():
+            ended = self.ended()
+            begun = [r.run for r in self._journal.rows(kind="begin") if r.key == fingerprint and r.run not in ended]
+            for run in begun:
+                if (held := self.lock(run)) is not None:
+                    return held, run
+            run = new_run_id()
+            held = self.lock(run)
+            assert held is not None
+            self._journal.append(run, 0, "begin", fingerprint, _now().encode())
+            return held, run
+
+    def adopt(self, run: str) -> None:
+        """Note the beginning of a run whose id somebody else chose."""
+        with self._journal.atomic():
+            if run not in dict(self.begun()):
+                self._journal.append(run, 0, "begin", "", _now().encode())
+
+    def lock(self, run: str) -> IO[str] | None:
+        """The run's lock, held until it is closed; None if another process holds it."""
+        try:
+            held = (self.folder / "locks" / f"{run}.lock").open("w")
+        except OSError as error:
+            raise StoreError(
+                f"cannot write to {self.folder}: {error.strerror}. Free space or make it writable."
+            ) from error
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            held.close()
+            return None
+        return held
+
+    def fit_path(self, run: str) -> Path | None:
+        return self.folder / "fits" / f"{run}.json"
+
+    def end(self, run: str, how: str) -> None:
+        """The one moment from which the run is over."""
+        self._journal.append(run, 0, "end", "", json.dumps({"how": how, "when": _now()}).encode())
+        (self.folder / "locks" / f"{run}.lock").unlink(missing_ok=True)
+
+    def begun(self) -> list[tuple[str, str]]:
+        """Every run, and when it began."""
+        return [(row.run, row.body.decode()) for row in self._journal.rows(kind="begin")]
+
+    def ended(self) -> dict[str, str]:
+        """The runs that are over, and how they ended."""
+        return {row.run: json.loads(row.body)["how"] for row in self._journal.rows(kind="end")}
+
+    def close(self) -> None:
+        for log in [self._journal, *self._open.values()]:
+            log.close()
+
+
+Store = MemoryStore | RunStore
+
+
+def check_folder(folder: Path) -> None:
+    """That a store can be made where there is none, without making it."""
+    above = next(part for part in (folder, *folder.absolute().parents) if part.exists())
+    if not above.is_dir() or not os.access(above, os.W_OK):
+        what = f"{above} is a file" if not above.is_dir() else f"{above} is not writable"
+        raise StoreError(f"cannot use {folder} as a store: {what}. Name a folder that is writable or still to be made.")
+
+
+def file_name(node: str) -> str:
+    """A file name for any party name: letters, digits and dashes stay, the rest becomes its code."""
+    return re.sub(r"[^A-Za-z0-9-]", lambda match: f"_{ord(match.group()):x}_", node)
+
+
+def node_name(file: str) -> str:
+    """The inverse of `file_name`."""
+    return re.sub(r"_([0-9a-f]+)_", lambda match: chr(int(match.group(1), 16)), file)
+
+
+def new_run_id() -> str:
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(6)}"
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def in_words(how: str) -> str:
+    """How a run ended, for people; what has no words stays as it is."""
+    name = how.rpartition(": ")[2]
+    if name not in _WORDS:
+        return how
+    return f"{HUB_SAYS}{_WORDS[name]}" if how.startswith(HUB_SAYS) else _WORDS[name]
+
+
+def history(folder: str | Path) -> list[tuple[str, str, str]]:
+    """Every run of a store: its id, when it began, its state."""
+    store = _existing(folder)
+    try:
+        ended = store.ended()
+        return [(run, began, in_words(ended.get(run, _GOING))) for run, began in store.begun()]
+    finally:
+        store.close()
+
+
+def released(folder: str | Path, run: str) -> dict[str, Any]:
+    """What is on record about a run: its terms, and what left each node whose ledger is here."""
+    store = _existing(folder)
+    try:
+        began = dict(store.begun()).get(run)
+        if began is None:
+            raise InvalidInput(f"{folder} holds no run {run!r}; `colonnade runs list {folder}` shows those it has.")
+        terms: dict[str, str] = {}
+        left = []
+        for path in sorted((Path(folder) / "nodes").glob("*.db")):
+            node = node_name(path.stem)
+            ledger = Ledger(store.log(node), node, Policy())
+            for row in ledger.log.rows(run, "open"):
+                terms = json.loads(row.body)["terms"]
+            entries = ledger.entries(run)
+            for what in dict.fromkeys(entry.what for entry in entries):
+                prices = [entry.event.rho for entry in entries if entry.what == what]
+                left.append({"node": node, "what": what, "times": len(prices), "rho": sum(prices)})
+        state = in_words(store.ended().get(run, _GOING))
+        return {"run": run, "began": began, "state": state, "terms": terms, "left": left}
+    finally:
+        store.close()
+
+
+def aborted(folder: str | Path, run: str) -> list[str]:
+    """End an interrupted run; the nodes whose ledgers were closed."""
+    store = _existing(folder)
+    try:
+        if run not in dict(store.begun()):
+            raise InvalidInput(f"{folder} holds no run {run!r}; `colonnade runs list {folder}` shows those it has.")
+        if run in store.ended():
+            raise InvalidInput(f"run {run} is over already: {in_words(store.ended()[run])}.")
+        return _abort(store, run)
+    finally:
+        store.close()
+
+
+def _abort(store: RunStore, run: str) -> list[str]:
+    held = store.lock(run)
+    if held is None:
+        raise StoreError(f"run {run} is being driven by another process; stop that first.")
+    with held:
+        store.end(run, "aborted")
+    ledgers = [Ledger(store.log(node), node, Policy()) for node in _nodes(store)]
+    touched = [ledger.node for ledger in ledgers if run in ledger.open_runs()]
+    for ledger in ledgers:
+        ledger.close_run(run, "aborted")
+    return touched
+
+
+def _nodes(store: RunStore) -> list[str]:
+    return [node_name(path.stem) for path in sorted((store.folder / "nodes").glob("*.db"))]
+
+
+def end_open_runs(store: RunStore) -> None:
+    """Abort every run that has not ended: without a ledger that was lost none of them can go on."""
+    over = store.ended()
+    for run in [run for run, _ in store.begun() if run not in over]:
+        _abort(store, run)
+
+
+def begun_anew(folder: str | Path, node: str) -> tuple[str, float]:
+    """Begin a new ledger in the place of one that was lost from a store that holds all of them: when, and the rho it begins with.
+
+    What the others' ledgers count about the same rows is known here, so the new one begins with the largest of their sums.
+    """
+    store = _existing(folder)
+    try:
+        peers = [Ledger(store.log(name), name, Policy()) for name in _nodes(store) if name != node]
+        if not any(node in peer.remembered() for peer in peers):
+            raise InvalidInput(
+                f"no ledger in {folder} remembers one of {node!r}; there are those of {', '.join(_nodes(store))}."
+            )
+        made = Ledger(store.log(node), node, Policy())
+        made.check_new()
+        end_open_runs(store)
+        rho = max(peer.row_spent() for peer in peers)
+        one = made.begin_anew(rho, dict.fromkeys(unit for peer in peers for unit in peer.counted_units()))
+        count = made.log.length()
+        for peer in peers:
+            peer.accept_replaced(one, (count, made.log.head_at(count)), rho)
+        return one.when, rho
+    finally:
+        store.close()
+
+
+def _existing(folder: str | Path) -> RunStore:
+    if not (Path(folder) / "runs.db").is_file():
+        raise InvalidInput(f"{folder} is not a store: it has no runs.db. Name the folder that was given as store=.")
+    return RunStore(folder)

@@ -1,0 +1,218 @@
+"""Small charts as inline SVG: lines, stacked bars, and bars inside a table's cell. No script, no fonts, a few kilobytes.
+
+A chart is as wide as the page. Lines and bars stretch with it; text does not, since it stands in the outer picture at
+shares of the width. Text and grid take the page's colours, so that light, dark and print need nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from itertools import pairwise
+
+from colonnade.views.parts import Markup
+from colonnade.views.words import human_bytes
+
+MOST = 1e300  # so that differences of what is shown are finite
+UNIT = 1000.0  # the inner picture's width and height
+DASHES = ("", "7 4", "2 3", "9 3 2 3", "4 2", "12 4")
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One curve."""
+
+    name: str
+    points: Sequence[Point]
+    colour: str
+    place: int = 0  # chooses the dash, so that colour is not all that tells curves apart
+    steps: bool = False
+    marks: bool = False
+
+
+@dataclass(frozen=True)
+class Axis:
+    """What stands along one side: its name, its scale, its ends where they are given."""
+
+    name: str
+    log: bool = False
+    bytes: bool = False
+    low: float | None = None
+    high: float | None = None
+
+    def span(self, values: Sequence[float]) -> tuple[float, float]:
+        """The ends that show all values; of logarithms on a log axis."""
+        scaled = [math.log10(value) if self.log else max(-MOST, min(value, MOST)) for value in values]
+        low = min(scaled, default=0.0) if self.low is None else self.low
+        high = max(scaled, default=1.0) if self.high is None else self.high
+        if low == high:
+            low, high = low - 0.5, high + 0.5
+        room = 0.04 * (high - low)
+        return low - room * (self.low is None), high + room * (self.high is None)
+
+    def share(self, value: float, span: tuple[float, float]) -> float:
+        scaled = math.log10(value) if self.log else value
+        return (scaled - span[0]) / (span[1] - span[0])
+
+    def ticks(self, span: tuple[float, float]) -> list[tuple[float, str]]:
+        """Where ticks stand, as shares of the axis, and what is written there."""
+        low, high = span
+        values = self._decades(low, high) if self.log else []
+        if len(values) < 2:  # no log axis, or one so short that it is almost even
+            bottom, top = (10.0**low, 10.0**high) if self.log else (low, high)
+            step = _nice((top - bottom) / 5)
+            values = [k * step for k in range(math.ceil(bottom / step - 1e-9), math.floor(top / step + 1e-9) + 1)]
+        return [(self.share(value, span), self._text(value)) for value in values]
+
+    def _decades(self, low: float, high: float) -> list[float]:
+        """Powers of ten, every so many of them; where there are few, also twice and five times these."""
+        first, last = math.ceil(low), math.floor(high)
+        if last - first >= 2:
+            return [10.0**k for k in range(first, last + 1, math.ceil((last - first + 1) / 5))]
+        fine = [m * 10.0**k for k in range(math.floor(low), math.ceil(high) + 1) for m in (1, 2, 5)]
+        return [value for value in fine if low <= math.log10(value) <= high]
+
+    def _text(self, value: float) -> str:
+        if self.bytes:
+            return human_bytes(round(value)).replace(".00 ", " ").replace(".0 ", " ")
+        return f"{value:.4g}".replace("-", "−")
+
+
+def lines(curves: Sequence[Line], x: Axis, y: Axis, *, label: str, diagonal: bool = False) -> Markup:
+    """Curves over common axes; values that a log axis cannot show must be left out before."""
+    points = [point for curve in curves for point in curve.points]
+    across, up = x.span([point[0] for point in points]), y.span([point[1] for point in points])
+
+    def at(point: Point) -> Point:
+        return UNIT * x.share(point[0], across), UNIT * (1.0 - y.share(point[1], up))
+
+    inner, marks = [], []
+    if diagonal:
+        inner.append(_stroke([at((0.0, 0.0)), at((1.0, 1.0))], 'class="guide"'))
+    for curve in curves:
+        path = [at(point) for point in (_stepped(curve.points) if curve.steps else curve.points)]
+        dash = DASHES[curve.place % len(DASHES)]
+        look = f'stroke="{curve.colour}"' + (f' stroke-dasharray="{dash}"' if dash else "")
+        inner.append(_stroke(path, look))
+        if curve.marks or len(path) == 1:
+            marks += [_dot(at(point), curve.colour) for point in curve.points]
+    keys = legend([(curve.name, curve.colour, DASHES[curve.place % len(DASHES)]) for curve in curves])
+    return Markup(_framed(inner, marks, x.ticks(across), y.ticks(up), x.name, y.name, label) + keys)
+
+
+def stacked(
+    heights: Mapping[str, Sequence[float]],
+    places: Sequence[int],
+    colours: Mapping[str, str],
+    x: Axis,
+    y: Axis,
+    *,
+    label: str,
+) -> Markup:
+    """Bars at `places`, the parts of each bar one above the other."""
+    totals = [sum(column) for column in zip(*heights.values(), strict=True)]
+    width = min((b - a for a, b in pairwise(places)), default=1)
+    across = (min(places, default=0) - 0.5 * width, max(places, default=0) + 0.5 * width)
+    up = (0.0, max(totals, default=0.0) * 1.04 or 1.0)
+    inner = []
+    floors = [0.0] * len(places)
+    for name, parts in heights.items():
+        for number, (place, part) in enumerate(zip(places, parts, strict=True)):
+            if not part:
+                continue
+            left = UNIT * (place - 0.42 * width - across[0]) / (across[1] - across[0])
+            top, tall = UNIT * (1.0 - (floors[number] + part) / up[1]), UNIT * part / up[1]
+            wide = UNIT * 0.84 * width / (across[1] - across[0])
+            inner.append(
+                f'<rect x="{left:.1f}" y="{top:.1f}" width="{wide:.1f}" height="{tall:.1f}" fill="{colours[name]}"/>'
+            )
+            floors[number] += part
+    whole = [(share, text) for share, text in x.ticks(across) if "." not in text]
+    keys = legend([(name, colours[name], None) for name in heights])
+    return Markup(_framed(inner, [], whole, y.ticks(up), x.name, y.name, label) + keys)
+
+
+def bar(value: float, error: float, span: tuple[float, float], colour: str) -> Markup:
+    """A bar from zero inside a table's cell, with a whisker of `error` to either side; the cell beside it has the figure."""
+
+    def at(number: float) -> float:
+        return 100.0 * (min(max(number, span[0]), span[1]) - span[0]) / (span[1] - span[0])
+
+    left, right = sorted((at(0.0), at(value)))
+    whisker = (
+        f'<line x1="{at(value - error):.2f}%" x2="{at(value + error):.2f}%" y1="50%" y2="50%" class="whisker"/>'
+        if error > 0.0 and math.isfinite(error)
+        else ""
+    )
+    return Markup(
+        '<svg class="bar" aria-hidden="true" focusable="false">'
+        f'<rect x="{left:.2f}%" y="15%" width="{max(right - left, 0.4):.2f}%" height="70%" fill="{colour}"/>'
+        f'<line x1="{at(0.0):.2f}%" x2="{at(0.0):.2f}%" y1="0" y2="100%" class="zero"/>{whisker}</svg>'
+    )
+
+
+def legend(entries: Sequence[tuple[str, str, str | None]]) -> Markup:
+    """Name, colour, and dash (None: an area) of what is drawn; nothing where there is only one thing."""
+    if len(entries) < 2:
+        return Markup("")
+    keys = []
+    for name, colour, dash in entries:
+        mark = f'<rect width="18" height="12" fill="{colour}"/>'
+        if dash is not None:
+            dashes = f' stroke-dasharray="{dash}"' if dash else ""
+            mark = f'<line x1="0" x2="18" y1="6" y2="6" stroke="{colour}" stroke-width="2.5"{dashes}/>'
+        keys.append(f'<li><svg width="18" height="12" aria-hidden="true">{mark}</svg>{escape(name)}</li>')
+    return Markup(f'<ul class="legend">{"".join(keys)}</ul>')
+
+
+def _framed(
+    inner: Sequence[str],
+    outer: Sequence[str],
+    along: Sequence[tuple[float, str]],
+    upward: Sequence[tuple[float, str]],
+    x_name: str,
+    y_name: str,
+    label: str,
+) -> Markup:
+    grid, text = [], []
+    for share, words in upward:
+        y = 100.0 * (1.0 - share)
+        grid.append(f'<line x1="0" x2="100%" y1="{y:.2f}%" y2="{y:.2f}%"/>')
+        text.append(f'<text x="0" y="{y:.2f}%" dx="-8" dy="4" text-anchor="end">{escape(words)}</text>')
+    for share, words in along:
+        anchor = "end" if share > 0.97 else "middle"
+        text.append(f'<text x="{100.0 * share:.2f}%" y="100%" dy="18" text-anchor="{anchor}">{escape(words)}</text>')
+    return Markup(
+        f'<p class="axis" aria-hidden="true">{escape(y_name)}</p>'
+        f'<svg class="plot" role="img" aria-label="{escape(label)}"><g class="grid">{"".join(grid)}'
+        '<line x1="0" x2="0" y1="0" y2="100%"/><line x1="0" x2="100%" y1="100%" y2="100%"/></g>'
+        f'<svg viewBox="0 0 {UNIT:g} {UNIT:g}" width="100%" height="100%" preserveAspectRatio="none">{"".join(inner)}</svg>'
+        f"{''.join(outer)}{''.join(text)}</svg>"
+        f'<p class="axis right" aria-hidden="true">{escape(x_name)}</p>'
+    )
+
+
+def _stroke(path: Sequence[Point], look: str) -> str:
+    points = " ".join(f"{x:.1f},{y:.1f}" for x, y in path)
+    return f'<polyline points="{points}" fill="none" vector-effect="non-scaling-stroke" stroke-width="2.5" {look}/>'
+
+
+def _dot(at: Point, colour: str) -> str:
+    return f'<circle cx="{at[0] / UNIT:.2%}" cy="{at[1] / UNIT:.2%}" r="3.5" fill="{colour}"/>'
+
+
+def _stepped(points: Sequence[Point]) -> list[Point]:
+    """Each value holds until the next one comes."""
+    path = list(points[:1])
+    for before, after in pairwise(points):
+        path += [(after[0], before[1]), after]
+    return path
+
+
+def _nice(step: float) -> float:
+    """The next larger of 1, 2 and 5 times a power of ten."""
+    power = 10.0 ** math.floor(math.log10(step))
+    return next(m * power for m in (1.0, 2.0, 5.0, 10.0) if m * power >= step * (1 - 1e-9))

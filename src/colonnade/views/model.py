@@ -1,0 +1,194 @@
+"""The sections about the model: its coefficients by party, its path along the penalty, and how good it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from colonnade.errors import HeldByParty
+from colonnade.problem.kernel import Support
+from colonnade.views import chart
+from colonnade.views.colours import COLOURS, party_colours
+from colonnade.views.fit_facts import FitFacts
+from colonnade.views.parts import Markup, figure, folded, paragraph, table
+from colonnade.views.quality import BASES, Evaluation, Quality
+from colonnade.views.words import counted, number
+
+LARGEST = 20  # coefficients shown with a bar
+CURVES = 6  # of the path
+
+
+class Entry(NamedTuple):
+    """One coefficient that is not zero."""
+
+    party: str
+    feature: str
+    value: float
+    error: float
+
+
+def model_section(fit: FitFacts) -> str:
+    counts, entries = _entries(fit)
+    noun = "examples" if isinstance(fit.model, Support) else "columns"  # a kernel machine weighs examples
+    parts: list[str] = [
+        table(f"{noun.capitalize()} by party", ("party", noun, "used", "L1 norm"), counts, numbers=3),
+        paragraph(f"The intercept is {number(fit.intercept)}."),
+    ]
+    if not entries:
+        return "".join([*parts, paragraph("All coefficients known here are zero.")])
+    total = sum(x.size for x in fit.coefficients.local.values())
+    parts.append(paragraph(f"{len(entries):,} of {counted(total, 'coefficient')} known here are not zero."))
+    parts += [_bars(fit, entries[:LARGEST], len(entries)), _path(fit)]
+    heads = ["party", "column", "coefficient", "standard error"][: 3 if fit.errors is None else 4]
+    rows = [(e.party, e.feature, number(e.value), number(e.error))[: len(heads)] for e in entries]
+    everything = table("Coefficients, largest first", heads, rows, numbers=len(heads) - 2)
+    parts.append(folded(f"All {counted(len(entries), 'coefficient')} as a table", everything))
+    return "".join(parts)
+
+
+def _entries(fit: FitFacts) -> tuple[list[tuple[str, ...]], list[Entry]]:
+    """A line of counts for each party, and every coefficient known here that is not zero, the largest first."""
+    counts: list[tuple[str, ...]] = []
+    entries = []
+    for party in fit.coefficients:
+        try:
+            x = fit.coefficients[party]
+        except HeldByParty:
+            counts.append((party, "held there", "held there", "held there"))
+            continue
+        counts.append((party, f"{len(x):,}", f"{np.count_nonzero(x):,}", number(float(np.abs(x).sum()))))
+        errors = np.zeros(x.shape) if fit.errors is None else fit.errors[party]
+        for place in zip(*np.nonzero(x), strict=True):
+            name = str(fit.features[party][int(place[0])])
+            name += f", response {place[1] + 1}" if len(place) > 1 else ""
+            entries.append(Entry(party, name, float(x[place]), float(errors[place])))
+    return counts, sorted(entries, key=lambda entry: -abs(entry.value))
+
+
+def _bars(fit: FitFacts, largest: Sequence[Entry], count: int) -> Markup:
+    """The chart is a table: each figure stands beside its bar."""
+    colours = party_colours(list(fit.coefficients))
+    lengths = [2.0 * entry.error if np.isfinite(entry.error) else 0.0 for entry in largest]
+    reach = [e.value + s * length for e, length in zip(largest, lengths, strict=True) for s in (-1.0, 1.0)]
+    span = (min(0.0, *reach), max(0.0, *reach))
+    rows = []
+    for entry, length in zip(largest, lengths, strict=True):
+        shown = number(entry.value) + (f" (two standard errors: {number(length)})" if fit.errors is not None else "")
+        rows.append((entry.feature, entry.party, shown, chart.bar(entry.value, length, span, colours[entry.party])))
+    made = table(
+        f"The {len(largest)} largest of {count:,} coefficients that are not zero",
+        ("column", "party", "coefficient", Markup('<span class="wide">beside each other</span>')),
+        rows,
+        numbers=1,
+        bars=True,
+    )
+    keys = chart.legend([(party, colours[party], None) for party in dict.fromkeys(e.party for e in largest)])
+    note = ""
+    if fit.errors is not None:
+        note = paragraph(
+            "The lines show two standard errors: of sampling, and of the noise that privacy added. They are shown where about 19 "
+            "of 20 such lines hold the truth, if residuals spread alike in all rows; docs/private-gram.md says how that is decided.",
+            "soft",
+        )
+    return Markup(made + keys + note)
+
+
+def _path(fit: FitFacts) -> str:
+    """The coefficients along the penalty, where the run gave them."""
+    if fit.path is None:
+        return ""
+    weights, curves = fit.path.weights, []
+    for party, rows in fit.path.coefficients.items():
+        for j in np.flatnonzero(np.abs(rows).max(axis=0)).tolist():
+            name = str(fit.features[party][j]) if party in fit.features else f"column {j + 1}"
+            curves.append((f"{party}: {name}", rows[:, j]))
+    curves.sort(key=lambda curve: -float(np.abs(curve[1]).max()))
+    shown = [
+        chart.Line(name, list(zip(weights.tolist(), values.tolist(), strict=True)), COLOURS[k % len(COLOURS)], k)
+        for k, (name, values) in enumerate(curves[:CURVES])
+    ]
+    if not shown or weights.min() <= 0.0:
+        return ""
+    caption = (
+        f"The {len(shown)} largest coefficients along the weight of the penalty (or the radius of the set): all from the same "
+        "release, at no further price."
+    )
+    drawn = chart.lines(shown, chart.Axis("weight", log=True), chart.Axis("coefficient"), label=caption)
+    sizes = [
+        (number(line["weight"]), f"{line['nonzero']:,}", number(line["l1_norm"]))
+        for line in fit.path.table().to_dicts()
+    ]
+    data = table("Size of the model along the penalty", ("weight", "not zero", "L1 norm"), sizes, numbers=3)
+    return "<h3>Along the penalty</h3>" + figure(drawn, caption, data)
+
+
+# ------------------------------------------------------------------------------------------------ how good it is
+
+
+def quality_section(evaluation: Evaluation | None, quality: Quality | None) -> str:
+    parts: list[str] = []
+    if quality is not None:
+        rows = [(name, f"{value:.3f}") for name, value in quality.values.items()]
+        parts.append(
+            table("The joint model, and others to compare it with", ("model", quality.measure), rows, numbers=1)
+        )
+        parts.append(paragraph(quality.note, "soft"))
+    if evaluation is None:
+        if quality is None:
+            parts.append(
+                paragraph(
+                    "No figures of quality: they would be a release about the rows they are computed on, and no rows were given "
+                    "that are public or paid for. Give some with fit.report(path, evaluation=(rows, labels), evaluation_is='public')."
+                )
+            )
+        return "".join(parts)
+    parts.append(paragraph(f"On {counted(evaluation.rows, 'row')} given for this report. {BASES[evaluation.basis]}"))
+    rows3 = [(name, number(value), meaning) for name, (value, meaning) in evaluation.figures.items()]
+    parts.append(table("Figures of quality", ("measure", "figure", "meaning"), rows3))
+    parts += ['<div class="pair">', _roc(evaluation), _calibration(evaluation), "</div>", _contribution(evaluation)]
+    return "".join(parts)
+
+
+def _roc(evaluation: Evaluation) -> str:
+    if not evaluation.roc:
+        return ""
+    caption = (
+        "ROC: positive rows found against negative rows accused, for every threshold; on the grey line are guesses."
+    )
+    x, y = (chart.Axis(name, low=0.0, high=1.0) for name in ("negative rows accused", "positive rows found"))
+    drawn = chart.lines([chart.Line("model", evaluation.roc, COLOURS[0])], x, y, label=caption, diagonal=True)
+    places = np.unique(np.linspace(0, len(evaluation.roc) - 1, min(12, len(evaluation.roc))).astype(int))
+    rows = [tuple(f"{share:.3f}" for share in evaluation.roc[k]) for k in places]
+    return figure(drawn, caption, table("Points of the ROC", (x.name, y.name), rows, numbers=2))
+
+
+def _calibration(evaluation: Evaluation) -> str:
+    if not evaluation.groups:
+        return paragraph(evaluation.remark, "soft")
+    caption = (
+        "Calibration: what was predicted and what was found, in groups of equal size; on the grey line both agree."
+    )
+    points = [(predicted, found) for predicted, found, _ in evaluation.groups]
+    ends = (min(map(min, points)), max(map(max, points)))
+    low, high = (0.0, 1.0) if evaluation.roc else ends
+    x, y = (chart.Axis(name, low=low, high=high) for name in ("predicted", "found"))
+    line = chart.Line("model", points, COLOURS[0], marks=True)
+    drawn = chart.lines([line], x, y, label=caption, diagonal=bool(evaluation.roc))
+    rows = [(f"{predicted:.4g}", f"{found:.4g}", f"{size:,}") for predicted, found, size in evaluation.groups]
+    return figure(drawn, caption, table("Groups", ("predicted", "found", "rows"), rows, numbers=3))
+
+
+def _contribution(evaluation: Evaluation) -> str:
+    if not evaluation.without:
+        return ""
+    whole = evaluation.figures[evaluation.measure][0]
+    rows = [("all parties", number(whole), "")]
+    rows += [(f"without {p}", number(value), number(value - whole)) for p, value in evaluation.without.items()]
+    made = table("What each party adds", ("scores", evaluation.measure, "difference"), rows, numbers=2)
+    return made + paragraph(
+        "A party's part of every score is left out and the rest stays as it is: what it adds to this model, not what a model "
+        "without it could reach.",
+        "soft",
+    )

@@ -1,0 +1,118 @@
+"""The page: the sections of one fit, put together and written in one piece."""
+
+from __future__ import annotations
+
+from html import escape
+from pathlib import Path
+
+from colonnade.errors import InvalidInput
+from colonnade.privacy.store import write_synced
+from colonnade.views.fit_facts import FitFacts
+from colonnade.views.model import model_section, quality_section
+from colonnade.views.parts import section, style
+from colonnade.views.privacy import privacy_section, traffic_section
+from colonnade.views.quality import Evaluation, Quality
+from colonnade.views.run_facts import RunFacts
+from colonnade.views.sections import (
+    convergence_section,
+    cost_section,
+    parties_of,
+    parties_section,
+    question_section,
+    reproduction_section,
+    settings_section,
+)
+
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+SECTIONS = {
+    "question": "The question",
+    "parties": "The parties",
+    "model": "The model",
+    "quality": "How good it is",
+    "privacy": "Privacy",
+    "traffic": "What left each party",
+    "convergence": "Convergence",
+    "cost": "Cost",
+    "settings": "Settings and scaling",
+    "reproduction": "Reproduction",
+}
+
+
+def write_report(
+    fit: FitFacts,
+    path: str | Path,
+    *,
+    quality: Quality | None = None,
+    evaluation: Evaluation | None = None,
+    facts: RunFacts | None = None,
+) -> Path:
+    """Write the report of a fit to one self-contained HTML file; the path it was written to.
+
+    quality     figures that the caller computed, such as a comparison of models.
+    evaluation  what was found on rows of the caller's: ROC, calibration and what each party adds.
+    facts       what is known about the run beside the fit; by default what the fit carries.
+    """
+    target = check_target(path)
+    text = rendered(fit, quality=quality, evaluation=evaluation, facts=facts)
+    write_synced(target, text.encode())
+    return target
+
+
+def check_target(path: str | Path) -> Path:
+    """The path, or InvalidInput where no file can be written: better said before a run than after it."""
+    target = Path(path)
+    try:
+        if target.is_dir():
+            raise InvalidInput(f"{target} is a folder; name a file in it.")
+        if not target.parent.is_dir():
+            raise InvalidInput(
+                f"the folder {target.parent} of {target.name} does not exist; create it, or name another."
+            )
+    except OSError as error:  # a folder that may not be looked into, a name that is too long
+        raise InvalidInput(f"{target} cannot be written: {error.strerror}. Name another file.") from error
+    return target
+
+
+def rendered(
+    fit: FitFacts,
+    *,
+    quality: Quality | None = None,
+    evaluation: Evaluation | None = None,
+    facts: RunFacts | None = None,
+) -> str:
+    """The report as text; arguments as in `write_report`."""
+    known = RunFacts.of(fit) if facts is None else facts
+    bodies = {
+        "question": question_section(fit),
+        "parties": parties_section(fit, known),
+        "model": model_section(fit),
+        "quality": quality_section(evaluation, quality),
+        "privacy": privacy_section(fit),
+        "traffic": traffic_section(fit),
+        "convergence": convergence_section(fit),
+        "cost": cost_section(fit),
+        "settings": settings_section(fit, known),
+        "reproduction": reproduction_section(fit, known),
+    }
+    links = "".join(f'<li><a href="#{key}">{title}</a></li>' for key, title in SECTIONS.items())
+    sections = "".join(section(key, title, bodies[key]) for key, title in SECTIONS.items())
+    count = len(parties_of(fit))
+    title = f"One model from {count:,} {'party' if count == 1 else 'parties'}"
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{POLICY}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title} – Colonnade report</title>
+<style>{style()}</style>
+</head>
+<body>
+<header><h1>{title}</h1>
+<p class="soft">{escape(fit.method[:1].upper() + fit.method[1:])}, run <code>{escape(fit.run)}</code></p></header>
+<nav aria-label="Sections"><ul>{links}</ul></nav>
+<main>
+{sections}</main>
+</body>
+</html>
+"""

@@ -1,0 +1,93 @@
+"""Pieces of a page that the report and the live view share: tables, figures, folded parts, the frame around them.
+
+Whatever comes from outside (names of parties, columns, runs) is escaped here, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from importlib.resources import files
+
+
+class Markup(str):
+    """Text that is HTML already, made by this package."""
+
+    __slots__ = ()
+
+
+def told(value: str) -> str:
+    """Any text as HTML; what is HTML already stays."""
+    return value if isinstance(value, Markup) else escape(value)
+
+
+def table(
+    caption: str,
+    head: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    numbers: int = 0,
+    bars: bool = False,
+    total: Sequence[str] | None = None,
+) -> Markup:
+    """A table whose last `numbers` columns are figures, with `bars` before a column of bars.
+
+    It has no head where the first column names the values.
+    """
+
+    def line(cells: Sequence[str], scope: str) -> str:
+        made = []
+        for place, cell in enumerate(cells):
+            names = place == 0 or scope == "col"  # a cell that names its row or its column
+            kind = "th" if names else "td"
+            marks = f' scope="{scope}"' if names else ""
+            marks += ' class="n"' if 0 < len(cells) - bars - place <= numbers else ""
+            made.append(f"<{kind}{marks}>{told(cell)}</{kind}>")
+        return f"<tr>{''.join(made)}</tr>"
+
+    body = "".join(line(row, "row") for row in rows)
+    top = f"<thead>{line(head, 'col')}</thead>" if head else ""
+    kind = "scroll" + " bars" * bars + " facts" * (not head)
+    foot = f"<tfoot>{line(total, 'row')}</tfoot>" if total else ""
+    return Markup(
+        # A table wider than the screen scrolls inside this region, which the keyboard can reach.
+        f'<div class="{kind}" role="region" aria-label="{escape(caption)}" tabindex="0"><table><caption>{escape(caption)}</caption>'
+        f"{top}<tbody>{body}</tbody>{foot}</table></div>"
+    )
+
+
+def facts(caption: str, values: Mapping[str, str]) -> Markup:
+    """A table of names and values."""
+    return table(caption, (), list(values.items()))
+
+
+def cards(values: Mapping[str, str]) -> Markup:
+    """A few figures that catch the eye."""
+    inside = "".join(f"<div><dt>{told(name)}</dt><dd>{told(value)}</dd></div>" for name, value in values.items())
+    return Markup(f'<dl class="figures">{inside}</dl>')
+
+
+def paragraph(text: str, kind: str = "") -> Markup:
+    return Markup(f'<p class="{kind}">{told(text)}</p>' if kind else f"<p>{told(text)}</p>")
+
+
+def folded(summary: str, inside: str) -> Markup:
+    return Markup(f"<details><summary>{told(summary)}</summary>{told(inside)}</details>")
+
+
+def figure(chart: str, caption: str, data: str) -> Markup:
+    """A chart with its caption, and the same figures as a table for whoever cannot see it."""
+    return Markup(
+        f"<figure>{told(chart)}<figcaption>{escape(caption)}</figcaption>{folded('The figures as a table', data)}</figure>"
+    )
+
+
+def section(key: str, title: str, body: str) -> str:
+    return (
+        f'<section id="{key}" aria-labelledby="{key}-title"><h2 id="{key}-title">{escape(title)}</h2>{body}</section>\n'
+    )
+
+
+def style() -> str:
+    """The style sheet of both."""
+    return (files("colonnade.views") / "style.css").read_text(encoding="utf-8")

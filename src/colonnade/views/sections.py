@@ -1,0 +1,217 @@
+"""The sections of the report about the run: the question, the parties, convergence, cost, settings, reproduction."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import platform
+from importlib.metadata import version
+
+import numpy as np
+
+from colonnade.privacy.figures import shown
+from colonnade.views import chart
+from colonnade.views.colours import COLOURS
+from colonnade.views.fit_facts import FitFacts
+from colonnade.views.parts import Markup, cards, facts, figure, folded, paragraph, table, told
+from colonnade.views.run_facts import RunFacts
+from colonnade.views.traffic import left_by_party
+from colonnade.views.words import counted, human_bytes, listed, number, plain_words, problem_sentence
+
+HISTORY_ROWS = 12  # of the table beside the plots
+DIRECTIONS = {"up": "from the parties", "down": "to the parties", "across": "between parties"}
+
+
+def parties_of(fit: FitFacts) -> list[str]:
+    """Everyone who took part, with or without columns: the label holder too."""
+    return list(dict.fromkeys([*fit.coefficients, fit.label]))
+
+
+def question_section(fit: FitFacts) -> str:
+    parties = parties_of(fit)
+    held = "different rows with the same columns" if fit.by_rows else "different columns of the same rows"
+    label = "each with its labels" if fit.by_rows else f"the label is held by {fit.label}"
+    who = f"The parties {listed(parties)} hold {held}" if len(parties) > 1 else f"The party {parties[0]} holds all data"
+    text = [
+        paragraph(f"{who}; {label}. {problem_sentence(fit.problem)} {plain_words(fit.problem)}".rstrip()),
+        paragraph(f"It was found by {fit.method} and stopped because: {fit.status.value}."),
+        *(paragraph(f"Note: {remark}.") for remark in fit.remarks),
+    ]
+    figures = {
+        "objective": number(fit.objective),
+        "gap to the best, at most": number(fit.gap),
+        "epsilon": shown(fit.privacy.epsilon) if math.isfinite(fit.privacy.epsilon) else number(fit.privacy.epsilon),
+        "rounds": f"{len(fit.notes):,}",
+        "left the parties": human_bytes(sum(sent.bytes for sent in left_by_party(fit))),
+    }
+    return "".join([*text, cards(figures)])
+
+
+def parties_section(fit: FitFacts, known: RunFacts) -> str:
+    rows = []
+    for party in parties_of(fit):
+        columns = f"{len(fit.features[party]):,}" if party in fit.features else "none"
+        brought = f"{known.brought[party]:,}" if party in known.brought else "not kept"
+        holds = "columns and the label" if party == fit.label and party in fit.features else "columns"
+        holds = "the label" if party not in fit.features else holds
+        rows.append((party, holds, known.policies.get(party, "not kept"), brought, columns))
+    made = table(
+        "Who took part", ("party", "holds", "its policy would allow", "rows brought", "columns"), rows, numbers=2
+    )
+    matched = "The number of rows in common is not kept with this fit."
+    if known.rows is not None:
+        matched = f"{counted(known.rows, 'row')} {'in all' if fit.by_rows else 'matched in all parties'}."
+    on = f" They were matched on {fit.on!r}." if fit.on else ""
+    allowed = (
+        " A policy says what a party would allow at most; what left it in this run is listed under its own heading."
+    )
+    unpriced = " How many rows a party brought is kept for runs without privacy only, since no price covers it."
+    hidden = any(party not in known.brought for party in parties_of(fit))
+    return made + paragraph(matched + on + allowed + unpriced * hidden)
+
+
+CURVES = {
+    "gap": (
+        "The gap by round, on a logarithmic axis: the objective is at most this far above the best possible.",
+        chart.Axis("gap", log=True),
+    ),
+    "objective": ("The objective by round.", chart.Axis("objective")),
+}
+
+
+def convergence_section(fit: FitFacts) -> str:
+    parts = []
+    for name, (caption, axis) in CURVES.items():
+        points = _history(fit, name, log=axis.log)
+        if points:
+            line = chart.Line(name, points, COLOURS[0])
+            drawn = chart.lines([line], chart.Axis("round"), axis, label=caption)
+            parts.append(figure(drawn, caption, _history_table(fit, name)))
+    if not parts:
+        return paragraph("This run released no objective and no gap, so there is no history to show.")
+    return "".join(parts)
+
+
+def _history_table(fit: FitFacts, name: str) -> str:
+    """As many rounds as a table can show, evenly spaced."""
+    places = np.unique(np.linspace(0, len(fit.notes) - 1, min(HISTORY_ROWS, len(fit.notes))).astype(int))
+    notes = [fit.notes[place] for place in places]
+    rows = [
+        (f"{note.get('round', place):,}", number(note.get(name))) for place, note in zip(places, notes, strict=True)
+    ]
+    caption = f"The {name} in {len(rows)} of {counted(len(fit.notes), 'round')}, before the step of that round"
+    return table(caption, ("round", name), rows, numbers=2)
+
+
+def _history(fit: FitFacts, name: str, *, log: bool) -> list[tuple[float, float]]:
+    """One released figure by round, where the axis can show it."""
+    points = [(note.get("round"), note.get(name)) for note in fit.notes]
+    return [
+        (float(t), v)
+        for t, v in points
+        if t is not None and isinstance(v, float) and math.isfinite(v) and (v > 0.0 or not log)
+    ]
+
+
+def cost_section(fit: FitFacts) -> str:
+    traffic = fit.communication
+    by_direction = {line["direction"]: line for line in traffic.by("direction").to_dicts()}
+    rows = [
+        (name, f"{by_direction[way]['messages']:,}", human_bytes(by_direction[way]["bytes"]))
+        for way, name in DIRECTIONS.items()
+        if way in by_direction
+    ]
+    total = ("all", f"{traffic.messages:,}", human_bytes(traffic.bytes))
+    made = table("On the wires, by direction", ("direction", "messages", "bytes"), rows, numbers=2, total=total)
+    took = "How long it took is not kept: under privacy a duration would tell about the data."
+    if fit.seconds is not None:
+        took = f"It took {fit.seconds:.1f} seconds."
+    price = "No price in privacy can be named: exact values left the parties."
+    if math.isfinite(fit.privacy.epsilon):
+        price = f"It cost epsilon {shown(fit.privacy.epsilon)} of every budget that counts these rows, at delta {number(fit.privacy.delta)}."
+    return "".join([paragraph(took), paragraph(price), made, _so_far(fit)])
+
+
+def _so_far(fit: FitFacts) -> str:
+    """Everything on the wires up to a round, by direction."""
+    lines = fit.communication.by("direction", "round").sort("round").to_dicts()
+    last = fit.communication.rounds
+    curves, columns = [], []
+    for place, (way, name) in enumerate(DIRECTIONS.items()):
+        own = {line["round"]: line["bytes"] for line in lines if line["direction"] == way}
+        if own:
+            points, total = [], 0
+            for number_ in sorted({*own, last}):
+                total += own.get(number_, 0)
+                points.append((float(number_), float(total)))
+            curves.append(chart.Line(name, points, COLOURS[place], place, steps=True))
+            columns.append((name, dict(points)))
+    if not curves:
+        return ""
+    caption = "Bytes on the wires up to each round, by direction."
+    drawn = chart.lines(curves, chart.Axis("round"), chart.Axis("bytes so far", bytes=True, low=0.0), label=caption)
+    rounds = np.unique(np.linspace(0, last, min(HISTORY_ROWS, last + 1)).astype(int)).tolist()
+    rows = [
+        (
+            f"{t:,}",
+            *(human_bytes(int(max((v for k, v in known.items() if k <= t), default=0.0))) for _, known in columns),
+        )
+        for t in rounds
+    ]
+    data = table("Bytes up to a round", ("round", *(name for name, _ in columns)), rows, numbers=len(columns) + 1)
+    return figure(drawn, caption, data)
+
+
+def settings_section(fit: FitFacts, known: RunFacts) -> str:
+    rows = {
+        "method": fit.method,
+        "settings and privacy terms": known.settings or "not kept with this fit",
+        "problem": repr(fit.problem),
+    }
+    parts: list[str] = [facts("What was asked", rows)]
+    for party, schema in fit.schemas.items():
+        if schema is None:
+            continue
+        read = "read off the data" if schema.source == "data" else "declared before the run"
+        parts.append(folded(f"Columns of {party} and how they are scaled ({read})", _lines(schema.to_text())))
+    if len(parts) == 1:
+        parts.append(paragraph("Columns were used as they came: no schema scaled them."))
+    return "".join(parts)
+
+
+def _lines(text: str) -> str:
+    return Markup(f"<pre>{told(text)}</pre>")
+
+
+def reproduction_section(fit: FitFacts, known: RunFacts) -> str:
+    packages = ("colonnade", "numpy", "scipy", "numba")
+    rows = {
+        "run": fit.run,
+        "code of the run": known.fingerprint or "not kept with this fit",
+        "problem, SHA-256": _digest(repr(fit.problem)),
+        "model, SHA-256": _model_digest(fit),
+        "rows matched on": fit.on or "their order",
+    }
+    for party, schema in fit.schemas.items():
+        if schema is not None and schema.source == "declared":  # one read off the data would hash the data
+            rows[f"schema of {party}, SHA-256"] = schema.digest()
+    rows |= {
+        "report made with": ", ".join(f"{package} {version(package)}" for package in packages),
+        "Python": f"{platform.python_version()} on {platform.system()} {platform.machine()}",
+    }
+    return facts("What this run was", rows) + paragraph(
+        "The hashes are of public things and of the model above, never of data. The same call with the same store finds the run again; "
+        "without noise the same call gives the same model, bit for bit.",
+        "soft",
+    )
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _model_digest(fit: FitFacts) -> str:
+    """Of the coefficients known here and the intercept, as they are printed in full."""
+    known = {party: x.tolist() for party, x in fit.coefficients.local.items()}
+    return _digest(json.dumps([known, fit.intercept], sort_keys=True))

@@ -1,0 +1,90 @@
+"""`colonnade doctor`: what it looks at, and what an exit code means."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import time
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from colonnade.cli import machine as examination
+from colonnade.cli.doctor import doctor
+from colonnade.cli.machine import NOTE, OK, TROUBLE, Check, examine, healthy
+from colonnade.privacy.mechanisms import SystemNoise
+
+tool = typer.Typer()
+tool.command()(doctor)
+
+
+def found(checks: list[Check], name: str) -> Check:
+    return next(check for check in checks if check.name == name)
+
+
+def test_a_machine_that_runs_the_tests_is_healthy_and_the_store_is_not_made(tmp_path: Path) -> None:
+    checks = examine(tmp_path / "new" / "runs")
+    assert healthy(checks)
+    names = {"python", "colonnade", "numpy", "noise", "numba cache", "disk space", "disk sync", "entropy", "clock"}
+    assert names <= {check.name for check in checks}
+    assert not (tmp_path / "new").exists()
+    assert " ms" in found(checks, "disk sync").found
+
+
+def test_every_check_that_is_not_in_order_says_what_to_do(tmp_path: Path) -> None:
+    assert all(bool(check.advice) == (check.state != OK) for check in examine(tmp_path))
+
+
+def fail(*_: object, **__: object) -> object:
+    raise OSError("no")
+
+
+# How a machine may be broken; the check that must notice it, its state, and words of its advice.
+BROKEN = [
+    ((secrets, "token_bytes", lambda size: b"\0" * size), "entropy", TROUBLE, "anything private"),
+    ((time, "time", lambda: 1_000_000.0), "clock", TROUBLE, "Set the clock"),
+    ((SystemNoise, "uniform_bytes", fail), "noise", TROUBLE, "Install numba"),
+    ((examination.tempfile, "TemporaryFile", fail), "disk sync", TROUBLE, "folder of yours"),
+    ((examination.tempfile, "TemporaryFile", fail), "numba cache", NOTE, "NUMBA_CACHE_DIR"),
+    ((examination.importlib.util, "find_spec", lambda _: None), "extra grpc", NOTE, "colonnade[grpc]"),
+    ((examination, "LEAST_SPACE", 2**80), "disk space", NOTE, "free some space"),
+    ((examination, "SLOW_SYNC", -1.0), "disk sync", NOTE, "keep the store on a local one"),
+    ((examination, "NEEDED", ("no-such-package",)), "no-such-package", TROUBLE, "Install colonnade again"),
+]
+
+
+@pytest.mark.parametrize(("broken", "name", "state", "advice"), BROKEN, ids=[f"{b[1]}: {b[3][:20]}" for b in BROKEN])
+def test_what_is_wrong_is_noticed(monkeypatch, tmp_path: Path, broken, name: str, state: str, advice: str) -> None:
+    monkeypatch.setattr(*broken)
+    checks = examine(tmp_path)
+    check = found(checks, name)
+    monkeypatch.undo()
+    assert (state, True) == (check.state, advice in check.advice)
+    assert state == NOTE or not healthy(checks)
+
+
+def test_the_exit_code_tells_a_script(monkeypatch, tmp_path: Path) -> None:
+    assert CliRunner().invoke(tool, ["--store", str(tmp_path), "--json"]).exit_code == 0
+    monkeypatch.setattr(time, "time", lambda: 1_000_000.0)
+    broken = CliRunner().invoke(tool, ["--store", str(tmp_path), "--json"])
+    monkeypatch.undo()
+    assert broken.exit_code == 1
+    said = json.loads(broken.stdout)
+    assert said["healthy"] is False
+    assert {"name", "state", "found", "advice"} == set(said["checks"][0])
+
+
+def test_quiet_shows_only_what_is_not_in_order(monkeypatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(examination, "EXTRAS", {})
+    assert CliRunner().invoke(tool, ["--store", str(tmp_path), "--quiet"]).stdout == ""
+    monkeypatch.setattr(examination, "SLOW_SYNC", -1.0)
+    told = CliRunner().invoke(tool, ["--store", str(tmp_path), "--quiet"]).stdout
+    assert "disk sync" in told
+    assert "python" not in told
+
+
+def test_it_names_no_file_but_those_it_was_given(tmp_path: Path) -> None:
+    assert os.environ.get("HOME", "/nowhere") not in str(found(examine(tmp_path), "disk space").found)

@@ -1,0 +1,126 @@
+"""The federation file: what it says comes back, and a mistake in it is named."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+import colonnade as co
+from colonnade.data.federation_file import FederationFile, Member, new_key
+from colonnade.privacy.block import Unit
+
+
+@pytest.fixture
+def frames() -> dict[str, pl.DataFrame]:
+    rng = np.random.default_rng(0)
+    key = [f"k{i:03}" for i in range(40)]
+    return {
+        "hos pital": pl.DataFrame({"key": key, "age": rng.uniform(0, 90, 40), "ill": rng.integers(0, 2, 40)}),
+        "lab": pl.DataFrame({"key": key[::-1], "kind": [["a", "b"][i % 2] for i in range(40)]}),
+    }
+
+
+@pytest.fixture
+def federation(frames: dict[str, pl.DataFrame]) -> co.Federation:
+    schemas = {
+        "hos pital": co.Schema((co.Numeric("age", 0.0, 120.0),)),
+        "lab": co.Schema((co.Categorical("kind", ("a", "b", "c")),), row_norm=1.0),
+    }
+    policies = {"lab": co.Policy(epsilon=1.0, delta=1e-6)}
+    return co.Federation.from_frames(frames, "key", ("hos pital", "ill"), schemas=schemas, policies=policies)
+
+
+def test_a_federation_file_comes_back_as_it_was_written(federation: co.Federation, tmp_path: Path) -> None:
+    charter = federation.charter()
+    charter.save(tmp_path / "federation.toml")
+    assert charter == FederationFile.load(tmp_path / "federation.toml")
+
+
+def test_opening_a_file_over_frames_gives_the_same_federation(
+    federation: co.Federation, frames: dict[str, pl.DataFrame], tmp_path: Path
+) -> None:
+    federation.charter().save(tmp_path / "federation.toml")
+    opened = co.Federation.open(tmp_path / "federation.toml", frames)
+    assert federation.roster() == opened.roster()
+    assert {n: p.policy for n, p in federation.parties.items()} == {n: p.policy for n, p in opened.parties.items()}
+    assert [p.block.digest() for p in federation.parties.values()] == [
+        p.block.digest() for p in opened.parties.values()
+    ]
+    np.testing.assert_array_equal(federation.labels, opened.labels)
+
+
+def test_two_files_that_differ_in_anything_have_different_digests(federation: co.Federation) -> None:
+    """But for where the hub is: parties that reach it by different names hold the same terms."""
+    charter = replace(federation.charter(), unit=Unit("patient", 2), people="lab")
+    lab = charter.members["lab"]
+    members = {
+        "schema": co.Schema((co.Categorical("kind", ("a", "b")),), row_norm=1.0),
+        "policy": co.Policy(epsilon=1.0, delta=1e-5),
+        "key": new_key()[0],
+        "rows": 40,
+        "certificate": "sha256:" + "0" * 64,
+        "address": "lab.example.org:7444",
+    }
+    changes = {
+        "on": "person",
+        "label": ("hos pital", "well"),
+        "unit": Unit("patient", 3),
+        "people": "hos pital",
+        "members": dict(reversed(charter.members.items())),
+    }
+    made = [charter, *(replace(charter, **{name: value}) for name, value in changes.items())]
+    made += [replace(charter, unit=Unit("person", 2)), replace(charter, on=None, rows=40)]
+    made += [replace(charter, on=None, rows=41), replace(charter, on=None, by="rows", members=with_rows(charter))]
+    made += [replace(charter, members={**charter.members, "lab": replace(lab, **{n: v})}) for n, v in members.items()]
+    plain = replace(lab, schema=None, columns=3)
+    for member in (plain, replace(plain, columns=4), replace(lab, address="lab.example.org:7445")):
+        made.append(replace(charter, members={**charter.members, "lab": member}))
+    psi = replace(charter, align="psi", members={n: replace(m, most=9) for n, m in charter.members.items()})
+    made += [psi, replace(psi, members={**psi.members, "lab": replace(psi.members["lab"], most=10)})]
+    assert len({one.digest for one in made}) == len(made)
+    assert {field.name for field in fields(Member)} <= {*members, "columns", "most"}
+    assert {field.name for field in fields(FederationFile)} <= {*changes, "rows", "by", "hub", "align"}
+    assert replace(charter, hub="hub.example.org:7443").digest == charter.digest
+
+
+def with_rows(charter: FederationFile) -> dict[str, Member]:
+    return {name: replace(member, rows=20) for name, member in charter.members.items()}
+
+
+def test_two_new_keys_differ() -> None:
+    assert new_key()[0] != new_key()[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "advice"),
+    [
+        (lambda t: t.replace("version = 1", "version = 9"), "reads version = 1"),
+        (lambda t: t.replace("[parties", "[people"), r"add one for each party"),
+        (lambda t: t.replace('label = ["hos pital"', 'label = ["nobody"'), "not among the parties"),
+        (lambda t: t.replace('on = "key"', ""), "name the key column"),
+        (lambda t: t.replace("ed25519:", "rsa:"), "64 hexadecimal digits"),
+        (lambda t: t.replace("exact = true", "exakt = true"), "unknown entries: exakt"),
+        (lambda t: t.replace("lab.schema.toml", "gone.toml"), "could not be read"),
+        (lambda t: t + "\nnot toml", "not a TOML file"),
+        (lambda t: t.replace("delta = 1e-06", ""), "both epsilon and delta"),
+    ],
+)
+def test_a_mistake_in_the_file_is_named(federation: co.Federation, tmp_path: Path, change, advice: str) -> None:
+    path = tmp_path / "federation.toml"
+    federation.charter().save(path)
+    path.write_text(change(path.read_text()))
+    with pytest.raises(co.InvalidInput, match=advice):
+        FederationFile.load(path)
+
+
+def test_parties_that_run_elsewhere_need_frames_or_an_engine(federation: co.Federation, tmp_path: Path) -> None:
+    federation.charter().save(tmp_path / "federation.toml")
+    away = co.Federation.open(tmp_path / "federation.toml")
+    with pytest.raises(co.InvalidInput, match=r"pass engine=co.Grpc\(...\), or open it with"):
+        co.fit(away, co.Problem(co.Logistic(), co.L1Ball(1.0)))
+    with pytest.raises(co.HeldByParty, match="did not leave it"):
+        _ = away.labels

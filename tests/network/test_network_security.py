@@ -1,0 +1,340 @@
+"""Claims about the whole stack between organisations under attack: strangers at the door of a hub that has a run to do, recorded
+streams played again, and damaged parcels for an office and for a hub. (The transport alone: test_streams.py; an office and a
+hub that lie to each other: test_office.py.)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import datetime
+import json
+import random
+import threading
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+grpc = pytest.importorskip("grpc", reason="grpcio is not installed: pip install 'colonnade[grpc]'")
+
+from test_party_service import GRAPH, STAR, Straw, entries, keyed, proposal, run_of, straw_hub, tmp_path  # noqa: E402, F401
+
+import colonnade as co  # noqa: E402
+from colonnade.errors import ColonnadeError, WireError  # noqa: E402
+from colonnade.network import certs  # noqa: E402
+from colonnade.network.hub import _Crew, _greeting, _opened, _promised, tls_in  # noqa: E402
+from colonnade.network.parcel import pack, unpack  # noqa: E402
+from colonnade.network.transport.envelope import METHOD, Hello, Kind, Welcome, greeting, parse  # noqa: E402
+from colonnade.network.transport.party import serve  # noqa: E402
+from colonnade.runtime.turns import Lost  # noqa: E402
+from contract import federation, fitted  # noqa: E402
+from organisations import Organisations, same_arrays  # noqa: E402
+
+PATIENCE = 60.0
+
+
+# ------------------------------------------------------------------------------------------------ strangers at the door
+
+
+@contextlib.contextmanager
+def at_work(made: Organisations, port: int, lines=None):
+    """All parties, as threads of this process; `lines` are those that some of them have to others."""
+    stop, threads, lines = threading.Event(), [], lines or {}
+    offices = {name: made.office(name, neighbours=lines.get(name)) for name in made.names}
+    for name, office in offices.items():
+        line = (f"localhost:{port}", tls_in(made.folder / "certs", name), name, office.answer)
+        threads.append(threading.Thread(target=serve, args=line, kwargs={"stop": stop}, daemon=True))
+    for thread in threads:
+        thread.start()
+    try:
+        yield offices
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join(PATIENCE)
+        for office in offices.values():
+            office.close()
+
+
+def credentials(kind: str, folder: Path):
+    """Certificate and key as a stranger may have them; (None, None): none at all."""
+    place, name = folder / "certs", "party0"
+    if kind == "none":
+        return None, None
+    if kind == "another authority":
+        place = folder / "elsewhere"
+        certs.init(place)
+        certs.issue(place, name)
+    elif kind == "another name":
+        name = "party1"
+    elif kind == "revoked":
+        for file in (f"{name}.pem", f"{name}.key"):
+            (folder / file).write_bytes((place / file).read_bytes())
+        certs.revoke(place, name)
+        certs.issue(place, name, replace=True)
+        place = folder
+    else:  # expired, long ago
+        then = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=400)
+        true = place / f"{name}.pem", place / f"{name}.key"
+        kept = [file.read_bytes() for file in true]
+        with mock.patch("colonnade.network.certs._now", return_value=then):
+            certs.issue(place, name, days=1, replace=True)
+        found = [file.read_bytes() for file in true]
+        for file, body in zip(true, kept, strict=True):
+            file.write_bytes(body)
+        return found
+    return [(place / f"{name}.pem").read_bytes(), (place / f"{name}.key").read_bytes()]
+
+
+def knock(port: int, authority: bytes, chain: bytes | None, key: bytes | None, hello: bytes):
+    """What a hub says to a stream that begins so; None if it says nothing."""
+    secured = grpc.ssl_channel_credentials(authority, key, chain)
+    options = [("grpc.ssl_target_name_override", certs.HUB), ("grpc.use_local_subchannel_pool", 1)]
+    with grpc.secure_channel(f"127.0.0.1:{port}", secured, options=options) as channel:
+        done = threading.Event()
+
+        def sent():
+            yield hello
+            done.wait(PATIENCE)
+
+        call = channel.stream_stream(METHOD)(sent(), timeout=PATIENCE)
+        try:
+            head, body = parse(next(iter(call)))
+            return greeting(head, body) if head.kind <= Kind.REFUSED else None
+        except (grpc.RpcError, StopIteration):
+            return None
+        finally:
+            done.set()
+            call.cancel()
+
+
+STRANGERS = ["none", "another authority", "another name", "revoked", "expired"]
+
+
+def test_strangers_are_refused_while_a_run_goes_on_undisturbed(tmp_path):  # noqa: F811
+    reference, made = fitted(STAR), Organisations.of(federation(STAR), tmp_path)
+    authority = (tmp_path / "certs" / "authority.pem").read_bytes()
+    shown = {kind: credentials(kind, tmp_path) for kind in STRANGERS}
+    hello = Hello("party0", b"s" * 16, 1).envelope()
+    with made.hub() as hub:
+        for kind in STRANGERS:  # nobody else is there: nothing can be asked, and nothing is spent
+            assert not isinstance(knock(hub.port, authority, *shown[kind], hello), Welcome), kind
+        assert hub._board.connected() == set()
+        with (
+            at_work(made, hub.port) as offices,
+            mock.patch("colonnade.runtime.run_store.new_run_id", return_value="run"),
+        ):
+            over, said = threading.Event(), []
+
+            def besiege():
+                while not over.is_set():
+                    said.extend(knock(hub.port, authority, *shown[kind], hello) for kind in STRANGERS)
+
+            siege = threading.Thread(target=besiege)
+            siege.start()
+            try:
+                fit = co.fit(made.federation, STAR.problem, STAR.method, engine=hub, store=tmp_path / "hub")
+            finally:
+                over.set()
+                siege.join(PATIENCE)
+            assert said
+            assert not any(isinstance(answer, Welcome) for answer in said)
+            spent = {name: len(entries(office)) for name, office in offices.items()}
+    assert all(same_arrays(x, fit.coefficients[name]) for name, x in reference.coefficients.items())
+    with straw_hub(STAR, tmp_path / "calm") as straw:
+        run_of(straw, STAR, tmp_path / "calm" / "hub")
+        assert spent == {name: len(entries(office)) for name, office in straw.offices.items()}
+
+
+def test_a_true_certificate_does_not_bring_an_old_stream_back(tmp_path):  # noqa: F811
+    """What a party said when it dialled, said again by somebody who has even its key: refused, and the run goes on."""
+    made = Organisations.of(federation(STAR), tmp_path)
+    authority = (tmp_path / "certs" / "authority.pem").read_bytes()
+    pair = [(tmp_path / "certs" / f"party0.{end}").read_bytes() for end in ("pem", "key")]
+    with made.hub() as hub, at_work(made, hub.port):
+        hub._board.wait_for(made.names, PATIENCE)
+        again = Hello("party0", bytes.fromhex(hub.process("party0")), 1).envelope()
+        assert not isinstance(knock(hub.port, authority, *pair, again), Welcome)
+        co.fit(made.federation, STAR.problem, STAR.method, engine=hub, store=tmp_path / "hub")
+
+
+# ------------------------------------------------------------------------------------------------ damaged parcels
+
+WEIRD = [
+    None,
+    True,
+    0,
+    -1,
+    2**70,
+    1e308,
+    float("nan"),
+    "",
+    "x",
+    "\ud800",
+    "../x",
+    [],
+    [[]],
+    {},
+    {"": 0},
+    ["party1"] * 3,
+]
+
+
+def damaged(raw: bytes, draw: random.Random, others: list[bytes]) -> bytes:
+    """Bytes flipped, cut, glued; or a well-formed parcel with an entry that is missing, foreign, or of another kind."""
+    way = draw.randrange(8)
+    if way == 0:
+        body = bytearray(raw)
+        for _ in range(draw.randint(1, 8)):
+            body[draw.randrange(len(body))] = draw.randrange(256)
+        return bytes(body)
+    if way == 1:
+        return raw[: draw.randrange(len(raw))]
+    if way == 2:
+        return draw.randbytes(draw.randrange(200))
+    found = unpack(raw)
+    head, blobs = copy.deepcopy(dict(found.head)), list(found.blobs)
+    if way == 3 and head:
+        del head[draw.choice(list(head))]
+    elif way == 4 and head:
+        head[draw.choice(list(head))] = draw.choice(WEIRD)
+    elif way == 5:  # entries and blobs of another parcel
+        other = unpack(draw.choice(others))
+        head |= {name: value for name, value in other.head.items() if draw.random() < 0.5}
+        blobs = list(other.blobs) if draw.random() < 0.5 else blobs
+    elif way == 6 and blobs:
+        at = draw.randrange(len(blobs))
+        blobs[at] = draw.choice([b"", blobs[at][:-1], blobs[at] + b"x", draw.randbytes(len(blobs[at])), blobs[0]])
+    else:
+        draw.shuffle(blobs)
+        head["run"] = draw.choice(["open", "run", "unknown", *WEIRD])
+    return pack(head, blobs)
+
+
+def recorded(straw: Straw, case, folder: Path) -> tuple[list[bytes], dict[str, list[bytes]]]:
+    """Every question of a run, and every answer by kind of question."""
+    asked, answers, office = [], {}, straw.offices["party0"]
+    true = office.answer
+
+    def noting(raw: bytes) -> bytes:
+        found = true(raw)
+        asked.append(raw)
+        answers.setdefault(unpack(raw).head["what"], []).append(found)
+        return found
+
+    office.answer = noting
+    run_of(straw, case, folder / "hub")
+    office.answer = true
+    return asked, answers
+
+
+def kinds(office) -> dict[str, int]:
+    """How many rows of those kinds that say what was approved, released and spent."""
+    return {kind: len(office.log.rows(kind=kind)) for kind in ("open", "event", "release", "budget", "out", "call")}
+
+
+def fuzz_office(folder: Path, case, count: int, seed: int) -> None:
+    with straw_hub(case, folder) as straw:
+        asked, _ = recorded(straw, case, folder)
+        office, draw = straw.offices["party0"], random.Random(seed)
+        assert straw.raw("party0", "reserve", proposal(case, "open")).head["code"] == 0
+        office.approve = lambda _: False  # from here on nobody approves of anything
+        assert {"consider", "reserve"} < {unpack(raw).head["what"] for raw in asked}
+        before, spent, told = kinds(office), office.ledger.entries(), set()
+        for _ in range(count):
+            raw = damaged(draw.choice(asked), draw, asked)
+            found = unpack(office.answer(raw))
+            told.add(found.head["code"])
+            if found.head["code"]:
+                assert found.head.keys() == {"code"}
+                assert found.blobs == ()
+        assert told <= {0, 1, 2, 3, 4, 16, 17, 18}
+        assert {0, 3, 17} < told  # some were answered, some are no parcels, some are about a run that is over
+        assert kinds(office) == before
+        assert office.ledger.entries() == spent
+        assert len(office.approvals) == 0
+        office.log.verify()
+
+
+@pytest.mark.parametrize("case", [STAR, GRAPH], ids=["star", "graph"])
+def test_ten_thousand_damaged_questions_get_a_code_and_nothing_else(case, tmp_path):  # noqa: F811
+    fuzz_office(tmp_path, case, 10_000, 1)
+
+
+@pytest.mark.fault
+@pytest.mark.parametrize("seed", range(10))
+def test_a_million_damaged_questions_get_a_code_and_nothing_else(seed, tmp_path):  # noqa: F811
+    fuzz_office(tmp_path, (STAR, GRAPH)[seed % 2], 100_000, seed)
+
+
+def test_damaged_questions_of_an_alignment_get_a_code_and_change_no_agreement(tmp_path):  # noqa: F811
+    with Straw(keyed(tmp_path)) as straw:
+        asked, office, draw = [], straw.offices["bank"], random.Random(2)
+        true = office.answer
+        office.answer = lambda raw: asked.append(raw) or true(raw)
+        straw.meet(straw.made.federation)
+        office.answer = true
+        agreement = office.agreement()
+        assert agreement.rows == 8
+        for _ in range(2_000):
+            found = unpack(office.answer(damaged(draw.choice(asked), draw, asked)))
+            assert found.head["code"] in (0, 1, 2, 3, 4, 16, 17, 18)
+        assert office.agreement() == agreement
+
+
+def read(crew: _Crew, what: str, raw: bytes) -> None:
+    """As the hub reads an answer: a value, or an error of ours."""
+    with contextlib.suppress(ColonnadeError, Lost):
+        found = _opened("party0", what, raw)
+        if what == "hello":
+            _greeting("party0", found)
+        elif what == "reserve":
+            _promised("party0", found)
+        else:
+            crew.places.clear()
+            crew.heard("party0", what, found)
+
+
+def fuzz_hub(folder: Path, count: int, seed: int) -> None:
+    with straw_hub(GRAPH, folder) as straw:
+        _, answers = recorded(straw, GRAPH, folder)
+        crew = _Crew(straw, "run", dict.fromkeys(straw.made.names), None, lambda *_: None, None)
+        draw, everything = random.Random(seed), [raw for raws in answers.values() for raw in raws]
+        for what, raws in answers.items():
+            read(crew, what, raws[0])
+        for _ in range(count):
+            what = draw.choice(list(answers))
+            read(crew, what, damaged(draw.choice(answers[what]), draw, everything))
+
+
+def test_ten_thousand_damaged_answers_are_read_or_refused(tmp_path):  # noqa: F811
+    fuzz_hub(tmp_path, 10_000, 1)
+
+
+@pytest.mark.fault
+def test_a_million_damaged_answers_are_read_or_refused(tmp_path):  # noqa: F811
+    fuzz_hub(tmp_path, 1_000_000, 2)
+
+
+BOMBS = {
+    "deep": b"[" * 1_000_000,
+    "deep tables": b'{"a":' * 300_000,
+    "a long number": b'{"what": "hello", "blobs": [], "x": ' + b"9" * 100_000 + b"}",
+    "many blobs": json.dumps({"what": "hello", "blobs": [0] * 1_000_000}).encode(),
+    "blobs below zero": b'{"what": "hello", "blobs": [-5, 5]}',
+    "blobs without end": b'{"what": "hello", "blobs": [1e400]}',
+    "a list": b"[]",
+    "not a text": b"\xff\xfe",
+    "what is a list": b'{"what": ["hello"], "blobs": []}',
+    "what is long": json.dumps({"what": "x" * 1_000_000, "blobs": []}).encode(),
+}
+
+
+@pytest.mark.parametrize("head", BOMBS.values(), ids=BOMBS)
+def test_a_head_that_is_a_bomb_is_read_or_refused(head, tmp_path):  # noqa: F811
+    raw = b"clp1" + len(head).to_bytes(4, "little") + head
+    with straw_hub(STAR, tmp_path) as straw:
+        assert unpack(straw.offices["party0"].answer(raw)).head["code"] in (0, 3)
+    with contextlib.suppress(WireError):
+        unpack(raw)

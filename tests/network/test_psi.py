@@ -1,0 +1,493 @@
+"""Claims about private set intersection between organisations: the rows that digests find, and nothing of them at the hub.
+
+Offices in this process and a hub of straw where anything may be asked or lost; processes and a network for the whole of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import random
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import polars as pl
+import pytest
+
+pytest.importorskip("private_set_intersection.python", reason="needs colonnade[psi]")
+
+from test_network_security import damaged
+from test_party_service import BREAKS, REFUSES, STOPS, Straw, heard, tmp_path  # noqa: F401
+
+import colonnade as co
+from colonnade.data import row_order
+from colonnade.data.alignment import Agreement
+from colonnade.data.federation_file import FederationFile, Member, new_key
+from colonnade.data.row_order import canonical
+from colonnade.data.schema import Numeric, Schema
+from colonnade.errors import InvalidInput, PeerFailed, ProtocolError
+from colonnade.network import certs
+from colonnade.network.parcel import Parcel, unpack
+from colonnade.network.party_alignment import forget
+from colonnade.network.party_data import PartyData
+from colonnade.network.party_service import OK
+from colonnade.runtime.turns import Then
+from organisations import Organisations
+
+ROWS = {"clinic": range(2, 14), "bank": range(12), "lab": (*range(1, 9), 40, 41)}  # the bank holds the labels
+COMMON = set(range(2, 9))
+MOST = 14
+PROBLEM = co.Problem(co.LeastSquares(), penalty=co.Ridge(0.1))
+METHOD = co.SharingADMM(rounds=20)
+
+
+@pytest.fixture(autouse=True)
+def _logged(caplog):
+    """As a party's process logs: a log line that cannot be written is an error."""
+    caplog.set_level(logging.INFO)
+
+
+def key(row: int) -> str:
+    """A text that stands nowhere by chance."""
+    return f"patient-{row:04}-of-the-{row * 7919 % 10007:05}-th-ward"
+
+
+def keyed(folder: Path, align: str = "psi", rows=ROWS, least: int = 3) -> Organisations:
+    made = Organisations(folder, None, {}, {}, {})  # type: ignore[arg-type]
+    members, most = {}, MOST if align == "psi" else None
+    for seed, (name, held) in enumerate(rows.items()):
+        public, made.keys[name] = new_key()
+        policy = co.Policy(exact=True, least=least)
+        members[name] = Member(Schema((Numeric(name, -3.0, 3.0),)), policy, public, most=most)
+        value = [np.random.default_rng([seed, row]).uniform(-3, 3) for row in held]
+        label = [np.random.default_rng([9, row]).uniform(-1, 1) for row in held]
+        made.tables[name] = pl.DataFrame({"key": [key(row) for row in held], name: value, "y": label})
+    made.charter = FederationFile(members, "key", ("bank", "y"), align=align)
+    return made
+
+
+def kept_keys(made: Organisations, name: str) -> list[str]:
+    """The keys of a party's common rows, in the common order."""
+    agreement = Agreement.from_json((made.folder / name / "alignment.json").read_text())
+    holding = PartyData(made.charter, name, made.tables[name])
+    return made.tables[name]["key"].gather(agreement.places(holding.offer(agreement.pepper))).to_list()
+
+
+def check_rows(made: Organisations, common=COMMON) -> None:
+    found = {tuple(kept_keys(made, name)) for name in made.names}
+    assert len(found) == 1
+    assert {key(row) for row in common} == set(*found)
+
+
+class Watched(Straw):
+    """A hub of straw that keeps all it sees of an alignment, and may stop at a question."""
+
+    def __init__(self, made: Organisations, lose=None, stop: int | str = 0) -> None:
+        super().__init__(made, lose)
+        self.stop = stop
+        self.seen: list[tuple[str, str, tuple[bytes, ...], tuple[bytes, ...]]] = []
+        self.forms: dict[tuple, set[tuple[bytes, ...]]] = {}
+
+    def ask(self, party, what, head=None, blobs=(), patience=None):
+        if self.stop in (self.asked + 1, what):
+            raise SystemExit
+        answer = super().ask(party, what, head, blobs)
+        if (found := heard(answer)) is not None:
+            said = found.blobs
+            self.seen.append((party, what, tuple(blobs), said))
+            self.forms.setdefault((party, what, (head or {}).get("session"), (head or {}).get("peer")), set()).add(said)
+        return answer
+
+
+def last_seen(straw: Watched, party: str, what: str) -> tuple[bytes, ...]:
+    """The blobs of the last question of its kind."""
+    return next(asked for who, which, asked, _ in reversed(straw.seen) if (who, which) == (party, what))
+
+
+def asked(straw: Watched, party: str, what: str, blobs, session: str | None = None, **more) -> Parcel:
+    others = [name for name in straw.made.names if name != party]
+    return straw.raw(party, what, {"session": session or straw.session, "peers": others, **more}, list(blobs))
+
+
+def until(made: Organisations, what: str) -> Watched:
+    """A hub that stopped just before the first question of a kind."""
+    straw = Watched(made, stop=what)
+    with pytest.raises(SystemExit):
+        straw.meet(made.federation)
+    straw.session = straw.offices["bank"].aligning.standing().get("begun", "")
+    return straw
+
+
+# ------------------------------------------------------------------------------------------------ the same rows
+
+
+@pytest.mark.parametrize("align", ["digests", "psi"])
+def test_both_ways_find_the_common_rows_in_one_order(align, tmp_path):  # noqa: F811
+    with Watched(keyed(tmp_path, align)) as straw:
+        assert len(COMMON) == straw.meet(straw.made.federation).rows
+        check_rows(straw.made)
+
+
+def test_two_parties_need_no_chain(tmp_path):  # noqa: F811
+    pair = {name: ROWS[name] for name in ("bank", "lab")}
+    with Watched(keyed(tmp_path, rows=pair)) as straw:
+        straw.meet(straw.made.federation)
+        check_rows(straw.made, set(range(1, 9)))
+
+
+def test_an_agreement_is_kept_and_not_made_again(tmp_path):  # noqa: F811
+    with Watched(keyed(tmp_path)) as straw:
+        straw.meet(straw.made.federation)
+        session = straw.session
+        straw.seen.clear()
+        straw.meet(straw.made.federation)
+        assert {what for _, what, _, _ in straw.seen} == {"hello"}
+        assert session == straw.session
+
+
+# ------------------------------------------------------------------------------------------------ what the hub sees
+
+
+def sizes(folder: Path, rows) -> Counter:
+    with Watched(keyed(folder, rows=rows)) as straw:
+        straw.meet(straw.made.federation)
+        return Counter((party, what, tuple(map(len, said))) for party, what, _, said in straw.seen if what != "tell")
+
+
+def test_what_the_hub_carries_has_the_same_size_whatever_the_tables_hold(tmp_path):  # noqa: F811
+    """Other lengths of tables, other overlaps between two of the three; the rows common to all are as many."""
+    others = {"clinic": range(7), "bank": (*range(7), 20, 21, 22, 23), "lab": (*range(7), 20, 21, 22, 23, 30, 31)}
+    assert sizes(tmp_path / "one", ROWS) == sizes(tmp_path / "two", others)
+
+
+def secrets_of(made: Organisations) -> set[bytes]:
+    """Keys as texts and as they are hashed, and their digests under the pepper."""
+    found = set()
+    for name, table in made.tables.items():
+        agreement = Agreement.from_json((made.folder / name / "alignment.json").read_text())
+        found |= {text.encode() for text in table["key"]} | set(canonical(table["key"]))
+        found |= {row.tobytes() for row in row_order.digests(table["key"], agreement.pepper)}
+        found |= {agreement.pepper, agreement.pepper.hex().encode()}
+    return found
+
+
+def test_the_hub_sees_no_key_and_no_digest(tmp_path):  # noqa: F811
+    with Watched(keyed(tmp_path)) as straw:
+        straw.meet(straw.made.federation)
+        passed = b"".join(b"".join((*asked_, *said)) for _, _, asked_, said in straw.seen)
+        assert not [secret for secret in secrets_of(straw.made) if secret in passed]
+    with Watched(keyed(tmp_path / "digests", "digests")) as straw:  # where it does see them, the search finds them
+        straw.meet(straw.made.federation)
+        passed = b"".join(b"".join((*asked_, *said)) for _, _, asked_, said in straw.seen)
+        assert sum(secret in passed for secret in secrets_of(straw.made) if len(secret) == 16) == 16
+
+
+def test_no_message_is_the_same_in_another_session(tmp_path):  # noqa: F811
+    made = keyed(tmp_path)
+    said: list[set[bytes]] = []
+    for _ in range(2):
+        with Watched(made) as straw:
+            straw.meet(made.federation)
+            said.append({blob for _, what, _, blobs in straw.seen if what != "hello" for blob in blobs})
+        for name in made.names:
+            assert forget(made.folder / name)
+    assert not said[0] & said[1]
+
+
+# ------------------------------------------------------------------------------------------------ somebody dies
+
+
+@pytest.mark.parametrize("way", ["before", "after"])
+def test_a_party_that_dies_at_any_question_changes_nothing(way, tmp_path):  # noqa: F811
+    """Every third question is lost; whatever is said twice is the same bytes."""
+    with Watched(keyed(tmp_path), lose=dict.fromkeys(range(4, 40, 3), way)) as straw:
+        assert len(COMMON) == straw.meet(straw.made.federation).rows
+        check_rows(straw.made)
+        assert straw.asked > 30
+        aligning = {at: said for at, said in straw.forms.items() if at[1] != "hello"}
+        assert {len(said) for said in aligning.values()} == {1}
+
+
+def test_a_hub_that_dies_at_any_question_is_followed_by_one_that_goes_on(tmp_path):  # noqa: F811
+    """Its successor takes up what was begun, and hears the same bytes; nobody has to be asked for permission."""
+    made, forms = keyed(tmp_path), {}
+    begun: set[str] = set()
+    for stop in (*range(4, 22), 0):
+        with Watched(made, stop=stop) as straw:
+            with pytest.raises(SystemExit) if stop else contextlib.nullcontext():
+                straw.meet(made.federation)
+            for at, said in straw.forms.items():
+                if at[1] != "hello" and at[2] is not None:
+                    forms.setdefault(at, set()).update(said)
+            begun |= {s for office in straw.offices.values() if (s := office.aligning.standing().get("begun"))}
+    check_rows(made)
+    assert len(begun) == 1
+    assert {straw.session} == begun
+    assert {len(said) for said in forms.values()} == {1}
+
+
+def test_rows_are_agreed_on_anew_when_all_operators_say_so(tmp_path):  # noqa: F811
+    made = keyed(tmp_path)
+    with Watched(made) as straw:
+        straw.meet(made.federation)
+        first = straw.session
+    made.tables["lab"] = made.tables["lab"].slice(1)  # row 1, which the clinic does not have
+    made.tables["clinic"] = made.tables["clinic"].slice(1)  # row 2, which all had
+    assert [forget(made.folder / name) for name in made.names] == [True] * 3
+    assert not forget(made.folder / "bank")
+    with Watched(made) as straw:
+        straw.meet(made.federation)
+        assert straw.session != first
+    check_rows(made, COMMON - {2})
+
+
+def test_one_operator_alone_cannot_have_the_rows_agreed_on_anew(tmp_path):  # noqa: F811
+    made = keyed(tmp_path)
+    with Watched(made) as straw:
+        straw.meet(made.federation)
+        forget(made.folder / "bank")
+        session = straw.session
+        straw.meet(made.federation)
+        assert session == straw.session
+    check_rows(made)
+
+
+# ------------------------------------------------------------------------------------------------ a hub that asks otherwise
+
+
+def test_a_private_intersection_that_was_begun_is_the_only_one(tmp_path):  # noqa: F811
+    """Or a label holder and a hub together would ask about other keys in every session."""
+    straw = until(keyed(tmp_path), "narrow")
+    with straw:
+        for name in straw.made.names:
+            assert asked(straw, name, "greet", (), session="another").head == {"code": REFUSES}
+        blobs = last_seen(straw, "clinic", "blind")
+        assert asked(straw, "clinic", "blind", blobs, session="another").head == {"code": REFUSES}
+        assert asked(straw, "clinic", "blind", blobs).head["code"] == OK
+
+
+def test_parties_that_began_different_sessions_must_say_so_to_their_operators(tmp_path):  # noqa: F811
+    with until(keyed(tmp_path), "narrow") as straw:
+        straw.stop = 0
+        (tmp_path / "lab" / "alignment.begun").write_text("another")
+        with pytest.raises(ProtocolError, match="party realign"):
+            straw.meet(straw.made.federation)
+
+
+def test_no_digests_leave_where_the_file_says_psi_nor_the_other_way_round(tmp_path):  # noqa: F811
+    with until(keyed(tmp_path / "psi"), "narrow") as straw:
+        given = last_seen(straw, "bank", "seek")
+        assert asked(straw, "bank", "offer", given).head == {"code": BREAKS}
+    with Watched(keyed(tmp_path / "digests", "digests")) as straw:
+        straw.meet(straw.made.federation)
+        given = last_seen(straw, "lab", "offer")
+        for what, more in (("show", ()), ("blind", (b"", b"")), ("seek", ()), ("tell", ())):
+            assert asked(straw, "lab", what, [*given, *more], peer="clinic").head == {"code": BREAKS}
+
+
+def test_every_party_has_its_own_part_and_no_other(tmp_path):  # noqa: F811
+    with until(keyed(tmp_path), "narrow") as straw:
+        bank, lab = last_seen(straw, "bank", "seek"), last_seen(straw, "lab", "show")
+        for what, more in (("show", ()), ("blind", (b"", b""))):
+            assert asked(straw, "bank", what, [*bank, *more]).head == {"code": BREAKS}
+        for what, more in (("seek", ()), ("tell", ()), ("narrow", (b"",) * 4)):
+            assert asked(straw, "lab", what, [*lab, *more], peer="clinic").head == {"code": BREAKS}
+
+
+def test_parties_are_asked_in_the_order_of_the_file_and_all_of_them(tmp_path):  # noqa: F811
+    """With one left out, the rows would be common to fewer than all."""
+    with until(keyed(tmp_path), "narrow") as straw:
+        given = last_seen(straw, "bank", "seek")
+        for what, peer in (("seek", "lab"), ("seek", "bank"), ("seek", "nobody"), ("tell", ""), ("agreed", "")):
+            assert asked(straw, "bank", what, given, peer=peer).head == {"code": BREAKS}
+        assert straw.offices["bank"].agreement() is None
+
+
+def test_messages_that_were_changed_swapped_or_left_out_are_refused(tmp_path):  # noqa: F811
+    made = keyed(tmp_path)
+    with Watched(made) as old:
+        old.meet(made.federation)
+        stale = last_seen(old, "bank", "narrow")[-4:]
+    for name in made.names:
+        forget(tmp_path / name)
+    with until(made, "tell") as straw:
+        blobs = last_seen(straw, "bank", "narrow")  # of the lab
+        given, (a, b, c, d) = blobs[:-4], blobs[-4:]
+        wrong = [(c, d, a, b), (a, b, a, b), (a, b, c, d[:-1]), (a, b, c, d + b"x"), (a, b, d, c), stale, (a, b), ()]
+        wrong += [(b"",) * 4, (*stale[:2], c, d), (a, b, c, bytes([d[0] ^ 1]) + d[1:])]
+        for parts in wrong:
+            assert asked(straw, "bank", "narrow", [*given, *parts], peer="lab").head == {"code": BREAKS}
+        assert asked(straw, "bank", "narrow", blobs, peer="clinic").head == {"code": BREAKS}
+        assert asked(straw, "bank", "narrow", blobs, peer="lab").head == {"code": OK}
+        request = last_seen(straw, "lab", "blind")
+        for parts in (request[:-1], (*request[:-1], b""), (*request[:-2], request[-1], request[-2])):
+            assert asked(straw, "lab", "blind", parts).head == {"code": BREAKS}
+        assert asked(straw, "clinic", "blind", request).head == {"code": BREAKS}
+
+
+def test_a_table_that_changed_in_the_middle_stops_the_session(tmp_path):  # noqa: F811
+    """Other keys under the same seal would be two messages encrypted with one key."""
+    made = keyed(tmp_path)
+    with until(made, "tell") as straw:
+        for name, what in (("lab", "show"), ("bank", "seek")):
+            made.tables[name] = made.tables[name].slice(1)
+            straw.die(name)
+            assert asked(straw, name, what, last_seen(straw, name, what), peer="clinic").head == {"code": BREAKS}
+
+
+def test_fewer_common_rows_than_a_party_takes_part_with_are_told_to_nobody(tmp_path):  # noqa: F811
+    """One party's minimum is enough, and the label holder's own is lower: a hub cannot ask it to skip the others."""
+    made = keyed(tmp_path)
+    lab = replace(made.charter.members["lab"], policy=co.Policy(exact=True, least=len(COMMON) + 1))
+    made.charter = replace(made.charter, members={**made.charter.members, "lab": lab})
+    with Watched(made) as straw:
+        with pytest.raises(PeerFailed, match="'bank' refused 'tell'"):
+            straw.meet(straw.made.federation)
+        assert {"tell", "agreed"}.isdisjoint(what for _, what, _, _ in straw.seen)
+        session = straw.offices["bank"].aligning.standing()["begun"]
+        found = asked(straw, "bank", "agreed", last_seen(straw, "bank", "seek"), session=session)
+        assert found.head == {"code": REFUSES}
+        assert [office.agreement() for office in straw.offices.values()] == [None] * 3
+
+
+def test_a_label_holder_that_tells_fewer_rows_is_refused_by_the_party_itself(tmp_path):  # noqa: F811
+    with until(keyed(tmp_path, least=len(COMMON)), "tell") as straw:
+        bank, given = straw.offices["bank"].aligning, last_seen(straw, "lab", "blind")[:-2]
+        true, members = bank._left, straw.made.charter.members
+        lax = {name: replace(member, policy=replace(member.policy, least=1)) for name, member in members.items()}
+        bank.charter = replace(straw.made.charter, members=lax)
+        bank._left = lambda *asked_: true(*asked_) & (np.arange(asked_[1]) > 6)
+        told = asked(straw, "bank", "tell", last_seen(straw, "bank", "seek"))
+        assert told.head == {"code": OK}
+        assert asked(straw, "lab", "agreed", [*given, *told.blobs[1:]]).head == {"code": REFUSES}
+        assert straw.offices["lab"].agreement() is None
+
+
+def test_damaged_questions_get_a_code_and_change_no_agreement(tmp_path):  # noqa: F811
+    with Watched(keyed(tmp_path)) as straw:
+        heard: dict[str, list[bytes]] = {"bank": [], "lab": []}
+        true = {name: straw.offices[name].answer for name in heard}
+        for name in heard:
+            straw.offices[name].answer = lambda raw, name=name: heard[name].append(raw) or true[name](raw)
+        straw.meet(straw.made.federation)
+        draw, kept = random.Random(5), {name: straw.offices[name].agreement() for name in heard}
+        for name, raws in heard.items():
+            for _ in range(150):
+                found = unpack(true[name](damaged(draw.choice(raws), draw, raws)))
+                assert found.head["code"] in (0, 1, 2, 3, 4, 16, 17, 18)
+        assert kept == {name: straw.offices[name].agreement() for name in heard}
+
+
+# ------------------------------------------------------------------------------------------------ before anything is sent
+
+
+def test_a_machine_without_the_package_says_so_before_anything_is_sent(tmp_path):  # noqa: F811
+    with Watched(keyed(tmp_path)) as straw:
+        straw.ask("bank", "hello")
+        with mock.patch("colonnade.network.party_alignment.psi_ready", return_value=False):
+            (first, *_) = troubles = straw.check(straw.made.charter)
+            assert len(troubles) == 3
+            assert "clinic cannot align by private set intersection" in first
+            with pytest.raises(InvalidInput, match=r"openmined-psi.*Nothing was sent"):
+                straw.meet(straw.made.federation)
+            assert {what for _, what, _, _ in straw.seen} == {"hello"}
+            assert asked(straw, "bank", "greet", (), session="session").head == {"code": STOPS}
+        assert straw.check(straw.made.charter) == []
+
+
+def test_a_table_with_more_rows_than_it_may_bring_stays_at_home(tmp_path):  # noqa: F811
+    made = keyed(tmp_path)
+    long = pl.concat([made.tables["lab"]] * 2)
+    with pytest.raises(InvalidInput, match=r"20 rows, more than the most = 14"):
+        PartyData(made.charter, "lab", long)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda c: replace(c, align="magic"), "align must be one of 'digests', 'psi'"),
+        (lambda c: replace(c, align="digests"), 'most = ..., which is for align = "psi"'),
+        (lambda c: replace(c, members={n: replace(m, most=None) for n, m in c.members.items()}), "needs most = ..."),
+        (
+            lambda c: replace(c, members={n: replace(m, most=10**6) for n, m in c.members.items()}),
+            "add up to 2,000,000",
+        ),
+        (lambda c: replace(c, members={"bank": c.members["bank"]}), "two or more parties"),
+        (lambda c: replace(c, on=None, rows=10), "matched by a key"),
+        (lambda c: replace(c.members["bank"], most=0), "at least 1; got 0"),
+        (lambda c: replace(c.members["bank"], most=True), "got True"),
+    ],
+)
+def test_a_mistake_in_the_federation_file_is_named(change, says, tmp_path):  # noqa: F811
+    with pytest.raises(InvalidInput, match=says):
+        change(keyed(tmp_path).charter)
+
+
+def test_the_way_and_the_bounds_are_in_the_file_that_all_parties_approve(tmp_path):  # noqa: F811
+    tmp_path.joinpath("file").mkdir()
+    charter, by_digests = keyed(tmp_path).charter, keyed(tmp_path, "digests").charter
+    charter.save(tmp_path / "file" / "federation.toml")
+    read = FederationFile.load(tmp_path / "file" / "federation.toml")
+    assert (charter, charter.digest) == (read, read.digest)
+    larger = {n: replace(m, most=15) for n, m in charter.members.items()}
+    same_keys = {n: replace(m, most=None) for n, m in charter.members.items()}
+    digests = {c.digest for c in (charter, replace(charter, members=larger), replace(by_digests, members=same_keys))}
+    assert len(digests) == 3
+
+
+# ------------------------------------------------------------------------------------------------ processes and a network
+
+
+def run(made: Organisations, kill: tuple[tuple[str, str], ...] = ()) -> tuple[co.Fit, bytes]:
+    """A fit between processes; before a party's first question of a kind it is killed. All bytes the hub saw."""
+    pytest.importorskip("grpc", reason="grpcio is not installed: pip install 'colonnade[grpc]'")
+    authority, to_kill, passed = made.folder / "certs", list(kill), []
+    certs.init(authority)
+    certs.issue(authority, "coordinator", hosts=["localhost"])
+    for name in made.names:
+        certs.issue(authority, name)
+    with made.hub() as hub, made.at_work(hub.port):
+        ask = hub.ask
+
+        def watched(party, what, head=None, blobs=(), *_):
+            if (party, what) in to_kill:
+                to_kill.remove((party, what))
+                made.kill(party)
+                made.start(party, hub.port)
+            passed.extend(blobs)
+            return Then(ask(party, what, head, blobs), overheard)
+
+        def overheard(answer):
+            found = answer.result()
+            passed.extend(found.blobs)
+            return found
+
+        hub.ask = watched
+        fit = co.fit(made.federation, PROBLEM, METHOD, engine=hub, store=made.folder / "hub")
+    assert not to_kill
+    return fit, b"".join(passed)
+
+
+def test_processes_that_align_by_private_intersection_find_the_model_that_digests_find(tmp_path, caplog):  # noqa: F811
+    """Two of them are killed on the way. Rows stand in the order of digests under another pepper, so sums are rounded
+    otherwise: 1e-9 is far above that, and far below what one row changes."""
+    caplog.set_level(logging.DEBUG)
+    one, two = keyed(tmp_path / "psi"), keyed(tmp_path / "digests", "digests")
+    by_psi, passed = run(one, kill=(("bank", "narrow"), ("lab", "blind")))
+    check_rows(one)
+    said = "".join(f"{record.getMessage()} {record.__dict__}" for record in caplog.records).encode()
+    stored = b"".join(path.read_bytes() for path in sorted((one.folder / "hub").rglob("*")) if path.is_file())
+    assert len(stored) > 1000
+    for secret in secrets_of(one):
+        assert secret not in passed
+        assert secret not in stored
+        assert secret not in said
+        assert secret.hex().encode() not in said
+    by_digests, _ = run(two)
+    for name in one.names:
+        found, expected = (made.part(name, fit.run)["coefficients"] for made, fit in ((one, by_psi), (two, by_digests)))
+        assert np.abs(expected).max() > 0.01
+        assert np.abs(np.subtract(found, expected)).max() < 1e-9

@@ -1,0 +1,207 @@
+"""The record of runs that is kept in papers/results: pages are made from it, and nothing else is on them."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+from papers.commands import app
+from papers.findings import FINDINGS, Shown, page
+from papers.registry import discover
+from typer.testing import CliRunner
+
+import colonnade as co
+from papers import record
+
+PAPERS = Path(__file__).resolve().parents[2] / "papers"
+PAGES = ("findings.md", "gallery.md", "README.md")
+STATED = ("epsilon ", "delta ", "unit: ", "trust model: ", "guarantee: ")
+
+
+@pytest.fixture(scope="module")
+def kept() -> record.Record:
+    return record.load(PAPERS)
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """The pages that the record makes, to be spoilt."""
+    pages = tmp_path / "papers"
+    (pages / record.FOLDER).mkdir(parents=True)
+    for name in (*PAGES, f"{record.FOLDER}/{record.RESULTS}"):
+        shutil.copy(PAPERS / name, pages / name)
+    return pages
+
+
+def stale(pages: Path) -> list[str]:
+    told = CliRunner().invoke(app, ["pages", "--check", "--json", "--pages", str(pages)])
+    names = json.loads(told.stdout)
+    assert told.exit_code == (1 if names else 0)
+    return names
+
+
+# ------------------------------------------------------------------------------------------------ pages and record
+
+
+def test_the_pages_are_what_the_record_makes_of_them():
+    assert stale(PAPERS) == [], "run `python -m papers pages`"
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_number_that_is_changed_on_a_page_is_noticed_and_rendered_away(copy, name):
+    path = copy / name
+    before, start, rest = path.read_text().partition(record.START)
+    digit = re.search(r"\d", rest)
+    path.write_text(before + start + rest[: digit.start()] + str(9 - int(digit[0])) + rest[digit.end() :])
+    assert stale(copy) == [name]
+    assert CliRunner().invoke(app, ["pages", "--pages", str(copy)]).exit_code == 0
+    assert path.read_text() == (PAPERS / name).read_text()
+
+
+def test_a_number_that_is_changed_in_the_record_is_noticed(copy):
+    path = copy / record.FOLDER / record.RESULTS
+    changed = json.loads(path.read_text())
+    changed["finding-sketch-noise"]["claims"][0]["evidence"] += "1"
+    path.write_text(json.dumps(changed))
+    assert stale(copy) == ["findings.md", "gallery.md"]
+
+
+def test_another_version_of_the_code_makes_no_page_stale(copy, monkeypatch):
+    monkeypatch.setattr("papers.runner.version", lambda module: "another")
+    assert stale(copy) == []
+
+
+def test_a_page_without_marks_is_refused(copy):
+    (copy / "gallery.md").write_text("nothing here\n")
+    told = CliRunner().invoke(app, ["pages", "--pages", str(copy)])
+    assert told.exit_code == 1
+    assert "add them where it is to be filled" in told.stderr
+
+
+def test_the_record_holds_every_figure_with_the_claims_that_its_file_makes(kept):
+    """A figure that was added, or a claim that was changed, has to be run and published again."""
+    wanted = {
+        name: [(claim.says, claim.reproduces, claim.finding, claim.confidence) for claim in one.figure.claims]
+        for name, one in discover().items()
+    }
+    told = {
+        name: [(claim["says"], claim["expected"], claim["finding"], claim["confidence"]) for claim in said["claims"]]
+        for name, said in kept.items()
+    }
+    assert wanted == told
+
+
+def test_every_recorded_verdict_is_the_one_that_its_figure_states(kept):
+    assert {name: said["status"] for name, said in kept.items() if said["status"] != "as stated"} == {}
+
+
+def test_every_recorded_figure_says_what_it_was_run_with_and_has_a_small_plot(kept):
+    sizes = {}
+    for name, said in kept.items():
+        assert re.fullmatch(r"[\d.]+\+[0-9a-f]{16}", said["version"]), name
+        assert said["cpu_seconds"] > 0
+        assert isinstance(said["quick"], bool)
+        sizes[name] = (PAPERS / record.FOLDER / f"{name}.svg").stat().st_size
+    assert max(sizes.values()) < 100_000
+    assert sum(sizes.values()) < 4_000_000
+
+
+def test_every_plot_carries_the_privacy_of_its_curves(kept):
+    """epsilon, delta, unit, trust model and guarantee of every private method, or that there is none."""
+    for name, one in discover().items():
+        said = one.figure.privacy
+        if not said.startswith("none"):
+            counts = {word: said.count(word) for word in STATED[2:]}
+            assert len(set(counts.values())) == 1, f"{name}: {counts}"
+            assert all(word in said for word in STATED), name
+        drawn = ET.fromstring((PAPERS / record.FOLDER / f"{name}.svg").read_text())
+        text = " ".join(element.text or "" for element in drawn.iter("{http://www.w3.org/2000/svg}text"))
+        assert f"Privacy: {said}".split() == text[text.index("Privacy: ") :].split(), name
+        assert kept[name]["privacy"] == said
+
+
+# ------------------------------------------------------------------------------------------------ findings
+
+
+def test_the_words_of_a_finding_hold_no_measured_number():
+    """Places in a paper and formulas only: everything measured comes from the record."""
+    places = r"(?:equation|line|algorithm|theorem|lemma|table|figure|chapter)s? \d[\d.]*(?:(?:,| to| and) \d[\d.]*)*"
+    for finding in FINDINGS:
+        for words in (finding.title, finding.wrong, finding.instead):
+            assert re.findall(r"\d\d|\d\.\d|%", re.sub(places, "", words)) == [], finding.title
+
+
+def test_what_a_finding_shows_does_not_hold_and_what_stands_in_its_place_does(kept):
+    def held(shown: Shown) -> bool:
+        return next(c["held"] for c in kept[shown.figure]["claims"] if c["says"].startswith(shown.claim))
+
+    for finding in FINDINGS:
+        assert not held(finding.shown[0]), finding.title
+        assert all(held(one) for one in finding.holds), finding.title
+
+
+def test_the_page_explains_every_finding_and_names_every_claim_that_does_not_hold(kept):
+    text = page(kept)
+    sections = re.split(r"^## ", text, flags=re.MULTILINE)[1:]
+    assert len(sections) == len(FINDINGS) + 1
+    for section in sections[:-1]:
+        assert "**What is wrong.**" in section
+        assert "**What holds instead.**" in section
+        assert re.search(r"!\[.+\]\(results/.+\.svg\)", section)
+    for said in kept.values():
+        for claim in said["claims"]:
+            assert claim["held"] or f"“{claim['says']}”" in text
+
+
+def test_every_published_calibration_is_recorded_as_violated_and_no_bound_is_above_the_truth(kept):
+    rows = kept["attacks-published"]["listing"]
+    assert rows
+    for row in rows:
+        bound, exact = float(row["Shown by attack: ε at least"]), row["Exact ε of the pair"]
+        assert row["Verdict"] == "violated"
+        assert bound > float(row["Claimed ε"])
+        if re.fullmatch(r"[\d.,]+", exact):
+            assert bound < float(exact.replace(",", ""))  # each bound errs less than once in 10^6
+
+
+def test_a_finding_that_rests_on_nothing_recorded_is_refused(kept):
+    without = {name: said for name, said in kept.items() if name != "lou-5"}
+    with pytest.raises(co.InvalidInput, match=r"lou-5 has 0 recorded claims .* publish it"):
+        page(without)
+
+
+# ------------------------------------------------------------------------------------------------ publishing
+
+
+def outcome(folder: Path, name: str, **changes: object) -> None:
+    said = {"name": name, "status": "as stated", "claims": [], "failures": [], "missing_data": []} | changes
+    (folder / name).mkdir(parents=True, exist_ok=True)
+    (folder / name / "outcome.json").write_text(json.dumps(said))
+    (folder / name / "figure.svg").write_text(f"<svg>{said['status']}</svg>")
+
+
+def test_publishing_takes_what_was_run_and_leaves_the_rest(tmp_path):
+    results, pages = tmp_path / "results", tmp_path / "papers"
+    for name in ("one", "two", "gone"):
+        outcome(results, name)
+    record.publish(results, pages, ["one", "two", "gone"])
+    shutil.rmtree(results)
+    outcome(results, "one", status="differs")
+    outcome(results, "two", status="failed")
+    assert record.publish(results, pages, ["two", "one"]) == ["one"]
+    assert {name: said["status"] for name, said in record.load(pages).items()} == {"two": "as stated", "one": "differs"}
+    assert list(record.load(pages)) == ["two", "one"]
+    assert {path.name for path in (pages / "results").glob("*.svg")} == {"one.svg", "two.svg"}
+    assert "differs" in (pages / "results" / "one.svg").read_text()
+    assert "as stated" in (pages / "results" / "two.svg").read_text()
+
+
+def test_publishing_nothing_is_refused(tmp_path):
+    outcome(tmp_path / "results", "one", status="no data")
+    with pytest.raises(co.InvalidInput, match="holds no finished figure: run `python -m papers all"):
+        record.publish(tmp_path / "results", tmp_path / "papers", ["one", "two"])
+    assert not (tmp_path / "papers").exists()

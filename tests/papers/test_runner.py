@@ -1,0 +1,340 @@
+"""The runner of figures: what is kept, what is run again, what a failure costs, and the pages that a run leaves."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+import xml.etree.ElementTree as ET
+from html.parser import HTMLParser
+from pathlib import Path
+
+import polars as pl
+import pytest
+from papers.commands import app
+from papers.page import write_pages
+from papers.registry import chosen, discover, in_module
+from typer.testing import CliRunner
+
+import colonnade as co
+from papers import registry, runner
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# A figure whose cases count how often they ran, and misbehave on request: files named in the folder TOY_TOUCHES steer them.
+TOY = '''
+"""A figure for tests."""
+import os, signal, time
+from pathlib import Path
+from papers.figure import Claim, Figure, Verdict
+from papers.plot import Panel, Plot
+
+def run(seed, method):
+    folder = Path(os.environ["TOY_TOUCHES"])
+    with (folder / f"{method}-{seed}").open("a") as file:
+        file.write("x")
+    if (folder / f"fail-{method}-{seed}").exists():
+        raise ValueError("the toy was told to fail")
+    if (folder / f"die-{method}-{seed}").exists():
+        os.kill(os.getpid(), signal.SIGKILL)
+    if (folder / f"wait-{method}-{seed}").exists():
+        time.sleep(300)
+    rate = {"fast": 2.0, "slow": 1.0}[method]
+    return [{"method": method, "seed": seed, "round": t, "error": 10.0 ** (-rate * t) * (1 + seed),
+             "note": None if t else "start"} for t in range(4)]
+
+def draw(table):
+    panel = Panel(x="round", y="error", log="y")
+    for (method,), own in table.group_by("method", maintain_order=True):
+        panel.line(own["round"], own["error"], method)
+    return Plot("toy <b>&</b> co", [panel])
+
+def last(table, method):
+    import polars as pl
+    return table.filter(pl.col("method") == method, pl.col("round") == 3)["error"].mean()
+
+def faster(table):
+    a, b = last(table, "fast"), last(table, "slow")
+    return Verdict(a < b, f"{a:.1e} against {b:.1e}")
+
+def slower(table):
+    return Verdict(not faster(table).held, faster(table).evidence)
+
+FIGURE = Figure(
+    name="toy-1", paper="Toy 2020", title="A toy", setting="two methods",
+    cases=lambda quick: [{"seed": s, "method": m} for s in range(1 if quick else 2) for m in ("fast", "slow")],
+    run=run, draw=draw, privacy="epsilon 1 </script>, claimed",
+    claims=(Claim("the fast one is faster", faster, "exact"),
+            Claim("the slow one is faster", slower, "exact", reproduces=False, finding="it is not")),
+)
+'''
+
+
+@pytest.fixture
+def toy(tmp_path, monkeypatch):
+    """A package of figures with the toy in it; (the folder of its source, the folder where it counts)."""
+    source, touches = tmp_path / "source", tmp_path / "touches"
+    (source / "toy_figures").mkdir(parents=True)
+    touches.mkdir()
+    (source / "toy_figures" / "__init__.py").write_text("")
+    (source / "toy_figures" / "toy.py").write_text(TOY)
+    monkeypatch.syspath_prepend(str(source))
+    monkeypatch.setenv("TOY_TOUCHES", str(touches))
+    monkeypatch.setattr(registry, "FIGURES", "toy_figures")
+    monkeypatch.setattr("papers.registry.discover.__defaults__", ("toy_figures",))
+    yield source / "toy_figures", touches
+    for name in [name for name in sys.modules if name.split(".")[0] == "toy_figures"]:
+        del sys.modules[name]
+
+
+def runs(touches: Path) -> dict[str, int]:
+    return {path.name: len(path.read_text()) for path in sorted(touches.iterdir()) if re.match(r"fast|slow", path.name)}
+
+
+def go_on(results: Path, quick: bool = True, jobs: int = 1) -> runner.Outcome:
+    (outcome,) = runner.reproduce(list(discover("toy_figures").values()), results, quick=quick, jobs=jobs)
+    return outcome
+
+
+def test_a_second_run_takes_every_row_from_the_first(toy, tmp_path):
+    _, touches = toy
+    first, second = go_on(tmp_path / "out", jobs=2), go_on(tmp_path / "out")
+    assert runs(touches) == {"fast-0": 1, "slow-0": 1}
+    assert "as stated" == first.status == second.status
+    assert first.table.equals(second.table)
+    assert first.table.height == 8
+
+
+def test_a_full_run_adds_only_the_cases_that_a_quick_one_has_not(toy, tmp_path):
+    _, touches = toy
+    go_on(tmp_path / "out")
+    full = go_on(tmp_path / "out", quick=False)
+    assert runs(touches) == {"fast-0": 1, "fast-1": 1, "slow-0": 1, "slow-1": 1}
+    assert {0, 1} == set(full.table["seed"])
+
+
+def test_a_changed_source_runs_everything_again(toy, tmp_path):
+    source, touches = toy
+    before = go_on(tmp_path / "out").version
+    (source / "toy.py").write_text(TOY.replace("(1 + seed)", "(2 + seed)"))
+    importlib.invalidate_caches()
+    importlib.reload(sys.modules["toy_figures.toy"])
+    after = go_on(tmp_path / "out")
+    assert before != after.version
+    assert runs(touches) == {"fast-0": 2, "slow-0": 2}
+    assert after.table.filter(pl.col("round") == 0)["error"][0] == 2.0
+
+
+@pytest.mark.parametrize("place", ["colonnade", "papers"])
+def test_the_version_covers_the_sources_of_the_package_and_of_the_papers(toy, tmp_path, monkeypatch, place):
+    assert [(root.name, (root / "__init__.py").is_file()) for root in runner.SOURCES] == [
+        ("colonnade", True),
+        ("papers", True),
+    ]
+    copies = tuple(tmp_path / root.name for root in runner.SOURCES)
+    for copy in copies:
+        (copy / "deep").mkdir(parents=True)
+        (copy / "deep" / "one.py").write_text("a = 1\n")
+    discover("toy_figures")
+    monkeypatch.setattr(runner, "SOURCES", copies)
+    before = runner.version("toy_figures.toy")
+    (tmp_path / place / "notes.md").write_text("no source\n")
+    assert before == runner.version("toy_figures.toy")
+    (tmp_path / place / "deep" / "one.py").write_text("a = 2\n")
+    assert before != runner.version("toy_figures.toy")
+
+
+def test_a_damaged_file_is_run_again(toy, tmp_path):
+    _, touches = toy
+    go_on(tmp_path / "out")
+    victim = sorted((tmp_path / "out" / "toy-1").glob("*.parquet"))[0]
+    victim.write_bytes(victim.read_bytes()[:40])
+    assert go_on(tmp_path / "out").status == "as stated"
+    assert sorted(runs(touches).values()) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("order", "reason"),
+    [("fail", "ValueError: the toy was told to fail"), ("die", r"its process died \(exit code -9\)")],
+)
+def test_a_case_that_fails_is_named_and_the_others_are_kept(toy, tmp_path, order, reason):
+    _, touches = toy
+    (touches / f"{order}-fast-0").touch()
+    outcome = go_on(tmp_path / "out", quick=False)
+    assert outcome.status == "failed"
+    assert outcome.judged == ()
+    (failure,) = outcome.failures
+    assert failure.case == {"seed": 0, "method": "fast"}
+    assert re.match(reason, failure.reason)
+    (touches / f"{order}-fast-0").unlink()
+    again = go_on(tmp_path / "out", quick=False)
+    assert again.status == "as stated"
+    assert runs(touches) == {"fast-0": 2, "fast-1": 1, "slow-0": 1, "slow-1": 1}
+    assert list((tmp_path / "out").rglob("*.failed.txt")) == []
+
+
+def test_a_run_killed_in_the_middle_goes_on_where_it_stopped(toy, tmp_path):
+    """kill -9 of the whole run, after the first case was written and while the second one was running."""
+    source, touches = toy
+    (touches / "wait-slow-0").touch()
+    script = textwrap.dedent(f"""
+        import sys
+        sys.path[:0] = [{str(source.parent)!r}, {str(ROOT)!r}]
+        from pathlib import Path
+        from papers.registry import discover
+        from papers.runner import reproduce
+        if __name__ == "__main__":
+            reproduce(list(discover("toy_figures").values()), Path({str(tmp_path / "out")!r}), jobs=1)
+    """)
+    file = tmp_path / "run.py"
+    file.write_text(script)
+    child = subprocess.Popen([sys.executable, str(file)], start_new_session=True)
+    deadline = time.monotonic() + 60
+    while not ((touches / "slow-0").exists() and list((tmp_path / "out").rglob("*.parquet"))):
+        assert child.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
+    (touches / "wait-slow-0").unlink()
+    assert go_on(tmp_path / "out").status == "as stated"
+    assert runs(touches) == {"fast-0": 1, "slow-0": 2}
+
+
+def test_a_figure_without_its_data_is_left_out_and_said_so(toy, tmp_path, monkeypatch):
+    source, touches = toy
+    (source / "toy.py").write_text(TOY.replace('setting="two methods"', 'setting="", data=("no-such-data",)'))
+    monkeypatch.setenv("COLONNADE_DATA", str(tmp_path))
+    outcome = go_on(tmp_path / "out")
+    assert (outcome.status, outcome.missing) == ("no data", ("no-such-data",))
+    assert runs(touches) == {}
+
+
+def test_two_figures_of_one_name_are_refused(toy):
+    source, _ = toy
+    (source / "twin.py").write_text(TOY)
+    with pytest.raises(co.InvalidInput, match=r"toy_figures.toy and toy_figures.twin both define 'toy-1': rename one"):
+        discover("toy_figures")
+
+
+def test_a_name_that_is_nearly_right_is_corrected(toy):
+    known = discover("toy_figures")
+    assert [listed.figure.name for listed in chosen(["toy*"], known)] == ["toy-1"]
+    with pytest.raises(co.InvalidInput, match=r"no figure called 'toi-1': did you mean toy-1"):
+        chosen(["toi-1"], known)
+
+
+def test_every_figure_of_the_package_is_found_and_complete():
+    known = discover()
+    assert known
+    for name, listed in known.items():
+        figure = listed.figure
+        assert re.fullmatch(r"[a-z0-9][a-z0-9.-]*", name), name
+        assert figure in [one.figure for one in in_module(listed.module)]
+        assert figure.claims, name
+        for claim in figure.claims:
+            assert claim.reproduces or claim.finding, f"{name}: {claim.says}"
+        for quick in (True, False):
+            keys = [runner.case_key(dict(case)) for case in figure.cases(quick)]
+            assert len(set(keys)) == len(keys) > 0, name
+
+
+# ------------------------------------------------------------------------------------------------ the command line
+
+
+def test_the_exit_code_is_1_where_a_verdict_differs_and_0_where_none_does(toy, tmp_path):
+    source, _ = toy
+    out = ["--results", str(tmp_path / "out"), "--jobs", "1"]
+    good = CliRunner().invoke(app, ["run", "toy-1", *out])
+    assert good.exit_code == 0, good.output
+    assert "holds: the fast one is faster" in good.output
+    assert "does not hold: a finding: the slow one is faster" in good.output
+    (source / "toy.py").write_text(TOY.replace('reproduces=False, finding="it is not"', ""))
+    importlib.reload(sys.modules["toy_figures.toy"])
+    bad = CliRunner().invoke(app, ["all", *out])
+    assert bad.exit_code == 1
+    assert "DOES NOT HOLD, against what the figure says: the slow one is faster" in bad.output
+
+
+def test_json_carries_every_verdict(toy, tmp_path):
+    told = CliRunner().invoke(app, ["run", "toy-1", "--json", "--results", str(tmp_path / "out"), "--jobs", "1"])
+    (said,) = json.loads(told.stdout)
+    assert [(claim["held"], claim["expected"]) for claim in said["claims"]] == [(True, True), (False, False)]
+    assert said["claims"][0]["evidence"] == "1.0e-06 against 1.0e-03"
+
+
+def test_the_list_names_every_figure_and_what_a_quick_run_took(toy, tmp_path):
+    out = str(tmp_path / "out")
+    before = json.loads(CliRunner().invoke(app, ["list", "--results", out, "--json"]).stdout)
+    CliRunner().invoke(app, ["run", "toy-1", "--results", out, "--jobs", "1"])
+    after = json.loads(CliRunner().invoke(app, ["list", "--results", out, "--json"]).stdout)
+    assert [(line["name"], line["claims that hold"]) for line in after] == [("toy-1", "1 of 2")]
+    assert [before[0]["quick, CPU"], after[0]["quick, CPU"]] == ["not run", "0 s"]
+    assert CliRunner().invoke(app, ["list", "--results", out, "--quiet"]).stdout == "toy-1\n"
+
+
+def test_a_quiet_run_prints_the_names_of_what_differs_and_nothing_else(toy, tmp_path):
+    source, _ = toy
+    out = ["--results", str(tmp_path / "out"), "--jobs", "1", "--quiet"]
+    assert CliRunner().invoke(app, ["all", *out]).stdout == ""
+    (source / "toy.py").write_text(TOY.replace('reproduces=False, finding="it is not"', ""))
+    importlib.reload(sys.modules["toy_figures.toy"])
+    assert CliRunner().invoke(app, ["all", *out]).stdout == "toy-1\n"
+
+
+# ------------------------------------------------------------------------------------------------ plots
+
+
+class Balanced(HTMLParser):
+    """Fails where a tag is closed that was not open."""
+
+    EMPTY = frozenset({"meta", "img", "br", "link"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open, self.sources = [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.sources += [value for name, value in attrs if name in ("src", "href")]
+        if tag not in self.EMPTY:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert tag == self.open.pop()
+
+
+def test_the_page_is_whole_and_loads_nothing_from_elsewhere(toy, tmp_path):
+    out = tmp_path / "out"
+    index, _ = write_pages([go_on(out)], out)
+    parser = Balanced()
+    parser.feed(index.read_text())
+    parser.close()
+    assert parser.open == []
+    shown = [source for source in parser.sources if not source.startswith("#")]
+    assert set(shown) == {"toy-1/figure.svg"}
+    assert (out / shown[0]).is_file()
+    assert "the slow one is faster" in index.read_text()
+
+
+def test_the_privacy_line_stands_on_the_plot_and_on_the_page(toy, tmp_path):
+    out = tmp_path / "out"
+    index, _ = write_pages([go_on(out)], out)
+    svg = ET.fromstring((out / "toy-1" / "figure.svg").read_text())
+    texts = [element.text for element in svg.iter("{http://www.w3.org/2000/svg}text")]
+    assert "Privacy: epsilon 1 </script>, claimed" in texts
+    assert "Privacy: epsilon 1 &lt;/script&gt;, claimed" in index.read_text()
+
+
+def test_a_drawing_that_fails_is_reported_and_costs_no_verdict(toy, tmp_path):
+    source, _ = toy
+    (source / "toy.py").write_text(TOY.replace("def draw(table):", "def draw(table):\n    raise KeyError('error')"))
+    out = tmp_path / "out"
+    _, (outcome,) = write_pages([go_on(out)], out)
+    assert (outcome.status, len(outcome.judged)) == ("failed", 2)
+    assert "draw raised KeyError" in outcome.failures[0].reason

@@ -1,0 +1,183 @@
+"""Claims about promises of answers, and about answers that come when everybody must meet again (runtime/turns.py)."""
+
+from __future__ import annotations
+
+import weakref
+from collections import defaultdict
+from concurrent.futures import Future
+
+import pytest
+
+import colonnade as co
+from colonnade.errors import LeakError, PeerFailed
+from colonnade.network.parcel import letters_out, pack, unpack
+from colonnade.runtime.hosted_node import Joined, Turn
+from colonnade.runtime.node import Letter
+from colonnade.runtime.traffic import Traffic
+from colonnade.runtime.turns import Kept, Lost, Then, Turns, check_records, gathered, settled
+from colonnade.runtime.wire import Frame
+
+
+class Raw:
+    """An answer as it came: many megabytes."""
+
+
+def test_an_answer_that_was_read_is_not_kept_beside_what_was_made_of_it():
+    raw: Future[Raw] = Future()
+    promise = Then(Then(raw, lambda found: [found.result()]), lambda found: len(found.result()))
+    came = Raw()
+    raw.set_result(came)
+    held = weakref.ref(came)
+    del raw, came
+    assert promise.result() == 1
+    assert held() is None
+    assert promise.result() == 1
+
+
+def test_a_promise_is_computed_once_and_tells_also_those_who_come_late():
+    computed, told = [], []
+    promise = Then(Kept(lambda: 3), lambda found: computed.append(found.result()))
+    promise.add_done_callback(told.append)
+    assert computed == []  # by who asks for it, not by who tells
+    promise.result()
+    promise.result()
+    promise.add_done_callback(told.append)
+    assert (computed, told) == ([3], [promise, promise])
+
+
+def test_an_error_stays_an_error():
+    promise = Then(Kept(lambda: 1 / 0), lambda found: found.result())
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError):
+            promise.result()
+
+
+def dies_while_the_other_says(first: Turn) -> tuple[Turns, list]:
+    """Two hosts: `b` is lost in its first turn, when `a`, which lives on, has said something that it says once."""
+    said, told = {"a": [first], "b": [None]}, []
+
+    def answer(name: str, what: str):
+        if what != "turn":
+            return {"join": Joined({}, {}), "resend": (), "outcome": (None, Traffic())}[what]
+        turn = said[name].pop(0) if said[name] else Turn((), True, (), told=1)
+        if turn is None:
+            raise Lost(name)
+        return turn
+
+    turns = Turns(["b", "a"], lambda name, what, *_: Kept(lambda: answer(name, what)), lambda *note: told.append(note))
+    return turns, told
+
+
+def test_a_note_of_a_station_that_lives_is_heard_though_another_died():
+    turns, told = dies_while_the_other_says(Turn((), True, (), ({"round": 1},)))
+    turns.run()
+    assert told == [("a", {"round": 1})]
+
+
+def test_the_failure_of_a_station_that_lives_ends_the_run_though_another_died():
+    turns, _ = dies_while_the_other_says(Turn((), True, (), failure=LeakError("no")))
+    with pytest.raises(LeakError):
+        turns.run()
+
+
+def test_the_failure_is_told_and_not_that_the_run_is_over_at_whoever_failed():
+    turns, _ = dies_while_the_other_says(Turn((), True, (), failure=LeakError("no")))
+    asked = turns.ask
+    over = Kept(lambda: (_ for _ in ()).throw(co.ReplayDiverged("over")))
+    turns.ask = lambda name, what, *rest: over if turns.failure and what == "join" else asked(name, what, *rest)
+    with pytest.raises(LeakError):
+        turns.run()
+
+
+def test_a_sender_of_very_many_tiny_letters_does_not_make_a_question_that_its_receiver_must_refuse():
+    """The receiver would be named for it: a head is 16 MiB at most, and addresses grow when they are written again."""
+    letters = [Letter("b", "a", Frame(place, 0, b"\1\0\0"), "\N{GRINNING FACE}" * 200) for place in range(8000)]
+    asked: list[list[Letter]] = []
+    turns = Turns(["a", "b"], lambda _name, _what, given: Kept(lambda: asked.append(given)), lambda *_: None)
+    turns.mail = defaultdict(list)
+    turns.post(letters)
+    while turns.mail["a"]:
+        turns.give("a")
+    assert [x for given in asked for x in given] == letters
+    for given in asked:
+        addresses, parts = letters_out(given, "run")
+        unpack(pack({"what": "turn", "run": "run", "letters": addresses}, parts))
+
+
+def failing(error: Exception) -> Turn:
+    return Turn((), True, (), (), 0, error)
+
+
+def test_of_many_who_heard_of_a_failure_the_first_is_told_and_before_all_of_them_the_failure():
+    turns = Turns(["a", "b", "c"], lambda *_: Kept(lambda: None), lambda *_: None)
+    turns.mail = defaultdict(list)
+    turns.take("b", failing(PeerFailed("a stopped")))
+    turns.take("c", failing(PeerFailed("b stopped")))
+    assert str(turns.failure) == "a stopped"
+    turns.take("a", failing(co.InvalidInput("no such column")))
+    assert str(turns.failure) == "no such column"
+    turns.take("c", failing(PeerFailed("a stopped")))
+    assert str(turns.failure) == "no such column"
+
+
+def test_the_first_error_is_told_when_everybody_has_answered():
+    seen = []
+
+    def answer(value):
+        seen.append(value)
+        if value == 1:
+            raise co.ProtocolError("one")
+        return value
+
+    promised = {str(k): Then(Kept(lambda k=k: k), lambda found: answer(found.result())) for k in range(3)}
+    with pytest.raises(co.ProtocolError, match="one"):
+        gathered(promised)
+    assert seen == [0, 1, 2]
+    settled(promised.values())
+    assert seen == [0, 1, 2]
+
+
+@pytest.mark.parametrize("told", ["received", "heard"])
+def test_nobody_may_have_received_one_message_more_than_its_sender_remembers(told):
+    """By what it read itself, or by what it wrote down when it came."""
+
+    def joined(count: int) -> dict[str, Joined]:
+        receiver = Joined({"a": count}, {}) if told == "received" else Joined({}, {}, {("a", "b"): count})
+        return {"a": Joined({}, {"b": 3}), "b": receiver}
+
+    check_records(joined(3))
+    with pytest.raises(co.LedgerDamaged, match=r"'b' received 4 messages from 'a', whose record holds 3 of them"):
+        check_records(joined(4))
+    with pytest.raises(co.LedgerDamaged, match=r"holds 0 of them"):
+        check_records({**joined(1), "a": Joined({}, {})})
+
+
+def letter(sender: str, size: int = 1) -> Letter:
+    return Letter(sender, "c", Frame(0, 1, bytes(size)))
+
+
+def test_a_station_gets_a_turn_when_all_whom_it_waits_for_have_written():
+    turns = Turns(["a", "b", "c"], lambda *_: Kept(lambda: None), lambda *_: None)
+    turns.mail = defaultdict(list)
+    turns.done = {"c": Turn((), False, ("a", "b"), missing=frozenset({"a", "b"}))}
+    for mail, due in (([], False), ("a", False), ("aa", False), ("ab", True), ("aab", True)):
+        turns.mail["c"] = [letter(sender) for sender in mail]
+        assert turns.due("c") is due
+    turns.done = {"c": Turn((), False, ())}
+    for mail, due in (("", False), ("a", True)):
+        turns.mail["c"] = [letter(sender) for sender in mail]
+        assert turns.due("c") is due
+
+
+def test_a_turn_brings_no_more_bytes_than_a_message_may_have_unless_one_letter_is_longer(monkeypatch):
+    monkeypatch.setattr("colonnade.runtime.turns.LOAD", 10)
+    asked: list[list[int]] = []
+
+    def ask(_name: str, _what: str, given: list[Letter]) -> Kept:
+        return Kept(lambda: asked.append([len(x.frame.body) for x in given]))
+
+    turns = Turns(["c"], ask, lambda *_: None)
+    turns.mail = defaultdict(list, {"c": [letter("a", size) for size in (4, 6, 1, 25, 5, 6)]})
+    while turns.mail["c"]:
+        turns.give("c")
+    assert asked == [[4, 6], [1], [25], [5], [6]]
