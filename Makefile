@@ -9,11 +9,11 @@ demo: $(STAMP)
 	$(BIN)/colonnade demo
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile
 
 # The slowest 20 tests.
 test-times: $(STAMP)
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal --durations 20
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile --durations 20
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .

@@ -30,8 +30,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from papers.figures.watched_runs import admm_estimate, ridge_estimate, watched_fit
-from papers.published.sharing_admm import FeatureSGD, ParallelSharing
 from scipy import sparse
 
 import colonnade as co
@@ -41,6 +39,8 @@ from colonnade.methods.admm.sharing import SharingADMM
 from colonnade.methods.graph import admm as graph_admm
 from colonnade.methods.graph import anchored, consensus
 from colonnade.methods.graph import ridge as graph_ridge
+from papers.figures.watched_runs import admm_estimate, ridge_estimate, watched_fit
+from papers.published.sharing_admm import FeatureSGD, ParallelSharing
 
 RIDGE, PRIVATE_RIDGE = 1e-3, 0.1
 LOSS = co.Logistic()

@@ -17,10 +17,6 @@ import time
 from collections.abc import Callable
 
 import numpy as np
-from papers.baselines import one_shot_sketches
-from papers.figures.lou_comparison import best_model as best_of_gram
-from papers.figures.lou_comparison import correlated, independent, paper_table
-from papers.published.block_frank_wolfe import PublishedBlockFrankWolfe
 
 import colonnade as co
 from colonnade.methods.frank_wolfe.block import BlockFrankWolfe
@@ -29,6 +25,10 @@ from colonnade.privacy.accountant import rho_for
 from colonnade.problem.labels import PublicLabels
 from colonnade.problem.product import Product
 from colonnade.problem.sampling import Elementary, Nice, PerParty, Sampling, least_probability
+from papers.baselines import one_shot_sketches
+from papers.figures.lou_comparison import best_model as best_of_gram
+from papers.figures.lou_comparison import correlated, independent, paper_table
+from papers.published.block_frank_wolfe import PublishedBlockFrankWolfe
 
 LOSS = co.LeastSquares()
 Solve = Callable[[int], np.ndarray]

@@ -18,12 +18,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from papers.baselines import local_coresets, random_atoms
 from scipy import sparse
 
 import colonnade as co
 from benchmarks.timing import data_folder
 from colonnade.kernels.columns import csc_rmatvec
+from papers.baselines import local_coresets, random_atoms
 
 GAP = 1e-3
 

@@ -23,7 +23,6 @@ from typing import Any
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
-from papers.comparison.tables import encoded
 from scipy import sparse
 from scipy.stats import rankdata
 
@@ -47,6 +46,7 @@ from colonnade.methods.gram.solve import (
 from colonnade.methods.method import Job
 from colonnade.privacy.accountant import rho_for
 from colonnade.problem import LeastSquares, Logistic, Problem
+from papers.comparison.tables import encoded
 
 EPSILONS = (0.1, 1.0, 4.0)
 DELTA = 1e-6
@@ -59,7 +59,7 @@ BARS = {
     "diabetes130": (0.64, 0.675, 0.685),
 }
 QUICK = ("a9a", "credit-default", "nhanes-diabetes")
-SCHEMAS = Path(co.__file__).parent / "reproduce" / "schemas"
+SCHEMAS = Path(__file__).resolve().parents[1] / "papers" / "schemas"
 ROWS_AT_ONCE = 20_000
 PROBLEM = Problem(Logistic(), intercept=True)
 

@@ -12,14 +12,14 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
+import colonnade as co
 from papers.figures import (
     gratton_5_rivals,
     gratton_graph,
     rounds_against_connectivity,
     total_least_squares_rounds,
 )
-
-import colonnade as co
 
 GRAPHS: dict[str, Callable[[int], co.Topology]] = {
     "line": co.Topology.line,

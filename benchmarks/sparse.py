@@ -27,7 +27,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from numba import njit
-from papers.published.sparse_kernel import published_big_step_little_step, published_noisy_max
 
 from colonnade.kernels.column_scores import BLOCK, all_slopes, grid_of, score_and_trend, score_from_slopes
 from colonnade.kernels.lazy import lazy_picks
@@ -35,6 +34,7 @@ from colonnade.kernels.lazy_corrective import corrective_fit
 from colonnade.kernels.samplers import Counts, exact_picks
 from colonnade.kernels.sparse_fw import Loss, Picks, argmax_picks, model_of_picks
 from colonnade.kernels.stream import fill_words, system_stream
+from papers.published.sparse_kernel import published_big_step_little_step, published_noisy_max
 
 RADIUS = 50.0
 ROUNDS = 4_000

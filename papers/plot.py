@@ -125,7 +125,7 @@ def check_drawing() -> None:
 
 def to_svg(plot: Plot, foot: str = "") -> str:
     """The picture as SVG; `foot` stands below it, such as what privacy the curves have."""
-    from matplotlib import rc_context
+    from matplotlib import rc_context, rcdefaults, rcParams
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure as Canvas
 
@@ -137,7 +137,9 @@ def to_svg(plot: Plot, foot: str = "") -> str:
     body = plot.height if plot.panels else 1.4 * ROW * (rows + 1)
     below = 0.6 + ROW * listed if plot.panels else 0.1
     height = above + body + below + ROW * len(notes) + 0.15
-    with rc_context(LOOK):
+    with rc_context():
+        rcdefaults()  # whatever a user's own settings say
+        rcParams.update(LOOK)
         canvas = Canvas(figsize=(WIDTH, height), facecolor="white")
         FigureCanvasSVG(canvas)
         for k, text in enumerate(title):
@@ -184,7 +186,9 @@ def _draw_panels(canvas: Canvas, plot: Plot, top: float, bottom: float) -> None:
             number += 1
         for value, note in panel.levels:
             axes.axhline(value, color=GREY, linestyle=DASHES["dot"], linewidth=1.2)
-            axes.text(1, value, f"{note} ", transform=axes.get_yaxis_transform(), ha="right", va="bottom")
+            if note:
+                at_right = axes.get_yaxis_transform()
+                axes.text(0.995, value, note, transform=at_right, ha="right", va="bottom", parse_math=False)
         _draw_bars(axes, panel)
 
 

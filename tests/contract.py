@@ -123,6 +123,11 @@ OTHER_METHODS: dict[str, Case] = {
     ),
 }
 EVERY_METHOD = METHODS | OTHER_METHODS  # what the contract of an engine goes through
+# One of each kind: what an engine that is slow to start goes through in every run; `make faults` goes through all.
+OF_EACH_KIND = (
+    *("frank-wolfe, least squares", "adaboost", "private gram, secure", "private block frank-wolfe, consortium"),
+    *("private sharing admm", "frank-wolfe, tree", "kernel svm", "graph admm", "graph zeroth order, rows"),
+)
 EXACT_METHODS = {name: case for name, case in METHODS.items() if case.privacy is None}
 ENGINES: dict[str, Callable[[], Any]] = {"in process": co.InProcess}
 

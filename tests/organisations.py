@@ -29,7 +29,7 @@ from colonnade.network.party_data import PartyData
 from colonnade.network.party_service import PartyService
 
 SERVER = multiprocessing.get_context("forkserver")
-SERVER.set_forkserver_preload(["colonnade.network.party_service", "numpy", "scipy.sparse", "numba"])
+SERVER.set_forkserver_preload(["colonnade.network.party_service", "warm"])
 
 
 @dataclass

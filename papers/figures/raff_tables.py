@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import sparse
 
-from colonnade.estimators import SparseClassifier
 from colonnade.kernels.samplers import exact_picks
 from colonnade.kernels.sparse_fw import Loss, model_of_picks, noisy_max_picks
 from colonnade.kernels.stream import keyed_stream
@@ -163,6 +162,8 @@ TABLE_3 = Figure(
 
 def run_4(data: str, rounds: int, seed: int) -> list[Row]:
     from sklearn.metrics import roc_auc_score
+
+    from colonnade.estimators import SparseClassifier  # here, since it brings scikit-learn with it
 
     given = load(data)
     train, test = np.split(np.random.default_rng(seed).permutation(given.y.size), [int(0.8 * given.y.size)])

@@ -311,6 +311,7 @@ def test_killed_actors_change_nothing(deadly, memory):
     assert rows(memory / "pressed") == rows(memory / "calm")
 
 
+@pytest.mark.fault
 def test_killed_actors_pay_nothing_twice(deadly, memory):
     case = METHODS["private sharing admm"]
     reference = fitted(case, store=memory / "calm")

@@ -7,12 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from papers.published.sparse_kernel import (
-    _big_step_little_step,
-    _log_sum,
-    published_big_step_little_step,
-    published_noisy_max,
-)
 from scipy import stats
 
 from colonnade.errors import InvalidInput
@@ -20,6 +14,12 @@ from colonnade.kernels.lazy import lazy_picks, objective
 from colonnade.kernels.lazy_corrective import corrective_fit
 from colonnade.kernels.sparse_fw import Loss, argmax_picks, exp_negative, model_of_picks
 from colonnade.kernels.stream import keyed_stream, system_stream
+from papers.published.sparse_kernel import (
+    _big_step_little_step,
+    _log_sum,
+    published_big_step_little_step,
+    published_noisy_max,
+)
 from reference import confident
 
 from .problems import arrays, slope, sparse_problem, value

@@ -14,8 +14,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from papers.baselines import local_coresets, random_atoms, replicated_blocks
-from papers.partition import similar, uniform, weighted
 
 import colonnade as co
 from colonnade.methods.frank_wolfe.block import BlockFrankWolfe, block_owners
@@ -417,70 +415,3 @@ def test_owners_are_numbered_among_parties_with_columns():
     federation = co.Federation.split(np.eye(4), [1.0, 2.0, 3.0, 4.0], parties={"b": [2, 0], "a": [1, 3]})
     product = written_out(Product(co.L1Ball(1.0)), federation)
     assert block_owners(product, federation.roster()).tolist() == [0, 1, 0, 1]
-
-
-# ---------------------------------------------------------------- partitions and baselines
-
-
-@pytest.mark.parametrize(
-    "make", [uniform, weighted, lambda d, k, seed: similar(np.random.default_rng(1).normal(size=(9, d)), k, seed)]
-)
-def test_a_partition_gives_every_column_to_one_party_and_a_federation_takes_it(make):
-    parts = make(17, 4, 3)
-    assert sorted(c for own in parts.values() for c in own) == list(range(17))
-    assert all(parts.values())
-    assert parts == make(17, 4, 3) != make(17, 4, 4)
-    federation = co.Federation.split(np.ones((3, 17)), [0.0, 1.0, 2.0], parties=parts)
-    assert [party.block.columns for party in federation.parties.values()][:4] == [len(own) for own in parts.values()]
-    with pytest.raises(co.InvalidInput, match="at least one column"):
-        make(3, 4, 0)
-
-
-def test_partitions_differ_as_their_names_say():
-    sizes = {make.__name__: [len(own) for own in make(400, 8, 0).values()] for make in (uniform, weighted)}
-    assert set(sizes["uniform"]) == {50}
-    assert max(sizes["weighted"]) > 2 * min(sizes["weighted"])
-    rng = np.random.default_rng(2)
-    A = np.repeat(rng.normal(size=(60, 3)), 20, axis=1) + 0.05 * rng.normal(size=(60, 60))
-    cosines = np.abs(np.corrcoef(A.T))
-    for seed in range(5):
-        parts = similar(A, 3, seed).values()
-        within = np.mean([cosines[np.ix_(own, own)].mean() for own in parts])
-        assert within > 1.5 * cosines.mean()
-
-
-def test_baselines_lie_between_the_optimum_and_zero_and_better_ones_are_better():
-    rng = np.random.default_rng(5)
-    A = rng.normal(size=(80, 40))
-    x = np.zeros(40)
-    x[::8] = [1.0, -1.0, 0.5, -0.5, 1.0]
-    y, ball, loss = A @ x, co.L1Ball(4.0), co.LeastSquares()
-    variable = cp.Variable(40)
-    best = confident(
-        cp.Problem(cp.Minimize(cp.sum_squares(A @ variable - y) / 160), [cp.norm1(variable) <= ball.radius])
-    )
-    parts = list(uniform(40, 4, 0).values())
-    problem = co.Problem(loss, ball)
-    atoms = random_atoms(problem, A, y, count=12, seed=0)
-    coresets = local_coresets(problem, A, y, parts, each=6)
-    for made in (atoms, coresets):
-        assert ball.contains(made.coefficients)
-        assert loss.value(A @ made.coefficients, y) == pytest.approx(made.objective, rel=1e-9)
-        assert best - 1e-7 <= made.objective < loss.value(0 * y, y)
-    assert coresets.objective < atoms.objective
-    assert coresets.values_sent <= 4 * 6 * (80 + 1)
-
-
-def test_replicated_blocks_is_tau_nice_sampling_and_counts_the_copies():
-    rng = np.random.default_rng(6)
-    A = rng.normal(size=(30, 8))
-    y = A @ rng.choice([-0.5, 0.5], 8)
-    problem = co.Problem(co.LeastSquares(), Product(co.L1Ball(1.0)))
-    made = replicated_blocks(problem, A, y, workers=4, tau=3, rounds=400, seed=0)
-    box = Product(co.L1Ball(1.0)).over([range(8)])
-    assert box.contains(made.coefficients)
-    assert (
-        made.objective - optimum(co.LeastSquares(), A, y, box)
-        <= box.gap(made.coefficients, A.T @ co.LeastSquares().slope(A @ made.coefficients, y)) + 1e-9
-    )
-    assert made.values_sent >= 3 * 30 * 8  # three of four workers lack their copy of the table

@@ -7,8 +7,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from papers.baselines import one_shot_sketches
-from papers.published.block_frank_wolfe import PublishedBlockFrankWolfe
 from scipy import sparse
 
 import colonnade as co
@@ -399,31 +397,3 @@ BUGS = [
 def test_a_planted_bug_is_caught(name, plant, monkeypatch):
     plant(monkeypatch)
     assert attacked(name).violated
-
-
-# ---------------------------------------------------------------- as published, and PRIDE
-
-
-def test_the_published_version_leaves_the_ball_by_the_number_of_parties():
-    X, y = table(200, 40)
-    method = PublishedBlockFrankWolfe(epsilon=1.0, delta=1 / 200, parties=8, rounds=30, radius=1.0)
-    x = method.fit(X, y, sketch_rows=40, rng=np.random.default_rng(0))
-    assert 2.0 < np.abs(x).sum() <= 8.0 * (1 + 1e-12)
-    assert method.statement.guarantee == "claimed"
-
-
-def test_the_published_noise_on_a_column_is_too_small_by_about_the_number_of_rows():
-    method = PublishedBlockFrankWolfe(epsilon=1.0, delta=1 / 200, parties=2, rounds=10, radius=1.0)
-    assert method.true_epsilon(200, 20) > 100
-    assert method.true_epsilon(800, 20) > 5 * method.true_epsilon(200, 20)
-
-
-def test_one_shot_sketches_solve_least_squares_when_the_budget_is_large():
-    X, y = table(400, 12)
-    problem, parts = co.Problem(co.LeastSquares(), co.L1Ball(2.0)), [range(6), range(6, 12)]
-    good = one_shot_sketches(problem, X, y, parts, rho=1e6, sketch_rows=300, seed=0)
-    zero = co.LeastSquares().value(0 * y, y)
-    assert good.objective < 0.2 * zero
-    assert good.values_sent == 300 * 12
-    with pytest.raises(co.InvalidInput, match="least squares"):
-        one_shot_sketches(co.Problem(co.Logistic(), co.L1Ball(2.0)), X, y, parts, 1.0, 10, 0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
-from itertools import islice
 from typing import Any
 
 import cvxpy as cp
@@ -11,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from papers.published.sharing_admm import FeatureSGD, ParallelSharing
 from scipy import sparse
 
 import colonnade as co
@@ -257,28 +255,6 @@ def test_every_fixed_coupling_goes_towards_the_optimum_over_four_decades(couplin
     assert best <= objective(fit, problem, X, y) < start
     gaps = fit.history["gap"].to_numpy()
     assert gaps[99] < gaps[49] < gaps[9]
-
-
-@pytest.mark.parametrize("coupling", [0.1, 1.0])
-def test_the_published_form_diverges_where_this_one_converges(coupling: float) -> None:
-    X, y = table(co.LeastSquares(), 80, 40, shared=0.9)
-    blocks = np.split(X, 10, axis=1)
-    steps = ParallelSharing(0.1, coupling / 80).epochs(blocks, y, co.LeastSquares(), np.random.default_rng(0))
-    problem = co.Problem(co.LeastSquares(), penalty=co.Ridge(0.1))
-    x = np.concatenate(next(islice(steps, 60, None)))
-    assert problem.objective(X @ x, x, y) > 1e6 * problem.objective(np.zeros(80), np.zeros(40), y)
-
-
-def test_the_published_form_and_gradient_steps_agree_with_ours_where_they_converge() -> None:
-    loss, ridge = co.Logistic(), 0.1
-    X, y = table(loss, 60, 6, shared=0.1)
-    problem = co.Problem(loss, penalty=co.Ridge(ridge))
-    best = optimum(problem, X, y)
-    blocks = np.split(X, 2, axis=1)
-    methods = ParallelSharing(ridge, 0.5 / 60), FeatureSGD(ridge, rate=0.2, batch=60)
-    for method in methods:
-        x = np.concatenate(next(islice(method.epochs(blocks, y, loss, np.random.default_rng(0)), 400, None)))
-        assert problem.objective(X @ x, x, y) - best <= 1e-6 * best
 
 
 # ---------------------------------------------------------------- odd tables

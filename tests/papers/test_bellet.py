@@ -8,6 +8,10 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from scipy import sparse
+from sklearn.linear_model import Lasso
+
+import colonnade as co
 from papers.figures import (
     bellet_2a,
     bellet_3a,
@@ -18,10 +22,8 @@ from papers.figures import (
     lou_comparison,
 )
 from papers.plot import to_svg
-from scipy import sparse
-from sklearn.linear_model import Lasso
 
-import colonnade as co
+pytestmark = pytest.mark.slow
 
 DATA = Path(os.environ.get("COLONNADE_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
 
@@ -39,24 +41,20 @@ def check(figure, monkeypatch):
         assert claim.reproduces or claim.finding
 
 
-@pytest.mark.slow
 def test_distributed_frank_wolfe_selects_the_examples_of_figure_2a(monkeypatch):
     check(bellet_2a.FIGURE, monkeypatch)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("figure", [bellet_3a.FIGURE, bellet_3b.FIGURE], ids=lambda figure: figure.name)
 def test_every_verdict_on_dorothea_is_the_one_that_the_figure_announces(figure, monkeypatch):
     check(figure, monkeypatch)
 
 
-@pytest.mark.slow
 def test_every_verdict_on_private_methods_is_the_one_that_the_figure_announces(monkeypatch):
     """Single runs scatter by about 0.1 around their mean; the thresholds are three and more such widths away."""
     check(lou_comparison.FIGURE, monkeypatch)
 
 
-@pytest.mark.slow
 def test_admm_takes_fewer_iterations_in_figure_4(monkeypatch):
     """Its other claim is about seconds, and no test asserts those."""
     if not (DATA / "dorothea").is_dir():

@@ -8,6 +8,10 @@ import cvxpy as cp
 import numpy as np
 import polars as pl
 import pytest
+
+import colonnade as co
+from colonnade.audit.setting import Setting
+from colonnade.privacy.statement import Guarantee
 from papers.figures import (
     attacks,
     finding_feature_admm,
@@ -18,8 +22,7 @@ from papers.figures import (
 )
 from papers.plot import to_svg
 
-import colonnade as co
-from colonnade.audit.setting import Setting
+pytestmark = pytest.mark.slow
 
 CHEAPEST = finding_sketch_noise.FIGURE
 OTHERS = (
@@ -31,9 +34,7 @@ OTHERS = (
 )
 
 
-@pytest.mark.parametrize(
-    "figure", [CHEAPEST, *(pytest.param(one, marks=pytest.mark.slow) for one in OTHERS)], ids=lambda figure: figure.name
-)
+@pytest.mark.parametrize("figure", [CHEAPEST, *OTHERS], ids=lambda figure: figure.name)
 def test_every_claim_is_judged_as_recorded(figure):
     table = pl.DataFrame([row for case in figure.cases(True) for row in figure.run(**case)], infer_schema_length=None)
     assert to_svg(figure.draw(table))
@@ -117,4 +118,4 @@ def test_every_published_calibration_and_what_stands_for_it_is_attacked():
     assert {case["target"] for case in published.cases(True)} == set(attacks.BROKEN)
     assert {case["target"] for case in ours.cases(True)} == set(attacks.OURS)
     for name in attacks.OURS:
-        assert attacks.TARGETS[name].guarantee is not attacks.Guarantee.CLAIMED
+        assert attacks.TARGETS[name].guarantee is not Guarantee.CLAIMED

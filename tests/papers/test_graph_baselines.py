@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+import colonnade as co
+from colonnade.errors import InvalidInput
 from papers.published.broadcast import broadcast_admm
 from papers.published.consensus_ridge import d_ridge
 from papers.published.diffusion import diffusion_ridge
@@ -16,8 +19,7 @@ from papers.published.graph_rounds import adjacency, algebraic_connectivity, err
 from papers.published.nested_admm import feature_admm
 from papers.published.tls import d_tls, da_tls, ipi_d_tls, tables
 
-import colonnade as co
-from colonnade.errors import InvalidInput
+pytestmark = pytest.mark.slow
 
 AGENTS, ROWS, COLUMNS = 4, 30, 2
 EVERYBODY = range(AGENTS)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
+import colonnade as co
 from papers.figures import (
     gratton_5_elastic,
     gratton_5_ridge,
@@ -15,7 +17,7 @@ from papers.figures import (
 from papers.figures.watched_runs import admm_estimate, ridge_estimate, tls_estimate, watched_fit
 from papers.plot import to_svg
 
-import colonnade as co
+pytestmark = pytest.mark.slow
 
 pl = pytest.importorskip("polars")
 FIGURES = {
@@ -30,7 +32,6 @@ FIGURES = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", FIGURES)
 def test_every_claim_is_judged_as_recorded(name):
     figure = FIGURES[name]

@@ -8,11 +8,13 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from papers.figures import hu_1, hu_2, hu_3, hu_sharing
-from papers.plot import to_svg
 from scipy import sparse
 
 import colonnade as co
+from papers.figures import hu_1, hu_2, hu_3, hu_sharing
+from papers.plot import to_svg
+
+pytestmark = pytest.mark.slow
 
 DATA = Path(os.environ.get("COLONNADE_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
 
@@ -34,12 +36,10 @@ def check(figure, table):
         assert claim.reproduces or claim.finding
 
 
-@pytest.mark.slow
 def test_on_wide_data_admm_needs_far_fewer_epochs_than_gradient_steps(monkeypatch):
     check(hu_2.FIGURE, drawn(hu_2.FIGURE, monkeypatch))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("figure", [hu_1.FIGURE, hu_3.FIGURE], ids=lambda figure: figure.name)
 def test_the_other_figures_say_what_they_announce(figure, monkeypatch):
     check(figure, drawn(figure, monkeypatch))

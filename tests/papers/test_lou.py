@@ -8,13 +8,15 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from papers.figures import lou_1_2, lou_3_4, lou_3_private, lou_5_8, lou_9
-from papers.plot import to_svg
-from papers.published import PublishedBlockFrankWolfe
 from threadpoolctl import threadpool_limits
 
 import colonnade as co
 from colonnade.problem.sampling import Elementary
+from papers.figures import lou_1_2, lou_3_4, lou_3_private, lou_5_8, lou_9
+from papers.plot import to_svg
+from papers.published import PublishedBlockFrankWolfe
+
+pytestmark = pytest.mark.slow
 
 DATA = Path(os.environ.get("COLONNADE_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
 FIGURES = {f.name: f for f in (*lou_1_2.FIGURES, *lou_3_4.FIGURES, *lou_5_8.FIGURES, lou_9.FIGURE)}
@@ -74,7 +76,6 @@ def test_every_claim_of_the_cheapest_figure_comes_out_as_stated():
         assert expected == held, says
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(set(FIGURES) - {"lou-6"}))
 def test_every_claim_comes_out_as_stated(name, monkeypatch):
     monkeypatch.setenv("COLONNADE_DATA", str(DATA))

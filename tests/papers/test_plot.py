@@ -10,9 +10,10 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
+
 from papers.commands import app
 from papers.plot import Panel, Plot, to_svg
-from typer.testing import CliRunner
 
 SVG = "{http://www.w3.org/2000/svg}"
 ROOT = Path(__file__).resolve().parents[2]
@@ -127,6 +128,7 @@ def test_more_lines_than_colours_differ_by_their_dashes():
     assert len({(line.colour, line.dash) for line in panel.lines}) == 14
 
 
+@pytest.mark.slow
 def test_the_same_values_give_the_same_file_in_any_process():
     """Without a date, a version or a random id; small enough to be kept."""
     script = (

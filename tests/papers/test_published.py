@@ -16,13 +16,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from papers.published import calibrations
 
 import colonnade as co
 from colonnade.errors import InvalidInput
 from colonnade.privacy.accountant import pld_epsilon, rho_for
 from papers import attacks as papers
 from papers import published
+from papers.published import calibrations
 
 audits = importlib.import_module("colonnade.audit.run")
 VALUES = [
@@ -103,6 +103,7 @@ def test_the_sketch_noise_is_equation_17(rows, size, epsilon, rounds):
     assert value.sigma(J) == pytest.approx(printed, rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [200, 2_000, 5_000])
 def test_the_sketch_noise_falls_short_by_more_the_more_rows_there_are(rows):
     """Sound noise for the same sketches is 2 κ √(KT) / √(2ρ); at δ = 1/n it is at least √n times the published one."""
@@ -114,6 +115,7 @@ def test_the_sketch_noise_falls_short_by_more_the_more_rows_there_are(rows):
     assert sound > math.sqrt(rows) * value.sigma(sketch)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rows", "size", "printed"), [(200, 20, "262"), (2_000, 20, "2,680"), (20_000, 200, "117,000")]
 )
@@ -232,6 +234,7 @@ def test_the_directions_a_step_are_the_most_that_equation_4_13_allows(epsilon, r
     assert printed(value.draws + 1) > epsilon * (1 - 1e-9)
 
 
+@pytest.mark.slow
 def test_the_solver_scatters_a_hundred_times_less_than_its_privacy_assumes():
     """Theorem 4.1 needs this standard deviation; 1,000 trials know the real one to 2.3 %."""
     value = published.ZerothOrder(0.5, 1e-3)
@@ -243,11 +246,13 @@ def test_the_solver_scatters_a_hundred_times_less_than_its_privacy_assumes():
 # ---------------------------------------------------------------- the exact epsilon of a Gaussian pair
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("distance", [0.1, 0.5, 2.0])
 def test_the_gaussian_epsilon_agrees_with_the_privacy_loss_distribution(distance):
     assert published.gaussian_epsilon(distance, 1e-3) == pytest.approx(pld_epsilon(1.0, distance, 1, 1e-3), rel=1e-2)
 
 
+@pytest.mark.slow
 @given(distance=st.floats(0.05, 400), delta=st.floats(1e-8, 0.02))
 def test_the_gaussian_epsilon_solves_its_equation(distance, delta):
     found = published.gaussian_epsilon(distance, delta)
@@ -260,6 +265,7 @@ def test_the_gaussian_epsilon_solves_its_equation(distance, delta):
         assert float(leaked) <= delta * (1 + 1e-9)
 
 
+@pytest.mark.slow
 def test_the_gaussian_epsilon_is_below_what_our_accountant_would_report():
     rho = rho_for(1.0, 1e-3)
     assert published.gaussian_epsilon(math.sqrt(2 * rho), 1e-3) < 1.0

@@ -8,15 +8,17 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+
+from colonnade.kernels.lazy import lazy_picks
+from colonnade.kernels.sparse_fw import Loss
+from colonnade.kernels.stream import keyed_stream
 from papers.figures import raff_1_4, raff_tables
 from papers.figures.raff_data import Shape, made_up
 from papers.figures.raff_heap import heap_picks, true_gap
 from papers.plot import to_svg
 from papers.published.sparse_kernel import published_noisy_max
 
-from colonnade.kernels.lazy import lazy_picks
-from colonnade.kernels.sparse_fw import Loss
-from colonnade.kernels.stream import keyed_stream
+pytestmark = pytest.mark.slow
 
 DATA = Path(os.environ.get("COLONNADE_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
 
@@ -26,7 +28,6 @@ def small():
     return made_up(Shape(300, 500, 12, 20.0))
 
 
-@pytest.mark.slow
 def test_the_heap_takes_the_steps_of_the_published_scheme_without_noise(small):
     """With Laplace noise of 1e-14 the published kernel is an argmax over the same stale slopes."""
     picks, pops, work = heap_picks(small.columns, small.rows, small.y, radius=5.0, rounds=200)
@@ -39,7 +40,6 @@ def test_the_heap_takes_the_steps_of_the_published_scheme_without_noise(small):
     assert work[7] == (4 * lengths[touched] + 8).sum()
 
 
-@pytest.mark.slow
 def test_the_gap_of_a_model_is_the_one_that_algorithm_1_reports(small):
     picks, gaps = lazy_picks(*small.columns, small.y, loss=Loss.LOGISTIC, radius=5.0, rounds=60)
     for t in (1, 10, 59):
@@ -85,7 +85,6 @@ def test_the_four_figures_can_be_judged_and_drawn_and_the_steps_differ_on_made_u
     assert not same.check(table).held
 
 
-@pytest.mark.slow
 def test_every_claim_of_figures_1_to_4_comes_out_as_stated(real):
     table = table_of(raff_1_4.FIGURES[0])  # the four share their rows
     for figure in raff_1_4.FIGURES:
@@ -93,7 +92,6 @@ def test_every_claim_of_figures_1_to_4_comes_out_as_stated(real):
             assert claim.check(table).held == claim.reproduces, claim.says
 
 
-@pytest.mark.slow
 def test_every_claim_of_table_4_comes_out_as_stated(real):
     table = table_of(raff_tables.TABLE_4)
     assert to_svg(raff_tables.TABLE_4.draw(table))
@@ -101,7 +99,6 @@ def test_every_claim_of_table_4_comes_out_as_stated(real):
         assert claim.check(table).held == claim.reproduces, claim.says
 
 
-@pytest.mark.slow
 def test_table_3_times_every_method_and_can_be_drawn(real):
     """Its claims are about time, which is no assertion here."""
     table = table_of(raff_tables.TABLE_3)

@@ -6,16 +6,19 @@ import json
 import re
 import shutil
 import xml.etree.ElementTree as ET
+from copy import deepcopy
 from pathlib import Path
 
 import pytest
-from papers.commands import app
-from papers.findings import FINDINGS, Shown, page
-from papers.registry import discover
 from typer.testing import CliRunner
 
 import colonnade as co
 from papers import record
+from papers.commands import app
+from papers.comparison import page as comparison
+from papers.comparison.record import load as load_comparison
+from papers.findings import FINDINGS, Shown, page
+from papers.registry import discover
 
 PAPERS = Path(__file__).resolve().parents[2] / "papers"
 PAGES = ("findings.md", "gallery.md", "README.md")
@@ -122,6 +125,28 @@ def test_every_plot_carries_the_privacy_of_its_curves(kept):
         text = " ".join(element.text or "" for element in drawn.iter("{http://www.w3.org/2000/svg}text"))
         assert f"Privacy: {said}".split() == text[text.index("Privacy: ") :].split(), name
         assert kept[name]["privacy"] == said
+
+
+# ------------------------------------------------------------------------------------------------ the comparison
+
+
+@pytest.fixture(scope="module")
+def measured() -> dict:
+    return load_comparison(PAPERS / record.FOLDER / "comparison.json")
+
+
+def test_the_page_of_the_comparison_holds_what_its_record_says(measured):
+    text = (PAPERS / "comparison.md").read_text(encoding="utf-8")
+    assert text.partition(comparison.START)[2].partition(comparison.END)[0] == f"\n{comparison.block(measured)}\n"
+
+
+def test_a_number_changed_in_the_record_of_the_comparison_shows_in_its_page(measured):
+    """Else the test above could pass whatever was measured."""
+    for name in ("auc", "seconds", "epsilon"):
+        other = deepcopy(measured)
+        line = next(line for line in comparison.shown(other["lines"]) if line[name] and " alone" not in line["model"])
+        line[name] *= 2
+        assert comparison.block(other) != comparison.block(measured), name
 
 
 # ------------------------------------------------------------------------------------------------ findings

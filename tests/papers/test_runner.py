@@ -17,13 +17,13 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from papers.commands import app
-from papers.page import write_pages
-from papers.registry import chosen, discover, in_module
 from typer.testing import CliRunner
 
 import colonnade as co
 from papers import registry, runner
+from papers.commands import app
+from papers.page import write_pages
+from papers.registry import chosen, discover, in_module
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -102,6 +102,7 @@ def go_on(results: Path, quick: bool = True, jobs: int = 1) -> runner.Outcome:
     return outcome
 
 
+@pytest.mark.slow
 def test_a_second_run_takes_every_row_from_the_first(toy, tmp_path):
     _, touches = toy
     first, second = go_on(tmp_path / "out", jobs=2), go_on(tmp_path / "out")
@@ -111,6 +112,7 @@ def test_a_second_run_takes_every_row_from_the_first(toy, tmp_path):
     assert first.table.height == 8
 
 
+@pytest.mark.slow
 def test_a_full_run_adds_only_the_cases_that_a_quick_one_has_not(toy, tmp_path):
     _, touches = toy
     go_on(tmp_path / "out")
@@ -119,6 +121,7 @@ def test_a_full_run_adds_only_the_cases_that_a_quick_one_has_not(toy, tmp_path):
     assert {0, 1} == set(full.table["seed"])
 
 
+@pytest.mark.slow
 def test_a_changed_source_runs_everything_again(toy, tmp_path):
     source, touches = toy
     before = go_on(tmp_path / "out").version
@@ -150,6 +153,7 @@ def test_the_version_covers_the_sources_of_the_package_and_of_the_papers(toy, tm
     assert before != runner.version("toy_figures.toy")
 
 
+@pytest.mark.slow
 def test_a_damaged_file_is_run_again(toy, tmp_path):
     _, touches = toy
     go_on(tmp_path / "out")
@@ -159,6 +163,7 @@ def test_a_damaged_file_is_run_again(toy, tmp_path):
     assert sorted(runs(touches).values()) == [1, 2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("order", "reason"),
     [("fail", "ValueError: the toy was told to fail"), ("die", r"its process died \(exit code -9\)")],
@@ -179,6 +184,7 @@ def test_a_case_that_fails_is_named_and_the_others_are_kept(toy, tmp_path, order
     assert list((tmp_path / "out").rglob("*.failed.txt")) == []
 
 
+@pytest.mark.slow
 def test_a_run_killed_in_the_middle_goes_on_where_it_stopped(toy, tmp_path):
     """kill -9 of the whole run, after the first case was written and while the second one was running."""
     source, touches = toy
@@ -248,6 +254,7 @@ def test_every_figure_of_the_package_is_found_and_complete():
 # ------------------------------------------------------------------------------------------------ the command line
 
 
+@pytest.mark.slow
 def test_the_exit_code_is_1_where_a_verdict_differs_and_0_where_none_does(toy, tmp_path):
     source, _ = toy
     out = ["--results", str(tmp_path / "out"), "--jobs", "1"]
@@ -262,6 +269,7 @@ def test_the_exit_code_is_1_where_a_verdict_differs_and_0_where_none_does(toy, t
     assert "DOES NOT HOLD, against what the figure says: the slow one is faster" in bad.output
 
 
+@pytest.mark.slow
 def test_json_carries_every_verdict(toy, tmp_path):
     told = CliRunner().invoke(app, ["run", "toy-1", "--json", "--results", str(tmp_path / "out"), "--jobs", "1"])
     (said,) = json.loads(told.stdout)
@@ -269,6 +277,7 @@ def test_json_carries_every_verdict(toy, tmp_path):
     assert said["claims"][0]["evidence"] == "1.0e-06 against 1.0e-03"
 
 
+@pytest.mark.slow
 def test_the_list_names_every_figure_and_what_a_quick_run_took(toy, tmp_path):
     out = str(tmp_path / "out")
     before = json.loads(CliRunner().invoke(app, ["list", "--results", out, "--json"]).stdout)
@@ -279,6 +288,7 @@ def test_the_list_names_every_figure_and_what_a_quick_run_took(toy, tmp_path):
     assert CliRunner().invoke(app, ["list", "--results", out, "--quiet"]).stdout == "toy-1\n"
 
 
+@pytest.mark.slow
 def test_a_quiet_run_prints_the_names_of_what_differs_and_nothing_else(toy, tmp_path):
     source, _ = toy
     out = ["--results", str(tmp_path / "out"), "--jobs", "1", "--quiet"]
@@ -309,6 +319,7 @@ class Balanced(HTMLParser):
         assert tag == self.open.pop()
 
 
+@pytest.mark.slow
 def test_the_page_is_whole_and_loads_nothing_from_elsewhere(toy, tmp_path):
     out = tmp_path / "out"
     index, _ = write_pages([go_on(out)], out)
@@ -322,6 +333,7 @@ def test_the_page_is_whole_and_loads_nothing_from_elsewhere(toy, tmp_path):
     assert "the slow one is faster" in index.read_text()
 
 
+@pytest.mark.slow
 def test_the_privacy_line_stands_on_the_plot_and_on_the_page(toy, tmp_path):
     out = tmp_path / "out"
     index, _ = write_pages([go_on(out)], out)
@@ -331,6 +343,7 @@ def test_the_privacy_line_stands_on_the_plot_and_on_the_page(toy, tmp_path):
     assert "Privacy: epsilon 1 &lt;/script&gt;, claimed" in index.read_text()
 
 
+@pytest.mark.slow
 def test_a_drawing_that_fails_is_reported_and_costs_no_verdict(toy, tmp_path):
     source, _ = toy
     (source / "toy.py").write_text(TOY.replace("def draw(table):", "def draw(table):\n    raise KeyError('error')"))

@@ -6,6 +6,8 @@ from itertools import islice
 
 import numpy as np
 import pytest
+
+import colonnade as co
 from papers.published.private_rivals import (
     DualPerturbation,
     LinearisedADMM,
@@ -15,7 +17,7 @@ from papers.published.private_rivals import (
 )
 from papers.published.row_problems import RowProblem, error
 
-import colonnade as co
+pytestmark = pytest.mark.slow
 
 GRAPH = co.Topology.from_edges([(0, 1), (0, 3), (1, 2), (2, 3), (3, 4)])
 SILENT = PerRound(1e12, 1e-3, 20)  # so little noise that it does not matter

@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+import colonnade as co
 from papers.published.row_problems import MatrixProblem, RowProblem, error
 from papers.published.subgradient import subgradient
 from papers.published.zeroth_order import Intrinsic, ZerothADMM, guessed_slopes
 from papers.published.zeroth_rivals import online_admm, optimal_rate
 
-import colonnade as co
+pytestmark = pytest.mark.slow
 
 GRAPH = co.Topology.ring(4)
 

@@ -6,11 +6,9 @@ Sensitivities are checked on generated neighbours against the bound itself. Verd
 
 from __future__ import annotations
 
-import ast
 import importlib
 import math
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from papers.published import sharing_admm as published_admm
 from scipy import sparse
 
 import colonnade as co
@@ -337,48 +334,3 @@ def test_one_prediction_more_than_planned_does_not_leave() -> None:
         ask("one", admm.Couple(np.zeros(audit_admm.ROWS)))
     with pytest.raises(co.ColonnadeError, match="plan"):
         ask("one", admm.Couple(np.zeros(audit_admm.ROWS)))
-
-
-# ---------------------------------------------------------------- the published form
-
-
-def test_nothing_published_knows_a_gate_or_a_ledger() -> None:
-    tree = ast.parse(Path(published_admm.__file__).read_text())
-    imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    ours = {module for module in imported if module and module.startswith("colonnade")}
-    assert ours == {"colonnade.errors", "colonnade.problem", "colonnade.problem.nearest"}
-
-
-@pytest.mark.parametrize("value", [published_admm.ParallelSharing(0.1, 1.0), published_admm.FeatureSGD(0.1, 1.0)])
-def test_a_fit_refuses_a_published_form(value: Any, tmp_path: Path) -> None:
-    with pytest.raises(co.InvalidInput, match="is not a method"):
-        private_fit(tmp_path, value)
-    assert list(tmp_path.rglob("*.db")) == []
-
-
-def test_the_published_epoch_is_equations_6_to_9() -> None:
-    rng = np.random.default_rng(0)
-    blocks, y = [rng.normal(size=(7, 2)), rng.normal(size=(7, 3))], rng.normal(size=7)
-    lam, rho = 0.3, 0.7
-    steps = published_admm.ParallelSharing(lam, rho).epochs(blocks, y, co.LeastSquares(), rng)
-    x, dual, z = [np.zeros(2), np.zeros(3)], np.zeros(7), np.zeros(7)
-    for found in islice(steps, 4):
-        total = sum(D @ own for D, own in zip(blocks, x, strict=True))
-        new = []
-        for D, own in zip(blocks, x, strict=True):
-            others = total - D @ own - z
-            new.append(np.linalg.solve(lam * np.eye(own.size) + rho * D.T @ D, -D.T @ (dual + rho * others)))
-        x = new
-        total = sum(D @ own for D, own in zip(blocks, x, strict=True))
-        z = (y / 7 + dual + rho * total) / (1 / 7 + rho)
-        dual = dual + rho * (total - z)
-        for ours, theirs in zip(found, x, strict=True):
-            np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12)
-
-
-def test_published_noise_is_added_to_the_coefficients() -> None:
-    """20,000 numbers: their standard deviation is known to 0.5 %, and 2.5 % is five such errors."""
-    blocks, y = [np.zeros((3, 20_000))], np.ones(3)
-    value = published_admm.ParallelSharing(0.1, 1.0, sigma=2.0)
-    (x,) = next(value.epochs(blocks, y, co.LeastSquares(), np.random.default_rng(0)))
-    assert np.std(x) == pytest.approx(2.0, rel=0.025)

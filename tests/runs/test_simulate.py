@@ -174,7 +174,7 @@ def real(name: str) -> tuple[pl.DataFrame, np.ndarray, dict[str, co.Schema], str
     folder = DATA / name
     if not folder.is_dir():
         pytest.skip(f"{folder} is not there; set COLONNADE_DATA to the folder that holds {name}")
-    told = tomllib.loads((ROOT / "src" / "colonnade" / "reproduce" / "schemas" / f"{name}.toml").read_text())
+    told = tomllib.loads((ROOT / "papers" / "schemas" / f"{name}.toml").read_text())
     names = (folder / "features.txt").read_text().split()
     frame = pl.DataFrame(sparse.load_npz(folder / "X.npz").toarray(), schema=names)
     schemas = {}

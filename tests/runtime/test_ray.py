@@ -15,7 +15,7 @@ import colonnade as co
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.store import FileLog
 from colonnade.runtime.ray import Ray
-from contract import EVERY_METHOD, METHODS, fitted
+from contract import EVERY_METHOD, METHODS, OF_EACH_KIND, fitted
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'colonnade[ray]'")
 
@@ -62,11 +62,17 @@ def ledgers(store) -> dict[str, list]:
     return found
 
 
-@pytest.mark.parametrize("actors", [2, pytest.param(4, marks=pytest.mark.fault)])
-def test_every_method_gives_the_same_model_bytes_and_ledger_rows_as_in_one_process(engine, tmp_path, actors):
+@pytest.mark.parametrize(
+    ("actors", "names"),
+    [
+        pytest.param(2, OF_EACH_KIND, id="one of each kind"),
+        *(pytest.param(count, tuple(EVERY_METHOD), id=f"all-{count}", marks=pytest.mark.fault) for count in (2, 4)),
+    ],
+)
+def test_every_method_gives_the_same_model_bytes_and_ledger_rows_as_in_one_process(engine, tmp_path, actors, names):
     """Exact methods as they are, private ones under seeded noise; all in one test, so that Ray starts once a worker."""
     different = []
-    for number, (name, case) in enumerate(EVERY_METHOD.items()):
+    for number, (name, case) in enumerate((name, EVERY_METHOD[name]) for name in names):
         case, here, there = with_parties(case, actors), tmp_path / f"here{number}", tmp_path / f"there{number}"
         one, two = fitted(case, store=here), fitted(case, engine, store=there)
         same = bits(one) == bits(two) and one.communication == two.communication and one.objective == two.objective
