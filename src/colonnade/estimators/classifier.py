@@ -133,12 +133,12 @@ class SparseClassifier(ClassifierMixin, SparseLinear):  # type: ignore[misc]  # 
             t = np.where(y == label, 1.0, -1.0)
             if not 0.0 < float(s[t > 0].sum()) < 1.0 and not np.isin(label, present):
                 raise InvalidInput(f"no row with weight has class {label!r}; leave it out of classes=.")
-            found.append(self._solved(X, t, s, LOSSES[self.loss], None if start is None else start[k]))
+            found.append(self._solve(X, t, s, LOSSES[self.loss], None if start is None else start[k]))
         self.classes_ = classes
-        self.coef_ = np.array([solution.w for solution in found])
-        self.intercept_ = np.array([solution.b for solution in found])
-        self.gap_ = max(solution.gap for solution in found)
-        self.history_ = [{"model": k, **row} for k, solution in enumerate(found) for row in solution.history]
+        self.coef_ = np.array([model.w for model, _ in found])
+        self.intercept_ = np.array([model.b for model, _ in found])
+        self.gap_ = max(model.gap for model, _ in found)
+        self.history_ = [{"model": k, **row} for k, (_, history) in enumerate(found) for row in history]
         self.privacy_, self._rows = None, None
         return self
 
