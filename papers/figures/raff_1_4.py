@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from colonnade.kernels.lazy import lazy_picks
-from colonnade.kernels.sparse_fw import Loss, argmax_picks
+from colonnade.kernels.sparse_fw import Loss
 from colonnade.views.colours import COLOURS
 from papers.figure import EXACT, Claim, Figure, Row, Verdict
 from papers.figures.raff_data import PAPER, REAL, load
 from papers.figures.raff_heap import heap_picks, step_cost, true_gap
 from papers.plot import Panel, Plot
+from papers.published.algorithm_1 import argmax_picks
 
 if TYPE_CHECKING:
     import polars as pl

@@ -12,13 +12,14 @@ from scipy import sparse
 
 from colonnade.estimators import SparseClassifier
 from colonnade.kernels.samplers import exact_picks
-from colonnade.kernels.sparse_fw import Loss, model_of_picks, noisy_max_picks
+from colonnade.kernels.sparse_fw import Loss, model_of_picks
 from colonnade.kernels.stream import keyed_stream
 from colonnade.privacy.accountant import rho_for
 from papers.figure import Claim, Figure, Row, Verdict, stated
 from papers.figures.raff_data import PAPER, REAL, Data, load
 from papers.plot import Plot
 from papers.published import SparseFrankWolfe
+from papers.published.algorithm_1 import noisy_max_picks
 from papers.published.sparse_kernel import published_big_step_little_step, published_noisy_max
 
 if TYPE_CHECKING:

@@ -12,14 +12,7 @@ import math
 import cvxpy as cp
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from papers.baselines import local_coresets, random_atoms, replicated_blocks
-from papers.partition import similar, uniform, weighted
-
-import colonnade as co
-from colonnade.methods.frank_wolfe.block import BlockFrankWolfe, block_owners
-from colonnade.problem.curvature import (
+from curvature import (
     block_products,
     convergence_bound,
     expected_curvature,
@@ -27,6 +20,13 @@ from colonnade.problem.curvature import (
     nice_curvature,
     per_party_curvature,
 )
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from papers.baselines import local_coresets, random_atoms, replicated_blocks
+from papers.partition import similar, uniform, weighted
+
+import colonnade as co
+from colonnade.methods.frank_wolfe.block import BlockFrankWolfe, block_owners
 from colonnade.problem.product import Product
 from colonnade.problem.sampling import (
     Elementary,
