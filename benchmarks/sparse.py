@@ -26,14 +26,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from colonnade.kernels.lazy_corrective import corrective_fit
 from numba import njit
 from papers.published.sparse_kernel import published_big_step_little_step, published_noisy_max
 
 from colonnade.kernels.column_scores import BLOCK, all_slopes, grid_of, score_and_trend, score_from_slopes
 from colonnade.kernels.lazy import lazy_picks
-from colonnade.kernels.lazy_corrective import corrective_fit
 from colonnade.kernels.samplers import Counts, exact_picks
-from colonnade.kernels.sparse_fw import Loss, Picks, argmax_picks, model_of_picks
+from colonnade.kernels.sparse_fw import LossCode, Picks, argmax_picks, model_of_picks
 from colonnade.kernels.stream import fill_words, system_stream
 
 RADIUS = 50.0
@@ -201,7 +201,9 @@ def _fast_algorithm_1(data: Any, indices: Any, indptr: Any, y: Any, radius: floa
 
 def algorithm_1(data: Data, steps: int) -> float:
     """CPU seconds a step of the faster build."""
-    strict, _ = seconds(lambda: argmax_picks(*data.columns, data.y, loss=Loss.LOGISTIC, radius=RADIUS, rounds=steps))
+    strict, _ = seconds(
+        lambda: argmax_picks(*data.columns, data.y, loss=LossCode.LOGISTIC, radius=RADIUS, rounds=steps)
+    )
     _fast_algorithm_1(*data.columns, data.y, RADIUS, 1)
     fast, _ = seconds(lambda: _fast_algorithm_1(*data.columns, data.y, RADIUS, steps))
     return min(strict, fast) / steps
@@ -214,7 +216,7 @@ def ours(data: Data, scale: float, rounds: int = ROUNDS) -> tuple[float, Picks, 
         return exact_picks(
             *data.columns,
             data.y,
-            loss=Loss.LOGISTIC,
+            loss=LossCode.LOGISTIC,
             radius=RADIUS,
             rounds=rounds,
             scale=scale,
@@ -239,8 +241,8 @@ def warm_up() -> None:
     algorithm_1(data, 2)
     for run in (published_noisy_max, published_big_step_little_step):
         run(data.columns, data.rows, data.y, radius=1.0, rounds=2, scale=0.1, stream=system_stream())
-    lazy_picks(*data.columns, data.y, loss=Loss.LOGISTIC, radius=1.0, rounds=2)
-    corrective_fit(*data.columns, data.y, loss=Loss.LOGISTIC, radius=1.0, passes=2)
+    lazy_picks(*data.columns, data.y, loss=LossCode.LOGISTIC, radius=1.0, rounds=2)
+    corrective_fit(*data.columns, data.y, loss=LossCode.LOGISTIC, radius=1.0, passes=2)
     words = np.empty(1_000_000, dtype=np.uint64)
     stream = system_stream()
     fill_words(stream, words)
@@ -276,8 +278,8 @@ def rates() -> None:
     took = [
         min(seconds(job)[0] for _ in range(20)) / n * 1e9
         for job in (
-            lambda: score_and_trend(data, indices, 0, n, rows, 1.0, Loss.LOGISTIC, 1.0, 1.0, steps, block),
-            lambda: all_slopes(Loss.LOGISTIC, 1.0, y, rows, 1.0, v, q, lean),
+            lambda: score_and_trend(data, indices, 0, n, rows, 1.0, LossCode.LOGISTIC, 1.0, 1.0, steps, block),
+            lambda: all_slopes(LossCode.LOGISTIC, 1.0, y, rows, 1.0, v, q, lean),
             lambda: score_from_slopes(data, indices, 0, n, False, q, lean, 1.0, steps),
             lambda: score_from_slopes(data, indices, 0, n, True, q, lean, 1.0, steps),
         )
@@ -365,10 +367,10 @@ def low_noise(data: Data, quick: bool) -> list[Bar]:
 def not_private(data: Data, rounds: int) -> list[Bar]:
     """Lazy argmax: identical picks, and how much sooner."""
     check = min(rounds, 300)
-    expected, _ = argmax_picks(*data.columns, data.y, loss=Loss.LOGISTIC, radius=RADIUS, rounds=check)
+    expected, _ = argmax_picks(*data.columns, data.y, loss=LossCode.LOGISTIC, radius=RADIUS, rounds=check)
     step = algorithm_1(data, BASELINE_STEPS)
     took, (picks, gap) = seconds(
-        lambda: lazy_picks(*data.columns, data.y, loss=Loss.LOGISTIC, radius=RADIUS, rounds=rounds)
+        lambda: lazy_picks(*data.columns, data.y, loss=LossCode.LOGISTIC, radius=RADIUS, rounds=rounds)
     )
     same = bool((expected.columns == picks.columns[:check]).all())
     ratio = step * rounds / took if same else 0.0  # picks that differ are worth nothing
@@ -405,10 +407,10 @@ def compile_times() -> None:
     """A fresh process with an empty cache, and one with a full one."""
     job = (
         "import time, numpy as np; from colonnade.kernels.samplers import exact_picks; "
-        "from colonnade.kernels.sparse_fw import Loss; from colonnade.kernels.stream import system_stream; "
+        "from colonnade.kernels.sparse_fw import LossCode; from colonnade.kernels.stream import system_stream; "
         "began = time.process_time(); "
         "exact_picks(np.ones(3, np.float32), np.arange(3, dtype=np.int32), np.array([0, 1, 3], np.int32), np.array([1., -1., 1.]), "
-        "loss=Loss.LOGISTIC, radius=1., rounds=2, scale=.1, feature_bound=1., stream=system_stream()); "
+        "loss=LossCode.LOGISTIC, radius=1., rounds=2, scale=.1, feature_bound=1., stream=system_stream()); "
         "print(time.process_time() - began)"
     )
     with tempfile.TemporaryDirectory() as folder:
@@ -470,7 +472,7 @@ def giant() -> tuple[float, float, float, float]:
         return exact_picks(
             *part,
             labels,
-            loss=Loss.LOGISTIC,
+            loss=LossCode.LOGISTIC,
             radius=RADIUS,
             rounds=rounds,
             scale=scale_of(1.0, ROUNDS, 1.0),
@@ -501,7 +503,9 @@ def certified(data: Data) -> list[Bar]:
 
     took, fit = min(
         (
-            seconds(lambda: corrective_fit(*data.columns, data.y, loss=Loss.LOGISTIC, radius=RADIUS, tolerance=1e-4))
+            seconds(
+                lambda: corrective_fit(*data.columns, data.y, loss=LossCode.LOGISTIC, radius=RADIUS, tolerance=1e-4)
+            )
             for _ in range(3)
         ),
         key=lambda pair: pair[0],
@@ -566,7 +570,7 @@ def learning(name: str) -> None:
             lambda rounds=rounds, scale=scale: exact_picks(
                 *data.columns,
                 data.y,
-                loss=Loss.LOGISTIC,
+                loss=LossCode.LOGISTIC,
                 radius=RADIUS,
                 rounds=rounds,
                 scale=scale,
@@ -593,7 +597,7 @@ def violations(data: Data, wanted: int) -> None:
             _, counts = exact_picks(
                 *data.columns,
                 data.y,
-                loss=Loss.LOGISTIC,
+                loss=LossCode.LOGISTIC,
                 radius=RADIUS,
                 rounds=ROUNDS * (1 if factor >= 10 else 10),
                 scale=base * factor,

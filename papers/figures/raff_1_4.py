@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from colonnade.kernels.lazy import lazy_picks
-from colonnade.kernels.sparse_fw import Loss
+from colonnade.kernels.sparse_fw import LossCode
 from colonnade.views.colours import COLOURS
 from papers.figure import EXACT, Claim, Figure, Row, Verdict
 from papers.figures.raff_data import PAPER, REAL, load
@@ -36,9 +36,9 @@ def cases(quick: bool) -> list[dict[str, int | float | str]]:
 def run(data: str, rounds: int) -> list[Row]:
     given = load(data)
     n, d = given.csr.shape
-    one, gaps = lazy_picks(*given.columns, given.y, loss=Loss.LOGISTIC, radius=RADIUS, rounds=rounds)
+    one, gaps = lazy_picks(*given.columns, given.y, loss=LossCode.LOGISTIC, radius=RADIUS, rounds=rounds)
     two, pops, work = heap_picks(given.columns, given.rows, given.y, radius=RADIUS, rounds=rounds)
-    plain, _ = argmax_picks(*given.columns, given.y, loss=Loss.LOGISTIC, radius=RADIUS, rounds=min(FIRST, rounds))
+    plain, _ = argmax_picks(*given.columns, given.y, loss=LossCode.LOGISTIC, radius=RADIUS, rounds=min(FIRST, rounds))
     start = slice(plain.columns.size)
     lazy = (plain.columns == one.columns[start]) & (plain.signs == one.signs[start])
     each = step_cost(n, d, given.csr.nnz)

@@ -15,7 +15,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from colonnade.kernels.sparse_fw import Floats, Ints, Loss, Picks, check_problem, push_column, scores, shrink_rows
+from colonnade.kernels.sparse_fw import Floats, Ints, LossCode, Picks, check_problem, push_column, scores, shrink_rows
 from colonnade.kernels.stream import Stream, open_uniform
 
 
@@ -108,7 +108,7 @@ def argmax_picks(
     indptr: NDArray[Any],
     y: Floats,
     *,
-    loss: Loss,
+    loss: LossCode,
     radius: float,
     rounds: int,
 ) -> tuple[Picks, Floats]:
@@ -126,7 +126,7 @@ def noisy_max_picks(
     indptr: NDArray[Any],
     y: Floats,
     *,
-    loss: Loss,
+    loss: LossCode,
     radius: float,
     rounds: int,
     scale: float,

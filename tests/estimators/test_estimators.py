@@ -28,7 +28,7 @@ from colonnade.errors import BudgetExhausted, InvalidInput, NotPrivate, StoreErr
 from colonnade.estimators import SparseClassifier, SparseRegressor, recipe
 from colonnade.estimators.recipe import PickRecipe, RowRecipe, cheaper
 from colonnade.estimators.rows import ClipMap, RowMap
-from colonnade.kernels.sparse_fw import Loss
+from colonnade.kernels.sparse_fw import LossCode
 from colonnade.privacy.accountant import epsilon as epsilon_of
 from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.events import Mechanism, Policy, plan_rho
@@ -154,13 +154,13 @@ def test_a_fitted_estimator_survives_pickling_with_its_statement(epsilon):
 # ------------------------------------------------------------------------------------------------ without privacy
 
 
-def reference(X: np.ndarray, y: np.ndarray, s: np.ndarray, radius: float, loss: Loss) -> float:
+def reference(X: np.ndarray, y: np.ndarray, s: np.ndarray, radius: float, loss: LossCode) -> float:
     w, b = cp.Variable(X.shape[1]), cp.Variable()
     v = X @ w + b
     rows = {
-        Loss.LOGISTIC: lambda: cp.logistic(-cp.multiply(y, v)),
-        Loss.SQUARED: lambda: cp.square(v - y) / 2,
-        Loss.SQUARED_HINGE: lambda: cp.square(cp.pos(1 - cp.multiply(y, v))) / 2,
+        LossCode.LOGISTIC: lambda: cp.logistic(-cp.multiply(y, v)),
+        LossCode.SQUARED: lambda: cp.square(v - y) / 2,
+        LossCode.SQUARED_HINGE: lambda: cp.square(cp.pos(1 - cp.multiply(y, v))) / 2,
     }[loss]()
     return confident(cp.Problem(cp.Minimize(s @ rows), [cp.norm1(w) <= radius]))
 
@@ -170,15 +170,15 @@ def reference(X: np.ndarray, y: np.ndarray, s: np.ndarray, radius: float, loss: 
     seed=st.integers(0, 10_000),
     radius=st.floats(0.05, 30.0),
     weighted=st.booleans(),
-    loss=st.sampled_from(list(Loss)),
+    loss=st.sampled_from(list(LossCode)),
 )
 def test_the_gap_bounds_the_distance_to_the_optimum_of_another_solver(seed, radius, weighted, loss):
     X, labels, values = table(seed, 30, 6)
     weights = np.random.default_rng(seed).random(30) + 0.1 if weighted else None
-    if loss is Loss.SQUARED:
+    if loss is LossCode.SQUARED:
         y, model = values, SparseRegressor(radius=radius)
     else:
-        y, model = labels, SparseClassifier(radius, loss="logistic" if loss is Loss.LOGISTIC else "squared_hinge")
+        y, model = labels, SparseClassifier(radius, loss="logistic" if loss is LossCode.LOGISTIC else "squared_hinge")
     model.fit(X, y, sample_weight=weights)
     s = np.full(30, 1 / 30) if weights is None else weights / weights.sum()
     objective = model.history_[-1]["objective"]

@@ -19,22 +19,22 @@ from scipy import stats
 from colonnade.errors import InvalidInput
 from colonnade.kernels.corrective import SparseProblem, corrective_fit
 from colonnade.kernels.lazy import lazy_picks
-from colonnade.kernels.sparse_fw import Loss, exp_negative, model_of_picks
+from colonnade.kernels.sparse_fw import LossCode, exp_negative, model_of_picks
 from colonnade.kernels.stream import keyed_stream
 from reference import confident
 
 from .problems import arrays, fresh_stream, slope, sparse_problem, value
 
-LOSSES = list(Loss)
+LOSSES = list(LossCode)
 
 
 def optimum(X, y, loss, radius, intercept=False) -> float:
     w = cp.Variable(X.shape[1])
     v = X.astype(float) @ w + (cp.Variable() if intercept else 0.0)
     parts = {
-        Loss.LOGISTIC: lambda: cp.sum(cp.logistic(cp.multiply(-y, v))),
-        Loss.SQUARED: lambda: cp.sum_squares(v - y) / 2,
-        Loss.SQUARED_HINGE: lambda: cp.sum_squares(cp.pos(1 - cp.multiply(y, v))) / 2,
+        LossCode.LOGISTIC: lambda: cp.sum(cp.logistic(cp.multiply(-y, v))),
+        LossCode.SQUARED: lambda: cp.sum_squares(v - y) / 2,
+        LossCode.SQUARED_HINGE: lambda: cp.sum_squares(cp.pos(1 - cp.multiply(y, v))) / 2,
     }
     return confident(cp.Problem(cp.Minimize(parts[loss]()), [cp.norm1(w) <= radius]))
 
@@ -84,8 +84,8 @@ def test_lazy_picks_break_ties_as_a_scan_from_the_left_does():
     import scipy.sparse as sp
 
     twice = sp.hstack([X, X]).tocsc()
-    picks, _ = lazy_picks(*arrays(twice), y, loss=Loss.LOGISTIC, radius=5.0, rounds=200)
-    expected, _ = argmax_picks(*arrays(twice), y, loss=Loss.LOGISTIC, radius=5.0, rounds=200)
+    picks, _ = lazy_picks(*arrays(twice), y, loss=LossCode.LOGISTIC, radius=5.0, rounds=200)
+    expected, _ = argmax_picks(*arrays(twice), y, loss=LossCode.LOGISTIC, radius=5.0, rounds=200)
     assert picks.columns.max() < 80
     assert (expected.columns == picks.columns).all()
 
@@ -114,7 +114,7 @@ def test_the_gap_bounds_the_distance_to_the_optimum(seed, loss, radius, rounds):
     loss=st.sampled_from(LOSSES),
     radius=st.sampled_from([0.3, 3.0, 30.0]),
 )
-@example(seed=379, shape=(60, 400, 6, 0), loss=Loss.SQUARED, radius=30.0)  # its last step is shorter than 2^-12
+@example(seed=379, shape=(60, 400, 6, 0), loss=LossCode.SQUARED, radius=30.0)  # its last step is shorter than 2^-12
 def test_the_corrective_solver_reaches_its_certificate_and_the_certificate_is_true(seed, shape, loss, radius):
     X, y = sparse_problem(seed, *shape)
     problem = SparseProblem(*arrays(X), y, np.full(y.size, 1.0 / y.size), loss, radius)
@@ -150,7 +150,7 @@ def test_the_published_scheme_starts_like_algorithm_1_and_leaves_it_because_its_
     picks = published(
         arrays(X), (R.data, R.indices, R.indptr), y, radius=50.0, rounds=300, scale=1e6, stream=keyed_stream(bytes(32))
     )
-    expected, _ = argmax_picks(*arrays(X), y, loss=Loss.LOGISTIC, radius=50.0, rounds=300)
+    expected, _ = argmax_picks(*arrays(X), y, loss=LossCode.LOGISTIC, radius=50.0, rounds=300)
     assert expected.columns[0] == picks.columns[0]
     assert (expected.columns != picks.columns).any()
 
@@ -158,10 +158,10 @@ def test_the_published_scheme_starts_like_algorithm_1_and_leaves_it_because_its_
 def test_a_matrix_that_is_not_csc_is_refused():
     X, y = sparse_problem(15, rows=20, columns=10, per_row=3)
     with pytest.raises(InvalidInput, match="not a CSC matrix"):
-        argmax_picks(X.data[:-1], X.indices, X.indptr, y, loss=Loss.LOGISTIC, radius=1.0, rounds=3)
+        argmax_picks(X.data[:-1], X.indices, X.indptr, y, loss=LossCode.LOGISTIC, radius=1.0, rounds=3)
 
 
 def test_labels_that_are_not_plus_or_minus_one_are_refused_for_classification():
     X, y = sparse_problem(15, rows=20, columns=10, per_row=3)
     with pytest.raises(InvalidInput, match=r"labels -1.0 and \+1.0"):
-        argmax_picks(*arrays(X), (y + 1) / 2, loss=Loss.LOGISTIC, radius=1.0, rounds=3)
+        argmax_picks(*arrays(X), (y + 1) / 2, loss=LossCode.LOGISTIC, radius=1.0, rounds=3)

@@ -15,7 +15,7 @@ from papers.plot import to_svg
 from papers.published.sparse_kernel import published_noisy_max
 
 from colonnade.kernels.lazy import lazy_picks
-from colonnade.kernels.sparse_fw import Loss
+from colonnade.kernels.sparse_fw import LossCode
 from colonnade.kernels.stream import keyed_stream
 
 DATA = Path(os.environ.get("COLONNADE_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
@@ -41,13 +41,13 @@ def test_the_heap_takes_the_steps_of_the_published_scheme_without_noise(small):
 
 @pytest.mark.slow
 def test_the_gap_of_a_model_is_the_one_that_algorithm_1_reports(small):
-    picks, gaps = lazy_picks(*small.columns, small.y, loss=Loss.LOGISTIC, radius=5.0, rounds=60)
+    picks, gaps = lazy_picks(*small.columns, small.y, loss=LossCode.LOGISTIC, radius=5.0, rounds=60)
     for t in (1, 10, 59):
         assert true_gap(small.columns, small.csr, small.y, picks, t, 5.0) == pytest.approx(gaps[t], rel=1e-9, abs=1e-9)
 
 
 def test_stale_slopes_lead_algorithm_2_to_other_steps(small):
-    exact, _ = lazy_picks(*small.columns, small.y, loss=Loss.LOGISTIC, radius=5.0, rounds=200)
+    exact, _ = lazy_picks(*small.columns, small.y, loss=LossCode.LOGISTIC, radius=5.0, rounds=200)
     stale, _, _ = heap_picks(small.columns, small.rows, small.y, radius=5.0, rounds=200)
     assert exact.columns[0] == stale.columns[0]
     assert (exact.columns != stale.columns).any()

@@ -23,7 +23,7 @@ from colonnade.estimators.rows import ClipMap, RowMap, as_doubles, clipped
 from colonnade.estimators.surroundings import DELTA, looked_at
 from colonnade.kernels.corrective import NEGLIGIBLE, Certified, SparseProblem, certify, corrective_fit, scores_of
 from colonnade.kernels.lazy import lazy_picks
-from colonnade.kernels.sparse_fw import Floats, Loss, model_of_picks
+from colonnade.kernels.sparse_fw import Floats, LossCode, model_of_picks
 from colonnade.privacy.accountant import epsilon as epsilon_of
 from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.block import ROW, SENSIBLE
@@ -130,7 +130,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries
     # ---------------------------------------------------------------- without privacy
 
     def _solve(
-        self, X: Any, y: Floats, s: Floats, loss: Loss, start: Floats | None
+        self, X: Any, y: Floats, s: Floats, loss: LossCode, start: Floats | None
     ) -> tuple[Certified, list[dict[str, float]]]:
         """The model and one row of figures for each pass."""
         rounds = PASSES if self.rounds is None else int(self.rounds)

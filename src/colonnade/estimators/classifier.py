@@ -16,9 +16,9 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d, vali
 from colonnade.data.notices import about_classes
 from colonnade.errors import InvalidInput
 from colonnade.estimators.base import SparseLinear
-from colonnade.kernels.sparse_fw import Floats, Loss
+from colonnade.kernels.sparse_fw import Floats, LossCode
 
-LOSSES = {"logistic": Loss.LOGISTIC, "squared_hinge": Loss.SQUARED_HINGE}
+LOSSES = {"logistic": LossCode.LOGISTIC, "squared_hinge": LossCode.SQUARED_HINGE}
 
 
 def _has_probabilities(model: SparseClassifier) -> bool:

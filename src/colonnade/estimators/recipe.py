@@ -22,7 +22,7 @@ from scipy import sparse
 from colonnade.errors import InvalidInput
 from colonnade.estimators.rows import ClipMap, RowMap, clipped, norm_slack
 from colonnade.kernels.samplers import exact_picks
-from colonnade.kernels.sparse_fw import Floats, Loss, Picks, model_of_picks
+from colonnade.kernels.sparse_fw import Floats, LossCode, Picks, model_of_picks
 from colonnade.kernels.stream import Stream
 from colonnade.methods.method import chosen_by_noise, swamped
 from colonnade.privacy.events import Charge, Event, Mechanism, Plan
@@ -279,7 +279,7 @@ class PickRecipe:
         return ClipMap(self.bound), models
 
     def _drawer(self, columns: Any, t: Floats) -> Drawer:
-        loss = Loss.LOGISTIC if self.classify else Loss.SQUARED
+        loss = LossCode.LOGISTIC if self.classify else LossCode.SQUARED
 
         def draw(scale: float, stream: Stream) -> Picks:
             settings: dict[str, Any] = {

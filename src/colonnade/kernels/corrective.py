@@ -33,7 +33,7 @@ from colonnade.kernels.sparse_fw import (
     LOGISTIC,
     Floats,
     Ints,
-    Loss,
+    LossCode,
     logistic_slope,
     loss_value,
     push_column,
@@ -58,7 +58,7 @@ class SparseProblem:
     indptr: NDArray[Any]
     y: Floats
     s: Floats
-    loss: Loss
+    loss: LossCode
     radius: float
 
     @property
@@ -168,7 +168,7 @@ def certify(problem: SparseProblem, w: Floats, v: Floats, b: float) -> Certified
 
 def _with_intercept(problem: SparseProblem, w: Floats, v: Floats, guess: float) -> Certified:
     """The model w with the best b."""
-    if problem.loss is Loss.SQUARED:
+    if problem.loss is LossCode.SQUARED:
         return certify(problem, w, v, float(problem.s @ (problem.y - v)))
     return certify(problem, w, v, float(_best_intercept(int(problem.loss), problem.y, problem.s, v, guess)))
 

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from colonnade.kernels.sparse_fw import (
     Floats,
     Ints,
-    Loss,
+    LossCode,
     Picks,
     check_problem,
     column_dot,
@@ -167,7 +167,7 @@ def lazy_picks(
     indptr: NDArray[Any],
     y: Floats,
     *,
-    loss: Loss,
+    loss: LossCode,
     radius: float,
     rounds: int,
 ) -> tuple[Picks, Floats]:

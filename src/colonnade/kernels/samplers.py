@@ -78,7 +78,7 @@ from colonnade.kernels.score_bounds import (
     settle,
     shrinking,
 )
-from colonnade.kernels.sparse_fw import Floats, Ints, Loss, Picks, check_problem, exp_negative
+from colonnade.kernels.sparse_fw import Floats, Ints, LossCode, Picks, check_problem, exp_negative
 from colonnade.kernels.stream import Stream, below, open_uniform
 
 MARGIN = 1.0 + 2.0**-40  # far above the few ulps by which two calls of exp may disagree about which is larger
@@ -515,7 +515,7 @@ def exact_picks(
     indptr: NDArray[Any],
     y: Floats,
     *,
-    loss: Loss,
+    loss: LossCode,
     radius: float,
     rounds: int,
     scale: float,

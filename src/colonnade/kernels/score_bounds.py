@@ -38,7 +38,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from colonnade.kernels.column_scores import clipped, is_full, sizes
-from colonnade.kernels.sparse_fw import Floats, Ints, Loss
+from colonnade.kernels.sparse_fw import Floats, Ints, LossCode
 
 DRIFT = 2.0**-49
 SLACK = 1e-8
@@ -58,12 +58,12 @@ EPOCH = 9  # not a clock, but kept with them: the number of the last snapshot
 MASS, TOP_V, ENERGY, ENERGY_ERROR, CROSS, CROSS_ERROR, PAST, LAST_PATH, LAST_JUMP, SUMS = range(10)
 
 
-def constants(loss: Loss, residual_bound: float, largest_label: float) -> tuple[float, float, float, float, float]:
+def constants(loss: LossCode, residual_bound: float, largest_label: float) -> tuple[float, float, float, float, float]:
     """(curvature, sway, cap, span, reach): max of |q'|, |v·q'(v)|, |q|, the width of q's range, |q − q(0)|."""
     r = residual_bound
-    if loss == Loss.LOGISTIC:
+    if loss == LossCode.LOGISTIC:
         return 0.25, 0.2239, 1.0, 1.0, 0.5  # max of v·sigmoid'(v) is 0.22387…
-    if loss == Loss.SQUARED:
+    if loss == LossCode.SQUARED:
         return 1.0, r + largest_label, r, 2.0 * r, 2.0 * r
     return 1.0, max(1.0, r - 1.0), r, r, r
 

@@ -31,7 +31,7 @@ SQUARED = 1
 SQUARED_HINGE = 2
 
 
-class Loss(IntEnum):
+class LossCode(IntEnum):
     """Losses as numbers that numba can branch on; labels are ±1 for the two classification losses."""
 
     LOGISTIC = LOGISTIC  # log(1 + exp(-y s))
@@ -51,7 +51,7 @@ def check_problem(
     indices: NDArray[Any],
     indptr: NDArray[Any],
     y: Floats,
-    loss: Loss,
+    loss: LossCode,
     radius: float,
     rounds: int,
 ) -> None:
@@ -68,7 +68,7 @@ def check_problem(
         )
     if not np.isfinite(y).all():
         raise InvalidInput("labels must be finite; clean them first.")
-    if loss != Loss.SQUARED and not (np.abs(y) == 1.0).all():
+    if loss != LossCode.SQUARED and not (np.abs(y) == 1.0).all():
         raise InvalidInput("a classification loss needs labels -1.0 and +1.0; map the two classes to them first.")
     if not (math.isfinite(radius) and radius > 0.0) or not 1 <= rounds < 2**30:
         raise InvalidInput(
