@@ -39,13 +39,31 @@ from numpy.typing import NDArray
 
 from colonnade.errors import ColonnadeError, InvalidInput
 from colonnade.kernels.column_scores import BLOCK, all_slopes, grid_of, score, score_and_trend, score_from_slopes
+from colonnade.kernels.envelopes import (
+    COOL,
+    CUT,
+    EAGER,
+    FIRST_HORIZON,
+    MARGIN,
+    THETA,
+    Csc,
+    ceilings,
+    has_passed,
+    heavy_columns,
+    locate,
+    rebuild_envelopes,
+    scaled_cosh,
+    see_all,
+    select_hot,
+    set_horizon,
+    small_cosh,
+)
 from colonnade.kernels.score_bounds import (
     AGE,
     AWAY,
     CAP,
     CLOCKS,
     DUST,
-    EPOCH,
     FULL,
     HOT,
     JUMP_PATH,
@@ -65,7 +83,6 @@ from colonnade.kernels.score_bounds import (
     SNAPSHOT,
     STAMP,
     SUMS,
-    TAKEN,
     TOP,
     WIDTH,
     advance,
@@ -78,25 +95,14 @@ from colonnade.kernels.score_bounds import (
     settle,
     shrinking,
 )
-from colonnade.kernels.sparse_fw import Floats, Ints, LossCode, Picks, check_problem, exp_negative
+from colonnade.kernels.sparse_fw import Floats, Ints, LossCode, Picks, check_problem
 from colonnade.kernels.stream import Stream, below, open_uniform
-
-MARGIN = 1.0 + 2.0**-40  # far above the few ulps by which two calls of exp may disagree about which is larger
-
-THETA = 0.5  # a column is light if c·|its score| can never exceed this: one envelope serves all of them
-EAGER = 3.0  # heavy columns that could weigh exp(3), and a fair share of the light ones, are seen before the first pick
-COOL = 4.6  # cool columns together weigh exp(-4.6) = 1 % of the total
-CUT = 44.0  # exp(-44) of the largest envelope is below one unit of the integers: 2^62·exp(-44) < 1
-FIRST_HORIZON = 4.0  # steps that the first envelopes are made to last
-LARGEST_TOTAL = 2.0**61
 
 # what things cost beside a nonzero read with its slope at hand: an exponential for a nonzero or a row, a new envelope
 EVALUATE, REBUILD = 4, 6
 
 # counters
 EVALUATIONS, REJECTED, REBUILDS, SNAPSHOTS, VIOLATIONS, HEAVY, WORK = 0, 1, 2, 3, 4, 5, 6
-
-Csc = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 
 
 class Counts(NamedTuple):
@@ -108,179 +114,6 @@ class Counts(NamedTuple):
     snapshots: int  # times all scores were computed
     heavy: int  # columns with an envelope of their own
     work: int  # nonzeros read
-
-
-@njit(cache=True)
-def _see_all(
-    csc: Csc,
-    which: Ints,
-    members: Ints,
-    tilt: Floats,
-    lean: Floats,
-    bends: tuple[float, float],
-    bound: float,
-    cap: float,
-    grid: float,
-    clock: Floats,
-    heavy: Floats,
-) -> Any:
-    """Scores of the member columns from the slopes of all rows, as a new snapshot; returns the nonzeros read."""
-    data, indices, indptr = csc
-    read = 0
-    for i in range(members.size):
-        x = members[i]
-        start, stop = indptr[which[x]], indptr[which[x] + 1]
-        if heavy[x, MEASURED] == 0.0:
-            measure(data, indices, start, stop, bound, tilt.size, cap, x, heavy)
-        total, trend = score_from_slopes(
-            data, indices, start, stop, heavy[x, FULL] == 1.0, tilt, lean, bound, 1.0 / grid
-        )
-        note(x, total * grid, trend, min(heavy[x, TOP] * bends[0], heavy[x, NORM] * bends[1]), clock, heavy)
-        heavy[x, SNAPSHOT] = abs(heavy[x, SCORE])
-        heavy[x, TAKEN] = clock[EPOCH]
-        read += stop - start
-    return read
-
-
-@njit(cache=True)
-def _heavy_columns(indptr: NDArray[Any], light_nnz: int) -> Any:
-    """Columns with more than light_nnz nonzeros, the long ones roughly first: what is hot lies close together."""
-    d = indptr.size - 1
-    found = np.empty(min(d, indptr[d] // (light_nnz + 1)), dtype=np.int64)  # there cannot be more
-    place = np.zeros(8 * 64 + 1, dtype=np.int64)
-    count = 0
-    for j in range(d):
-        nnz = indptr[j + 1] - indptr[j]
-        if nnz > light_nnz:
-            found[count] = j
-            count += 1
-            place[8 * 64 - int(8.0 * math.log2(nnz))] += 1
-    for g in range(1, place.size):
-        place[g] += place[g - 1]
-    which = np.empty(count, dtype=np.int64)
-    for i in range(count - 1, -1, -1):
-        g = 8 * 64 - int(8.0 * math.log2(indptr[found[i] + 1] - indptr[found[i]]))
-        place[g] -= 1
-        which[place[g]] = found[i]
-    return which
-
-
-@njit(cache=True, error_model="numpy")
-def _scaled_cosh(a: float, ref: float) -> Any:
-    """cosh(a)·exp(-ref) for a >= 0, ref >= 0 and |a - ref| < 700."""
-    if a > 20.0:
-        return 0.5 * exp_negative(ref - a)  # exp(-2a) is below an ulp of 1
-    return 0.5 * exp_negative(ref - a) * (1.0 + exp_negative(2.0 * a))
-
-
-@njit(cache=True)
-def _small_cosh(a: float) -> Any:
-    """cosh(a) for |a| <= THETA to the last ulps: the first term left out is a^14/14! < 1e-15."""
-    s = a * a
-    return 1.0 + s / 2.0 * (1.0 + s / 12.0 * (1.0 + s / 30.0 * (1.0 + s / 56.0 * (1.0 + s / 90.0 * (1.0 + s / 132.0)))))
-
-
-@njit(cache=True)
-def _ceilings(heavy: Floats, c: float) -> Any:
-    """[x] = what no score from place x on in the table can ever exceed; one more entry, 0, ends it."""
-    ceiling = np.zeros(heavy.shape[0] + 1)
-    for x in range(heavy.shape[0] - 1, -1, -1):
-        ceiling[x] = max(ceiling[x + 1], c * (heavy[x, CAP] + heavy[x, PAD]) * (1.0 + SLACK))
-    return ceiling
-
-
-@njit(cache=True)
-def _select_hot(
-    heavy: Floats, c: float, cut: float, ceiling: Floats, far_horizon: Floats, old: Ints, scratch: Floats, hot: Ints
-) -> Any:
-    """Lists the columns that may reach the cut until the far horizon.
-
-    Returns their number, a bound of the others, and the number of columns looked at.
-    """
-    for i in range(old.size):
-        heavy[old[i], HOT] = 0.0
-    looked = ceiling.size - 1 - np.searchsorted(ceiling[:-1][::-1], cut)  # beyond, no column can reach the cut
-    count, cool_top = 0, ceiling[looked]
-    for x in range(looked):
-        scratch[x] = log_bound(heavy, x, far_horizon, c)
-        if scratch[x] >= cut:
-            hot[count] = x
-            heavy[x, HOT] = 1.0
-            count += 1
-        elif scratch[x] > cool_top:
-            cool_top = scratch[x]
-    return count, cool_top, looked
-
-
-@njit(cache=True)
-def _rebuild(
-    heavy: Floats,
-    horizon: Floats,
-    c: float,
-    light: float,
-    cool: int,
-    cool_top: float,
-    shift: int,
-    hot: Ints,
-    scratch: Floats,
-    envelope: NDArray[np.uint64],
-    groups: NDArray[np.uint64],
-) -> Any:
-    """New integer envelopes; returns (ref, size, total of light columns, envelope of a cool column, total).
-
-    An envelope is floor(MARGIN·size·cosh(bound)·exp(-ref)), a weight floor(size·cosh(cα)·exp(-ref)): cutting is
-    monotone, so the envelope is not below the weight.
-    """
-    ref = max(THETA, cool_top, log_bounds(heavy, hot, horizon, c, scratch))
-    sum_light = light * math.exp(-ref)
-    # size is at most 2^62, so that below exp(-CUT) of the largest floor(...) is 0: no exponential needed
-    cool_one = MARGIN * _scaled_cosh(cool_top, ref) if cool > 0 and cool_top - ref > -CUT else 0.0
-    total = sum_light + cool * cool_one
-    for i in range(hot.size):
-        scratch[i] = MARGIN * _scaled_cosh(scratch[i], ref) if scratch[i] - ref > -CUT else 0.0
-        total += scratch[i]
-    size = LARGEST_TOTAL / total
-    groups[: (hot.size >> shift) + 1] = uint64(0)
-    light_total = uint64(np.int64(sum_light * size))
-    cool_each = uint64(np.int64(cool_one * size))
-    all_total = light_total + uint64(cool) * cool_each
-    for i in range(hot.size):
-        envelope[i] = uint64(np.int64(scratch[i] * size))
-        groups[i >> shift] += envelope[i]
-        all_total += envelope[i]
-    return ref, size, light_total, cool_each, all_total
-
-
-@njit(cache=True)
-def _locate(r: Any, envelope: NDArray[np.uint64], groups: NDArray[np.uint64], shift: int) -> Any:
-    """The place in the list of hot columns in whose envelope the integer r falls."""
-    g = 0
-    while r >= groups[g]:
-        r -= groups[g]
-        g += 1
-    i = g << shift
-    while r >= envelope[i]:
-        r -= envelope[i]
-        i += 1
-    return i
-
-
-@njit(cache=True)
-def _passed(clock: Floats, horizon: Floats) -> Any:
-    passed = False
-    for g in range(CLOCKS):
-        passed = passed or clock[g] > horizon[g]
-    return passed
-
-
-@njit(cache=True)
-def _set_horizon(clock: Floats, pace: Floats, t: int, length: float, out: Floats) -> None:
-    """Where the clocks should be after `length` more steps like the last ones."""
-    for g in range(CLOCKS):
-        out[g] = clock[g] + length * pace[g]
-    out[EPOCH] = clock[EPOCH]
-    ahead = t + 1.2 * length
-    out[AGE] = clock[AGE] * (ahead * (ahead + 1.0)) / (t * (t + 1.0))
 
 
 @njit(cache=True)
@@ -317,10 +150,10 @@ def _exact_kernel(
     # light and heavy columns; heavy ones that could outweigh the light ones are seen at once
     unit = c * bound * cap * (1.0 + SLACK)
     light_nnz = int(min(THETA / unit, float(n)))
-    light_envelope = _small_cosh(THETA) * MARGIN
+    light_envelope = small_cosh(THETA) * MARGIN
     light = d * light_envelope
     log_light = math.log(light)
-    which = _heavy_columns(indptr, light_nnz)
+    which = heavy_columns(indptr, light_nnz)
     count = which.size
     counts[HEAVY] = count
     heavy = np.zeros((count, WIDTH))
@@ -336,7 +169,7 @@ def _exact_kernel(
             seen += 1
         else:
             assume(nnz, bound, cap, j, heavy)
-    counts[WORK] += _see_all(csc, which, members[:seen], tilt, lean, bends, bound, cap, grid, clock, heavy)
+    counts[WORK] += see_all(csc, which, members[:seen], tilt, lean, bends, bound, cap, grid, clock, heavy)
     for i in range(seen):
         x = members[i]
         heavy[x, CAP] = min(heavy[x, CAP], heavy[x, NORM] * reach + heavy[x, SNAPSHOT])
@@ -346,7 +179,7 @@ def _exact_kernel(
         shift += 1
     envelope, groups = np.zeros(count, dtype=np.uint64), np.zeros((count >> shift) + 1, dtype=np.uint64)
     scratch = np.empty(count)
-    ceiling = _ceilings(heavy, c)
+    ceiling = ceilings(heavy, c)
     hot = np.arange(count)
     hot_count, looked, cool, cool_top = count, count, 0, 0.0
 
@@ -359,7 +192,7 @@ def _exact_kernel(
         m = radius if t == 1 else 2.0 * radius / (t * (t + 1.0))
         eta = 2.0 / (t + 2.0)
         # the far horizon may come first: near ones that were set since then may reach beyond it
-        stale = count > 0 and (_passed(clock, horizon) or _passed(clock, far_horizon))
+        stale = count > 0 and (has_passed(clock, horizon) or has_passed(clock, far_horizon))
         if stale and t > 1 and wasted < hot_count:
             length = min(1.6 * max(length, 0.5), 0.5 * t + 4.0)
         pulled = False
@@ -371,7 +204,7 @@ def _exact_kernel(
                     bends = all_slopes(loss, limit, y, rows, m, here, tilt, lean)
                     known = True
                 settle(m, past, rows, sums, clock)
-                counts[WORK] += _see_all(csc, which, hot[:hot_count], tilt, lean, bends, bound, cap, grid, clock, heavy)
+                counts[WORK] += see_all(csc, which, hot[:hot_count], tilt, lean, bends, bound, cap, grid, clock, heavy)
                 counts[SNAPSHOTS] += 1
                 spent, stale, pulled = -1.0 * REBUILD * looked, True, False
                 far_horizon[:] = -1.0  # what was cool from the old snapshot may not be from this one
@@ -384,17 +217,17 @@ def _exact_kernel(
                 pace[PATH] = 1.2 * sums[LAST_PATH]
                 pace[AWAY] = sums[LAST_PATH]
                 pace[DUST] = 2.0
-                _set_horizon(clock, pace, t, length, horizon)
+                set_horizon(clock, pace, t, length, horizon)
                 wasted, rejections, last_rebuild, last_jumps = 0.0, 0, t, clock[JUMP_SUM]
             if stale or total <= total_at_rebuild >> uint64(7):
                 # the second case: the envelopes have shrunk below what integers of this size resolve
-                select = _passed(clock, far_horizon)
+                select = has_passed(clock, far_horizon)
                 while True:
                     if select:
-                        _set_horizon(clock, pace, t, 8.0 + 9.0 * length + 0.1 * t, far_horizon)
+                        set_horizon(clock, pace, t, 8.0 + 9.0 * length + 0.1 * t, far_horizon)
                         cut = max(log_light, log_bounds(heavy, hot[:hot_count], horizon, c, scratch))
                         cut -= math.log(count) + COOL
-                        hot_count, cool_top, looked = _select_hot(
+                        hot_count, cool_top, looked = select_hot(
                             heavy, c, cut, ceiling, far_horizon, hot[:hot_count], scratch, hot
                         )
                         cool = count if hot_count < count else 0
@@ -402,7 +235,7 @@ def _exact_kernel(
                         for i in range(hot_count):
                             snapshot_cost += indptr[which[hot[i]] + 1] - indptr[which[hot[i]]]
                         spent += REBUILD * looked if length < 2.0 else 0.0
-                    ref, size, light_total, cool_each, total = _rebuild(
+                    ref, size, light_total, cool_each, total = rebuild_envelopes(
                         heavy, horizon, c, light, cool, cool_top, shift, hot[:hot_count], scratch, envelope, groups
                     )
                     cool_total = uint64(cool) * cool_each
@@ -419,10 +252,10 @@ def _exact_kernel(
                 if stop - start > light_nnz:
                     continue
                 target = open_uniform(stream) * light_envelope
-                if target > _small_cosh(unit * (stop - start)) * MARGIN:
+                if target > small_cosh(unit * (stop - start)) * MARGIN:
                     continue  # no score this column can have would be accepted
                 alpha = c * grid * score(data, indices, start, stop, rows, m, loss, limit, bound, steps)
-                weight = _small_cosh(alpha)
+                weight = small_cosh(alpha)
                 counts[EVALUATIONS] += 1
                 counts[WORK] += stop - start
                 if weight > light_envelope:
@@ -438,7 +271,7 @@ def _exact_kernel(
                     continue
                 old = cool_each
             else:
-                place = _locate(r - light_total - cool_total, envelope, groups, shift)
+                place = locate(r - light_total - cool_total, envelope, groups, shift)
                 x = hot[place]
                 old = envelope[place]
             k = which[x]
@@ -463,13 +296,13 @@ def _exact_kernel(
             alpha = c * heavy[x, SCORE]
             counts[EVALUATIONS] += 1
             counts[WORK] += stop - start
-            weight_now = uint64(size * _scaled_cosh(abs(alpha), ref)) if abs(alpha) - ref > -CUT else uint64(0)
+            weight_now = uint64(size * scaled_cosh(abs(alpha), ref)) if abs(alpha) - ref > -CUT else uint64(0)
             if weight_now > old:
                 counts[VIOLATIONS] += 1
             accepted = below(stream, old) < weight_now
             new = log_bound(heavy, x, horizon, c)
             if place >= 0:
-                envelope_now = uint64(MARGIN * size * _scaled_cosh(new, ref)) if new - ref > -CUT else uint64(0)
+                envelope_now = uint64(MARGIN * size * scaled_cosh(new, ref)) if new - ref > -CUT else uint64(0)
                 if envelope_now < old:
                     envelope[place] = envelope_now
                     groups[place >> shift] -= old - envelope_now
