@@ -35,7 +35,8 @@ class SparseClassifier(ClassifierMixin, SparseLinear):  # type: ignore[misc]  # 
     says what holds in `privacy_`. Several classes are fitted one against the rest.
 
     radius         of the ball (without privacy, and for method="frank-wolfe")
-    rounds         passes, picks or gradient steps at most; None: until the gap is 1e-6 of the objective, or by the budget
+    rounds         passes, picks or gradient steps at most; None: until the gap is 1e-6 of the objective, or by the
+                   budget
     loss           "logistic" or "squared_hinge" (only without privacy)
     epsilon, delta the budget of one fit; delta=None is 1e-6, and one of 1/rows or more is refused
     row_norm       private rows are brought to this norm (method="gaussian")
@@ -108,7 +109,8 @@ class SparseClassifier(ClassifierMixin, SparseLinear):  # type: ignore[misc]  # 
         keys = label_keys(classes)
         if len(set(keys)) < classes.size or None in keys:
             raise InvalidInput(f"classes={self.classes!r} are not different texts or numbers below 2^53.")
-        # An array made of all labels together would let one odd label change the type, and so the meaning, of the others.
+        # An array made of all labels together would let one odd label change the type, and so the meaning, of the
+        # others.
         found = label_keys(column_or_1d(as_objects(y) if isinstance(y, list | tuple) else y, warn=True))
         check_consistent_length(X, found)
         positive = keys[1:] if classes.size == 2 else keys

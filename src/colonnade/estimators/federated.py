@@ -4,9 +4,10 @@
                                    epsilon=1.0, delta=1e-6, trust="secure", classes=[0, 1], store="runs")
     model.fit(frame, frame["readmitted"]).predict_proba(frame)
 
-Each fit is one run of `co.fit`, or one for each class against the rest. K such runs about the same rows add up in zCDP, so each is
-given ρ/K: its epsilon is the one whose ρ at the same delta is just below that share (docs/notebook.md).
-Leaves   what the method's runs release, and nothing else: coefficients, odds and, under privacy, weights of classes follow from it.
+Each fit is one run of `co.fit`, or one for each class against the rest. K such runs about the same rows add up in zCDP,
+so each is given ρ/K: its epsilon is the one whose ρ at the same delta is just below that share (docs/notebook.md).
+Leaves   what the method's runs release, and nothing else: coefficients, odds and, under privacy, weights of classes
+         follow from it.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ def share_of(epsilon: float, delta: float, parts: int) -> float:
     """The epsilon of each of `parts` runs whose prices add up to no more than that of one run at `epsilon`.
 
     Let ρ be what (epsilon, delta) buys. The answer e lies below epsilon_of(ρ/parts). If e bought ρ/parts or more, its
-    reported epsilon would be at least epsilon_of(ρ/parts), above e, which `rho_for` excludes. So each run costs less than ρ/parts.
+    reported epsilon would be at least epsilon_of(ρ/parts), above e, which `rho_for` excludes. So each run costs less
+    than ρ/parts.
     """
     if parts == 1:
         return epsilon

@@ -35,23 +35,27 @@ def _gives_odds(model: FederatedClassifier) -> bool:
 class FederatedClassifier(ClassifierMixin, FederatedLinear):  # type: ignore[misc]  # scikit-learn carries no types
     """A linear classifier over columns of several parties; private when `epsilon` is given.
 
-    X is a table (with y), or a co.Federation that holds its labels (without y), also one whose parties run elsewhere (engine=).
-    With epsilon it is private by docs/privacy.md and says so in `privacy_`. Several classes are fitted one against the rest.
+    X is a table (with y), or a co.Federation that holds its labels (without y), also one whose parties run elsewhere
+    (engine=). With epsilon it is private by docs/privacy.md and says so in `privacy_`. Several classes are fitted one
+    against the rest.
 
     parties        {"hospital": columns, ...} by name or place, or how many parts of equal size; None: two
-    schemas        {"hospital": co.Schema(...), ...}: what is public about a frame's columns; it also says who holds which
+    schemas        {"hospital": co.Schema(...), ...}: what is public about a frame's columns; it also says who holds
+                   which
     label          which party holds the labels; None: one that holds nothing else
     loss           co.Logistic() (None), co.SquaredHinge()
     penalty, constraint   at most one; neither: a small ridge, or what the noise asks for
     intercept      whether the model has one
-    method         None: co.PrivateGram with epsilon; without, co.SharingADMM (penalty) or co.DistributedFrankWolfe (constraint)
-    epsilon, delta, trust, row_norm, feature_bound, allow_large_delta   as in co.Privacy; delta=None is 1e-6. One budget for all classes together
+    method         None: co.PrivateGram with epsilon; without, co.SharingADMM (penalty) or co.DistributedFrankWolfe
+                   (constraint)
+    epsilon, delta, trust, row_norm, feature_bound, allow_large_delta   as in co.Privacy; delta=None is 1e-6. One budget
+                                                                        for all classes together
     store          the folder of ledgers; required with epsilon
     engine         where the parties' programs run; None: in this process
     classes        the labels there are; required with epsilon, because a list of labels is a release
-    class_weight   {label: weight}: a row counts so many times as one of a label that is not listed. Without epsilon it does so in
-                   the loss, as in scikit-learn; with epsilon the released odds are multiplied instead, which costs nothing.
-                   "balanced": so that all labels count alike
+    class_weight   {label: weight}: a row counts so many times as one of a label that is not listed. Without epsilon it
+                   does so in the loss, as in scikit-learn; with epsilon the released odds are multiplied instead, which
+                   costs nothing. "balanced": so that all labels count alike
     class_counts   {label: rows}, public: what "balanced" goes by under privacy, where it may not look at the labels
 
     After fit: classes_, fit_ (a co.Fit, or a list with one for each class), privacy_, coef_, intercept_.
@@ -180,7 +184,8 @@ class FederatedClassifier(ClassifierMixin, FederatedLinear):  # type: ignore[mis
     def coef_(self) -> Floats:
         """Coefficients of the decision, one row a model, in the order of the encoded columns.
 
-        Of a private logistic model they are on the scale of log odds; how far its probabilities follow them says the link.
+        Of a private logistic model they are on the scale of log odds; how far its probabilities follow them says the
+        link.
         """
         check_is_fitted(self, "fit_")
         return np.array(

@@ -19,7 +19,8 @@ from colonnade.problem import LeastSquares
 class FederatedRegressor(RegressorMixin, FederatedLinear):  # type: ignore[misc]  # scikit-learn carries no types
     """A linear regression over columns of several parties; private when `epsilon` is given.
 
-    Settings as in co.FederatedClassifier; loss is co.LeastSquares() (None), co.Huber(...), co.Absolute() or co.Quantile(...), and
+    Settings as in co.FederatedClassifier; loss is co.LeastSquares() (None), co.Huber(...), co.Absolute() or
+    co.Quantile(...), and
 
     label_range    public lowest and highest value of y; what lies outside is clipped. Needed with epsilon
     label_bound    B instead of label_range=(−B, B)

@@ -6,7 +6,8 @@
 After Ctrl-C or a crash the same call finds its job, takes the finished fits from the store, goes on with the run that
 was stopped and does the rest. Once a job has ended, the same call is a new one, and is charged as one.
 
-Leaves   nothing. The job is found by a keyed hash of the call, as runs are: nobody can test a guess about a row with it.
+Leaves   nothing. The job is found by a keyed hash of the call, as runs are: nobody can test a guess about a row with
+         it.
 """
 
 from __future__ import annotations

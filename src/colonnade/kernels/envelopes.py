@@ -49,6 +49,26 @@ Csc = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 
 
 @njit(cache=True)
+def see_column(
+    csc: Csc,
+    k: int,
+    x: int,
+    tilt: Floats,
+    lean: Floats,
+    bends: tuple[float, float],
+    bound: float,
+    grid: float,
+    clock: Floats,
+    heavy: Floats,
+) -> None:
+    """The score of column k, in place x of the table, from the slopes of all rows."""
+    data, indices, indptr = csc
+    full = heavy[x, FULL] == 1.0
+    total, trend = score_from_slopes(data, indices, indptr[k], indptr[k + 1], full, tilt, lean, bound, 1.0 / grid)
+    note(x, total * grid, trend, min(heavy[x, TOP] * bends[0], heavy[x, NORM] * bends[1]), clock, heavy)
+
+
+@njit(cache=True)
 def see_all(
     csc: Csc,
     which: Ints,
@@ -70,10 +90,7 @@ def see_all(
         start, stop = indptr[which[x]], indptr[which[x] + 1]
         if heavy[x, MEASURED] == 0.0:
             measure(data, indices, start, stop, bound, tilt.size, cap, x, heavy)
-        total, trend = score_from_slopes(
-            data, indices, start, stop, heavy[x, FULL] == 1.0, tilt, lean, bound, 1.0 / grid
-        )
-        note(x, total * grid, trend, min(heavy[x, TOP] * bends[0], heavy[x, NORM] * bends[1]), clock, heavy)
+        see_column(csc, which[x], x, tilt, lean, bends, bound, grid, clock, heavy)
         heavy[x, SNAPSHOT] = abs(heavy[x, SCORE])
         heavy[x, TAKEN] = clock[EPOCH]
         read += stop - start

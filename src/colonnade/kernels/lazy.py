@@ -1,6 +1,7 @@
 """Frank-Wolfe without noise, looking only at the columns that might win: the picks of algorithm 1, sooner.
 
-Claim    the picks, signs and gaps equal those of a scan over all columns (`papers.published.algorithm_1`), bit for bit, for every number of rounds.
+Claim    the picks, signs and gaps equal those of a scan over all columns (`papers.published.algorithm_1`), bit for bit,
+         for every number of rounds.
 Source   ours. Rows are exact (O(n) a step), columns lazy: with q the slopes now, q⁰ those of the last snapshot and
          p the length of the path that q has gone since column k was last evaluated,
          |<x_k, q>| ≤ min(|<x_k, q⁰>| + ‖x_k‖·‖q − q⁰‖,  |last score| + ‖x_k‖·p).
@@ -8,8 +9,8 @@ Leaves   nothing: arrays in, arrays out. Not private.
 Price    O(n) a step and a few columns; a full pass for each snapshot.
 
 Margins. A computed score is one sequential sum of at most `most` products, so it differs from the exact one by at
-most most·2^-52·‖x_k‖·‖q‖ (Cauchy-Schwarz); two of them are compared, and norms carry relative errors of at most n·2^-52:
-`rounding`·‖q‖ is added to both distances and norms are inflated. A column whose bound ties with the best
+most most·2^-52·‖x_k‖·‖q‖ (Cauchy-Schwarz); two of them are compared, and norms carry relative errors of at most
+n·2^-52: `rounding`·‖q‖ is added to both distances and norms are inflated. A column whose bound ties with the best
 is evaluated too, and of equal scores the lowest index wins, as in a scan from left to right.
 """
 

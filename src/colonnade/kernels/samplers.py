@@ -9,7 +9,8 @@ Source   ours. Rejection: propose k from an upper bound of its weight, compute �
 Leaves   the picks, and nothing else, may leave. The counters and the running time depend on the data.
 Price    ρ = Δ²c²/2 a pick, Δ = 2·feature_bound·cap, cap = 1 (logistic) or residual_bound (the others).
 
-Three classes of columns. *Light* ones can never reach c·|α| = THETA: one envelope for all. Of the others, the heavy ones,
+Three classes of columns. *Light* ones can never reach c·|α| = THETA: one envelope for all. Of the others, the heavy
+ones,
 *hot* is what may matter until the far horizon, each with an envelope of its own from its bound (`score_bounds`);
 the rest is *cool* and shares one envelope, together less than a hundredth of the total. Classes are drawn anew when a
 clock passes the far horizon, hot envelopes when one passes the near horizon or proposals keep being turned down.
@@ -38,7 +39,7 @@ from numba import njit, uint64
 from numpy.typing import NDArray
 
 from colonnade.errors import ColonnadeError, InvalidInput
-from colonnade.kernels.column_scores import BLOCK, all_slopes, grid_of, score, score_and_trend, score_from_slopes
+from colonnade.kernels.column_scores import BLOCK, all_slopes, grid_of, score, score_and_trend
 from colonnade.kernels.envelopes import (
     COOL,
     CUT,
@@ -54,6 +55,7 @@ from colonnade.kernels.envelopes import (
     rebuild_envelopes,
     scaled_cosh,
     see_all,
+    see_column,
     select_hot,
     set_horizon,
     small_cosh,
@@ -64,7 +66,6 @@ from colonnade.kernels.score_bounds import (
     CAP,
     CLOCKS,
     DUST,
-    FULL,
     HOT,
     JUMP_PATH,
     JUMP_SUM,
@@ -83,7 +84,6 @@ from colonnade.kernels.score_bounds import (
     SNAPSHOT,
     STAMP,
     SUMS,
-    TOP,
     WIDTH,
     advance,
     assume,
@@ -114,6 +114,155 @@ class Counts(NamedTuple):
     snapshots: int  # times all scores were computed
     heavy: int  # columns with an envelope of their own
     work: int  # nonzeros read
+
+
+@njit(cache=True)
+def _start_heavy(
+    csc: Csc,
+    which: Ints,
+    unit: float,
+    eager: float,
+    radius: float,
+    tilt: Floats,
+    lean: Floats,
+    bends: tuple[float, float],
+    bound: float,
+    cap: float,
+    reach: float,
+    grid: float,
+    clock: Floats,
+    heavy: Floats,
+) -> Any:
+    """Fills the table of heavy columns; those that could weigh exp(eager) are seen at once. Returns the nonzeros read."""
+    indptr = csc[2]
+    members = np.empty(which.size, dtype=np.int64)
+    seen = 0
+    for j in range(which.size):
+        nnz = indptr[which[j] + 1] - indptr[which[j]]
+        heavy[j, PAD] = nnz * (grid + 2.0**-48 * bound * cap)
+        heavy[j, STAMP + AGE] = radius
+        if unit * nnz > eager:
+            members[seen] = j
+            seen += 1
+        else:
+            assume(nnz, bound, cap, j, heavy)
+    read = see_all(csc, which, members[:seen], tilt, lean, bends, bound, cap, grid, clock, heavy)
+    for i in range(seen):
+        x = members[i]
+        heavy[x, CAP] = min(heavy[x, CAP], heavy[x, NORM] * reach + heavy[x, SNAPSHOT])
+    return read
+
+
+@njit(cache=True)
+def _set_pace(
+    t: int,
+    m: float,
+    radius: float,
+    bound: float,
+    curvature: float,
+    sway: float,
+    jumps: tuple[float, int],
+    sums: Floats,
+    pace: Floats,
+) -> None:
+    """pace = how far each clock goes in a step like the last ones; jumps: the way since the last rebuild, and its steps."""
+    eta = 2.0 / (t + 2.0)
+    pace[SHRINK_TOP] = shrinking(t, sway, curvature, sums) + 1e-12
+    pace[SHRINK_SUM] = 1.05 * (curvature * eta * m * sums[MASS] + 1e-9)
+    pace[JUMP_SUM] = 1.5 * jumps[0] / jumps[1] + 1e-6
+    pace[JUMP_TOP] = curvature * eta * radius * bound
+    pace[JUMP_PATH] = 1.2 * sums[LAST_JUMP]
+    pace[PATH] = 1.2 * sums[LAST_PATH]
+    pace[AWAY] = sums[LAST_PATH]
+    pace[DUST] = 2.0
+
+
+@njit(cache=True)
+def _try_light(
+    csc: Csc,
+    k: int,
+    rows: Floats,
+    m: float,
+    loss: int,
+    limit: float,
+    c: float,
+    bound: float,
+    unit: float,
+    grid: float,
+    envelope: float,
+    stream: Stream,
+    counts: Ints,
+) -> Any:
+    """Accepts light column k in proportion to its weight: (whether, c times its score)."""
+    data, indices, indptr = csc
+    start, stop = indptr[k], indptr[k + 1]
+    target = open_uniform(stream) * envelope
+    if target > small_cosh(unit * (stop - start)) * MARGIN:
+        return False, 0.0  # no score this column can have would be accepted
+    alpha = c * grid * score(data, indices, start, stop, rows, m, loss, limit, bound, 1.0 / grid)
+    weight = small_cosh(alpha)
+    counts[EVALUATIONS] += 1
+    counts[WORK] += stop - start
+    if weight > envelope:
+        counts[VIOLATIONS] += 1
+    if target > weight:
+        counts[REJECTED] += 1
+    return target <= weight, alpha
+
+
+@njit(cache=True)
+def _renew_envelopes(
+    indptr: NDArray[Any],
+    which: Ints,
+    heavy: Floats,
+    c: float,
+    light: float,
+    t: int,
+    length: float,
+    shift: int,
+    clock: Floats,
+    pace: Floats,
+    horizon: Floats,
+    far_horizon: Floats,
+    ceiling: Floats,
+    choice: tuple[int, int, int, float, float],
+    spent: float,
+    n: int,
+    hot: Ints,
+    scratch: Floats,
+    envelope: NDArray[np.uint64],
+    groups: NDArray[np.uint64],
+    counts: Ints,
+) -> Any:
+    """New envelopes, and a new choice of hot columns where the old one has had its time.
+
+    Returns the choice (hot columns, columns looked at, cool columns, their bound, the cost of a snapshot), the work
+    spent
+    so far and what `rebuild_envelopes` returns.
+    """
+    count = which.size
+    hot_count, looked, cool, cool_top, snapshot_cost = choice
+    select = has_passed(clock, far_horizon)
+    while True:
+        if select:
+            set_horizon(clock, pace, t, 8.0 + 9.0 * length + 0.1 * t, far_horizon)
+            cut = max(math.log(light), log_bounds(heavy, hot[:hot_count], horizon, c, scratch))
+            cut -= math.log(count) + COOL
+            hot_count, cool_top, looked = select_hot(heavy, c, cut, ceiling, far_horizon, hot[:hot_count], scratch, hot)
+            cool = count if hot_count < count else 0
+            snapshot_cost = float(EVALUATE * n + REBUILD * looked)
+            for i in range(hot_count):
+                snapshot_cost += indptr[which[hot[i]] + 1] - indptr[which[hot[i]]]
+            spent += REBUILD * looked if length < 2.0 else 0.0
+        made = rebuild_envelopes(
+            heavy, horizon, c, light, cool, cool_top, shift, hot[:hot_count], scratch, envelope, groups
+        )
+        spent += REBUILD * hot_count if length < 2.0 else 0.0  # only short horizons are a waste
+        counts[REBUILDS] += 1
+        if select or uint64(cool) * made[3] <= made[4] >> uint64(3):
+            break
+        select = True  # the hot columns have come down to where the others might be
+    return (hot_count, looked, cool, cool_top, snapshot_cost), spent, made
 
 
 @njit(cache=True)
@@ -152,27 +301,14 @@ def _exact_kernel(
     light_nnz = int(min(THETA / unit, float(n)))
     light_envelope = small_cosh(THETA) * MARGIN
     light = d * light_envelope
-    log_light = math.log(light)
     which = heavy_columns(indptr, light_nnz)
     count = which.size
     counts[HEAVY] = count
     heavy = np.zeros((count, WIDTH))
     eager = max(EAGER, math.log(0.25 * light / max(count, 1)))
-    members = np.empty(count, dtype=np.int64)
-    seen = 0
-    for j in range(count):
-        nnz = indptr[which[j] + 1] - indptr[which[j]]
-        heavy[j, PAD] = nnz * (grid + 2.0**-48 * bound * cap)
-        heavy[j, STAMP + AGE] = radius
-        if unit * nnz > eager:
-            members[seen] = j
-            seen += 1
-        else:
-            assume(nnz, bound, cap, j, heavy)
-    counts[WORK] += see_all(csc, which, members[:seen], tilt, lean, bends, bound, cap, grid, clock, heavy)
-    for i in range(seen):
-        x = members[i]
-        heavy[x, CAP] = min(heavy[x, CAP], heavy[x, NORM] * reach + heavy[x, SNAPSHOT])
+    counts[WORK] += _start_heavy(
+        csc, which, unit, eager, radius, tilt, lean, bends, bound, cap, reach, grid, clock, heavy
+    )
 
     shift = 6
     while (1 << (2 * shift)) < count:
@@ -190,7 +326,6 @@ def _exact_kernel(
     wasted, rejections, spent, snapshot_cost, last_rebuild, last_jumps = 0.0, 0, 0.0, math.inf, 0, 0.0
     for t in range(1, index.size + 1):
         m = radius if t == 1 else 2.0 * radius / (t * (t + 1.0))
-        eta = 2.0 / (t + 2.0)
         # the far horizon may come first: near ones that were set since then may reach beyond it
         stale = count > 0 and (has_passed(clock, horizon) or has_passed(clock, far_horizon))
         if stale and t > 1 and wasted < hot_count:
@@ -209,60 +344,49 @@ def _exact_kernel(
                 spent, stale, pulled = -1.0 * REBUILD * looked, True, False
                 far_horizon[:] = -1.0  # what was cool from the old snapshot may not be from this one
             if stale and not pulled:
-                pace[SHRINK_TOP] = shrinking(t, sway, curvature, sums) + 1e-12
-                pace[SHRINK_SUM] = 1.05 * (curvature * eta * m * sums[MASS] + 1e-9)
-                pace[JUMP_SUM] = 1.5 * (clock[JUMP_SUM] - last_jumps) / max(1, t - last_rebuild) + 1e-6
-                pace[JUMP_TOP] = curvature * eta * radius * bound
-                pace[JUMP_PATH] = 1.2 * sums[LAST_JUMP]
-                pace[PATH] = 1.2 * sums[LAST_PATH]
-                pace[AWAY] = sums[LAST_PATH]
-                pace[DUST] = 2.0
+                jumps = (clock[JUMP_SUM] - last_jumps, max(1, t - last_rebuild))
+                _set_pace(t, m, radius, bound, curvature, sway, jumps, sums, pace)
                 set_horizon(clock, pace, t, length, horizon)
                 wasted, rejections, last_rebuild, last_jumps = 0.0, 0, t, clock[JUMP_SUM]
             if stale or total <= total_at_rebuild >> uint64(7):
                 # the second case: the envelopes have shrunk below what integers of this size resolve
-                select = has_passed(clock, far_horizon)
-                while True:
-                    if select:
-                        set_horizon(clock, pace, t, 8.0 + 9.0 * length + 0.1 * t, far_horizon)
-                        cut = max(log_light, log_bounds(heavy, hot[:hot_count], horizon, c, scratch))
-                        cut -= math.log(count) + COOL
-                        hot_count, cool_top, looked = select_hot(
-                            heavy, c, cut, ceiling, far_horizon, hot[:hot_count], scratch, hot
-                        )
-                        cool = count if hot_count < count else 0
-                        snapshot_cost = EVALUATE * n + REBUILD * looked
-                        for i in range(hot_count):
-                            snapshot_cost += indptr[which[hot[i]] + 1] - indptr[which[hot[i]]]
-                        spent += REBUILD * looked if length < 2.0 else 0.0
-                    ref, size, light_total, cool_each, total = rebuild_envelopes(
-                        heavy, horizon, c, light, cool, cool_top, shift, hot[:hot_count], scratch, envelope, groups
-                    )
-                    cool_total = uint64(cool) * cool_each
-                    spent += REBUILD * hot_count if length < 2.0 else 0.0  # only short horizons are a waste
-                    counts[REBUILDS] += 1
-                    if select or cool_total <= total >> uint64(3):
-                        break
-                    select = True  # the hot columns have come down to where the others might be
+                choice, spent, made = _renew_envelopes(
+                    indptr,
+                    which,
+                    heavy,
+                    c,
+                    light,
+                    t,
+                    length,
+                    shift,
+                    clock,
+                    pace,
+                    horizon,
+                    far_horizon,
+                    ceiling,
+                    (hot_count, looked, cool, cool_top, snapshot_cost),
+                    spent,
+                    n,
+                    hot,
+                    scratch,
+                    envelope,
+                    groups,
+                    counts,
+                )
+                hot_count, looked, cool, cool_top, snapshot_cost = choice
+                ref, size, light_total, cool_each, total = made
+                cool_total = uint64(cool) * cool_each
                 total_at_rebuild, stale = total, False
             r = below(stream, total) if count > 0 else uint64(0)
             if r < light_total:
                 k = np.int64(below(stream, d))
-                start, stop = indptr[k], indptr[k + 1]
-                if stop - start > light_nnz:
+                if indptr[k + 1] - indptr[k] > light_nnz:
                     continue
-                target = open_uniform(stream) * light_envelope
-                if target > small_cosh(unit * (stop - start)) * MARGIN:
-                    continue  # no score this column can have would be accepted
-                alpha = c * grid * score(data, indices, start, stop, rows, m, loss, limit, bound, steps)
-                weight = small_cosh(alpha)
-                counts[EVALUATIONS] += 1
-                counts[WORK] += stop - start
-                if weight > light_envelope:
-                    counts[VIOLATIONS] += 1
-                if target <= weight:
+                accepted, alpha = _try_light(
+                    csc, k, rows, m, loss, limit, c, bound, unit, grid, light_envelope, stream, counts
+                )
+                if accepted:
                     break
-                counts[REJECTED] += 1
                 continue
             place = -1
             if r - light_total < cool_total:
@@ -284,15 +408,12 @@ def _exact_kernel(
                 known = True
                 spent += EVALUATE * n
             if known:
-                whole_score, trend = score_from_slopes(
-                    data, indices, start, stop, heavy[x, FULL] == 1.0, tilt, lean, bound, steps
-                )
-                bend = min(heavy[x, TOP] * bends[0], heavy[x, NORM] * bends[1])
+                see_column(csc, k, x, tilt, lean, bends, bound, grid, clock, heavy)
             else:
                 whole_score, trend, bend = score_and_trend(
                     data, indices, start, stop, rows, m, loss, limit, bound, steps, block
                 )
-            note(x, whole_score * grid, trend, bend, clock, heavy)
+                note(x, whole_score * grid, trend, bend, clock, heavy)
             alpha = c * heavy[x, SCORE]
             counts[EVALUATIONS] += 1
             counts[WORK] += stop - start

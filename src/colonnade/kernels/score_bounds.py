@@ -5,14 +5,15 @@ Source   ours.
 Leaves   nothing: arrays in, arrays out.
 Price    one pass over the picked column a step, 23 doubles a heavy column.
 
-The state is v = m·u. A step shrinks all of v by 1 − eta and adds eta·radius·x where the picked column is. With κ = max|q'|,
-a score moves by at most the smaller of
+The state is v = m·u. A step shrinks all of v by 1 − eta and adds eta·radius·x where the picked column is. With κ =
+max|q'|, a score moves by at most the smaller of
   shrinking + jumps, where
     shrinking is min(Σ|x|·worst row, max|x|·all rows), or, by the trend seen at the last evaluation and the factor r
     by which m fell since, a known line with an error of ½·((1 − r)/r)²·bend (see `column_scores`);
     jumps are min(max|x|·all rows, Σ|x|·worst row, ‖x‖·their lengths);
   κ·‖x_k‖·(length of the path of v since then);
-and it is within κ·‖x_k‖·‖v − v⁰‖ of its value at the last snapshot, which knows that steps cancel, and within Σ|x|·cap of 0.
+and it is within κ·‖x_k‖·‖v − v⁰‖ of its value at the last snapshot, which knows that steps cancel, and within Σ|x|·cap
+of 0.
 
 Bounds may never be broken by rounding; with eps = 2^-53 each has its margin:
 - v_i is computed as fl(m·u_i), m = fl(2·radius/((t+1)(t+2))): three roundings of m, one of the product, and one
@@ -44,8 +45,8 @@ DRIFT = 2.0**-49
 SLACK = 1e-8
 ROUND_UP = 1.0 + 2.0**-51
 
-# columns of the table of heavy columns. PAD: what rounding may add to the score; the stamps are the clocks' STAMPS first
-# SNAPSHOT: the score at the snapshot whose number is in TAKEN
+# columns of the table of heavy columns. PAD: what rounding may add to the score; the stamps are the clocks' STAMPS
+# first SNAPSHOT: the score at the snapshot whose number is in TAKEN
 (SCORE, TREND, BEND, SNAPSHOT, TAKEN, CAP, NORM, TOP, ROOT, PAD, MEASURED, FULL, HOT, STAMP, WIDTH) = (*range(14), 22)
 
 # clocks. Shrinking: worst row, all rows; jumps: all rows, worst row, their lengths; the path of v; 1/m (its stamp is m)
