@@ -18,12 +18,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from colonnade.errors import InvalidInput
-from colonnade.kernels.sketch import rademacher_sketch
 from colonnade.methods.method import Floats
 from colonnade.problem import L1Ball, LeastSquares, Problem
 from colonnade.problem.hull import best_weights, quadratic_minimum
 from colonnade.problem.product import Product
 from colonnade.problem.sampling import Nice, universal_step
+from papers.published.dense_sketch import rademacher_sketch
 
 SWEEPS = 60  # of the corrective solve, each of which never raises the objective
 

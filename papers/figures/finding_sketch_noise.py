@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from colonnade.kernels.sketch import gaussian_sketch, largest_column_norm
 from colonnade.privacy.accountant import rho_for
 from colonnade.views.colours import COLOURS
 from papers.figure import Case, Claim, Figure, Row, Verdict, stated
 from papers.plot import Panel, Plot
 from papers.published import SketchedColumns, gaussian_epsilon
+from papers.published.dense_sketch import gaussian_sketch, largest_column_norm
 
 if TYPE_CHECKING:
     import polars as pl

@@ -24,12 +24,12 @@ from scipy import sparse
 
 import colonnade as co
 from colonnade.errors import InvalidInput
-from colonnade.kernels.sketch import gaussian_sketch
 from colonnade.problem.labels import PublicLabels
 from colonnade.views.colours import COLOURS
 from papers.figure import Row, stated
 from papers.plot import Panel
 from papers.published import PublishedBlockFrankWolfe, SketchedColumns
+from papers.published.dense_sketch import gaussian_sketch
 
 if TYPE_CHECKING:
     import polars as pl

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from colonnade.kernels.lazy import lazy_picks
-from colonnade.kernels.sparse_fw import Loss, argmax_picks
+from colonnade.kernels.sparse_fw import LossCode
 from colonnade.views.colours import COLOURS
 from papers.figure import EXACT, Claim, Figure, Row, Verdict
 from papers.figures.raff_data import PAPER, REAL, load
 from papers.figures.raff_heap import heap_picks, step_cost, true_gap
 from papers.plot import Panel, Plot
+from papers.published.algorithm_1 import argmax_picks
 
 if TYPE_CHECKING:
     import polars as pl
@@ -35,9 +36,9 @@ def cases(quick: bool) -> list[dict[str, int | float | str]]:
 def run(data: str, rounds: int) -> list[Row]:
     given = load(data)
     n, d = given.csr.shape
-    one, gaps = lazy_picks(*given.columns, given.y, loss=Loss.LOGISTIC, radius=RADIUS, rounds=rounds)
+    one, gaps = lazy_picks(*given.columns, given.y, loss=LossCode.LOGISTIC, radius=RADIUS, rounds=rounds)
     two, pops, work = heap_picks(given.columns, given.rows, given.y, radius=RADIUS, rounds=rounds)
-    plain, _ = argmax_picks(*given.columns, given.y, loss=Loss.LOGISTIC, radius=RADIUS, rounds=min(FIRST, rounds))
+    plain, _ = argmax_picks(*given.columns, given.y, loss=LossCode.LOGISTIC, radius=RADIUS, rounds=min(FIRST, rounds))
     start = slice(plain.columns.size)
     lazy = (plain.columns == one.columns[start]) & (plain.signs == one.signs[start])
     each = step_cost(n, d, given.csr.nnz)

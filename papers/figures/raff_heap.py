@@ -18,7 +18,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from colonnade.kernels.sparse_fw import (
-    Loss,
+    LossCode,
     Picks,
     check_problem,
     column_dot,
@@ -124,7 +124,7 @@ def _heap_kernel(
 
 def heap_picks(csc: Sparse, csr: Sparse, y: Floats, *, radius: float, rounds: int) -> tuple[Picks, Ints, Ints]:
     """(picks, pops of each step, operations of each step without those of the heap); csc and csr are (data, indices, indptr)."""
-    check_problem(*csc, y, Loss.LOGISTIC, radius, rounds)
+    check_problem(*csc, y, LossCode.LOGISTIC, radius, rounds)
     picks = Picks(np.empty(rounds, np.int64), np.empty(rounds, np.int8))
     pops, work = np.zeros(rounds, np.int64), np.zeros(rounds, np.int64)
     _heap_kernel(csc, csr, y, radius, picks.columns, picks.signs, pops, work)

@@ -11,13 +11,14 @@ import numpy as np
 from scipy import sparse
 
 from colonnade.kernels.samplers import exact_picks
-from colonnade.kernels.sparse_fw import Loss, model_of_picks, noisy_max_picks
+from colonnade.kernels.sparse_fw import LossCode, model_of_picks
 from colonnade.kernels.stream import keyed_stream
 from colonnade.privacy.accountant import rho_for
 from papers.figure import Claim, Figure, Row, Verdict, stated
 from papers.figures.raff_data import PAPER, REAL, Data, load
 from papers.plot import Plot
 from papers.published import SparseFrankWolfe
+from papers.published.algorithm_1 import noisy_max_picks
 from papers.published.sparse_kernel import published_big_step_little_step, published_noisy_max
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def run_3(data: str, epsilon: float, rounds: int, steps: int) -> list[Row]:
     c = SparseFrankWolfe(epsilon, DELTA, rounds=ROUNDS, radius=RADIUS).scale(1)
     sound = 1.0 / (2.0 * math.sqrt(ROUNDS / (2.0 * rho_for(epsilon, DELTA))))
     published: dict[str, Any] = {"radius": RADIUS, "scale": c}
-    exact: dict[str, Any] = {"radius": RADIUS, "scale": sound, "loss": Loss.LOGISTIC}
+    exact: dict[str, Any] = {"radius": RADIUS, "scale": sound, "loss": LossCode.LOGISTIC}
 
     def again() -> Any:
         return keyed_stream(key)
@@ -171,7 +172,7 @@ def run_4(data: str, rounds: int, seed: int) -> list[Row]:
     paper = SparseFrankWolfe(CLAIM, DELTA, rounds=rounds, radius=WIDE)
     columns = sparse.csc_array(X)
     parts = columns.data, columns.indices, columns.indptr
-    settings: dict[str, Any] = {"loss": Loss.LOGISTIC, "radius": WIDE, "rounds": rounds, "feature_bound": 1.0}
+    settings: dict[str, Any] = {"loss": LossCode.LOGISTIC, "radius": WIDE, "rounds": rounds, "feature_bound": 1.0}
     picks, _ = exact_picks(*parts, y, scale=paper.scale(1), stream=keyed_stream(b"%32d" % (seed + 1)), **settings)
     # Noise for a private fit has no seed: this row alone differs from run to run.
     fitted = SparseClassifier(epsilon=CLAIM, delta=DELTA, classes=[-1, 1]).fit(X, y)

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.kernels.sketch import gaussian_sketch, largest_column_norm
 from colonnade.privacy.statement import PrivacyStatement
 from papers.published.calibrations import SketchedColumns, check, claimed, gaussian_epsilon
+from papers.published.dense_sketch import gaussian_sketch, largest_column_norm
 
 Floats = NDArray[np.float64]
 

@@ -18,7 +18,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from colonnade.kernels.sparse_fw import Floats, Ints, Loss, Picks, check_problem, logistic_slope, scores
+from colonnade.kernels.sparse_fw import Floats, Ints, LossCode, Picks, check_problem, logistic_slope, scores
 from colonnade.kernels.stream import Stream, open_uniform
 
 TINY = 1e-300  # the paper's own remedy against weights that underflow to 0
@@ -193,7 +193,7 @@ def _run(
     scale: float,
     stream: Stream,
 ) -> Picks:
-    check_problem(*csc, y, Loss.LOGISTIC, radius, rounds)
+    check_problem(*csc, y, LossCode.LOGISTIC, radius, rounds)
     picks = Picks(np.empty(rounds, dtype=np.int64), np.empty(rounds, dtype=np.int8))
     kernel(csc, csr, y, radius, scale, stream, picks.columns, picks.signs)
     return picks

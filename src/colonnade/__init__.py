@@ -40,7 +40,8 @@ if TYPE_CHECKING:  # what readers and type checkers see; `_HOMES` says the same 
         WireError,
     )
     from colonnade.estimators import SparseClassifier, SparseRegressor
-    from colonnade.estimators.federated import FederatedClassifier, FederatedRegressor
+    from colonnade.estimators.federated_classifier import FederatedClassifier
+    from colonnade.estimators.federated_regressor import FederatedRegressor
     from colonnade.methods.admm.private_sharing import PrivateSharingADMM
     from colonnade.methods.admm.sharing import SharingADMM
     from colonnade.methods.frank_wolfe.block import BlockFrankWolfe
@@ -120,7 +121,8 @@ _HOMES = {
         "ProtocolError ReplayDiverged StoreError UnusedLevels WireError"
     ),
     "estimators": "SparseClassifier SparseRegressor",
-    "estimators.federated": "FederatedClassifier FederatedRegressor",
+    "estimators.federated_classifier": "FederatedClassifier",
+    "estimators.federated_regressor": "FederatedRegressor",
     "data.federation": "Federation",
     "runs.fit": "fit score",
     "views.fit_facts": "CoefficientPath",

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import scipy.sparse as sp
+
+from colonnade.kernels.stream import Stream, keyed_stream
 
 Csc = tuple[np.ndarray, np.ndarray, np.ndarray]
 
@@ -28,6 +32,10 @@ def sparse_problem(
     noise = rng.logistic(size=rows) * 0.3 * (margin.std() + 1e-9)
     y = np.where(margin + noise > np.median(margin), 1.0, -1.0)
     return X, y
+
+
+def fresh_stream() -> Stream:
+    return keyed_stream(os.urandom(32))
 
 
 def arrays(X: sp.csc_matrix) -> Csc:

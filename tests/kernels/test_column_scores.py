@@ -17,7 +17,7 @@ from colonnade.kernels.column_scores import (
     score_from_slopes,
     sizes,
 )
-from colonnade.kernels.sparse_fw import Loss
+from colonnade.kernels.sparse_fw import LossCode
 
 from .problems import slope
 
@@ -37,7 +37,7 @@ def column(seed, nnz, more, bound):
     return data, rng.permutation(nnz + more)[:nnz].astype(np.int32), rows
 
 
-@pytest.mark.parametrize("loss", list(Loss))
+@pytest.mark.parametrize("loss", list(LossCode))
 @settings(max_examples=40, deadline=None)
 @given(given_=COLUMNS)
 def test_a_score_is_the_same_integer_however_it_is_computed(loss, given_):
@@ -62,7 +62,7 @@ def test_a_full_column_needs_no_row_numbers(seed, n, bound):
     indices = np.arange(n, dtype=np.int32)
     steps = 1.0 / grid_of(n, bound)
     v, q, lean = np.empty(n), np.empty(n), np.empty(n)
-    all_slopes(Loss.LOGISTIC, 1.0, rows[:, 1].copy(), rows, 0.5, v, q, lean)
+    all_slopes(LossCode.LOGISTIC, 1.0, rows[:, 1].copy(), rows, 0.5, v, q, lean)
     assert is_full(indices, 0, n, n)
     full = score_from_slopes(data, indices, 0, n, True, q, lean, bound, steps)
     gathered = score_from_slopes(data, indices, 0, n, False, q, lean, bound, steps)
@@ -82,7 +82,7 @@ def test_trend_and_bend_bound_the_score_of_predictions_that_shrink(given_, r):
     data, indices, rows = column(seed, nnz, more, bound)
     steps = 1.0 / grid_of(rows.shape[0], bound)
     _, trend, bend = score_and_trend(
-        data, indices, 0, nnz, rows, m, Loss.LOGISTIC, 1.0, bound, steps, np.empty((4, BLOCK))
+        data, indices, 0, nnz, rows, m, LossCode.LOGISTIC, 1.0, bound, steps, np.empty((4, BLOCK))
     )
     x, v, y = np.clip(data.astype(float), -bound, bound), m * rows[indices, 0], rows[indices, 1]
     moved = float(x @ slope("LOGISTIC", r * v, y) - x @ slope("LOGISTIC", v, y))
@@ -94,7 +94,7 @@ def test_the_bend_is_needed():
     """Planted: without it the line alone is broken by far more than rounding."""
     data, indices, rows = column(1, 500, 0, 1.0)
     _, trend, bend = score_and_trend(
-        data, indices, 0, 500, rows, 1.0, Loss.LOGISTIC, 1.0, 1.0, 2.0**40, np.empty((4, BLOCK))
+        data, indices, 0, 500, rows, 1.0, LossCode.LOGISTIC, 1.0, 1.0, 2.0**40, np.empty((4, BLOCK))
     )
     x, v, y = np.clip(data.astype(float), -1.0, 1.0), rows[indices, 0], rows[indices, 1]
     moved = float(x @ slope("LOGISTIC", 0.5 * v, y) - x @ slope("LOGISTIC", v, y))

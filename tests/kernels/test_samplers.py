@@ -11,10 +11,11 @@ from scipy import stats
 from colonnade.errors import InvalidInput
 from colonnade.kernels import column_scores, samplers
 from colonnade.kernels.samplers import exact_picks
-from colonnade.kernels.sparse_fw import Loss, model_of_picks, noisy_max_picks
-from colonnade.kernels.stream import keyed_stream, system_stream
+from colonnade.kernels.sparse_fw import LossCode, model_of_picks
+from colonnade.kernels.stream import keyed_stream
+from papers.published.algorithm_1 import noisy_max_picks
 
-from .problems import arrays, slope, sparse_problem
+from .problems import arrays, fresh_stream, slope, sparse_problem
 
 SHAPES = {
     "wide": {"rows": 300, "columns": 3_000, "per_row": 20},
@@ -49,14 +50,14 @@ def transform(X, y, picks, *, loss, radius, c, limit, rng):
 def test_picks_and_signs_follow_the_exponential_mechanism(shape, noise):
     """KS at 1e-5 and nine cases: fails by chance less than once in 10,000 runs."""
     X, y = sparse_problem(1, **SHAPES[shape])
-    settings_ = {"loss": Loss.LOGISTIC, "radius": 20.0, "rounds": 700}
+    settings_ = {"loss": LossCode.LOGISTIC, "radius": 20.0, "rounds": 700}
     c = NOISE[noise]
-    picks, _ = exact_picks(*arrays(X), y, scale=c, feature_bound=1.0, stream=system_stream(), **settings_)
-    u = transform(X, y, picks, loss=Loss.LOGISTIC, radius=20.0, c=c, limit=1.0, rng=np.random.default_rng())
+    picks, _ = exact_picks(*arrays(X), y, scale=c, feature_bound=1.0, stream=fresh_stream(), **settings_)
+    u = transform(X, y, picks, loss=LossCode.LOGISTIC, radius=20.0, c=c, limit=1.0, rng=np.random.default_rng())
     assert stats.kstest(u, "uniform").pvalue > 1e-5
 
 
-@pytest.mark.parametrize("loss", [Loss.SQUARED, Loss.SQUARED_HINGE])
+@pytest.mark.parametrize("loss", [LossCode.SQUARED, LossCode.SQUARED_HINGE])
 def test_the_other_losses_follow_it_too_with_clipped_residuals(loss):
     """KS at 1e-5, two cases: fails by chance less than once in 10,000 runs."""
     X, y = sparse_problem(2, rows=600, columns=900, per_row=12, dense=2)
@@ -69,7 +70,7 @@ def test_the_other_losses_follow_it_too_with_clipped_residuals(loss):
         scale=0.4,
         feature_bound=1.0,
         residual_bound=0.7,
-        stream=system_stream(),
+        stream=fresh_stream(),
     )
     u = transform(X, y, picks, loss=loss, radius=15.0, c=0.4, limit=0.7, rng=np.random.default_rng())
     assert stats.kstest(u, "uniform").pvalue > 1e-5
@@ -82,7 +83,7 @@ def test_the_transform_notices_a_sign_that_is_always_the_gradients():
     picks, _ = exact_picks(
         *arrays(X),
         y,
-        loss=Loss.LOGISTIC,
+        loss=LossCode.LOGISTIC,
         radius=20.0,
         rounds=700,
         scale=c,
@@ -96,7 +97,14 @@ def test_the_transform_notices_a_sign_that_is_always_the_gradients():
         sign[t - 1] = 1 if column @ slope("LOGISTIC", v, y) >= 0 else -1
         v = (1 - 2 / (t + 2)) * v - 2 / (t + 2) * 20.0 * sign[t - 1] * column
     u = transform(
-        X, y, picks._replace(signs=sign), loss=Loss.LOGISTIC, radius=20.0, c=c, limit=1.0, rng=np.random.default_rng(0)
+        X,
+        y,
+        picks._replace(signs=sign),
+        loss=LossCode.LOGISTIC,
+        radius=20.0,
+        c=c,
+        limit=1.0,
+        rng=np.random.default_rng(0),
     )
     assert stats.kstest(u, "uniform").pvalue < 1e-5
 
@@ -105,9 +113,9 @@ def test_noisy_max_over_all_scores_has_the_same_law():
     """KS at 1e-5: the yardstick obeys the dense law as well; fails by chance once in 100,000 runs."""
     X, y = sparse_problem(3, rows=200, columns=500, per_row=10)
     picks = noisy_max_picks(
-        *arrays(X), y, loss=Loss.LOGISTIC, radius=10.0, rounds=500, scale=0.5, stream=system_stream()
+        *arrays(X), y, loss=LossCode.LOGISTIC, radius=10.0, rounds=500, scale=0.5, stream=fresh_stream()
     )
-    u = transform(X, y, picks, loss=Loss.LOGISTIC, radius=10.0, c=0.5, limit=1.0, rng=np.random.default_rng())
+    u = transform(X, y, picks, loss=LossCode.LOGISTIC, radius=10.0, c=0.5, limit=1.0, rng=np.random.default_rng())
     assert stats.kstest(u, "uniform").pvalue > 1e-5
 
 
@@ -119,7 +127,7 @@ def test_no_bound_is_broken_in_many_evaluations(passes):
         for shape in SHAPES.values():
             X, y = sparse_problem(seed, **shape)
             for c in (0.005, 0.05, 0.5, 5.0, 500.0):
-                for loss in Loss:
+                for loss in LossCode:
                     _, counts = exact_picks(
                         *arrays(X),
                         y,
@@ -128,7 +136,7 @@ def test_no_bound_is_broken_in_many_evaluations(passes):
                         rounds=400,
                         scale=c,
                         feature_bound=1.0,
-                        stream=system_stream(),
+                        stream=fresh_stream(),
                     )
                     evaluations += counts.evaluations
     assert evaluations > 10_000
@@ -143,7 +151,7 @@ def test_a_bound_that_is_too_low_is_noticed(monkeypatch):
         exact_picks(
             *arrays(X),
             y,
-            loss=Loss.LOGISTIC,
+            loss=LossCode.LOGISTIC,
             radius=50.0,
             rounds=500,
             scale=20.0,
@@ -181,12 +189,12 @@ def test_empty_columns_and_stored_zeros_can_be_picked_like_any_other():
         indices,
         indptr,
         y,
-        loss=Loss.LOGISTIC,
+        loss=LossCode.LOGISTIC,
         radius=1.0,
         rounds=4_000,
         scale=2.0,
         feature_bound=1.0,
-        stream=system_stream(),
+        stream=fresh_stream(),
     )
     assert counts.heavy == 4
     assert stats.chisquare(np.bincount(picks.columns + d * (picks.signs > 0), minlength=2 * d)).pvalue > 1e-6
@@ -197,17 +205,24 @@ def test_the_same_key_gives_the_same_picks_and_the_system_gives_others():
 
     def run(stream):
         return exact_picks(
-            *arrays(X), y, loss=Loss.LOGISTIC, radius=5.0, rounds=50, scale=0.1, feature_bound=1.0, stream=stream
+            *arrays(X), y, loss=LossCode.LOGISTIC, radius=5.0, rounds=50, scale=0.1, feature_bound=1.0, stream=stream
         )[0].columns
 
     assert (run(keyed_stream(bytes(32))) == run(keyed_stream(bytes(32)))).all()
-    assert (run(system_stream()) != run(system_stream())).any()
+    assert (run(fresh_stream()) != run(fresh_stream())).any()
 
 
 def test_the_model_of_the_picks_is_the_frank_wolfe_iterate():
     X, y = sparse_problem(6, **SHAPES["wide"])
     picks, _ = exact_picks(
-        *arrays(X), y, loss=Loss.LOGISTIC, radius=5.0, rounds=60, scale=0.1, feature_bound=1.0, stream=system_stream()
+        *arrays(X),
+        y,
+        loss=LossCode.LOGISTIC,
+        radius=5.0,
+        rounds=60,
+        scale=0.1,
+        feature_bound=1.0,
+        stream=fresh_stream(),
     )
     w = np.zeros(X.shape[1])
     for t, (k, s) in enumerate(zip(picks.columns, picks.signs, strict=True), start=1):
@@ -222,4 +237,4 @@ def test_a_setting_that_cannot_bound_anything_is_refused(name, bad):
     X, y = sparse_problem(7, rows=20, columns=10, per_row=3)
     given_ = {"scale": 1.0, "feature_bound": 1.0, "residual_bound": 1.0} | {name: bad}
     with pytest.raises(InvalidInput, match=f"{name} must be positive and finite"):
-        exact_picks(*arrays(X), y, loss=Loss.SQUARED, radius=1.0, rounds=5, stream=system_stream(), **given_)
+        exact_picks(*arrays(X), y, loss=LossCode.SQUARED, radius=1.0, rounds=5, stream=fresh_stream(), **given_)

@@ -9,14 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colonnade.kernels.sketch import (
-    gaussian_sketch,
-    largest_column_norm,
-    rademacher_sketch,
-    sketch_key,
-    sparse_lift,
-    sparse_sketch,
-)
+from colonnade.kernels.sketch import sketch_key, sparse_lift, sparse_sketch
+from papers.published.dense_sketch import gaussian_sketch, largest_column_norm, rademacher_sketch
 
 SEEDS = st.binary(min_size=32, max_size=32)
 

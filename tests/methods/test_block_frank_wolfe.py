@@ -12,12 +12,7 @@ import math
 import cvxpy as cp
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-import colonnade as co
-from colonnade.methods.frank_wolfe.block import BlockFrankWolfe, block_owners
-from colonnade.problem.curvature import (
+from curvature import (
     block_products,
     convergence_bound,
     expected_curvature,
@@ -25,6 +20,11 @@ from colonnade.problem.curvature import (
     nice_curvature,
     per_party_curvature,
 )
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import colonnade as co
+from colonnade.methods.frank_wolfe.block import BlockFrankWolfe, block_owners
 from colonnade.problem.product import Product
 from colonnade.problem.sampling import (
     Elementary,

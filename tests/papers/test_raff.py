@@ -10,7 +10,6 @@ import polars as pl
 import pytest
 
 from colonnade.kernels.lazy import lazy_picks
-from colonnade.kernels.sparse_fw import Loss
 from colonnade.kernels.stream import keyed_stream
 from papers.figures import raff_1_4, raff_tables
 from papers.figures.raff_data import Shape, made_up
@@ -41,13 +40,13 @@ def test_the_heap_takes_the_steps_of_the_published_scheme_without_noise(small):
 
 
 def test_the_gap_of_a_model_is_the_one_that_algorithm_1_reports(small):
-    picks, gaps = lazy_picks(*small.columns, small.y, loss=Loss.LOGISTIC, radius=5.0, rounds=60)
+    picks, gaps = lazy_picks(*small.columns, small.y, loss=LossCode.LOGISTIC, radius=5.0, rounds=60)
     for t in (1, 10, 59):
         assert true_gap(small.columns, small.csr, small.y, picks, t, 5.0) == pytest.approx(gaps[t], rel=1e-9, abs=1e-9)
 
 
 def test_stale_slopes_lead_algorithm_2_to_other_steps(small):
-    exact, _ = lazy_picks(*small.columns, small.y, loss=Loss.LOGISTIC, radius=5.0, rounds=200)
+    exact, _ = lazy_picks(*small.columns, small.y, loss=LossCode.LOGISTIC, radius=5.0, rounds=200)
     stale, _, _ = heap_picks(small.columns, small.rows, small.y, radius=5.0, rounds=200)
     assert exact.columns[0] == stale.columns[0]
     assert (exact.columns != stale.columns).any()

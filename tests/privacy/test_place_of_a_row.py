@@ -21,7 +21,7 @@ from scipy.stats import binom, chi2
 import colonnade as co
 from colonnade.data import row_order
 from colonnade.data.row_order import in_order
-from colonnade.estimators.several import same_call
+from colonnade.estimators.resumed_runs import same_call
 from colonnade.methods.gram import private_gram
 from colonnade.methods.gram.design import OWN, cross_weight, own_weights
 from colonnade.methods.method import Job

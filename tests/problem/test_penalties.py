@@ -67,7 +67,7 @@ def test_what_the_prox_takes_away_is_a_subgradient_where_it_lands(penalty, v, st
     v = shaped(penalty, v)
     x = penalty.prox(v, step)
     u = (v - x) / step
-    inside = penalty.dual_feasible(u)  # u itself may be a rounding outside the conjugate's domain
+    inside = penalty.shrink(u) * u  # u itself may be a rounding outside the conjugate's domain
     assert inside == pytest.approx(u, rel=1e-9, abs=1e-12)
     assert float(np.sum(inside * x)) == pytest.approx(penalty.value(x) + penalty.conjugate(inside), rel=1e-9, abs=1e-9)
 
@@ -76,7 +76,8 @@ def test_what_the_prox_takes_away_is_a_subgradient_where_it_lands(penalty, v, st
 @generated
 @given(x=points, u=points)
 def test_value_plus_conjugate_is_never_below_the_product(penalty, x, u):
-    x, u = shaped(penalty, x), penalty.dual_feasible(shaped(penalty, u))
+    x, u = shaped(penalty, x), shaped(penalty, u)
+    u = penalty.shrink(u) * u
     total = penalty.value(x) + penalty.conjugate(u)
     assert math.isfinite(total)
     assert float(np.sum(x * u)) <= total + 1e-12 * (1.0 + total)
@@ -89,7 +90,6 @@ def test_scaling_into_the_domain_goes_as_far_as_needed_and_no_further(penalty, u
     u = shaped(penalty, u)
     factor = penalty.shrink(u)
     assert 0.0 < factor <= 1.0
-    assert np.array_equal(penalty.dual_feasible(u), factor * u)
     assert penalty.conjugate(factor * u) == 0.0
     if factor < 1.0:
         assert penalty.conjugate((1.0 + 1e-9) * factor * u) == math.inf
@@ -99,7 +99,6 @@ def test_scaling_into_the_domain_goes_as_far_as_needed_and_no_further(penalty, u
 def test_a_conjugate_that_is_finite_everywhere_needs_no_scaling(penalty):
     u = np.array([1e6, -3.0, 0.0])
     assert penalty.shrink(u) == 1.0
-    assert np.array_equal(u, penalty.dual_feasible(u))
     assert math.isfinite(penalty.conjugate(u))
 
 

@@ -20,10 +20,10 @@ from colonnade.data.notices import UNSPENT, about_rows
 from colonnade.errors import InvalidInput, MostlyNoise, NothingToLearn, unquoted
 from colonnade.estimators.recipe import PickRecipe, RowRecipe, cheaper, check_rounds
 from colonnade.estimators.rows import ClipMap, RowMap, as_doubles, clipped
-from colonnade.estimators.solver import NEGLIGIBLE, Solution, certified, solve
 from colonnade.estimators.surroundings import DELTA, looked_at
+from colonnade.kernels.corrective import NEGLIGIBLE, Certified, SparseProblem, certify, corrective_fit, scores_of
 from colonnade.kernels.lazy import lazy_picks
-from colonnade.kernels.sparse_fw import Floats, Loss, model_of_picks
+from colonnade.kernels.sparse_fw import Floats, LossCode, model_of_picks
 from colonnade.privacy.accountant import epsilon as epsilon_of
 from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.block import ROW, SENSIBLE
@@ -129,23 +129,28 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries
 
     # ---------------------------------------------------------------- without privacy
 
-    def _solved(self, X: Any, y: Floats, s: Floats, loss: Loss, start: Floats | None) -> Solution:
+    def _solve(
+        self, X: Any, y: Floats, s: Floats, loss: LossCode, start: Floats | None
+    ) -> tuple[Certified, list[dict[str, float]]]:
+        """The model and one row of figures for each pass."""
         rounds = PASSES if self.rounds is None else int(self.rounds)
+        problem = SparseProblem(X.data, X.indices, X.indptr, y, s, loss, float(self.radius))
         if self.method == "frank-wolfe":
             if np.ptp(s) > 1e-12 * s[0]:
                 raise InvalidInput("method='frank-wolfe' takes no sample_weight; method='auto' does.")
-            picks, _ = lazy_picks(X.data, X.indices, X.indptr, y, loss=loss, radius=self.radius, rounds=rounds)
+            picks, _ = lazy_picks(*problem.columns, y, loss=loss, radius=self.radius, rounds=rounds)
             w = model_of_picks(picks, radius=self.radius, columns=X.shape[1])
-            return certified(X, y, s, w, loss=loss, radius=self.radius)
-        found = solve(X, y, s, loss=loss, radius=self.radius, tolerance=TOLERANCE, passes=rounds, start=start)
-        if found.gap > TOLERANCE * max(found.objective, NEGLIGIBLE * found.history[0]["objective"]):
+            found = certify(problem, w, scores_of(problem, w), 0.0)
+            return found, [found.row(1)]
+        found, history = corrective_fit(problem, tolerance=TOLERANCE, passes=rounds, start=start)
+        if found.gap > TOLERANCE * max(found.objective, NEGLIGIBLE * history[0]["objective"]):
             warnings.warn(
                 f"after {rounds} passes the gap is {found.gap:.2g}, over {TOLERANCE:g} of the objective "
                 f"{found.objective:.4g}. The model is feasible and its gap holds; raise rounds for a smaller one.",
                 ConvergenceWarning,
                 stacklevel=5,
             )
-        return found
+        return found, history
 
     def _weights(self, X: Any, sample_weight: Any) -> Floats:
         """Row weights that sum to 1."""

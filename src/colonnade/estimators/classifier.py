@@ -16,9 +16,9 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d, vali
 from colonnade.data.notices import about_classes
 from colonnade.errors import InvalidInput
 from colonnade.estimators.base import SparseLinear
-from colonnade.kernels.sparse_fw import Floats, Loss
+from colonnade.kernels.sparse_fw import Floats, LossCode
 
-LOSSES = {"logistic": Loss.LOGISTIC, "squared_hinge": Loss.SQUARED_HINGE}
+LOSSES = {"logistic": LossCode.LOGISTIC, "squared_hinge": LossCode.SQUARED_HINGE}
 
 
 def _has_probabilities(model: SparseClassifier) -> bool:
@@ -35,7 +35,8 @@ class SparseClassifier(ClassifierMixin, SparseLinear):  # type: ignore[misc]  # 
     says what holds in `privacy_`. Several classes are fitted one against the rest.
 
     radius         of the ball (without privacy, and for method="frank-wolfe")
-    rounds         passes, picks or gradient steps at most; None: until the gap is 1e-6 of the objective, or by the budget
+    rounds         passes, picks or gradient steps at most; None: until the gap is 1e-6 of the objective, or by the
+                   budget
     loss           "logistic" or "squared_hinge" (only without privacy)
     epsilon, delta the budget of one fit; delta=None is 1e-6, and one of 1/rows or more is refused
     row_norm       private rows are brought to this norm (method="gaussian")
@@ -108,7 +109,8 @@ class SparseClassifier(ClassifierMixin, SparseLinear):  # type: ignore[misc]  # 
         keys = label_keys(classes)
         if len(set(keys)) < classes.size or None in keys:
             raise InvalidInput(f"classes={self.classes!r} are not different texts or numbers below 2^53.")
-        # An array made of all labels together would let one odd label change the type, and so the meaning, of the others.
+        # An array made of all labels together would let one odd label change the type, and so the meaning, of the
+        # others.
         found = label_keys(column_or_1d(as_objects(y) if isinstance(y, list | tuple) else y, warn=True))
         check_consistent_length(X, found)
         positive = keys[1:] if classes.size == 2 else keys
@@ -133,12 +135,12 @@ class SparseClassifier(ClassifierMixin, SparseLinear):  # type: ignore[misc]  # 
             t = np.where(y == label, 1.0, -1.0)
             if not 0.0 < float(s[t > 0].sum()) < 1.0 and not np.isin(label, present):
                 raise InvalidInput(f"no row with weight has class {label!r}; leave it out of classes=.")
-            found.append(self._solved(X, t, s, LOSSES[self.loss], None if start is None else start[k]))
+            found.append(self._solve(X, t, s, LOSSES[self.loss], None if start is None else start[k]))
         self.classes_ = classes
-        self.coef_ = np.array([solution.w for solution in found])
-        self.intercept_ = np.array([solution.b for solution in found])
-        self.gap_ = max(solution.gap for solution in found)
-        self.history_ = [{"model": k, **row} for k, solution in enumerate(found) for row in solution.history]
+        self.coef_ = np.array([model.w for model, _ in found])
+        self.intercept_ = np.array([model.b for model, _ in found])
+        self.gap_ = max(model.gap for model, _ in found)
+        self.history_ = [{"model": k, **row} for k, (_, history) in enumerate(found) for row in history]
         self.privacy_, self._rows = None, None
         return self
 

@@ -22,7 +22,7 @@ from scipy import sparse
 from colonnade.errors import InvalidInput
 from colonnade.estimators.rows import ClipMap, RowMap, clipped, norm_slack
 from colonnade.kernels.samplers import exact_picks
-from colonnade.kernels.sparse_fw import Floats, Loss, Picks, model_of_picks
+from colonnade.kernels.sparse_fw import Floats, LossCode, Picks, model_of_picks
 from colonnade.kernels.stream import Stream
 from colonnade.methods.method import chosen_by_noise, swamped
 from colonnade.privacy.events import Charge, Event, Mechanism, Plan
@@ -176,7 +176,8 @@ class RowRecipe:
     def _stepped(self, gate: Gate, Z: Any, t: Floats) -> tuple[Floats, float]:
         """Gradient steps on the squared loss with residuals cut at ±1, from the mean; the last one counts."""
         centre, main = self._centre(gate, t), self._shares[1]
-        # Rare classes move scores less and noise moves them as before, so the flow stops earlier: by the labels' variance.
+        # Rare classes move scores less and noise moves them as before, so the flow stops earlier: by the labels'
+        # variance.
         variance = 1.0 - centre**2 if self.classify else 1.0
         length = variance * min(TIME * self.q / self.steps, LONGEST_STEP) / self.n
         columns = sparse.csc_array(Z)
@@ -279,7 +280,7 @@ class PickRecipe:
         return ClipMap(self.bound), models
 
     def _drawer(self, columns: Any, t: Floats) -> Drawer:
-        loss = Loss.LOGISTIC if self.classify else Loss.SQUARED
+        loss = LossCode.LOGISTIC if self.classify else LossCode.SQUARED
 
         def draw(scale: float, stream: Stream) -> Picks:
             settings: dict[str, Any] = {
@@ -309,8 +310,8 @@ def _frank_wolfe_errors(n: int, d: int, rho: float, bound: float, radius: float,
 def cheaper(n: int, d: int, rho: float, *, bound: float, norm: float, radius: float, classify: bool) -> str:
     """The geometry with the smaller bound of the excess risk against the best model of the ball, by public figures.
 
-    Frank-Wolfe: 2Γ/T + E√T at the best T, which is 3Γ^(1/3)·(E/2)^(2/3)·2^(1/3). Row norms: radius·norm·√d/(n√(2rho)), the
-    product of the longest model of the ball and the noise on a mean of rows.
+    Frank-Wolfe: 2Γ/T + E√T at the best T, which is 3Γ^(1/3)·(E/2)^(2/3)·2^(1/3). Row norms: radius·norm·√d/(n√(2rho)),
+    the product of the longest model of the ball and the noise on a mean of rows.
     """
     curvature, noise = _frank_wolfe_errors(n, d, rho, bound, radius, classify)
     picks = max(1.0, min((4.0 * curvature / noise) ** (2.0 / 3.0), MOST_PICKS))

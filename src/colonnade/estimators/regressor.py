@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d, vali
 from colonnade.data.notices import about_range, different
 from colonnade.errors import InvalidInput
 from colonnade.estimators.base import SparseLinear
-from colonnade.kernels.sparse_fw import Floats, Loss
+from colonnade.kernels.sparse_fw import Floats, LossCode
 from colonnade.privacy.block import SENSIBLE, cleaned
 from colonnade.privacy.statement import checked_range
 
@@ -78,9 +78,9 @@ class SparseRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]  # sc
             )
             y = np.asarray(y, dtype=np.float64)
             s = self._weights(X, sample_weight)
-            found = self._solved(self._open_rows(X), y, s, Loss.SQUARED, start)
+            found, self.history_ = self._solve(self._open_rows(X), y, s, LossCode.SQUARED, start)
             self.coef_, self.intercept_, self.gap_ = found.w, found.b, found.gap
-            self.history_, self.privacy_, self._rows = found.history, None, None
+            self.privacy_, self._rows = None, None
             return self
         if sample_weight is not None:
             raise InvalidInput("a private fit takes no sample_weight; leave it out.")

@@ -3,8 +3,9 @@
 Everything here looks at one row at a time and at public figures. So a neighbour, who differs in one row, differs in one
 row of what comes out, and that row has norm at most 1 whatever its entries were.
 
-x → sign(x)·|x|^p keeps signs, so it needs no promise about them. p < 1 pulls up small values: with noise on every column,
-that a word occurs tells more than how often. Entries that are not numbers count as zero: an error would tell about a row.
+x → sign(x)·|x|^p keeps signs, so it needs no promise about them. p < 1 pulls up small values: with noise on every
+column, that a word occurs tells more than how often. Entries that are not numbers count as zero: an error would tell
+about a row.
 """
 
 from __future__ import annotations

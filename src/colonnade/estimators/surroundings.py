@@ -1,11 +1,14 @@
 """Who calls the fit of a private estimator: a search that will fit many times, or a pipeline that has touched the rows.
 
-scikit-learn tells an estimator neither. Both stand on the stack of calls, where they are looked for before anything is spent.
+scikit-learn tells an estimator neither. Both stand on the stack of calls, where they are looked for before anything is
+spent.
 
-Search    GridSearchCV, RandomizedSearchCV, cross_validate, cross_val_score, cross_val_predict in one process: priced as a whole, and
-          refused unless a ledger has room for all of its fits. Whatever else of scikit-learn fits on behalf of its caller, or fits
-          where the search cannot be seen (n_jobs), is refused: only what is known to fit once may stand around a fit.
-Pipeline  steps before the estimator that learn from the rows are refused: what they learned is in no price, and one row moves it.
+Search    GridSearchCV, RandomizedSearchCV, cross_validate, cross_val_score, cross_val_predict in one process: priced as
+          a whole, and refused unless a ledger has room for all of its fits. Whatever else of scikit-learn fits on
+          behalf of its caller, or fits where the search cannot be seen (n_jobs), is refused: only what is known to fit
+          once may stand around a fit.
+Pipeline  steps before the estimator that learn from the rows are refused: what they learned is in no price, and one row
+          moves it.
 Limits    a step, a search or a loop of one's own is not seen: fits in a loop add up in a ledger, and nowhere else.
 """
 

@@ -15,7 +15,8 @@ def anchored_exchange(
 ) -> None:
     """Writes pair (w_ij and w_ji) and now (z and λ_ij); anchor and then are what these two were at the last restart.
 
-    Adds to sums |x_j − x_i|², |z|², |ρ (x_i + x_j − w_ij − w_ji)/2|², |λ|², |T − w|² (both vectors), |z − z₀|², |λ − λ₀|².
+    Adds to sums |x_j − x_i|², |z|², |ρ (x_i + x_j − w_ij − w_ji)/2|², |λ|², |T − w|² (both vectors), |z − z₀|², |λ −
+    λ₀|².
     """
     apart = size = unbalanced = pull = residual = shift = turn = 0.0
     rest = 1.0 / (age + 1.0)

@@ -9,9 +9,9 @@ Price    one pass over the column: with an exponential for each nonzero, or with
 Beside a score s(v) = Σ x·q(v) comes its trend, Σ x·q'(v)·v, which says how it moves when all predictions shrink
 together, and its bend, Σ |x|·min(BEND, CURVE·v²), which bounds how far from linear that is:
 |s(r·v) − s(v) − (r − 1)·trend| ≤ ½·((1 − r)/r)²·bend for 0 < r ≤ 1, since |z²·q''(z)| ≤ min(BEND, CURVE·z²).
-Trend and bend are floating-point sums in any order, within 1e-8·Σ|x| of the true ones: there may be 2^25 terms, each within
-1e-12·|x|. Only the logistic loss has a second derivative; for the others the trend is 0 and the bend so large that
-it bounds nothing.
+Trend and bend are floating-point sums in any order, within 1e-8·Σ|x| of the true ones: there may be 2^25 terms, each
+within 1e-12·|x|. Only the logistic loss has a second derivative; for the others the trend is 0 and the bend so large
+that it bounds nothing.
 """
 
 from __future__ import annotations

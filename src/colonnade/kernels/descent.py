@@ -1,8 +1,9 @@
 """Block coordinate descent for a penalised least-squares target: arrays in, arrays out.
 
-Solves   min_x  rho/2 ‖A x − t‖² + l2/2 ‖x‖² + Σ_g limit_g ‖x_g‖₂, groups side by side; a group of one column is an ℓ1 term.
-Source   textbook: with H = rho·‖A_g‖² + l2, which bounds the curvature of the smooth part, each group takes the proximal
-         step x_g ← shrink(x_g − ∇_g/H, limit_g/H); for one column that is the exact minimiser.
+Solves   min_x  rho/2 ‖A x − t‖² + l2/2 ‖x‖² + Σ_g limit_g ‖x_g‖₂, groups side by side; a group of one column is an ℓ1
+         term.
+Source   textbook: with H = rho·‖A_g‖² + l2, which bounds the curvature of the smooth part, each group takes the
+         proximal step x_g ← shrink(x_g − ∇_g/H, limit_g/H); for one column that is the exact minimiser.
 Cost     one pass over the stored entries a sweep; the residual is kept up to date.
 """
 

@@ -9,7 +9,8 @@ Source   ours. Rejection: propose k from an upper bound of its weight, compute �
 Leaves   the picks, and nothing else, may leave. The counters and the running time depend on the data.
 Price    ρ = Δ²c²/2 a pick, Δ = 2·feature_bound·cap, cap = 1 (logistic) or residual_bound (the others).
 
-Three classes of columns. *Light* ones can never reach c·|α| = THETA: one envelope for all. Of the others, the heavy ones,
+Three classes of columns. *Light* ones can never reach c·|α| = THETA: one envelope for all. Of the others, the heavy
+ones,
 *hot* is what may matter until the far horizon, each with an envelope of its own from its bound (`score_bounds`);
 the rest is *cool* and shares one envelope, together less than a hundredth of the total. Classes are drawn anew when a
 clock passes the far horizon, hot envelopes when one passes the near horizon or proposals keep being turned down.
@@ -38,15 +39,33 @@ from numba import njit, uint64
 from numpy.typing import NDArray
 
 from colonnade.errors import ColonnadeError, InvalidInput
-from colonnade.kernels.column_scores import BLOCK, all_slopes, grid_of, score, score_and_trend, score_from_slopes
+from colonnade.kernels.column_scores import BLOCK, all_slopes, grid_of, score, score_and_trend
+from colonnade.kernels.envelopes import (
+    COOL,
+    CUT,
+    EAGER,
+    FIRST_HORIZON,
+    MARGIN,
+    THETA,
+    Csc,
+    ceilings,
+    has_passed,
+    heavy_columns,
+    locate,
+    rebuild_envelopes,
+    scaled_cosh,
+    see_all,
+    see_column,
+    select_hot,
+    set_horizon,
+    small_cosh,
+)
 from colonnade.kernels.score_bounds import (
     AGE,
     AWAY,
     CAP,
     CLOCKS,
     DUST,
-    EPOCH,
-    FULL,
     HOT,
     JUMP_PATH,
     JUMP_SUM,
@@ -65,8 +84,6 @@ from colonnade.kernels.score_bounds import (
     SNAPSHOT,
     STAMP,
     SUMS,
-    TAKEN,
-    TOP,
     WIDTH,
     advance,
     assume,
@@ -78,25 +95,14 @@ from colonnade.kernels.score_bounds import (
     settle,
     shrinking,
 )
-from colonnade.kernels.sparse_fw import Floats, Ints, Loss, Picks, check_problem, exp_negative
+from colonnade.kernels.sparse_fw import Floats, Ints, LossCode, Picks, check_problem
 from colonnade.kernels.stream import Stream, below, open_uniform
-
-MARGIN = 1.0 + 2.0**-40  # far above the few ulps by which two calls of exp may disagree about which is larger
-
-THETA = 0.5  # a column is light if c·|its score| can never exceed this: one envelope serves all of them
-EAGER = 3.0  # heavy columns that could weigh exp(3), and a fair share of the light ones, are seen before the first pick
-COOL = 4.6  # cool columns together weigh exp(-4.6) = 1 % of the total
-CUT = 44.0  # exp(-44) of the largest envelope is below one unit of the integers: 2^62·exp(-44) < 1
-FIRST_HORIZON = 4.0  # steps that the first envelopes are made to last
-LARGEST_TOTAL = 2.0**61
 
 # what things cost beside a nonzero read with its slope at hand: an exponential for a nonzero or a row, a new envelope
 EVALUATE, REBUILD = 4, 6
 
 # counters
 EVALUATIONS, REJECTED, REBUILDS, SNAPSHOTS, VIOLATIONS, HEAVY, WORK = 0, 1, 2, 3, 4, 5, 6
-
-Csc = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 
 
 class Counts(NamedTuple):
@@ -111,176 +117,152 @@ class Counts(NamedTuple):
 
 
 @njit(cache=True)
-def _see_all(
+def _start_heavy(
     csc: Csc,
     which: Ints,
-    members: Ints,
+    unit: float,
+    eager: float,
+    radius: float,
     tilt: Floats,
     lean: Floats,
     bends: tuple[float, float],
     bound: float,
     cap: float,
+    reach: float,
     grid: float,
     clock: Floats,
     heavy: Floats,
 ) -> Any:
-    """Scores of the member columns from the slopes of all rows, as a new snapshot; returns the nonzeros read."""
-    data, indices, indptr = csc
-    read = 0
-    for i in range(members.size):
+    """Fills the table of heavy columns; those that could weigh exp(eager) are seen at once. Returns the nonzeros read."""
+    indptr = csc[2]
+    members = np.empty(which.size, dtype=np.int64)
+    seen = 0
+    for j in range(which.size):
+        nnz = indptr[which[j] + 1] - indptr[which[j]]
+        heavy[j, PAD] = nnz * (grid + 2.0**-48 * bound * cap)
+        heavy[j, STAMP + AGE] = radius
+        if unit * nnz > eager:
+            members[seen] = j
+            seen += 1
+        else:
+            assume(nnz, bound, cap, j, heavy)
+    read = see_all(csc, which, members[:seen], tilt, lean, bends, bound, cap, grid, clock, heavy)
+    for i in range(seen):
         x = members[i]
-        start, stop = indptr[which[x]], indptr[which[x] + 1]
-        if heavy[x, MEASURED] == 0.0:
-            measure(data, indices, start, stop, bound, tilt.size, cap, x, heavy)
-        total, trend = score_from_slopes(
-            data, indices, start, stop, heavy[x, FULL] == 1.0, tilt, lean, bound, 1.0 / grid
-        )
-        note(x, total * grid, trend, min(heavy[x, TOP] * bends[0], heavy[x, NORM] * bends[1]), clock, heavy)
-        heavy[x, SNAPSHOT] = abs(heavy[x, SCORE])
-        heavy[x, TAKEN] = clock[EPOCH]
-        read += stop - start
+        heavy[x, CAP] = min(heavy[x, CAP], heavy[x, NORM] * reach + heavy[x, SNAPSHOT])
     return read
 
 
 @njit(cache=True)
-def _heavy_columns(indptr: NDArray[Any], light_nnz: int) -> Any:
-    """Columns with more than light_nnz nonzeros, the long ones roughly first: what is hot lies close together."""
-    d = indptr.size - 1
-    found = np.empty(min(d, indptr[d] // (light_nnz + 1)), dtype=np.int64)  # there cannot be more
-    place = np.zeros(8 * 64 + 1, dtype=np.int64)
-    count = 0
-    for j in range(d):
-        nnz = indptr[j + 1] - indptr[j]
-        if nnz > light_nnz:
-            found[count] = j
-            count += 1
-            place[8 * 64 - int(8.0 * math.log2(nnz))] += 1
-    for g in range(1, place.size):
-        place[g] += place[g - 1]
-    which = np.empty(count, dtype=np.int64)
-    for i in range(count - 1, -1, -1):
-        g = 8 * 64 - int(8.0 * math.log2(indptr[found[i] + 1] - indptr[found[i]]))
-        place[g] -= 1
-        which[place[g]] = found[i]
-    return which
-
-
-@njit(cache=True, error_model="numpy")
-def _scaled_cosh(a: float, ref: float) -> Any:
-    """cosh(a)·exp(-ref) for a >= 0, ref >= 0 and |a - ref| < 700."""
-    if a > 20.0:
-        return 0.5 * exp_negative(ref - a)  # exp(-2a) is below an ulp of 1
-    return 0.5 * exp_negative(ref - a) * (1.0 + exp_negative(2.0 * a))
+def _set_pace(
+    t: int,
+    m: float,
+    radius: float,
+    bound: float,
+    curvature: float,
+    sway: float,
+    jumps: tuple[float, int],
+    sums: Floats,
+    pace: Floats,
+) -> None:
+    """pace = how far each clock goes in a step like the last ones; jumps: the way since the last rebuild, and its steps."""
+    eta = 2.0 / (t + 2.0)
+    pace[SHRINK_TOP] = shrinking(t, sway, curvature, sums) + 1e-12
+    pace[SHRINK_SUM] = 1.05 * (curvature * eta * m * sums[MASS] + 1e-9)
+    pace[JUMP_SUM] = 1.5 * jumps[0] / jumps[1] + 1e-6
+    pace[JUMP_TOP] = curvature * eta * radius * bound
+    pace[JUMP_PATH] = 1.2 * sums[LAST_JUMP]
+    pace[PATH] = 1.2 * sums[LAST_PATH]
+    pace[AWAY] = sums[LAST_PATH]
+    pace[DUST] = 2.0
 
 
 @njit(cache=True)
-def _small_cosh(a: float) -> Any:
-    """cosh(a) for |a| <= THETA to the last ulps: the first term left out is a^14/14! < 1e-15."""
-    s = a * a
-    return 1.0 + s / 2.0 * (1.0 + s / 12.0 * (1.0 + s / 30.0 * (1.0 + s / 56.0 * (1.0 + s / 90.0 * (1.0 + s / 132.0)))))
-
-
-@njit(cache=True)
-def _ceilings(heavy: Floats, c: float) -> Any:
-    """[x] = what no score from place x on in the table can ever exceed; one more entry, 0, ends it."""
-    ceiling = np.zeros(heavy.shape[0] + 1)
-    for x in range(heavy.shape[0] - 1, -1, -1):
-        ceiling[x] = max(ceiling[x + 1], c * (heavy[x, CAP] + heavy[x, PAD]) * (1.0 + SLACK))
-    return ceiling
-
-
-@njit(cache=True)
-def _select_hot(
-    heavy: Floats, c: float, cut: float, ceiling: Floats, far_horizon: Floats, old: Ints, scratch: Floats, hot: Ints
+def _try_light(
+    csc: Csc,
+    k: int,
+    rows: Floats,
+    m: float,
+    loss: int,
+    limit: float,
+    c: float,
+    bound: float,
+    unit: float,
+    grid: float,
+    envelope: float,
+    stream: Stream,
+    counts: Ints,
 ) -> Any:
-    """Lists the columns that may reach the cut until the far horizon.
-
-    Returns their number, a bound of the others, and the number of columns looked at.
-    """
-    for i in range(old.size):
-        heavy[old[i], HOT] = 0.0
-    looked = ceiling.size - 1 - np.searchsorted(ceiling[:-1][::-1], cut)  # beyond, no column can reach the cut
-    count, cool_top = 0, ceiling[looked]
-    for x in range(looked):
-        scratch[x] = log_bound(heavy, x, far_horizon, c)
-        if scratch[x] >= cut:
-            hot[count] = x
-            heavy[x, HOT] = 1.0
-            count += 1
-        elif scratch[x] > cool_top:
-            cool_top = scratch[x]
-    return count, cool_top, looked
+    """Accepts light column k in proportion to its weight: (whether, c times its score)."""
+    data, indices, indptr = csc
+    start, stop = indptr[k], indptr[k + 1]
+    target = open_uniform(stream) * envelope
+    if target > small_cosh(unit * (stop - start)) * MARGIN:
+        return False, 0.0  # no score this column can have would be accepted
+    alpha = c * grid * score(data, indices, start, stop, rows, m, loss, limit, bound, 1.0 / grid)
+    weight = small_cosh(alpha)
+    counts[EVALUATIONS] += 1
+    counts[WORK] += stop - start
+    if weight > envelope:
+        counts[VIOLATIONS] += 1
+    if target > weight:
+        counts[REJECTED] += 1
+    return target <= weight, alpha
 
 
 @njit(cache=True)
-def _rebuild(
+def _renew_envelopes(
+    indptr: NDArray[Any],
+    which: Ints,
     heavy: Floats,
-    horizon: Floats,
     c: float,
     light: float,
-    cool: int,
-    cool_top: float,
+    t: int,
+    length: float,
     shift: int,
+    clock: Floats,
+    pace: Floats,
+    horizon: Floats,
+    far_horizon: Floats,
+    ceiling: Floats,
+    choice: tuple[int, int, int, float, float],
+    spent: float,
+    n: int,
     hot: Ints,
     scratch: Floats,
     envelope: NDArray[np.uint64],
     groups: NDArray[np.uint64],
+    counts: Ints,
 ) -> Any:
-    """New integer envelopes; returns (ref, size, total of light columns, envelope of a cool column, total).
+    """New envelopes, and a new choice of hot columns where the old one has had its time.
 
-    An envelope is floor(MARGIN·size·cosh(bound)·exp(-ref)), a weight floor(size·cosh(cα)·exp(-ref)): cutting is
-    monotone, so the envelope is not below the weight.
+    Returns the choice (hot columns, columns looked at, cool columns, their bound, the cost of a snapshot), the work
+    spent
+    so far and what `rebuild_envelopes` returns.
     """
-    ref = max(THETA, cool_top, log_bounds(heavy, hot, horizon, c, scratch))
-    sum_light = light * math.exp(-ref)
-    # size is at most 2^62, so that below exp(-CUT) of the largest floor(...) is 0: no exponential needed
-    cool_one = MARGIN * _scaled_cosh(cool_top, ref) if cool > 0 and cool_top - ref > -CUT else 0.0
-    total = sum_light + cool * cool_one
-    for i in range(hot.size):
-        scratch[i] = MARGIN * _scaled_cosh(scratch[i], ref) if scratch[i] - ref > -CUT else 0.0
-        total += scratch[i]
-    size = LARGEST_TOTAL / total
-    groups[: (hot.size >> shift) + 1] = uint64(0)
-    light_total = uint64(np.int64(sum_light * size))
-    cool_each = uint64(np.int64(cool_one * size))
-    all_total = light_total + uint64(cool) * cool_each
-    for i in range(hot.size):
-        envelope[i] = uint64(np.int64(scratch[i] * size))
-        groups[i >> shift] += envelope[i]
-        all_total += envelope[i]
-    return ref, size, light_total, cool_each, all_total
-
-
-@njit(cache=True)
-def _locate(r: Any, envelope: NDArray[np.uint64], groups: NDArray[np.uint64], shift: int) -> Any:
-    """The place in the list of hot columns in whose envelope the integer r falls."""
-    g = 0
-    while r >= groups[g]:
-        r -= groups[g]
-        g += 1
-    i = g << shift
-    while r >= envelope[i]:
-        r -= envelope[i]
-        i += 1
-    return i
-
-
-@njit(cache=True)
-def _passed(clock: Floats, horizon: Floats) -> Any:
-    passed = False
-    for g in range(CLOCKS):
-        passed = passed or clock[g] > horizon[g]
-    return passed
-
-
-@njit(cache=True)
-def _set_horizon(clock: Floats, pace: Floats, t: int, length: float, out: Floats) -> None:
-    """Where the clocks should be after `length` more steps like the last ones."""
-    for g in range(CLOCKS):
-        out[g] = clock[g] + length * pace[g]
-    out[EPOCH] = clock[EPOCH]
-    ahead = t + 1.2 * length
-    out[AGE] = clock[AGE] * (ahead * (ahead + 1.0)) / (t * (t + 1.0))
+    count = which.size
+    hot_count, looked, cool, cool_top, snapshot_cost = choice
+    select = has_passed(clock, far_horizon)
+    while True:
+        if select:
+            set_horizon(clock, pace, t, 8.0 + 9.0 * length + 0.1 * t, far_horizon)
+            cut = max(math.log(light), log_bounds(heavy, hot[:hot_count], horizon, c, scratch))
+            cut -= math.log(count) + COOL
+            hot_count, cool_top, looked = select_hot(heavy, c, cut, ceiling, far_horizon, hot[:hot_count], scratch, hot)
+            cool = count if hot_count < count else 0
+            snapshot_cost = float(EVALUATE * n + REBUILD * looked)
+            for i in range(hot_count):
+                snapshot_cost += indptr[which[hot[i]] + 1] - indptr[which[hot[i]]]
+            spent += REBUILD * looked if length < 2.0 else 0.0
+        made = rebuild_envelopes(
+            heavy, horizon, c, light, cool, cool_top, shift, hot[:hot_count], scratch, envelope, groups
+        )
+        spent += REBUILD * hot_count if length < 2.0 else 0.0  # only short horizons are a waste
+        counts[REBUILDS] += 1
+        if select or uint64(cool) * made[3] <= made[4] >> uint64(3):
+            break
+        select = True  # the hot columns have come down to where the others might be
+    return (hot_count, looked, cool, cool_top, snapshot_cost), spent, made
 
 
 @njit(cache=True)
@@ -317,36 +299,23 @@ def _exact_kernel(
     # light and heavy columns; heavy ones that could outweigh the light ones are seen at once
     unit = c * bound * cap * (1.0 + SLACK)
     light_nnz = int(min(THETA / unit, float(n)))
-    light_envelope = _small_cosh(THETA) * MARGIN
+    light_envelope = small_cosh(THETA) * MARGIN
     light = d * light_envelope
-    log_light = math.log(light)
-    which = _heavy_columns(indptr, light_nnz)
+    which = heavy_columns(indptr, light_nnz)
     count = which.size
     counts[HEAVY] = count
     heavy = np.zeros((count, WIDTH))
     eager = max(EAGER, math.log(0.25 * light / max(count, 1)))
-    members = np.empty(count, dtype=np.int64)
-    seen = 0
-    for j in range(count):
-        nnz = indptr[which[j] + 1] - indptr[which[j]]
-        heavy[j, PAD] = nnz * (grid + 2.0**-48 * bound * cap)
-        heavy[j, STAMP + AGE] = radius
-        if unit * nnz > eager:
-            members[seen] = j
-            seen += 1
-        else:
-            assume(nnz, bound, cap, j, heavy)
-    counts[WORK] += _see_all(csc, which, members[:seen], tilt, lean, bends, bound, cap, grid, clock, heavy)
-    for i in range(seen):
-        x = members[i]
-        heavy[x, CAP] = min(heavy[x, CAP], heavy[x, NORM] * reach + heavy[x, SNAPSHOT])
+    counts[WORK] += _start_heavy(
+        csc, which, unit, eager, radius, tilt, lean, bends, bound, cap, reach, grid, clock, heavy
+    )
 
     shift = 6
     while (1 << (2 * shift)) < count:
         shift += 1
     envelope, groups = np.zeros(count, dtype=np.uint64), np.zeros((count >> shift) + 1, dtype=np.uint64)
     scratch = np.empty(count)
-    ceiling = _ceilings(heavy, c)
+    ceiling = ceilings(heavy, c)
     hot = np.arange(count)
     hot_count, looked, cool, cool_top = count, count, 0, 0.0
 
@@ -357,9 +326,8 @@ def _exact_kernel(
     wasted, rejections, spent, snapshot_cost, last_rebuild, last_jumps = 0.0, 0, 0.0, math.inf, 0, 0.0
     for t in range(1, index.size + 1):
         m = radius if t == 1 else 2.0 * radius / (t * (t + 1.0))
-        eta = 2.0 / (t + 2.0)
         # the far horizon may come first: near ones that were set since then may reach beyond it
-        stale = count > 0 and (_passed(clock, horizon) or _passed(clock, far_horizon))
+        stale = count > 0 and (has_passed(clock, horizon) or has_passed(clock, far_horizon))
         if stale and t > 1 and wasted < hot_count:
             length = min(1.6 * max(length, 0.5), 0.5 * t + 4.0)
         pulled = False
@@ -371,65 +339,54 @@ def _exact_kernel(
                     bends = all_slopes(loss, limit, y, rows, m, here, tilt, lean)
                     known = True
                 settle(m, past, rows, sums, clock)
-                counts[WORK] += _see_all(csc, which, hot[:hot_count], tilt, lean, bends, bound, cap, grid, clock, heavy)
+                counts[WORK] += see_all(csc, which, hot[:hot_count], tilt, lean, bends, bound, cap, grid, clock, heavy)
                 counts[SNAPSHOTS] += 1
                 spent, stale, pulled = -1.0 * REBUILD * looked, True, False
                 far_horizon[:] = -1.0  # what was cool from the old snapshot may not be from this one
             if stale and not pulled:
-                pace[SHRINK_TOP] = shrinking(t, sway, curvature, sums) + 1e-12
-                pace[SHRINK_SUM] = 1.05 * (curvature * eta * m * sums[MASS] + 1e-9)
-                pace[JUMP_SUM] = 1.5 * (clock[JUMP_SUM] - last_jumps) / max(1, t - last_rebuild) + 1e-6
-                pace[JUMP_TOP] = curvature * eta * radius * bound
-                pace[JUMP_PATH] = 1.2 * sums[LAST_JUMP]
-                pace[PATH] = 1.2 * sums[LAST_PATH]
-                pace[AWAY] = sums[LAST_PATH]
-                pace[DUST] = 2.0
-                _set_horizon(clock, pace, t, length, horizon)
+                jumps = (clock[JUMP_SUM] - last_jumps, max(1, t - last_rebuild))
+                _set_pace(t, m, radius, bound, curvature, sway, jumps, sums, pace)
+                set_horizon(clock, pace, t, length, horizon)
                 wasted, rejections, last_rebuild, last_jumps = 0.0, 0, t, clock[JUMP_SUM]
             if stale or total <= total_at_rebuild >> uint64(7):
                 # the second case: the envelopes have shrunk below what integers of this size resolve
-                select = _passed(clock, far_horizon)
-                while True:
-                    if select:
-                        _set_horizon(clock, pace, t, 8.0 + 9.0 * length + 0.1 * t, far_horizon)
-                        cut = max(log_light, log_bounds(heavy, hot[:hot_count], horizon, c, scratch))
-                        cut -= math.log(count) + COOL
-                        hot_count, cool_top, looked = _select_hot(
-                            heavy, c, cut, ceiling, far_horizon, hot[:hot_count], scratch, hot
-                        )
-                        cool = count if hot_count < count else 0
-                        snapshot_cost = EVALUATE * n + REBUILD * looked
-                        for i in range(hot_count):
-                            snapshot_cost += indptr[which[hot[i]] + 1] - indptr[which[hot[i]]]
-                        spent += REBUILD * looked if length < 2.0 else 0.0
-                    ref, size, light_total, cool_each, total = _rebuild(
-                        heavy, horizon, c, light, cool, cool_top, shift, hot[:hot_count], scratch, envelope, groups
-                    )
-                    cool_total = uint64(cool) * cool_each
-                    spent += REBUILD * hot_count if length < 2.0 else 0.0  # only short horizons are a waste
-                    counts[REBUILDS] += 1
-                    if select or cool_total <= total >> uint64(3):
-                        break
-                    select = True  # the hot columns have come down to where the others might be
+                choice, spent, made = _renew_envelopes(
+                    indptr,
+                    which,
+                    heavy,
+                    c,
+                    light,
+                    t,
+                    length,
+                    shift,
+                    clock,
+                    pace,
+                    horizon,
+                    far_horizon,
+                    ceiling,
+                    (hot_count, looked, cool, cool_top, snapshot_cost),
+                    spent,
+                    n,
+                    hot,
+                    scratch,
+                    envelope,
+                    groups,
+                    counts,
+                )
+                hot_count, looked, cool, cool_top, snapshot_cost = choice
+                ref, size, light_total, cool_each, total = made
+                cool_total = uint64(cool) * cool_each
                 total_at_rebuild, stale = total, False
             r = below(stream, total) if count > 0 else uint64(0)
             if r < light_total:
                 k = np.int64(below(stream, d))
-                start, stop = indptr[k], indptr[k + 1]
-                if stop - start > light_nnz:
+                if indptr[k + 1] - indptr[k] > light_nnz:
                     continue
-                target = open_uniform(stream) * light_envelope
-                if target > _small_cosh(unit * (stop - start)) * MARGIN:
-                    continue  # no score this column can have would be accepted
-                alpha = c * grid * score(data, indices, start, stop, rows, m, loss, limit, bound, steps)
-                weight = _small_cosh(alpha)
-                counts[EVALUATIONS] += 1
-                counts[WORK] += stop - start
-                if weight > light_envelope:
-                    counts[VIOLATIONS] += 1
-                if target <= weight:
+                accepted, alpha = _try_light(
+                    csc, k, rows, m, loss, limit, c, bound, unit, grid, light_envelope, stream, counts
+                )
+                if accepted:
                     break
-                counts[REJECTED] += 1
                 continue
             place = -1
             if r - light_total < cool_total:
@@ -438,7 +395,7 @@ def _exact_kernel(
                     continue
                 old = cool_each
             else:
-                place = _locate(r - light_total - cool_total, envelope, groups, shift)
+                place = locate(r - light_total - cool_total, envelope, groups, shift)
                 x = hot[place]
                 old = envelope[place]
             k = which[x]
@@ -451,25 +408,22 @@ def _exact_kernel(
                 known = True
                 spent += EVALUATE * n
             if known:
-                whole_score, trend = score_from_slopes(
-                    data, indices, start, stop, heavy[x, FULL] == 1.0, tilt, lean, bound, steps
-                )
-                bend = min(heavy[x, TOP] * bends[0], heavy[x, NORM] * bends[1])
+                see_column(csc, k, x, tilt, lean, bends, bound, grid, clock, heavy)
             else:
                 whole_score, trend, bend = score_and_trend(
                     data, indices, start, stop, rows, m, loss, limit, bound, steps, block
                 )
-            note(x, whole_score * grid, trend, bend, clock, heavy)
+                note(x, whole_score * grid, trend, bend, clock, heavy)
             alpha = c * heavy[x, SCORE]
             counts[EVALUATIONS] += 1
             counts[WORK] += stop - start
-            weight_now = uint64(size * _scaled_cosh(abs(alpha), ref)) if abs(alpha) - ref > -CUT else uint64(0)
+            weight_now = uint64(size * scaled_cosh(abs(alpha), ref)) if abs(alpha) - ref > -CUT else uint64(0)
             if weight_now > old:
                 counts[VIOLATIONS] += 1
             accepted = below(stream, old) < weight_now
             new = log_bound(heavy, x, horizon, c)
             if place >= 0:
-                envelope_now = uint64(MARGIN * size * _scaled_cosh(new, ref)) if new - ref > -CUT else uint64(0)
+                envelope_now = uint64(MARGIN * size * scaled_cosh(new, ref)) if new - ref > -CUT else uint64(0)
                 if envelope_now < old:
                     envelope[place] = envelope_now
                     groups[place >> shift] -= old - envelope_now
@@ -515,7 +469,7 @@ def exact_picks(
     indptr: NDArray[Any],
     y: Floats,
     *,
-    loss: Loss,
+    loss: LossCode,
     radius: float,
     rounds: int,
     scale: float,

@@ -5,14 +5,15 @@ Source   ours.
 Leaves   nothing: arrays in, arrays out.
 Price    one pass over the picked column a step, 23 doubles a heavy column.
 
-The state is v = m·u. A step shrinks all of v by 1 − eta and adds eta·radius·x where the picked column is. With κ = max|q'|,
-a score moves by at most the smaller of
+The state is v = m·u. A step shrinks all of v by 1 − eta and adds eta·radius·x where the picked column is. With κ =
+max|q'|, a score moves by at most the smaller of
   shrinking + jumps, where
     shrinking is min(Σ|x|·worst row, max|x|·all rows), or, by the trend seen at the last evaluation and the factor r
     by which m fell since, a known line with an error of ½·((1 − r)/r)²·bend (see `column_scores`);
     jumps are min(max|x|·all rows, Σ|x|·worst row, ‖x‖·their lengths);
   κ·‖x_k‖·(length of the path of v since then);
-and it is within κ·‖x_k‖·‖v − v⁰‖ of its value at the last snapshot, which knows that steps cancel, and within Σ|x|·cap of 0.
+and it is within κ·‖x_k‖·‖v − v⁰‖ of its value at the last snapshot, which knows that steps cancel, and within Σ|x|·cap
+of 0.
 
 Bounds may never be broken by rounding; with eps = 2^-53 each has its margin:
 - v_i is computed as fl(m·u_i), m = fl(2·radius/((t+1)(t+2))): three roundings of m, one of the product, and one
@@ -38,14 +39,14 @@ from numba import njit
 from numpy.typing import NDArray
 
 from colonnade.kernels.column_scores import clipped, is_full, sizes
-from colonnade.kernels.sparse_fw import Floats, Ints, Loss
+from colonnade.kernels.sparse_fw import Floats, Ints, LossCode
 
 DRIFT = 2.0**-49
 SLACK = 1e-8
 ROUND_UP = 1.0 + 2.0**-51
 
-# columns of the table of heavy columns. PAD: what rounding may add to the score; the stamps are the clocks' STAMPS first
-# SNAPSHOT: the score at the snapshot whose number is in TAKEN
+# columns of the table of heavy columns. PAD: what rounding may add to the score; the stamps are the clocks' STAMPS
+# first SNAPSHOT: the score at the snapshot whose number is in TAKEN
 (SCORE, TREND, BEND, SNAPSHOT, TAKEN, CAP, NORM, TOP, ROOT, PAD, MEASURED, FULL, HOT, STAMP, WIDTH) = (*range(14), 22)
 
 # clocks. Shrinking: worst row, all rows; jumps: all rows, worst row, their lengths; the path of v; 1/m (its stamp is m)
@@ -58,12 +59,12 @@ EPOCH = 9  # not a clock, but kept with them: the number of the last snapshot
 MASS, TOP_V, ENERGY, ENERGY_ERROR, CROSS, CROSS_ERROR, PAST, LAST_PATH, LAST_JUMP, SUMS = range(10)
 
 
-def constants(loss: Loss, residual_bound: float, largest_label: float) -> tuple[float, float, float, float, float]:
+def constants(loss: LossCode, residual_bound: float, largest_label: float) -> tuple[float, float, float, float, float]:
     """(curvature, sway, cap, span, reach): max of |q'|, |v·q'(v)|, |q|, the width of q's range, |q − q(0)|."""
     r = residual_bound
-    if loss == Loss.LOGISTIC:
+    if loss == LossCode.LOGISTIC:
         return 0.25, 0.2239, 1.0, 1.0, 0.5  # max of v·sigmoid'(v) is 0.22387…
-    if loss == Loss.SQUARED:
+    if loss == LossCode.SQUARED:
         return 1.0, r + largest_label, r, 2.0 * r, 2.0 * r
     return 1.0, max(1.0, r - 1.0), r, r, r
 

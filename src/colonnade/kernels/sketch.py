@@ -1,11 +1,9 @@
 """Public random projections of columns: J is m × n, made from a seed; what a party sends is J·a instead of a.
 
-Sparse      `entries` nonzeros ±1/√entries in every column of J, one in each stratum of m/entries rows. They never fall
-            on the same place, and with 1, 4 or 16 of them the values are powers of two: every column of J has norm
-            exactly 1. J is hashed from (key, row), never stored; applying it costs O(entries) a nonzero.
-Rademacher  dense, ±1/√m: column norms are 1 up to rounding, O(mn) to make and to apply.
-Gaussian    dense, N(0, 1/m): column norms scatter about 1; what counts for privacy is the largest one.
-Claim       E (J a)·(J b) = a·b for each of them; the standard deviation is about √((‖a‖²‖b‖² + (a·b)²)/m).
+J        has `entries` nonzeros ±1/√entries in every column, one in each stratum of m/entries rows. They never fall
+         on the same place, and with 1, 4 or 16 of them the values are powers of two: every column of J has norm
+         exactly 1. J is hashed from (key, row), never stored; applying it costs O(entries) a nonzero.
+Claim    E (J a)·(J b) = a·b; the standard deviation is about √((‖a‖²‖b‖² + (a·b)²)/m).
 """
 
 from __future__ import annotations
@@ -62,21 +60,3 @@ def sparse_lift(key: np.uint64, entries: int, sketch: Floats, out: Floats) -> No
 def sketch_key(seed: bytes) -> np.uint64:
     """The key of a sparse sketch: the first eight bytes of a public seed."""
     return np.uint64(int.from_bytes(seed[:8], "little"))
-
-
-def rademacher_sketch(seed: bytes, m: int, n: int) -> Floats:
-    """Entries ±1/√m."""
-    signs = np.random.default_rng(int.from_bytes(seed, "little")).integers(0, 2, (m, n))
-    dense: Floats = (2.0 * signs - 1.0) / np.sqrt(m)
-    return dense
-
-
-def gaussian_sketch(seed: bytes, m: int, n: int) -> Floats:
-    """Entries N(0, 1/m)."""
-    dense: Floats = np.random.default_rng(int.from_bytes(seed, "little")).standard_normal((m, n)) / np.sqrt(m)
-    return dense
-
-
-def largest_column_norm(sketch: Floats) -> float:
-    """κ: how far a column's sketch moves when one entry of the column moves by 1."""
-    return float(np.sqrt(np.square(sketch).sum(axis=0).max()))

@@ -1,13 +1,10 @@
-"""Frank-Wolfe on a sparse matrix, recomputing every score at every step: the honest baseline.
+"""Frank-Wolfe on a sparse matrix: its losses, its scores, and a model as the list of its picks.
 
 Solves   min Σ_i loss(x_i·w, y_i)  subject to  ‖w‖₁ ≤ radius,   X (n × d) in CSC form.
 Source   Raff, Khanna, Lu, "Scaling up differentially private lasso regularized logistic regression via faster
          Frank-Wolfe iterations" (NeurIPS 2023), algorithm 1, with argmax for its argmin and with the
          predictions v = Xw kept up to date instead of recomputed.
-Leaves   nothing: arrays in, arrays out. `argmax_picks` is not private. `noisy_max_picks` draws from the law of
-         the exponential mechanism, but with floating-point Gumbel noise: a yardstick for the sampler in
-         `samplers`, which is the one that releases go through.
-Price    O(nnz + n + d) a step.
+Leaves   nothing: arrays in, arrays out.
 
 Steps are 2/(t+2) for t = 1, 2, …, so after T picks the weight of pick t is 2(t+1)/((T+1)(T+2)): a model *is* its
 list of picks, and v = m·u with m = 2·radius/((T+1)(T+2)) and u a sum of whole multiples of columns. That closed
@@ -25,7 +22,6 @@ from numba import njit
 from numpy.typing import NDArray
 
 from colonnade.errors import InvalidInput
-from colonnade.kernels.stream import Stream, open_uniform
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -35,7 +31,7 @@ SQUARED = 1
 SQUARED_HINGE = 2
 
 
-class Loss(IntEnum):
+class LossCode(IntEnum):
     """Losses as numbers that numba can branch on; labels are ±1 for the two classification losses."""
 
     LOGISTIC = LOGISTIC  # log(1 + exp(-y s))
@@ -55,7 +51,7 @@ def check_problem(
     indices: NDArray[Any],
     indptr: NDArray[Any],
     y: Floats,
-    loss: Loss,
+    loss: LossCode,
     radius: float,
     rounds: int,
 ) -> None:
@@ -72,7 +68,7 @@ def check_problem(
         )
     if not np.isfinite(y).all():
         raise InvalidInput("labels must be finite; clean them first.")
-    if loss != Loss.SQUARED and not (np.abs(y) == 1.0).all():
+    if loss != LossCode.SQUARED and not (np.abs(y) == 1.0).all():
         raise InvalidInput("a classification loss needs labels -1.0 and +1.0; map the two classes to them first.")
     if not (math.isfinite(radius) and radius > 0.0) or not 1 <= rounds < 2**30:
         raise InvalidInput(
@@ -132,15 +128,6 @@ def loss_value(loss: int, v: float, y: float) -> Any:
 
 
 @njit(cache=True)
-def total_loss(loss: int, v: Floats, y: Floats) -> Any:
-    """Σ loss(v_i, y_i)."""
-    total = 0.0
-    for i in range(y.size):
-        total += loss_value(loss, v[i], y[i])
-    return total
-
-
-@njit(cache=True)
 def column_dot(data: NDArray[Any], indices: NDArray[Any], start: int, stop: int, q: Floats) -> Any:
     """<column, q>, one sequential sum: the same number wherever it is computed."""
     total = 0.0
@@ -184,129 +171,6 @@ def push_column(data: NDArray[Any], indices: NDArray[Any], start: int, stop: int
     """v += step · column."""
     for z in range(start, stop):
         v[indices[z]] += step * data[z]
-
-
-@njit(cache=True)
-def _largest(alpha: Floats) -> Any:
-    best = -1.0
-    at = 0
-    for k in range(alpha.size):
-        if abs(alpha[k]) > best:
-            best = abs(alpha[k])
-            at = k
-    return at
-
-
-@njit(cache=True)
-def _noisy_largest(alpha: Floats, c: float, stream: Stream) -> Any:
-    """Gumbel-max over the 2d signed coordinates: (coordinate, sign) with probability ∝ exp(c·sign·alpha)."""
-    best = -math.inf
-    at = 0
-    sign = 1
-    for k in range(alpha.size):
-        up = c * alpha[k] - math.log(-math.log(open_uniform(stream)))
-        down = -c * alpha[k] - math.log(-math.log(open_uniform(stream)))
-        if up > best:
-            best, at, sign = up, k, 1
-        if down > best:
-            best, at, sign = down, k, -1
-    return at, sign
-
-
-@njit(cache=True)
-def _argmax_kernel(
-    data: NDArray[Any],
-    indices: NDArray[Any],
-    indptr: NDArray[Any],
-    y: Floats,
-    loss: int,
-    radius: float,
-    index: Ints,
-    sign: NDArray[np.int8],
-    gap: Floats,
-) -> None:
-    v = np.zeros(y.size)
-    q = np.empty(y.size)
-    alpha = np.empty(indptr.size - 1)
-    inner = shrink_rows(loss, math.inf, 1.0, y, v, q)
-    for t in range(1, index.size + 1):
-        scores(data, indices, indptr, q, alpha)
-        k = _largest(alpha)
-        s = 1 if alpha[k] >= 0.0 else -1
-        index[t - 1] = k
-        sign[t - 1] = s
-        gap[t - 1] = inner + radius * abs(alpha[k])
-        eta = 2.0 / (t + 2.0)
-        push_column(data, indices, indptr[k], indptr[k + 1], -s * radius * eta / (1.0 - eta), v)
-        inner = shrink_rows(loss, math.inf, 1.0 - eta, y, v, q)
-
-
-@njit(cache=True)
-def _noisy_max_kernel(
-    data: NDArray[Any],
-    indices: NDArray[Any],
-    indptr: NDArray[Any],
-    y: Floats,
-    loss: int,
-    radius: float,
-    limit: float,
-    c: float,
-    stream: Stream,
-    index: Ints,
-    sign: NDArray[np.int8],
-) -> None:
-    v = np.zeros(y.size)
-    q = np.empty(y.size)
-    alpha = np.empty(indptr.size - 1)
-    shrink_rows(loss, limit, 1.0, y, v, q)
-    for t in range(1, index.size + 1):
-        scores(data, indices, indptr, q, alpha)
-        k, s = _noisy_largest(alpha, c, stream)
-        index[t - 1] = k
-        sign[t - 1] = s
-        eta = 2.0 / (t + 2.0)
-        push_column(data, indices, indptr[k], indptr[k + 1], -s * radius * eta / (1.0 - eta), v)
-        shrink_rows(loss, limit, 1.0 - eta, y, v, q)
-
-
-def argmax_picks(
-    data: NDArray[Any],
-    indices: NDArray[Any],
-    indptr: NDArray[Any],
-    y: Floats,
-    *,
-    loss: Loss,
-    radius: float,
-    rounds: int,
-) -> tuple[Picks, Floats]:
-    """Algorithm 1 without noise: the picks, and before each pick the gap that bounds f(w) − f*. Not private."""
-    check_problem(data, indices, indptr, y, loss, radius, rounds)
-    picks = Picks(np.empty(rounds, dtype=np.int64), np.empty(rounds, dtype=np.int8))
-    gap = np.empty(rounds)
-    _argmax_kernel(data, indices, indptr, y, int(loss), radius, picks.columns, picks.signs, gap)
-    return picks, gap
-
-
-def noisy_max_picks(
-    data: NDArray[Any],
-    indices: NDArray[Any],
-    indptr: NDArray[Any],
-    y: Floats,
-    *,
-    loss: Loss,
-    radius: float,
-    rounds: int,
-    scale: float,
-    stream: Stream,
-    residual_bound: float = 1.0,
-) -> Picks:
-    """Algorithm 1 with Gumbel noise of scale 1/`scale` on the 2d signed scores, all recomputed at every step."""
-    check_problem(data, indices, indptr, y, loss, radius, rounds)
-    picks = Picks(np.empty(rounds, dtype=np.int64), np.empty(rounds, dtype=np.int8))
-    _noisy_max_kernel(
-        data, indices, indptr, y, int(loss), radius, residual_bound, scale, stream, picks.columns, picks.signs
-    )
-    return picks
 
 
 def model_of_picks(picks: Picks, *, radius: float, columns: int) -> Floats:

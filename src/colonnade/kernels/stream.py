@@ -13,7 +13,6 @@ words 9 to 16 are the buffer (one block of 64 bytes).
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import numpy as np
@@ -29,20 +28,12 @@ _CONSTANTS = np.frombuffer(b"expand 32-byte k", dtype="<u4")
 Stream = NDArray[np.uint64]
 
 
-def system_stream() -> Stream:
-    """A stream keyed by the operating system: the one that noise for releases is drawn from."""
-    return keyed_stream(os.urandom(32))
-
-
 def keyed_stream(key: bytes, nonce: bytes = bytes(12), counter: int = 0) -> Stream:
-    """The stream of a known key: for replaying a recorded run, and for tests.
-
-    Whoever knows the key can subtract the noise. A key that is not secret makes a run that is not private.
-    """
+    """The stream of a key. Whoever knows the key can subtract the noise: it comes from the operating system, fresh."""
     if len(key) != 32 or len(nonce) != 12 or not 0 <= counter < 2**32:
         raise InvalidInput(
             f"ChaCha20 needs a key of 32 bytes, a nonce of 12 and a counter below 2^32; got {len(key)}, "
-            f"{len(nonce)} and {counter}. Use system_stream() unless a run is being replayed."
+            f"{len(nonce)} and {counter}."
         )
     stream = np.zeros(BUFFER + WORDS, dtype=np.uint64)
     block = np.concatenate(
@@ -147,10 +138,3 @@ def below(stream: Stream, n: Any) -> Any:
 def open_uniform(stream: Stream) -> Any:
     """A double strictly inside (0, 1): (k + 1/2) / 2^52 with k uniform, so that neither 0 nor 1 can come up."""
     return (np.float64(next_word(stream) >> uint64(12)) + 0.5) * 2.0**-52
-
-
-@njit(cache=True)
-def fill_words(stream: Stream, out: NDArray[np.uint64]) -> None:
-    """out[i] = the next words of the stream."""
-    for i in range(out.size):
-        out[i] = next_word(stream)

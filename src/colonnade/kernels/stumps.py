@@ -1,7 +1,7 @@
 """The best decision stump of a block: one pass over the sorted entries of every column.
 
-A stump says +1 where x > threshold and -1 elsewhere, or the opposite. A cut is given by how many rows lie below it: cut 0
-says the same of every row. Entries that are not stored are zeros and enter as one run, so a sparse block costs its
+A stump says +1 where x > threshold and -1 elsewhere, or the opposite. A cut is given by how many rows lie below it: cut
+0 says the same of every row. Entries that are not stored are zeros and enter as one run, so a sparse block costs its
 nonzeros. Ties go to the column that comes first in `order`, then to the lower cut.
 """
 

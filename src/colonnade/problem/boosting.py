@@ -1,7 +1,9 @@
 """ℓ1-AdaBoost as a problem: a convex combination of decision stumps, and the model it ends in.
 
-Solves   min log( (1/n) Σ exp(−y_i s_i / T) )  with  s = Hα,  α in the unit simplex,  H the stumps of all columns, ±1 each.
-Source   Shen and Li, "On the dual formulation of boosting algorithms", 2010; Bellet et al., arXiv:1404.2644, equation 6.
+Solves   min log( (1/n) Σ exp(−y_i s_i / T) )  with  s = Hα,  α in the unit simplex,  H the stumps of all columns, ±1
+         each.
+Source   Shen and Li, "On the dual formulation of boosting algorithms", 2010; Bellet et al., arXiv:1404.2644, equation
+         6.
 Mended   the gradient is −Hᵀ(y·w)/T with w the weights of the rows; the second paper drops the 1/T, and its gap is then
          wrong by that factor.
 """

@@ -1,8 +1,8 @@
 """The best point in the hull of the atoms at hand: the corrective step of Frank-Wolfe methods.
 
 Solves   min loss(Mu + b, y)  over u in the set,  M the atoms side by side: as many unknowns as atoms, few.
-How      Newton steps in u: a quadratic model, minimised over the set by projected gradients with momentum, then an exact
-         line search towards its minimiser, so that the objective never rises.
+How      Newton steps in u: a quadratic model, minimised over the set by projected gradients with momentum, then an
+         exact line search towards its minimiser, so that the objective never rises.
 """
 
 from __future__ import annotations

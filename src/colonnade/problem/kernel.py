@@ -1,6 +1,7 @@
 """The kernel machine as a problem: the dual of the L2-loss SVM over examples, and the model it ends in.
 
-Solves   min αᵀK̃α  over the unit simplex,  K̃_ij = y_i y_j (k(x_i, x_j) + 1) + δ_ij / C;  scores are Σ_j α_j y_j (k(x_j, x) + 1).
+Solves   min αᵀK̃α  over the unit simplex,  K̃_ij = y_i y_j (k(x_i, x_j) + 1) + δ_ij / C;  scores are Σ_j α_j y_j
+         (k(x_j, x) + 1).
 Source   Tsang, Kwok, Cheung, "Core vector machines", JMLR 2005; Bellet et al., arXiv:1404.2644, equation 5.
 Kernels  RBF(gamma), or a function (X, Z) → the table of k(x, z) over the rows of both, which must be positive.
 """

@@ -2,14 +2,14 @@
 
 Share    the class's share is the mean of a normal around the released one, cut to [0, 1]: what a uniform guess and the
          noise's known size leave.
-Link     w·(normal scores) + (1 − w)·(linear probability), w = √R². Normal scores: either class's scores as normal with one
-         variance, so that log-odds are linear; the linear probability is what least squares on labels ±1 estimates, kept
-         away from 0 and 1 by a part of the share: max(.05, .6 − w), for the less a score says the less are its ends to be
-         believed.
+Link     w·(normal scores) + (1 − w)·(linear probability), w = √R². Normal scores: either class's scores as normal with
+         one variance, so that log-odds are linear; the linear probability is what least squares on labels ±1 estimates,
+         kept away from 0 and 1 by a part of the share: max(.05, .6 − w), for the less a score says the less are its
+         ends to be believed.
 Noise    a score whose covariance with the label lies within `threshold` standard deviations of its noise says nothing,
          and everybody has the share's chance; one that lies z of them away counts by 1 − (threshold/z)⁴.
-Chosen   the threshold, so that noise alone costs less than COST, half of the third decimal of log loss over an entropy of
-         .4. The rest by looking at nhanes-diabetes, credit-default and a9a, whole and cut down.
+Chosen   the threshold, so that noise alone costs less than COST, half of the third decimal of log loss over an entropy
+         of .4. The rest by looking at nhanes-diabetes, credit-default and a9a, whole and cut down.
 Leaves   nothing: moments, share and sds are released or public.
 """
 
@@ -75,8 +75,8 @@ def class_share(released: float, sd: float) -> float:
 def threshold(noise2: float) -> float:
     """Standard deviations of its noise that a score's correlation with the label must exceed, given that noise's variance.
 
-    Noise of sd t that passes by z > beyond claims a correlation of t·z·(1 − (beyond/z)⁴), which costs half its square where
-    there is none: less than .9·t² on average, if z is normal. It passes with a chance of COST/t² at most.
+    Noise of sd t that passes by z > beyond claims a correlation of t·z·(1 − (beyond/z)⁴), which costs half its square
+    where there is none: less than .9·t² on average, if z is normal. It passes with a chance of COST/t² at most.
     """
     return float(-ndtri(min(LEVEL, COST / noise2))) if noise2 > 0.0 else 0.0
 

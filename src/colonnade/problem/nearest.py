@@ -1,6 +1,7 @@
 """The x-update of ADMM: penalised coefficients whose prediction is near a target.
 
-Solves   x(t, rho) = argmin_x  penalty(x) + rho/2 ‖A x − t‖², again and again for other targets, now and then for another rho.
+Solves   x(t, rho) = argmin_x  penalty(x) + rho/2 ‖A x − t‖², again and again for other targets, now and then for
+         another rho.
 Ridge    one Cholesky factorisation for each rho, of the smaller of AᵀA and AAᵀ (Woodbury).
 Ball     ridge within ‖x‖ ≤ radius, by one eigendecomposition for every rho: the multiplier of the ball joins the ridge.
 Others   block coordinate descent from the last answer; exact up to `PRECISION` of the target's length.

@@ -49,10 +49,6 @@ class Penalty(Protocol):
         """The largest factor ≤ 1 that brings u into the domain of the conjugate."""
         ...
 
-    def dual_feasible(self, u: Array) -> Array:
-        """u times its shrink factor."""
-        ...
-
 
 @dataclass(frozen=True)
 class Ridge:
@@ -75,9 +71,6 @@ class Ridge:
     def shrink(self, u: Array) -> float:  # noqa: ARG002  # the domain is everything
         return 1.0
 
-    def dual_feasible(self, u: Array) -> Array:
-        return u
-
 
 @dataclass(frozen=True)
 class Lasso:
@@ -99,9 +92,6 @@ class Lasso:
 
     def shrink(self, u: Array) -> float:
         return _ratio(self.a, float(np.max(np.abs(u), initial=0.0)))
-
-    def dual_feasible(self, u: Array) -> Array:
-        return u * self.shrink(u)
 
 
 @dataclass(frozen=True)
@@ -126,9 +116,6 @@ class ElasticNet:
 
     def shrink(self, u: Array) -> float:  # noqa: ARG002  # the domain is everything
         return 1.0
-
-    def dual_feasible(self, u: Array) -> Array:
-        return u
 
 
 @dataclass(frozen=True)
@@ -164,9 +151,6 @@ class GroupLasso:
 
     def shrink(self, u: Array) -> float:
         return _ratio(1.0, float(np.max(self._norms(u) / self._limits)))
-
-    def dual_feasible(self, u: Array) -> Array:
-        return u * self.shrink(u)
 
 
 @dataclass(frozen=True)
@@ -209,9 +193,6 @@ class NuclearNorm:
 
     def shrink(self, u: Array) -> float:
         return _ratio(self.a, self._largest(u))
-
-    def dual_feasible(self, u: Array) -> Array:
-        return u * self.shrink(u)
 
 
 def _indicator(inside: bool) -> float:

@@ -2,10 +2,11 @@
 
     constraint = co.Product(co.L1Ball(1.0), blocks="columns")      |x_j| ≤ 1 for every column: a box
     constraint = co.Product(co.L1Ball(3.0), blocks="parties")      ‖x_k‖₁ ≤ 3 at every party
-    constraint = co.Product(co.Simplex(), blocks=((0, 1), (2, 3)))     groups of columns, by their place in the joint table
+    constraint = co.Product(co.Simplex(), blocks=((0, 1), (2, 3)))     groups of columns, by their place in the joint
+                                                                       table
 
-Vertices, certificate and projection are those of the blocks, side by side. A product is not an ℓ1 ball: ‖x‖₁ may reach the sum
-of the radii.
+Vertices, certificate and projection are those of the blocks, side by side. A product is not an ℓ1 ball: ‖x‖₁ may reach
+the sum of the radii.
 """
 
 from __future__ import annotations

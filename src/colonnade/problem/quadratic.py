@@ -3,7 +3,8 @@
 Solves   min_x ½x'Gx − b'x + penalty(x),  or over a set; G symmetric without negative eigenvalues, maybe singular.
 How      no penalty, Ridge: closed form. Lasso, ElasticNet: coordinate descent. GroupLasso, sets: projected or proximal
          gradients with momentum. Where the answer lies on a face (Lasso, ElasticNet, L1Ball, Simplex), the quadratic is
-         solved exactly on the face that the iterations have found. Where an L1Ball is too flat for that: the lasso's path.
+         solved exactly on the face that the iterations have found. Where an L1Ball is too flat for that: the lasso's
+         path.
 Bound    every z gives ½x'Gx ≥ x'Gz − ½z'Gz, hence the minimum is at least −½z'Gz − penalty*(b − Gz). Lasso and
          GroupLasso need b − Gz in the domain of penalty*: z is drawn from x towards β with Gβ = b until it is.
          Over a set: <x, Gx − b> minus its least value there.

@@ -19,7 +19,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -148,13 +148,24 @@ def fit(
             try:
                 warnings.warn(f"{remark}.", MostlyNoise, stacklevel=2)
             except MostlyNoise as raised:  # somebody made it an error, and the run is paid for
-                raised.add_note(_saved(books.fit_path(made.run)))
+                raised.add_note(SavedFit(books.fit_path(made.run)))
                 raise
     return made
 
 
-def _saved(path: Path | None) -> str:
-    return f"The run had finished; its fit is saved: co.load({str(path)!r}). To repeat the call would begin another."
+class SavedFit(str):
+    """The note on an error that stopped a call after its run had ended: the fit is saved."""
+
+    __slots__ = ("path",)
+    path: Path | None
+
+    def __new__(cls, path: Path | None) -> Self:
+        note = super().__new__(
+            cls,
+            f"The run had finished; its fit is saved: co.load({str(path)!r}). To repeat the call would begin another.",
+        )
+        note.path = path
+        return note
 
 
 @dataclass(frozen=True, eq=False)
@@ -278,7 +289,7 @@ class _Run:
         if path is None:
             self.finish()
             return made
-        with _undisturbed(_saved(path)):
+        with _undisturbed(SavedFit(path)):
             made.save(path)
             self.finish()
         return made

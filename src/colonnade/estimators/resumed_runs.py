@@ -3,17 +3,17 @@
     store/classes/runs.db         which jobs were begun, and how they ended
     store/classes/fits/JOB.json   the ids of a job's finished runs, in order; their fits are in store/fits
 
-After Ctrl-C or a crash the same call finds its job, takes the finished fits from the store, goes on with the run that was stopped and
-does the rest. Once a job has ended, the same call is a new one, and is charged as one.
+After Ctrl-C or a crash the same call finds its job, takes the finished fits from the store, goes on with the run that
+was stopped and does the rest. Once a job has ended, the same call is a new one, and is charged as one.
 
-Leaves   nothing. The job is found by a keyed hash of the call, as runs are: nobody can test a guess about a row with it.
+Leaves   nothing. The job is found by a keyed hash of the call, as runs are: nobody can test a guess about a row with
+         it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Callable, Sequence
 from os import PathLike
 from pathlib import Path
@@ -24,10 +24,9 @@ import numpy as np
 from colonnade.data.federation import Federation
 from colonnade.errors import MostlyNoise
 from colonnade.privacy.store import write_synced
+from colonnade.runs.fit import SavedFit
 from colonnade.runs.result import Fit, load
 from colonnade.runtime.run_store import RunStore
-
-SAVED = re.compile(r"its fit is saved: co\.load\((['\"])(.+)\1\)")  # what a run says that was stopped as it ended
 
 
 def same_call(federations: Sequence[Federation], *settings: Any) -> str:
@@ -40,7 +39,7 @@ def same_call(federations: Sequence[Federation], *settings: Any) -> str:
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
-def resumed(call: str, runs: Sequence[Callable[[], Fit]], store: str | PathLike[str]) -> list[Fit]:
+def resume_runs(call: str, runs: Sequence[Callable[[], Fit]], store: str | PathLike[str]) -> list[Fit]:
     """The fits of all runs, in order; those that an interrupted call with this store finished are read from it."""
     folder = Path(store).expanduser()
     jobs = RunStore(folder / "classes")
@@ -58,8 +57,9 @@ def resumed(call: str, runs: Sequence[Callable[[], Fit]], store: str | PathLike[
                 try:
                     fits.append(run())
                 except (KeyboardInterrupt, MostlyNoise) as stopped:  # the second: where somebody made it an error
-                    if ended := SAVED.search("\n".join(getattr(stopped, "__notes__", ()))):
-                        note(Path(ended[2]).stem)
+                    for said in getattr(stopped, "__notes__", ()):
+                        if isinstance(said, SavedFit) and said.path is not None:
+                            note(said.path.stem)
                     raise
                 note(fits[-1].run)
             jobs.end(job, "finished")

@@ -1,0 +1,238 @@
+"""Envelopes of the exact sampler: which columns are heavy, hot or cool, and whole numbers above their weights.
+
+Claim    an envelope is never below the weight that it stands for until its horizon has passed (`score_bounds`).
+Source   ours; `samplers` says what light, heavy, hot and cool columns are, and draws by these envelopes.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numba import njit, uint64
+from numpy.typing import NDArray
+
+from colonnade.kernels.column_scores import score_from_slopes
+from colonnade.kernels.score_bounds import (
+    AGE,
+    CAP,
+    CLOCKS,
+    EPOCH,
+    FULL,
+    HOT,
+    MEASURED,
+    NORM,
+    PAD,
+    SCORE,
+    SLACK,
+    SNAPSHOT,
+    TAKEN,
+    TOP,
+    log_bound,
+    log_bounds,
+    measure,
+    note,
+)
+from colonnade.kernels.sparse_fw import Floats, Ints, exp_negative
+
+MARGIN = 1.0 + 2.0**-40  # far above the few ulps by which two calls of exp may disagree about which is larger
+
+THETA = 0.5  # a column is light if c·|its score| can never exceed this: one envelope serves all of them
+EAGER = 3.0  # heavy columns that could weigh exp(3), and a fair share of the light ones, are seen before the first pick
+COOL = 4.6  # cool columns together weigh exp(-4.6) = 1 % of the total
+CUT = 44.0  # exp(-44) of the largest envelope is below one unit of the integers: 2^62·exp(-44) < 1
+FIRST_HORIZON = 4.0  # steps that the first envelopes are made to last
+LARGEST_TOTAL = 2.0**61
+
+Csc = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
+
+
+@njit(cache=True)
+def see_column(
+    csc: Csc,
+    k: int,
+    x: int,
+    tilt: Floats,
+    lean: Floats,
+    bends: tuple[float, float],
+    bound: float,
+    grid: float,
+    clock: Floats,
+    heavy: Floats,
+) -> None:
+    """The score of column k, in place x of the table, from the slopes of all rows."""
+    data, indices, indptr = csc
+    full = heavy[x, FULL] == 1.0
+    total, trend = score_from_slopes(data, indices, indptr[k], indptr[k + 1], full, tilt, lean, bound, 1.0 / grid)
+    note(x, total * grid, trend, min(heavy[x, TOP] * bends[0], heavy[x, NORM] * bends[1]), clock, heavy)
+
+
+@njit(cache=True)
+def see_all(
+    csc: Csc,
+    which: Ints,
+    members: Ints,
+    tilt: Floats,
+    lean: Floats,
+    bends: tuple[float, float],
+    bound: float,
+    cap: float,
+    grid: float,
+    clock: Floats,
+    heavy: Floats,
+) -> Any:
+    """Scores of the member columns from the slopes of all rows, as a new snapshot; returns the nonzeros read."""
+    data, indices, indptr = csc
+    read = 0
+    for i in range(members.size):
+        x = members[i]
+        start, stop = indptr[which[x]], indptr[which[x] + 1]
+        if heavy[x, MEASURED] == 0.0:
+            measure(data, indices, start, stop, bound, tilt.size, cap, x, heavy)
+        see_column(csc, which[x], x, tilt, lean, bends, bound, grid, clock, heavy)
+        heavy[x, SNAPSHOT] = abs(heavy[x, SCORE])
+        heavy[x, TAKEN] = clock[EPOCH]
+        read += stop - start
+    return read
+
+
+@njit(cache=True)
+def heavy_columns(indptr: NDArray[Any], light_nnz: int) -> Any:
+    """Columns with more than light_nnz nonzeros, the long ones roughly first: what is hot lies close together."""
+    d = indptr.size - 1
+    found = np.empty(min(d, indptr[d] // (light_nnz + 1)), dtype=np.int64)  # there cannot be more
+    place = np.zeros(8 * 64 + 1, dtype=np.int64)
+    count = 0
+    for j in range(d):
+        nnz = indptr[j + 1] - indptr[j]
+        if nnz > light_nnz:
+            found[count] = j
+            count += 1
+            place[8 * 64 - int(8.0 * math.log2(nnz))] += 1
+    for g in range(1, place.size):
+        place[g] += place[g - 1]
+    which = np.empty(count, dtype=np.int64)
+    for i in range(count - 1, -1, -1):
+        g = 8 * 64 - int(8.0 * math.log2(indptr[found[i] + 1] - indptr[found[i]]))
+        place[g] -= 1
+        which[place[g]] = found[i]
+    return which
+
+
+@njit(cache=True, error_model="numpy")
+def scaled_cosh(a: float, ref: float) -> Any:
+    """cosh(a)·exp(-ref) for a >= 0, ref >= 0 and |a - ref| < 700."""
+    if a > 20.0:
+        return 0.5 * exp_negative(ref - a)  # exp(-2a) is below an ulp of 1
+    return 0.5 * exp_negative(ref - a) * (1.0 + exp_negative(2.0 * a))
+
+
+@njit(cache=True)
+def small_cosh(a: float) -> Any:
+    """cosh(a) for |a| <= THETA to the last ulps: the first term left out is a^14/14! < 1e-15."""
+    s = a * a
+    return 1.0 + s / 2.0 * (1.0 + s / 12.0 * (1.0 + s / 30.0 * (1.0 + s / 56.0 * (1.0 + s / 90.0 * (1.0 + s / 132.0)))))
+
+
+@njit(cache=True)
+def ceilings(heavy: Floats, c: float) -> Any:
+    """[x] = what no score from place x on in the table can ever exceed; one more entry, 0, ends it."""
+    ceiling = np.zeros(heavy.shape[0] + 1)
+    for x in range(heavy.shape[0] - 1, -1, -1):
+        ceiling[x] = max(ceiling[x + 1], c * (heavy[x, CAP] + heavy[x, PAD]) * (1.0 + SLACK))
+    return ceiling
+
+
+@njit(cache=True)
+def select_hot(
+    heavy: Floats, c: float, cut: float, ceiling: Floats, far_horizon: Floats, old: Ints, scratch: Floats, hot: Ints
+) -> Any:
+    """Lists the columns that may reach the cut until the far horizon.
+
+    Returns their number, a bound of the others, and the number of columns looked at.
+    """
+    for i in range(old.size):
+        heavy[old[i], HOT] = 0.0
+    looked = ceiling.size - 1 - np.searchsorted(ceiling[:-1][::-1], cut)  # beyond, no column can reach the cut
+    count, cool_top = 0, ceiling[looked]
+    for x in range(looked):
+        scratch[x] = log_bound(heavy, x, far_horizon, c)
+        if scratch[x] >= cut:
+            hot[count] = x
+            heavy[x, HOT] = 1.0
+            count += 1
+        elif scratch[x] > cool_top:
+            cool_top = scratch[x]
+    return count, cool_top, looked
+
+
+@njit(cache=True)
+def rebuild_envelopes(
+    heavy: Floats,
+    horizon: Floats,
+    c: float,
+    light: float,
+    cool: int,
+    cool_top: float,
+    shift: int,
+    hot: Ints,
+    scratch: Floats,
+    envelope: NDArray[np.uint64],
+    groups: NDArray[np.uint64],
+) -> Any:
+    """New integer envelopes; returns (ref, size, total of light columns, envelope of a cool column, total).
+
+    An envelope is floor(MARGIN·size·cosh(bound)·exp(-ref)), a weight floor(size·cosh(cα)·exp(-ref)): cutting is
+    monotone, so the envelope is not below the weight.
+    """
+    ref = max(THETA, cool_top, log_bounds(heavy, hot, horizon, c, scratch))
+    sum_light = light * math.exp(-ref)
+    # size is at most 2^62, so that below exp(-CUT) of the largest floor(...) is 0: no exponential needed
+    cool_one = MARGIN * scaled_cosh(cool_top, ref) if cool > 0 and cool_top - ref > -CUT else 0.0
+    total = sum_light + cool * cool_one
+    for i in range(hot.size):
+        scratch[i] = MARGIN * scaled_cosh(scratch[i], ref) if scratch[i] - ref > -CUT else 0.0
+        total += scratch[i]
+    size = LARGEST_TOTAL / total
+    groups[: (hot.size >> shift) + 1] = uint64(0)
+    light_total = uint64(np.int64(sum_light * size))
+    cool_each = uint64(np.int64(cool_one * size))
+    all_total = light_total + uint64(cool) * cool_each
+    for i in range(hot.size):
+        envelope[i] = uint64(np.int64(scratch[i] * size))
+        groups[i >> shift] += envelope[i]
+        all_total += envelope[i]
+    return ref, size, light_total, cool_each, all_total
+
+
+@njit(cache=True)
+def locate(r: Any, envelope: NDArray[np.uint64], groups: NDArray[np.uint64], shift: int) -> Any:
+    """The place in the list of hot columns in whose envelope the integer r falls."""
+    g = 0
+    while r >= groups[g]:
+        r -= groups[g]
+        g += 1
+    i = g << shift
+    while r >= envelope[i]:
+        r -= envelope[i]
+        i += 1
+    return i
+
+
+@njit(cache=True)
+def has_passed(clock: Floats, horizon: Floats) -> Any:
+    passed = False
+    for g in range(CLOCKS):
+        passed = passed or clock[g] > horizon[g]
+    return passed
+
+
+@njit(cache=True)
+def set_horizon(clock: Floats, pace: Floats, t: int, length: float, out: Floats) -> None:
+    """Where the clocks should be after `length` more steps like the last ones."""
+    for g in range(CLOCKS):
+        out[g] = clock[g] + length * pace[g]
+    out[EPOCH] = clock[EPOCH]
+    ahead = t + 1.2 * length
+    out[AGE] = clock[AGE] * (ahead * (ahead + 1.0)) / (t * (t + 1.0))

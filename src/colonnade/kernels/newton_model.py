@@ -1,0 +1,222 @@
+"""The Newton model of an ℓ1-constrained problem, minimised over chosen columns and the intercept.
+
+Solves   min q·Δ + ½ Σ h_i Δ_i² over w and b with ‖w‖₁ ≤ radius, Δ = X(w − w₀) + b − b₀, on the active columns alone.
+Source   coordinate descent on the Lagrangian + mu·‖w‖₁; mu is steered by the secant until ‖w‖₁ meets the radius.
+Price    few columns: their matrix of products once, then O(columns²) a sweep. Many: O(their nonzeros + rows) a sweep.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from colonnade.kernels.sparse_fw import LOGISTIC, SQUARED, Floats, Ints, exp_negative
+
+FEW_COLUMNS = 400  # up to here the matrix of products is worth its making
+SWEEPS = 500  # at most, over columns of the matrix
+CHEAP_SWEEPS = 5000  # at most, over the matrix of products
+
+
+@njit(cache=True, error_model="numpy")
+def row_curvatures(loss: int, floor: float, y: Floats, s: Floats, v: Floats, b: float, out: Floats) -> Any:
+    """out[i] = s_i times the second derivative of row i's loss at v_i + b, at least `floor` times the mean; returns Σ."""
+    mean = 0.0
+    for i in range(y.size):
+        if loss == LOGISTIC:
+            e = exp_negative(abs(v[i] + b))
+            out[i] = e / ((1.0 + e) * (1.0 + e))
+        elif loss == SQUARED:
+            out[i] = 1.0
+        else:
+            out[i] = 1.0 if y[i] * (v[i] + b) < 1.0 else 0.0
+        mean += out[i] / y.size
+    least = max(floor * mean, 1e-300)  # so that the model has a minimum
+    total = 0.0
+    for i in range(y.size):
+        out[i] = s[i] * max(out[i], least)
+        total += out[i]
+    return total
+
+
+@njit(cache=True)
+def products(data: NDArray[Any], indices: NDArray[Any], indptr: NDArray[Any], active: Ints, h: Floats) -> Any:
+    """XᵀHX over the active columns and, last, the intercept's column of ones."""
+    last = active.size
+    out = np.zeros((last + 1, last + 1))
+    weighted = np.zeros(h.size)
+    for i in range(h.size):
+        out[last, last] += h[i]
+    for a in range(last):
+        start, stop = indptr[active[a]], indptr[active[a] + 1]
+        for z in range(start, stop):
+            weighted[indices[z]] = data[z] * h[indices[z]]
+            out[a, last] += weighted[indices[z]]
+        for c in range(a + 1):
+            total = 0.0
+            for z in range(indptr[active[c]], indptr[active[c] + 1]):
+                total += data[z] * weighted[indices[z]]
+            out[a, c] = out[c, a] = total
+        for z in range(start, stop):
+            weighted[indices[z]] = 0.0
+        out[last, a] = out[a, last]
+    return out
+
+
+@njit(cache=True)
+def column_slopes(data: NDArray[Any], indices: NDArray[Any], indptr: NDArray[Any], active: Ints, q: Floats) -> Any:
+    """Xᵀq over the active columns and, last, Σq for the intercept."""
+    out = np.zeros(active.size + 1)
+    for a in range(active.size):
+        for z in range(indptr[active[a]], indptr[active[a] + 1]):
+            out[a] += data[z] * q[indices[z]]
+    for i in range(q.size):
+        out[-1] += q[i]
+    return out
+
+
+@njit(cache=True)
+def _shrunk(u: float, cut: float) -> Any:
+    """u, moved by `cut` towards 0 and not beyond."""
+    return u - cut if u > cut else (u + cut if u < -cut else 0.0)
+
+
+@njit(cache=True)
+def _next_multiplier(mu: float, norm: float, radius: float, target: float, loose: float, settled: Floats) -> Any:
+    """mu rises while ‖w‖₁ is over the radius and falls while there is room.
+
+    ‖w‖₁ falls with mu, linearly on one support: the slope is learnt from the last two settled points.
+    settled: that slope, and mu and ‖w‖₁ of the last settled point.
+    """
+    give, last_mu, last_norm = settled
+    slope = loose if give == 0.0 else give
+    if last_mu >= 0.0 and (norm - last_norm) * (mu - last_mu) < 0.0:
+        slope = min(max((last_norm - norm) / (mu - last_mu), 0.25 * slope), 4.0 * slope)
+    settled[0], settled[1], settled[2] = slope, mu, norm
+    if slope > 0.0:
+        mu = min(max(mu + (norm - radius) / slope, 0.5 * mu), 2.0 * mu + 1e-3 * target / radius)
+    else:
+        mu *= 0.5
+    return 0.0 if mu * radius < 1e-3 * target and norm < radius else mu
+
+
+@njit(cache=True)
+def _misfit(mu: float, norm: float, radius: float) -> Any:
+    """What complementarity adds to the model's gap: mu·|radius − ‖w‖₁|."""
+    return mu * abs(radius - norm) if mu > 0.0 or norm <= radius else np.inf
+
+
+@njit(cache=True)
+def solve_few(gram: Floats, radius: float, mu: float, target: float, x: Floats, g: Floats) -> Any:
+    """Minimises the model by its matrix of products; x holds the coefficients and, last, the change of b; g the slopes.
+
+    Ends when the model's own gap is below the target. Returns mu.
+    """
+    last = x.size - 1
+    settled = np.array([0.0, -1.0, 0.0])
+    for _ in range(CHEAP_SWEEPS):
+        worst, norm, loose = 0.0, 0.0, 0.0
+        for j in range(x.size):
+            bend = gram[j, j]
+            if bend <= 0.0:
+                continue
+            new = _shrunk(x[j] - g[j] / bend, mu / bend if j < last else 0.0)
+            change = new - x[j]
+            if change != 0.0:
+                x[j] = new
+                worst = max(worst, abs(change) * bend)
+                for k in range(x.size):
+                    g[k] += change * gram[j, k]
+            if j < last:
+                norm += abs(new)
+                loose += 1.0 / bend if new != 0.0 else 0.0
+        off = _misfit(mu, norm, radius)
+        if radius * worst + off <= target:
+            break
+        if radius * worst <= 0.1 * max(off, target):  # settled at this mu
+            mu = _next_multiplier(mu, norm, radius, target, loose, settled)
+    return mu
+
+
+@njit(cache=True)
+def _sweep(
+    data: NDArray[Any],
+    indices: NDArray[Any],
+    indptr: NDArray[Any],
+    active: Ints,
+    live: NDArray[np.bool_],
+    curvature: Floats,
+    h: Floats,
+    mu: float,
+    w: Floats,
+    tilt: Floats,
+) -> Any:
+    """One step for each live column; returns (largest violation, ‖w‖₁, Σ 1/curvature over the nonzero ones)."""
+    worst, norm, loose = 0.0, 0.0, 0.0
+    for a in range(active.size):
+        k = active[a]
+        if curvature[a] <= 0.0 or not live[a]:
+            continue
+        g = 0.0
+        for z in range(indptr[k], indptr[k + 1]):
+            g += data[z] * tilt[indices[z]]
+        new = _shrunk(w[k] - g / curvature[a], mu / curvature[a])
+        change = new - w[k]
+        live[a] = new != 0.0
+        if change != 0.0:
+            w[k] = new
+            worst = max(worst, abs(change) * curvature[a])
+            for z in range(indptr[k], indptr[k + 1]):
+                tilt[indices[z]] += change * data[z] * h[indices[z]]
+        norm += abs(new)
+        loose += 1.0 / curvature[a] if new != 0.0 else 0.0
+    return worst, norm, loose
+
+
+@njit(cache=True)
+def solve_many(
+    data: NDArray[Any],
+    indices: NDArray[Any],
+    indptr: NDArray[Any],
+    active: Ints,
+    h: Floats,
+    mass: float,
+    radius: float,
+    mu: float,
+    target: float,
+    w: Floats,
+    tilt: Floats,
+) -> Any:
+    """Minimises the model by sweeps over the columns; tilt is its slope in the rows, mass = Σh. Returns (mu, change of b).
+
+    Sweeps over all active columns alternate with sweeps over the nonzero ones.
+    """
+    curvature = np.zeros(active.size)
+    for a in range(active.size):
+        for z in range(indptr[active[a]], indptr[active[a] + 1]):
+            curvature[a] += np.float64(data[z]) * data[z] * h[indices[z]]
+    live = np.ones(active.size, dtype=np.bool_)
+    settled = np.array([0.0, -1.0, 0.0])
+    moved, everything = 0.0, True
+    for _ in range(SWEEPS):
+        slope = tilt.sum()
+        if mass > 0.0:
+            moved -= slope / mass
+            for i in range(tilt.size):
+                tilt[i] -= slope / mass * h[i]
+        worst, norm, loose = _sweep(data, indices, indptr, active, live, curvature, h, mu, w, tilt)
+        worst = max(worst, abs(slope) * 1e-3)
+        off = _misfit(mu, norm, radius)
+        if radius * worst + off <= target:
+            if everything:
+                break
+            everything = True
+        else:
+            everything = False
+            if radius * worst <= 0.1 * max(off, target):
+                mu = _next_multiplier(mu, norm, radius, target, loose, settled)
+        if everything:
+            live[:] = True
+    return mu, moved
