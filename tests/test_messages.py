@@ -109,9 +109,9 @@ def spending() -> MemoryLog:
 
 
 def taken(folder: Path, node: str) -> object:
-    charter = FederationFile.load(elsewhere(folder))
-    record = Record(node, "2031-01-01T00:00:00+00:00", "0" * 16, charter.digest, 1.0, 1, "00" * 32)
-    return accept(RunStore(folder / "store"), "b", record, charter, tls_in(folder, "b"))
+    file = FederationFile.load(elsewhere(folder))
+    record = Record(node, "2031-01-01T00:00:00+00:00", "0" * 16, file.digest, 1.0, 1, "00" * 32)
+    return accept(RunStore(folder / "store"), "b", record, file, tls_in(folder, "b"))
 
 
 def authority(folder: Path) -> Path:

@@ -256,7 +256,7 @@ class Asked:
         self.made = Organisations.of(federation(SECURE), folder, Policy(epsilon=2.0, delta=1e-6))
         self.hub, self.home = self.made.hub(patience=SECONDS), folder / "home"
         self.home.mkdir()
-        self.made.charter.save(self.home / "federation.toml")
+        self.made.file.save(self.home / "federation.toml")
         np.save(self.home / "table.npy", self.made.tables["party0"])
         (self.home / "signing.key").write_text(self.made.keys["party0"].hex())
         text = (
@@ -271,7 +271,7 @@ class Asked:
         process = SERVER.Process(target=operate, args=arguments, daemon=True)
         process.start()
         try:
-            self.hub.open(self.made.charter).wait_for(["party0"], SECONDS)
+            self.hub.open(self.made.file).wait_for(["party0"], SECONDS)
             yield process
         finally:
             process.kill()

@@ -68,7 +68,7 @@ def finished(made: Organisations, hub: hubs.Grpc) -> co.Fit | None:
     store.close()
     if not over:
         return None
-    hub.hello(made.charter)
+    hub.hello(made.file)
     hub._each("settle", {name: ({"over": over}, ()) for name in made.names})
     return co.load(made.folder / "hub" / "fits" / "run.json")
 

@@ -102,8 +102,8 @@ def at_work(made: Organisations, port: int) -> Iterator[None]:
     stop, ended = threading.Event(), []
 
     def live(name: str) -> None:
-        with contextlib.closing(made.office(name)) as office:
-            serve(f"localhost:{port}", tls_in(made.folder / "certs", name), name, office.answer, stop=stop)
+        with contextlib.closing(made.service(name)) as service:
+            serve(f"localhost:{port}", tls_in(made.folder / "certs", name), name, service.answer, stop=stop)
         ended.append(name)
 
     threads = [threading.Thread(target=live, args=(name,)) for name in made.names]

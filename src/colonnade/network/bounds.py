@@ -39,11 +39,11 @@ class Sizes:
     name: int = LONGEST_NAME  # bytes of the longest name of a node
 
     @classmethod
-    def of(cls, charter: FederationFile, agreed: int = 0) -> Sizes:
+    def of(cls, file: FederationFile, agreed: int = 0) -> Sizes:
         """`agreed` is the number of common rows, where a key matches them."""
-        members = charter.members.values()
-        rows = sum(member.rows or 0 for member in members) if charter.by == "rows" else charter.rows or agreed
-        names = [len(json.dumps(name)) for name in (*charter.members, COORDINATOR)]
+        members = file.members.values()
+        rows = sum(member.rows or 0 for member in members) if file.by == "rows" else file.rows or agreed
+        names = [len(json.dumps(name)) for name in (*file.members, COORDINATOR)]
         return cls(len(members), sum(member.width for member in members), rows, max(names))
 
     @property

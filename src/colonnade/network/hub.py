@@ -3,7 +3,7 @@
     with co.Grpc("0.0.0.0:7443", certs="certs/coordinator") as hub:
         fit = co.fit(co.Federation.open("federation.toml"), problem, method, privacy, engine=hub, store="hub-store")
 
-Parties dial in (`colonnade party run`) and answer questions (office.py). The hub proposes a run; each party prices it and
+Parties dial in (`colonnade party run`) and answer questions (party_service.py). The hub proposes a run; each party prices it and
 approves it; when all have said that they would take part, each reserves; then letters go round in turns (runtime/turns.py). A
 party that was restarted gets the same proposal again, finds its run in its own books, and goes on from its transcript. So
 does the hub.
@@ -75,7 +75,7 @@ class Grpc:
         self.tls = certs if isinstance(certs, Tls) else tls_in(certs, COORDINATOR)
         self.metrics = Metrics()
         self._board: Switchboard | None = None
-        self._charter: FederationFile | None = None
+        self._file: FederationFile | None = None
         self.session, self.rows = "", 0  # of the rows agreed on; empty where they need no agreement
 
     def __enter__(self) -> Self:
@@ -89,15 +89,15 @@ class Grpc:
             self._board.stop()
             self._board = None
 
-    def open(self, charter: FederationFile) -> Switchboard:
+    def open(self, file: FederationFile) -> Switchboard:
         """Listen for the parties of a federation."""
-        if self._board is not None and self._charter is not None and self._charter.digest != charter.digest:
+        if self._board is not None and self._file is not None and self._file.digest != file.digest:
             self.close()
         if self._board is None:
-            pins, streams = {name: member.pin for name, member in charter.members.items()}, _streams()
-            self._board, self._charter = (
+            pins, streams = {name: member.pin for name, member in file.members.items()}, _streams()
+            self._board, self._file = (
                 streams.Switchboard(self.address, self.tls, pins, metrics=self.metrics),
-                charter,
+                file,
             )
             self._board.start()
         return self._board
@@ -117,26 +117,26 @@ class Grpc:
 
     def meet(self, federation: Federation) -> Federation:
         """Wait for all parties, see that everybody speaks of the same, and agree on the common rows."""
-        charter = _away(federation)
-        found = self.hello(charter)
+        file = _away(federation)
+        found = self.hello(file)
         for party, said in found.items():
             if said["protocol"] != PROTOCOL:
                 raise ProtocolError(f"{party!r} speaks protocol {said['protocol']}, this hub {PROTOCOL}; update one.")
-            if said["file"] != charter.digest:
+            if said["file"] != file.digest:
                 raise InvalidInput(
                     f"{party!r} holds another federation file than this hub. Nothing was sent. Compare the two files, give all the "
                     "same one, and start the parties again."
                 )
-        if unable := _unable(charter, found):
+        if unable := _unable(file, found):
             raise InvalidInput(f"{unable[0]}. Nothing was sent.")
-        if charter.on is None:
+        if file.on is None:
             self.session, self.rows = "", 0
-            return Federation.elsewhere(charter)
+            return Federation.elsewhere(file)
         sessions = {(said.get("session"), said.get("rows")) for said in found.values()}
         kept = {session for said in found.values() if (session := said.get("session") or said.get("begun"))}
         if (None, None) in sessions and len(kept) < 2:
             # Nobody has agreed yet; or a hub died when some had, or were about to: all join the same session.
-            sessions = {align(self._each, charter, *kept)}
+            sessions = {align(self._each, file, *kept)}
         if len(sessions) > 1 or (None, None) in sessions:
             known = ", ".join(party for party, said in found.items() if said.get("session") or said.get("begun"))
             raise ProtocolError(
@@ -145,40 +145,40 @@ class Grpc:
             )
         session, rows = sessions.pop()
         self.session, self.rows = str(session), int(rows or 0)
-        return Federation.elsewhere(charter, rows, str(session))
+        return Federation.elsewhere(file, rows, str(session))
 
-    def hello(self, charter: FederationFile) -> dict[str, Mapping[str, Any]]:
+    def hello(self, file: FederationFile) -> dict[str, Mapping[str, Any]]:
         """Every party's versions, file, clock and agreement on rows."""
-        board = self.open(charter)
-        board.wait_for(charter.members, self.patience)
-        return {party: _greeting(party, answer) for party, answer in self._all(charter.members, "hello").items()}
+        board = self.open(file)
+        board.wait_for(file.members, self.patience)
+        return {party: _greeting(party, answer) for party, answer in self._all(file.members, "hello").items()}
 
-    def roads(self, charter: FederationFile) -> dict[tuple[str, str], bool]:
+    def roads(self, file: FederationFile) -> dict[tuple[str, str], bool]:
         """Every pair of parties that has a line of its own by the federation file, and whether both say that it is up."""
-        said = self._all(charter.members, "reach") if any(m.address for m in charter.members.values()) else {}
+        said = self._all(file.members, "reach") if any(m.address for m in file.members.values()) else {}
         up = {(party, str(peer)) for party, answer in said.items() for peer in _peers(party, answer)}
-        pairs = [pair for pair in combinations(charter.members, 2) if charter.listener(*pair) is not None]
+        pairs = [pair for pair in combinations(file.members, 2) if file.listener(*pair) is not None]
         return {(one, other): {(one, other), (other, one)} <= up for one, other in pairs}
 
-    def check(self, charter: FederationFile) -> list[str]:
+    def check(self, file: FederationFile) -> list[str]:
         """What is not in order before anything is spent; empty if all is well."""
-        troubles, found = [], self.hello(charter)
+        troubles, found = [], self.hello(file)
         for party, said in found.items():
             if said["protocol"] != PROTOCOL:
                 troubles.append(f"{party} speaks protocol {said['protocol']}, this hub {PROTOCOL}")
-            if said["file"] != charter.digest:
+            if said["file"] != file.digest:
                 troubles.append(f"{party} holds another federation file")
             if abs(said["clock"] - time.time()) > CLOCKS:
                 troubles.append(f"the clock of {party} differs by {said['clock'] - time.time():+.0f} seconds")
-        return troubles + _unable(charter, found)
+        return troubles + _unable(file, found)
 
     # ------------------------------------------------------------------------ a run
 
     def crew(self, run: str, setups: Mapping[NodeId, NodeSetup], books: Books, listener: Listener, call: Any) -> Crew:
         if self._board is None or not isinstance(call, Call):
             raise InvalidInput("co.Grpc is for federations whose parties run elsewhere: Federation.open(file).")
-        assert self._charter is not None
-        check_call(call.to_json(), Sizes.of(self._charter, self.rows))  # as every party will
+        assert self._file is not None
+        check_call(call.to_json(), Sizes.of(self._file, self.rows))  # as every party will
         return _Crew(self, run, setups, books, listener, call)
 
     def process(self, party: NodeId) -> str | None:
@@ -233,7 +233,7 @@ class Grpc:
 
 
 class _Crew:
-    """The coordinator here, if the method has one, and every party at its own office."""
+    """The coordinator here, if the method has one, and every party at its own service."""
 
     def __init__(
         self, hub: Grpc, run: str, setups: Mapping[NodeId, NodeSetup], books: Books, listener: Listener, call: Call
@@ -248,7 +248,7 @@ class _Crew:
         self.process: dict[NodeId, str | None] = {}  # which process of a party that was
         # Whether any party was asked to reserve; in an earlier life of this hub, all were before the coordinator did.
         self.reserving = self.local is not None and bool(self.local.log.rows(run, "open"))
-        self.diary = RunLog(run, alone=not here)
+        self.run_log = RunLog(run, alone=not here)
         self.patience: float | None = None  # with an answer; None: as the hub has
         self.losses: Counter[NodeId] = Counter()
         self.carried: Counter[bool] = Counter()  # letters between parties, by whether they had a line of their own
@@ -259,10 +259,10 @@ class _Crew:
         if what == "reserve":
             terms = next(iter(to.values()))[0]
             self.code = terms.fingerprint
-            self.diary.proposed(terms.method, len(self.parties))
+            self.run_log.proposed(terms.method, len(self.parties))
             self.introduce(self.parties)
         if what == "close":
-            self.diary.over(*next(iter(to.values())))
+            self.run_log.over(*next(iter(to.values())))
         if what == "close" and ("finished",) not in to.values():  # whoever made the run fail may not answer at all
             self.patience = min(self.hub.patience, FAREWELL)
         unknown = what == "remember" and not self.reserving  # parties keep nothing of a run that they never began
@@ -275,9 +275,9 @@ class _Crew:
                 continue
 
     def drive(self) -> Outcome:
-        self.diary.reserved()
+        self.run_log.reserved()
         found = Turns(self.names, self.promise, self.listener).run()
-        self.diary.traffic = found.traffic
+        self.run_log.traffic = found.traffic
         if self.carried:
             told = {"direct": self.carried[True], "relayed": self.carried[False]}
             log.info("letters between parties", extra={"run": self.run, **told})
@@ -327,7 +327,7 @@ class _Crew:
 
     def close(self) -> None:
         """The line stays open for the next run."""
-        self.diary.left()
+        self.run_log.left()
 
     def promise(self, name: NodeId, what: str, *arguments: Any) -> Promise:
         if name == COORDINATOR:
@@ -364,7 +364,7 @@ class _Crew:
             case "resend", (since,):
                 return what, {"since": dict(since)}, ()
             case "turn", (letters,):
-                self.diary.carried(letters)
+                self.run_log.carried(letters)
                 addresses, frames = letters_out(letters, self.run)
                 return what, {"letters": addresses}, frames
             case _:
@@ -495,9 +495,9 @@ def _greeting(party: str, answer: Parcel) -> Mapping[str, Any]:
     return head
 
 
-def _unable(charter: FederationFile, found: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def _unable(file: FederationFile, found: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Who cannot align the way the federation file says."""
-    if charter.align != "psi":
+    if file.align != "psi":
         return []
     return [
         f"{party} cannot align by private set intersection: it has no openmined-psi (pip install 'colonnade[psi]')"
@@ -521,7 +521,7 @@ def _promised(party: str, answer: Parcel) -> Parcel:
 
 
 def _introductions(said: Sequence[Parcel]) -> list[bytes]:
-    """All keys first, then all confirmations: as an office reads them."""
+    """All keys first, then all confirmations: as a service reads them."""
     keys = [part for one in said if one.head.get("covers") for part in one.blobs[:2]]
     return [*keys, *(one.blobs[-1] for one in said if one.head.get("confirms"))]
 

@@ -30,27 +30,27 @@ Each = Callable[[str, Mapping[str, Question]], dict[str, Parcel]]  # one kind of
 log = logging.getLogger("colonnade.network.hub_alignment")
 
 
-def align(each: Each, charter: FederationFile, begun: str | None = None) -> tuple[str, int]:
+def align(each: Each, file: FederationFile, begun: str | None = None) -> tuple[str, int]:
     """Have the parties agree on a pepper among themselves, and on the rows that all have: the session, and their number.
 
     `begun` is a session that some of them have ended, or are in the middle of: it gives the same rows again.
     """
-    check_least(charter)
-    one = _Session(each, charter, begun or secrets.token_hex(8))
+    check_least(file)
+    one = _Session(each, file, begun or secrets.token_hex(8))
     one.introduce()
-    answers = one.by_psi() if charter.align == "psi" else one.by_digests()
+    answers = one.by_psi() if file.align == "psi" else one.by_digests()
     rows = {found.head.get("rows") for found in one.ask("agreed", answers).values()}
     if len(rows) != 1 or type(count := rows.pop()) is not int:
         raise ProtocolError(
             "the parties do not keep the same number of rows. Let each of them run `colonnade party realign`."
         )
-    log.info("aligned", extra={"session": one.session, "parties": len(one.names), "rows": count, "by": charter.align})
+    log.info("aligned", extra={"session": one.session, "parties": len(one.names), "rows": count, "by": file.align})
     return one.session, count
 
 
-def check_least(charter: FederationFile) -> None:
+def check_least(file: FederationFile) -> None:
     """Whether every party lets the number of common rows be known."""
-    if closed := [name for name, member in charter.members.items() if member.policy.least is None]:
+    if closed := [name for name, member in file.members.items() if member.policy.least is None]:
         raise InvalidInput(
             f"{closed[0]!r} does not let the number of common rows be known: its policy has no `least`. Nothing was sent."
         )
@@ -59,9 +59,9 @@ def check_least(charter: FederationFile) -> None:
 class _Session:
     """One alignment, while the hub drives it."""
 
-    def __init__(self, each: Each, charter: FederationFile, session: str) -> None:
-        self.each, self.charter, self.session = each, charter, session
-        self.names = list(charter.members)
+    def __init__(self, each: Each, file: FederationFile, session: str) -> None:
+        self.each, self.file, self.session = each, file, session
+        self.names = list(file.members)
         self.others = {name: [peer for peer in self.names if peer != name] for name in self.names}
         self.given: dict[str, list[bytes]] = {name: [] for name in self.names}  # the others' keys and shares
 
@@ -86,13 +86,13 @@ class _Session:
         """For each party one bit a digest."""
         found = self.ask("offer", dict.fromkeys(self.names, ()))
         offered = {name: _digests(name, answer) for name, answer in found.items()}
-        least = max(member.policy.least or 1 for member in self.charter.members.values())
+        least = max(member.policy.least or 1 for member in self.file.members.values())
         _, places = intersect(offered, least)
         return {name: [bitmap(places[name], len(offered[name]))] for name in self.names}
 
     def by_psi(self) -> dict[str, list[bytes]]:
         """For each party what the label holder tells it, sealed."""
-        holder = self.charter.label[0]
+        holder = self.file.label[0]
         peers = self.others[holder]
         shown = self.ask("show", dict.fromkeys(peers, ()))
         for peer in peers:

@@ -39,7 +39,7 @@ class Neighbours:
 
     def __init__(
         self,
-        charter: FederationFile,
+        file: FederationFile,
         name: str,
         tls: Tls,
         *,
@@ -47,7 +47,7 @@ class Neighbours:
         metrics: Metrics | None = None,
         patience: float = PATIENCE,
     ) -> None:
-        address = charter.members[name].address
+        address = file.members[name].address
         if (listen is None) != (address is None):
             raise InvalidInput(
                 f"the federation file gives {name!r} the address {address!r} and its own file says listen = {listen!r}: either "
@@ -60,7 +60,7 @@ class Neighbours:
         self.lines = Lines(
             name,
             tls,
-            _around(charter, name),
+            _around(file, name),
             self._take,
             listen=listen,
             metrics=self.metrics,
@@ -173,10 +173,10 @@ def _room(frame: Frame) -> int:
     return len(frame.body) + LETTER
 
 
-def _around(charter: FederationFile, name: str) -> dict[str, Neighbour]:
+def _around(file: FederationFile, name: str) -> dict[str, Neighbour]:
     """Everybody with whom this party has a line: whom it dials and where, and who dials it."""
     found = {}
-    for peer, member in charter.members.items():
-        if peer != name and (listener := charter.listener(name, peer)) is not None:
+    for peer, member in file.members.items():
+        if peer != name and (listener := file.listener(name, peer)) is not None:
             found[peer] = Neighbour(member.address if listener == peer else None, member.pin)
     return found

@@ -1,4 +1,4 @@
-"""What the hub and a party's office say to each other: a small table of texts and numbers, and blobs behind it.
+"""What the hub and a party's service say to each other: a small table of texts and numbers, and blobs behind it.
 
     "clp1" | length of the head (4 bytes, little-endian) | head, JSON | the blobs, one behind the other
 

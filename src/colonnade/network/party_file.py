@@ -129,7 +129,7 @@ class PartyFile:
 
     path: Path
     name: str
-    charter: FederationFile
+    federation_file: FederationFile
     hub: str
     store: Path
     key: Path
@@ -169,8 +169,8 @@ class PartyFile:
         data, folder = raw.get("data"), at.parent
         if not isinstance(data, dict) or not isinstance(data.get("source"), str):
             raise InvalidInput('[data] needs source = "...", a file or a database')
-        passing, charter = _limits(raw.get("limits", {})), FederationFile.load(folder / raw["federation"])
-        hub = raw.get("hub", charter.hub)
+        passing, file = _limits(raw.get("limits", {})), FederationFile.load(folder / raw["federation"])
+        hub = raw.get("hub", file.hub)
         if not isinstance(hub, str):
             raise InvalidInput('hub = "host:port" is missing here and in the federation file')
         certs, name = folder / raw["certs"], raw["name"]
@@ -186,7 +186,7 @@ class PartyFile:
             raise InvalidInput('listen = "host:port" must be a text')
         models = folder / str(raw["models"]) if "models" in raw else None
         paths = folder / raw["store"], folder / raw["key"]
-        return cls(at, name, charter, hub, *paths, tls, approve, data, passing, metrics, listen, models)
+        return cls(at, name, file, hub, *paths, tls, approve, data, passing, metrics, listen, models)
 
     def identity(self) -> bytes:
         """The private half of the signing key."""
@@ -203,25 +203,25 @@ class PartyFile:
         return raw
 
     @unquoted()
-    def holding(self) -> PartyData:
+    def read_data(self) -> PartyData:
         """The party's table, read from where its file says."""
         source, labels = str(self.data["source"]), self.data.get("labels")
         folder = self.path.parent
         if "://" not in source:
             source = str(folder / source)
-        table, y = read_table(source, self.data.get("query"), self.charter, self.name), None
+        table, y = read_table(source, self.data.get("query"), self.federation_file, self.name), None
         if isinstance(table, tuple):  # a file of rows with their labels
             table, y = table
         if labels is not None:
             y = _array(folder / str(labels))
-        return PartyData(self.charter, self.name, table, y, scoring=self.models is not None)
+        return PartyData(self.federation_file, self.name, table, y, scoring=self.models is not None)
 
-    def office(self, approve: Approve, neighbours: Neighbours | None = None) -> PartyService:
-        return PartyService(self.holding(), self.store, self.identity(), approve, neighbours, models=self.models)
+    def service(self, approve: Approve, neighbours: Neighbours | None = None) -> PartyService:
+        return PartyService(self.read_data(), self.store, self.identity(), approve, neighbours, models=self.models)
 
     def neighbours(self, metrics: Metrics) -> Neighbours:
         """The lines to other parties, where the federation file has addresses."""
-        return Neighbours(self.charter, self.name, self.tls, listen=self.listen, metrics=metrics)
+        return Neighbours(self.federation_file, self.name, self.tls, listen=self.listen, metrics=metrics)
 
 
 def _limits(raw: Any) -> Limits:
@@ -246,7 +246,7 @@ def _limits(raw: Any) -> Limits:
     return Limits(tuple(raw.get("methods", ())), *prices, scores, models)
 
 
-def read_table(source: str, query: str | None, charter: FederationFile, name: str) -> Any:
+def read_table(source: str, query: str | None, file: FederationFile, name: str) -> Any:
     """A frame from a file or a database; a plain matrix from .npy, or from .npz as scipy saves a sparse one.
 
     Of a frame the columns that the federation file names for this party, read as its schema declares them: as in one process.
@@ -264,12 +264,12 @@ def read_table(source: str, query: str | None, charter: FederationFile, name: st
             raise InvalidInput(
                 f"{source} cannot be read as a sparse matrix ({type(error).__name__}). Save it with scipy."
             ) from None  # its message may quote an entry
-    if charter.on is None or name not in charter.members:
+    if file.on is None or name not in file.members:
         return read(source, query=query)
-    table, schema = located(source, query=query), charter.members[name].schema
-    texts = {charter.on, *([charter.unit.name] if charter.people == name else [])}
+    table, schema = located(source, query=query), file.members[name].schema
+    texts = {file.on, *([file.unit.name] if file.people == name else [])}
     named = {*texts, *(column.name for column in (schema.columns if schema else ()))}
-    named |= {charter.label[1]} if charter.label[0] == name else set()
+    named |= {file.label[1]} if file.label[0] == name else set()
     wanted = [column for column in table.names() if column in named]  # what is absent is said by PartyData
     return table.frame(wanted, schema, texts)
 

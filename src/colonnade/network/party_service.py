@@ -1,4 +1,4 @@
-"""A party's office: what it answers when the hub asks. Between organisations nobody else touches a party's data or books.
+"""A party's service: what it answers when the hub asks. Between organisations nobody else touches a party's data or books.
 
 The hub proposes; the party decides from its own copies. The federation file is its own, so are policy, ledger, data and
 keys; it prices a job itself, and its operator or its policy approves the terms before anything is reserved. All parties
@@ -113,7 +113,7 @@ class UnknownRun(ProtocolError):
 
 
 @dataclass(eq=False)
-class _Desk:
+class PartyRun:
     """One run at this party."""
 
     host: HostedNode
@@ -131,7 +131,7 @@ class PartyService:
 
     def __init__(
         self,
-        holding: PartyData,
+        data: PartyData,
         store: str | Path,
         identity: bytes,
         approve: Approve,
@@ -139,17 +139,17 @@ class PartyService:
         *,
         models: Path | None = None,
     ) -> None:
-        self.holding, self.name, self.approve = holding, holding.name, approve
+        self.data, self.name, self.approve = data, data.name, approve
         self.neighbours = neighbours  # None: all letters go through the hub
         self.identity, self.books = identity, RunStore(store)
         self.log = self.books.log(self.name)
-        self.ledger = Ledger(self.log, self.name, holding.member.policy)
-        self.aligning = PartyAlignment(holding, self.log, self.ledger, self.books.folder, identity)
-        self.sizes = Sizes.of(holding.charter)
-        self.desks: dict[str, _Desk] = {}
+        self.ledger = Ledger(self.log, self.name, data.member.policy)
+        self.aligning = PartyAlignment(data, self.log, self.ledger, self.books.folder, identity)
+        self.sizes = Sizes.of(data.file)
+        self.runs: dict[str, PartyRun] = {}
         self.approvals = Approvals()
-        self.scoring = Scoring(holding, self.books.folder, models)
-        if public_key(identity) != holding.member.public_key:
+        self.scoring = Scoring(data, self.books.folder, models)
+        if public_key(identity) != data.member.public_key:
             raise InvalidInput(
                 f"the signing key is not the one that the federation file pins for {self.name!r}. Use the key whose public "
                 "half is in the file, or have the file changed at all parties."
@@ -179,15 +179,15 @@ class PartyService:
             return pack({"code": int(code_of(error)) + 1})
         except (ReplayDiverged, LedgerDamaged) as error:
             log.error("stopped", extra={"question": what, "error": type(error).__name__, "why": str(error)})
-            self.desks.clear()
+            self.runs.clear()
             return pack({"code": DIVERGED})
         except (StoreError, OSError, MemoryError) as error:
             log.error("unavailable", extra={"question": what, "error": type(error).__name__, "why": str(error)})
-            self.desks.clear()  # what is in memory may be ahead of the disk: begin again from there
+            self.runs.clear()  # what is in memory may be ahead of the disk: begin again from there
             return pack({"code": UNAVAILABLE})
         except Exception as error:  # nobody may end this process by asking; the text of a foreign error may carry data
             log.error("broken", extra={"question": what, "error": type(error).__name__})
-            self.desks.clear()
+            self.runs.clear()
             return pack({"code": int(FailureCode.STOPPED) + 1})
 
     def hello(self, _: Parcel) -> Parcel:
@@ -196,7 +196,7 @@ class PartyService:
             {
                 "protocol": PROTOCOL,
                 "version": version("colonnade"),
-                "file": self.holding.charter.digest,
+                "file": self.data.file.digest,
                 "clock": time.time(),
                 **self.aligning.standing(),
             }
@@ -219,8 +219,8 @@ class PartyService:
         Others who said yes have reserved nothing yet, so one party's no costs nobody's budget.
         """
         run, call, agreement = self._proposal(asked)
-        if self._desk_for(run, call, agreement) is None:
-            priced = self.priced(call, self.holding.federation(agreement))
+        if self._run_for(run, call, agreement) is None:
+            priced = self.priced(call, self.data.federation(agreement))
             request = self._approved(run, call, agreement, priced, asked.head.get("code"))
             if self.ledger.check_run(run, request.terms, request.plans):
                 self._keep_to(run, "call", _kept_call(call, agreement))
@@ -233,15 +233,15 @@ class PartyService:
     def reserve(self, asked: Parcel) -> Parcel:
         """Look at the terms of a run, have them approved, and reserve its whole plan: or refuse."""
         run, call, agreement = self._proposal(asked)
-        desk = self._desk_for(run, call, agreement)
-        if desk is None:
-            priced = self.priced(call, self.holding.federation(agreement))
+        here = self._run_for(run, call, agreement)
+        if here is None:
+            priced = self.priced(call, self.data.federation(agreement))
             self._open(run, call, agreement, priced, asked.head.get("code"))
-            desk = self.desks[run] = self._seated(run, call, agreement, priced)
-        blobs = list(desk.cover.hello) if desk.cover is not None else []
+            here = self.runs[run] = self._seated(run, call, agreement, priced)
+        blobs = list(here.cover.hello) if here.cover is not None else []
         if agreement is not None:
-            blobs.append(agreement.confirmation(self.holding.offer(agreement.pepper), _proposed(run, desk.call)))
-        return Parcel({"covers": desk.cover is not None, "confirms": agreement is not None}, tuple(blobs))
+            blobs.append(agreement.confirmation(self.data.offer(agreement.pepper), _proposed(run, here.call)))
+        return Parcel({"covers": here.cover is not None, "confirms": agreement is not None}, tuple(blobs))
 
     def _proposal(self, asked: Parcel) -> tuple[str, Call, Agreement | None]:
         agreement = self._current(asked)
@@ -256,11 +256,11 @@ class PartyService:
             )
         return proposed
 
-    def _desk_for(self, run: str, call: Call, agreement: Agreement | None) -> _Desk | None:
-        desk = self.desks.get(run)
-        if desk is not None and (desk.call, desk.agreement) != (call.to_json(), agreement):
+    def _run_for(self, run: str, call: Call, agreement: Agreement | None) -> PartyRun | None:
+        here = self.runs.get(run)
+        if here is not None and (here.call, here.agreement) != (call.to_json(), agreement):
             raise ProtocolError(f"run {run} was proposed with another call before; a run keeps its call")
-        return desk
+        return here
 
     def _current(self, asked: Parcel) -> Agreement | None:
         agreement = self.agreement()
@@ -286,10 +286,10 @@ class PartyService:
     def request(self, run: str, call: Call, priced: _Priced) -> Request:
         """What an operator is shown of a proposal."""
         job, method, plans = priced
-        scored, new = self.ledger.score_runs(), self.holding.scoring
-        place = place_of(job, method, keyed=self.holding.charter.on is not None)
-        shown = (job.roster.rows, job.units, scored, new, assumptions(job, method), place, self.holding.notices(job))
-        unused = () if job.privacy is None else self.holding.unused
+        scored, new = self.ledger.score_runs(), self.data.scoring
+        place = place_of(job, method, keyed=self.data.file.on is not None)
+        shown = (job.roster.rows, job.units, scored, new, assumptions(job, method), place, self.data.notices(job))
+        unused = () if job.privacy is None else self.data.unused
         return Request(run, self.name, terms_of(job, method), call, plans, *shown, unused)
 
     def _open(self, run: str, call: Call, agreement: Agreement | None, priced: _Priced, code: object) -> None:
@@ -318,7 +318,7 @@ class PartyService:
 
     def priced(self, call: Call, federation: Federation) -> _Priced:
         """The job as this party understands it, and what it would cost everybody: from public figures alone."""
-        if self.holding.scoring and not isinstance(call.method, MaskedScores):
+        if self.data.scoring and not isinstance(call.method, MaskedScores):
             raise PolicyRefused(
                 f"the table of {self.name!r} is there to be scored, not to learn from. Nothing was sent."
             )
@@ -334,22 +334,22 @@ class PartyService:
         if call.privacy is not None and row_rho(plans) > rho_for(call.privacy.epsilon, call.privacy.delta) * (1 + 1e-9):
             raise PolicyRefused(f"{method.TITLE} costs more than the epsilon that the hub names. Nothing was sent.")
         if call.noise is not None:
-            if not self.holding.member.policy.exact:
+            if not self.data.member.policy.exact:
                 raise PolicyRefused(f"seeded noise protects nobody, and {self.name!r} lets no exact values leave")
             plans = {party: unprotected(plan) for party, plan in plans.items()}
-        schemas = [member.schema for member in self.holding.charter.members.values() if member.schema]
+        schemas = [member.schema for member in self.data.file.members.values() if member.schema]
         if call.privacy is not None and any(schema.source == "data" for schema in schemas):
             raise PolicyRefused("a schema was read off data: its bounds and levels tell about single rows")
         return job, method, plans
 
-    def _seated(self, run: str, call: Call, agreement: Agreement | None, priced: _Priced) -> _Desk:
+    def _seated(self, run: str, call: Call, agreement: Agreement | None, priced: _Priced) -> PartyRun:
         """The run's place at this party, with its table: after everything was approved and reserved."""
         job, method, plans = priced
-        block = self.holding.block(job, agreement, learns=not isinstance(method, MaskedScores))
+        block = self.data.block(job, agreement, learns=not isinstance(method, MaskedScores))
         self._keep_to(run, "table", block.digest().encode())
         around = neighbours(job, method)[self.name]
-        setup = party_setup(job, method, block, self.holding.member.policy, call.noise, self.name, around)
-        keys = {name: member.public_key for name, member in self.holding.charter.members.items()}
+        setup = party_setup(job, method, block, self.data.member.policy, call.noise, self.name, around)
+        keys = {name: member.public_key for name, member in self.data.file.members.items()}
         cover, told = None, _proposed(run, call.to_json())
         if isinstance(method, GraphMethod):
             cover = Keyring(f"{run}/cover", self.name, self.identity, keys, self.log.secret(run, "cover", 32), told)
@@ -357,23 +357,23 @@ class PartyService:
                 self.neighbours.begin(run)
         host = HostedNode(setup, run, self.log, identity=self.identity, told=told)
         host.reserve(terms_of(job, method), plans, keys)
-        return _Desk(host, call.to_json(), agreement, cover)
+        return PartyRun(host, call.to_json(), agreement, cover)
 
     def meet(self, asked: Parcel) -> Parcel:
         """The others' keys for covering letters, and their word that they hold the same rows in the same order."""
-        desk, run, peers = self._desk(asked), _run(asked), names_in(asked, "peers")
-        others = set(self.holding.charter.members) - {self.name}
-        each = 2 * (desk.cover is not None) + (desk.agreement is not None)
+        here, run, peers = self._known_run(asked), _run(asked), names_in(asked, "peers")
+        others = set(self.data.file.members) - {self.name}
+        each = 2 * (here.cover is not None) + (here.agreement is not None)
         if set(peers) != others or len(asked.blobs) != each * len(peers):
             raise ProtocolError("to meet, a party needs to hear from every other party of the federation file, once")
         parts = list(asked.blobs)
-        if desk.cover is not None:
+        if here.cover is not None:
             for peer in peers:
-                desk.cover.meet(peer, parts.pop(0), parts.pop(0))
-        if desk.agreement is not None:
+                here.cover.meet(peer, parts.pop(0), parts.pop(0))
+        if here.agreement is not None:
             said = {peer: parts.pop(0) for peer in peers}
-            desk.agreement.check(self.holding.offer(desk.agreement.pepper), _proposed(run, desk.call), said)
-        desk.met = True
+            here.agreement.check(self.data.offer(here.agreement.pepper), _proposed(run, here.call), said)
+        here.met = True
         return Parcel({})
 
     def verify(self, _: Parcel) -> Parcel:
@@ -400,37 +400,37 @@ class PartyService:
         run, when, heads = _run(asked), text_in(asked, "when"), _heads(asked)
         if when not in ("start", "end") or not self.log.rows(run, "open"):
             raise ProtocolError("heads are kept at the start and at the end of a run")
-        if strangers := heads.keys() - {COORDINATOR, *self.holding.charter.members}:
+        if strangers := heads.keys() - {COORDINATOR, *self.data.file.members}:
             raise ProtocolError(f"heads of {len(strangers)} nodes that are not in the federation file")
         self.ledger.remember(run, when, heads)
         return Parcel({})
 
     def join(self, asked: Parcel) -> Parcel:
-        joined = self._desk(asked).host.join()
+        joined = self._known_run(asked).host.join()
         heard = {sender: count for (sender, _), count in joined.heard.items()}
         return Parcel({"received": dict(joined.received), "sent": dict(joined.sent), "heard": heard})
 
     def resend(self, asked: Parcel) -> Parcel:
-        desk, since = self._met_desk(asked), asked.head.get("since")
+        here, since = self._met_run(asked), asked.head.get("since")
         if not (isinstance(since, dict) and all(type(count) is int for count in since.values())):
             raise WireError("resend wants a place for each neighbour")
-        desk.waiting = list(desk.host.resend(since))
-        desk.again = len(desk.waiting)
-        return self._outgoing(desk, {})
+        here.waiting = list(here.host.resend(since))
+        here.again = len(here.waiting)
+        return self._outgoing(here, {})
 
     def turn(self, asked: Parcel) -> Parcel:
-        desk, run = self._met_desk(asked), _run(asked)
-        letters = [self._uncovered(desk, x) for x in letters_in(asked.head.get("letters"), asked.blobs, run)]
+        here, run = self._met_run(asked), _run(asked)
+        letters = [self._uncovered(here, x) for x in letters_in(asked.head.get("letters"), asked.blobs, run)]
         try:
-            done = desk.host.turn(letters)
+            done = here.host.turn(letters)
         except (ColonnadeError, OSError, MemoryError):
             raise
         except Exception as error:
             self._end(run, f"failed: {type(error).__name__}")  # as below
             raise
-        desk.waiting += done.letters
-        if done.finished and not desk.kept and done.failure is None:
-            self._keep(desk)
+        here.waiting += done.letters
+        if done.finished and not here.kept and done.failure is None:
+            self._keep(here)
         head = {
             "finished": done.finished,
             "wait": done.wait,
@@ -439,17 +439,17 @@ class PartyService:
             "failure": 0 if done.failure is None else int(code_of(done.failure)) + 1,
         }
         if done.failure is None:
-            return self._outgoing(desk, head)
+            return self._outgoing(here, head)
         log.warning("stopped", extra={"run": run, "error": type(done.failure).__name__, "why": str(done.failure)})
         # For good, and before anybody hears of it, on either road. A step that fails is not in the transcript: tried again
         # it would draw noise again, and its letters would be covered by keys that have covered the farewell.
         self._end(run, f"failed: {type(done.failure).__name__}")
-        told = self._outgoing(desk, head)
+        told = self._outgoing(here, head)
         return Parcel({**told.head, "finished": True, "more": False}, told.blobs)
 
     def outcome(self, asked: Parcel) -> Parcel:
         """What was sent in all, by kind; and of the result nothing but why it ended."""
-        host = self._met_desk(asked).host
+        host = self._met_run(asked).host
         host.join()
         if not host.node.finished:
             raise ProtocolError("the hub asks for the outcome of a run that has not finished here")
@@ -477,7 +477,7 @@ class PartyService:
 
     def _end(self, run: str, how: str) -> None:
         """The run is over here; what it did not use returns."""
-        self.desks.pop(run, None)
+        self.runs.pop(run, None)
         if self.approvals.forget(run):
             log.info("not begun", extra={"run": run, "how": in_words(how)})
         if self.neighbours is not None:
@@ -492,79 +492,79 @@ class PartyService:
         for run in (self.ledger.open_runs() | self.log.unerased()) & over.keys():
             self.ledger.close_run(run, over[run])
 
-    def _desk(self, asked: Parcel) -> _Desk:
-        desk = self.desks.get(_run(asked))
-        if desk is None:
+    def _known_run(self, asked: Parcel) -> PartyRun:
+        here = self.runs.get(_run(asked))
+        if here is None:
             raise UnknownRun("the hub speaks of a run that it has not proposed to this process")
-        return desk
+        return here
 
-    def _met_desk(self, asked: Parcel) -> _Desk:
-        desk = self._desk(asked)
-        if not desk.met:
+    def _met_run(self, asked: Parcel) -> PartyRun:
+        here = self._known_run(asked)
+        if not here.met:
             raise UnknownRun("the parties have not met in this run since this process began")
-        return desk
+        return here
 
-    def _outgoing(self, desk: _Desk, head: dict[str, Any]) -> Parcel:
+    def _outgoing(self, here: PartyRun, head: dict[str, Any]) -> Parcel:
         """As many letters as one answer carries, at least one; nobody is finished while letters wait."""
         taken: list[Letter] = []
         size = 0
-        while desk.waiting and (not taken or size + len(desk.waiting[0].frame.body) <= PARCEL):
-            letter = self._covered(desk, desk.waiting.pop(0))
-            if self.neighbours is not None and desk.cover is not None:
-                letter = self.neighbours.send(desk.host.run, letter, again=desk.again > 0)
-            desk.again = max(0, desk.again - 1)
+        while here.waiting and (not taken or size + len(here.waiting[0].frame.body) <= PARCEL):
+            letter = self._covered(here, here.waiting.pop(0))
+            if self.neighbours is not None and here.cover is not None:
+                letter = self.neighbours.send(here.host.run, letter, again=here.again > 0)
+            here.again = max(0, here.again - 1)
             size += len(letter.frame.body)
             taken.append(letter)
-        addresses, frames = letters_out(taken, desk.host.run)
-        more = bool(desk.waiting)
+        addresses, frames = letters_out(taken, here.host.run)
+        more = bool(here.waiting)
         if "finished" in head:
             head = {**head, "finished": head["finished"] and not more}
         return Parcel({**head, "letters": addresses, "more": more}, tuple(frames))
 
     # ------------------------------------------------------------------------ covers
 
-    def _covered(self, desk: _Desk, letter: Letter) -> Letter:
+    def _covered(self, here: PartyRun, letter: Letter) -> Letter:
         """A letter between parties as the hub may carry it."""
-        if desk.cover is None or letter.receiver == COORDINATOR:
+        if here.cover is None or letter.receiver == COORDINATOR:
             return letter
         place, frame = {letter.receiver: letter.frame.sequence}, letter.frame
         name = f"{letter.receiver}/{frame.sequence}"
-        sealed = Sealed(*desk.cover.seal(place, frame.body, name)[letter.receiver])
+        sealed = Sealed(*here.cover.seal(place, frame.body, name)[letter.receiver])
         covered = Frame(frame.sequence, frame.round, encode(sealed, guarded=False))
         return Letter(letter.sender, letter.receiver, covered, type_name(frame.body))
 
-    def _uncovered(self, desk: _Desk, letter: Letter) -> Letter:
+    def _uncovered(self, here: PartyRun, letter: Letter) -> Letter:
         if letter.receiver != self.name:
             raise ProtocolError(f"a letter for {letter.receiver!r} was brought to {self.name!r}; refused")
-        if desk.cover is None or letter.sender == COORDINATOR:
+        if here.cover is None or letter.sender == COORDINATOR:
             return letter
         if self.neighbours is not None:
-            fetched = self.neighbours.fetch(desk.host.run, letter)
+            fetched = self.neighbours.fetch(here.host.run, letter)
             if fetched is None:
-                log.warning("missing", extra={"run": desk.host.run, "sender": letter.sender})
+                log.warning("missing", extra={"run": here.host.run, "sender": letter.sender})
                 raise UnknownRun(f"a letter of {letter.sender!r} did not come over the line to it")
             letter = fetched
         sealed, frame = decode(letter.frame.body), letter.frame
         if not isinstance(sealed, Sealed):
             raise ProtocolError(f"a letter of {letter.sender!r} came open through the hub; refused")
-        body = desk.cover.open(letter.sender, frame.sequence, sealed.key, sealed.content)
+        body = here.cover.open(letter.sender, frame.sequence, sealed.key, sealed.content)
         return Letter(letter.sender, letter.receiver, Frame(frame.sequence, frame.round, body), letter.inside)
 
     # ------------------------------------------------------------------------ its own copy of the model
 
-    def _keep(self, desk: _Desk) -> None:
+    def _keep(self, here: PartyRun) -> None:
         """Write down this party's part of the model: it stays here."""
-        own: object = desk.host.node.result
+        own: object = here.host.node.result
         if isinstance(own, np.ndarray):
-            self.scoring.keep(desk.host.run, own, desk.agreement)
+            self.scoring.keep(here.host.run, own, here.agreement)
         if isinstance(own, Own):
-            schema = self.holding.member.schema
+            schema = self.data.member.schema
             features = list(schema.features) if schema is not None else None
             answer = own.answer
             text = {
                 "format": "colonnade part",
                 "version": 1,
-                "run": desk.host.run,
+                "run": here.host.run,
                 "party": self.name,
                 "features": features,
                 "coefficients": own.coefficients.tolist(),
@@ -572,8 +572,8 @@ class PartyService:
                 "objective": None if answer is None else answer.objective,
                 "gap": None if answer is None else answer.gap,
             }
-            write_synced(self.part_path(desk.host.run), json.dumps(text, indent=1).encode(), private=True)
-        desk.kept = True
+            write_synced(self.part_path(here.host.run), json.dumps(text, indent=1).encode(), private=True)
+        here.kept = True
 
     def part_path(self, run: str) -> Path:
         """Where this party's part of a run's model is."""
@@ -631,7 +631,7 @@ def _heads(asked: Parcel) -> dict[str, tuple[int, bytes]]:
 
 
 def _about_rows(name: str) -> Callable[[PartyService, Parcel], Parcel]:
-    return lambda office, asked: cast(Parcel, getattr(office.aligning, name)(asked))
+    return lambda service, asked: cast(Parcel, getattr(service.aligning, name)(asked))
 
 
 _QUESTIONS: dict[str, Callable[[PartyService, Parcel], Parcel]] = {

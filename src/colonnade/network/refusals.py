@@ -1,6 +1,6 @@
 """What a party's refusal means, in words: why it may be, what to do next, what was spent.
 
-A party says no by a fixed code and never by a text, since text may carry data (office.py). So whoever runs the coordinator
+A party says no by a fixed code and never by a text, since text may carry data (party_service.py). So whoever runs the coordinator
 learns what kind of reason there is and whom to ask; the reason itself is a line of the party's own log. The words depend on
 the code, the question and whether it is about scores, which the coordinator knows anyway.
 """
