@@ -32,7 +32,7 @@ import numpy as np
 import colonnade as co
 from colonnade.data.federation_file import FederationFile, Member, new_key
 from colonnade.network import certs
-from colonnade.network.hub import tls_in
+from colonnade.network.certs import tls_in
 from colonnade.network.party_data import PartyData
 from colonnade.network.party_service import PartyService
 from colonnade.network.transport.party import serve

@@ -25,7 +25,7 @@ from colonnade.cli.party import _ask, _confirmed, _cost, _show
 from colonnade.errors import BudgetExhausted, PeerFailed, PolicyRefused
 from colonnade.methods.method import Job
 from colonnade.methods.node_setup import Call, source_of, terms_of
-from colonnade.network.party_service import Request
+from colonnade.network.proposals import Request
 from colonnade.privacy.events import SCORES, Charge, Policy
 from colonnade.privacy.ledger import Budget, Ledger
 from colonnade.runs import budgets as budget

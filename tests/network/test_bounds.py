@@ -21,10 +21,10 @@ import colonnade as co
 from colonnade.errors import InvalidInput, WireError
 from colonnade.methods.node_setup import Call, source_of
 from colonnade.methods.plain_data import METHODS, known_values
-from colonnade.network import party_service
-from colonnade.network.bounds import CALL, CEILING, FIELDS, OTHER, QUESTIONS, Sizes, check_call, check_question
+from colonnade.network.bounds import CALL, CEILING, FIELDS, OTHER, Sizes, check_call, check_question
 from colonnade.network.parcel import LONGEST_NAME, Parcel, pack, unpack
 from colonnade.network.party_service import OK, UNAVAILABLE
+from colonnade.network.questions import Question
 from colonnade.runtime.messages import FailureCode
 from colonnade.runtime.turns import MOST
 
@@ -103,9 +103,9 @@ def hostile_heads(values: Collection[str]) -> list[dict[str, Any]]:
         "peer": "party0",
     }
     return [
-        {"what": what, **{name: plain[name] for name in known}, field: value}
-        for what, known in QUESTIONS.items()
-        for field in (*known, "unknown")
+        {"what": what, **{name: plain[name] for name in what.fields}, field: value}
+        for what in Question
+        for field in (*what.fields, "unknown")
         for value in [HOSTILE[value] for value in values]
     ]
 
@@ -131,9 +131,10 @@ def answers(folder: Path, asked: list[bytes]) -> tuple[list[int], int]:
         child.join()
 
 
-def test_the_bounds_know_every_question_and_every_field() -> None:
-    assert QUESTIONS.keys() == party_service._QUESTIONS.keys()
-    assert {name for known in QUESTIONS.values() for name in known} == FIELDS.keys()
+def test_the_bounds_know_every_question_and_every_field(tmp_path: Path) -> None:
+    with contextlib.closing(made(tmp_path).service("party0")) as service:
+        assert service.handlers.keys() == set(Question)
+    assert {name for what in Question for name in what.fields} == FIELDS.keys()
     named = {field.name for kind in known_values().values() for field in fields(kind)}
     assert CALL.keys() <= named | {"noise", "entries"}
 

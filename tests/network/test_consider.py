@@ -31,9 +31,10 @@ import colonnade as co
 from colonnade.errors import PeerFailed, ReplayDiverged
 from colonnade.methods.node_setup import Call, source_of
 from colonnade.network import approvals
-from colonnade.network.hub import FAREWELL
+from colonnade.network.hub_run import FAREWELL
 from colonnade.network.parcel import Parcel, pack, unpack
-from colonnade.network.party_service import DIVERGED, OK, PartyService, Request
+from colonnade.network.party_service import DIVERGED, OK, PartyService
+from colonnade.network.proposals import Request
 from colonnade.runtime.run_store import aborted
 from colonnade.runtime.turns import Kept, Lost
 from contract import Case, federation

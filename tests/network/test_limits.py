@@ -15,7 +15,7 @@ import pytest
 import colonnade as co
 from colonnade.methods.method import Answer, Done, Finish, Own, Status
 from colonnade.methods.plain_data import known_values
-from colonnade.network.hub import tls_in
+from colonnade.network.certs import tls_in
 from colonnade.network.parcel import LONGEST_NAME, letters_out, pack
 from colonnade.privacy.events import EXACT, Charge
 from colonnade.privacy.keyring import Keyring, public_key

@@ -23,8 +23,11 @@ from test_party_service import GRAPH, STAR, Straw, entries, keyed, proposal, run
 import colonnade as co  # noqa: E402
 from colonnade.errors import ColonnadeError, WireError  # noqa: E402
 from colonnade.network import certs  # noqa: E402
-from colonnade.network.hub import _Crew, _greeting, _opened, _promised, tls_in  # noqa: E402
+from colonnade.network.answers import read_answer, read_greeting, read_promise  # noqa: E402
+from colonnade.network.certs import tls_in  # noqa: E402
+from colonnade.network.hub_run import HubRun  # noqa: E402
 from colonnade.network.parcel import pack, unpack  # noqa: E402
+from colonnade.network.questions import Question  # noqa: E402
 from colonnade.network.transport.envelope import METHOD, Hello, Kind, Welcome, greeting, parse  # noqa: E402
 from colonnade.network.transport.party import serve  # noqa: E402
 from colonnade.runtime.turns import Lost  # noqa: E402
@@ -283,29 +286,29 @@ def test_damaged_questions_of_an_alignment_get_a_code_and_change_no_agreement(tm
         assert service.agreement() == agreement
 
 
-def read(crew: _Crew, what: str, raw: bytes) -> None:
+def read(run: HubRun, what: str, raw: bytes) -> None:
     """As the hub reads an answer: a value, or an error of ours."""
     with contextlib.suppress(ColonnadeError, Lost):
-        found = _opened("party0", what, raw)
+        found = read_answer("party0", Question(what), raw)
         if what == "hello":
-            _greeting("party0", found)
+            read_greeting("party0", found)
         elif what == "reserve":
-            _promised("party0", found)
+            read_promise("party0", found)
         else:
-            crew.places.clear()
-            crew.heard("party0", what, found)
+            run.parties["party0"].places.clear()
+            run.parties["party0"].read(Question(what), found)
 
 
 def fuzz_hub(folder: Path, count: int, seed: int) -> None:
     with straw_hub(GRAPH, folder) as straw:
         _, answers = recorded(straw, GRAPH, folder)
-        crew = _Crew(straw, "run", dict.fromkeys(straw.made.names), None, lambda *_: None, None)
+        run = HubRun(straw, "run", dict.fromkeys(straw.made.names), None, lambda *_: None, None)
         draw, everything = random.Random(seed), [raw for raws in answers.values() for raw in raws]
         for what, raws in answers.items():
-            read(crew, what, raws[0])
+            read(run, what, raws[0])
         for _ in range(count):
             what = draw.choice(list(answers))
-            read(crew, what, damaged(draw.choice(answers[what]), draw, everything))
+            read(run, what, damaged(draw.choice(answers[what]), draw, everything))
 
 
 def test_ten_thousand_damaged_answers_are_read_or_refused(tmp_path):  # noqa: F811

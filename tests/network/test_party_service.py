@@ -29,13 +29,16 @@ from colonnade.data.federation_file import FederationFile, Member, new_key
 from colonnade.data.schema import Numeric, Schema
 from colonnade.errors import ColonnadeError, PeerFailed, ProtocolError, StoreError, WireError
 from colonnade.methods.node_setup import Call, source_of, variant
-from colonnade.network import party_service, refusals
+from colonnade.network import proposals, refusals
+from colonnade.network.answers import read_answer
 from colonnade.network.approvals import Approvals
-from colonnade.network.hub import Grpc, _opened
+from colonnade.network.hub import Grpc
 from colonnade.network.parcel import Parcel, letters_in, letters_out, pack, unpack
 from colonnade.network.party_data import PartyData
 from colonnade.network.party_file import Limits
-from colonnade.network.party_service import DIVERGED, OK, UNAVAILABLE, UNKNOWN, PartyService, Request
+from colonnade.network.party_service import DIVERGED, OK, UNAVAILABLE, UNKNOWN, PartyService
+from colonnade.network.proposals import Request
+from colonnade.network.questions import Question
 from colonnade.network.run_log import RunLog
 from colonnade.network.transport.envelope import PeerTimeout
 from colonnade.network.transport.metrics import Metrics
@@ -110,7 +113,9 @@ class Straw(Grpc):
             self.services[party].runs.clear()
             self.services[party].approvals = Approvals()
         answer = Kept(
-            lambda: _opened(party, what, self.services[party].answer(pack({"what": what, **(head or {})}, blobs)))
+            lambda: read_answer(
+                party, Question(what), self.services[party].answer(pack({"what": what, **(head or {})}, blobs))
+            )
         )
         if what in ("turn", "resend") and (found := heard(answer)) is not None:
             for x in letters_in(found.head["letters"], found.blobs, head["run"]):
@@ -167,16 +172,13 @@ def entries(service: PartyService) -> list:
 
 def test_every_refusal_says_why_it_may_be_what_to_do_and_what_was_spent():
     """Whatever the question and the code, also one that no version knows; and a code is all that decides."""
-    for what, code in itertools.product(
-        party_service._QUESTIONS, [*(int(code) + 1 for code in FailureCode), 99, None, "text"]
-    ):
+    for what, code in itertools.product(Question, [*(int(code) + 1 for code in FailureCode), 99, None, "text"]):
         with pytest.raises(PeerFailed) as raised:
-            _opened("bank", what, pack({"code": code}))
+            read_answer("bank", Question(what), pack({"code": code}))
         text = str(raised.value)
         assert text.startswith(f"'bank' refused {what!r} (")
         assert any(word in text for word in ("Ask ", "ask its operator", "Check ", "Let every party", "Install "))
         assert any(word in text for word in ("spends nothing", "nothing was spent", "gets back"))
-    assert set(refusals._STAGES) <= party_service._QUESTIONS.keys()
 
 
 def test_what_a_refused_reservation_costs_is_as_its_message_says(tmp_path):
@@ -315,8 +317,10 @@ def test_the_coordinators_log_tells_of_a_run_that_is_refused_stopped_and_gone_on
         assert [said for said, _ in told(caplog)] == ["proposed", "over"]
         caplog.clear()
         straw.services["party0"].approve = lambda _: True
-        full = mock.patch.dict(party_service._QUESTIONS, {"turn": mock.Mock(side_effect=OSError())})
-        with full, pytest.raises(StoreError):
+        with contextlib.ExitStack() as full:
+            for service in straw.services.values():
+                full.enter_context(mock.patch.dict(service.handlers, {"turn": mock.Mock(side_effect=OSError())}))
+            full.enter_context(pytest.raises(StoreError))
             run_of(straw, STAR, tmp_path / "hub")
         assert [said for said, _ in told(caplog)] == ["proposed", "reserved by all", "not over"]
         caplog.clear()
@@ -369,7 +373,7 @@ def test_a_party_that_dies_at_any_question_changes_nothing(case, tmp_path):
 
 
 def test_a_party_that_begins_anew_for_ever_ends_the_run(tmp_path):
-    with straw_hub(STAR, tmp_path) as straw, mock.patch("colonnade.network.hub.LOSSES", 20):
+    with straw_hub(STAR, tmp_path) as straw, mock.patch("colonnade.network.hub_run.LOSSES", 20):
         service = straw.services["party0"]
         answer = service.answer
         service.answer = lambda raw: pack({"code": UNKNOWN}) if unpack(raw).head["what"] == "turn" else answer(raw)
@@ -481,7 +485,7 @@ def test_whether_a_run_is_refused_does_not_depend_on_the_labels(tmp_path):
 
 
 def test_a_price_above_the_epsilon_that_is_named_is_refused(tmp_path):
-    with straw_hub(NOISY, tmp_path) as straw, mock.patch.object(party_service, "row_rho", return_value=1e9):
+    with straw_hub(NOISY, tmp_path) as straw, mock.patch.object(proposals, "row_rho", return_value=1e9):
         assert straw.raw("party0", "reserve", proposal(NOISY)).head == {"code": REFUSES}
 
 
@@ -941,7 +945,7 @@ def test_no_answer_of_a_party_service_carries_a_word(tmp_path):
     """Whatever goes wrong: a number, and the details in the party's own log."""
     with straw_hub(STAR, tmp_path) as straw:
         for error in (StoreError("row 17 holds 3.5"), OSError("3.5"), KeyError("3.5"), MemoryError(), RecursionError()):
-            with mock.patch.dict(party_service._QUESTIONS, {"hello": mock.Mock(side_effect=error)}):
+            with mock.patch.dict(straw.services["party0"].handlers, {"hello": mock.Mock(side_effect=error)}):
                 head = straw.raw("party0", "hello").head
             assert head.keys() == {"code"}
             assert head["code"] in (UNAVAILABLE, STOPS)

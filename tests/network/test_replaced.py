@@ -26,7 +26,8 @@ from colonnade.cli import app
 from colonnade.cli.example import write_example
 from colonnade.data.federation_file import new_key
 from colonnade.network import certs
-from colonnade.network.hub import _replaced, tls_in
+from colonnade.network.answers import read_replaced
+from colonnade.network.certs import tls_in
 from colonnade.network.replaced_ledger import Record, accept, signed_by_coordinator, signed_by_party
 from colonnade.privacy.block import ROW
 from colonnade.privacy.events import Charge, Event, Mechanism
@@ -529,9 +530,9 @@ LIES: list[Callable[[list], object]] = [
 @pytest.mark.parametrize("lie", LIES)
 def test_what_a_party_says_of_replaced_ledgers_is_read_or_refused(lie):
     one = ["party0", "2031-01-01T00:00:00+00:00", "0" * 16]
-    assert _replaced([one], ["party0"]) == (Replaced(*one),)
+    assert read_replaced([one], ["party0"]) == (Replaced(*one),)
     with pytest.raises((ValueError, TypeError)):
-        _replaced(lie(one), ["party0"])
+        read_replaced(lie(one), ["party0"])
 
 
 @contextlib.contextmanager

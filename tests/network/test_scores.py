@@ -30,7 +30,8 @@ from colonnade.methods.node_setup import Call, source_of
 from colonnade.network.parcel import pack, unpack
 from colonnade.network.party_data import PartyData
 from colonnade.network.party_file import Limits
-from colonnade.network.party_service import DIVERGED, OK, PartyService, Request
+from colonnade.network.party_service import DIVERGED, OK, PartyService
+from colonnade.network.proposals import Request
 from colonnade.network.scoring import Scoring, part_path
 from colonnade.privacy.events import SCORES, Charge
 from colonnade.privacy.ledger import Budget, Terms

@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 from collections import Counter, defaultdict
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ import pytest
 import colonnade as co
 from colonnade.methods import masked_scores
 from colonnade.methods.gram import secure_products
-from colonnade.network.party_service import PartyService
+from colonnade.network.party_run import covered
 from colonnade.privacy import gate as gates
 from colonnade.privacy import keyring as keyrings
 from colonnade.privacy.gate import Gate
@@ -200,7 +199,7 @@ def test_letters_between_parties_share_no_key_over_two_runs_and_both_ways(run_lo
         for sender, receiver in ("ab", "ba"):
             for sequence in range(2):
                 letter = Letter(sender, receiver, Frame(sequence, 0, body), "")
-                PartyService._covered(SimpleNamespace(), SimpleNamespace(cover=rings[sender]), letter)
+                covered(rings[sender], letter)
     assert len(run_log.sealed) == 2 * 2 * 2 * 2  # a content and its wrapped key each
     run_log.check()
 

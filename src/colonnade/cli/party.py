@@ -24,7 +24,7 @@ from colonnade.privacy.figures import shown
 
 if TYPE_CHECKING:
     from colonnade.network.party_file import PartyFile
-    from colonnade.network.party_service import Request
+    from colonnade.network.proposals import Request
     from colonnade.privacy.ledger import Budget
 
 app = typer.Typer(
@@ -229,7 +229,7 @@ def show(
 def _ask(asked: Request, budget: Budget, withdrawn: Callable[[], str | None]) -> bool:
     """Show the terms of a run to the operator, and have them approved or not; `withdrawn` says why nobody waits any more."""
     from colonnade.errors import PolicyRefused
-    from colonnade.network.party_service import UnknownRun
+    from colonnade.network.party_run import UnknownRun
 
     about = f"the question to the operator of {asked.party!r} about run {asked.run}"
     if not sys.stdin.isatty():

@@ -264,7 +264,7 @@ def _between(
     """Between organisations: sign the record of this node's new ledger, or take that of another one."""
     from colonnade.data.federation_file import FederationFile
     from colonnade.network import replaced_ledger as records
-    from colonnade.network.hub import tls_in
+    from colonnade.network.certs import tls_in
     from colonnade.network.party_file import PartyFile
     from colonnade.privacy.events import Policy
     from colonnade.privacy.ledger import Ledger

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from colonnade.data.federation_file import FederationFile
 from colonnade.errors import InvalidInput, WireError
 from colonnade.network.parcel import LONGEST_NAME, Parcel, is_name
+from colonnade.network.questions import Question
 from colonnade.runtime.program import COORDINATOR
 from colonnade.runtime.turns import MOST
 
@@ -193,25 +194,9 @@ FIELDS: dict[str, Bound] = {
         lambda value, _: _table(value, RUNS, lambda how: isinstance(how, str) and len(how) <= _HOW, 64),
     ),
 }
-_PROPOSAL = ("run", "call", "code", "session")
-_ALIGNING = ("session", "peers")
-QUESTIONS: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(("hello", "reach"), ()),
-    **dict.fromkeys(("consider", "reserve"), _PROPOSAL),
-    **dict.fromkeys(("verify", "standing", "join", "outcome"), ("run",)),
-    "meet": ("run", "peers"),
-    "vouch": ("run", "heads"),
-    "remember": ("run", "when", "heads"),
-    "resend": ("run", "since"),
-    "turn": ("run", "letters"),
-    "over": ("run", "how"),
-    "settle": ("run", "over"),
-    **dict.fromkeys(("greet", "share", "offer", "show", "blind", "tell", "agreed"), _ALIGNING),
-    **dict.fromkeys(("seek", "narrow"), (*_ALIGNING, "peer")),
-}
 
 
-def check_question(what: str, asked: Parcel, sizes: Sizes) -> None:
+def check_question(what: Question, asked: Parcel, sizes: Sizes) -> None:
     """Refuse a question with a field that this version does not know, or that is over its bound."""
     for name, value in asked.head.items():
         if name == "what":

@@ -49,6 +49,13 @@ class Tls:
     revoked: Path | None = None
 
 
+def tls_in(folder: str | Path, name: str) -> Tls:
+    """The files of one node, as `issue` names them."""
+    at = Path(folder)
+    revoked = at / "revoked.pem"
+    return Tls(at / f"{name}.pem", at / f"{name}.key", at / "authority.pem", revoked if revoked.is_file() else None)
+
+
 @dataclass(frozen=True)
 class Card:
     """What a certificate says, for people."""

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -49,6 +49,7 @@ from colonnade.data.row_order import DIGEST
 from colonnade.errors import InvalidInput, PolicyRefused, ProtocolError, WireError
 from colonnade.network.parcel import Parcel, name_in, names_in, text_in
 from colonnade.network.party_data import PartyData
+from colonnade.network.questions import Question
 from colonnade.privacy.keyring import Keyring
 from colonnade.privacy.ledger import ADMIN, Ledger
 from colonnade.privacy.store import Log, write_synced
@@ -86,6 +87,17 @@ class PartyAlignment:
     def __init__(self, data: PartyData, records: Log, ledger: Ledger, folder: Path, identity: bytes) -> None:
         self.data, self.name, self.file = data, data.name, data.file
         self.records, self.ledger, self.folder, self.identity = records, ledger, folder, identity
+        self.handlers: dict[Question, Callable[[Parcel], Parcel]] = {
+            Question.GREET: self.greet,
+            Question.SHARE: self.share,
+            Question.OFFER: self.offer,
+            Question.SHOW: self.show,
+            Question.SEEK: self.seek,
+            Question.BLIND: self.blind,
+            Question.NARROW: self.narrow,
+            Question.TELL: self.tell,
+            Question.AGREED: self.agreed,
+        }
 
     # ------------------------------------------------------------------------ what it keeps
 

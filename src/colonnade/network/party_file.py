@@ -43,10 +43,11 @@ from colonnade.data.text_file import read_text
 from colonnade.errors import InvalidInput, PolicyRefused, unquoted
 from colonnade.methods.masked_scores import MaskedScores
 from colonnade.methods.plain_data import known_values
-from colonnade.network.certs import Tls
+from colonnade.network.certs import Tls, tls_in
 from colonnade.network.neighbours import Neighbours
 from colonnade.network.party_data import PartyData
-from colonnade.network.party_service import Approve, PartyService, Request
+from colonnade.network.party_service import PartyService
+from colonnade.network.proposals import Approve, Request
 from colonnade.network.transport.metrics import Metrics
 from colonnade.privacy.accountant import epsilon
 from colonnade.privacy.events import row_rho
@@ -173,14 +174,7 @@ class PartyFile:
         hub = raw.get("hub", file.hub)
         if not isinstance(hub, str):
             raise InvalidInput('hub = "host:port" is missing here and in the federation file')
-        certs, name = folder / raw["certs"], raw["name"]
-        revoked = certs / "revoked.pem"
-        tls = Tls(
-            certs / f"{name}.pem",
-            certs / f"{name}.key",
-            certs / "authority.pem",
-            revoked if revoked.is_file() else None,
-        )
+        name, tls = raw["name"], tls_in(folder / raw["certs"], raw["name"])
         approve, metrics, listen = raw.get("approve", "ask"), raw.get("metrics"), raw.get("listen")
         if listen is not None and not isinstance(listen, str):
             raise InvalidInput('listen = "host:port" must be a text')

@@ -7,9 +7,8 @@ the code, the question and whether it is about scores, which the coordinator kno
 
 from __future__ import annotations
 
-from enum import Enum, auto
-
 from colonnade.errors import PeerFailed
+from colonnade.network.questions import Phase, Question
 from colonnade.runtime.messages import FailureCode
 
 
@@ -24,28 +23,6 @@ class PeerRefused(PeerFailed):
 class PeerBroken(PeerFailed):
     """A party could not answer, or its part of a run failed."""
 
-
-class _When(Enum):
-    """How far things had come when a question was refused."""
-
-    BEFORE = auto()
-    ALIGNING = auto()
-    CONSIDERED = auto()
-    PROPOSED = auto()
-    MEETING = auto()
-    RUNNING = auto()
-
-
-_STAGES = {
-    **dict.fromkeys(
-        ("greet", "share", "offer", "show", "seek", "blind", "narrow", "tell", "agreed"),
-        _When.ALIGNING,
-    ),
-    "consider": _When.CONSIDERED,
-    "reserve": _When.PROPOSED,
-    "meet": _When.MEETING,
-    **dict.fromkeys(("join", "resend", "turn", "outcome"), _When.RUNNING),
-}
 
 # What a code means at any time, and what to do; then at times at which more can be said.
 _REASONS = {
@@ -89,52 +66,52 @@ _RUNNING = {
     "operators whose log stopped first, and repeat the call when that is mended: it begins a new run.",
 }
 _REASONS_THEN = {
-    _When.BEFORE: _REASONS,
-    _When.ALIGNING: _REASONS | _ALIGNING,
-    _When.CONSIDERED: _REASONS | _PROPOSED,
-    _When.PROPOSED: _REASONS | _PROPOSED,
-    _When.MEETING: _REASONS | _MEETING,
-    _When.RUNNING: _REASONS | _RUNNING,
+    Phase.BEFORE: _REASONS,
+    Phase.ALIGNING: _REASONS | _ALIGNING,
+    Phase.CONSIDERED: _REASONS | _PROPOSED,
+    Phase.PROPOSED: _REASONS | _PROPOSED,
+    Phase.MEETING: _REASONS | _MEETING,
+    Phase.RUNNING: _REASONS | _RUNNING,
 }
 _STRANGE = "it gives no reason that this version knows. Install the same version of colonnade on both sides."
 
 _COUNTS_ON = "and goes on counting what the others planned about the same rows"
 _SPENT = {
-    _When.BEFORE: "This question spends nothing.",
-    _When.ALIGNING: "No run was begun, and nothing was spent.",
-    _When.CONSIDERED: "This is asked before anybody reserves: if nobody had, nothing was sent and nothing was spent, at no party. If "
+    Phase.BEFORE: "This question spends nothing.",
+    Phase.ALIGNING: "No run was begun, and nothing was spent.",
+    Phase.CONSIDERED: "This is asked before anybody reserves: if nobody had, nothing was sent and nothing was spent, at no party. If "
     "somebody had (the run had begun before, or a party was restarted while others reserved), what had left is spent; every party "
     f"gets back what it did not send, {_COUNTS_ON}.",
-    _When.PROPOSED: f"Nothing was sent for it. Whoever had reserved already gets back its own part, {_COUNTS_ON}: do not repeat it "
+    Phase.PROPOSED: f"Nothing was sent for it. Whoever had reserved already gets back its own part, {_COUNTS_ON}: do not repeat it "
     "before all agree.",
-    _When.MEETING: f"Nothing leaves when parties meet. Every party gets back what it did not send, {_COUNTS_ON}.",
-    _When.RUNNING: f"What had left any party is spent, and in its ledger. Every party gets back what it did not send, {_COUNTS_ON}.",
+    Phase.MEETING: f"Nothing leaves when parties meet. Every party gets back what it did not send, {_COUNTS_ON}.",
+    Phase.RUNNING: f"What had left any party is spent, and in its ledger. Every party gets back what it did not send, {_COUNTS_ON}.",
 }
 
 
 _SILENT = {
-    _When.CONSIDERED: "Its operator may not have said yes or no yet, or its process hangs. Ask its operator, and repeat the call, with a "
+    Phase.CONSIDERED: "Its operator may not have said yes or no yet, or its process hangs. Ask its operator, and repeat the call, with a "
     "longer patience if the answer needs time.",
 }
 _HANGS = "Its process hangs, is slower than that, or cannot be reached. Look at its log, start it again if need be, and repeat the call."
 
 
-def silence(party: str, what: str, seconds: float) -> PeerSilent:
+def silence(party: str, what: Question, seconds: float) -> PeerSilent:
     """What to tell the coordinator's user when a party does not answer a question."""
-    when = _STAGES.get(what, _When.BEFORE)
+    when = what.phase
     why = _SILENT.get(when, _HANGS)
     return PeerSilent(f"{party!r} did not answer {what!r} for {seconds:g} seconds. {why} {_SPENT[when]}")
 
 
-def refusal(party: str, what: str, code: object, *, scores: bool = False) -> PeerFailed:
+def refusal(party: str, what: Question, code: object, *, scores: bool = False) -> PeerFailed:
     """What to tell the coordinator's user when a party answers a question by a code of failure; `scores`: about a run of scores."""
-    when = _STAGES.get(what, _When.BEFORE)
+    when = what.phase
     known = {int(one) + 1: one for one in FailureCode}.get(code) if type(code) is int else None
     name = known.name.lower() if known is not None else "unknown code" if isinstance(code, int) else "no code"
     why = _STRANGE if known is None else _REASONS_THEN[when][known]
-    if scores and known is FailureCode.REFUSED and when in (_When.CONSIDERED, _When.PROPOSED):
+    if scores and known is FailureCode.REFUSED and when in (Phase.CONSIDERED, Phase.PROPOSED):
         why = _SCORES
-    if when is _When.PROPOSED:
+    if when is Phase.PROPOSED:
         why += " It had said that it would take part: something changed since, or its table does not suit the problem."
     kind = PeerRefused if known is FailureCode.REFUSED else PeerBroken
     return kind(f"{party!r} refused {what!r} ({name}): {why} {_SPENT[when]} Its own log says why.")

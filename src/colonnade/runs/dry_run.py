@@ -22,7 +22,8 @@ from colonnade.methods.node_setup import Call
 from colonnade.network.bounds import Sizes, check_call
 from colonnade.network.hub_alignment import check_least
 from colonnade.network.party_file import PartyFile
-from colonnade.network.party_service import PartyService, Request
+from colonnade.network.party_service import PartyService
+from colonnade.network.proposals import Request, price, request_for
 from colonnade.network.transport.metrics import Metrics
 from colonnade.runs.fit import checked
 from colonnade.runs.job_file import JobFile
@@ -87,12 +88,12 @@ def rehearse(
         raise InvalidInput(f"{agreement.rows:,} rows are agreed on; leave --rows out.")
     federation = supposed(settings.federation_file, rows) if agreement is None else service.data.federation(agreement)
     call = proposed(federation, asked)
-    priced = service.priced(call, federation)
-    request = service.request(RUN, call, priced)
+    priced = price(call, federation, service.data, service.scoring)
+    request = request_for(RUN, call, priced, service.data, service.ledger.score_runs())
     if settings.approve == "policy":
         settings.limits(request)
     service.ledger.check_run(RUN, request.terms, request.plans)
-    service.data.rehearse(priced[0], agreement)
+    service.data.rehearse(priced.job, agreement)
     return request
 
 
