@@ -28,7 +28,7 @@ from colonnade.network.certs import tls_in  # noqa: E402
 from colonnade.network.hub_run import HubRun  # noqa: E402
 from colonnade.network.parcel import pack, unpack  # noqa: E402
 from colonnade.network.questions import Question  # noqa: E402
-from colonnade.network.transport.envelope import METHOD, Hello, Kind, Welcome, greeting, parse  # noqa: E402
+from colonnade.network.transport.envelope import METHOD, EnvelopeKind, PartyHello, Welcome, greeting, parse  # noqa: E402
 from colonnade.network.transport.party import serve  # noqa: E402
 from colonnade.runtime.turns import Lost  # noqa: E402
 from contract import federation, fitted  # noqa: E402
@@ -104,7 +104,7 @@ def knock(port: int, authority: bytes, chain: bytes | None, key: bytes | None, h
         call = channel.stream_stream(METHOD)(sent(), timeout=PATIENCE)
         try:
             head, body = parse(next(iter(call)))
-            return greeting(head, body) if head.kind <= Kind.REFUSED else None
+            return greeting(head, body) if head.kind <= EnvelopeKind.REFUSED else None
         except (grpc.RpcError, StopIteration):
             return None
         finally:
@@ -119,7 +119,7 @@ def test_strangers_are_refused_while_a_run_goes_on_undisturbed(tmp_path):  # noq
     reference, made = fitted(STAR), Organisations.of(federation(STAR), tmp_path)
     authority = (tmp_path / "certs" / "authority.pem").read_bytes()
     shown = {kind: credentials(kind, tmp_path) for kind in STRANGERS}
-    hello = Hello("party0", b"s" * 16, 1).envelope()
+    hello = PartyHello("party0", b"s" * 16, 1).envelope()
     with made.hub() as hub:
         for kind in STRANGERS:  # nobody else is there: nothing can be asked, and nothing is spent
             assert not isinstance(knock(hub.port, authority, *shown[kind], hello), Welcome), kind
@@ -157,7 +157,7 @@ def test_a_true_certificate_does_not_bring_an_old_stream_back(tmp_path):  # noqa
     pair = [(tmp_path / "certs" / f"party0.{end}").read_bytes() for end in ("pem", "key")]
     with made.hub() as hub, at_work(made, hub.port):
         hub._board.wait_for(made.names, PATIENCE)
-        again = Hello("party0", bytes.fromhex(hub.process("party0")), 1).envelope()
+        again = PartyHello("party0", bytes.fromhex(hub.process("party0")), 1).envelope()
         assert not isinstance(knock(hub.port, authority, *pair, again), Welcome)
         co.fit(made.federation, STAR.problem, STAR.method, engine=hub, store=tmp_path / "hub")
 

@@ -23,7 +23,8 @@ from colonnade.data.federation_file import FederationFile
 from colonnade.errors import InvalidInput, ProtocolError, WireError
 from colonnade.network.certs import Tls
 from colonnade.network.parcel import letters_in, letters_out, pack, unpack
-from colonnade.network.transport.direct import HELD, PATIENCE, Lines, Neighbour
+from colonnade.network.transport.direct import HELD, PATIENCE, Lines
+from colonnade.network.transport.line import Neighbour
 from colonnade.network.transport.metrics import Metrics
 from colonnade.runtime.messages import Direct
 from colonnade.runtime.node import Letter

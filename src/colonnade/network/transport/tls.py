@@ -10,7 +10,7 @@ from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from colonnade.errors import InvalidInput
-from colonnade.network.certs import Tls, load
+from colonnade.network.certs import Credentials, Tls
 
 
 def keep_alive(writer: asyncio.StreamWriter) -> None:
@@ -23,9 +23,8 @@ def keep_alive(writer: asyncio.StreamWriter) -> None:
             plain.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
-def context(tls: Tls, side: ssl._SSLMethod) -> ssl.SSLContext:
-    """TLS 1.3 with certificates on both sides; whom a certificate is about is checked by our own rule, after the handshake."""
-    credentials = load(tls)
+def tls_context(tls: Tls, credentials: Credentials, side: ssl._SSLMethod) -> ssl.SSLContext:
+    """TLS 1.3 with certificates on both sides; whom one is about is checked by our own rule, after the handshake."""
     if side == ssl.PROTOCOL_TLS_SERVER and not _serves(credentials.certificate):
         raise InvalidInput(
             f"{tls.certificate} is not good for taking connections. Have it issued again with the host of this party's address: "
@@ -55,7 +54,7 @@ def _serves(certificate: x509.Certificate) -> bool:
 
 
 def door(listen: str) -> socket.socket:
-    host, port = split(listen)
+    host, port = split_address(listen)
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         made = socket.create_server((host, port), family=family, backlog=64)
@@ -68,7 +67,7 @@ def door(listen: str) -> socket.socket:
     return made
 
 
-def split(address: str) -> tuple[str, int]:
+def split_address(address: str) -> tuple[str, int]:
     """Host and port of an address."""
     host, colon, port = address.rpartition(":")
     if not (colon and host and port.isascii() and port.isdigit() and int(port) < 65536):
