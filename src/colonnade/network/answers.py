@@ -37,9 +37,9 @@ def read_answer(party: str, question: Question, raw: bytes) -> Parcel:
         raise StoreError(f"{party!r} cannot write to its store; its own log says why. Repeat the call when it can.")
     if code == DIVERGED:
         raise ReplayDiverged(
-            f"{party!r} cannot go on with this run: it is over there, or its records, data or code changed. It sends nothing "
-            "more of it, and its log says why. Put back what was changed and repeat the call, or end the run with "
-            "`colonnade runs abort` and begin another."
+            f"{party!r} cannot go on with this run: it is over there, or its records, data or code changed. It sends "
+            "nothing more of it, and its log says why. Put back what was changed and repeat the call, or end the run "
+            "with `colonnade runs abort` and begin another."
         )
     raise refusal(party, question, code)
 
@@ -78,7 +78,7 @@ def read_standing(head: Mapping[str, Any], parties: Iterable[NodeId]) -> Standin
 
 
 def read_replaced(raw: Any, names: Iterable[str]) -> tuple[Replaced, ...]:
-    """Ledgers of this federation that a party says were replaced: they stand in statements, so few, and in plain words."""
+    """Ledgers that a party says were replaced: they stand in statements, so few, and in plain words."""
     found, known = [Replaced(*one) for one in raw], {COORDINATOR, *names}
     if len(found) > _MOST_REPLACED or not all(one.node in known and is_replaced(one) for one in found):
         raise ValueError("a node, a time and a mark for each ledger that was replaced")

@@ -1,9 +1,9 @@
 """What a question of the hub may hold: a bound for every field, from the party's own copy of the federation file.
 
-A number in a question can ask for memory: a graph of a billion nodes is 80 bytes. So the head of a question, every field
-of it, and every field of the call that it proposes have a bound, and are compared with it as plain JSON, before a value is
-built, a policy asked or an operator disturbed. K parties hold p columns of n rows; all three are in the federation file or
-in the agreement on rows. What has no line of its own in `CALL` falls under `OTHER`.
+A number in a question can ask for memory: a graph of a billion nodes is 80 bytes. So the head of a question, every
+field of it, and every field of the call that it proposes have a bound, and are compared with it as plain JSON, before a
+value is built, a policy asked or an operator disturbed. K parties hold p columns of n rows; all three are in the
+federation file or in the agreement on rows. What has no line of its own in `CALL` falls under `OTHER`.
 """
 
 from __future__ import annotations
@@ -129,7 +129,8 @@ CALL: dict[str, Bound] = {
     "entries": Bound("a table of at most K numbers, by party", lambda value, s: _table(value, s.parties, _small)),
 }
 OTHER = Bound(
-    f"a number (whole: at most 2⁵³), yes or no, a word of at most {_CODE} letters, a list of at most K of these, or a value",
+    f"a number (whole: at most 2⁵³), yes or no, a word of at most {_CODE} letters, a list of at most K of these, "
+    "or a value",
     lambda value, s: _small(value) or (isinstance(value, list) and len(value) <= s.parties and all(map(_small, value))),
 )
 
@@ -233,6 +234,6 @@ def _check_value(raw: Any, sizes: Sizes, where: str, depth: int) -> None:
             _check_value(value, sizes, name[:_CODE], depth - 1)
         elif not (rule or OTHER).kept(value, sizes):
             raise InvalidInput(
-                f"{name[:_CODE]} of the proposed job is over its bound: {(rule or OTHER).words} (K = {sizes.parties:,} parties, "
-                f"p = {sizes.columns:,} columns, n = {sizes.rows:,} rows)."
+                f"{name[:_CODE]} of the proposed job is over its bound: {(rule or OTHER).words} (K = {sizes.parties:,} "
+                f"parties, p = {sizes.columns:,} columns, n = {sizes.rows:,} rows)."
             )

@@ -1,12 +1,12 @@
 """Who is who between organisations: a small certificate authority, and the check of a peer's certificate.
 
-One folder holds the authority (`authority.pem`, `authority.key`), what it issued (`issued/`), the newest certificate and
-key of each name (`hospital.pem`, `hospital.key`) and the list of what it took back (`revoked.pem`, an X.509 CRL that the
-authority signed). Keys are ECDSA on P-256 and readable by their owner only.
+One folder holds the authority (`authority.pem`, `authority.key`), what it issued (`issued/`), the newest certificate
+and key of each name (`hospital.pem`, `hospital.key`) and the list of what it took back (`revoked.pem`, an X.509 CRL
+that the authority signed). Keys are ECDSA on P-256 and readable by their owner only.
 
-A certificate says whom it is about by a subject alternative name: the URI `colonnade:<name>`, or a DNS name. Certificates
-of another authority work as well, as PEM files: either they carry such a name, or their public key is pinned by its
-fingerprint, the SHA-256 of its SubjectPublicKeyInfo.
+A certificate says whom it is about by a subject alternative name: the URI `colonnade:<name>`, or a DNS name.
+Certificates of another authority work as well, as PEM files: either they carry such a name, or their public key is
+pinned by its fingerprint, the SHA-256 of its SubjectPublicKeyInfo.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote, unquote
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes, PublicKeyTypes
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from colonnade.errors import InvalidInput, StoreError
@@ -47,6 +48,10 @@ class Tls:
     key: Path
     authority: Path
     revoked: Path | None = None
+
+    def revocations(self) -> RevocationList | None:
+        """The list of revoked certificates, if there is one."""
+        return None if self.revoked is None else RevocationList(self.revoked, self.authority)
 
 
 def tls_in(folder: str | Path, name: str) -> Tls:
@@ -79,7 +84,11 @@ def init(folder: Path, *, title: str = "Colonnade federation", days: int = 3650)
         raise InvalidInput(
             f"{folder} holds an authority already; use it with `colonnade certs issue`, or take another folder."
         )
-    _made(folder / "issued")
+    issued = folder / "issued"
+    try:
+        issued.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"cannot make {issued}: {error.strerror}. Make its parent writable and try again.") from error
     key = ec.generate_private_key(ec.SECP256R1())
     name = _subject(title)
     certificate = (
@@ -106,8 +115,8 @@ def issue(folder: Path, name: str, *, hosts: Iterable[str] = (), days: int = 365
     files = Tls(folder / f"{name}.pem", folder / f"{name}.key", folder / "authority.pem", folder / "revoked.pem")
     if files.certificate.exists() and not replace:
         raise InvalidInput(
-            f"{name!r} has a certificate in {folder}. Renew it with --replace; if its key was lost or seen, also revoke the "
-            "old one first."
+            f"{name!r} has a certificate in {folder}. Renew it with --replace; if its key was lost or seen, also "
+            "revoke the old one first."
         )
     certificate_ends = min(_now() + datetime.timedelta(days=days), authority.not_valid_after_utc)
     key = ec.generate_private_key(ec.SECP256R1())
@@ -117,19 +126,16 @@ def issue(folder: Path, name: str, *, hosts: Iterable[str] = (), days: int = 365
         raise InvalidInput(
             f"{HUB!r} is the hub's name: a certificate for {name!r} that carries it could pose as the hub."
         )
-    serves = name == HUB or bool(hosts)
-    uses = [ExtendedKeyUsageOID.CLIENT_AUTH] + ([ExtendedKeyUsageOID.SERVER_AUTH] if serves else [])
-    alternatives = [x509.UniformResourceIdentifier(SCHEME + quote(name, safe=""))]
+    hosts = [HUB, *hosts] if name == HUB else hosts
+    uses = [ExtendedKeyUsageOID.CLIENT_AUTH] + ([ExtendedKeyUsageOID.SERVER_AUTH] if hosts else [])
+    known_as = [x509.UniformResourceIdentifier(SCHEME + quote(name, safe="")), *map(_dns, hosts)]
     certificate = (
         _blank(_subject(name), authority.subject, key.public_key(), days, certificate_ends)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs_certificates=False), critical=True)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
         .add_extension(x509.ExtendedKeyUsage(uses), critical=False)
-        .add_extension(
-            x509.SubjectAlternativeName([*alternatives, *map(_dns, [HUB, *hosts] if name == HUB else hosts)]),
-            critical=False,
-        )
+        .add_extension(x509.SubjectAlternativeName(known_as), critical=False)
         .sign(signer, hashes.SHA256())
     )
     _write(folder / "issued" / f"{certificate.serial_number:040x}.pem", _pem(certificate))
@@ -155,12 +161,14 @@ def revoke(folder: Path, name: str) -> int:
 def inspect(path: Path) -> Card:
     """What the (first) certificate in a PEM file says."""
     certificate = read(path)
+    begins, ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    issuer, serial = certificate.issuer.rfc4514_string(), certificate.serial_number
     return Card(
         tuple(sorted(names(certificate))),
-        certificate.issuer.rfc4514_string(),
-        certificate.serial_number,
-        certificate.not_valid_before_utc,
-        certificate.not_valid_after_utc,
+        issuer,
+        serial,
+        begins,
+        ends,
         fingerprint(certificate).hex(),
         _may_issue(certificate),
     )
@@ -244,8 +252,8 @@ def distrust(
 ) -> str | None:
     """Why a certificate that the authority signed does not prove that its holder is `name`; None if it does.
 
-    A pinned key decides alone; without one the certificate must carry the name. Where it says by a `colonnade:` URI whom it
-    is about, its DNS names are hosts: one may be called as another party is.
+    A pinned key decides alone; without one the certificate must carry the name. Where it says by a `colonnade:` URI
+    whom it is about, its DNS names are hosts: one may be called as another party is.
     """
     now = _now()
     if now > certificate.not_valid_after_utc or now + _CLOCKS_DIFFER < certificate.not_valid_before_utc:
@@ -286,11 +294,10 @@ def _signed(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
 def check_own(tls: Tls, name: str, pinned: bytes | None = None) -> None:
     """Refuse files of one's own by which no other node would know `name`."""
     certificate = load(tls).certificate
-    revoked = None if tls.revoked is None else RevocationList(tls.revoked, tls.authority)
-    if (why := distrust(certificate, name, pinned, revoked)) is not None:
+    if (why := distrust(certificate, name, pinned, tls.revocations())) is not None:
         raise InvalidInput(
-            f"others would refuse {tls.certificate} as the certificate of {name!r}: {_WHY[why]}. Have one issued with `colonnade certs "
-            "issue`, or have the federation file changed at all parties."
+            f"others would refuse {tls.certificate} as the certificate of {name!r}: {_WHY[why]}. Have one issued with "
+            "`colonnade certs issue`, or have the federation file changed at all parties."
         )
 
 
@@ -306,7 +313,8 @@ _WHY = {
 class RevocationList:
     """The file of revoked certificates, read again when it changes.
 
-    One that cannot be read now, as while somebody copies a new one over it, says nothing about anybody: whoever asks waits.
+    One that cannot be read now, as while somebody copies a new one over it, says nothing about anybody: whoever asks
+    waits.
     """
 
     LOOK_AGAIN = 0.25  # seconds: between two looks at the file, since every message asks
@@ -318,7 +326,7 @@ class RevocationList:
         self._seen, self._looked, self._readable = self._stamp(), time.monotonic(), True
 
     def holds(self, serial: int) -> bool | None:
-        """Whether a certificate is on the list; None while it is on none that could be read, and the newest one cannot."""
+        """Whether a certificate is on the list; None while it is on none that could be read, and the newest cannot."""
         with self._lock:
             if time.monotonic() >= self._looked + self.LOOK_AGAIN:
                 self._look()
@@ -362,7 +370,8 @@ def revoked_serials(path: Path, authorities: Iterable[x509.Certificate]) -> set[
 
 def _signed_by(revoked: x509.CertificateRevocationList, authority: x509.Certificate) -> bool:
     try:
-        return revoked.issuer == authority.subject and revoked.is_signature_valid(authority.public_key())  # type: ignore[arg-type]  # other kinds of key raise TypeError
+        key: Any = authority.public_key()  # kinds of key that sign nothing raise TypeError
+        return revoked.issuer == authority.subject and revoked.is_signature_valid(key)
     except (InvalidSignature, TypeError):
         return False
 
@@ -457,9 +466,8 @@ def _subject(text: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
 
 
-def _spki(key: object) -> bytes:
-    form = serialization.PublicFormat.SubjectPublicKeyInfo
-    return key.public_bytes(serialization.Encoding.DER, form)  # type: ignore[attr-defined, no-any-return]  # every kind of public key has it
+def _spki(key: PublicKeyTypes) -> bytes:
+    return key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
 
 
 def _pem(certificate: x509.Certificate) -> bytes:
@@ -473,13 +481,6 @@ def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 def _now() -> datetime.datetime:
     return datetime.datetime.now(datetime.UTC)
-
-
-def _made(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreError(f"cannot make {folder}: {error.strerror}. Make its parent writable and try again.") from error
 
 
 def _read_bytes(path: Path) -> bytes:

@@ -1,4 +1,4 @@
-"""The hub: where parties of several organisations meet. It carries letters, runs the coordinator's program, holds no data.
+"""The hub of several organisations: it carries letters, runs the coordinator's program and holds no data.
 
     with co.Grpc("0.0.0.0:7443", certs="certs/coordinator") as hub:
         fit = co.fit(co.Federation.open("federation.toml"), problem, method, privacy, engine=hub, store="hub-store")
@@ -104,8 +104,8 @@ class Grpc:
                 raise ProtocolError(f"{party!r} speaks protocol {said['protocol']}, this hub {PROTOCOL}; update one.")
             if said["file"] != file.digest:
                 raise InvalidInput(
-                    f"{party!r} holds another federation file than this hub. Nothing was sent. Compare the two files, give all the "
-                    "same one, and start the parties again."
+                    f"{party!r} holds another federation file than this hub. Nothing was sent. Compare the two files, "
+                    "give all the same one, and start the parties again."
                 )
         if unable := _unable(file, found):
             raise InvalidInput(f"{unable[0]}. Nothing was sent.")
@@ -136,7 +136,7 @@ class Grpc:
         }
 
     def roads(self, file: FederationFile) -> dict[tuple[str, str], bool]:
-        """Every pair of parties that has a line of its own by the federation file, and whether both say that it is up."""
+        """Every pair of parties that the federation file gives a line, and whether both say that it is up."""
         said = self._all(file.members, Question.REACH) if any(m.address for m in file.members.values()) else {}
         up = {(party, str(peer)) for party, answer in said.items() for peer in read_reach(party, answer)}
         pairs = [pair for pair in combinations(file.members, 2) if file.listener(*pair) is not None]

@@ -32,7 +32,7 @@ log = logging.getLogger("colonnade.network.hub_alignment")
 
 
 def align(each: Each, file: FederationFile, begun: str | None = None) -> tuple[str, int]:
-    """Have the parties agree on a pepper among themselves, and on the rows that all have: the session, and their number.
+    """Have the parties agree on a pepper and on the rows that all have: the session, and the number of rows.
 
     `begun` is a session that some of them have ended, or are in the middle of: it gives the same rows again.
     """
@@ -53,7 +53,8 @@ def check_least(file: FederationFile) -> None:
     """Whether every party lets the number of common rows be known."""
     if closed := [name for name, member in file.members.items() if member.policy.least is None]:
         raise InvalidInput(
-            f"{closed[0]!r} does not let the number of common rows be known: its policy has no `least`. Nothing was sent."
+            f"{closed[0]!r} does not let the number of common rows be known: its policy has no `least`. Nothing was "
+            "sent."
         )
 
 

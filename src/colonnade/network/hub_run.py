@@ -1,8 +1,8 @@
 """One run at the hub: the coordinator's program here, if the method has one, and every party at the end of a line.
 
-The hub proposes a run; each party prices it and approves it; when all have said that they would take part, each reserves;
-then letters go round in turns (runtime/turns.py). A party that was restarted gets the same proposal again, finds its run in
-its own books, and goes on from its transcript.
+The hub proposes a run; each party prices it and approves it; when all have said that they would take part, each
+reserves; then letters go round in turns (runtime/turns.py). A party that was restarted gets the same proposal again,
+finds its run in its own books, and goes on from its transcript.
 """
 
 from __future__ import annotations

@@ -10,13 +10,14 @@
                  tell     the label holder, to all, sealed: the digests of the rows that are left at the end
     both         agreed   keep the rows
 
-Which of the two ways is in the party's own copy of the federation file, and a hub that asks for the other is refused. All
-blinded keys are filled up to the public `most` of whoever brings them, so sizes say nothing; no count goes to the hub but
-that of the common rows, at the end. Every answer is a function of stored secrets and the table: asked again after a crash
-a party says the same bytes, and with another table nothing, since two contents under one key would show both.
+Which of the two ways is in the party's own copy of the federation file, and a hub that asks for the other is refused.
+All blinded keys are filled up to the public `most` of whoever brings them, so sizes say nothing; no count goes to the
+hub but that of the common rows, at the end. Every answer is a function of stored secrets and the table: asked again
+after a crash a party says the same bytes, and with another table nothing, since two contents under one key would show
+both.
 
-A party answers one private intersection: what its operator has not let go (`party realign`) is gone on with, never begun
-anew, or whoever asks could bring other keys each time.
+A party answers one private intersection: what its operator has not let go (`party realign`) is gone on with, never
+begun anew, or whoever asks could bring other keys each time.
 """
 
 from __future__ import annotations
@@ -57,8 +58,8 @@ from colonnade.privacy.store import Log, write_synced
 AGREED, BEGUN = "alignment.json", "alignment.begun"
 # Where a sealed message stands on its edge: the same bytes at another place do not open.
 PEPPER, REQUEST, SETUP, RESPONSE, COMMON = 0, 1, 1, 2, 2
-# Words among the label holder's that nobody else can have, however full its table is: a party that would have rows declared
-# common without holding them cannot tell which to leave out.
+# Words among the label holder's that nobody else can have, however full its table is: a party that would have rows
+# declared common without holding them cannot tell which to leave out.
 DECOYS = 128
 
 log = logging.getLogger("colonnade.network.party_alignment")
@@ -108,8 +109,7 @@ class PartyAlignment:
         return Agreement.from_json(path.read_text(encoding="utf-8"))
 
     def standing(self) -> dict[str, str | int | bool]:
-        """For the hub's first question: the rows agreed on, or the private intersection that was begun; and whether this
-        machine could take part in one."""
+        """The rows agreed on, or the private intersection that was begun; and whether this machine can do one."""
         agreement, begun = self.agreement(), self._begun()
         able: dict[str, str | int | bool] = {"psi": psi_ready()} if self.file.align == "psi" else {}
         if agreement is not None:
@@ -125,13 +125,13 @@ class PartyAlignment:
         agreement, begun = self.agreement(), self._begun()
         if agreement is not None and agreement.session != session:
             raise PolicyRefused(
-                "this party has agreed on its rows, and a coordinator that may ask again learns from the difference. Let its "
-                "operator run `colonnade party realign`."
+                "this party has agreed on its rows, and a coordinator that may ask again learns from the difference. "
+                "Let its operator run `colonnade party realign`."
             )
         if agreement is None and begun not in (None, session):
             raise PolicyRefused(
-                f"this party has begun a private intersection in session {begun}, and whoever may begin another can bring "
-                "other keys. Go on with that session, or let all operators run `colonnade party realign`."
+                f"this party has begun a private intersection in session {begun}, and whoever may begin another can "
+                "bring other keys. Go on with that session, or let all operators run `colonnade party realign`."
             )
 
     def _once(self, session: str, what: str, value: bytes) -> None:
@@ -299,8 +299,9 @@ class PartyAlignment:
         least = max(member.policy.least or 1 for member in self.file.members.values())
         if left.sum() < least:
             raise PolicyRefused(
-                f"fewer than {least:,} rows are common to all parties, and one of them takes part with no less. Nobody was told "
-                "which. Is it the same key, written the same way? To try again, let all operators run `colonnade party realign`."
+                f"fewer than {least:,} rows are common to all parties, and one of them takes part with no less. Nobody "
+                "was told which. Is it the same key, written the same way? To try again, let all operators run "
+                "`colonnade party realign`."
             )
         return left
 

@@ -1,4 +1,4 @@
-"""What one party holds, made ready for runs: its rows in the common order, its columns encoded, its labels if it has them.
+"""The data of one party, made ready for runs: rows in the common order, columns encoded, labels if it has them.
 
 Everything here is exact and stays with the party.
 """
@@ -69,8 +69,8 @@ class PartyData:
             )
         if self.member.most is not None and self.rows > self.member.most:
             raise InvalidInput(
-                f"the table of {self.name!r} has {self.rows:,} rows, more than the most = {self.member.most:,} that it may bring "
-                "to an alignment by the federation file. Raise it there, with the agreement of all parties."
+                f"the table of {self.name!r} has {self.rows:,} rows, more than the most = {self.member.most:,} that it "
+                "may bring to an alignment by the federation file. Raise it there, with the agreement of all parties."
             )
         if self.labelled and holder == self.name and (nulls := self.table[label].null_count()):
             raise InvalidInput(
@@ -81,15 +81,15 @@ class PartyData:
         shape = getattr(self.table, "shape", ())
         if tuple(shape) != (rows, self.member.width):
             raise InvalidInput(
-                f"the federation file says {rows:,} rows and {self.member.width:,} columns for {self.name!r}; its matrix "
-                f"has {' x '.join(map(str, shape))}."
+                f"the federation file says {rows:,} rows and {self.member.width:,} columns for {self.name!r}; its "
+                f"matrix has {' x '.join(map(str, shape))}."
             )
         if (
             kind := self.table.dtype
         ).kind not in "biuf":  # to read texts as numbers would quote a cell, or fail for one
             raise InvalidInput(
-                f"the matrix of {self.name!r} is of type {kind} and holds no numbers: save an array of floats, integers or "
-                "Booleans."
+                f"the matrix of {self.name!r} is of type {kind} and holds no numbers: save an array of floats, "
+                "integers or Booleans."
             )
         if self.labelled and (self.labels is None or len(self.labels) != rows):
             found = "none" if self.labels is None else f"{len(self.labels):,}"
@@ -136,7 +136,7 @@ class PartyData:
         return self._block(job, agreement, learns)
 
     def rehearse(self, job: Job | None, agreement: Agreement | None) -> None:
-        """Refuse what a run would refuse of this table when it is paid for. Without an agreement on rows all of them are tried."""
+        """Refuse what a run would refuse of this table; without an agreement on rows all of them are tried."""
         if agreement is None and self.file.on is not None:
             self.offer(secrets.token_bytes(32))
         self._block(job, agreement, job is not None)
@@ -164,7 +164,7 @@ class PartyData:
 
     @property
     def nothing(self) -> tuple[str, ...]:
-        """Columns of the whole table that carry nothing, or why it cannot be encoded: for this party's operator alone."""
+        """Columns that carry nothing, or why the table cannot be encoded: for this party's operator alone."""
         return self._looked.nothing
 
     @property
@@ -174,7 +174,7 @@ class PartyData:
 
     @cached_property
     def _looked(self) -> _Looked:
-        """Of all its rows, labels included, and before any run is proposed, so that nothing others see or time depends on it."""
+        """Of all its rows and labels, before any run is proposed: nothing that others see or time depends on it."""
         return _Looked(*self._columns_looked_at(), self._different_labels())
 
     def _columns_looked_at(self) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -8,8 +8,8 @@
     key = "signing.key"                # its public half stands in the federation file
     certs = "certs"                    # airline.pem, airline.key, authority.pem, revoked.pem
     models = "../learning/store"       # of new rows to be scored: the store with this party's parts of the models
-    listen = "0.0.0.0:7444"            # if the federation file gives it an address: the port that it opens for other parties
-    approve = "ask"                    # a run's terms are shown and asked about; "policy": see [limits]; "all" asks nobody
+    listen = "0.0.0.0:7444"            # if the federation file gives it an address: its port for other parties
+    approve = "ask"                    # terms are shown and asked about; "policy": see [limits]; "all" asks nobody
 
     [data]
     source = "flights.parquet"         # or a database: source = "postgresql://...", query = "select ..."
@@ -20,7 +20,7 @@
     epsilon = 1.0                      # of one run, for one row, all parties together
     delta = 1e-5                       # the largest delta that epsilon may be stated at; left out: 1e-5
     scores = 1                         # the most runs of scores of this store's rows, ever; left out: 1
-    models = ["20260101T120000-..."]   # the models, by the runs that made them, that may score; left out: all it has parts of
+    models = ["20260101T120000-..."]   # the runs whose models may score; left out: all it has parts of
 
 Paths are relative to the file. All of it is the party's own business and never leaves it.
 """
@@ -76,9 +76,9 @@ _MODES = ("ask", "policy", "all")
 class Limits:
     """What a policy lets pass: methods by name, and the epsilon of one run at a delta that is small enough.
 
-    Scores have no price in rho, so their runs are counted: each is one more linear equation about every row, and how many
-    it takes to solve for a row depends on its columns and on what the label holder knows. One is what naming MaskedScores
-    asks for; whoever writes a larger number has thought about it.
+    Scores have no price in rho, so their runs are counted: each is one more linear equation about every row, and how
+    many it takes to solve for a row depends on its columns and on what the label holder knows. One is what naming
+    MaskedScores asks for; whoever writes a larger number has thought about it.
     """
 
     methods: tuple[str, ...] = ()
@@ -158,7 +158,8 @@ class PartyFile:
     def _made(cls, at: Path, raw: Mapping[str, Any]) -> PartyFile:
         if raw.get("version") != _VERSION:
             raise InvalidInput(
-                f"version is {raw.get('version')!r}; this Colonnade reads version = {_VERSION}. Write that, or install a newer one."
+                f"version is {raw.get('version')!r}; this Colonnade reads version = {_VERSION}. Write that, or install "
+                "a newer one."
             )
         if unknown := sorted(set(raw) - _FIELDS):
             raise InvalidInput(f"unknown entry {unknown[0]!r}; known: {', '.join(sorted(_FIELDS))}")
@@ -188,7 +189,8 @@ class PartyFile:
             raw = bytes.fromhex(self.key.read_text(encoding="ascii").strip())
         except OSError as error:
             raise InvalidInput(
-                f"cannot read the signing key {self.key}: {error.strerror}. Check the path; `colonnade party key` makes one."
+                f"cannot read the signing key {self.key}: {error.strerror}. Check the path; `colonnade party key` "
+                "makes one."
             ) from error
         except ValueError as error:
             raise InvalidInput(f"{self.key} is not a signing key; `colonnade party key` makes one.") from error
@@ -243,7 +245,8 @@ def _limits(raw: Any) -> Limits:
 def read_table(source: str, query: str | None, file: FederationFile, name: str) -> Any:
     """A frame from a file or a database; a plain matrix from .npy, or from .npz as scipy saves a sparse one.
 
-    Of a frame the columns that the federation file names for this party, read as its schema declares them: as in one process.
+    Of a frame the columns that the federation file names for this party, read as its schema declares them: as in one
+    process.
     """
     from scipy import sparse
 

@@ -1,8 +1,8 @@
 """One run at a party: its node, the letters that wait, and the keys under which they pass the hub.
 
-Letters between parties pass the hub under keys that the hub does not have: those of graph methods are covered here, those
-of methods that relay are sealed by the node itself. Where two agents of a graph have a line of their own, the covered letter
-goes over it, and the hub carries a note of it (neighbours.py).
+Letters between parties pass the hub under keys that the hub does not have: those of graph methods are covered here,
+those of methods that relay are sealed by the node itself. Where two agents of a graph have a line of their own, the
+covered letter goes over it, and the hub carries a note of it (neighbours.py).
 """
 
 from __future__ import annotations

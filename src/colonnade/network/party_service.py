@@ -1,14 +1,14 @@
 """What a party answers when the hub asks. Between organisations nobody else touches a party's data or ledger.
 
 The hub proposes; the party decides from its own copies. The federation file is its own, so are policy, ledger, data and
-keys; it prices a job itself (proposals.py), and its operator or its policy approves the terms before anything is reserved.
-All parties `consider` a run before any of them is asked to `reserve` it: a refusal then costs nobody anything. A question
-out of turn, a job it does not know, a run that is over: refused, with a fixed code and no text, since text may carry data.
-What happened is in its own log, in counts and names.
+keys; it prices a job itself (proposals.py), and its operator or its policy approves the terms before anything is
+reserved. All parties `consider` a run before any of them is asked to `reserve` it: a refusal then costs nobody
+anything. A question out of turn, a job it does not know, a run that is over: refused, with a fixed code and no text,
+since text may carry data. What happened is in its own log, in counts and names.
 
 The hub may ask anything in any order, and lie. So nothing is decided by what it says twice: a run keeps the call it was
-approved for, an alignment the answer it had, and a run that failed here is over here, whatever the hub thinks of it. A hub
-that does not ask whether they would take part gets the same answers when it asks them to reserve.
+approved for, an alignment the answer it had, and a run that failed here is over here, whatever the hub thinks of it. A
+hub that does not ask whether they would take part gets the same answers when it asks them to reserve.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ class PartyService:
     ) -> None:
         if public_key(identity) != data.member.public_key:
             raise InvalidInput(
-                f"the signing key is not the one that the federation file pins for {data.name!r}. Use the key whose public "
-                "half is in the file, or have the file changed at all parties."
+                f"the signing key is not the one that the federation file pins for {data.name!r}. Use the key whose "
+                "public half is in the file, or have the file changed at all parties."
             )
         self.data, self.name, self.identity, self.approve = data, data.name, identity, approve
         self.neighbours = neighbours  # None: all letters go through the hub
@@ -235,8 +235,8 @@ class PartyService:
         with self.log.atomic():
             if not known and self.ledger.score_runs() != request.scored:
                 raise PolicyRefused(
-                    f"another process of {self.name!r} reserved a run of scores while run {run} was being approved, and the "
-                    "count that was approved is not true any more. Nothing was sent. Run one process a store."
+                    f"another process of {self.name!r} reserved a run of scores while run {run} was being approved, "
+                    "and the count that was approved is not true any more. Nothing was sent. Run one process a store."
                 )
             self.ledger.open_run(run, request.terms, request.plans)
             # The terms do not say what is solved: the operator approved this call, and no other under its name.
@@ -334,8 +334,8 @@ class PartyService:
         if done.failure is None:
             return run.outgoing(head, self.neighbours)
         log.warning("stopped", extra={"run": name, "error": type(done.failure).__name__, "why": str(done.failure)})
-        # For good, and before anybody hears of it, on either road. A step that fails is not in the transcript: tried again
-        # it would draw noise again, and its letters would be covered by keys that have covered the farewell.
+        # For good, and before anybody hears of it, on either road. A step that fails is not in the transcript: tried
+        # again it would draw noise again, and its letters would be covered by keys that have covered the farewell.
         self._end(name, f"failed: {type(done.failure).__name__}")
         told = run.outgoing(head, self.neighbours)
         return Parcel({**told.head, "finished": True, "more": False}, told.blobs)
@@ -344,7 +344,7 @@ class PartyService:
         return self._met_run(asked).outcome()
 
     def over(self, asked: Parcel) -> Parcel:
-        """The run ended. Whether others really sent nothing cannot be known here: their part of the price stays counted."""
+        """The run ended. Whether others sent nothing cannot be known here: their part of the price stays counted."""
         self._end(_run_name(asked), _checked_how(asked.head.get("how")))
         return Parcel({})
 

@@ -90,7 +90,8 @@ def price(call: Call, federation: Federation, data: PartyData, scoring: Scoring)
     method = variant(call.method, call.problem)
     if isinstance(method, MaskedScores):
         method = scoring.equipped(method)
-    job = Job(call.problem, federation.roster(), call.privacy)  # type: ignore[arg-type]  # as in fit: a method refuses a problem it does not know
+    problem: Any = call.problem  # as in fit: a method refuses a problem it does not know
+    job = Job(problem, federation.roster(), call.privacy)
     _check_method(call, method, federation.by_rows)
     method.check(job)
     plans: Mapping[str, Plan] = method.price(job)

@@ -1,10 +1,10 @@
-"""A ledger that was lost: its owner says so in a signed record, and every other node takes it by hand, or nothing goes on.
+"""A ledger that was lost: its owner says so in a signed record, and every other node accepts that by hand.
 
-Peers remember where a ledger stood, so a new one in its place is refused as rolled back. The owner begins a new ledger, which
-counts from its first row on what the owner knows was spent before, and signs a record of where it stands: a party by the key that
-the federation file pins for it, the coordinator by the key of its certificate. Whoever takes the record forgets the old
-ledger's heads and remembers the new one's, so one record stands for one new ledger. Both sides keep a row of it, and every
-later statement counts it: what the old ledger alone knew is lost.
+Peers remember where a ledger stood, so a new one in its place is refused as rolled back. The owner begins a new ledger,
+which counts from its first row on what the owner knows was spent before, and signs a record of where it stands: a party
+by the key that the federation file pins for it, the coordinator by the key of its certificate. Whoever takes the record
+forgets the old ledger's heads and remembers the new one's, so one record stands for one new ledger. Both sides keep a
+row of it, and every later statement counts it: what the old ledger alone knew is lost.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def signed_by_party(ledger: Ledger, identity: bytes, file: FederationFile, rho: 
 
 
 def signed_by_coordinator(ledger: Ledger, tls: Tls, file: FederationFile) -> Record:
-    """Begin the coordinator's new ledger, and sign where it stands by the key of its certificate. It has no rows to count for."""
+    """Begin the coordinator's new ledger, and sign where it stands by the key of its certificate. It counts no rows."""
     credentials = load(tls)
     key = serialization.load_pem_private_key(credentials.key, None)
     if not isinstance(key, ec.EllipticCurvePrivateKey):
@@ -144,7 +144,8 @@ def _check(record: Record, name: str, file: FederationFile, tls: Tls) -> None:
         raise InvalidInput(f"this is the record of {record.node!r} itself; it is for the other nodes.")
     if record.node != HUB and record.node not in file.members:
         raise InvalidInput(
-            f"the record is about {record.node!r}, which is not in the federation file. Ask for the file that it was made with."
+            f"the record is about {record.node!r}, which is not in the federation file. Ask for the file that it was "
+            "made with."
         )
     try:
         if record.federation != file.digest:
@@ -157,7 +158,8 @@ def _check(record: Record, name: str, file: FederationFile, tls: Tls) -> None:
     except (InvalidSignature, ValueError, TypeError) as error:
         why = str(error) if isinstance(error, InvalidInput) else "its signature is not that of the node's own key"
         raise InvalidInput(
-            f"the record about {record.node!r} is refused: {why}. Nothing was changed. Ask its owner, over a line that you trust."
+            f"the record about {record.node!r} is refused: {why}. Nothing was changed. Ask its owner, over a line that "
+            "you trust."
         ) from error
 
 

@@ -1,8 +1,8 @@
 """Scores of a party's rows by a model that it has a part of: which part, and what the label holder keeps.
 
-A run of scores names a model by the run that made it. Each party takes the coefficients that it kept of that run, from this
-store or from the one its file names (`models`), and nobody sends it any. The sum of all parts stays with the label holder:
-`scores/RUN.parquet` in its store, with the key of each row where rows have one.
+A run of scores names a model by the run that made it. Each party takes the coefficients that it kept of that run, from
+this store or from the one its file names (`models`), and nobody sends it any. The sum of all parts stays with the label
+holder: `scores/RUN.parquet` in its store, with the key of each row where rows have one.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class Scoring:
         features = list(member.schema.features) if member.schema is not None else None
         if x.shape != (member.width,) or part["features"] != features:
             raise InvalidInput(
-                f"the part of run {method.model} was fitted on other columns than {self.data.name!r} brings. Nothing was sent."
+                f"the part of run {method.model} was fitted on other columns than {self.data.name!r} brings. Nothing "
+                "was sent."
             )
         # On a graph the label holder knows the intercept, and the hub does not.
         own = part["intercept"]
@@ -52,8 +53,8 @@ class Scoring:
         path = part_path(self.models, model)
         if not is_name(model) or not path.is_file():  # a name first: the hub chose it, and it becomes a path
             raise InvalidInput(
-                f"{self.data.name!r} has no part of the model that is to score its rows. Nothing was sent. Name the store "
-                "that has it in the party's file: models = ..."
+                f"{self.data.name!r} has no part of the model that is to score its rows. Nothing was sent. Name the "
+                "store that has it in the party's file: models = ..."
             )
         part = json.loads(path.read_text(encoding="utf-8"))
         if (part.get("format"), part.get("version"), part.get("party")) != ("colonnade part", 1, self.data.name):

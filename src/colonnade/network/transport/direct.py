@@ -1,18 +1,18 @@
 """Direct lines between parties: one TLS 1.3 connection a pair, on which either end sends when it has something.
 
-One end listens, the other dials; which is which was agreed on before, and so is who may come. Both show a certificate of the
-authority that is neither expired nor revoked and carries the name, or has the pinned key. The bytes are those of
-streams_envelope.py, each envelope behind its length (4 bytes, little-endian):
+One end listens, the other dials; which is which was agreed on before, and so is who may come. Both show a certificate
+of the authority that is neither expired nor revoked and carries the name, or has the pinned key. The bytes are those of
+envelope.py, each envelope behind its length (4 bytes, little-endian):
 
     dialler    HELLO                                            listener   WELCOME, or REFUSED and the end
-    either     REQUEST n: a message, n counts from 1 on a connection        either     ANSWER n, empty: all up to n are here
+    either     REQUEST n: a message, n counts from 1            either     ANSWER n, empty: all up to n are here
 
-What was not confirmed is sent again on the next connection, so a receiver may get a message twice: whoever takes them tells
-by what is inside. A line that is down is dialled again after a growing, random pause. Nothing here is needed for a run to
-go on: `send` says no when a line has been down for `patience` seconds, and there is another road.
+What was not confirmed is sent again on the next connection, so a receiver may get a message twice: whoever takes them
+tells by what is inside. A line that is down is dialled again after a growing, random pause. Nothing here is needed for
+a run to go on: `send` says no when a line has been down for `patience` seconds, and there is another road.
 
-The port is open to the network: a stranger gets a TLS handshake, ten seconds, and one of a few places to wait in. Whatever
-comes again and again, from strangers or neighbours, is a line of the log a minute at most.
+The port is open to the network: a stranger gets a TLS handshake, ten seconds, and one of a few places to wait in.
+Whatever comes again and again, from strangers or neighbours, is a line of the log a minute at most.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from itertools import islice
 from cryptography import x509
 
 from colonnade.errors import InvalidInput, WireError
-from colonnade.network.certs import RevocationList, Tls, distrust, load
+from colonnade.network.certs import Tls, distrust, load
 from colonnade.network.transport.clock import FIRST_PAUSE, GREETING_SECONDS, LONGEST_PAUSE
 from colonnade.network.transport.envelope import (
     DISTRUST,
@@ -85,7 +85,7 @@ class Lines:
     ) -> None:
         self.name, self.patience, self.metrics = name, patience, metrics or Metrics()
         self._tls, self._take = tls, take
-        self._revoked = RevocationList(tls.revoked, tls.authority) if tls.revoked is not None else None
+        self._revoked = tls.revocations()
         self._lines = {peer: DirectLine(peer, neighbour) for peer, neighbour in neighbours.items()}
         self._session, self._attempt = secrets.token_bytes(16), 0
         self._changed = threading.Condition()

@@ -4,10 +4,10 @@ A message is bytes; what they mean is not the transport's business. It travels a
 
     magic "clns" (4)  version (1)  kind (1)  code (2)  number (8)  offset (4)  wire (4)  raw (4)  body
 
-`number` counts the requests to a party from 1 on, and an answer carries its request's number; request n says that answer
-n − 1 has arrived. `offset` is this body's place in the message, `wire` the message's length as it travels, `raw` its
-length when unpacked; `code` 1 means that it travels as one zlib stream. Greetings (kinds 1 to 3) have version 0 and keep
-this form for ever, so that two programs that share no version can still say so.
+`number` counts the requests to a party from 1 on, and an answer carries its request's number; request n says that
+answer n − 1 has arrived. `offset` is this body's place in the message, `wire` the message's length as it travels, `raw`
+its length when unpacked; `code` 1 means that it travels as one zlib stream. Greetings (kinds 1 to 3) have version 0 and
+keep this form for ever, so that two programs that share no version can still say so.
 
 Any bytes at all end in a message or in `Malformed`, whose reason is one of a fixed list and quotes nothing.
 """
@@ -128,10 +128,10 @@ class Compressed(NamedTuple):
 
 
 def compress(message: bytes) -> Compressed:
-    """Compress where a sample says that it helps: noise and sealed contents do not shrink, tables of small numbers do."""
-    # A glance first, into the middle, since a message begins with texts: a sample of noise takes longer to compress than the
-    # whole message takes to travel. A kibibyte of noise has about 251 of the 256 byte values in it; numbers that shrink by
-    # a fifth leave more of them out.
+    """Compress where a sample says that it helps: noise and sealed contents do not shrink, small numbers do."""
+    # A glance first, into the middle, since a message begins with texts: a sample of noise takes longer to compress
+    # than the whole message takes to travel. A kibibyte of noise has about 251 of the 256 byte values in it; numbers
+    # that shrink by a fifth leave more of them out.
     middle = len(message) // 2
     if len(message) > _WORTH_TRYING and len(set(message[middle : middle + _GLANCE])) < _NOISY and _shrinks(message):
         smaller = zlib.compress(message, 1)

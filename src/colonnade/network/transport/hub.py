@@ -1,10 +1,11 @@
 """The hub's end of the streams: one gRPC server, one stream a party, requests that survive a broken connection.
 
-Parties dial in; nobody needs an open port but the hub. A stream begins with proof of who it is (TLS 1.3, a certificate of
-the authority that is neither expired nor revoked and carries the name, or the pinned key) and a greeting. From then on one
-thread a stream writes a request and reads its answer, in turns. A request gets its number when it first goes out and is sent
-again on every new stream of the same process until it is answered; a party that comes back as another process ends what is
-outstanding. A party that is slow holds at most `WINDOW` requests and twice the limit in bytes; `ask` waits for room.
+Parties dial in; nobody needs an open port but the hub. A stream begins with proof of who it is (TLS 1.3, a certificate
+of the authority that is neither expired nor revoked and carries the name, or the pinned key) and a greeting. From then
+on one thread a stream writes a request and reads its answer, in turns. A request gets its number when it first goes out
+and is sent again on every new stream of the same process until it is answered; a party that comes back as another
+process ends what is outstanding. A party that is slow holds at most `WINDOW` requests and twice the limit in bytes;
+`ask` waits for room.
 """
 
 from __future__ import annotations
@@ -150,8 +151,7 @@ class _PartyLine:
 
 def ready(address: str, tls: Tls) -> tuple[Credentials, RevocationList | None]:
     """What listening needs: files that fit each other, and an address that is free. Nothing is opened."""
-    credentials = load(tls)
-    revoked = RevocationList(tls.revoked, tls.authority) if tls.revoked is not None else None
+    credentials, revoked = load(tls), tls.revocations()
     host, port = split_address(address)
     try:
         for family, kind, number, _, place in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[:1]:
@@ -247,10 +247,10 @@ class Switchboard:
                 missing = ", ".join(repr(name) for name in sorted(set(names) - here))
                 there = ", ".join(repr(name) for name in sorted(here & set(names))) or "nobody"
                 raise PeerTimeout(
-                    f"after {timeout:g} s these parties have not connected: {missing}; connected is {there}. Start them with this "
-                    "hub's address, and look at their logs for the reason they were refused: one whose certificate is of another "
-                    "authority is turned away before it has said who it is, and only its own log shows that. One that runs "
-                    f"dials again within {LONGEST_PAUSE:g} s: wait longer than that."
+                    f"after {timeout:g} s these parties have not connected: {missing}; connected is {there}. Start "
+                    "them with this hub's address, and look at their logs for the reason they were refused: one whose "
+                    "certificate is of another authority is turned away before it has said who it is, and only its own "
+                    f"log shows that. One that runs dials again within {LONGEST_PAUSE:g} s: wait longer than that."
                 )
 
     def session(self, party: str) -> str | None:

@@ -1,13 +1,14 @@
 """A party's end of the stream: dial the hub, make sure that it is the hub, answer its requests one by one.
 
-gRPC's Python interface does not show a client the server's certificate, so every attempt begins with a TLS 1.3 handshake of
-our own, in which the hub's certificate is checked (authority, validity, revocation, name or pinned key). The gRPC channel
-is then told to trust that one certificate and no other.
+gRPC's Python interface does not show a client the server's certificate, so every attempt begins with a TLS 1.3
+handshake of our own, in which the hub's certificate is checked (authority, validity, revocation, name or pinned key).
+The gRPC channel is then told to trust that one certificate and no other.
 
-An answer is kept until the next request says that it arrived: a request that comes again after a broken connection gets the
-same bytes, and `answer` is not called twice for it. Lost connections are dialled again after a growing, random pause, which is
-short again once a connection was good for something: a hub that greets and hangs up must not fill the log. Why
-there is no connection is logged once an outage, each reason; attempts that end the same way are lines of debug level.
+An answer is kept until the next request says that it arrived: a request that comes again after a broken connection gets
+the same bytes, and `answer` is not called twice for it. Lost connections are dialled again after a growing, random
+pause, which is short again once a connection was good for something: a hub that greets and hangs up must not fill the
+log. Why there is no connection is logged once an outage, each reason; attempts that end the same way are lines of debug
+level.
 """
 
 from __future__ import annotations
@@ -126,7 +127,7 @@ def serve(
 
 
 def rehearse(address: str, tls: Tls, name: str, pinned: bytes | None) -> None:
-    """Make every check that dialling makes of this party's own files, and dial nobody; `pinned` is its key in the federation file."""
+    """Make every check that dialling makes of this party's own files, and dial nobody; `pinned` is its own key."""
     split_address(address)
     tls_context(tls, load(tls), ssl.PROTOCOL_TLS_CLIENT)
     check_own(tls, name, pinned)
@@ -207,8 +208,8 @@ class _Party:
             except OSError as error:
                 raise _HubLost(
                     "no_tls",
-                    f"whoever listens at {self.address} does not answer in TLS 1.3 ({type(error).__name__}); check that this is "
-                    "the hub's port and that nothing stands between; trying again",
+                    f"whoever listens at {self.address} does not answer in TLS 1.3 ({type(error).__name__}); check "
+                    "that this is the hub's port and that nothing stands between; trying again",
                     logging.WARNING,
                 ) from error
             with secured:
@@ -223,9 +224,9 @@ class _Party:
         if shown is None or not agreed:
             raise _HubLost(
                 "unwelcome",
-                f"the hub at {self.address} hung up when it saw this party's certificate ({self.tls.certificate}); check that "
-                "it was issued by the same authority as the hub's certificate, and that it is neither expired nor revoked; "
-                "trying again",
+                f"the hub at {self.address} hung up when it saw this party's certificate ({self.tls.certificate}); "
+                "check that it was issued by the same authority as the hub's certificate, and that it is neither "
+                "expired nor revoked; trying again",
                 logging.WARNING,
             )
         certificate = x509.load_der_x509_certificate(shown)
@@ -234,9 +235,9 @@ class _Party:
         return certificate
 
     def revoked(self) -> RevocationList | None:
-        """The list as it is now. One that cannot be read is a mistake in the set-up at first; later on somebody may be writing it."""
+        """The list as it is now. One that cannot be read is a mistake at first; later on somebody may be writing it."""
         try:
-            return None if self.tls.revoked is None else RevocationList(self.tls.revoked, self.tls.authority)
+            return self.tls.revocations()
         except (InvalidInput, StoreError) as error:
             if self.hub is None:
                 raise
@@ -250,8 +251,8 @@ class _Party:
         except socket.gaierror as error:
             raise _HubLost(
                 "no_address",
-                f"this machine finds no address for {self.host!r}; check the hub's name in the party's file or the federation "
-                "file; trying again",
+                f"this machine finds no address for {self.host!r}; check the hub's name in the party's file or the "
+                "federation file; trying again",
                 logging.WARNING,
             ) from error
         except OSError as error:
@@ -265,13 +266,13 @@ class _Party:
         if self.hub is None:
             log.warning("untrusted", extra={"party": self.name})
             raise HubRefused(
-                f"the hub at {self.address} is not trusted: {why}. Nothing was sent. Check the address, the authority file "
-                f"and that the hub's certificate carries the name {HUB!r} or has the pinned fingerprint."
+                f"the hub at {self.address} is not trusted: {why}. Nothing was sent. Check the address, the authority "
+                f"file and that the hub's certificate carries the name {HUB!r} or has the pinned fingerprint."
             ) from cause
         raise _HubLost(
             "untrusted",
-            f"whoever listens at {self.address} now is not the hub that was there before: {why}; nothing is sent to it; ask "
-            "whoever runs the hub whether its certificate was changed; trying again",
+            f"whoever listens at {self.address} now is not the hub that was there before: {why}; nothing is sent to "
+            "it; ask whoever runs the hub whether its certificate was changed; trying again",
             logging.WARNING,
         ) from cause
 
@@ -290,7 +291,8 @@ class _Party:
 
             def ended() -> None:
                 outbox.close()
-                # Not hung up here. Told by gRPC's thread: ours may be making an answer, for as long as an operator thinks.
+                # Not hung up here. Told by gRPC's thread: ours may be making an answer, for as long as an operator
+                # thinks.
                 if self.call is call:
                     self.tell("lost")
 

@@ -1,4 +1,4 @@
-"""A TLS 1.3 connection between two parties, before the first word: credentials, the open port, the socket's settings."""
+"""A TLS 1.3 connection before the first word: its context, the open port, the socket's settings."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def tls_context(tls: Tls, credentials: Credentials, side: ssl._SSLMethod) -> ssl
     """TLS 1.3 with certificates on both sides; whom one is about is checked by our own rule, after the handshake."""
     if side == ssl.PROTOCOL_TLS_SERVER and not _serves(credentials.certificate):
         raise InvalidInput(
-            f"{tls.certificate} is not good for taking connections. Have it issued again with the host of this party's address: "
-            "`colonnade certs issue FOLDER NAME --host HOST --replace`."
+            f"{tls.certificate} is not good for taking connections. Have it issued again with the host of this party's "
+            "address: `colonnade certs issue FOLDER NAME --host HOST --replace`."
         )
     made = ssl.SSLContext(side)
     made.minimum_version = ssl.TLSVersion.TLSv1_3
@@ -39,8 +39,8 @@ def tls_context(tls: Tls, credentials: Credentials, side: ssl._SSLMethod) -> ssl
         made.load_cert_chain(tls.certificate, tls.key)
     except (ssl.SSLError, OSError, ValueError) as error:
         raise InvalidInput(
-            f"{tls.certificate}, {tls.key} and {tls.authority} do not work together as certificate, key and authority; check "
-            "the three paths."
+            f"{tls.certificate}, {tls.key} and {tls.authority} do not work together as certificate, key and authority; "
+            "check the three paths."
         ) from error
     return made
 
@@ -60,8 +60,8 @@ def door(listen: str) -> socket.socket:
         made = socket.create_server((host, port), family=family, backlog=64)
     except OSError as error:
         raise InvalidInput(
-            f"cannot listen at {listen!r}: the port is in use, or the address is not one of this machine. Stop the program "
-            "that holds it, or listen elsewhere."
+            f"cannot listen at {listen!r}: the port is in use, or the address is not one of this machine. Stop the "
+            "program that holds it, or listen elsewhere."
         ) from error
     made.setblocking(False)
     return made
