@@ -92,14 +92,16 @@ def init(folder: Path, *, title: str = "Colonnade federation", days: int = 3650)
     key = ec.generate_private_key(ec.SECP256R1())
     name = _subject(title)
     certificate = (
-        _blank(name, name, key.public_key(), days)
+        _blank(name, name, key.public_key(), _end_after(days))
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_usage(signs_certificates=True), critical=True)
         .sign(key, hashes.SHA256())
     )
     _write(folder / "authority.key", _key_pem(key), secret=True)
     _write_revoked(folder, certificate, key, [])
-    _write(target, _pem(certificate))  # last: while it is missing there is no authority
+    _write(
+        target, certificate.public_bytes(serialization.Encoding.PEM)
+    )  # last: while it is missing there is no authority
     return target
 
 
@@ -118,7 +120,7 @@ def issue(folder: Path, name: str, *, hosts: Iterable[str] = (), days: int = 365
             f"{name!r} has a certificate in {folder}. Renew it with --replace; if its key was lost or seen, also "
             "revoke the old one first."
         )
-    certificate_ends = min(_now() + datetime.timedelta(days=days), authority.not_valid_after_utc)
+    certificate_ends = min(_end_after(days), authority.not_valid_after_utc)
     key = ec.generate_private_key(ec.SECP256R1())
     # Whoever has a host takes connections there, and nobody else: most parties only dial.
     hosts = list(hosts)
@@ -130,7 +132,7 @@ def issue(folder: Path, name: str, *, hosts: Iterable[str] = (), days: int = 365
     uses = [ExtendedKeyUsageOID.CLIENT_AUTH] + ([ExtendedKeyUsageOID.SERVER_AUTH] if hosts else [])
     known_as = [x509.UniformResourceIdentifier(SCHEME + quote(name, safe="")), *map(_dns, hosts)]
     certificate = (
-        _blank(_subject(name), authority.subject, key.public_key(), days, certificate_ends)
+        _blank(_subject(name), authority.subject, key.public_key(), certificate_ends)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs_certificates=False), critical=True)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
@@ -138,9 +140,10 @@ def issue(folder: Path, name: str, *, hosts: Iterable[str] = (), days: int = 365
         .add_extension(x509.SubjectAlternativeName(known_as), critical=False)
         .sign(signer, hashes.SHA256())
     )
-    _write(folder / "issued" / f"{certificate.serial_number:040x}.pem", _pem(certificate))
+    pem = certificate.public_bytes(serialization.Encoding.PEM)
+    _write(folder / "issued" / f"{certificate.serial_number:040x}.pem", pem)
     _write(files.key, _key_pem(key), secret=True)
-    _write(files.certificate, _pem(certificate))
+    _write(files.certificate, pem)
     return files
 
 
@@ -161,20 +164,15 @@ def revoke(folder: Path, name: str) -> int:
 def inspect(path: Path) -> Card:
     """What the (first) certificate in a PEM file says."""
     certificate = read(path)
-    begins, ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc
-    issuer, serial = certificate.issuer.rfc4514_string(), certificate.serial_number
     return Card(
         tuple(sorted(names(certificate))),
-        issuer,
-        serial,
-        begins,
-        ends,
+        certificate.issuer.rfc4514_string(),
+        certificate.serial_number,
+        certificate.not_valid_before_utc,
+        certificate.not_valid_after_utc,
         fingerprint(certificate).hex(),
         _may_issue(certificate),
     )
-
-
-# ------------------------------------------------------------------------------------------------ reading
 
 
 @dataclass(frozen=True)
@@ -200,9 +198,8 @@ def load(tls: Tls) -> Credentials:
             f"{tls.certificate} is valid from {certificate.not_valid_before_utc:%Y-%m-%d} to "
             f"{certificate.not_valid_after_utc:%Y-%m-%d %H:%M} UTC, not now; issue a new one, or set the clock."
         )
-    authority = _read_bytes(tls.authority)
     _read_all(tls.authority)
-    return Credentials(_read_bytes(tls.certificate), key_pem, authority, certificate)
+    return Credentials(_read_bytes(tls.certificate), key_pem, _read_bytes(tls.authority), certificate)
 
 
 def read(path: Path) -> x509.Certificate:
@@ -376,9 +373,6 @@ def _signed_by(revoked: x509.CertificateRevocationList, authority: x509.Certific
         return False
 
 
-# ------------------------------------------------------------------------------------------------ parts
-
-
 def _authority(folder: Path) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
     if not (folder / "authority.pem").exists():
         raise InvalidInput(f"{folder} holds no authority; make one with `colonnade certs init {folder}`.")
@@ -396,15 +390,15 @@ def _private_key(path: Path) -> tuple[bytes, PrivateKeyTypes]:
         raise InvalidInput(f"{path} holds no private key in PEM form without a password.") from error
 
 
-def _blank(
-    subject: x509.Name,
-    issuer: x509.Name,
-    key: ec.EllipticCurvePublicKey,
-    days: int,
-    ends: datetime.datetime | None = None,
-) -> x509.CertificateBuilder:
+def _end_after(days: int) -> datetime.datetime:
     if days < 1:
         raise InvalidInput(f"a certificate must be valid for at least one day, got days={days}.")
+    return _now() + datetime.timedelta(days=days)
+
+
+def _blank(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, ends: datetime.datetime
+) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -412,7 +406,7 @@ def _blank(
         .public_key(key)
         .serial_number(x509.random_serial_number())
         .not_valid_before(_now() - _CLOCKS_DIFFER)
-        .not_valid_after(ends or _now() + datetime.timedelta(days=days))
+        .not_valid_after(ends)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
     )
 
@@ -468,10 +462,6 @@ def _subject(text: str) -> x509.Name:
 
 def _spki(key: PublicKeyTypes) -> bytes:
     return key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
-
-
-def _pem(certificate: x509.Certificate) -> bytes:
-    return certificate.public_bytes(serialization.Encoding.PEM)
 
 
 def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:

@@ -53,21 +53,8 @@ from colonnade.privacy.accountant import epsilon
 from colonnade.privacy.events import row_rho
 
 _VERSION = 1
-_FIELDS = {
-    "version",
-    "name",
-    "federation",
-    "hub",
-    "store",
-    "models",
-    "key",
-    "certs",
-    "approve",
-    "data",
-    "limits",
-    "metrics",
-    "listen",
-}
+_FIELDS = {"version", "name", "federation", "hub", "store", "models", "key"}
+_FIELDS |= {"certs", "approve", "data", "limits", "metrics", "listen"}
 _LIMITS = ("methods", "epsilon", "delta", "scores", "models")
 _MODES = ("ask", "policy", "all")
 
