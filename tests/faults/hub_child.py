@@ -16,6 +16,7 @@ from unittest import mock
 import colonnade as co
 from colonnade.network.hub import Grpc
 from colonnade.network.hub_run import RemoteParty
+from colonnade.network.questions import Question
 from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.runtime.run_store import RunStore
 from contract import METHODS, OTHER_METHODS, Case
@@ -70,7 +71,7 @@ def finished(made: Organisations, hub: Grpc) -> co.Fit | None:
     if not over:
         return None
     hub.hello(made.file)
-    hub._each("settle", {name: ({"over": over}, ()) for name in made.names})
+    hub._ask_each(Question.SETTLE, {name: ({"over": over}, ()) for name in made.names})
     return co.load(made.folder / "hub" / "fits" / "run.json")
 
 

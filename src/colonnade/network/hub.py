@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from types import ModuleType, TracebackType
@@ -97,7 +97,9 @@ class Grpc:
 
     def meet(self, federation: Federation) -> Federation:
         """Wait for all parties, see that everybody speaks of the same, and agree on the common rows."""
-        file = _away(federation)
+        if federation.away is None:
+            raise InvalidInput("co.Grpc is for federations whose parties run elsewhere: Federation.open(file).")
+        file = federation.away
         found = self.hello(file)
         for party, said in found.items():
             if said["protocol"] != PROTOCOL:
@@ -116,7 +118,7 @@ class Grpc:
         kept = {session for said in found.values() if (session := said.get("session") or said.get("begun"))}
         if (None, None) in sessions and len(kept) < 2:
             # Nobody has agreed yet; or a hub died when some had, or were about to: all join the same session.
-            sessions = {align(self._each, file, *kept)}
+            sessions = {align(self._ask_each, file, *kept)}
         if len(sessions) > 1 or (None, None) in sessions:
             known = ", ".join(party for party, said in found.items() if said.get("session") or said.get("begun"))
             raise ProtocolError(
@@ -132,12 +134,12 @@ class Grpc:
         board = self.open(file)
         board.wait_for(file.members, self.patience)
         return {
-            party: read_greeting(party, answer) for party, answer in self._all(file.members, Question.HELLO).items()
+            party: read_greeting(party, answer) for party, answer in self._ask_all(file.members, Question.HELLO).items()
         }
 
     def roads(self, file: FederationFile) -> dict[tuple[str, str], bool]:
         """Every pair of parties that the federation file gives a line, and whether both say that it is up."""
-        said = self._all(file.members, Question.REACH) if any(m.address for m in file.members.values()) else {}
+        said = self._ask_all(file.members, Question.REACH) if any(m.address for m in file.members.values()) else {}
         up = {(party, str(peer)) for party, answer in said.items() for peer in read_reach(party, answer)}
         pairs = [pair for pair in combinations(file.members, 2) if file.listener(*pair) is not None]
         return {(one, other): {(one, other), (other, one)} <= up for one, other in pairs}
@@ -201,12 +203,10 @@ class Grpc:
 
         return Then(raw, opened)
 
-    def _all(
-        self, names: Sequence[str] | Mapping[str, Any], what: Question, head: Mapping[str, Any] | None = None
-    ) -> dict[str, Parcel]:
-        return self._each(what, {name: (head or {}, ()) for name in names})
+    def _ask_all(self, names: Iterable[str], what: Question) -> dict[str, Parcel]:
+        return self._ask_each(what, {name: ({}, ()) for name in names})
 
-    def _each(
+    def _ask_each(
         self, what: Question, asked: Mapping[str, tuple[Mapping[str, Any], Sequence[bytes]]]
     ) -> dict[str, Parcel]:
         """All answers; asked again, a party that died meanwhile answers the same."""
@@ -222,12 +222,6 @@ def _transport() -> ModuleType:
     except ImportError as error:
         raise InvalidInput("co.Grpc needs grpcio. Try: pip install 'colonnade[grpc]'") from error
     return hub
-
-
-def _away(federation: Federation) -> FederationFile:
-    if federation.away is None:
-        raise InvalidInput("co.Grpc is for federations whose parties run elsewhere: Federation.open(file).")
-    return federation.away
 
 
 def _unable(file: FederationFile, found: Mapping[str, Mapping[str, Any]]) -> list[str]:

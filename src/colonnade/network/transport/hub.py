@@ -195,7 +195,6 @@ class Switchboard:
         self._arrivals = threading.Condition()
         self._ungreeted: Counter[int] = Counter()
         self._clock = Clock()
-        self._last_packed: tuple[bytes, Compressed] | None = None
         # One thread a stream; more, so that a party can come back before its old stream has died.
         size = (2 + UNGREETED) * len(members) + 4
         self._pool = ThreadPoolExecutor(size, thread_name_prefix="streams")
@@ -272,7 +271,7 @@ class Switchboard:
                 f"a request of {len(request):,} bytes is over the limit of {self._limit:,}; send it in parts."
             )
         until = None if timeout is None else time.monotonic() + timeout
-        call = _Call(self._packed(request))
+        call = _Call(compress(request))
         call.future.set_running_or_notify_cancel()  # what was sent cannot be taken back
         with line.lock:
             room = line.has_room(len(request), self._limit)
@@ -290,13 +289,6 @@ class Switchboard:
                 return call.future
         self._expire(line, call, timeout)
         return call.future
-
-    def _packed(self, request: bytes) -> Compressed:
-        """The same object asked of every party is compressed once."""
-        last = self._last_packed
-        if last is None or last[0] is not request:
-            last = self._last_packed = (request, compress(request))
-        return last[1]
 
     def _expire(self, line: _PartyLine, call: _Call, timeout: float | None) -> None:
         if call.future.done():
