@@ -26,6 +26,7 @@ from colonnade.errors import BudgetExhausted, PeerFailed, PolicyRefused
 from colonnade.methods.method import Job
 from colonnade.methods.node_setup import Call, source_of, terms_of
 from colonnade.network.proposals import Request
+from colonnade.network.questions import Question
 from colonnade.privacy.events import SCORES, Charge, Policy
 from colonnade.privacy.ledger import Budget, Ledger
 from colonnade.runs import budgets as budget
@@ -280,7 +281,7 @@ class Asked:
     def propose(self, run: str):
         call = Call(SECURE.method, SECURE.problem, SECURE.privacy)
         head = {"run": run, "call": call.to_json(), "code": source_of(call.method), "session": ""}
-        return self.hub.ask("party0", "consider", head)
+        return self.hub.ask("party0", Question.CONSIDER, head)
 
     def reserved(self) -> list:
         with budget.opened(self.home / "store", "party0") as ledger:
