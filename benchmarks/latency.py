@@ -218,18 +218,18 @@ def _sent(request: bytes) -> bytes:
 
 @contextmanager
 def bare_durable(folder: Path, count: int) -> Iterator[Round]:
-    diary = RunLog(folder / "diaries", "hub")
+    run_log = RunLog(folder / "run_logs", "hub")
     with bare(folder, count, "durable") as ask_all:
 
         def all_parties(request: bytes) -> None:
             ask_all(request)
-            diary.hub(request, count)
+            run_log.hub(request, count)
 
         yield all_parties
 
 
 def durable_party(port: int, folder: Path, name: str, stop: threading.Event) -> None:
-    bare_party(port, folder, name, stop, RunLog(folder / "diaries", name).party)
+    bare_party(port, folder, name, stop, RunLog(folder / "run_logs", name).party)
 
 
 # ------------------------------------------------------------------------------------------------ the whole engine
@@ -284,7 +284,7 @@ class Catch:
 known_values()["Catch"] = Catch  # a toy may travel here, and nowhere else
 
 
-def charter(folder: Path, count: int) -> FederationFile:
+def federation_file(folder: Path, count: int) -> FederationFile:
     """A federation of parties with one column each; their keys are in the folder."""
     members = {}
     for number in range(count):
@@ -300,7 +300,7 @@ def whole(folder: Path, count: int, size: int, rounds: int, between: Callable[[]
     """What each round took, from one note of the coordinator to the next; `between` runs when all parties wait."""
     spent: list[Spent] = []
     with co.Grpc("127.0.0.1:0", files(folder, certs.HUB), patience=120.0) as hub:
-        made = charter(folder, count)
+        made = federation_file(folder, count)
         board = hub.open(made)
         with parties(f"whole{count}", board.port, folder, count), tempfile.TemporaryDirectory(dir=folder) as store:
             crew, began = hub.crew, [now()]
@@ -321,12 +321,12 @@ def whole(folder: Path, count: int, size: int, rounds: int, between: Callable[[]
 
 def whole_party(port: int, folder: Path, name: str, stop: threading.Event, count: int = 0) -> None:
     labels = np.zeros(4) if name == "party0" else None
-    holding = PartyData(FederationFile.load(folder / f"federation{count}.toml"), name, np.ones((4, 1)), labels)
+    party_data = PartyData(FederationFile.load(folder / f"federation{count}.toml"), name, np.ones((4, 1)), labels)
     key = (folder / f"{name}.signing").read_bytes()
     with contextlib.closing(
-        PartyService(holding, folder / f"store-{count}-{port}-{name}", key, lambda _: True)
-    ) as office:
-        serve(f"127.0.0.1:{port}", files(folder, name), name, office.answer, stop=stop)
+        PartyService(party_data, folder / f"store-{count}-{port}-{name}", key, lambda _: True)
+    ) as service:
+        serve(f"127.0.0.1:{port}", files(folder, name), name, service.answer, stop=stop)
 
 
 # ------------------------------------------------------------------------------------------------ measuring

@@ -121,24 +121,24 @@ class Echo:
     """A bare actor; with a path it writes what came and what goes into a log, one transaction, before it answers."""
 
     def __init__(self, folder: str | None) -> None:
-        self.diary = None if folder is None else RunLog(Path(folder), f"party{os.getpid()}")
+        self.run_log = None if folder is None else RunLog(Path(folder), f"party{os.getpid()}")
 
     def echo(self, payload: bytes) -> bytes:
-        if self.diary is not None:
-            self.diary.party(payload)
+        if self.run_log is not None:
+            self.run_log.party(payload)
         return payload
 
 
-def bare(actors: list[Any], size: int, rounds: int, diary: RunLog | None = None) -> list[Spent]:
-    """What each round took with actors that only send back; with a diary the driver keeps one, too."""
+def bare(actors: list[Any], size: int, rounds: int, run_log: RunLog | None = None) -> list[Spent]:
+    """What each round took with actors that only send back; with a run_log the driver keeps one, too."""
     import ray
 
     payload, times = os.urandom(size), []
     for _ in range(rounds + WARM):
         began = now()
         answers = ray.get([actor.echo.remote(payload) for actor in actors])
-        if diary is not None:
-            diary.hub(payload, len(actors))
+        if run_log is not None:
+            run_log.hub(payload, len(actors))
         times.append(now() - began)
         assert {len(answer) for answer in answers} == {size}
     return times[WARM:]
@@ -161,11 +161,11 @@ def compare(engine: Ray, count: int, size: int, rounds: int, turns: int) -> dict
     with tempfile.TemporaryDirectory() as disk:
         ours(engine, Path(disk), count, 10, 1)  # Ray is there, and so are the actors
         with echoes(count, None) as actors, echoes(count, disk) as writing:
-            diary = RunLog(Path(disk), "driver")
+            run_log = RunLog(Path(disk), "driver")
             ways: dict[str, Callable[[], list[Spent]]] = {
                 BARE: lambda: bare(actors, size, rounds),
                 UNRECORDED: lambda: ours(engine, None, count, size, rounds),
-                WRITING: lambda: bare(writing, size, rounds, diary),
+                WRITING: lambda: bare(writing, size, rounds, run_log),
                 RECORDED: lambda: ours(engine, Path(disk), count, size, rounds),
             }
             times: dict[str, list[Spent]] = {name: [] for name in ways}

@@ -32,7 +32,7 @@ import numpy as np
 import colonnade as co
 from colonnade.data.federation_file import FederationFile, Member, new_key
 from colonnade.network import certs
-from colonnade.network.hub import tls_in
+from colonnade.network.certs import tls_in
 from colonnade.network.party_data import PartyData
 from colonnade.network.party_service import PartyService
 from colonnade.network.transport.party import serve
@@ -75,7 +75,7 @@ def prepare(folder: Path, kind: str) -> None:
 
 def be_hub(folder: Path, kind: str, address: str) -> None:
     """Two runs, of which the first warms up; what the second took goes to standard output."""
-    charter = FederationFile.load(folder / "federation.toml")
+    file = FederationFile.load(folder / "federation.toml")
     problem, method, privacy = job(kind)
     options = {} if privacy is None else {"privacy": privacy}
     asked: Counter[str] = Counter()
@@ -91,7 +91,7 @@ def be_hub(folder: Path, kind: str, address: str) -> None:
             asked.clear()
             counts, began = hub.metrics, time.perf_counter()
             before = (counts.bytes_sent_wire, counts.bytes_received_wire)
-            fit = co.fit(co.Federation.elsewhere(charter), problem, method, engine=hub, store=folder / "hub", **options)  # type: ignore[arg-type]
+            fit = co.fit(co.Federation.elsewhere(file), problem, method, engine=hub, store=folder / "hub", **options)  # type: ignore[arg-type]
             seconds = time.perf_counter() - began
     found = {
         "seconds": seconds,
@@ -105,16 +105,16 @@ def be_hub(folder: Path, kind: str, address: str) -> None:
 
 def be_parties(folder: Path, address: str) -> None:
     """All parties as threads, until standard input ends."""
-    stop, charter = threading.Event(), FederationFile.load(folder / "federation.toml")
+    stop, file = threading.Event(), FederationFile.load(folder / "federation.toml")
 
     def live(name: str) -> None:
         labels = np.load(folder / "labels.npy") if name == "party0" else None
-        holding = PartyData(charter, name, np.load(folder / f"{name}.npy"), labels)
+        party_data = PartyData(file, name, np.load(folder / f"{name}.npy"), labels)
         key = (folder / f"{name}.signing").read_bytes()
-        with contextlib.closing(PartyService(holding, folder / f"store-{name}", key, lambda _: True)) as office:
-            serve(address, tls_in(folder, name), name, office.answer, stop=stop)
+        with contextlib.closing(PartyService(party_data, folder / f"store-{name}", key, lambda _: True)) as service:
+            serve(address, tls_in(folder, name), name, service.answer, stop=stop)
 
-    threads = [threading.Thread(target=live, args=(name,)) for name in charter.members]
+    threads = [threading.Thread(target=live, args=(name,)) for name in file.members]
     for thread in threads:
         thread.start()
     sys.stdin.read()

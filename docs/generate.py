@@ -228,9 +228,10 @@ def dtypes() -> str:
 
 def bounds() -> str:
     """What every field of a question, and of the call in it, may hold."""
-    from colonnade.network.bounds import CALL, CEILING, FIELDS, OTHER, QUESTIONS
+    from colonnade.network.bounds import CALL, CEILING, FIELDS, OTHER
+    from colonnade.network.questions import Question
 
-    asked = {name: [f"`{what}`" for what, known in QUESTIONS.items() if name in known] for name in FIELDS}
+    asked = {name: [f"`{what}`" for what in Question if name in what.fields] for name in FIELDS}
     rows = [
         ("the whole head", "all", f"bytes, from the federation's sizes (`Sizes.head`), at most {CEILING >> 20} MiB")
     ]

@@ -37,7 +37,7 @@ class Organisations:
     """Everything on disk: one folder a party, one authority."""
 
     folder: Path
-    charter: FederationFile
+    file: FederationFile
     keys: dict[str, bytes]
     tables: dict[str, Any]
     labels: dict[str, Any]
@@ -60,36 +60,36 @@ class Organisations:
             terms = (None, policy or party.policy, public, party.block.columns, rows)
             members[name] = Member(*terms, address=address)
         by, rows = ("rows", None) if fed.by_rows else ("columns", fed.rows)
-        charter = FederationFile(members, None, (fed.label, "y"), rows=rows, by=by)
+        file = FederationFile(members, None, (fed.label, "y"), rows=rows, by=by)
         tables = {name: party.block.matrix for name, party in fed.parties.items()}
         labels = {fed.label: fed.labels}
         if fed.by_rows:
             labels = {name: fed.labels[fed.places[name]] for name in fed.parties}
-        return cls(folder, charter, keys, tables, labels)
+        return cls(folder, file, keys, tables, labels)
 
     @property
     def names(self) -> list[str]:
-        return list(self.charter.members)
+        return list(self.file.members)
 
     @property
     def federation(self) -> co.Federation:
-        return co.Federation.elsewhere(self.charter)
+        return co.Federation.elsewhere(self.file)
 
     def hub(self, port: int = 0, patience: float = 120.0) -> Grpc:
         made = Grpc(f"127.0.0.1:{port}", self.folder / "certs", patience=patience)
-        made.open(self.charter)
+        made.open(self.file)
         return made
 
-    def office(
+    def service(
         self, name: str, approve: Callable[[Any], bool] = lambda _: True, neighbours: Neighbours | None = None
     ) -> PartyService:
-        holding = PartyData(self.charter, name, self.tables[name], self.labels.get(name))
-        return PartyService(holding, self.folder / name, self.keys[name], approve, neighbours)
+        party_data = PartyData(self.file, name, self.tables[name], self.labels.get(name))
+        return PartyService(party_data, self.folder / name, self.keys[name], approve, neighbours)
 
     def neighbours(self, name: str, **options: Any) -> Neighbours:
         """The lines of a party; it listens where the federation file says."""
-        options = {"listen": self.charter.members[name].address, **options}
-        return Neighbours(self.charter, name, tls_in(self.folder / "certs", name), **options)
+        options = {"listen": self.file.members[name].address, **options}
+        return Neighbours(self.file, name, tls_in(self.folder / "certs", name), **options)
 
     def part(self, name: str, run: str = "run") -> dict[str, Any]:
         """A party's own part of a model, as it kept it."""
@@ -102,7 +102,7 @@ class Organisations:
         self.running[name] = made
 
     def without_processes(self) -> Organisations:
-        return Organisations(self.folder, self.charter, self.keys, self.tables, self.labels)
+        return Organisations(self.folder, self.file, self.keys, self.tables, self.labels)
 
     def kill(self, name: str) -> None:
         """As a power cut does."""
@@ -131,10 +131,10 @@ def _live(organisations: Organisations, name: str, port: int) -> None:
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     with (
         organisations.neighbours(name) as neighbours,
-        contextlib.closing(organisations.office(name, neighbours=neighbours)) as office,
+        contextlib.closing(organisations.service(name, neighbours=neighbours)) as service,
     ):
         tls = tls_in(organisations.folder / "certs", name)
-        serve(f"localhost:{port}", tls, name, office.answer, stop=stop)
+        serve(f"localhost:{port}", tls, name, service.answer, stop=stop)
 
 
 def free_port() -> int:

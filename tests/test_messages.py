@@ -21,9 +21,11 @@ from typer.testing import CliRunner
 import colonnade as co
 from colonnade.cli import app
 from colonnade.data.federation_file import FederationFile
-from colonnade.network.hub import _opened, tls_in
+from colonnade.network.answers import read_answer
+from colonnade.network.certs import tls_in
 from colonnade.network.parcel import pack
 from colonnade.network.party_file import write_key
+from colonnade.network.questions import Question
 from colonnade.network.refusals import PeerBroken, PeerRefused
 from colonnade.network.replaced_ledger import Record, accept
 from colonnade.privacy.ledger import Ledger, Replaced
@@ -109,9 +111,9 @@ def spending() -> MemoryLog:
 
 
 def taken(folder: Path, node: str) -> object:
-    charter = FederationFile.load(elsewhere(folder))
-    record = Record(node, "2031-01-01T00:00:00+00:00", "0" * 16, charter.digest, 1.0, 1, "00" * 32)
-    return accept(RunStore(folder / "store"), "b", record, charter, tls_in(folder, "b"))
+    file = FederationFile.load(elsewhere(folder))
+    record = Record(node, "2031-01-01T00:00:00+00:00", "0" * 16, file.digest, 1.0, 1, "00" * 32)
+    return accept(RunStore(folder / "store"), "b", record, file, tls_in(folder, "b"))
 
 
 def authority(folder: Path) -> Path:
@@ -121,7 +123,7 @@ def authority(folder: Path) -> Path:
 
 def refused(what: str, code: int) -> object:
     """What the coordinator makes of a party's code."""
-    return _opened("bank", what, pack({"code": code}))
+    return read_answer("bank", Question(what), pack({"code": code}))
 
 
 # What was asked, the error, its whole text.

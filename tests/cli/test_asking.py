@@ -25,7 +25,8 @@ from colonnade.cli.party import _ask, _confirmed, _cost, _show
 from colonnade.errors import BudgetExhausted, PeerFailed, PolicyRefused
 from colonnade.methods.method import Job
 from colonnade.methods.node_setup import Call, source_of, terms_of
-from colonnade.network.party_service import Request
+from colonnade.network.proposals import Request
+from colonnade.network.questions import Question
 from colonnade.privacy.events import SCORES, Charge, Policy
 from colonnade.privacy.ledger import Budget, Ledger
 from colonnade.runs import budgets as budget
@@ -256,7 +257,7 @@ class Asked:
         self.made = Organisations.of(federation(SECURE), folder, Policy(epsilon=2.0, delta=1e-6))
         self.hub, self.home = self.made.hub(patience=SECONDS), folder / "home"
         self.home.mkdir()
-        self.made.charter.save(self.home / "federation.toml")
+        self.made.file.save(self.home / "federation.toml")
         np.save(self.home / "table.npy", self.made.tables["party0"])
         (self.home / "signing.key").write_text(self.made.keys["party0"].hex())
         text = (
@@ -271,7 +272,7 @@ class Asked:
         process = SERVER.Process(target=operate, args=arguments, daemon=True)
         process.start()
         try:
-            self.hub.open(self.made.charter).wait_for(["party0"], SECONDS)
+            self.hub.open(self.made.file).wait_for(["party0"], SECONDS)
             yield process
         finally:
             process.kill()
@@ -280,7 +281,7 @@ class Asked:
     def propose(self, run: str):
         call = Call(SECURE.method, SECURE.problem, SECURE.privacy)
         head = {"run": run, "call": call.to_json(), "code": source_of(call.method), "session": ""}
-        return self.hub.ask("party0", "consider", head)
+        return self.hub.ask("party0", Question.CONSIDER, head)
 
     def reserved(self) -> list:
         with budget.opened(self.home / "store", "party0") as ledger:

@@ -57,7 +57,7 @@ def test_a_coordinator_prints_what_went_over_the_wires_and_a_party_its_own_coeff
     y = np.where(X @ np.array([1.0, -1, 0, 0.5, 0, 0]) + 0.5 * rng.normal(size=70) > 0, 1.0, -1.0)
     fed = co.Federation.split(X, y, {"bank": [0, 1], "lab": [2, 3, 4], "shop": [5]}, label="lab")
     made = Organisations.of(fed, tmp_path)
-    made.charter.save(tmp_path / "federation.toml")
+    made.file.save(tmp_path / "federation.toml")
     (tmp_path / "job.toml").write_text(JOB)
     hub = Counted(made)
     monkeypatch.setattr("colonnade.network.hub.Grpc", lambda *_, **__: hub)

@@ -70,7 +70,7 @@ def party(folder: Path) -> Any:
     planted(folder)
     return PartyFile(
         folder / "party.toml", "a", shared, "hub:1", nowhere, nowhere, tls, "ask", {"source": "leak.csv"}
-    ).holding()
+    ).read_data()
 
 
 def configured(folder: Path) -> Any:

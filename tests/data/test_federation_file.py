@@ -35,9 +35,9 @@ def federation(frames: dict[str, pl.DataFrame]) -> co.Federation:
 
 
 def test_a_federation_file_comes_back_as_it_was_written(federation: co.Federation, tmp_path: Path) -> None:
-    charter = federation.charter()
-    charter.save(tmp_path / "federation.toml")
-    assert charter == FederationFile.load(tmp_path / "federation.toml")
+    file = federation.charter()
+    file.save(tmp_path / "federation.toml")
+    assert file == FederationFile.load(tmp_path / "federation.toml")
 
 
 def test_opening_a_file_over_frames_gives_the_same_federation(
@@ -55,8 +55,8 @@ def test_opening_a_file_over_frames_gives_the_same_federation(
 
 def test_two_files_that_differ_in_anything_have_different_digests(federation: co.Federation) -> None:
     """But for where the hub is: parties that reach it by different names hold the same terms."""
-    charter = replace(federation.charter(), unit=Unit("patient", 2), people="lab")
-    lab = charter.members["lab"]
+    file = replace(federation.charter(), unit=Unit("patient", 2), people="lab")
+    lab = file.members["lab"]
     members = {
         "schema": co.Schema((co.Categorical("kind", ("a", "b")),), row_norm=1.0),
         "policy": co.Policy(epsilon=1.0, delta=1e-5),
@@ -70,25 +70,25 @@ def test_two_files_that_differ_in_anything_have_different_digests(federation: co
         "label": ("hos pital", "well"),
         "unit": Unit("patient", 3),
         "people": "hos pital",
-        "members": dict(reversed(charter.members.items())),
+        "members": dict(reversed(file.members.items())),
     }
-    made = [charter, *(replace(charter, **{name: value}) for name, value in changes.items())]
-    made += [replace(charter, unit=Unit("person", 2)), replace(charter, on=None, rows=40)]
-    made += [replace(charter, on=None, rows=41), replace(charter, on=None, by="rows", members=with_rows(charter))]
-    made += [replace(charter, members={**charter.members, "lab": replace(lab, **{n: v})}) for n, v in members.items()]
+    made = [file, *(replace(file, **{name: value}) for name, value in changes.items())]
+    made += [replace(file, unit=Unit("person", 2)), replace(file, on=None, rows=40)]
+    made += [replace(file, on=None, rows=41), replace(file, on=None, by="rows", members=with_rows(file))]
+    made += [replace(file, members={**file.members, "lab": replace(lab, **{n: v})}) for n, v in members.items()]
     plain = replace(lab, schema=None, columns=3)
     for member in (plain, replace(plain, columns=4), replace(lab, address="lab.example.org:7445")):
-        made.append(replace(charter, members={**charter.members, "lab": member}))
-    psi = replace(charter, align="psi", members={n: replace(m, most=9) for n, m in charter.members.items()})
+        made.append(replace(file, members={**file.members, "lab": member}))
+    psi = replace(file, align="psi", members={n: replace(m, most=9) for n, m in file.members.items()})
     made += [psi, replace(psi, members={**psi.members, "lab": replace(psi.members["lab"], most=10)})]
     assert len({one.digest for one in made}) == len(made)
     assert {field.name for field in fields(Member)} <= {*members, "columns", "most"}
     assert {field.name for field in fields(FederationFile)} <= {*changes, "rows", "by", "hub", "align"}
-    assert replace(charter, hub="hub.example.org:7443").digest == charter.digest
+    assert replace(file, hub="hub.example.org:7443").digest == file.digest
 
 
-def with_rows(charter: FederationFile) -> dict[str, Member]:
-    return {name: replace(member, rows=20) for name, member in charter.members.items()}
+def with_rows(file: FederationFile) -> dict[str, Member]:
+    return {name: replace(member, rows=20) for name, member in file.members.items()}
 
 
 def test_two_new_keys_differ() -> None:

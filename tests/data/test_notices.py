@@ -124,8 +124,8 @@ def test_levels_and_cells_that_a_schema_leaves_unused_are_counted(column, cells,
     fed = co.Federation.from_frames(frames, "pid", ("clinic", "sick"), schemas=schemas)
     told = about_columns(schemas["lab"], fed.parties["lab"].block)
     members = {name: Member(schema, co.Policy(least=1), new_key()[0]) for name, schema in schemas.items()}
-    holding = PartyData(FederationFile(members, "pid", ("clinic", "sick")), "lab", frames["lab"])
-    assert holding.nothing == told
+    party_data = PartyData(FederationFile(members, "pid", ("clinic", "sick")), "lab", frames["lab"])
+    assert party_data.nothing == told
     assert len(told) == len(found)
     for notice, words in zip(told, found, strict=True):
         assert notice.startswith(f"column 'cells': {words}")
@@ -156,11 +156,11 @@ def test_a_declared_level_that_no_row_has_is_always_said_once(levels, missing, c
     job = Job(RIDGE, fed.roster(), PRIVATE)
     assert unused(fed, job, {"lab": fed.parties["lab"].block}) == [f"party 'lab': {line}" for line in wanted]
     members = {name: Member(schema, co.Policy(least=1), new_key()[0]) for name, schema in schemas.items()}
-    holding = PartyData(FederationFile(members, "pid", ("clinic", "sick")), "lab", frames["lab"])
-    assert [*holding.unused] == wanted
-    warned = " ".join(holding.nothing)
+    party_data = PartyData(FederationFile(members, "pid", ("clinic", "sick")), "lab", frames["lab"])
+    assert [*party_data.unused] == wanted
+    warned = " ".join(party_data.nothing)
     assert bool(warned) == (not found and set(cells) != set(levels))
-    away = replace(fed, away=holding.charter)
+    away = replace(fed, away=party_data.file)
     assert unused(away, job, {"lab": fed.parties["lab"].block}) == []
     assert unused(fed, replace(job, privacy=None), {"lab": fed.parties["lab"].block}) == []
 
@@ -256,26 +256,26 @@ def test_a_table_that_cannot_be_looked_at_changes_no_answer_to_the_hub(monkeypat
         raise OverflowError("cell 17 is secret")
 
     schema = co.Schema((co.Numeric("age", 0, 1),))
-    charter = FederationFile({"a": Member(schema, co.Policy(), new_key()[0])}, "pid", ("a", "sick"))
-    holding = PartyData(charter, "a", table().select("pid", "age", "sick"))
+    file = FederationFile({"a": Member(schema, co.Policy(), new_key()[0])}, "pid", ("a", "sick"))
+    party_data = PartyData(file, "a", table().select("pid", "age", "sick"))
     monkeypatch.setattr(co.Schema, "encode", breaks)
     monkeypatch.setattr("colonnade.network.party_data.different", breaks)
     job = Job(RIDGE, co.Federation.split(np.eye(4), np.ones(4)).roster(), PRIVATE)
-    (found,) = holding.notices(job)
+    (found,) = party_data.notices(job)
     assert "could not be looked at (OverflowError)" in found
     assert "secret" not in found
 
 
 def test_labels_are_counted_when_a_party_starts_and_not_when_a_run_is_proposed(monkeypatch):
     """How long counting takes depends on them, and others can time the answer to a proposal."""
-    charter = FederationFile(
+    file = FederationFile(
         {"a": Member(co.Schema((co.Numeric("age", 0, 1),)), co.Policy(), new_key()[0])}, "pid", ("a", "sick")
     )
-    holding = PartyData(charter, "a", table().select("pid", "age").with_columns(sick=pl.Series(np.arange(ROWS) % 3)))
-    assert holding.nothing == ()  # what `colonnade party run` looks at before it dials
+    party_data = PartyData(file, "a", table().select("pid", "age").with_columns(sick=pl.Series(np.arange(ROWS) % 3)))
+    assert party_data.nothing == ()  # what `colonnade party run` looks at before it dials
     monkeypatch.delattr("colonnade.network.party_data.different")
     job = Job(RIDGE, co.Federation.split(np.eye(4), np.ones(4)).roster(), PRIVATE)
-    assert "3 different labels become two classes" in holding.notices(job)[0]
+    assert "3 different labels become two classes" in party_data.notices(job)[0]
 
 
 # ------------------------------------------------------------------------------------------------ estimators
@@ -356,12 +356,12 @@ def test_labels_that_no_declared_class_has_are_said_by_an_estimator_over_parties
 # ------------------------------------------------------------------------------------------------ between organisations
 
 
-def lab_office(tmp_path, table_: pl.DataFrame, approve) -> tuple[PartyService, PartyData]:
+def lab_service(tmp_path, table_: pl.DataFrame, approve) -> tuple[PartyService, PartyData]:
     keys = {name: new_key() for name in ("lab", "clinic")}
     fed = federation(table())
     members = {name: Member(fed.parties[name].schema, co.Policy(least=1), public) for name, (public, _) in keys.items()}
-    holding = PartyData(FederationFile(members, "pid", ("clinic", "sick")), "lab", table_)
-    return PartyService(holding, tmp_path / "lab", keys["lab"][1], approve), holding
+    party_data = PartyData(FederationFile(members, "pid", ("clinic", "sick")), "lab", table_)
+    return PartyService(party_data, tmp_path / "lab", keys["lab"][1], approve), party_data
 
 
 def test_a_party_hears_of_its_own_columns_and_nobody_else_does(tmp_path, caplog, monkeypatch):
@@ -374,26 +374,26 @@ def test_a_party_hears_of_its_own_columns_and_nobody_else_does(tmp_path, caplog,
         frame = (
             table(fbs=fbs).with_columns(pl.Series(["0", "1"] * (ROWS // 2)).alias("fbs")) if name == "fine" else table()
         )
-        office, holding = lab_office(tmp_path / name, frame, lambda asked: requests.append(asked) or False)
-        office.agreement = lambda: None  # the rows are not what this is about
-        everybody = co.Federation.elsewhere(holding.charter, ROWS)
+        service, party_data = lab_service(tmp_path / name, frame, lambda asked: requests.append(asked) or False)
+        service.agreement = lambda: None  # the rows are not what this is about
+        everybody = co.Federation.elsewhere(party_data.file, ROWS)
         monkeypatch.setattr(PartyData, "federation", lambda *_, known=everybody: known)
         method = variant(co.PrivateGram(cross="secure"), RIDGE)
         call = Call(method, RIDGE, PRIVATE, None)
         asked = pack({"what": "consider", "run": "run-1", "call": call.to_json(), "code": source_of(method)})
         with caplog.at_level(logging.WARNING):
             caplog.clear()
-            answers[name] = office.answer(asked)
+            answers[name] = service.answer(asked)
             logged = [(record.getMessage(), getattr(record, "what", "")) for record in caplog.records]
         paid = [what for message, what in logged if message == "a private run would pay for nothing"]
         assert bool(paid) == (name == "idle")
         assert bool(requests[-1].notices) == (name == "idle")
-        office.close()
+        service.close()
     assert answers["idle"] == answers["fine"]
 
 
 def test_a_table_that_cannot_be_encoded_is_noticed_before_a_run_is_paid(tmp_path):
     broken = table().with_columns(pl.lit("x").alias("crp"))
-    office, holding = lab_office(tmp_path, broken, lambda _: True)
-    assert "cannot be encoded" in holding.nothing[0]
-    office.close()
+    service, party_data = lab_service(tmp_path, broken, lambda _: True)
+    assert "cannot be encoded" in party_data.nothing[0]
+    service.close()

@@ -510,11 +510,11 @@ def test_a_column_that_a_schema_names_must_be_there(tmp_path):
 
 
 def test_labels_held_elsewhere_have_two_classes():
-    charter = co.Federation.from_frames(
+    file = co.Federation.from_frames(
         {"a": pl.DataFrame({"k": [1, 2], "x": [0.0, 1.0], "y": [0, 1]})}, "k", ("a", "y"),
         schemas={"a": co.Schema((co.Numeric("x", 0, 1),))},
     ).charter()  # fmt: skip
-    away = co.Federation.elsewhere(charter, rows=2)
+    away = co.Federation.elsewhere(file, rows=2)
     with pytest.raises(InvalidInput, match="a column of 0 and 1 for each class"):
         FederatedClassifier(classes=[0, 1, 2]).fit(away)
     with pytest.raises(InvalidInput, match=r"pass engine=co\.Grpc"):

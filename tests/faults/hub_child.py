@@ -14,7 +14,9 @@ from pathlib import Path
 from unittest import mock
 
 import colonnade as co
-from colonnade.network import hub as hubs
+from colonnade.network.hub import Grpc
+from colonnade.network.hub_run import RemoteParty
+from colonnade.network.questions import Question
 from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.runtime.run_store import RunStore
 from contract import METHODS, OTHER_METHODS, Case
@@ -36,19 +38,19 @@ WIRE, ANSWER = "wire", "answer.json"
 
 def drive(made: Organisations, port: int, kind: str, seeded: bool = True) -> None:
     """One fit at the hub; what it found is in the folder when it is done."""
-    case, heard = KINDS[kind], hubs._Crew.letters
+    case, heard = KINDS[kind], RemoteParty.letters
     options = {} if case.privacy is None else {"privacy": case.privacy}
     options |= {"noise": SeededNoise(1)} if seeded and options else {}
 
-    def noted(self, name, found):
-        letters = heard(self, name, found)
+    def noted(self, found):
+        letters = heard(self, found)
         lines = "".join(f"{x.sender}>{x.receiver} {x.frame.sequence} {x.frame.check.hex()}\n" for x in letters).encode()
         with (made.folder / WIRE).open("ab", buffering=0) as file:
             file.write(lines)
         return letters
 
     with (
-        mock.patch.object(hubs._Crew, "letters", noted),
+        mock.patch.object(RemoteParty, "letters", noted),
         mock.patch("colonnade.runtime.run_store.new_run_id", return_value="run"),
         made.hub(port) as hub,
     ):
@@ -61,15 +63,15 @@ def drive(made: Organisations, port: int, kind: str, seeded: bool = True) -> Non
     aside.replace(made.folder / ANSWER)
 
 
-def finished(made: Organisations, hub: hubs.Grpc) -> co.Fit | None:
+def finished(made: Organisations, hub: Grpc) -> co.Fit | None:
     """The fit of a run that was over when its hub died. The next run of anything tells the parties; so does this."""
     store = RunStore(made.folder / "hub")
     over = store.ended()
     store.close()
     if not over:
         return None
-    hub.hello(made.charter)
-    hub._each("settle", {name: ({"over": over}, ()) for name in made.names})
+    hub.hello(made.file)
+    hub._ask_each(Question.SETTLE, {name: ({"over": over}, ()) for name in made.names})
     return co.load(made.folder / "hub" / "fits" / "run.json")
 
 

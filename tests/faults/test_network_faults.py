@@ -309,7 +309,7 @@ def tiny_disk(tmp_path):
     )
     if made.returncode:
         pytest.skip(
-            f"a small disk cannot be mounted here ({made.stderr.strip()}); see test_office.py for the same by hand"
+            f"a small disk cannot be mounted here ({made.stderr.strip()}); see test_party_service.py for the same by hand"
         )
     yield lambda: subprocess.run(["mount", "-o", "remount,size=64m", str(place)], check=True)
     subprocess.run(["umount", "-l", str(place)], check=True)
@@ -341,7 +341,7 @@ def test_clocks_that_differ_by_hours_are_reported_and_change_nothing(memory):
         ]
         for party in wrong:
             party.start()
-        troubles = hub.check(made.charter)
+        troubles = hub.check(made.file)
         co.fit(
             made.federation,
             case.problem,

@@ -21,7 +21,7 @@ def test_a_question_whose_coordinator_has_gone_is_void_and_the_next_one_is_put_a
         screen.until(void)
         screen.type(b"y\n")
         asked.hub = asked.made.hub(port, patience=SECONDS)
-        asked.hub.open(asked.made.charter).wait_for(["party0"], SECONDS)
+        asked.hub.open(asked.made.file).wait_for(["party0"], SECONDS)
         again = asked.propose("run")
         screen.until(PROMPT)
         screen.type(b"n\n")

@@ -1,6 +1,6 @@
 """Claims about what a question may hold: whatever a hub asks, a party's memory does not grow, and it goes on answering.
 
-The offices of these tests live in processes that may take little more memory than they have: one that a question could fill
+The services of these tests live in processes that may take little more memory than they have: one that a question could fill
 would answer that it is out of memory, or be gone.
 """
 
@@ -21,10 +21,10 @@ import colonnade as co
 from colonnade.errors import InvalidInput, WireError
 from colonnade.methods.node_setup import Call, source_of
 from colonnade.methods.plain_data import METHODS, known_values
-from colonnade.network import party_service as offices
-from colonnade.network.bounds import CALL, CEILING, FIELDS, OTHER, QUESTIONS, Sizes, check_call, check_question
+from colonnade.network.bounds import CALL, CEILING, FIELDS, OTHER, Sizes, check_call, check_question
 from colonnade.network.parcel import LONGEST_NAME, Parcel, pack, unpack
 from colonnade.network.party_service import OK, UNAVAILABLE
+from colonnade.network.questions import Question
 from colonnade.runtime.messages import FailureCode
 from colonnade.runtime.turns import MOST
 
@@ -103,20 +103,20 @@ def hostile_heads(values: Collection[str]) -> list[dict[str, Any]]:
         "peer": "party0",
     }
     return [
-        {"what": what, **{name: plain[name] for name in known}, field: value}
-        for what, known in QUESTIONS.items()
-        for field in (*known, "unknown")
+        {"what": what, **{name: plain[name] for name in what.fields}, field: value}
+        for what in Question
+        for field in (*what.fields, "unknown")
         for value in [HOSTILE[value] for value in values]
     ]
 
 
 def _answers(folder: str, asked: list[bytes], pipe: Any) -> None:
     """In a process of its own: the codes of all answers, and the memory that they took."""
-    with contextlib.closing(made(Path(folder)).office("party0")) as office:
+    with contextlib.closing(made(Path(folder)).service("party0")) as service:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (held + ROOM, held + ROOM))
-        codes = [unpack(office.answer(raw)).head["code"] for raw in asked]
+        codes = [unpack(service.answer(raw)).head["code"] for raw in asked]
         pipe.send((codes, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) << 10))
 
 
@@ -131,9 +131,10 @@ def answers(folder: Path, asked: list[bytes]) -> tuple[list[int], int]:
         child.join()
 
 
-def test_the_bounds_know_every_question_and_every_field() -> None:
-    assert QUESTIONS.keys() == offices._QUESTIONS.keys()
-    assert {name for known in QUESTIONS.values() for name in known} == FIELDS.keys()
+def test_the_bounds_know_every_question_and_every_field(tmp_path: Path) -> None:
+    with contextlib.closing(made(tmp_path).service("party0")) as service:
+        assert service.handlers.keys() == set(Question)
+    assert {name for what in Question for name in what.fields} == FIELDS.keys()
     named = {field.name for kind in known_values().values() for field in fields(kind)}
     assert CALL.keys() <= named | {"noise", "entries"}
 
@@ -163,7 +164,7 @@ def unharmed(folder: Path, asked: list[dict[str, Any]]) -> None:
     raw += [pack({**proposed(), "call": DEEP}), pack({"what": "turn", "run": "run"}, [b""] * 20_000)]
     codes, taken = answers(folder, raw)
     assert len(codes) == len(raw) > 60
-    assert UNAVAILABLE not in codes  # what an office answers that has no memory
+    assert UNAVAILABLE not in codes  # what a service answers that has no memory
     assert taken < ROOM // 2
 
 

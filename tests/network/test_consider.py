@@ -1,5 +1,5 @@
 """Claims about asking all parties before any of them reserves: what one party's no costs the others, who is asked how often, and
-what a hub gains by asking otherwise. (Offices and the hub of straw are those of test_office.py.)
+what a hub gains by asking otherwise. (Services and the hub of straw are those of test_party_service.py.)
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ import colonnade as co
 from colonnade.errors import PeerFailed, ReplayDiverged
 from colonnade.methods.node_setup import Call, source_of
 from colonnade.network import approvals
-from colonnade.network.hub import FAREWELL
+from colonnade.network.hub_run import FAREWELL
 from colonnade.network.parcel import Parcel, pack, unpack
-from colonnade.network.party_service import DIVERGED, OK, PartyService, Request
+from colonnade.network.party_service import DIVERGED, OK, PartyService
+from colonnade.network.proposals import Request
 from colonnade.runtime.run_store import aborted
 from colonnade.runtime.turns import Kept, Lost
 from contract import Case, federation
@@ -49,17 +50,17 @@ def attempt(straw: Straw, folder: Path) -> co.Fit:
     )
 
 
-def state(office: PartyService) -> tuple:
+def state(service: PartyService) -> tuple:
     """All that counts at a party, as its own ledger says, and whether a run was begun there."""
-    ledger = office.ledger
-    office.log.verify()
-    length = office.log.length()
+    ledger = service.ledger
+    service.log.verify()
+    length = service.log.length()
     counted = ledger.budget(), ledger.own_spent(), ledger.row_spent(), ledger.open_runs()
-    return *counted, length, office.log.head_at(length), office.books.begun(), office.books.ended()
+    return *counted, length, service.log.head_at(length), service.books.begun(), service.books.ended()
 
 
 def states(straw: Straw) -> dict[str, tuple]:
-    return {name: state(office) for name, office in straw.offices.items()}
+    return {name: state(service) for name, service in straw.services.items()}
 
 
 def listening(straw: Straw) -> list[tuple[str, str]]:
@@ -82,8 +83,8 @@ def operators(straw: Straw, no: str = "") -> Counter[str]:
         asked[request.party] += 1
         return request.party != no
 
-    for office in straw.offices.values():
-        office.approve = approve
+    for service in straw.services.values():
+        service.approve = approve
     return asked
 
 
@@ -100,7 +101,7 @@ def another_version(straw: Straw, party: str) -> None:
 # One way each in which operator, ledger or code say no.
 REFUSALS = {
     "operator": lambda straw, party: operators(straw, no=party),
-    "budget": lambda straw, party: straw.offices[party].ledger.set_budget(0.5, 1e-6),
+    "budget": lambda straw, party: straw.services[party].ledger.set_budget(0.5, 1e-6),
     "version": another_version,
 }
 
@@ -119,7 +120,7 @@ def test_one_refusal_leaves_every_ledger_as_it_was_and_nobody_reserves(why, plac
         assert before == states(straw)
         assert not straw.wire
         assert {what for _, what in heard}.isdisjoint({"reserve", "meet", "remember", "turn"})
-        assert {len(office.approvals) for office in straw.offices.values()} == {0}  # they were told that it is over
+        assert {len(service.approvals) for service in straw.services.values()} == {0}  # they were told that it is over
 
 
 def test_after_a_refusal_the_whole_budget_is_there_for_a_run_that_all_approve(tmp_path):  # noqa: F811
@@ -130,7 +131,7 @@ def test_after_a_refusal_the_whole_budget_is_there_for_a_run_that_all_approve(tm
             attempt(straw, tmp_path)
         operators(straw)
         assert attempt(straw, tmp_path).privacy.epsilon <= 1.0
-        assert all(office.ledger.row_spent() > 0 for office in straw.offices.values())
+        assert all(service.ledger.row_spent() > 0 for service in straw.services.values())
 
 
 def dear(case: Case, run: str = "run") -> dict:
@@ -141,10 +142,10 @@ def dear(case: Case, run: str = "run") -> dict:
 def test_what_the_budget_refuses_is_in_no_book_however_often_it_is_proposed(tmp_path):  # noqa: F811
     """By a hub that does not ask first: the same code each time, and no row that makes the next question slower."""
     with straw_hub(NOISY, tmp_path, co.Policy(epsilon=2.0, delta=1e-6)) as straw:
-        before = state(straw.offices["party0"])
+        before = state(straw.services["party0"])
         for _ in range(3):
             assert straw.raw("party0", "reserve", dear(NOISY)).head == {"code": REFUSES}
-        assert before == state(straw.offices["party0"])
+        assert before == state(straw.services["party0"])
 
 
 def test_a_run_that_was_refused_first_is_not_paid_back_when_it_was_run_after_all(tmp_path):  # noqa: F811
@@ -158,27 +159,27 @@ def test_a_run_that_was_refused_first_is_not_paid_back_when_it_was_run_after_all
         )
         with mock.patch("colonnade.runtime.run_store.new_run_id", return_value="first"):
             attempt(straw, tmp_path)
-        spent = {name: office.ledger.row_spent() for name, office in straw.offices.items()}
+        spent = {name: service.ledger.row_spent() for name, service in straw.services.items()}
         assert min(spent.values()) > 0
-        for name, office in straw.offices.items():  # the next question closes what is over
+        for name, service in straw.services.items():  # the next question closes what is over
             assert straw.raw(name, "consider", proposal(SECURE, "second", seeded=False)).head == {"code": REFUSES}
-            assert office.ledger.row_spent() == spent[name]
+            assert service.ledger.row_spent() == spent[name]
 
 
 def test_a_run_that_the_operator_aborted_is_not_begun_under_its_name(tmp_path):  # noqa: F811
     """Killed when the journal had it and the ledger had not; then its operator ended it."""
     with straw_hub(NOISY, tmp_path, co.Policy(epsilon=20.0, delta=1e-6)) as straw:
-        straw.offices["party0"].books.adopt("run")
+        straw.services["party0"].books.adopt("run")
         aborted(tmp_path / "party0", "run")
-        before = state(straw.offices["party0"])
+        before = state(straw.services["party0"])
         for what in ("consider", "reserve"):
             assert straw.raw("party0", what, proposal(NOISY, seeded=False)).head == {"code": DIVERGED}
-        assert before == state(straw.offices["party0"])
+        assert before == state(straw.services["party0"])
 
 
 def test_a_run_that_is_aborted_while_its_party_is_at_work_releases_nothing_more(tmp_path):  # noqa: F811
     with straw_hub(STAR, tmp_path) as straw:
-        ask, office, turns = straw.ask, straw.offices["party0"], Counter()
+        ask, service, turns = straw.ask, straw.services["party0"], Counter()
 
         def aborting(party, what, *rest):
             turns[party, what] += 1
@@ -189,7 +190,7 @@ def test_a_run_that_is_aborted_while_its_party_is_at_work_releases_nothing_more(
         straw.ask = aborting
         with pytest.raises(ReplayDiverged, match="'party0' cannot go on with this run: it is over there"):
             run_of(straw, STAR, tmp_path / "hub")
-        kinds = [row.kind for row in office.log.rows("run")]
+        kinds = [row.kind for row in service.log.rows("run")]
         assert "close" in kinds
         assert "event" not in kinds[kinds.index("close") :]
 
@@ -202,7 +203,7 @@ def test_a_refusal_to_consider_when_others_had_reserved_does_not_say_that_nothin
         def dying(party, what, *rest):
             if (party, what) == ("party1", "reserve") and straw.lives[party] == 0:
                 straw.die(party)
-                straw.offices[party].approve = lambda _: False
+                straw.services[party].approve = lambda _: False
                 return Kept(lambda: (_ for _ in ()).throw(Lost(party)))
             return ask(party, what, *rest)
 
@@ -211,7 +212,7 @@ def test_a_refusal_to_consider_when_others_had_reserved_does_not_say_that_nothin
             PeerFailed, match=r"'party1' refused 'consider'.*a party was restarted while others reserved"
         ):
             attempt(straw, tmp_path)
-        assert straw.offices["party0"].ledger.row_spent() > 0
+        assert straw.services["party0"].ledger.row_spent() > 0
 
 
 def test_a_run_that_is_refused_when_it_goes_on_ends_with_heads_kept_as_any_other(tmp_path):  # noqa: F811
@@ -234,7 +235,7 @@ def test_a_run_that_is_refused_when_it_goes_on_ends_with_heads_kept_as_any_other
         another_version(straw, "party1")
         with pytest.raises(PeerFailed, match="'party1' refused 'consider'"):
             run_of(straw, STAR, tmp_path / "hub")
-        kept = {name: [row.key for row in office.log.rows("run", "peer")] for name, office in straw.offices.items()}
+        kept = {name: [row.key for row in service.log.rows("run", "peer")] for name, service in straw.services.items()}
         assert kept == {name: ["start", "end"] for name in straw.made.names}
 
 
@@ -250,7 +251,7 @@ def test_an_operator_is_asked_once_a_run(tmp_path):  # noqa: F811
         assert dict.fromkeys(straw.made.names, 1) == Counter(party for party, what in heard if what == "consider")
         places = [at for at, (_, what) in enumerate(heard) if what in ("consider", "reserve")]
         assert [heard[at][1] for at in places] == ["consider"] * 4 + ["reserve"] * 4
-        assert {len(office.approvals) for office in straw.offices.values()} == {0}
+        assert {len(service.approvals) for service in straw.services.values()} == {0}
 
 
 def test_a_run_that_goes_on_is_not_asked_about_again(tmp_path):  # noqa: F811
@@ -258,11 +259,11 @@ def test_a_run_that_goes_on_is_not_asked_about_again(tmp_path):  # noqa: F811
         assert straw.raw("party0", "reserve", proposal(STAR)).head["code"] == OK
         straw.die("party0")
         asked = operators(straw, no="party0")
-        before = state(straw.offices["party0"])
+        before = state(straw.services["party0"])
         assert straw.raw("party0", "consider", proposal(STAR)).head == {"code": OK}
         assert straw.raw("party0", "reserve", proposal(STAR)).head["code"] == OK
         assert not asked
-        assert before[:4] == state(straw.offices["party0"])[:4]
+        assert before[:4] == state(straw.services["party0"])[:4]
 
 
 def test_a_hub_that_does_not_ask_first_gets_the_same_approval(tmp_path):  # noqa: F811
@@ -276,8 +277,8 @@ def test_a_hub_that_does_not_ask_first_gets_the_same_approval(tmp_path):  # noqa
 def test_a_yes_is_for_one_run_and_one_call(tmp_path):  # noqa: F811
     """Another problem at the same price, and the same call under another name: asked about anew, and refused."""
     with straw_hub(STAR, tmp_path) as straw:
-        office, seen = straw.offices["party0"], []
-        office.approve = lambda request: seen.append(request) or len(seen) == 1
+        service, seen = straw.services["party0"], []
+        service.approve = lambda request: seen.append(request) or len(seen) == 1
         assert straw.raw("party0", "consider", proposal(STAR)).head == {"code": OK}
         swapped = proposal(STAR, problem=co.Problem(co.LeastSquares(), co.L1Ball(3.0)))
         for what in ("consider", "reserve"):
@@ -296,9 +297,9 @@ def test_a_yes_is_about_the_rows_that_were_agreed_on_then(tmp_path):  # noqa: F8
         head = {"run": "run", "call": call.to_json(), "code": source_of(call.method), "session": straw.session}
         asked = operators(straw)
         assert straw.raw("bank", "consider", head).head == {"code": OK}
-        office = straw.offices["bank"]
-        others = replace(office.agreement(), session="other")
-        with mock.patch.object(office.aligning, "agreement", return_value=others):
+        service = straw.services["bank"]
+        others = replace(service.agreement(), session="other")
+        with mock.patch.object(service.aligning, "agreement", return_value=others):
             assert straw.raw("bank", "reserve", head).head == {"code": BREAKS}
             assert straw.raw("bank", "reserve", {**head, "session": "other"}).head["code"] == OK
         assert asked == {"bank": 2}
@@ -308,7 +309,7 @@ def test_a_yes_is_about_the_rows_that_were_agreed_on_then(tmp_path):  # noqa: F8
 
 
 def _consider_and_be_killed(made: Organisations) -> None:
-    answer = made.office("party0").answer(pack({"what": "consider", **proposal(NOISY, seeded=False)}))
+    answer = made.service("party0").answer(pack({"what": "consider", **proposal(NOISY, seeded=False)}))
     if unpack(answer).head == {"code": OK}:  # or the process ends as if all were well, and the test fails
         os.kill(os.getpid(), signal.SIGKILL)
 
@@ -316,16 +317,16 @@ def _consider_and_be_killed(made: Organisations) -> None:
 def test_a_party_killed_before_it_reserved_has_counted_nothing_and_asks_again(tmp_path):  # noqa: F811
     made = Organisations.of(federation(NOISY), tmp_path, co.Policy(epsilon=2.0, delta=1e-6))
     with Straw(made) as straw:
-        before = state(straw.offices["party0"])
+        before = state(straw.services["party0"])
     child = SERVER.Process(target=_consider_and_be_killed, args=(made,))
     child.start()
     child.join(60)
     assert child.exitcode == -signal.SIGKILL
     with Straw(made) as straw:
-        assert before == state(straw.offices["party0"])
+        assert before == state(straw.services["party0"])
         asked = operators(straw, no="party0")
         assert straw.raw("party0", "reserve", proposal(NOISY, seeded=False)).head == {"code": REFUSES}
-        assert before == state(straw.offices["party0"])
+        assert before == state(straw.services["party0"])
         operators(straw)
         assert straw.raw("party0", "reserve", proposal(NOISY, seeded=False)).head["code"] == OK
         assert asked == {"party0": 1}
@@ -336,10 +337,10 @@ class Minds(Organisations):
 
     lives: Counter
 
-    def office(self, name, approve=None):
+    def service(self, name, approve=None):
         self.lives[name] += 1
         number = self.lives[name]
-        return super().office(name, lambda request: (request.party, number) != ("party1", 2))
+        return super().service(name, lambda request: (request.party, number) != ("party1", 2))
 
 
 @pytest.mark.parametrize("back", [True, False], ids=["back at once", "back when it is asked"])
@@ -419,10 +420,10 @@ def test_considering_tells_what_reserving_tells_and_writes_nothing(name, tmp_pat
             assert straw.raw("party0", "reserve", {**base, "run": run}).head["code"] == OK
         assert straw.raw("party0", "over", {"run": "over", "how": "finished"}).head["code"] == OK
         straw.die("party0")
-        office = straw.offices["party0"]
-        before = state(office), office.log.unerased(), sorted(tmp_path.rglob("*"))
+        service = straw.services["party0"]
+        before = state(service), service.log.unerased(), sorted(tmp_path.rglob("*"))
         considered = straw.raw("party0", "consider", {**base, **changes})
-        assert before == (state(office), office.log.unerased(), sorted(tmp_path.rglob("*")))
+        assert before == (state(service), service.log.unerased(), sorted(tmp_path.rglob("*")))
         assert (considered.head, considered.blobs) == ({"code": expected}, ())
         assert straw.raw("party0", "reserve", {**base, **changes}).head["code"] == expected
 
@@ -436,22 +437,22 @@ def test_another_call_is_refused_while_the_run_is_on_the_desk(tmp_path):  # noqa
 
 def test_considering_does_not_look_at_the_table(tmp_path):  # noqa: F811
     with straw_hub(STAR, tmp_path) as straw:
-        office = straw.offices["party0"]
-        with mock.patch.object(office.holding, "block", side_effect=AssertionError("it was looked at")):
+        service = straw.services["party0"]
+        with mock.patch.object(service.data, "block", side_effect=AssertionError("it was looked at")):
             assert straw.raw("party0", "consider", proposal(STAR)).head == {"code": OK}
             assert straw.raw("party0", "reserve", proposal(STAR)).head == {"code": STOPS}
 
 
 def test_however_often_a_hub_asks_it_gets_one_question_to_the_operator_for_each_and_no_memory(tmp_path):  # noqa: F811
     with straw_hub(STAR, tmp_path) as straw, mock.patch.object(approvals, "MOST", 8):
-        asked, office = operators(straw), straw.offices["party0"]
-        before = state(office), office.log.unerased(), sorted(tmp_path.rglob("*"))
+        asked, service = operators(straw), straw.services["party0"]
+        before = state(service), service.log.unerased(), sorted(tmp_path.rglob("*"))
         for number in range(30):
             for _ in range(2):  # the second time it is known what the operator said
                 assert straw.raw("party0", "consider", proposal(STAR, f"run{number}")).head == {"code": OK}
         assert asked == {"party0": 30}
-        assert len(office.approvals) == 8
-        assert before == (state(office), office.log.unerased(), sorted(tmp_path.rglob("*")))
+        assert len(service.approvals) == 8
+        assert before == (state(service), service.log.unerased(), sorted(tmp_path.rglob("*")))
         assert straw.raw("party0", "reserve", proposal(STAR, "run0")).head["code"] == OK  # forgotten: asked about again
         assert straw.raw("party0", "reserve", proposal(STAR, "run29")).head["code"] == OK
         assert asked == {"party0": 31}
@@ -464,13 +465,13 @@ def test_a_yes_that_the_ledger_refused_is_not_kept(tmp_path):  # noqa: F811
         for _ in range(3):
             assert straw.raw("party0", "consider", proposal(NOISY, seeded=False)).head == {"code": REFUSES}
         assert asked == {"party0": 3}
-        assert len(straw.offices["party0"].approvals) == 0
+        assert len(straw.services["party0"].approvals) == 0
 
 
 def test_all_who_would_not_take_part_are_named(tmp_path):  # noqa: F811
     with straw_hub(NOISY, tmp_path) as straw:
         for name in ("party0", "party1"):
-            straw.offices[name].approve = lambda _: False
+            straw.services[name].approve = lambda _: False
         with pytest.raises(PeerFailed, match=r"'party0' refused 'consider' .* Nor do these take part: 'party1'\."):
             run_of(straw, NOISY, tmp_path / "hub")
 
@@ -478,7 +479,7 @@ def test_all_who_would_not_take_part_are_named(tmp_path):  # noqa: F811
 def test_a_party_that_made_a_run_fail_is_not_waited_for_a_second_time(tmp_path):  # noqa: F811
     """It may never answer: the others hear that the run is over, and the coordinator's user why, within seconds."""
     with straw_hub(NOISY, tmp_path) as straw:
-        straw.offices["party0"].approve = lambda _: False
+        straw.services["party0"].approve = lambda _: False
         straw.patience, ask, given = 600.0, straw.ask, {}
 
         def noting(party, what, *rest):

@@ -99,7 +99,7 @@ def test_either_road_gives_the_same_model_and_the_hub_sees_no_direct_letter(list
     made = organisations(tmp_path, listening)
     with made.hub() as hub, made.at_work(hub.port):
         hub._board.wait_for(NAMES, PATIENCE)
-        roads = hub.roads(made.charter)  # waits for the lines
+        roads = hub.roads(made.file)  # waits for the lines
         assert {frozenset(pair) for pair in itertools.combinations(NAMES, 2) if set(pair) & set(listening)} == {
             frozenset(pair) for pair, up in roads.items() if up
         }
@@ -148,12 +148,12 @@ def straw(made: Organisations, walled: str | None = None, patience: float = PATI
         for name in made.names:
             options = {"listen": "127.0.0.1:0"} if name == walled else {}
             found = last.enter_context(made.neighbours(name, patience=patience, **options))
-            hub.offices[name].neighbours, lines[name] = found, found.lines._lines
+            hub.services[name].neighbours, lines[name] = found, found.lines._lines
         for one, other in itertools.permutations(made.names, 2):
             if other in lines[one] and walled in (one, other):
                 lines[one][other].since -= patience  # it has been down for long
             elif other in lines[one]:
-                hub.offices[one].neighbours.lines.wait_for([other], PATIENCE)
+                hub.services[one].neighbours.lines.wait_for([other], PATIENCE)
         yield hub
 
 
@@ -171,7 +171,7 @@ def test_letters_go_through_the_hub_where_a_line_is_down(tmp_path, caplog):  # n
     with caplog.at_level(logging.INFO, "colonnade.network.hub"), straw(made, "party0") as hub:
         fit = run_of(hub, RING, tmp_path / "hub")
         direct, relayed = hub.metrics.letters_direct, hub.metrics.letters_relayed
-        told = [hub.offices[name].neighbours.metrics for name in NAMES]
+        told = [hub.services[name].neighbours.metrics for name in NAMES]
     assert_same(fit, reference(RING, "run"), made)
     kinds = forms(hub)
     assert {Sealed} == kinds["party0", "party1"] == kinds["party1", "party0"] == kinds["labels", "party0"]
@@ -186,7 +186,7 @@ def test_a_letter_that_is_lost_on_a_line_is_sent_again_through_the_hub(tmp_path)
     """The line took it and broke: the receiver waits, says so, and everybody says how far it has come."""
     made = organisations(tmp_path)
     with straw(made, patience=2.0) as hub:
-        lines = hub.offices["party1"].neighbours.lines
+        lines = hub.services["party1"].neighbours.lines
         send, sent = lines.send, itertools.count()
         lines.send = lambda peer, message: next(sent) == 4 or send(peer, message)
         fit = run_of(hub, RING, tmp_path / "hub")
@@ -204,14 +204,14 @@ def test_a_letter_that_is_lost_on_a_line_is_sent_again_through_the_hub(tmp_path)
 def test_a_party_that_dies_with_unread_letters_gets_them_again(tmp_path):  # noqa: F811
     made = organisations(tmp_path)
     with straw(made) as hub:
-        ask, lines = hub.ask, {name: office.neighbours for name, office in hub.offices.items()}
+        ask, lines = hub.ask, {name: service.neighbours for name, service in hub.services.items()}
         turns = itertools.count()
 
         def failing(party, what, *rest):
             answer = ask(party, what, *rest)
             if what == "turn" and next(turns) in (5, 12, 20, 29):
                 hub.die(party)
-                hub.offices[party].neighbours = lines[party]  # the same port; the letters of the run are forgotten
+                hub.services[party].neighbours = lines[party]  # the same port; the letters of the run are forgotten
             return answer
 
         hub.ask = failing
@@ -242,14 +242,14 @@ def test_a_farewell_takes_a_line_only_when_the_run_is_over_in_the_books(tmp_path
     made = organisations(tmp_path)
     with straw(made) as hub:
         met(hub, RING)
-        office = hub.offices["party0"]
+        service = hub.services["party0"]
         with (
-            mock.patch.object(office.ledger, "close_run", side_effect=StoreError("the disk is full")),
-            mock.patch.object(office.neighbours.lines, "send") as sent,
+            mock.patch.object(service.ledger, "close_run", side_effect=StoreError("the disk is full")),
+            mock.patch.object(service.neighbours.lines, "send") as sent,
         ):
             assert failing_turn(hub, ProtocolError("one was lost")).head == {"code": UNAVAILABLE}
         assert sent.call_count == 0
-        assert office.ledger.open_runs() == {"run"}
+        assert service.ledger.open_runs() == {"run"}
 
 
 # ------------------------------------------------------------------------------------------------ what is refused
@@ -361,8 +361,8 @@ def test_a_hub_cannot_pass_off_one_letter_for_another(tmp_path):  # noqa: F811
     with straw(made, patience=0.2) as hub:
         met(hub, RING)
         assert hub.raw("party1", "turn", {"run": "run", "letters": []}).head["code"] == OK
-        office = hub.offices["party0"]
-        eventually(lambda: bool(office.neighbours._letters["run"]))
+        service = hub.services["party0"]
+        eventually(lambda: bool(service.neighbours._letters["run"]))
         for forged, code in (
             (letter(body=b"something else"), BREAKS),  # another digest
             (letter(place=1), UNKNOWN),  # it never came
@@ -371,28 +371,28 @@ def test_a_hub_cannot_pass_off_one_letter_for_another(tmp_path):  # noqa: F811
             addresses, frames = letters_out([note(forged)], "run")
             asked = {"run": "run", "letters": addresses}
             assert hub.raw("party0", "turn", asked, frames).head == {"code": code}
-        assert office.desks["run"].host.join().received["party1"] == 0
+        assert service.runs["run"].host.join().received["party1"] == 0
 
 
 # ------------------------------------------------------------------------------------------------ the files
 
 
 def test_who_dials_follows_from_the_federation_file_alone(tmp_path):  # noqa: F811
-    charter = organisations(tmp_path, ("party1", "party2")).charter
+    file = organisations(tmp_path, ("party1", "party2")).file
     expected = {
         ("party0", "party1"): "party1",
         ("party1", "party2"): "party1",  # both have an address: the first in the file listens
         ("party2", "labels"): "party2",
         ("party0", "labels"): None,
     }
-    assert expected == {pair: charter.listener(*pair) for pair in expected}
-    assert expected == {pair: charter.listener(*reversed(pair)) for pair in expected}
-    charter.save(tmp_path / "federation.toml")
-    assert FederationFile.load(tmp_path / "federation.toml") == charter
+    assert expected == {pair: file.listener(*pair) for pair in expected}
+    assert expected == {pair: file.listener(*reversed(pair)) for pair in expected}
+    file.save(tmp_path / "federation.toml")
+    assert FederationFile.load(tmp_path / "federation.toml") == file
 
 
 def test_two_copies_of_the_file_that_differ_in_an_address_are_not_the_same(tmp_path):  # noqa: F811
-    made = organisations(tmp_path, ("party1",)).charter
+    made = organisations(tmp_path, ("party1",)).file
     moved = {**made.members, "party1": replace(made.members["party1"], address="elsewhere.example:1")}
     none = {**made.members, "party1": replace(made.members["party1"], address=None)}
     digests = [made.digest, replace(made, members=moved).digest, replace(made, members=none).digest]
@@ -401,7 +401,7 @@ def test_two_copies_of_the_file_that_differ_in_an_address_are_not_the_same(tmp_p
 
 @pytest.mark.parametrize("address", ["", "host", "host:", ":1", "host:port", "host:1;rm", "a b:1", 7], ids=repr)
 def test_an_address_that_is_none_is_refused(address, tmp_path):  # noqa: F811
-    made = organisations(tmp_path, ()).charter
+    made = organisations(tmp_path, ()).file
     with pytest.raises(InvalidInput, match="host:port"):
         replace(made.members["party1"], address=address)
 
@@ -413,7 +413,7 @@ def test_a_port_is_opened_only_where_the_federation_and_the_party_both_say_so(na
 
 
 def test_a_partys_file_says_where_it_listens(tmp_path):  # noqa: F811
-    organisations(tmp_path, ("party1",)).charter.save(tmp_path / "federation.toml")
+    organisations(tmp_path, ("party1",)).file.save(tmp_path / "federation.toml")
     lines = [
         "version = 1",
         'name = "party1"',
@@ -437,7 +437,7 @@ def test_a_partys_file_says_where_it_listens(tmp_path):  # noqa: F811
 
 def test_the_check_says_which_parties_are_connected_directly_and_which_should_be(tmp_path):  # noqa: F811
     made, port = organisations(tmp_path, ("party1", "labels")), free_port()
-    made.charter.save(tmp_path / "federation.toml")
+    made.file.save(tmp_path / "federation.toml")
     with contextlib.ExitStack() as last:
         lines = {name: last.enter_context(made.neighbours(name, patience=0.5)) for name in NAMES if name != "labels"}
         lines["labels"] = None  # it has not opened its port
@@ -462,8 +462,8 @@ def written_down(hub: Straw):
     """Wrapped key and content of every letter that went over a line, by run, edge and place."""
     seen: dict = {}
     with contextlib.ExitStack() as last:
-        for name, office in hub.offices.items():
-            lines = office.neighbours.lines
+        for name, service in hub.services.items():
+            lines = service.neighbours.lines
 
             def noted(receiver, message, name=name, send=lines.send):
                 parcel = unpack(message)
@@ -478,7 +478,7 @@ def written_down(hub: Straw):
 
 def test_letters_on_real_lines_share_no_key_nonce_or_cover_over_two_runs(tmp_path, monkeypatch):  # noqa: F811
     """Agents with gRPC lines between them: every letter of two runs over a ring goes directly, each under keys of its own."""
-    diary, made = RunLog(monkeypatch), organisations(tmp_path)
+    run_log, made = RunLog(monkeypatch), organisations(tmp_path)
     with straw(made) as hub, written_down(hub) as seen:
         for name in ("one", "two"):
             run(made, hub, RING, name)
@@ -487,17 +487,17 @@ def test_letters_on_real_lines_share_no_key_nonce_or_cover_over_two_runs(tmp_pat
     assert len(seen) > 100
     covers = [part for pair in seen.values() for part in pair]
     assert len(set(covers)) == len(covers)
-    assert len(diary.sealed) >= 2 * len(seen)  # a content and its wrapped key each
-    sealed = {out for *_, out in diary.sealed}
+    assert len(run_log.sealed) >= 2 * len(seen)  # a content and its wrapped key each
+    sealed = {out for *_, out in run_log.sealed}
     assert set(covers) <= sealed  # what went over the lines is what was written down
-    diary.check()
+    run_log.check()
 
 
 @pytest.mark.parametrize("plant", [one_place_on_an_edge, one_key_both_ways], ids=lambda value: value.__name__)
 def test_a_key_that_serves_twice_on_a_line_is_found(plant, tmp_path, monkeypatch):  # noqa: F811
     plant(monkeypatch)
-    diary, made = RunLog(monkeypatch), organisations(tmp_path)
+    run_log, made = RunLog(monkeypatch), organisations(tmp_path)
     with straw(made, patience=2.0) as hub, contextlib.suppress(co.ColonnadeError):
         run(made, hub, LINE, "planted")
     with pytest.raises(AssertionError, match="one key sealed two things"):
-        diary.check()
+        run_log.check()

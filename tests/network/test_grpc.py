@@ -67,9 +67,9 @@ def test_a_run_id_that_was_used_is_refused(tmp_path):
     job = Job(LASSO.problem, made.federation.roster())
     code = terms_of(job, LASSO.method).fingerprint
     asked = {"what": "reserve", "call": Call(LASSO.method, LASSO.problem, None).to_json(), "code": code}
-    with contextlib.closing(made.office(made.names[0])) as office:
-        assert unpack(office.answer(pack({**asked, "run": "another"}))).head["code"] == OK
-        assert unpack(office.answer(pack({**asked, "run": fit.run}))).head["code"] == DIVERGED
+    with contextlib.closing(made.service(made.names[0])) as service:
+        assert unpack(service.answer(pack({**asked, "run": "another"}))).head["code"] == OK
+        assert unpack(service.answer(pack({**asked, "run": fit.run}))).head["code"] == DIVERGED
 
 
 def test_another_hub_with_empty_books_is_noticed(tmp_path):

@@ -12,13 +12,13 @@ grpc = pytest.importorskip("grpc", reason="the network needs the extra colonnade
 from grpc._cython import cygrpc  # noqa: E402
 from test_streams import Party, files, folder, switchboard  # noqa: E402, F401  a fixture is used by its name
 
-from colonnade.network.transport import hub as streams_hub  # noqa: E402
-from colonnade.network.transport import party as streams_party  # noqa: E402
+from colonnade.network.transport import hub as transport_hub  # noqa: E402
+from colonnade.network.transport import party as transport_party  # noqa: E402
 
 LIBRARY = Path(cygrpc.__file__).read_bytes()
 
 
-@pytest.mark.parametrize("end", [streams_hub, streams_party], ids=["hub", "party"])
+@pytest.mark.parametrize("end", [transport_hub, transport_party], ids=["hub", "party"])
 def test_every_option_that_we_pass_is_one_that_the_installed_grpc_knows(end: object) -> None:
     """gRPC ignores a name that it does not know without a word: the library must contain it, ended by a zero byte."""
     names = [name for name, _ in end._OPTIONS]
@@ -32,7 +32,7 @@ def test_a_name_that_grpc_does_not_know_is_noticed() -> None:
 
 def test_the_hub_allows_the_pings_that_parties_send() -> None:
     """Both ends ping after a quiet time, without end; a hub that calls that too often hangs up after the third."""
-    hub, party = dict(streams_hub._OPTIONS), dict(streams_party._OPTIONS)
+    hub, party = dict(transport_hub._OPTIONS), dict(transport_party._OPTIONS)
     assert hub["grpc.http2.min_ping_interval_without_data_ms"] < party["grpc.keepalive_time_ms"]
     assert hub["grpc.http2.max_pings_without_data"] == party["grpc.http2.max_pings_without_data"] == 0
 

@@ -15,7 +15,7 @@ import pytest
 import colonnade as co
 from colonnade.methods.method import Answer, Done, Finish, Own, Status
 from colonnade.methods.plain_data import known_values
-from colonnade.network.hub import tls_in
+from colonnade.network.certs import tls_in
 from colonnade.network.parcel import LONGEST_NAME, letters_out, pack
 from colonnade.privacy.events import EXACT, Charge
 from colonnade.privacy.keyring import Keyring, public_key
@@ -102,8 +102,8 @@ def at_work(made: Organisations, port: int) -> Iterator[None]:
     stop, ended = threading.Event(), []
 
     def live(name: str) -> None:
-        with contextlib.closing(made.office(name)) as office:
-            serve(f"localhost:{port}", tls_in(made.folder / "certs", name), name, office.answer, stop=stop)
+        with contextlib.closing(made.service(name)) as service:
+            serve(f"localhost:{port}", tls_in(made.folder / "certs", name), name, service.answer, stop=stop)
         ended.append(name)
 
     threads = [threading.Thread(target=live, args=(name,)) for name in made.names]

@@ -1,6 +1,6 @@
 """Claims about the whole stack between organisations under attack: strangers at the door of a hub that has a run to do, recorded
-streams played again, and damaged parcels for an office and for a hub. (The transport alone: test_streams.py; an office and a
-hub that lie to each other: test_office.py.)
+streams played again, and damaged parcels for a service and for a hub. (The transport alone: test_streams.py; a service and a
+hub that lie to each other: test_party_service.py.)
 """
 
 from __future__ import annotations
@@ -23,9 +23,12 @@ from test_party_service import GRAPH, STAR, Straw, entries, keyed, proposal, run
 import colonnade as co  # noqa: E402
 from colonnade.errors import ColonnadeError, WireError  # noqa: E402
 from colonnade.network import certs  # noqa: E402
-from colonnade.network.hub import _Crew, _greeting, _opened, _promised, tls_in  # noqa: E402
+from colonnade.network.answers import read_answer, read_greeting, read_promise  # noqa: E402
+from colonnade.network.certs import tls_in  # noqa: E402
+from colonnade.network.hub_run import HubRun  # noqa: E402
 from colonnade.network.parcel import pack, unpack  # noqa: E402
-from colonnade.network.transport.envelope import METHOD, Hello, Kind, Welcome, greeting, parse  # noqa: E402
+from colonnade.network.questions import Question  # noqa: E402
+from colonnade.network.transport.envelope import METHOD, EnvelopeKind, PartyHello, Welcome, greeting, parse  # noqa: E402
 from colonnade.network.transport.party import serve  # noqa: E402
 from colonnade.runtime.turns import Lost  # noqa: E402
 from contract import federation, fitted  # noqa: E402
@@ -41,20 +44,20 @@ PATIENCE = 60.0
 def at_work(made: Organisations, port: int, lines=None):
     """All parties, as threads of this process; `lines` are those that some of them have to others."""
     stop, threads, lines = threading.Event(), [], lines or {}
-    offices = {name: made.office(name, neighbours=lines.get(name)) for name in made.names}
-    for name, office in offices.items():
-        line = (f"localhost:{port}", tls_in(made.folder / "certs", name), name, office.answer)
+    services = {name: made.service(name, neighbours=lines.get(name)) for name in made.names}
+    for name, service in services.items():
+        line = (f"localhost:{port}", tls_in(made.folder / "certs", name), name, service.answer)
         threads.append(threading.Thread(target=serve, args=line, kwargs={"stop": stop}, daemon=True))
     for thread in threads:
         thread.start()
     try:
-        yield offices
+        yield services
     finally:
         stop.set()
         for thread in threads:
             thread.join(PATIENCE)
-        for office in offices.values():
-            office.close()
+        for service in services.values():
+            service.close()
 
 
 def credentials(kind: str, folder: Path):
@@ -101,7 +104,7 @@ def knock(port: int, authority: bytes, chain: bytes | None, key: bytes | None, h
         call = channel.stream_stream(METHOD)(sent(), timeout=PATIENCE)
         try:
             head, body = parse(next(iter(call)))
-            return greeting(head, body) if head.kind <= Kind.REFUSED else None
+            return greeting(head, body) if head.kind <= EnvelopeKind.REFUSED else None
         except (grpc.RpcError, StopIteration):
             return None
         finally:
@@ -116,13 +119,13 @@ def test_strangers_are_refused_while_a_run_goes_on_undisturbed(tmp_path):  # noq
     reference, made = fitted(STAR), Organisations.of(federation(STAR), tmp_path)
     authority = (tmp_path / "certs" / "authority.pem").read_bytes()
     shown = {kind: credentials(kind, tmp_path) for kind in STRANGERS}
-    hello = Hello("party0", b"s" * 16, 1).envelope()
+    hello = PartyHello("party0", b"s" * 16, 1).envelope()
     with made.hub() as hub:
         for kind in STRANGERS:  # nobody else is there: nothing can be asked, and nothing is spent
             assert not isinstance(knock(hub.port, authority, *shown[kind], hello), Welcome), kind
         assert hub._board.connected() == set()
         with (
-            at_work(made, hub.port) as offices,
+            at_work(made, hub.port) as services,
             mock.patch("colonnade.runtime.run_store.new_run_id", return_value="run"),
         ):
             over, said = threading.Event(), []
@@ -140,11 +143,11 @@ def test_strangers_are_refused_while_a_run_goes_on_undisturbed(tmp_path):  # noq
                 siege.join(PATIENCE)
             assert said
             assert not any(isinstance(answer, Welcome) for answer in said)
-            spent = {name: len(entries(office)) for name, office in offices.items()}
+            spent = {name: len(entries(service)) for name, service in services.items()}
     assert all(same_arrays(x, fit.coefficients[name]) for name, x in reference.coefficients.items())
     with straw_hub(STAR, tmp_path / "calm") as straw:
         run_of(straw, STAR, tmp_path / "calm" / "hub")
-        assert spent == {name: len(entries(office)) for name, office in straw.offices.items()}
+        assert spent == {name: len(entries(service)) for name, service in straw.services.items()}
 
 
 def test_a_true_certificate_does_not_bring_an_old_stream_back(tmp_path):  # noqa: F811
@@ -154,7 +157,7 @@ def test_a_true_certificate_does_not_bring_an_old_stream_back(tmp_path):  # noqa
     pair = [(tmp_path / "certs" / f"party0.{end}").read_bytes() for end in ("pem", "key")]
     with made.hub() as hub, at_work(made, hub.port):
         hub._board.wait_for(made.names, PATIENCE)
-        again = Hello("party0", bytes.fromhex(hub.process("party0")), 1).envelope()
+        again = PartyHello("party0", bytes.fromhex(hub.process("party0")), 1).envelope()
         assert not isinstance(knock(hub.port, authority, *pair, again), Welcome)
         co.fit(made.federation, STAR.problem, STAR.method, engine=hub, store=tmp_path / "hub")
 
@@ -214,8 +217,8 @@ def damaged(raw: bytes, draw: random.Random, others: list[bytes]) -> bytes:
 
 def recorded(straw: Straw, case, folder: Path) -> tuple[list[bytes], dict[str, list[bytes]]]:
     """Every question of a run, and every answer by kind of question."""
-    asked, answers, office = [], {}, straw.offices["party0"]
-    true = office.answer
+    asked, answers, service = [], {}, straw.services["party0"]
+    true = service.answer
 
     def noting(raw: bytes) -> bytes:
         found = true(raw)
@@ -223,89 +226,89 @@ def recorded(straw: Straw, case, folder: Path) -> tuple[list[bytes], dict[str, l
         answers.setdefault(unpack(raw).head["what"], []).append(found)
         return found
 
-    office.answer = noting
+    service.answer = noting
     run_of(straw, case, folder / "hub")
-    office.answer = true
+    service.answer = true
     return asked, answers
 
 
-def kinds(office) -> dict[str, int]:
+def kinds(service) -> dict[str, int]:
     """How many rows of those kinds that say what was approved, released and spent."""
-    return {kind: len(office.log.rows(kind=kind)) for kind in ("open", "event", "release", "budget", "out", "call")}
+    return {kind: len(service.log.rows(kind=kind)) for kind in ("open", "event", "release", "budget", "out", "call")}
 
 
-def fuzz_office(folder: Path, case, count: int, seed: int) -> None:
+def fuzz_service(folder: Path, case, count: int, seed: int) -> None:
     with straw_hub(case, folder) as straw:
         asked, _ = recorded(straw, case, folder)
-        office, draw = straw.offices["party0"], random.Random(seed)
+        service, draw = straw.services["party0"], random.Random(seed)
         assert straw.raw("party0", "reserve", proposal(case, "open")).head["code"] == 0
-        office.approve = lambda _: False  # from here on nobody approves of anything
+        service.approve = lambda _: False  # from here on nobody approves of anything
         assert {"consider", "reserve"} < {unpack(raw).head["what"] for raw in asked}
-        before, spent, told = kinds(office), office.ledger.entries(), set()
+        before, spent, told = kinds(service), service.ledger.entries(), set()
         for _ in range(count):
             raw = damaged(draw.choice(asked), draw, asked)
-            found = unpack(office.answer(raw))
+            found = unpack(service.answer(raw))
             told.add(found.head["code"])
             if found.head["code"]:
                 assert found.head.keys() == {"code"}
                 assert found.blobs == ()
         assert told <= {0, 1, 2, 3, 4, 16, 17, 18}
         assert {0, 3, 17} < told  # some were answered, some are no parcels, some are about a run that is over
-        assert kinds(office) == before
-        assert office.ledger.entries() == spent
-        assert len(office.approvals) == 0
-        office.log.verify()
+        assert kinds(service) == before
+        assert service.ledger.entries() == spent
+        assert len(service.approvals) == 0
+        service.log.verify()
 
 
 @pytest.mark.parametrize("case", [STAR, GRAPH], ids=["star", "graph"])
 def test_ten_thousand_damaged_questions_get_a_code_and_nothing_else(case, tmp_path):  # noqa: F811
-    fuzz_office(tmp_path, case, 10_000, 1)
+    fuzz_service(tmp_path, case, 10_000, 1)
 
 
 @pytest.mark.fault
 @pytest.mark.parametrize("seed", range(10))
 def test_a_million_damaged_questions_get_a_code_and_nothing_else(seed, tmp_path):  # noqa: F811
-    fuzz_office(tmp_path, (STAR, GRAPH)[seed % 2], 100_000, seed)
+    fuzz_service(tmp_path, (STAR, GRAPH)[seed % 2], 100_000, seed)
 
 
 def test_damaged_questions_of_an_alignment_get_a_code_and_change_no_agreement(tmp_path):  # noqa: F811
     with Straw(keyed(tmp_path)) as straw:
-        asked, office, draw = [], straw.offices["bank"], random.Random(2)
-        true = office.answer
-        office.answer = lambda raw: asked.append(raw) or true(raw)
+        asked, service, draw = [], straw.services["bank"], random.Random(2)
+        true = service.answer
+        service.answer = lambda raw: asked.append(raw) or true(raw)
         straw.meet(straw.made.federation)
-        office.answer = true
-        agreement = office.agreement()
+        service.answer = true
+        agreement = service.agreement()
         assert agreement.rows == 8
         for _ in range(2_000):
-            found = unpack(office.answer(damaged(draw.choice(asked), draw, asked)))
+            found = unpack(service.answer(damaged(draw.choice(asked), draw, asked)))
             assert found.head["code"] in (0, 1, 2, 3, 4, 16, 17, 18)
-        assert office.agreement() == agreement
+        assert service.agreement() == agreement
 
 
-def read(crew: _Crew, what: str, raw: bytes) -> None:
+def read(run: HubRun, what: str, raw: bytes) -> None:
     """As the hub reads an answer: a value, or an error of ours."""
     with contextlib.suppress(ColonnadeError, Lost):
-        found = _opened("party0", what, raw)
+        found = read_answer("party0", Question(what), raw)
         if what == "hello":
-            _greeting("party0", found)
+            read_greeting("party0", found)
         elif what == "reserve":
-            _promised("party0", found)
+            read_promise("party0", found)
         else:
-            crew.places.clear()
-            crew.heard("party0", what, found)
+            run.parties["party0"].places.clear()
+            run.parties["party0"].read(Question(what), found)
 
 
 def fuzz_hub(folder: Path, count: int, seed: int) -> None:
     with straw_hub(GRAPH, folder) as straw:
         _, answers = recorded(straw, GRAPH, folder)
-        crew = _Crew(straw, "run", dict.fromkeys(straw.made.names), None, lambda *_: None, None)
+        run = HubRun(straw, "run", dict.fromkeys(straw.made.names), None, lambda *_: None, None)
         draw, everything = random.Random(seed), [raw for raws in answers.values() for raw in raws]
         for what, raws in answers.items():
-            read(crew, what, raws[0])
+            read(run, what, raws[0])
         for _ in range(count):
             what = draw.choice(list(answers))
-            read(crew, what, damaged(draw.choice(answers[what]), draw, everything))
+            read(run, what, damaged(draw.choice(answers[what]), draw, everything))
 
 
 def test_ten_thousand_damaged_answers_are_read_or_refused(tmp_path):  # noqa: F811
@@ -335,6 +338,6 @@ BOMBS = {
 def test_a_head_that_is_a_bomb_is_read_or_refused(head, tmp_path):  # noqa: F811
     raw = b"clp1" + len(head).to_bytes(4, "little") + head
     with straw_hub(STAR, tmp_path) as straw:
-        assert unpack(straw.offices["party0"].answer(raw)).head["code"] in (0, 3)
+        assert unpack(straw.services["party0"].answer(raw)).head["code"] in (0, 3)
     with contextlib.suppress(WireError):
         unpack(raw)

@@ -1,4 +1,4 @@
-"""Claims about a party's office and the hub against each other: whatever one of them says, the other gives no more than it should.
+"""Claims about a party's service and the hub against each other: whatever one of them says, the other gives no more than it should.
 
 Offices live in this process and a hub of straw asks them directly, so that it can ask anything in any order, lose a party at
 any question, and answer anything in a party's place.
@@ -29,14 +29,16 @@ from colonnade.data.federation_file import FederationFile, Member, new_key
 from colonnade.data.schema import Numeric, Schema
 from colonnade.errors import ColonnadeError, PeerFailed, ProtocolError, StoreError, WireError
 from colonnade.methods.node_setup import Call, source_of, variant
-from colonnade.network import party_service as offices
-from colonnade.network import refusals
+from colonnade.network import proposals, refusals
+from colonnade.network.answers import read_answer
 from colonnade.network.approvals import Approvals
-from colonnade.network.hub import Grpc, _opened
+from colonnade.network.hub import Grpc
 from colonnade.network.parcel import Parcel, letters_in, letters_out, pack, unpack
 from colonnade.network.party_data import PartyData
 from colonnade.network.party_file import Limits
-from colonnade.network.party_service import DIVERGED, OK, UNAVAILABLE, UNKNOWN, PartyService, Request
+from colonnade.network.party_service import DIVERGED, OK, UNAVAILABLE, UNKNOWN, PartyService
+from colonnade.network.proposals import Request
+from colonnade.network.questions import Question
 from colonnade.network.run_log import RunLog
 from colonnade.network.transport.envelope import PeerTimeout
 from colonnade.network.transport.metrics import Metrics
@@ -71,14 +73,14 @@ class Straw(Grpc):
 
     def __init__(self, made: Organisations, lose: dict[int, str] | None = None) -> None:
         self.made, self.lose, self.asked = made, lose or {}, 0
-        self.patience, self.session, self.rows, self._charter, self.metrics = 1.0, "", 0, made.charter, Metrics()
+        self.patience, self.session, self.rows, self._file, self.metrics = 1.0, "", 0, made.file, Metrics()
         self._board = self  # type: ignore[assignment]
-        self.offices = {name: made.office(name) for name in made.names}
+        self.services = {name: made.service(name) for name in made.names}
         self.lives = dict.fromkeys(made.names, 0)
         self.away: set[str] = set()  # parties whose line is down
         self.wire: dict[tuple, set[bytes]] = {}  # every letter that left a party, in all its forms
 
-    def open(self, charter):
+    def open(self, file):
         return self
 
     def wait_for(self, names, timeout):
@@ -91,16 +93,16 @@ class Straw(Grpc):
         return str(self.lives[party])
 
     def close(self):
-        for office in self.offices.values():
-            office.close()
+        for service in self.services.values():
+            service.close()
 
     def die(self, party: str) -> None:
-        self.offices[party].close()
-        self.offices[party] = self.made.office(party)
+        self.services[party].close()
+        self.services[party] = self.made.service(party)
         self.lives[party] += 1
 
     def raw(self, party: str, what: str, head=None, blobs=()) -> Parcel:
-        return unpack(self.offices[party].answer(pack({"what": what, **(head or {})}, blobs)))
+        return unpack(self.services[party].answer(pack({"what": what, **(head or {})}, blobs)))
 
     def ask(self, party, what, head=None, blobs=(), patience=None):
         self.asked += 1
@@ -108,10 +110,12 @@ class Straw(Grpc):
         if way == "before":
             self.die(party)
         if way == "silently":  # it is another process before anybody has noticed
-            self.offices[party].desks.clear()
-            self.offices[party].approvals = Approvals()
+            self.services[party].runs.clear()
+            self.services[party].approvals = Approvals()
         answer = Kept(
-            lambda: _opened(party, what, self.offices[party].answer(pack({"what": what, **(head or {})}, blobs)))
+            lambda: read_answer(
+                party, Question(what), self.services[party].answer(pack({"what": what, **(head or {})}, blobs))
+            )
         )
         if what in ("turn", "resend") and (found := heard(answer)) is not None:
             for x in letters_in(found.head["letters"], found.blobs, head["run"]):
@@ -158,9 +162,9 @@ def met(straw: Straw, case: Case, run: str = "run", seeded: bool = True) -> None
         assert straw.raw(name, "meet", {"run": run, "peers": others}, keys).head["code"] == OK
 
 
-def entries(office: PartyService) -> list:
-    office.log.verify()
-    return [(e.run, e.tick, e.slot, e.event) for e in office.ledger.entries()]
+def entries(service: PartyService) -> list:
+    service.log.verify()
+    return [(e.run, e.tick, e.slot, e.event) for e in service.ledger.entries()]
 
 
 # ------------------------------------------------------------------------------------------------ a refusal in words
@@ -168,16 +172,13 @@ def entries(office: PartyService) -> list:
 
 def test_every_refusal_says_why_it_may_be_what_to_do_and_what_was_spent():
     """Whatever the question and the code, also one that no version knows; and a code is all that decides."""
-    for what, code in itertools.product(
-        offices._QUESTIONS, [*(int(code) + 1 for code in FailureCode), 99, None, "text"]
-    ):
+    for what, code in itertools.product(Question, [*(int(code) + 1 for code in FailureCode), 99, None, "text"]):
         with pytest.raises(PeerFailed) as raised:
-            _opened("bank", what, pack({"code": code}))
+            read_answer("bank", Question(what), pack({"code": code}))
         text = str(raised.value)
         assert text.startswith(f"'bank' refused {what!r} (")
         assert any(word in text for word in ("Ask ", "ask its operator", "Check ", "Let every party", "Install "))
         assert any(word in text for word in ("spends nothing", "nothing was spent", "gets back"))
-    assert set(refusals._STAGES) <= offices._QUESTIONS.keys()
 
 
 def test_what_a_refused_reservation_costs_is_as_its_message_says(tmp_path):
@@ -186,7 +187,7 @@ def test_what_a_refused_reservation_costs_is_as_its_message_says(tmp_path):
     By a hub that does not ask first whether all would take part (test_consider.py: by one that does)."""
     with straw_hub(SECURE, tmp_path, co.Policy(epsilon=10.0, delta=1e-5)) as straw:
         first, *_, last = straw.made.names
-        straw.offices[last].approve = lambda _: False
+        straw.services[last].approve = lambda _: False
         ask = straw.ask
         straw.ask = lambda party, what, *rest: (
             Kept(lambda: Parcel({})) if what == "consider" else ask(party, what, *rest)
@@ -200,7 +201,7 @@ def test_what_a_refused_reservation_costs_is_as_its_message_says(tmp_path):
                 engine=straw,
                 store=tmp_path / "hub",
             )
-        spent = {name: office.ledger for name, office in straw.offices.items()}
+        spent = {name: service.ledger for name, service in straw.services.items()}
         assert spent[last].row_spent() == 0
         assert spent[first].own_spent() == 0
         assert spent[first].row_spent() > 0
@@ -218,7 +219,7 @@ class Board:
 
     def ask(self, party: str, request: bytes, *, timeout: float) -> Kept:
         if (party, unpack(request).head["what"]) != ("party0", self.what):
-            return Kept(lambda: self.straw.offices[party].answer(request))
+            return Kept(lambda: self.straw.services[party].answer(request))
         return Kept(lambda: self.said if isinstance(self.said, bytes) else (_ for _ in ()).throw(self.said))
 
 
@@ -254,11 +255,11 @@ def test_a_finished_run_gives_its_fit_though_a_party_cannot_be_told_that_it_is_o
         fit = run_of(straw, STAR, tmp_path / "hub", "first")
         assert ("first", co.load(tmp_path / "hub" / "fits" / "first.json").objective) == (fit.run, fit.objective)
         assert {line["run"]: line["state"] for line in listed(tmp_path / "hub")} == {"first": "finished"}
-        assert straw.offices["party0"].ledger.open_runs() == {"first"}
+        assert straw.services["party0"].ledger.open_runs() == {"first"}
         assert "over, and not everybody could be told" in caplog.text
         straw._board = Board(straw, "", said)
         run_of(straw, STAR, tmp_path / "hub", "second")
-        assert straw.offices["party0"].ledger.open_runs() == set()
+        assert straw.services["party0"].ledger.open_runs() == set()
 
 
 def test_how_a_run_ended_has_words_for_every_error_that_ends_one_and_keeps_what_it_does_not_know():
@@ -310,14 +311,16 @@ def test_the_coordinators_log_tells_how_a_run_goes_in_counts(case, tmp_path, cap
 def test_the_coordinators_log_tells_of_a_run_that_is_refused_stopped_and_gone_on_with(tmp_path, caplog):
     caplog.set_level(logging.INFO, "colonnade.network.hub")
     with straw_hub(STAR, tmp_path) as straw:
-        straw.offices["party0"].approve = lambda _: False
+        straw.services["party0"].approve = lambda _: False
         with pytest.raises(PeerFailed):
             run_of(straw, STAR, tmp_path / "hub", "refused")
         assert [said for said, _ in told(caplog)] == ["proposed", "over"]
         caplog.clear()
-        straw.offices["party0"].approve = lambda _: True
-        full = mock.patch.dict(offices._QUESTIONS, {"turn": mock.Mock(side_effect=OSError())})
-        with full, pytest.raises(StoreError):
+        straw.services["party0"].approve = lambda _: True
+        with contextlib.ExitStack() as full:
+            for service in straw.services.values():
+                full.enter_context(mock.patch.dict(service.handlers, {"turn": mock.Mock(side_effect=OSError())}))
+            full.enter_context(pytest.raises(StoreError))
             run_of(straw, STAR, tmp_path / "hub")
         assert [said for said, _ in told(caplog)] == ["proposed", "reserved by all", "not over"]
         caplog.clear()
@@ -330,12 +333,12 @@ def test_a_run_of_many_rounds_does_not_fill_the_coordinators_log(caplog):
     caplog.set_level(logging.INFO, "colonnade.network.hub")
     now = mock.Mock(return_value=0.0)
     with mock.patch("colonnade.network.run_log.time.monotonic", now):
-        diary = RunLog("run", alone=False)
-        diary.reserved()
+        run_log = RunLog("run", alone=False)
+        run_log.reserved()
         for second in range(1, 3601):
             now.return_value = float(second)
             others = Letter("party0", "party1", Frame(0, 10**6, b""), "")  # what a party says of rounds does not count
-            diary.carried([Letter("coordinator", "party0", Frame(0, 2 * second, b""), ""), others])
+            run_log.carried([Letter("coordinator", "party0", Frame(0, 2 * second, b""), ""), others])
     said = [figures for words, figures in told(caplog) if words == "under way"]
     assert [(20 * n, 10 * n) for n in range(1, 361)] == [(f["round"], f["seconds"]) for f in said]
 
@@ -347,10 +350,10 @@ def check_losses(case: Case, folder: Path, reference: co.Fit, undisturbed: co.Fi
     with straw_hub(case, folder, lose=lose) as straw:
         fit = run_of(straw, case, folder / "hub")
         assert {len(forms) for forms in straw.wire.values()} == {1}, lose
-        for name, office in straw.offices.items():
-            found = entries(office)
+        for name, service in straw.services.items():
+            found = entries(service)
             assert found == calm[name], (name, lose)
-            assert office.ledger.open_runs() == set()
+            assert service.ledger.open_runs() == set()
             if name in reference.coefficients:
                 assert same_arrays(reference.coefficients[name], straw.made.part(name)["coefficients"]), lose
         assert fit.communication == undisturbed.communication
@@ -362,7 +365,7 @@ def test_a_party_that_dies_at_any_question_changes_nothing(case, tmp_path):
     reference = fitted(case)
     with straw_hub(case, tmp_path / "calm") as straw:
         undisturbed = run_of(straw, case, tmp_path / "calm" / "hub")
-        calm, questions = {name: entries(office) for name, office in straw.offices.items()}, straw.asked
+        calm, questions = {name: entries(service) for name, service in straw.services.items()}, straw.asked
     ways = itertools.cycle(("before", "silently", "after", "idle"))
     moments = list(zip(np.linspace(1, questions, 30).astype(int).tolist(), ways, strict=False))
     for number in range(5):  # six deaths a run
@@ -370,10 +373,10 @@ def test_a_party_that_dies_at_any_question_changes_nothing(case, tmp_path):
 
 
 def test_a_party_that_begins_anew_for_ever_ends_the_run(tmp_path):
-    with straw_hub(STAR, tmp_path) as straw, mock.patch("colonnade.network.hub.LOSSES", 20):
-        office = straw.offices["party0"]
-        answer = office.answer
-        office.answer = lambda raw: pack({"code": UNKNOWN}) if unpack(raw).head["what"] == "turn" else answer(raw)
+    with straw_hub(STAR, tmp_path) as straw, mock.patch("colonnade.network.hub_run.LOSSES", 20):
+        service = straw.services["party0"]
+        answer = service.answer
+        service.answer = lambda raw: pack({"code": UNKNOWN}) if unpack(raw).head["what"] == "turn" else answer(raw)
         with pytest.raises(PeerFailed, match="began anew 20 times"):
             run_of(straw, STAR, tmp_path / "hub")
 
@@ -387,19 +390,19 @@ def test_what_the_hub_ended_before_it_died_is_closed_when_it_is_back(tmp_path):
         )
         with pytest.raises(SystemExit):
             run_of(straw, SECURE, tmp_path / "hub", "first")
-        assert {run for office in straw.offices.values() for run in office.ledger.open_runs()} == {"first"}
+        assert {run for service in straw.services.values() for run in service.ledger.open_runs()} == {"first"}
         straw.ask = ask
         run_of(straw, SECURE, tmp_path / "hub", "second")
-        for office in straw.offices.values():
-            assert office.ledger.open_runs() == set()
-            assert office.log.unerased() <= {"node"}
-            assert {"first", "second"} == set(office.books.ended())
+        for service in straw.services.values():
+            assert service.ledger.open_runs() == set()
+            assert service.log.unerased() <= {"node"}
+            assert {"first", "second"} == set(service.books.ended())
 
 
 def test_a_full_disk_stops_a_run_that_then_goes_on(tmp_path):
     reference = fitted(STAR)
     with straw_hub(STAR, tmp_path) as straw:
-        log, full = straw.offices["party1"].log, iter(range(1000))
+        log, full = straw.services["party1"].log, iter(range(1000))
         append = log.append
 
         def failing(*row):
@@ -441,12 +444,12 @@ def test_a_run_has_a_name_that_is_no_path_and_nothing_else_in_the_books(run, tmp
     """A run called "owner" would share rows with the limits that the owner sets; one with a slash, files with anything."""
     with straw_hub(STAR, tmp_path) as straw:
         before = sorted(tmp_path.rglob("*"))
-        rows = straw.offices["party0"].log.length()
+        rows = straw.services["party0"].log.length()
         for what in ("consider", "reserve", "over", "turn", "remember"):
             asked = {**proposal(STAR), "run": run, "how": "finished", "when": "start", "heads": {}, "letters": []}
             assert straw.raw("party0", what, asked).head == {"code": BREAKS}
         assert before == sorted(tmp_path.rglob("*"))
-        assert rows == straw.offices["party0"].log.length()
+        assert rows == straw.services["party0"].log.length()
 
 
 @pytest.mark.parametrize("alive", [True, False])
@@ -482,7 +485,7 @@ def test_whether_a_run_is_refused_does_not_depend_on_the_labels(tmp_path):
 
 
 def test_a_price_above_the_epsilon_that_is_named_is_refused(tmp_path):
-    with straw_hub(NOISY, tmp_path) as straw, mock.patch.object(offices, "row_rho", return_value=1e9):
+    with straw_hub(NOISY, tmp_path) as straw, mock.patch.object(proposals, "row_rho", return_value=1e9):
         assert straw.raw("party0", "reserve", proposal(NOISY)).head == {"code": REFUSES}
 
 
@@ -544,7 +547,7 @@ def test_a_letter_that_was_moved_on_its_edge_opens_nowhere(tmp_path):
 
 
 def failing_turn(straw: Straw, error: Exception) -> Parcel:
-    node = straw.offices["party0"].desks["run"].host.node
+    node = straw.services["party0"].runs["run"].host.node
     with mock.patch.object(type(node), "step", side_effect=error):
         return straw.raw("party0", "turn", {"run": "run", "letters": []})
 
@@ -559,7 +562,7 @@ def test_a_step_that_fails_is_never_tried_again(error, tmp_path):
         if isinstance(error, ProtocolError):
             assert answer.head["failure"] == BREAKS
             assert len(answer.blobs) == 2 * 2  # a farewell to each neighbour, covered
-        assert straw.offices["party0"].ledger.open_runs() == set()
+        assert straw.services["party0"].ledger.open_runs() == set()
         straw.die("party0")
         assert straw.raw("party0", "reserve", proposal(GRAPH)).head == {"code": DIVERGED}
 
@@ -576,9 +579,9 @@ def test_a_letter_of_a_round_that_nobody_reaches_is_refused(tmp_path):
 def test_the_outcome_is_told_at_the_end_only(tmp_path):
     with straw_hub(STAR, tmp_path) as straw:
         met(straw, STAR)
-        rows = straw.offices["party0"].log.length()
+        rows = straw.services["party0"].log.length()
         assert straw.raw("party0", "outcome", {"run": "run"}).head == {"code": BREAKS}
-        assert rows == straw.offices["party0"].log.length()
+        assert rows == straw.services["party0"].log.length()
 
 
 # ------------------------------------------------------------------------------------------------ a hostile hub: the ledger
@@ -589,7 +592,7 @@ def test_a_hub_that_says_refused_does_not_give_back_what_others_may_have_spent(w
     with straw_hub(NOISY, tmp_path, co.Policy(exact=False, epsilon=2.0, delta=1e-6)) as straw:
         asked = proposal(NOISY, seeded=False)
         assert straw.raw("party0", "reserve", asked).head["code"] == OK
-        ledger = straw.offices["party0"].ledger
+        ledger = straw.services["party0"].ledger
         reserved, own = ledger.row_spent(), ledger.own_spent()
         assert 0 < own < reserved
         ended = {"run": "run", "how": REFUSED, "over": {"run": REFUSED, "another": "finished", "owner": "finished"}}
@@ -625,7 +628,7 @@ def test_a_run_ends_with_a_short_printable_word(how, tmp_path):
         met(straw, STAR)
         for what in ("over", "settle"):
             assert straw.raw("party0", what, {"run": "run", "how": how, "over": {"run": how}}).head == {"code": BREAKS}
-        assert straw.offices["party0"].ledger.open_runs() == {"run"}
+        assert straw.services["party0"].ledger.open_runs() == {"run"}
 
 
 HEADS = [
@@ -645,21 +648,21 @@ HEADS = [
 def test_heads_that_are_none_are_refused(heads, tmp_path):
     with straw_hub(STAR, tmp_path) as straw:
         met(straw, STAR)
-        rows = straw.offices["party0"].log.length()
+        rows = straw.services["party0"].log.length()
         for what in ("vouch", "remember"):
             assert straw.raw("party0", what, {"run": "run", "when": "start", "heads": heads}).head == {"code": BREAKS}
-        assert rows == straw.offices["party0"].log.length()
+        assert rows == straw.services["party0"].log.length()
 
 
 def test_heads_are_kept_twice_a_run_and_not_as_often_as_a_hub_likes(tmp_path):
     with straw_hub(STAR, tmp_path) as straw:
         met(straw, STAR)
-        rows = straw.offices["party0"].log.length()
+        rows = straw.services["party0"].log.length()
         for run, when in itertools.product(("run", "unknown"), ("start", "start", "end", "again", "\ud800")):
             straw.raw("party0", "remember", {"run": run, "when": when, "heads": {"party1": [1, "00" * 32]}})
         strange = {"run": "run", "when": "end", "heads": {"stranger": [1, "00" * 32]}}
         assert straw.raw("party0", "remember", strange).head == {"code": BREAKS}
-        assert rows + 2 == straw.offices["party0"].log.length()
+        assert rows + 2 == straw.services["party0"].log.length()
 
 
 def test_an_old_copy_is_still_noticed_by_what_others_remember(tmp_path):
@@ -677,7 +680,7 @@ def standings(folder: Path, scale: float) -> tuple[list, int, str]:
     made.tables = {name: scale * table for name, table in made.tables.items()}
     told, added = [], []
     with Straw(made) as straw:
-        ask, log = straw.ask, straw.offices["party0"].log
+        ask, log = straw.ask, straw.services["party0"].log
 
         def curious(party, what, *rest):
             length, answer = log.length(), ask(party, what, *rest)
@@ -688,7 +691,7 @@ def standings(folder: Path, scale: float) -> tuple[list, int, str]:
 
         straw.ask = curious
         run_of(straw, SECURE, folder / "hub")
-        ((_, note),) = straw.offices["party0"].ledger.operator_notes()
+        ((_, note),) = straw.services["party0"].ledger.operator_notes()
     return told, *added, note
 
 
@@ -714,7 +717,7 @@ def keyed(folder: Path, least: int = 3) -> Organisations:
         public, authority_free.keys[name] = new_key()
         schema = Schema((Numeric(name, -3.0, 3.0),))
         members[name] = Member(schema, co.Policy(exact=True, least=least), public)
-    authority_free.charter = FederationFile(members, "key", ("bank", "y"))
+    authority_free.file = FederationFile(members, "key", ("bank", "y"))
     draw = np.random.default_rng(3)
     for name, keys in (("bank", range(10)), ("shop", range(2, 12))):
         frame = {"key": list(keys), name: draw.normal(size=10), "y": draw.normal(size=10)}
@@ -756,18 +759,18 @@ def test_a_party_agrees_on_its_rows_once_however_many_alignments_were_prepared(t
     with Straw(keyed(tmp_path)) as straw:
         first, second = Aligned(straw, "first"), Aligned(straw, "second")
         assert [first.agreed(name) for name in first.names] == [OK, OK]
-        kept_ = straw.offices["bank"].agreement()
+        kept_ = straw.services["bank"].agreement()
         assert second.agreed("bank", without=1) == REFUSES
         assert second.ask("bank", "share", second.keys["shop"]).head == {"code": REFUSES}
         assert first.agreed("bank", without=1) == BREAKS
-        assert straw.offices["bank"].agreement() == kept_
+        assert straw.services["bank"].agreement() == kept_
 
 
 def test_an_alignment_below_the_least_number_of_rows_is_refused(tmp_path):
     with Straw(keyed(tmp_path, least=8)) as straw:
         aligned = Aligned(straw, "session")
         assert aligned.agreed("bank", without=1) == REFUSES
-        assert straw.offices["bank"].agreement() is None
+        assert straw.services["bank"].agreement() is None
 
 
 @pytest.mark.parametrize("session", ["../x", "", "a b", "x" * 65, 3, None], ids=repr)
@@ -780,10 +783,10 @@ def test_a_session_has_a_name_that_is_no_path(session, tmp_path):
 def test_an_alignment_that_a_hub_left_half_done_is_ended_by_the_next(tmp_path):
     with Straw(keyed(tmp_path)) as straw:
         assert Aligned(straw, "session").agreed("bank") == OK
-        assert straw.offices["shop"].agreement() is None
+        assert straw.services["shop"].agreement() is None
         met_ = straw.meet(straw.made.federation)
         assert (straw.session, met_.rows) == ("session", 8)
-        assert straw.offices["shop"].agreement().rows == 8
+        assert straw.services["shop"].agreement().rows == 8
 
 
 def test_parties_that_are_told_different_things_under_one_run_do_not_meet(tmp_path):
@@ -851,18 +854,18 @@ def test_what_a_party_keeps_beside_its_ledger_is_its_owners_alone(tmp_path):
 
 
 class Liar:
-    """In the place of a party's office: it answers as the party does, and then changes the answer."""
+    """In the place of a party's service: it answers as the party does, and then changes the answer."""
 
-    def __init__(self, office: PartyService, lies) -> None:
-        self.office, self.lies = office, lies
+    def __init__(self, service: PartyService, lies) -> None:
+        self.service, self.lies = service, lies
 
     def answer(self, raw: bytes) -> bytes:
-        asked, found = unpack(raw).head, unpack(self.office.answer(raw))
+        asked, found = unpack(raw).head, unpack(self.service.answer(raw))
         lie = self.lies.get(asked["what"])
         return pack(*((found.head, found.blobs) if lie is None else lie(dict(found.head), list(found.blobs))))
 
     def close(self) -> None:
-        self.office.close()
+        self.service.close()
 
 
 def changed(**entries):
@@ -917,10 +920,10 @@ LIES = {
 @pytest.mark.parametrize("lies", LIES.values(), ids=LIES)
 def test_a_party_that_lies_stops_the_run_and_not_the_hub(lies, tmp_path):
     with straw_hub(STAR, tmp_path) as straw:
-        straw.offices["party0"] = Liar(straw.offices["party0"], lies)
+        straw.services["party0"] = Liar(straw.services["party0"], lies)
         with pytest.raises(ColonnadeError):
             run_of(straw, STAR, tmp_path / "hub")
-        straw.offices["party0"] = straw.offices["party0"].office
+        straw.services["party0"] = straw.services["party0"].service
         run_of(straw, STAR, tmp_path / "hub", "another")
 
 
@@ -933,16 +936,16 @@ def test_a_party_that_repeats_its_letters_is_stopped(tmp_path):
         return ({**said[0][0], "more": True}, said[0][1]) if said else (head, blobs)
 
     with straw_hub(STAR, tmp_path) as straw:
-        straw.offices["party0"] = Liar(straw.offices["party0"], {"turn": again})
+        straw.services["party0"] = Liar(straw.services["party0"], {"turn": again})
         with pytest.raises(ProtocolError, match="over and over"):
             run_of(straw, STAR, tmp_path / "hub")
 
 
-def test_no_answer_of_an_office_carries_a_word(tmp_path):
+def test_no_answer_of_a_party_service_carries_a_word(tmp_path):
     """Whatever goes wrong: a number, and the details in the party's own log."""
     with straw_hub(STAR, tmp_path) as straw:
         for error in (StoreError("row 17 holds 3.5"), OSError("3.5"), KeyError("3.5"), MemoryError(), RecursionError()):
-            with mock.patch.dict(offices._QUESTIONS, {"hello": mock.Mock(side_effect=error)}):
+            with mock.patch.dict(straw.services["party0"].handlers, {"hello": mock.Mock(side_effect=error)}):
                 head = straw.raw("party0", "hello").head
             assert head.keys() == {"code"}
             assert head["code"] in (UNAVAILABLE, STOPS)
@@ -958,16 +961,16 @@ def test_a_letter_inside_a_cover_is_not_readable_by_the_hub(tmp_path):
     assert kinds == {"Sealed"}
 
 
-def test_an_office_with_another_key_does_not_open(tmp_path):
+def test_a_party_service_with_another_key_does_not_open(tmp_path):
     made = Organisations.of(federation(STAR), tmp_path)
-    holding = PartyData(made.charter, "party0", made.tables["party0"], None)
+    party_data = PartyData(made.file, "party0", made.tables["party0"], None)
     with pytest.raises(co.InvalidInput, match="not the one that the federation file pins"):
-        PartyService(holding, tmp_path / "party0", made.keys["party1"], lambda _: True)
+        PartyService(party_data, tmp_path / "party0", made.keys["party1"], lambda _: True)
 
 
 def test_a_wire_error_of_a_party_names_it(tmp_path):
     with straw_hub(STAR, tmp_path) as straw:
-        straw.offices["party0"] = Liar(straw.offices["party0"], {"turn": dropped("wait")})
+        straw.services["party0"] = Liar(straw.services["party0"], {"turn": dropped("wait")})
         with pytest.raises(WireError, match="the answer of 'party0' to turn"):
             run_of(straw, STAR, tmp_path / "hub")
 
@@ -985,19 +988,21 @@ def test_between_organisations_a_ledger_has_one_unit_and_another_is_refused_with
             )
 
         assert run().privacy.unit == "one row"
-        rows = straw.made.charter
-        before = {name: (entries(office), office.ledger.row_spent()) for name, office in straw.offices.items()}
-        straw.made.charter = straw._charter = replace(rows, unit=Unit("patient", 3), people=rows.label[0])
+        rows = straw.made.file
+        before = {name: (entries(service), service.ledger.row_spent()) for name, service in straw.services.items()}
+        straw.made.file = straw._file = replace(rows, unit=Unit("patient", 3), people=rows.label[0])
         for name in straw.made.names:
             straw.die(name)
         with pytest.raises(PeerFailed, match="nothing was spent"):
             run()
-        assert {name: (entries(office), office.ledger.row_spent()) for name, office in straw.offices.items()} == before
+        assert {
+            name: (entries(service), service.ledger.row_spent()) for name, service in straw.services.items()
+        } == before
         (why, *_) = [record.why for record in caplog.records if record.message == "refused"]
         assert "its ledger counts for one row, and this run is about one patient" in why
         assert "Ask for the unit one row, or keep runs about one patient" in why
-        straw.made.charter = straw._charter = rows
+        straw.made.file = straw._file = rows
         for name in straw.made.names:
             straw.die(name)
         run()  # about rows it goes on
-        assert all(office.ledger.row_spent() > before[name][1] for name, office in straw.offices.items())
+        assert all(service.ledger.row_spent() > before[name][1] for name, service in straw.services.items())

@@ -65,15 +65,15 @@ def keyed(folder: Path, align: str = "psi", rows=ROWS, least: int = 3) -> Organi
         value = [np.random.default_rng([seed, row]).uniform(-3, 3) for row in held]
         label = [np.random.default_rng([9, row]).uniform(-1, 1) for row in held]
         made.tables[name] = pl.DataFrame({"key": [key(row) for row in held], name: value, "y": label})
-    made.charter = FederationFile(members, "key", ("bank", "y"), align=align)
+    made.file = FederationFile(members, "key", ("bank", "y"), align=align)
     return made
 
 
 def kept_keys(made: Organisations, name: str) -> list[str]:
     """The keys of a party's common rows, in the common order."""
     agreement = Agreement.from_json((made.folder / name / "alignment.json").read_text())
-    holding = PartyData(made.charter, name, made.tables[name])
-    return made.tables[name]["key"].gather(agreement.places(holding.offer(agreement.pepper))).to_list()
+    party_data = PartyData(made.file, name, made.tables[name])
+    return made.tables[name]["key"].gather(agreement.places(party_data.offer(agreement.pepper))).to_list()
 
 
 def check_rows(made: Organisations, common=COMMON) -> None:
@@ -117,7 +117,7 @@ def until(made: Organisations, what: str) -> Watched:
     straw = Watched(made, stop=what)
     with pytest.raises(SystemExit):
         straw.meet(made.federation)
-    straw.session = straw.offices["bank"].aligning.standing().get("begun", "")
+    straw.session = straw.services["bank"].aligning.standing().get("begun", "")
     return straw
 
 
@@ -222,7 +222,7 @@ def test_a_hub_that_dies_at_any_question_is_followed_by_one_that_goes_on(tmp_pat
             for at, said in straw.forms.items():
                 if at[1] != "hello" and at[2] is not None:
                     forms.setdefault(at, set()).update(said)
-            begun |= {s for office in straw.offices.values() if (s := office.aligning.standing().get("begun"))}
+            begun |= {s for service in straw.services.values() if (s := service.aligning.standing().get("begun"))}
     check_rows(made)
     assert len(begun) == 1
     assert {straw.session} == begun
@@ -303,7 +303,7 @@ def test_parties_are_asked_in_the_order_of_the_file_and_all_of_them(tmp_path):  
         given = last_seen(straw, "bank", "seek")
         for what, peer in (("seek", "lab"), ("seek", "bank"), ("seek", "nobody"), ("tell", ""), ("agreed", "")):
             assert asked(straw, "bank", what, given, peer=peer).head == {"code": BREAKS}
-        assert straw.offices["bank"].agreement() is None
+        assert straw.services["bank"].agreement() is None
 
 
 def test_messages_that_were_changed_swapped_or_left_out_are_refused(tmp_path):  # noqa: F811
@@ -341,44 +341,44 @@ def test_a_table_that_changed_in_the_middle_stops_the_session(tmp_path):  # noqa
 def test_fewer_common_rows_than_a_party_takes_part_with_are_told_to_nobody(tmp_path):  # noqa: F811
     """One party's minimum is enough, and the label holder's own is lower: a hub cannot ask it to skip the others."""
     made = keyed(tmp_path)
-    lab = replace(made.charter.members["lab"], policy=co.Policy(exact=True, least=len(COMMON) + 1))
-    made.charter = replace(made.charter, members={**made.charter.members, "lab": lab})
+    lab = replace(made.file.members["lab"], policy=co.Policy(exact=True, least=len(COMMON) + 1))
+    made.file = replace(made.file, members={**made.file.members, "lab": lab})
     with Watched(made) as straw:
         with pytest.raises(PeerFailed, match="'bank' refused 'tell'"):
             straw.meet(straw.made.federation)
         assert {"tell", "agreed"}.isdisjoint(what for _, what, _, _ in straw.seen)
-        session = straw.offices["bank"].aligning.standing()["begun"]
+        session = straw.services["bank"].aligning.standing()["begun"]
         found = asked(straw, "bank", "agreed", last_seen(straw, "bank", "seek"), session=session)
         assert found.head == {"code": REFUSES}
-        assert [office.agreement() for office in straw.offices.values()] == [None] * 3
+        assert [service.agreement() for service in straw.services.values()] == [None] * 3
 
 
 def test_a_label_holder_that_tells_fewer_rows_is_refused_by_the_party_itself(tmp_path):  # noqa: F811
     with until(keyed(tmp_path, least=len(COMMON)), "tell") as straw:
-        bank, given = straw.offices["bank"].aligning, last_seen(straw, "lab", "blind")[:-2]
-        true, members = bank._left, straw.made.charter.members
+        bank, given = straw.services["bank"].aligning, last_seen(straw, "lab", "blind")[:-2]
+        true, members = bank._left, straw.made.file.members
         lax = {name: replace(member, policy=replace(member.policy, least=1)) for name, member in members.items()}
-        bank.charter = replace(straw.made.charter, members=lax)
+        bank.file = replace(straw.made.file, members=lax)
         bank._left = lambda *asked_: true(*asked_) & (np.arange(asked_[1]) > 6)
         told = asked(straw, "bank", "tell", last_seen(straw, "bank", "seek"))
         assert told.head == {"code": OK}
         assert asked(straw, "lab", "agreed", [*given, *told.blobs[1:]]).head == {"code": REFUSES}
-        assert straw.offices["lab"].agreement() is None
+        assert straw.services["lab"].agreement() is None
 
 
 def test_damaged_questions_get_a_code_and_change_no_agreement(tmp_path):  # noqa: F811
     with Watched(keyed(tmp_path)) as straw:
         heard: dict[str, list[bytes]] = {"bank": [], "lab": []}
-        true = {name: straw.offices[name].answer for name in heard}
+        true = {name: straw.services[name].answer for name in heard}
         for name in heard:
-            straw.offices[name].answer = lambda raw, name=name: heard[name].append(raw) or true[name](raw)
+            straw.services[name].answer = lambda raw, name=name: heard[name].append(raw) or true[name](raw)
         straw.meet(straw.made.federation)
-        draw, kept = random.Random(5), {name: straw.offices[name].agreement() for name in heard}
+        draw, kept = random.Random(5), {name: straw.services[name].agreement() for name in heard}
         for name, raws in heard.items():
             for _ in range(150):
                 found = unpack(true[name](damaged(draw.choice(raws), draw, raws)))
                 assert found.head["code"] in (0, 1, 2, 3, 4, 16, 17, 18)
-        assert kept == {name: straw.offices[name].agreement() for name in heard}
+        assert kept == {name: straw.services[name].agreement() for name in heard}
 
 
 # ------------------------------------------------------------------------------------------------ before anything is sent
@@ -388,21 +388,21 @@ def test_a_machine_without_the_package_says_so_before_anything_is_sent(tmp_path)
     with Watched(keyed(tmp_path)) as straw:
         straw.ask("bank", "hello")
         with mock.patch("colonnade.network.party_alignment.psi_ready", return_value=False):
-            (first, *_) = troubles = straw.check(straw.made.charter)
+            (first, *_) = troubles = straw.check(straw.made.file)
             assert len(troubles) == 3
             assert "clinic cannot align by private set intersection" in first
             with pytest.raises(InvalidInput, match=r"openmined-psi.*Nothing was sent"):
                 straw.meet(straw.made.federation)
             assert {what for _, what, _, _ in straw.seen} == {"hello"}
             assert asked(straw, "bank", "greet", (), session="session").head == {"code": STOPS}
-        assert straw.check(straw.made.charter) == []
+        assert straw.check(straw.made.file) == []
 
 
 def test_a_table_with_more_rows_than_it_may_bring_stays_at_home(tmp_path):  # noqa: F811
     made = keyed(tmp_path)
     long = pl.concat([made.tables["lab"]] * 2)
     with pytest.raises(InvalidInput, match=r"20 rows, more than the most = 14"):
-        PartyData(made.charter, "lab", long)
+        PartyData(made.file, "lab", long)
 
 
 @pytest.mark.parametrize(
@@ -423,18 +423,18 @@ def test_a_table_with_more_rows_than_it_may_bring_stays_at_home(tmp_path):  # no
 )
 def test_a_mistake_in_the_federation_file_is_named(change, says, tmp_path):  # noqa: F811
     with pytest.raises(InvalidInput, match=says):
-        change(keyed(tmp_path).charter)
+        change(keyed(tmp_path).file)
 
 
 def test_the_way_and_the_bounds_are_in_the_file_that_all_parties_approve(tmp_path):  # noqa: F811
     tmp_path.joinpath("file").mkdir()
-    charter, by_digests = keyed(tmp_path).charter, keyed(tmp_path, "digests").charter
-    charter.save(tmp_path / "file" / "federation.toml")
+    file, by_digests = keyed(tmp_path).file, keyed(tmp_path, "digests").file
+    file.save(tmp_path / "file" / "federation.toml")
     read = FederationFile.load(tmp_path / "file" / "federation.toml")
-    assert (charter, charter.digest) == (read, read.digest)
-    larger = {n: replace(m, most=15) for n, m in charter.members.items()}
-    same_keys = {n: replace(m, most=None) for n, m in charter.members.items()}
-    digests = {c.digest for c in (charter, replace(charter, members=larger), replace(by_digests, members=same_keys))}
+    assert (file, file.digest) == (read, read.digest)
+    larger = {n: replace(m, most=15) for n, m in file.members.items()}
+    same_keys = {n: replace(m, most=None) for n, m in file.members.items()}
+    digests = {c.digest for c in (file, replace(file, members=larger), replace(by_digests, members=same_keys))}
     assert len(digests) == 3
 
 

@@ -32,7 +32,7 @@ def keys_of(straw: Watched, name: str, given) -> tuple:
     """A party's keys of the session and the pepper: what it needs to seal whatever it likes."""
     others = [peer for peer in straw.made.names if peer != name]
     asked_ = Parcel({"session": straw.session, "peers": others}, tuple(given))
-    _, keyring, pepper, _ = straw.offices[name].aligning._opened(asked_, 0)
+    _, keyring, pepper, _ = straw.services[name].aligning._opened(asked_, 0)
     return keyring, pepper
 
 
@@ -43,7 +43,7 @@ def keys_of(straw: Watched, name: str, given) -> tuple:
 def test_another_answer_of_a_party_is_refused_whatever_it_would_find(missing, tmp_path):  # noqa: F811
     """Or a party and a hub would ask the label holder, one table after the other, which keys it holds."""
     with until(keyed(tmp_path), "tell") as straw:
-        lab, blobs = straw.offices["lab"].aligning, last_seen(straw, "bank", "narrow")
+        lab, blobs = straw.services["lab"].aligning, last_seen(straw, "bank", "narrow")
         keyring, _ = keys_of(straw, "lab", last_seen(straw, "lab", "show"))
         held = [row for row in (*range(1, 9), 40, 41) if row != missing]
         setup = psi_setup(words(*held), lab._psi_key(straw.session, "bank"))
@@ -83,7 +83,7 @@ def test_a_label_holder_tells_a_party_one_list_and_cannot_try_another(guess, tmp
         assert told(guess) == {"code": BREAKS}
         assert told(*sorted(SHARED), guess) == {"code": BREAKS}
         assert told(*sorted(SHARED)) == {"code": BREAKS}
-        assert straw.offices["lab"].agreement() is None
+        assert straw.services["lab"].agreement() is None
 
 
 # ------------------------------------------------------------------------------------------------ two contents, one session
@@ -122,7 +122,7 @@ def test_a_party_cannot_have_rows_declared_common_that_it_does_not_hold(tmp_path
     """One common key under many secrets of its own stands for as many rows, all distinct on the wire. Among the rows that it
     would gain are words that nobody has: it misses them all with a chance below 1 in 10^13."""
     with Watched(keyed(tmp_path)) as straw:
-        bank, lab = (straw.offices[name].aligning for name in ("bank", "lab"))
+        bank, lab = (straw.services[name].aligning for name in ("bank", "lab"))
         (known,) = words(5)
         secrets = [psi_key(bytes([at % 251 + 1]) * 32, str(at), "lab") for at in range(MOST)]
 

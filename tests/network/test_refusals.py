@@ -54,10 +54,10 @@ def test_what_is_asked_in_turn_is_answered_and_charged_once(tmp_path):  # noqa: 
         met(straw, NOISY)
         answer = brought(straw, ASKED)
         assert (answer.head["code"], answer.head["failure"], said(answer)) == (OK, 0, {"NoisyPart"})
-        (charged,) = entries(straw.offices["party0"])
+        (charged,) = entries(straw.services["party0"])
         again = brought(straw, ASKED)
         assert (again.head["code"], again.head["failure"], said(again)) == (OK, 0, set())
-        assert entries(straw.offices["party0"]) == [charged]
+        assert entries(straw.services["party0"]) == [charged]
 
 
 NOT_TAKEN = {
@@ -71,7 +71,7 @@ NOT_TAKEN = {
 def test_a_letter_that_is_not_of_this_run_is_refused_and_leaves_no_trace(changes, code, tmp_path):  # noqa: F811
     with straw_hub(NOISY, tmp_path) as straw:
         met(straw, NOISY)
-        log = straw.offices["party0"].log
+        log = straw.services["party0"].log
         rows = log.length()
         answer = brought(straw, ASKED, **changes)
         assert (dict(answer.head), answer.blobs) == ({"code": code}, ())
@@ -94,11 +94,11 @@ UNASKED = {
 def test_a_letter_that_has_no_place_in_the_run_ends_it_and_gets_a_farewell_alone(letter, changes, tmp_path):  # noqa: F811
     with straw_hub(NOISY, tmp_path) as straw:
         met(straw, NOISY)
-        ledger = straw.offices["party0"].ledger
+        ledger = straw.services["party0"].ledger
         answer = brought(straw, letter, **changes)
         assert (answer.head["failure"], said(answer)) == (BREAKS, {"Failed"})
         assert answer.head["letters"] == (("party0", "coordinator", ""),)
-        assert (entries(straw.offices["party0"]), ledger.own_spent(), ledger.open_runs()) == ([], 0.0, set())
+        assert (entries(straw.services["party0"]), ledger.own_spent(), ledger.open_runs()) == ([], 0.0, set())
         assert dict(brought(straw, ASKED).head) == {"code": UNKNOWN}  # and it is over, whatever comes then
 
 
@@ -110,10 +110,10 @@ def test_a_key_that_the_pinned_one_did_not_sign_is_refused_and_nothing_leaves(tm
     with straw_hub(GRAPH, tmp_path) as straw:
         blobs = {name: straw.raw(name, "reserve", proposal(GRAPH)).blobs for name in straw.made.names}
         others = [name for name in straw.made.names if name != "party0"]
-        told = straw.offices["party1"].desks["run"].cover._told
-        pins = {name: member.public_key for name, member in straw.made.charter.members.items()}
+        told = straw.services["party1"].runs["run"].cover._told
+        pins = {name: member.public_key for name, member in straw.made.file.members.items()}
         forged = Keyring("run/cover", "party1", new_key()[1], pins, bytes(32), told).hello
-        log = straw.offices["party0"].log
+        log = straw.services["party0"].log
         rows = log.length()
         for hello in (forged, (forged[0], blobs["party1"][1]), (blobs["party1"][0], forged[1]), blobs["party2"]):
             keys = [part for name in others for part in (hello if name == "party1" else blobs[name])]
@@ -127,7 +127,7 @@ def test_a_key_that_the_pinned_one_did_not_sign_is_refused_and_nothing_leaves(tm
 
 def test_a_party_that_signs_by_another_key_than_its_pin_gets_nothing_from_the_others(tmp_path):  # noqa: F811
     with straw_hub(SECURE, tmp_path) as straw:
-        straw.offices["party1"].identity = new_key()[1]  # past the check when the office opens
+        straw.services["party1"].identity = new_key()[1]  # past the check when the service opens
         with pytest.raises(ColonnadeError):
             run_of(straw, SECURE, tmp_path / "hub")
         left = {(edge[0], type(decode(body)).__name__) for edge, forms in straw.wire.items() for body in forms}
@@ -136,4 +136,4 @@ def test_a_party_that_signs_by_another_key_than_its_pin_gets_nothing_from_the_ot
             (name, kind) for name in honest for kind in ("Hello", "Failed")
         }
         for name in honest:
-            assert entries(straw.offices[name]) == []
+            assert entries(straw.services[name]) == []

@@ -26,7 +26,8 @@ from colonnade.cli import app
 from colonnade.cli.example import write_example
 from colonnade.data.federation_file import new_key
 from colonnade.network import certs
-from colonnade.network.hub import _replaced, tls_in
+from colonnade.network.answers import read_replaced
+from colonnade.network.certs import tls_in
 from colonnade.network.replaced_ledger import Record, accept, signed_by_coordinator, signed_by_party
 from colonnade.privacy.block import ROW
 from colonnade.privacy.events import Charge, Event, Mechanism
@@ -185,7 +186,7 @@ class Federation:
     """Parties with a limit, a hub of straw, and the two commands."""
 
     def __init__(self, straw: Straw, folder: Path) -> None:
-        self.straw, self.folder, self.charter = straw, folder, straw.made.charter
+        self.straw, self.folder, self.file = straw, folder, straw.made.file
 
     @property
     def nodes(self) -> list[str]:
@@ -200,21 +201,21 @@ class Federation:
     def lose(self, node: str) -> None:
         """As when a disk dies; a party's process begins again on an empty one."""
         if node != COORDINATOR:
-            self.straw.offices[node].close()
+            self.straw.services[node].close()
         shutil.rmtree(self.folder / node)
         if node != COORDINATOR:
-            self.straw.offices[node] = self.straw.made.office(node)
+            self.straw.services[node] = self.straw.made.service(node)
 
     def sign(self, node: str, rho: float = math.inf, key: bytes | None = None) -> Record:
         with ledger_of(self.folder / node, node) as ledger:
             if node == COORDINATOR:
-                return signed_by_coordinator(ledger, tls_in(self.folder / "certs", node), self.charter)
-            return signed_by_party(ledger, key or self.straw.made.keys[node], self.charter, rho)
+                return signed_by_coordinator(ledger, tls_in(self.folder / "certs", node), self.file)
+            return signed_by_party(ledger, key or self.straw.made.keys[node], self.file, rho)
 
     def take(self, node: str, record: Record) -> None:
         books = RunStore(self.folder / node)
         try:
-            accept(books, node, record, self.charter, tls_in(self.folder / "certs", node))
+            accept(books, node, record, self.file, tls_in(self.folder / "certs", node))
         finally:
             books.close()
 
@@ -224,10 +225,10 @@ class Federation:
                 self.take(node, record)
 
     def spent(self) -> float:
-        return max(office.ledger.row_spent() for office in self.straw.offices.values())
+        return max(service.ledger.row_spent() for service in self.straw.services.values())
 
     def lengths(self) -> dict[str, int]:
-        return {name: office.log.length() for name, office in self.straw.offices.items()}
+        return {name: service.log.length() for name, service in self.straw.services.items()}
 
 
 @pytest.fixture
@@ -281,8 +282,8 @@ def test_a_new_ledger_begins_with_at_least_what_any_other_counts(made):
     raised = made.sign("party0", needed)  # until the first run its owner may say more, and it is the same replacement
     assert (raised.replaced, raised.rho) == (record.replaced, needed)
     made.all_take(raised)
-    assert made.straw.offices["party0"].ledger.units() == made.straw.offices["party1"].ledger.units() == (str(ROW),)
-    assert made.straw.offices["party0"].ledger.row_spent() == needed
+    assert made.straw.services["party0"].ledger.units() == made.straw.services["party1"].ledger.units() == (str(ROW),)
+    assert made.straw.services["party0"].ledger.row_spent() == needed
     assert made.fit().privacy.replaced.startswith("1 ledger was")
 
 
@@ -296,7 +297,7 @@ def test_without_a_figure_all_may_have_been_spent_and_a_limit_lets_nothing_leave
     assert {name: made.lengths()[name] for name in ("party1", "party2", "labels")} == {
         name: before[name] for name in ("party1", "party2", "labels")
     }
-    made.straw.offices["party0"].ledger.renew("the disk died; the owner knows that nothing else was spent")
+    made.straw.services["party0"].ledger.renew("the disk died; the owner knows that nothing else was spent")
     assert made.fit().privacy.replaced
 
 
@@ -337,12 +338,12 @@ def test_a_record_of_the_same_key_in_another_federation_is_refused(made):
     made.fit()
     made.lose("party0")
     record = made.sign("party0")
-    members = {**made.charter.members, "party1": replace(made.charter.members["party1"], policy=co.Policy())}
-    made.charter = replace(made.charter, members=members)
+    members = {**made.file.members, "party1": replace(made.file.members["party1"], policy=co.Policy())}
+    made.file = replace(made.file, members=members)
     with pytest.raises(co.InvalidInput, match="another federation file"):
         made.take("party2", record)
     elsewhere = made.sign("party0")
-    made.charter = made.straw.made.charter
+    made.file = made.straw.made.file
     with pytest.raises(co.InvalidInput, match="another federation file"):
         made.take("party2", elsewhere)
 
@@ -370,7 +371,7 @@ def test_a_record_of_the_coordinator_needs_its_certificate(kind, made, tmp_path)
     if kind in ("another authority", "a party's certificate"):
         name = "party1" if kind == "a party's certificate" else COORDINATOR
         with ledger_of(made.folder / COORDINATOR, COORDINATOR) as ledger:
-            record = signed_by_coordinator(ledger, tls_in(shown, name), made.charter)
+            record = signed_by_coordinator(ledger, tls_in(shown, name), made.file)
     if kind == "revoked":
         certs.revoke(place, COORDINATOR)
     record = replace(record, signature="") if kind == "not signed" else record
@@ -403,7 +404,7 @@ def test_while_one_authority_follows_another_a_record_under_either_is_taken(firs
     both = [Path(old), new / "authority.pem"]
     with_authorities(place, *(both if first == "old" else both[::-1]))
     with ledger_of(made.folder / COORDINATOR, COORDINATOR) as ledger:
-        by_new = signed_by_coordinator(ledger, tls_in(new, COORDINATOR), made.charter)
+        by_new = signed_by_coordinator(ledger, tls_in(new, COORDINATOR), made.file)
     made.take("party0", made.sign(COORDINATOR))
     made.take("party1", by_new)
 
@@ -432,7 +433,7 @@ def test_of_two_authorities_neither_lets_a_third_one_sign(kind, made):
     if kind == "a party's":
         files.append(third / "authority.pem")
     with ledger_of(made.folder / COORDINATOR, COORDINATOR) as ledger:
-        forged = signed_by_coordinator(ledger, tls_in(third, COORDINATOR), made.charter)
+        forged = signed_by_coordinator(ledger, tls_in(third, COORDINATOR), made.file)
     with_authorities(place, *files)
     rows = made.lengths()
     with pytest.raises(co.InvalidInput, match=r"no authority in .*authority.pem issued the certificate"):
@@ -447,19 +448,19 @@ def test_a_record_that_is_played_again_does_not_let_an_old_copy_pass(made):
     made.lose("party0")
     record = made.sign("party0", 1.0)
     copy = made.folder / "copy"
-    made.straw.offices["party0"].close()
+    made.straw.services["party0"].close()
     shutil.copytree(made.folder / "party0", copy)
-    made.straw.offices["party0"] = made.straw.made.office("party0")
+    made.straw.services["party0"] = made.straw.made.service("party0")
     made.all_take(record)
-    made.straw.offices["party0"].ledger.renew("it goes on")
+    made.straw.services["party0"].ledger.renew("it goes on")
     made.fit()
     rows = made.lengths()
     made.all_take(record)
     assert made.lengths() == rows
-    made.straw.offices["party0"].close()
+    made.straw.services["party0"].close()
     shutil.rmtree(made.folder / "party0")
     shutil.copytree(copy, made.folder / "party0")
-    made.straw.offices["party0"] = made.straw.made.office("party0")
+    made.straw.services["party0"] = made.straw.made.service("party0")
     with pytest.raises(co.ColonnadeError, match=ROLLED_BACK):
         made.fit()
 
@@ -480,7 +481,7 @@ def test_a_record_from_before_the_newest_is_refused_by_who_never_took_it(made):
         made.take("party1", first)
     made.take("party2", first)  # it is known, and no news
     assert made.lengths() == rows
-    made.straw.offices["party0"].ledger.renew("it goes on")
+    made.straw.services["party0"].ledger.renew("it goes on")
     for node in (COORDINATOR, "labels"):
         made.take(node, second)
     told = "2 ledgers were replaced after they were lost: that of party0 on 2031-01-01, 2031-01-02"
@@ -490,10 +491,10 @@ def test_a_record_from_before_the_newest_is_refused_by_who_never_took_it(made):
 def test_open_runs_are_ended_by_who_takes_the_record_and_stay_counted(made):
     for name in made.straw.made.names:
         assert made.straw.raw(name, "reserve", proposal(NOISY, seeded=False)).head["code"] == OK
-    reserved = made.straw.offices["party1"].ledger.row_spent()
+    reserved = made.straw.services["party1"].ledger.row_spent()
     made.lose("party0")
     made.take("party1", made.sign("party0"))
-    ledger = made.straw.offices["party1"].ledger
+    ledger = made.straw.services["party1"].ledger
     assert ledger.open_runs() == set()
     assert 0 < ledger.row_spent() <= reserved  # its own part was not used; that of the others may have been
     assert made.straw.raw("party1", "reserve", proposal(NOISY, seeded=False)).head["code"] != OK
@@ -529,9 +530,9 @@ LIES: list[Callable[[list], object]] = [
 @pytest.mark.parametrize("lie", LIES)
 def test_what_a_party_says_of_replaced_ledgers_is_read_or_refused(lie):
     one = ["party0", "2031-01-01T00:00:00+00:00", "0" * 16]
-    assert _replaced([one], ["party0"]) == (Replaced(*one),)
+    assert read_replaced([one], ["party0"]) == (Replaced(*one),)
     with pytest.raises((ValueError, TypeError)):
-        _replaced(lie(one), ["party0"])
+        read_replaced(lie(one), ["party0"])
 
 
 @contextlib.contextmanager

@@ -97,7 +97,7 @@ def test_between_organisations_a_letter_that_the_hub_heard_is_remembered(tmp_pat
         killed(lambda: attempt(straw, tmp_path), Turns, "drive")
         victim = straw.made.names[0]
         nodes = tmp_path / victim / "nodes"
-        straw.offices[victim].close()
+        straw.services[victim].close()
         shutil.copytree(nodes, tmp_path / "old")
         straw.die(victim)
         sent = set()
@@ -109,7 +109,7 @@ def test_between_organisations_a_letter_that_the_hub_heard_is_remembered(tmp_pat
 
         killed(lambda: attempt(straw, tmp_path), Turns, "take", dying)
         assert victim in sent
-        straw.offices[victim].close()
+        straw.services[victim].close()
         put_back(tmp_path / "old", victim, nodes)
         straw.die(victim)
         with pytest.raises(co.LedgerDamaged, match=rf"{FORGOT}|rolled back"):

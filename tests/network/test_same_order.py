@@ -1,6 +1,6 @@
 """One process and several organisations take the same rows in the same order, under one and the same secret.
 
-Offices live in this process and a hub of straw asks them, as in test_office.py.
+Services live in this process and a hub of straw asks them, as in test_party_service.py.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def organisations(folder: Path, sort: str = "text", unit: Unit | None = None) ->
         frame = pl.DataFrame({"key": [SORTS[sort](row) for row in rows], name: cells, "y": labels})
         made.tables[name] = frame.with_columns(who=pl.Series([row % 7 for row in rows]))[order]
     who = {} if unit is None else {"unit": unit, "people": "clinic"}
-    made.charter = FederationFile(members, "key", ("bank", "y"), **who)
+    made.file = FederationFile(members, "key", ("bank", "y"), **who)
     return made
 
 
@@ -96,7 +96,7 @@ def test_a_private_model_is_the_same_to_the_bit_in_one_process_and_between_organ
     fed = co.Federation.from_frames(frames_of(made), "key", ("bank", "y"), schemas=SCHEMAS)
     ordered = fed.ordered(agreed["bank"].pepper).keys.to_list()
     for name in made.names:
-        assert ordered == PartyData(made.charter, name, made.tables[name]).keys_in_order(agreed[name]).to_list()
+        assert ordered == PartyData(made.file, name, made.tables[name]).keys_in_order(agreed[name]).to_list()
         np.testing.assert_array_equal(apart.coefficients[name], here.coefficients[name])
     assert apart.intercept == here.intercept
 
@@ -135,15 +135,15 @@ def test_people_keep_the_same_rows_in_one_process_and_between_organisations(tmp_
     for name in made.names:
         assert (
             ordered.keys.to_list()
-            == PartyData(made.charter, name, made.tables[name]).keys_in_order(agreed[name]).to_list()
+            == PartyData(made.file, name, made.tables[name]).keys_in_order(agreed[name]).to_list()
         )
 
 
 def test_the_operator_is_told_what_makes_two_rows_the_same_row(tmp_path, capsys):  # noqa: F811
     made, asked = organisations(tmp_path), []
     with Straw(made) as straw:
-        for office in straw.offices.values():
-            office.approve = lambda request: asked.append(request) or True
+        for service in straw.services.values():
+            service.approve = lambda request: asked.append(request) or True
         co.fit(made.federation, PROBLEM, co.PrivateGram(cross="none"), PRIVACY, engine=straw, store=tmp_path / "hub")
     assert {request.place for request in asked} == {BY_SECRET}
     _show(asked[0], Budget(None, None, 1, 0.0, 0.0))

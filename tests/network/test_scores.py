@@ -30,7 +30,8 @@ from colonnade.methods.node_setup import Call, source_of
 from colonnade.network.parcel import pack, unpack
 from colonnade.network.party_data import PartyData
 from colonnade.network.party_file import Limits
-from colonnade.network.party_service import DIVERGED, OK, PartyService, Request
+from colonnade.network.party_service import DIVERGED, OK, PartyService
+from colonnade.network.proposals import Request
 from colonnade.network.scoring import Scoring, part_path
 from colonnade.privacy.events import SCORES, Charge
 from colonnade.privacy.ledger import Budget, Terms
@@ -64,9 +65,9 @@ def test_parties_elsewhere_score_as_one_process_does(case: Case, tmp_path):  # n
         assert (found.holder, found.rows) == (fit.label, 30)
         assert np.array_equal(expected, kept(tmp_path, found)["score"])
         assert [p for p in made.names if (tmp_path / p / "scores").exists()] == [fit.label]
-        for office in straw.offices.values():
-            office.log.verify()
-            assert office.ledger.open_runs() == set()
+        for service in straw.services.values():
+            service.log.verify()
+            assert service.ledger.open_runs() == set()
 
 
 def test_what_the_hub_carries_of_scores_is_sealed(tmp_path):  # noqa: F811
@@ -101,7 +102,7 @@ def test_nobody_scores_without_approval(tmp_path):  # noqa: F811
     with Straw(Organisations.of(federation(STAR), tmp_path)) as straw:
         fit = run_of(straw, STAR, tmp_path / "hub")
         seen: list[Request] = []
-        straw.offices["party1"].approve = lambda asked: bool(seen.append(asked))
+        straw.services["party1"].approve = lambda asked: bool(seen.append(asked))
         with pytest.raises(PeerFailed, match="'party1' refused 'consider'"):
             scored(straw, fit, tmp_path / "hub")
         (asked,) = seen
@@ -123,9 +124,9 @@ def test_a_policy_that_keeps_scores_refuses_them(tmp_path):  # noqa: F811
         with pytest.raises(PeerFailed, match=r"refused 'consider'.*write scores = true into its policy") as told:
             scored(straw, fit, tmp_path / "hub")
         assert "epsilon" not in str(told.value)  # scores have none that could be smaller
-        made.charter = replace(
-            made.charter,
-            members={n: replace(m, policy=replace(strict, scores=True)) for n, m in made.charter.members.items()},
+        made.file = replace(
+            made.file,
+            members={n: replace(m, policy=replace(strict, scores=True)) for n, m in made.file.members.items()},
         )
         for name in made.names:
             straw.die(name)
@@ -188,8 +189,8 @@ class Careful(Organisations):
 
     limits = Limits(("DistributedFrankWolfe", "MaskedScores"), math.inf, scores=2)
 
-    def office(self, name, approve=None):
-        return super().office(name, self.limits)
+    def service(self, name, approve=None):
+        return super().service(name, self.limits)
 
 
 def careful(folder: Path) -> Straw:
@@ -197,7 +198,7 @@ def careful(folder: Path) -> Straw:
 
 
 def counts(straw: Straw) -> set[int]:
-    return {office.ledger.score_runs() for office in straw.offices.values() if office.name != "labels"}
+    return {service.ledger.score_runs() for service in straw.services.values() if service.name != "labels"}
 
 
 def test_no_more_runs_of_scores_pass_a_policy_than_it_says(tmp_path):  # noqa: F811
@@ -209,13 +210,13 @@ def test_no_more_runs_of_scores_pass_a_policy_than_it_says(tmp_path):  # noqa: F
             scored(straw, fit, tmp_path / "hub", run)
             straw.die("party0")
         assert counts(straw) == {2}
-        rows = {name: office.log.length() for name, office in straw.offices.items()}
+        rows = {name: service.log.length() for name, service in straw.services.items()}
         letters = set(straw.wire)
         for name in straw.made.names:
             answer = straw.raw(name, "reserve", proposal("run", "third")).head["code"]
             assert answer == (OK if name == "labels" else REFUSES)
-        assert rows | {"labels": 0} == {n: o.log.length() for n, o in straw.offices.items()} | {"labels": 0}
-        assert all("third" not in dict(o.books.begun()) for n, o in straw.offices.items() if n != "labels")
+        assert rows | {"labels": 0} == {n: o.log.length() for n, o in straw.services.items()} | {"labels": 0}
+        assert all("third" not in dict(o.books.begun()) for n, o in straw.services.items() if n != "labels")
         assert letters == set(straw.wire)
         with pytest.raises(PeerFailed, match=r"raise scores there \(how many runs of scores pass\)"):
             scored(straw, fit, tmp_path / "hub", "fourth")
@@ -230,15 +231,15 @@ def test_no_more_runs_of_scores_pass_a_policy_though_many_were_considered_before
         assert [straw.raw("party0", "consider", one).head["code"] for one in asked] == [OK] * 4
         assert counts(straw) == {0}
         assert [straw.raw("party0", "reserve", one).head["code"] for one in asked] == [OK, OK, REFUSES, REFUSES]
-        assert straw.offices["party0"].ledger.score_runs() == 2
+        assert straw.services["party0"].ledger.score_runs() == 2
 
 
 def test_no_more_runs_of_scores_pass_a_policy_though_two_processes_share_a_store(tmp_path):  # noqa: F811
     """The second reserves while the first has found the run within the limit, and has not reserved it yet."""
     one = replace(Careful.limits, scores=1)
-    with careful(tmp_path) as straw, contextlib.closing(straw.made.office("party0")) as second:
+    with careful(tmp_path) as straw, contextlib.closing(straw.made.service("party0")) as second:
         run_of(straw, STAR, tmp_path / "hub")
-        first, second.approve, codes = straw.offices["party0"], one, []
+        first, second.approve, codes = straw.services["party0"], one, []
 
         def slow(request: Request) -> bool:
             said = one(request)
@@ -257,7 +258,7 @@ def test_a_ledger_whose_plans_cannot_be_read_is_called_damaged(tmp_path):  # noq
     """The runs of scores are counted before the chain of rows is walked."""
     with careful(tmp_path) as straw:
         run_of(straw, STAR, tmp_path / "hub")
-        straw.offices["party0"].log._db.execute("update log set body = x'00ff' where kind = 'open'")
+        straw.services["party0"].log._db.execute("update log set body = x'00ff' where kind = 'open'")
         assert straw.raw("party0", "reserve", proposal("run")).head == {"code": DIVERGED}
 
 
@@ -273,7 +274,7 @@ def test_a_run_of_scores_that_is_resumed_counts_once(tmp_path):  # noqa: F811
 
 
 def _reserve_and_be_killed(made: Careful) -> None:
-    answer = made.office("party0").answer(pack({"what": "reserve", **proposal("run", "second")}))
+    answer = made.service("party0").answer(pack({"what": "reserve", **proposal("run", "second")}))
     if unpack(answer).head["code"] == OK:  # or the process ends as if all were well, and the test fails
         os.kill(os.getpid(), signal.SIGKILL)
 
@@ -288,7 +289,7 @@ def test_a_run_of_scores_counts_though_the_party_is_killed_when_it_has_reserved(
     child.join(60)
     assert child.exitcode == -signal.SIGKILL
     with Straw(made) as straw:
-        assert straw.offices["party0"].ledger.score_runs() == 2
+        assert straw.services["party0"].ledger.score_runs() == 2
         assert straw.raw("party0", "reserve", proposal("run", "third")).head["code"] == REFUSES
         assert straw.raw("party0", "reserve", proposal("run", "second")).head["code"] == OK  # it goes on
 
@@ -311,7 +312,7 @@ def test_a_pinned_list_of_models_keeps_others_from_scoring(tmp_path):  # noqa: F
     with careful(tmp_path) as straw:
         for run in ("run", "other"):
             run_of(straw, STAR, tmp_path / "hub", run)
-        straw.offices["party0"].approve = replace(Careful.limits, models=("run",))
+        straw.services["party0"].approve = replace(Careful.limits, models=("run",))
         assert straw.raw("party0", "reserve", proposal("other", "first")).head["code"] == REFUSES
         assert straw.raw("party0", "reserve", proposal("run", "second")).head["code"] == OK
 
@@ -331,11 +332,11 @@ def test_a_model_is_a_run_that_the_party_has_a_part_of(tmp_path):  # noqa: F811
         aside = tmp_path / "party0" / "fits" / "x"
         aside.mkdir()
         (aside / "run.part.json").write_bytes((tmp_path / "party0" / "fits" / "run.part.json").read_bytes())
-        rows = straw.offices["party0"].log.length()
+        rows = straw.services["party0"].log.length()
         for model in ("another", "x/run", "../fits/run", "../../party1/fits/run", "", "\x00"):
             assert straw.raw("party0", "reserve", proposal(model)).head == {"code": STOPS}
         assert straw.raw("party0", "reserve", proposal(["run"])).head["code"] == STOPS
-        assert rows == straw.offices["party0"].log.length()
+        assert rows == straw.services["party0"].log.length()
         assert straw.raw("party0", "reserve", proposal("run")).head["code"] == OK
 
 
@@ -395,9 +396,9 @@ def test_a_part_of_other_columns_scores_nothing(tmp_path):  # noqa: F811
 def test_columns_in_another_order_or_of_other_names_are_not_scored(brought, tmp_path):  # noqa: F811
     def equipped(names: tuple[str, ...]) -> MaskedScores:
         schema = Schema([Numeric(name, 0.0, 1.0) for name in names])
-        holding = mock.Mock(member=mock.Mock(schema=schema, width=len(names)))
-        holding.name = "party0"
-        return Scoring(holding, tmp_path, None).equipped(MaskedScores("run", 0.5))
+        party_data = mock.Mock(member=mock.Mock(schema=schema, width=len(names)))
+        party_data.name = "party0"
+        return Scoring(party_data, tmp_path, None).equipped(MaskedScores("run", 0.5))
 
     part = {"format": "colonnade part", "version": 1, "party": "party0", "features": ["a", "b"], "intercept": None}
     part_path(tmp_path, "run").parent.mkdir()
@@ -420,17 +421,17 @@ def keyed(folder: Path, rows: dict[str, range], seed: int) -> Organisations:
         draw = np.random.default_rng([seed, place])
         columns = {f"{name}{i}": draw.uniform(-3, 3, len(held)) for i in range(2)}
         made.tables[name] = pl.DataFrame({"key": list(held), **columns})
-    made.charter = FederationFile(members, "key", ("bank", "late"))
+    made.file = FederationFile(members, "key", ("bank", "late"))
     return made
 
 
 class New(Organisations):
     """Organisations with new rows, and the store in which each has its part of the model."""
 
-    def office(self, name, approve=lambda _: True):
-        holding = PartyData(self.charter, name, self.tables[name], scoring=True)
+    def service(self, name, approve=lambda _: True):
+        party_data = PartyData(self.file, name, self.tables[name], scoring=True)
         return PartyService(
-            holding, self.folder / name, self.keys[name], approve, models=self.folder.parent / "learning" / name
+            party_data, self.folder / name, self.keys[name], approve, models=self.folder.parent / "learning" / name
         )
 
 
@@ -441,10 +442,10 @@ def test_new_rows_are_scored_by_a_model_from_another_store_and_need_no_labels(tm
     with Straw(learning) as straw:
         fit = run_of(straw, Case(co.SharingADMM(rounds=20), PROBLEM), tmp_path / "learning" / "hub")
     new = keyed(tmp_path / "new", {"bank": range(100, 112), "lab": range(104, 120)}, 2)
-    new = New(new.folder, new.charter, new.keys, new.tables, {})
+    new = New(new.folder, new.file, new.keys, new.tables, {})
     with Straw(new) as straw:
         asked: list[Request] = []
-        straw.offices["lab"].approve = lambda request: not asked.append(request)
+        straw.services["lab"].approve = lambda request: not asked.append(request)
         found = scored(straw, fit, tmp_path / "new" / "hub")
         assert [request.new for request in asked] == [True]
         frame = kept(tmp_path / "new", found)
@@ -453,7 +454,7 @@ def test_new_rows_are_scored_by_a_model_from_another_store_and_need_no_labels(tm
             run_of(straw, Case(co.SharingADMM(rounds=2), PROBLEM), tmp_path / "new" / "hub", "learn")
     joined = new.tables["bank"].join(new.tables["lab"], on="key")
     x = {name: learning.part(name)["coefficients"] for name in new.names}
-    encoded = {name: new.charter.members[name].schema.encode(joined).matrix for name in x}
+    encoded = {name: new.file.members[name].schema.encode(joined).matrix for name in x}
     scores = sum(encoded[name] @ np.array(x[name]) for name in x) + fit.intercept
     expected = dict(zip(joined["key"], scores, strict=True))
     assert max(abs(expected[key] - score) for key, score in frame.iter_rows()) < 2 * 2.0**-32 + 1e-12
@@ -471,14 +472,14 @@ def test_the_rows_of_parties_elsewhere_are_scored_by_the_protocol_or_not_at_all(
 
 def test_the_federation_file_must_be_of_the_models_parties(tmp_path):  # noqa: F811
     fit, made = fitted(STAR), Organisations.of(federation(STAR), tmp_path)
-    charter, members = made.charter, made.charter.members
+    file, members = made.file, made.file.members
     fewer = {name: member for name, member in members.items() if name != "party1"}
     wider = {**members, "party0": replace(members["party0"], columns=9)}
     for changed, without, says in (
-        (replace(charter, label=("party0", "y")), (), "scores go to 'labels'"),
-        (replace(charter, members=fewer), (), "not in the federation file: party1; without= names none"),
-        (charter, ("party1",), "without= names party1"),
-        (replace(charter, members=wider), (), "brings 9 columns"),
+        (replace(file, label=("party0", "y")), (), "scores go to 'labels'"),
+        (replace(file, members=fewer), (), "not in the federation file: party1; without= names none"),
+        (file, ("party1",), "without= names party1"),
+        (replace(file, members=wider), (), "brings 9 columns"),
     ):
         with pytest.raises(InvalidInput, match=says):
             co.score(fit, co.Federation.elsewhere(changed), without=without, engine=mock.Mock())
@@ -489,8 +490,8 @@ def test_a_party_that_is_not_in_the_file_is_left_out_by_name(tmp_path):  # noqa:
     with Straw(Organisations.of(fed, tmp_path)) as straw:
         fit = run_of(straw, STAR, tmp_path / "hub")
         made = straw.made
-        members = {name: member for name, member in made.charter.members.items() if name != "party1"}
-        made.charter = replace(made.charter, members=members)
+        members = {name: member for name, member in made.file.members.items() if name != "party1"}
+        made.file = replace(made.file, members=members)
         for name in members:
             straw.die(name)
         found = scored(straw, fit, tmp_path / "hub", without=["party1"])
@@ -507,7 +508,7 @@ def test_processes_on_a_network_score_as_one_process_does_at_the_word_of_a_coord
     pytest.importorskip("grpc", reason="grpcio is not installed: pip install 'colonnade[grpc]'")
     expected = co.score(fitted(SECURE), federation(SECURE))
     made, port = Organisations.of(federation(SECURE), tmp_path), free_port()
-    made.charter.save(tmp_path / "federation.toml")
+    made.file.save(tmp_path / "federation.toml")
     files = [str(tmp_path / "federation.toml"), "--fit", str(tmp_path / "fit.json"), "--certs", str(tmp_path / "certs")]
     where = ["--store", str(tmp_path / "hub"), "--listen", f"127.0.0.1:{port}", "--json"]
     with made.at_work(port):

@@ -40,8 +40,8 @@ from colonnade.errors import InvalidInput, PeerFailed, ProtocolError  # noqa: E4
 from colonnade.network import certs  # noqa: E402
 from colonnade.network.certs import Tls  # noqa: E402
 from colonnade.network.transport import envelope as wire  # noqa: E402
-from colonnade.network.transport import hub as streams_hub  # noqa: E402
-from colonnade.network.transport import party as streams_party  # noqa: E402
+from colonnade.network.transport import hub as transport_hub  # noqa: E402
+from colonnade.network.transport import party as transport_party  # noqa: E402
 from colonnade.network.transport.envelope import HubRefused, PartyRestarted, PeerTimeout  # noqa: E402
 from colonnade.network.transport.hub import Switchboard  # noqa: E402
 from colonnade.network.transport.metrics import Metrics, page  # noqa: E402
@@ -134,7 +134,7 @@ class Raw:
         self.call = self.channel.stream_stream(wire.METHOD)(iter(self.out.get, None), timeout=PATIENCE)
 
     def hello(self, name: str = "hospital", session: bytes = SESSION, attempt: int = 1, **more: int) -> object:
-        self.say(wire.Hello(name, session, attempt, **more).envelope())
+        self.say(wire.PartyHello(name, session, attempt, **more).envelope())
         return self.greeted()
 
     def say(self, envelope: bytes) -> None:
@@ -513,8 +513,8 @@ def test_a_party_says_which_versions_its_hub_speaks(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("said", "reason"),
     [
-        (next(wire.envelopes(wire.Kind.REQUEST, 2, wire.pack(b"x"))), "number"),
-        (next(wire.envelopes(wire.Kind.ANSWER, 1, wire.pack(b"x"))), "kind"),
+        (next(wire.envelopes(wire.EnvelopeKind.REQUEST, 2, wire.compress(b"x"))), "number"),
+        (next(wire.envelopes(wire.EnvelopeKind.ANSWER, 1, wire.compress(b"x"))), "kind"),
         (wire.Welcome(1, SESSION, 10).envelope(), "kind"),
         (b"nonsense", "malformed"),
     ],
@@ -601,8 +601,8 @@ def test_a_party_that_never_came_is_named(hub: Switchboard, folder: Path) -> Non
         with pytest.raises(PeerTimeout, match=r"not connected: 'hospital'; connected is 'lab'\.") as told:
             hub.wait_for(["lab", "hospital"], 0.1)
         assert {"lab"} == hub.connected()
-    assert f"dials again within {streams_hub.LONGEST_PAUSE:g} s: wait longer than that" in str(told.value)
-    assert streams_hub.LONGEST_PAUSE is streams_party.LONGEST_PAUSE  # written down once
+    assert f"dials again within {transport_hub.LONGEST_PAUSE:g} s: wait longer than that" in str(told.value)
+    assert transport_hub.LONGEST_PAUSE is transport_party.LONGEST_PAUSE  # written down once
     with pytest.raises(PeerTimeout, match="not connected now"):
         hub.ask("hospital", b"", timeout=0.1).result()
     with pytest.raises(InvalidInput, match="no member"):
@@ -633,7 +633,7 @@ def test_a_slow_party_does_not_make_the_hubs_memory_grow(folder: Path) -> None:
         switchboard(folder, {"hospital": None, "lab": None}, limit=1 << 20) as hub,
         Party(hub.port, files(folder, "hospital"), answer=lambda request: (release.wait(PATIENCE), request)[1]),
     ):
-        for party, room, size in (("hospital", streams_hub.WINDOW, 10), ("lab", 2, 1 << 20)):
+        for party, room, size in (("hospital", transport_hub.WINDOW, 10), ("lab", 2, 1 << 20)):
             futures = [hub.ask(party, os.urandom(size), timeout=60.0) for _ in range(room)]
             with pytest.raises(PeerTimeout):
                 hub.ask(party, os.urandom(size), timeout=0.1).result()
@@ -901,13 +901,13 @@ def test_a_hub_that_greets_and_hangs_up_is_dialled_less_and_less_often(monkeypat
             return len(pauses) > 20 and (self.set() or True)
 
     nothing: Any = None
-    party = streams_party._Party("hub:1", nothing, "hospital", bytes, Stop(), Metrics(), lambda _: None, None)
+    party = transport_party._Party("hub:1", nothing, "hospital", bytes, Stop(), Metrics(), lambda _: None, None)
     welcome = wire.Welcome(wire.HIGHEST, bytes(16), wire.LIMIT).envelope()
-    monkeypatch.setattr(streams_party, "load", lambda _: None)
+    monkeypatch.setattr(transport_party, "load", lambda _: None)
     monkeypatch.setattr(party, "checked_hub", lambda _: None)
     monkeypatch.setattr(party, "converse", lambda *_: party.listen(iter([welcome]), nothing))
     party.dial_until_stopped()
-    assert min(pauses[10:]) >= streams_party.LONGEST_PAUSE / 2
+    assert min(pauses[10:]) >= transport_party.LONGEST_PAUSE / 2
 
 
 def test_a_party_that_a_hub_hangs_up_on_is_told_what_to_check_once(
@@ -959,7 +959,7 @@ def test_a_hub_that_does_not_greet_is_dialled_again(folder: Path, monkeypatch: p
 def test_a_stream_that_does_not_greet_is_closed(
     hub: Switchboard, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streams_hub, "GREETING_SECONDS", 0.2)
+    monkeypatch.setattr(transport_hub, "GREETING_SECONDS", 0.2)
     with Raw(hub.port, files(folder, "hospital")) as raw, pytest.raises(grpc.RpcError) as ended:
         next(raw.call)
     assert ended.value.code() == grpc.StatusCode.CANCELLED
@@ -979,7 +979,7 @@ def test_one_certificate_cannot_hold_the_hub_with_streams_that_never_greet(hub: 
         for _ in range(30):
             raw = stack.enter_context(Raw(hub.port, files(folder, "hospital")))
             threading.Thread(target=listen, args=(raw,), daemon=True).start()
-        eventually(lambda: len(told) >= 30 - streams_hub.UNGREETED)
+        eventually(lambda: len(told) >= 30 - transport_hub.UNGREETED)
         assert wire.Refusal(wire.Reason.BUSY) in told
         assert_alive(hub, folder)
 
@@ -1021,7 +1021,7 @@ BAD_ANSWERS: dict[str, tuple[list[bytes], str]] = {
     "another version": ([head(version=9) + b"x"], "malformed"),
     "an unknown kind": ([head(kind=77) + b"x"], "kind"),
     "a request": ([head(kind=4) + b"x"], "kind"),
-    "a second greeting": ([wire.Hello("hospital", SESSION, 2).envelope()], "kind"),
+    "a second greeting": ([wire.PartyHello("hospital", SESSION, 2).envelope()], "kind"),
     "an unknown packing": ([head(code=2) + b"x"], "malformed"),
     "a number that was not asked": ([head(number=2) + b"x"], "number"),
     "no number": ([head(number=0) + b"x"], "number"),
@@ -1048,7 +1048,7 @@ def test_a_bad_answer_ends_its_stream_and_nothing_else(
     with caplog.at_level(logging.DEBUG, "colonnade.network.transport"), Raw(hub.port, files(folder, "hospital")) as raw:
         assert isinstance(raw.hello(), wire.Welcome)
         future = hub.ask("hospital", b"question", timeout=60.0)
-        assert raw.hear()[0].kind == wire.Kind.REQUEST
+        assert raw.hear()[0].kind == wire.EnvelopeKind.REQUEST
         for answer in answers:
             raw.say(answer)
         assert wire.Refusal(wire.Reason[reason.upper()]) == raw.greeted()
@@ -1062,7 +1062,7 @@ def test_a_bad_answer_ends_its_stream_and_nothing_else(
     with Raw(hub.port, files(folder, "hospital")) as raw:
         assert isinstance(raw.hello(attempt=2), wire.Welcome)
         number = raw.hear()[0].number
-        raw.say(next(wire.envelopes(wire.Kind.ANSWER, number, wire.pack(b"good"))))
+        raw.say(next(wire.envelopes(wire.EnvelopeKind.ANSWER, number, wire.compress(b"good"))))
         assert future.result(PATIENCE) == b"good"
 
 
@@ -1082,15 +1082,15 @@ def test_an_envelope_over_a_mebibyte_is_not_even_read(hub: Switchboard, folder: 
 
 
 @given(
-    kind=st.sampled_from([wire.Kind.REQUEST, wire.Kind.ANSWER]),
+    kind=st.sampled_from([wire.EnvelopeKind.REQUEST, wire.EnvelopeKind.ANSWER]),
     number=st.integers(1, 2**64 - 1),
     message=st.binary(max_size=100)
     | st.integers(1, 3 * FULL).map(bytes)
     | st.integers(1, 200_000).map(lambda n: random.Random(n).randbytes(n)),
 )
-def test_what_is_packed_is_unpacked(kind: wire.Kind, number: int, message: bytes) -> None:
+def test_what_is_packed_is_unpacked(kind: wire.EnvelopeKind, number: int, message: bytes) -> None:
     assembler, found = wire.Assembler(), None
-    for envelope in wire.envelopes(kind, number, wire.pack(message)):
+    for envelope in wire.envelopes(kind, number, wire.compress(message)):
         assert found is None
         assert len(envelope) <= wire.ENVELOPE
         top, body = wire.parse(envelope)
@@ -1104,22 +1104,22 @@ def test_only_what_shrinks_by_a_fifth_is_compressed() -> None:
     noise, zeros = rng.randbytes(300_000), bytes(300_000)
     six_bits = bytes(rng.randrange(64) for _ in range(300_000))  # entropy says a quarter less
     seven_bits = bytes(rng.randrange(128) for _ in range(300_000))  # an eighth less
-    assert [wire.pack(message).code for message in (noise, zeros, six_bits, seven_bits)] == [0, 1, 1, 0]
-    assert [wire.pack(zeros[:4096]).code, wire.pack(noise[:70_000] + zeros).code] == [0, 0]
-    assert len(wire.pack(zeros).wire) < 3000
-    assert len(wire.pack(six_bits).wire) < 0.8 * 300_000
+    assert [wire.compress(message).code for message in (noise, zeros, six_bits, seven_bits)] == [0, 1, 1, 0]
+    assert [wire.compress(zeros[:4096]).code, wire.compress(noise[:70_000] + zeros).code] == [0, 0]
+    assert len(wire.compress(zeros).wire) < 3000
+    assert len(wire.compress(six_bits).wire) < 0.8 * 300_000
 
 
 def fuzz(count: int, seed: int) -> dict[str, int]:
     """Envelopes with flipped bytes, cut, extended, or all random: each is parsed or refused, and nothing else happens."""
     rng = random.Random(seed)
     good = [
-        wire.Hello("hospital", SESSION, 1).envelope(),
+        wire.PartyHello("hospital", SESSION, 1).envelope(),
         wire.Welcome(1, SESSION, 100).envelope(),
         wire.Refusal(wire.Reason.NAME).envelope(),
         wire.failed(3),
-        *wire.envelopes(wire.Kind.REQUEST, 1, wire.pack(rng.randbytes(50))),
-        *wire.envelopes(wire.Kind.ANSWER, 1, wire.pack(bytes(9000))),
+        *wire.envelopes(wire.EnvelopeKind.REQUEST, 1, wire.compress(rng.randbytes(50))),
+        *wire.envelopes(wire.EnvelopeKind.ANSWER, 1, wire.compress(bytes(9000))),
     ]
     outcomes = dict.fromkeys(("read", "refused"), 0)
     for _ in range(count):
@@ -1136,9 +1136,9 @@ def fuzz(count: int, seed: int) -> dict[str, int]:
                 envelope[4:] = rng.randbytes(rng.randint(0, 60))
         try:
             top, body = wire.parse(bytes(envelope), 1 << 20)
-            if top.kind <= wire.Kind.REFUSED:
+            if top.kind <= wire.EnvelopeKind.REFUSED:
                 wire.greeting(top, body)
-            elif top.kind != wire.Kind.FAILED:
+            elif top.kind != wire.EnvelopeKind.FAILED:
                 message = wire.Assembler().feed(top, body)
                 assert message is None or len(message) == top.raw <= 1 << 20
             outcomes["read"] += 1
@@ -1160,8 +1160,8 @@ def test_a_million_damaged_envelopes_are_read_or_refused() -> None:
     assert sum(fuzz(1_000_000, seed=2).values()) == 1_000_000
 
 
-@pytest.mark.parametrize("enum", [wire.Kind, wire.Reason])
-def test_the_documents_list_every_kind_and_reason(enum: type[wire.Kind] | type[wire.Reason]) -> None:
+@pytest.mark.parametrize("enum", [wire.EnvelopeKind, wire.Reason])
+def test_the_documents_list_every_kind_and_reason(enum: type[wire.EnvelopeKind] | type[wire.Reason]) -> None:
     text = (Path(__file__).parents[2] / "docs" / "wire.md").read_text().split("## Between organisations")[1]
     for member in enum:
         assert f"| {member.value} | `{member.name}` |" in text

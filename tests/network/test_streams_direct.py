@@ -24,7 +24,8 @@ from test_streams import Proxy, eventually, files
 from colonnade.errors import InvalidInput, WireError
 from colonnade.network import certs
 from colonnade.network.transport import envelope as wire
-from colonnade.network.transport.direct import STRANGERS, Lines, Neighbour
+from colonnade.network.transport.direct import STRANGERS, Lines
+from colonnade.network.transport.line import Neighbour
 
 PATIENCE = 20.0  # seconds until a test gives up; nothing here takes long on an idle machine
 SESSION = bytes(16)
@@ -205,7 +206,7 @@ class Raw:
         return found
 
     def hello(self, name: str = "shop", attempt: int = 1) -> object:
-        self.say(wire.Hello(name, SESSION, attempt).envelope())
+        self.say(wire.PartyHello(name, SESSION, attempt).envelope())
         return self.hear()
 
     def __enter__(self) -> Raw:
@@ -404,7 +405,7 @@ BAD: dict[str, tuple[list[bytes], str]] = {
     "nothing": ([b""], "malformed"),
     "an unknown kind": ([head(kind=77) + b"x"], "kind"),
     "a failure": ([head(kind=6, wire=0, raw=0)], "kind"),
-    "a second greeting": ([wire.Hello("shop", SESSION, 2).envelope()], "kind"),
+    "a second greeting": ([wire.PartyHello("shop", SESSION, 2).envelope()], "kind"),
     "the second message first": ([head(number=2) + b"x"], "number"),
     "a message that is played again": ([head() + b"x", head() + b"x"], "number"),
     "a confirmation of nothing": ([head(kind=5, wire=0, raw=0)], "number"),
@@ -437,7 +438,7 @@ def heard(shop: Raw) -> object:
     if not envelope:
         return None
     top, body = wire.parse(envelope)
-    return top if top.kind == wire.Kind.ANSWER else wire.greeting(top, body)
+    return top if top.kind == wire.EnvelopeKind.ANSWER else wire.greeting(top, body)
 
 
 def test_an_oversized_envelope_is_refused_before_it_is_read(folder: Path) -> None:
@@ -466,7 +467,7 @@ def test_damaged_envelopes_get_a_code_or_nothing_and_leave_the_listener_alive(fo
                 greeted = attempt % 2 == 0
                 if greeted:
                     assert isinstance(shop.hello(attempt=attempt), wire.Welcome)
-                whole = head() + b"x" if greeted else wire.Hello("shop", SESSION, attempt).envelope()
+                whole = head() + b"x" if greeted else wire.PartyHello("shop", SESSION, attempt).envelope()
                 envelope = bytearray(whole)
                 for _ in range(rng.randint(1, 6)):
                     envelope[rng.randrange(len(envelope))] ^= rng.randrange(1, 256)

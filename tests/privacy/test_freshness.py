@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 from collections import Counter, defaultdict
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ import pytest
 import colonnade as co
 from colonnade.methods import masked_scores
 from colonnade.methods.gram import secure_products
-from colonnade.network.party_service import PartyService
+from colonnade.network.party_run import covered
 from colonnade.privacy import gate as gates
 from colonnade.privacy import keyring as keyrings
 from colonnade.privacy.gate import Gate
@@ -54,7 +53,7 @@ class RunLog:
         self._secrets(patch)
 
     def _seal(self, patch: pytest.MonkeyPatch) -> None:
-        real, diary = keyrings.AESGCM, self
+        real, run_log = keyrings.AESGCM, self
 
         class Spy:
             def __init__(self, key: bytes) -> None:
@@ -62,7 +61,7 @@ class RunLog:
 
             def encrypt(self, nonce: bytes, body: bytes, more: Any) -> bytes:
                 out = self.cipher.encrypt(nonce, body, more)
-                diary.sealed.append((self.key, nonce, body, out))
+                run_log.sealed.append((self.key, nonce, body, out))
                 return out
 
             def decrypt(self, *given: Any) -> bytes:
@@ -155,7 +154,7 @@ def fit(store: Path, trust: str = "secure", **more: Any) -> co.Fit:
 
 
 @pytest.fixture
-def diary(monkeypatch):
+def run_log(monkeypatch):
     monkeypatch.setattr(secure_products, "BLOCK_BYTES", 200)  # so that a stage goes in several blocks
     return RunLog(monkeypatch)
 
@@ -175,20 +174,20 @@ def interrupted(after: int) -> co.Faults:
 # ---------------------------------------------------------------------------------------- whole runs
 
 
-def test_two_runs_in_one_store_share_no_key_mask_or_secret(diary, tmp_path):
+def test_two_runs_in_one_store_share_no_key_mask_or_secret(run_log, tmp_path):
     """Three parties, class sums and then the joint release, in several blocks each; and once more in the same store."""
     fit(tmp_path)
-    stages = {kind for kind, _, _ in diary.pads}
+    stages = {kind for kind, _, _ in run_log.pads}
     assert stages == {"columns", "share", "R"}
-    assert len({key for kind, key, _ in diary.pads if kind == "columns"}) == 6  # three parties, two stages
-    assert max(first for kind, _, first in diary.pads if kind == "columns") > 0  # several blocks
-    assert len(diary.sealed) > 20
+    assert len({key for kind, key, _ in run_log.pads if kind == "columns"}) == 6  # three parties, two stages
+    assert max(first for kind, _, first in run_log.pads if kind == "columns") > 0  # several blocks
+    assert len(run_log.sealed) > 20
     fit(tmp_path)
-    assert len(diary.hellos) == 6
-    diary.check()
+    assert len(run_log.hellos) == 6
+    run_log.check()
 
 
-def test_letters_between_parties_share_no_key_over_two_runs_and_both_ways(diary):
+def test_letters_between_parties_share_no_key_over_two_runs_and_both_ways(run_log):
     """As agents of a graph cover them, for the hub to carry or for a line of their own: two runs, two letters each way, one body."""
     identity = {name: derive(name.encode(), "identity") for name in "ab"}
     pinned = {name: public_key(key) for name, key in identity.items()}
@@ -200,47 +199,47 @@ def test_letters_between_parties_share_no_key_over_two_runs_and_both_ways(diary)
         for sender, receiver in ("ab", "ba"):
             for sequence in range(2):
                 letter = Letter(sender, receiver, Frame(sequence, 0, body), "")
-                PartyService._covered(SimpleNamespace(), SimpleNamespace(cover=rings[sender]), letter)
-    assert len(diary.sealed) == 2 * 2 * 2 * 2  # a content and its wrapped key each
-    diary.check()
+                covered(rings[sender], letter)
+    assert len(run_log.sealed) == 2 * 2 * 2 * 2  # a content and its wrapped key each
+    run_log.check()
 
 
-def test_a_consortium_masks_its_columns_as_freshly(diary, tmp_path):
+def test_a_consortium_masks_its_columns_as_freshly(run_log, tmp_path):
     fit(tmp_path, "consortium")
-    assert diary.offsets
-    diary.check()
+    assert run_log.offsets
+    run_log.check()
 
 
-def test_masked_scores_of_two_runs_and_several_blocks_share_no_mask(diary, tmp_path, monkeypatch):
+def test_masked_scores_of_two_runs_and_several_blocks_share_no_mask(run_log, tmp_path, monkeypatch):
     monkeypatch.setattr(masked_scores, "ROWS", 16)
     model = fit(tmp_path)
     for _ in range(2):
         co.score(model, federation(), store=tmp_path)
     assert (
-        sum(kind == "scores" for kind, _ in diary.offsets) == 2 * 2 * 60
+        sum(kind == "scores" for kind, _ in run_log.offsets) == 2 * 2 * 60
     )  # two runs, two parties beside the label holder
-    diary.check()
+    run_log.check()
 
 
 @pytest.mark.parametrize("after", [14, 25])
-def test_a_resumed_run_says_the_same_again_under_the_same_keys_and_nothing_else(diary, tmp_path, after):
+def test_a_resumed_run_says_the_same_again_under_the_same_keys_and_nothing_else(run_log, tmp_path, after):
     with pytest.raises(KeyboardInterrupt):
         fit(tmp_path, engine=interrupted(after))
-    before = list(diary.sealed)
+    before = list(run_log.sealed)
     assert before
     fit(tmp_path)
-    assert set(before) <= set(diary.sealed[len(before) :])  # replayed: the same keys, contents and bytes
-    assert len({run for run, _ in diary.hellos}) == 1
-    diary.check(resumed=True)
+    assert set(before) <= set(run_log.sealed[len(before) :])  # replayed: the same keys, contents and bytes
+    assert len({run for run, _ in run_log.hellos}) == 1
+    run_log.check(resumed=True)
 
 
-def test_every_choice_of_an_estimator_draws_from_a_stream_of_its_own(diary):
+def test_every_choice_of_an_estimator_draws_from_a_stream_of_its_own(run_log):
     rng = np.random.default_rng(0)
     X, y = rng.uniform(-1, 1, (80, 5)), rng.integers(0, 3, 80)
     for _ in range(2):
         co.SparseClassifier(epsilon=1.0, delta=1e-6, classes=[0, 1, 2], method="frank-wolfe", rounds=3).fit(X, y)
-    assert len(diary.streams) == 2 * 3
-    diary.check()
+    assert len(run_log.streams) == 2 * 3
+    run_log.check()
 
 
 # ---------------------------------------------------------------------------------------- planted reuse
@@ -301,17 +300,17 @@ PLANTED = [
 def test_a_planted_reuse_is_found(plant, found, tmp_path, monkeypatch):
     monkeypatch.setattr(secure_products, "BLOCK_BYTES", 200)
     plant(monkeypatch)
-    diary = RunLog(monkeypatch)
+    run_log = RunLog(monkeypatch)
     with contextlib.suppress(co.ColonnadeError):  # a reuse may also stop messages from being opened
         fit(tmp_path)
     with pytest.raises(AssertionError, match=found):
-        diary.check()
+        run_log.check()
 
 
-def test_planted_scores_whose_masks_begin_anew_in_every_block_are_found(diary, tmp_path, monkeypatch):
+def test_planted_scores_whose_masks_begin_anew_in_every_block_are_found(run_log, tmp_path, monkeypatch):
     monkeypatch.setattr(masked_scores, "ROWS", 16)
     scores = Gate.scores
     monkeypatch.setattr(Gate, "scores", lambda self, part, first, *more: scores(self, part, 0, *more))
     co.score(fit(tmp_path), federation(), store=tmp_path)
     with pytest.raises(AssertionError, match=r"one mask covers two rows|the mask scores was grown"):
-        diary.check()
+        run_log.check()

@@ -307,9 +307,9 @@ def test_a_matrix_file_with_a_cell_that_is_no_number_is_one_more_table(bad, form
     X[1, 0], y[2] = bad, bad
     path = str(tmp_path / f"data.{form}")
     np.save(path, X) if form == "npy" else sparse.save_npz(path, sparse.csr_array(X))
-    charter = FederationFile({"a": member(columns=2), "b": member(columns=2)}, None, ("a", "y"), rows=ROWS)
+    file = FederationFile({"a": member(columns=2), "b": member(columns=2)}, None, ("a", "y"), rows=ROWS)
     case = Case(co.PrivateBlockFrankWolfe(rounds=2), co.Problem(co.Logistic(), **BALL))
-    block = PartyData(charter, "a", read_table(path, None, charter, "a"), y).block(case.job(), None)
+    block = PartyData(file, "a", read_table(path, None, file, "a"), y).block(case.job(), None)
     made = block.clipped(1.0)
     dense = made.matrix.toarray() if form == "npz" else made.matrix
     assert np.abs(dense).max() <= 1.0
@@ -323,12 +323,12 @@ def test_a_cell_too_wide_for_a_double_raises_no_warning_anywhere(form, tmp_path)
     X[1, 0] = y[2] = np.finfo(np.longdouble).max
     path = str(tmp_path / f"data.{form}")
     np.save(path, X) if form == "npy" else sparse.save_npz(path, sparse.csr_array(X))
-    charter = FederationFile({"a": member(columns=2), "b": member(columns=2)}, None, ("a", "y"), rows=ROWS)
+    file = FederationFile({"a": member(columns=2), "b": member(columns=2)}, None, ("a", "y"), rows=ROWS)
     for case in (CASES[2], CASES[3]):
         job = case.job()
-        holding = PartyData(charter, "a", read_table(path, None, charter, "a"), y)
-        holding.notices(job)
-        block = holding.block(job, None)
+        party_data = PartyData(file, "a", read_table(path, None, file, "a"), y)
+        party_data.notices(job)
+        block = party_data.block(job, None)
         assert np.isfinite(block.bounded_labels(1.0)).all()
     wide = sparse.csc_array(X) if form == "npz" else X
     assert np.abs(Block(wide, np.arange(2)).clipped(1.0).matrix).max() == 1.0
@@ -341,9 +341,9 @@ def test_a_cell_too_wide_for_a_double_raises_no_warning_anywhere(form, tmp_path)
 def test_a_matrix_file_of_another_type_is_refused_by_its_type_and_no_cell_is_quoted(kind, tmp_path):
     cells = np.array([["secret", "1"]] * ROWS) if kind[0] in "US" else np.zeros((ROWS, 2))
     np.save(tmp_path / "data.npy", cells.astype(kind))
-    charter = FederationFile({"a": member(columns=2), "b": member(columns=2)}, None, ("b", "y"), rows=ROWS)
+    file = FederationFile({"a": member(columns=2), "b": member(columns=2)}, None, ("b", "y"), rows=ROWS)
     with pytest.raises(InvalidInput, match="holds no numbers") as refused:
-        PartyData(charter, "a", read_table(str(tmp_path / "data.npy"), None, charter, "a"))
+        PartyData(file, "a", read_table(str(tmp_path / "data.npy"), None, file, "a"))
     assert "secret" not in str(refused.value)
 
 

@@ -99,7 +99,7 @@ def agreed_on(place: Path, keys: dict[str, str], epsilon: float = 2.0, least: in
         )
 
 
-def changed_charter(place: Path, **policy: object) -> None:
+def changed_file(place: Path, **policy: object) -> None:
     keys = {name: member.key for name, member in FederationFile.load(place / "hub" / "federation.toml").members.items()}
     agreed_on(place, keys, **policy)  # type: ignore[arg-type]  # as the tests below write it
 
@@ -195,13 +195,13 @@ def test_a_coordinators_dry_run_refuses_what_no_party_and_no_store_would_take(pl
     (place / "hub" / "store").write_text("somebody's")
     assert "cannot use" in hub(place, "--dry-run")[2]
     (place / "hub" / "store").unlink()
-    changed_charter(place, epsilon=0.5)
+    changed_file(place, epsilon=0.5)
     code, _, error = hub(place, "--dry-run")
     assert code == 1
     assert "party 'ward': this run alone costs epsilon 1, over the limit 0.5" in error
-    changed_charter(place, least=None)
+    changed_file(place, least=None)
     assert "does not let the number of common rows be known" in hub(place, "--dry-run")[2]
-    changed_charter(place)
+    changed_file(place)
     (place / "certs/coordinator.pem").write_bytes((place / "certs/ward.pem").read_bytes())
     (place / "certs/coordinator.key").write_bytes((place / "certs/ward.key").read_bytes())
     assert "it carries another name" in hub(place, "--dry-run")[2]
@@ -303,15 +303,15 @@ def test_a_partys_dry_run_knows_its_limits_its_ledger_and_a_damaged_one(place):
     assert code == 1
     assert "epsilon = 1 is over 0.5" in error
     assert party(place, "ward", "--dry-run", "--job", job, "--yes")[0] == 0
-    changed_charter(place, epsilon=1.2)
+    changed_file(place, epsilon=1.2)
     changed(path, "epsilon = 0.5", "epsilon = 5")
     settings = PartyFile.load(path)
-    settings.office(settings.limits).close()  # it makes the store
-    with opened(settings) as office:
-        request = rehearse(settings, office, load_job(job))
-        office.ledger.open_run("first", request.terms, request.plans)
+    settings.service(settings.limits).close()  # it makes the store
+    with opened(settings) as service:
+        request = rehearse(settings, service, load_job(job))
+        service.ledger.open_run("first", request.terms, request.plans)
         with pytest.raises(BudgetExhausted) as refused:
-            office.ledger.open_run("second", request.terms, request.plans)
+            service.ledger.open_run("second", request.terms, request.plans)
     before = digests(place)
     code, _, error = party(place, "ward", "--dry-run", "--job", job)
     assert (code, error) == (1, f"error: {refused.value}")

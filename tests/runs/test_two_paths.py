@@ -62,7 +62,7 @@ def files(tmp_path) -> Path:
     return tmp_path
 
 
-def charter(folder: Path) -> FederationFile:
+def file(folder: Path) -> FederationFile:
     members = {name: Member(schema, co.Policy(exact=True, least=1), new_key()[0]) for name, schema in SCHEMAS.items()}
     made = FederationFile(members, "pid", ("ward", "sick"), Unit("person", 2), people="ward")
     made.save(folder / "federation.toml")
@@ -76,7 +76,7 @@ def between(folder: Path, shared: FederationFile) -> dict[str, tuple[list[str], 
     parties = {
         name: PartyFile(
             folder / "party.toml", name, shared, "hub:1", nowhere, nowhere, tls, "ask", {"source": f"{name}.csv"}
-        ).holding()
+        ).read_data()
         for name in SCHEMAS
     }
     shares = {name: PepperShare.grown(party.keys, name.encode().ljust(32), "s") for name, party in parties.items()}
@@ -125,7 +125,7 @@ def _columns(name: str) -> list[str]:
 
 
 def test_one_file_and_one_schema_give_the_same_numbers_to_the_bit_in_every_way(files):
-    shared = charter(files)
+    shared = file(files)
     elsewhere, here = between(files, shared), ways(files)
     job = Job(co.Problem(co.Logistic(), co.L1Ball(1.0)), here["paths"].roster())
     for way, federation in here.items():
@@ -156,9 +156,9 @@ def test_keys_and_people_keep_their_leading_zeros(files):
     assert federation.keys is not None
     assert all(len(key) == 5 for key in federation.keys)
     held = PartyFile(
-        files / "party.toml", "ward", charter(files), "h:1", files, files, Tls(files, files, files), "ask",
+        files / "party.toml", "ward", file(files), "h:1", files, files, Tls(files, files, files), "ask",
         {"source": "ward.csv"},
-    ).holding()  # fmt: skip
+    ).read_data()  # fmt: skip
     assert held.table["person"].to_list()[:2] == ["00", "01"]
     assert "not ours" not in held.table.columns
 

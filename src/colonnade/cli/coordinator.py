@@ -127,7 +127,7 @@ def run(
 
 
 def _rehearsed(
-    charter: FederationFile,
+    file: FederationFile,
     asked: JobFile,
     hub: Grpc,
     store: Path,
@@ -146,11 +146,11 @@ def _rehearsed(
     if metrics is not None:
         with page(hub.metrics, lambda: False, metrics):
             """The port is free."""
-    fed = supposed(charter, rows)
+    fed = supposed(file, rows)
     with busy("making every check that needs no party", quiet or as_json):
         proposed(fed, asked)
         found = preview(fed, asked.problem, asked.method, asked.privacy, store=store)
-    agreed = [f"{ROWS}: these figures suppose {fed.rows:,}"] if charter.on is not None else []
+    agreed = [f"{ROWS}: these figures suppose {fed.rows:,}"] if file.on is not None else []
     show(found, quiet, as_json, [*agreed, *UNKNOWN])
 
 

@@ -64,8 +64,8 @@ def write_example(folder: Path, rows: int, hub: str) -> list[str]:
             policy = Policy(epsilon=2.0, delta=1e-6, least=min(500, rows))
             members[name] = Member(data.schemas[name], policy, write_key(home / "signing.key"))
             write_synced(home / "party.toml", PARTY.format(name=name).encode())
-    charter = FederationFile(members, flights.KEY, flights.LABEL, hub=hub)
+    federation_file = FederationFile(members, flights.KEY, flights.LABEL, hub=hub)
     for name in (COORDINATOR, *data.frames):
-        charter.save(folder / name / "federation.toml")
+        federation_file.save(folder / name / "federation.toml")
     write_synced(folder / COORDINATOR / "job.toml", JOB.encode())
     return list(members)

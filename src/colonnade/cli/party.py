@@ -24,7 +24,7 @@ from colonnade.privacy.figures import shown
 
 if TYPE_CHECKING:
     from colonnade.network.party_file import PartyFile
-    from colonnade.network.party_service import Request
+    from colonnade.network.proposals import Request
     from colonnade.privacy.ledger import Budget
 
 app = typer.Typer(
@@ -106,19 +106,19 @@ def run(
         signal.signal(signal.SIGINT, lambda *_: stop.set())
         with contextlib.ExitStack() as last:
             lines = last.enter_context(settings.neighbours(metrics))
-            office = last.enter_context(contextlib.closing(settings.office(settings.limits, lines)))
+            service = last.enter_context(contextlib.closing(settings.service(settings.limits, lines)))
             if yes or settings.approve == "all":
-                office.approve = lambda _: True
+                service.approve = lambda _: True
             elif settings.approve == "ask":
-                office.approve = lambda asked: _ask(asked, office.ledger.budget(), withdrawn)
+                service.approve = lambda asked: _ask(asked, service.ledger.budget(), withdrawn)
             if settings.metrics is not None:
                 last.enter_context(page(metrics, lambda: states == ["connected"], settings.metrics))
-            for what in office.holding.nothing:  # before anything is proposed
+            for what in service.data.nothing:  # before anything is proposed
                 log.warning("a private run would pay for nothing", extra={"party": settings.name, "what": what})
-            for what in office.holding.unused:
+            for what in service.data.unused:
                 log.info(what, extra={"party": settings.name})
-            log.info("ready", extra={"party": settings.name, "rows": office.holding.rows, "hub": settings.hub})
-            line = (settings.hub, settings.tls, settings.name, office.answer)
+            log.info("ready", extra={"party": settings.name, "rows": service.data.rows, "hub": settings.hub})
+            line = (settings.hub, settings.tls, settings.name, service.answer)
             serve(*line, stop=stop, metrics=metrics, on_state=hear)
         log.info("stopped", extra={"party": settings.name})
 
@@ -134,19 +134,19 @@ def _rehearsed(settings: PartyFile, job: Path | None, rows: int | None, quiet: b
     from colonnade.runs.job_file import load_job
 
     asked = None if job is None else load_job(job)
-    with busy("making every check that a run would make here", quiet or as_json), opened(settings) as office:
+    with busy("making every check that a run would make here", quiet or as_json), opened(settings) as service:
         if settings.metrics is not None:
             with page(Metrics(), lambda: False, settings.metrics):
                 """The port is free."""
-        check_dialling(settings.hub, settings.tls, settings.name, settings.charter.members[settings.name].pin)
-        request = rehearse(settings, office, asked, rows)
-        notices = office.holding.nothing if request is None else request.notices
-        unused = office.holding.unused if request is None else request.unused
-        agreement, budget = office.agreement(), office.ledger.budget()
+        check_dialling(settings.hub, settings.tls, settings.name, settings.federation_file.members[settings.name].pin)
+        request = rehearse(settings, service, asked, rows)
+        notices = service.data.nothing if request is None else request.notices
+        unused = service.data.unused if request is None else request.unused
+        agreement, budget = service.agreement(), service.ledger.budget()
         limit = "none" if budget.epsilon is None else f"epsilon {shown(budget.epsilon)} at delta {budget.delta:g}"
         notes: list[str] = []
-        told: dict[str, str] = {"party": settings.name, "rows": f"{office.holding.rows:,}", "hub": settings.hub}
-        if settings.charter.on is not None:
+        told: dict[str, str] = {"party": settings.name, "rows": f"{service.data.rows:,}", "hub": settings.hub}
+        if settings.federation_file.on is not None:
             told["common rows"] = "none agreed on yet" if agreement is None else f"{agreement.rows:,} agreed on"
         told["limit"] = limit + ("" if budget.epsilon is None else f"; {budget.spent:.4g} is spent or reserved")
         if request is not None:
@@ -229,7 +229,7 @@ def show(
 def _ask(asked: Request, budget: Budget, withdrawn: Callable[[], str | None]) -> bool:
     """Show the terms of a run to the operator, and have them approved or not; `withdrawn` says why nobody waits any more."""
     from colonnade.errors import PolicyRefused
-    from colonnade.network.party_service import UnknownRun
+    from colonnade.network.party_run import UnknownRun
 
     about = f"the question to the operator of {asked.party!r} about run {asked.run}"
     if not sys.stdin.isatty():

@@ -264,7 +264,7 @@ def _between(
     """Between organisations: sign the record of this node's new ledger, or take that of another one."""
     from colonnade.data.federation_file import FederationFile
     from colonnade.network import replaced_ledger as records
-    from colonnade.network.hub import tls_in
+    from colonnade.network.certs import tls_in
     from colonnade.network.party_file import PartyFile
     from colonnade.privacy.events import Policy
     from colonnade.privacy.ledger import Ledger
@@ -272,14 +272,14 @@ def _between(
     from colonnade.runtime.run_store import RunStore
 
     party = None if _is_federation(place) else PartyFile.load(place)
-    charter = FederationFile.load(place) if party is None else party.charter
+    file = FederationFile.load(place) if party is None else party.federation_file
     tls = tls_in(certs, COORDINATOR) if party is None else party.tls
     name = COORDINATOR if party is None else party.name
     books = RunStore(store if party is None else party.store)
     try:
         if accept is not None:
             record = records.Record.load(accept)
-            records.accept(books, name, record, charter, tls)
+            records.accept(books, name, record, file, tls)
             said = (
                 f"{name} takes the new ledger of {record.node}, begun on {record.when}; every later statement counts it"
             )
@@ -287,9 +287,9 @@ def _between(
             assert sign is not None
             ledger = Ledger(books.log(name), name, Policy())
             record = (
-                records.signed_by_coordinator(ledger, tls, charter)
+                records.signed_by_coordinator(ledger, tls, file)
                 if party is None
-                else records.signed_by_party(ledger, party.identity(), charter, rho)
+                else records.signed_by_party(ledger, party.identity(), file, rho)
             )
             record.save(sign)
             said = (

@@ -234,50 +234,50 @@ class Federation:
         Elsewhere: co.fit(Federation.open("federation.toml"), ..., engine=co.Grpc(...)). With frames, the same federation
         runs in this process.
         """
-        charter = FederationFile.load(path)
+        file = FederationFile.load(path)
         if frames is None:
-            return cls.elsewhere(charter)
-        if charter.on is None or any(member.schema is None for member in charter.members.values()):
+            return cls.elsewhere(file)
+        if file.on is None or any(member.schema is None for member in file.members.values()):
             raise InvalidInput(f"{path} describes plain matrices; in one process, use Federation.split for those.")
-        if set(frames) != set(charter.members):
-            raise InvalidInput(f"{path} names {_listed(charter.members)}; frames were given for {_listed(frames)}.")
-        schemas = {name: member.schema for name, member in charter.members.items() if member.schema is not None}
-        policies = {name: member.policy for name, member in charter.members.items()}
-        ordered = {name: frames[name] for name in charter.members}
-        unit = (charter.unit.name, charter.unit.rows) if charter.unit != ROW else None
-        return cls.from_frames(ordered, charter.on, charter.label, schemas=schemas, policies=policies, unit=unit)
+        if set(frames) != set(file.members):
+            raise InvalidInput(f"{path} names {_listed(file.members)}; frames were given for {_listed(frames)}.")
+        schemas = {name: member.schema for name, member in file.members.items() if member.schema is not None}
+        policies = {name: member.policy for name, member in file.members.items()}
+        ordered = {name: frames[name] for name in file.members}
+        unit = (file.unit.name, file.unit.rows) if file.unit != ROW else None
+        return cls.from_frames(ordered, file.on, file.label, schemas=schemas, policies=policies, unit=unit)
 
     @classmethod
-    def elsewhere(cls, charter: FederationFile, rows: int | None = None, session: str = "") -> Federation:
+    def elsewhere(cls, file: FederationFile, rows: int | None = None, session: str = "") -> Federation:
         """What everybody knows of a federation whose parties run elsewhere; `rows` once they have agreed on them."""
-        if charter.unit != ROW and charter.people is None:
+        if file.unit != ROW and file.people is None:
             raise InvalidInput(
-                f"the federation file protects a {charter.unit.name}, and does not say which party cuts surplus rows: add "
+                f"the federation file protects a {file.unit.name}, and does not say which party cuts surplus rows: add "
                 'people = "PARTY", the one whose table has that column.'
             )
         made, places, start, at = {}, {}, 0, 0
-        total = rows if rows is not None else charter.rows or 0
-        for name, member in charter.members.items():
-            own = int(member.rows or 0) if charter.by == "rows" else total
-            where = np.arange(member.width) + (0 if charter.by == "rows" else start)
+        total = rows if rows is not None else file.rows or 0
+        for name, member in file.members.items():
+            own = int(member.rows or 0) if file.by == "rows" else total
+            where = np.arange(member.width) + (0 if file.by == "rows" else start)
             empty = sparse.csc_array((own, member.width))  # its size is known, and nothing that it holds
             features = member.schema.features if member.schema else _Names(None, where.tolist())
-            made[name] = Party(name, Block(empty, where, unit=charter.unit), features, member.policy, member.schema)
-            if charter.by == "rows":
+            made[name] = Party(name, Block(empty, where, unit=file.unit), features, member.policy, member.schema)
+            if file.by == "rows":
                 places[name] = np.arange(at, at + own)
             start, at = start + member.width, at + own
-        matched = at if charter.by == "rows" else total
+        matched = at if file.by == "rows" else total
         alignment = Alignment({name: party.block.rows for name, party in made.items()}, matched)
-        holder, column = charter.label
+        holder, column = file.label
         return cls(
             _checked(made),
             holder,
             alignment,
-            charter.on,
+            file.on,
             column,
-            charter.unit,
+            file.unit,
             places=places,
-            away=charter,
+            away=file,
             session=session,
         )
 

@@ -191,7 +191,7 @@ class FederationFile:
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise InvalidInput(f"{path} is not a TOML file: {error}. Correct it there.") from error
         try:
-            return _charter(raw, path.parent)
+            return _from_plain(raw, path.parent)
         except InvalidInput as error:
             raise InvalidInput(f"{path}: {error}") from error
 
@@ -222,7 +222,7 @@ def new_key() -> tuple[str, bytes]:
     return _KEY_KIND + private.public_key().public_bytes_raw().hex(), private.private_bytes_raw()
 
 
-def _charter(raw: Mapping[str, Any], folder: Path) -> FederationFile:
+def _from_plain(raw: Mapping[str, Any], folder: Path) -> FederationFile:
     if raw.get("version") != _VERSION:
         raise InvalidInput(
             f"version is {raw.get('version')!r}; this Colonnade reads version = {_VERSION}. Write that, or install a newer one."

@@ -1,9 +1,9 @@
 """What was approved and is not reserved yet: so that nobody is asked twice about one proposal.
 
-A run is proposed twice (office.py): first all parties consider it, and only when all would take part do they reserve. Between
-the two a party keeps in memory that its operator, or its policy, said yes. What was said yes to is a digest of everything that
-was shown: another call, other rows, or one more run of scores since then, and the question is put again. A process that died
-in between has forgotten it, and asks again.
+A run is proposed twice (party_service.py): first all parties consider it, and only when all would take part do they
+reserve. Between the two a party keeps in memory that its operator, or its policy, said yes. What was said yes to is a
+digest of everything that was shown: another call, other rows, or one more run of scores since then, and the question is
+put again. A process that died in between has forgotten it, and asks again.
 
 The hub chooses how often it proposes. So only the newest few are kept: the oldest is forgotten, and asked about again.
 """

@@ -1,9 +1,9 @@
 """What a question of the hub may hold: a bound for every field, from the party's own copy of the federation file.
 
-A number in a question can ask for memory: a graph of a billion nodes is 80 bytes. So the head of a question, every field
-of it, and every field of the call that it proposes have a bound, and are compared with it as plain JSON, before a value is
-built, a policy asked or an operator disturbed. K parties hold p columns of n rows; all three are in the federation file or
-in the agreement on rows. What has no line of its own in `CALL` falls under `OTHER`.
+A number in a question can ask for memory: a graph of a billion nodes is 80 bytes. So the head of a question, every
+field of it, and every field of the call that it proposes have a bound, and are compared with it as plain JSON, before a
+value is built, a policy asked or an operator disturbed. K parties hold p columns of n rows; all three are in the
+federation file or in the agreement on rows. What has no line of its own in `CALL` falls under `OTHER`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from colonnade.data.federation_file import FederationFile
 from colonnade.errors import InvalidInput, WireError
 from colonnade.network.parcel import LONGEST_NAME, Parcel, is_name
+from colonnade.network.questions import Question
 from colonnade.runtime.program import COORDINATOR
 from colonnade.runtime.turns import MOST
 
@@ -39,11 +40,11 @@ class Sizes:
     name: int = LONGEST_NAME  # bytes of the longest name of a node
 
     @classmethod
-    def of(cls, charter: FederationFile, agreed: int = 0) -> Sizes:
+    def of(cls, file: FederationFile, agreed: int = 0) -> Sizes:
         """`agreed` is the number of common rows, where a key matches them."""
-        members = charter.members.values()
-        rows = sum(member.rows or 0 for member in members) if charter.by == "rows" else charter.rows or agreed
-        names = [len(json.dumps(name)) for name in (*charter.members, COORDINATOR)]
+        members = file.members.values()
+        rows = sum(member.rows or 0 for member in members) if file.by == "rows" else file.rows or agreed
+        names = [len(json.dumps(name)) for name in (*file.members, COORDINATOR)]
         return cls(len(members), sum(member.width for member in members), rows, max(names))
 
     @property
@@ -128,7 +129,8 @@ CALL: dict[str, Bound] = {
     "entries": Bound("a table of at most K numbers, by party", lambda value, s: _table(value, s.parties, _small)),
 }
 OTHER = Bound(
-    f"a number (whole: at most 2⁵³), yes or no, a word of at most {_CODE} letters, a list of at most K of these, or a value",
+    f"a number (whole: at most 2⁵³), yes or no, a word of at most {_CODE} letters, a list of at most K of these, "
+    "or a value",
     lambda value, s: _small(value) or (isinstance(value, list) and len(value) <= s.parties and all(map(_small, value))),
 )
 
@@ -193,25 +195,9 @@ FIELDS: dict[str, Bound] = {
         lambda value, _: _table(value, RUNS, lambda how: isinstance(how, str) and len(how) <= _HOW, 64),
     ),
 }
-_PROPOSAL = ("run", "call", "code", "session")
-_ALIGNING = ("session", "peers")
-QUESTIONS: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(("hello", "reach"), ()),
-    **dict.fromkeys(("consider", "reserve"), _PROPOSAL),
-    **dict.fromkeys(("verify", "standing", "join", "outcome"), ("run",)),
-    "meet": ("run", "peers"),
-    "vouch": ("run", "heads"),
-    "remember": ("run", "when", "heads"),
-    "resend": ("run", "since"),
-    "turn": ("run", "letters"),
-    "over": ("run", "how"),
-    "settle": ("run", "over"),
-    **dict.fromkeys(("greet", "share", "offer", "show", "blind", "tell", "agreed"), _ALIGNING),
-    **dict.fromkeys(("seek", "narrow"), (*_ALIGNING, "peer")),
-}
 
 
-def check_question(what: str, asked: Parcel, sizes: Sizes) -> None:
+def check_question(what: Question, asked: Parcel, sizes: Sizes) -> None:
     """Refuse a question with a field that this version does not know, or that is over its bound."""
     for name, value in asked.head.items():
         if name == "what":
@@ -248,6 +234,6 @@ def _check_value(raw: Any, sizes: Sizes, where: str, depth: int) -> None:
             _check_value(value, sizes, name[:_CODE], depth - 1)
         elif not (rule or OTHER).kept(value, sizes):
             raise InvalidInput(
-                f"{name[:_CODE]} of the proposed job is over its bound: {(rule or OTHER).words} (K = {sizes.parties:,} parties, "
-                f"p = {sizes.columns:,} columns, n = {sizes.rows:,} rows)."
+                f"{name[:_CODE]} of the proposed job is over its bound: {(rule or OTHER).words} (K = {sizes.parties:,} "
+                f"parties, p = {sizes.columns:,} columns, n = {sizes.rows:,} rows)."
             )

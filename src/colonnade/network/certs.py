@@ -1,12 +1,12 @@
 """Who is who between organisations: a small certificate authority, and the check of a peer's certificate.
 
-One folder holds the authority (`authority.pem`, `authority.key`), what it issued (`issued/`), the newest certificate and
-key of each name (`hospital.pem`, `hospital.key`) and the list of what it took back (`revoked.pem`, an X.509 CRL that the
-authority signed). Keys are ECDSA on P-256 and readable by their owner only.
+One folder holds the authority (`authority.pem`, `authority.key`), what it issued (`issued/`), the newest certificate
+and key of each name (`hospital.pem`, `hospital.key`) and the list of what it took back (`revoked.pem`, an X.509 CRL
+that the authority signed). Keys are ECDSA on P-256 and readable by their owner only.
 
-A certificate says whom it is about by a subject alternative name: the URI `colonnade:<name>`, or a DNS name. Certificates
-of another authority work as well, as PEM files: either they carry such a name, or their public key is pinned by its
-fingerprint, the SHA-256 of its SubjectPublicKeyInfo.
+A certificate says whom it is about by a subject alternative name: the URI `colonnade:<name>`, or a DNS name.
+Certificates of another authority work as well, as PEM files: either they carry such a name, or their public key is
+pinned by its fingerprint, the SHA-256 of its SubjectPublicKeyInfo.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote, unquote
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes, PublicKeyTypes
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from colonnade.errors import InvalidInput, StoreError
@@ -47,6 +48,17 @@ class Tls:
     key: Path
     authority: Path
     revoked: Path | None = None
+
+    def revocations(self) -> RevocationList | None:
+        """The list of revoked certificates, if there is one."""
+        return None if self.revoked is None else RevocationList(self.revoked, self.authority)
+
+
+def tls_in(folder: str | Path, name: str) -> Tls:
+    """The files of one node, as `issue` names them."""
+    at = Path(folder)
+    revoked = at / "revoked.pem"
+    return Tls(at / f"{name}.pem", at / f"{name}.key", at / "authority.pem", revoked if revoked.is_file() else None)
 
 
 @dataclass(frozen=True)
@@ -72,18 +84,24 @@ def init(folder: Path, *, title: str = "Colonnade federation", days: int = 3650)
         raise InvalidInput(
             f"{folder} holds an authority already; use it with `colonnade certs issue`, or take another folder."
         )
-    _made(folder / "issued")
+    issued = folder / "issued"
+    try:
+        issued.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"cannot make {issued}: {error.strerror}. Make its parent writable and try again.") from error
     key = ec.generate_private_key(ec.SECP256R1())
     name = _subject(title)
     certificate = (
-        _blank(name, name, key.public_key(), days)
+        _blank(name, name, key.public_key(), _end_after(days))
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_usage(signs_certificates=True), critical=True)
         .sign(key, hashes.SHA256())
     )
     _write(folder / "authority.key", _key_pem(key), secret=True)
     _write_revoked(folder, certificate, key, [])
-    _write(target, _pem(certificate))  # last: while it is missing there is no authority
+    _write(
+        target, certificate.public_bytes(serialization.Encoding.PEM)
+    )  # last: while it is missing there is no authority
     return target
 
 
@@ -99,10 +117,10 @@ def issue(folder: Path, name: str, *, hosts: Iterable[str] = (), days: int = 365
     files = Tls(folder / f"{name}.pem", folder / f"{name}.key", folder / "authority.pem", folder / "revoked.pem")
     if files.certificate.exists() and not replace:
         raise InvalidInput(
-            f"{name!r} has a certificate in {folder}. Renew it with --replace; if its key was lost or seen, also revoke the "
-            "old one first."
+            f"{name!r} has a certificate in {folder}. Renew it with --replace; if its key was lost or seen, also "
+            "revoke the old one first."
         )
-    certificate_ends = min(_now() + datetime.timedelta(days=days), authority.not_valid_after_utc)
+    certificate_ends = min(_end_after(days), authority.not_valid_after_utc)
     key = ec.generate_private_key(ec.SECP256R1())
     # Whoever has a host takes connections there, and nobody else: most parties only dial.
     hosts = list(hosts)
@@ -110,24 +128,22 @@ def issue(folder: Path, name: str, *, hosts: Iterable[str] = (), days: int = 365
         raise InvalidInput(
             f"{HUB!r} is the hub's name: a certificate for {name!r} that carries it could pose as the hub."
         )
-    serves = name == HUB or bool(hosts)
-    uses = [ExtendedKeyUsageOID.CLIENT_AUTH] + ([ExtendedKeyUsageOID.SERVER_AUTH] if serves else [])
-    alternatives = [x509.UniformResourceIdentifier(SCHEME + quote(name, safe=""))]
+    hosts = [HUB, *hosts] if name == HUB else hosts
+    uses = [ExtendedKeyUsageOID.CLIENT_AUTH] + ([ExtendedKeyUsageOID.SERVER_AUTH] if hosts else [])
+    known_as = [x509.UniformResourceIdentifier(SCHEME + quote(name, safe="")), *map(_dns, hosts)]
     certificate = (
-        _blank(_subject(name), authority.subject, key.public_key(), days, certificate_ends)
+        _blank(_subject(name), authority.subject, key.public_key(), certificate_ends)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs_certificates=False), critical=True)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
         .add_extension(x509.ExtendedKeyUsage(uses), critical=False)
-        .add_extension(
-            x509.SubjectAlternativeName([*alternatives, *map(_dns, [HUB, *hosts] if name == HUB else hosts)]),
-            critical=False,
-        )
+        .add_extension(x509.SubjectAlternativeName(known_as), critical=False)
         .sign(signer, hashes.SHA256())
     )
-    _write(folder / "issued" / f"{certificate.serial_number:040x}.pem", _pem(certificate))
+    pem = certificate.public_bytes(serialization.Encoding.PEM)
+    _write(folder / "issued" / f"{certificate.serial_number:040x}.pem", pem)
     _write(files.key, _key_pem(key), secret=True)
-    _write(files.certificate, _pem(certificate))
+    _write(files.certificate, pem)
     return files
 
 
@@ -159,9 +175,6 @@ def inspect(path: Path) -> Card:
     )
 
 
-# ------------------------------------------------------------------------------------------------ reading
-
-
 @dataclass(frozen=True)
 class Credentials:
     """What a connection needs, checked: chain, key and authority as PEM."""
@@ -185,9 +198,8 @@ def load(tls: Tls) -> Credentials:
             f"{tls.certificate} is valid from {certificate.not_valid_before_utc:%Y-%m-%d} to "
             f"{certificate.not_valid_after_utc:%Y-%m-%d %H:%M} UTC, not now; issue a new one, or set the clock."
         )
-    authority = _read_bytes(tls.authority)
     _read_all(tls.authority)
-    return Credentials(_read_bytes(tls.certificate), key_pem, authority, certificate)
+    return Credentials(_read_bytes(tls.certificate), key_pem, _read_bytes(tls.authority), certificate)
 
 
 def read(path: Path) -> x509.Certificate:
@@ -237,8 +249,8 @@ def distrust(
 ) -> str | None:
     """Why a certificate that the authority signed does not prove that its holder is `name`; None if it does.
 
-    A pinned key decides alone; without one the certificate must carry the name. Where it says by a `colonnade:` URI whom it
-    is about, its DNS names are hosts: one may be called as another party is.
+    A pinned key decides alone; without one the certificate must carry the name. Where it says by a `colonnade:` URI
+    whom it is about, its DNS names are hosts: one may be called as another party is.
     """
     now = _now()
     if now > certificate.not_valid_after_utc or now + _CLOCKS_DIFFER < certificate.not_valid_before_utc:
@@ -279,11 +291,10 @@ def _signed(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
 def check_own(tls: Tls, name: str, pinned: bytes | None = None) -> None:
     """Refuse files of one's own by which no other node would know `name`."""
     certificate = load(tls).certificate
-    revoked = None if tls.revoked is None else RevocationList(tls.revoked, tls.authority)
-    if (why := distrust(certificate, name, pinned, revoked)) is not None:
+    if (why := distrust(certificate, name, pinned, tls.revocations())) is not None:
         raise InvalidInput(
-            f"others would refuse {tls.certificate} as the certificate of {name!r}: {_WHY[why]}. Have one issued with `colonnade certs "
-            "issue`, or have the federation file changed at all parties."
+            f"others would refuse {tls.certificate} as the certificate of {name!r}: {_WHY[why]}. Have one issued with "
+            "`colonnade certs issue`, or have the federation file changed at all parties."
         )
 
 
@@ -299,7 +310,8 @@ _WHY = {
 class RevocationList:
     """The file of revoked certificates, read again when it changes.
 
-    One that cannot be read now, as while somebody copies a new one over it, says nothing about anybody: whoever asks waits.
+    One that cannot be read now, as while somebody copies a new one over it, says nothing about anybody: whoever asks
+    waits.
     """
 
     LOOK_AGAIN = 0.25  # seconds: between two looks at the file, since every message asks
@@ -311,7 +323,7 @@ class RevocationList:
         self._seen, self._looked, self._readable = self._stamp(), time.monotonic(), True
 
     def holds(self, serial: int) -> bool | None:
-        """Whether a certificate is on the list; None while it is on none that could be read, and the newest one cannot."""
+        """Whether a certificate is on the list; None while it is on none that could be read, and the newest cannot."""
         with self._lock:
             if time.monotonic() >= self._looked + self.LOOK_AGAIN:
                 self._look()
@@ -355,12 +367,10 @@ def revoked_serials(path: Path, authorities: Iterable[x509.Certificate]) -> set[
 
 def _signed_by(revoked: x509.CertificateRevocationList, authority: x509.Certificate) -> bool:
     try:
-        return revoked.issuer == authority.subject and revoked.is_signature_valid(authority.public_key())  # type: ignore[arg-type]  # other kinds of key raise TypeError
+        key: Any = authority.public_key()  # kinds of key that sign nothing raise TypeError
+        return revoked.issuer == authority.subject and revoked.is_signature_valid(key)
     except (InvalidSignature, TypeError):
         return False
-
-
-# ------------------------------------------------------------------------------------------------ parts
 
 
 def _authority(folder: Path) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
@@ -380,15 +390,15 @@ def _private_key(path: Path) -> tuple[bytes, PrivateKeyTypes]:
         raise InvalidInput(f"{path} holds no private key in PEM form without a password.") from error
 
 
-def _blank(
-    subject: x509.Name,
-    issuer: x509.Name,
-    key: ec.EllipticCurvePublicKey,
-    days: int,
-    ends: datetime.datetime | None = None,
-) -> x509.CertificateBuilder:
+def _end_after(days: int) -> datetime.datetime:
     if days < 1:
         raise InvalidInput(f"a certificate must be valid for at least one day, got days={days}.")
+    return _now() + datetime.timedelta(days=days)
+
+
+def _blank(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, ends: datetime.datetime
+) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -396,7 +406,7 @@ def _blank(
         .public_key(key)
         .serial_number(x509.random_serial_number())
         .not_valid_before(_now() - _CLOCKS_DIFFER)
-        .not_valid_after(ends or _now() + datetime.timedelta(days=days))
+        .not_valid_after(ends)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
     )
 
@@ -450,13 +460,8 @@ def _subject(text: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
 
 
-def _spki(key: object) -> bytes:
-    form = serialization.PublicFormat.SubjectPublicKeyInfo
-    return key.public_bytes(serialization.Encoding.DER, form)  # type: ignore[attr-defined, no-any-return]  # every kind of public key has it
-
-
-def _pem(certificate: x509.Certificate) -> bytes:
-    return certificate.public_bytes(serialization.Encoding.PEM)
+def _spki(key: PublicKeyTypes) -> bytes:
+    return key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
 
 
 def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
@@ -466,13 +471,6 @@ def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 def _now() -> datetime.datetime:
     return datetime.datetime.now(datetime.UTC)
-
-
-def _made(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreError(f"cannot make {folder}: {error.strerror}. Make its parent writable and try again.") from error
 
 
 def _read_bytes(path: Path) -> bytes:

@@ -23,60 +23,62 @@ from colonnade.data.federation_file import FederationFile
 from colonnade.data.row_order import DIGEST
 from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.network.parcel import Parcel
+from colonnade.network.questions import Question
 
-Question = tuple[Mapping[str, Any], Sequence[bytes]]
-Each = Callable[[str, Mapping[str, Question]], dict[str, Parcel]]  # one kind of question to several parties
+Content = tuple[Mapping[str, Any], Sequence[bytes]]  # head and blobs of a question
+Each = Callable[[Question, Mapping[str, Content]], dict[str, Parcel]]  # one kind of question to several parties
 
 log = logging.getLogger("colonnade.network.hub_alignment")
 
 
-def align(each: Each, charter: FederationFile, begun: str | None = None) -> tuple[str, int]:
-    """Have the parties agree on a pepper among themselves, and on the rows that all have: the session, and their number.
+def align(each: Each, file: FederationFile, begun: str | None = None) -> tuple[str, int]:
+    """Have the parties agree on a pepper and on the rows that all have: the session, and the number of rows.
 
     `begun` is a session that some of them have ended, or are in the middle of: it gives the same rows again.
     """
-    check_least(charter)
-    one = _Session(each, charter, begun or secrets.token_hex(8))
+    check_least(file)
+    one = _Session(each, file, begun or secrets.token_hex(8))
     one.introduce()
-    answers = one.by_psi() if charter.align == "psi" else one.by_digests()
-    rows = {found.head.get("rows") for found in one.ask("agreed", answers).values()}
+    answers = one.by_psi() if file.align == "psi" else one.by_digests()
+    rows = {found.head.get("rows") for found in one.ask(Question.AGREED, answers).values()}
     if len(rows) != 1 or type(count := rows.pop()) is not int:
         raise ProtocolError(
             "the parties do not keep the same number of rows. Let each of them run `colonnade party realign`."
         )
-    log.info("aligned", extra={"session": one.session, "parties": len(one.names), "rows": count, "by": charter.align})
+    log.info("aligned", extra={"session": one.session, "parties": len(one.names), "rows": count, "by": file.align})
     return one.session, count
 
 
-def check_least(charter: FederationFile) -> None:
+def check_least(file: FederationFile) -> None:
     """Whether every party lets the number of common rows be known."""
-    if closed := [name for name, member in charter.members.items() if member.policy.least is None]:
+    if closed := [name for name, member in file.members.items() if member.policy.least is None]:
         raise InvalidInput(
-            f"{closed[0]!r} does not let the number of common rows be known: its policy has no `least`. Nothing was sent."
+            f"{closed[0]!r} does not let the number of common rows be known: its policy has no `least`. Nothing was "
+            "sent."
         )
 
 
 class _Session:
     """One alignment, while the hub drives it."""
 
-    def __init__(self, each: Each, charter: FederationFile, session: str) -> None:
-        self.each, self.charter, self.session = each, charter, session
-        self.names = list(charter.members)
+    def __init__(self, each: Each, file: FederationFile, session: str) -> None:
+        self.each, self.file, self.session = each, file, session
+        self.names = list(file.members)
         self.others = {name: [peer for peer in self.names if peer != name] for name in self.names}
         self.given: dict[str, list[bytes]] = {name: [] for name in self.names}  # the others' keys and shares
 
-    def ask(self, what: str, to: Mapping[str, Sequence[bytes]], **more: str) -> dict[str, Parcel]:
+    def ask(self, what: Question, to: Mapping[str, Sequence[bytes]], **more: str) -> dict[str, Parcel]:
         """A question of this session to some parties: whatever others said for each, and these blobs."""
         heads = {name: {"session": self.session, "peers": self.others[name], **more} for name in to}
         return self.each(what, {name: (heads[name], [*self.given[name], *blobs]) for name, blobs in to.items()})
 
     def introduce(self) -> None:
         """Every party's key to all others, then its part of the pepper."""
-        greeted = self.ask("greet", dict.fromkeys(self.names, ()))
+        greeted = self.ask(Question.GREET, dict.fromkeys(self.names, ()))
         keys = {name: _parts(name, found, 2) for name, found in greeted.items()}
         met = {name: [part for peer in self.others[name] for part in keys[peer]] for name in self.names}
         shares = {}
-        for name, found in self.ask("share", met).items():
+        for name, found in self.ask(Question.SHARE, met).items():
             parts = _parts(name, found, 2 * len(self.others[name]))
             shares[name] = {peer: parts[2 * at : 2 * at + 2] for at, peer in enumerate(self.others[name])}
         for name in self.names:
@@ -84,23 +86,23 @@ class _Session:
 
     def by_digests(self) -> dict[str, list[bytes]]:
         """For each party one bit a digest."""
-        found = self.ask("offer", dict.fromkeys(self.names, ()))
+        found = self.ask(Question.OFFER, dict.fromkeys(self.names, ()))
         offered = {name: _digests(name, answer) for name, answer in found.items()}
-        least = max(member.policy.least or 1 for member in self.charter.members.values())
+        least = max(member.policy.least or 1 for member in self.file.members.values())
         _, places = intersect(offered, least)
         return {name: [bitmap(places[name], len(offered[name]))] for name in self.names}
 
     def by_psi(self) -> dict[str, list[bytes]]:
         """For each party what the label holder tells it, sealed."""
-        holder = self.charter.label[0]
+        holder = self.file.label[0]
         peers = self.others[holder]
-        shown = self.ask("show", dict.fromkeys(peers, ()))
+        shown = self.ask(Question.SHOW, dict.fromkeys(peers, ()))
         for peer in peers:
-            request = self.ask("seek", {holder: ()}, peer=peer)[holder]
-            response = self.ask("blind", {peer: _parts(holder, request, 2)})[peer]
+            request = self.ask(Question.SEEK, {holder: ()}, peer=peer)[holder]
+            response = self.ask(Question.BLIND, {peer: _parts(holder, request, 2)})[peer]
             answered = [*_parts(peer, shown[peer], 2), *_parts(peer, response, 2)]
-            self.ask("narrow", {holder: answered}, peer=peer)
-        *wrapped, content = _parts(holder, self.ask("tell", {holder: ()})[holder], len(peers) + 1)
+            self.ask(Question.NARROW, {holder: answered}, peer=peer)
+        *wrapped, content = _parts(holder, self.ask(Question.TELL, {holder: ()})[holder], len(peers) + 1)
         return {holder: [], **{peer: [key, content] for peer, key in zip(peers, wrapped, strict=True)}}
 
 

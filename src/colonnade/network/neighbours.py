@@ -1,14 +1,14 @@
 """A party's neighbours on a graph: letters that go to them without the hub, where the federation file gives addresses.
 
-A letter is the same on both roads: sealed for its receiver, at its place on its edge. On the direct one its bytes go over the
-line of the two parties (network/transport/direct.py), and the hub carries in its stead a `Direct`, 16 bytes that stand for it.
-The hub drives the turns as ever, so nothing depends on which of the two comes first; the receiver waits for the letter, and
-opens it as it would have opened it from the hub's hands.
+A letter is the same on both roads: sealed for its receiver, at its place on its edge. On the direct one its bytes go
+over the line of the two parties (network/transport/direct.py), and the hub carries in its stead a `Direct`, 16 bytes
+that stand for it. The hub drives the turns as ever, so nothing depends on which of the two comes first; the receiver
+waits for the letter, and opens it as it would have opened it from the hub's hands.
 
-Nothing here decides what a letter is worth: who sent it, at which place of which run, is proved by its seal. So a line that
-is down costs time and no safety. A sender whose line has been down for `PATIENCE` seconds gives the letter itself to the
-hub. A receiver that has waited so long, and has heard nothing of the sender, says that it must begin anew; what is then
-sent again goes through the hub, which is sure to arrive.
+Nothing here decides what a letter is worth: who sent it, at which place of which run, is proved by its seal. So a line
+that is down costs time and no safety. A sender whose line has been down for `PATIENCE` seconds gives the letter itself
+to the hub. A receiver that has waited so long, and has heard nothing of the sender, says that it must begin anew; what
+is then sent again goes through the hub, which is sure to arrive.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from colonnade.data.federation_file import FederationFile
 from colonnade.errors import InvalidInput, ProtocolError, WireError
 from colonnade.network.certs import Tls
 from colonnade.network.parcel import letters_in, letters_out, pack, unpack
-from colonnade.network.transport.direct import HELD, PATIENCE, Lines, Neighbour
+from colonnade.network.transport.direct import HELD, PATIENCE, Lines
+from colonnade.network.transport.line import Neighbour
 from colonnade.network.transport.metrics import Metrics
 from colonnade.runtime.messages import Direct
 from colonnade.runtime.node import Letter
@@ -39,7 +40,7 @@ class Neighbours:
 
     def __init__(
         self,
-        charter: FederationFile,
+        file: FederationFile,
         name: str,
         tls: Tls,
         *,
@@ -47,11 +48,11 @@ class Neighbours:
         metrics: Metrics | None = None,
         patience: float = PATIENCE,
     ) -> None:
-        address = charter.members[name].address
+        address = file.members[name].address
         if (listen is None) != (address is None):
             raise InvalidInput(
-                f"the federation file gives {name!r} the address {address!r} and its own file says listen = {listen!r}: either "
-                "both are there, or none. Listening opens a port of this machine."
+                f"the federation file gives {name!r} the address {address!r} and its own file says listen = "
+                f"{listen!r}: either both are there, or none. Listening opens a port of this machine."
             )
         self.name, self.patience, self.metrics = name, patience, metrics or Metrics()
         self._letters: dict[str, dict[tuple[str, int], Frame]] = {}  # by run, then by sender and place
@@ -60,7 +61,7 @@ class Neighbours:
         self.lines = Lines(
             name,
             tls,
-            _around(charter, name),
+            _around(file, name),
             self._take,
             listen=listen,
             metrics=self.metrics,
@@ -92,7 +93,7 @@ class Neighbours:
     # ------------------------------------------------------------------------ letters out
 
     def send(self, run: str, letter: Letter, *, again: bool) -> Letter:
-        """What the hub is to carry: that the letter went over the line, or else the letter, as when it is sent again."""
+        """What the hub is to carry: a note that the letter went over the line, or else the letter."""
         if letter.receiver not in self.lines.neighbours:
             return letter
         addresses, frames = letters_out([letter], run)
@@ -173,10 +174,10 @@ def _room(frame: Frame) -> int:
     return len(frame.body) + LETTER
 
 
-def _around(charter: FederationFile, name: str) -> dict[str, Neighbour]:
+def _around(file: FederationFile, name: str) -> dict[str, Neighbour]:
     """Everybody with whom this party has a line: whom it dials and where, and who dials it."""
     found = {}
-    for peer, member in charter.members.items():
-        if peer != name and (listener := charter.listener(name, peer)) is not None:
+    for peer, member in file.members.items():
+        if peer != name and (listener := file.listener(name, peer)) is not None:
             found[peer] = Neighbour(member.address if listener == peer else None, member.pin)
     return found

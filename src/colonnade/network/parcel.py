@@ -1,10 +1,11 @@
-"""What the hub and a party's office say to each other: a small table of texts and numbers, and blobs behind it.
+"""What the hub and a party say to each other: a small table of texts and numbers, and blobs behind it.
 
     "clp1" | length of the head (4 bytes, little-endian) | head, JSON | the blobs, one behind the other
 
 The head's "blobs" are their lengths. Any bytes at all end in a parcel or a WireError; nothing is executed or imported.
-A turn's head is nearly always that of the turn before, so short ones are written and read once and then remembered; no other
-head is, since it may be large (a call with the coefficients to begin from) or hold what should not stay in memory.
+A turn's head is nearly always that of the turn before, so short ones are written and read once and then remembered; no
+other head is, since it may be large (a call with the coefficients to begin from) or hold what should not stay in
+memory.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Parcel(NamedTuple):
 
 
 def pack(head: Mapping[str, Any], blobs: Sequence[bytes] = ()) -> bytes:
-    """The bytes of a parcel. Tuples in the head hold texts only: it may be remembered, and 1 and True are the same key."""
+    """The bytes of a parcel. Tuples in the head hold texts only: heads are cached, and 1 and True are the same key."""
     sizes = tuple(map(len, blobs))
     try:
         write = _remembered if "letters" in head and len(sizes) <= _FEW else _written

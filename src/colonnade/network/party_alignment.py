@@ -10,20 +10,21 @@
                  tell     the label holder, to all, sealed: the digests of the rows that are left at the end
     both         agreed   keep the rows
 
-Which of the two ways is in the party's own copy of the federation file, and a hub that asks for the other is refused. All
-blinded keys are filled up to the public `most` of whoever brings them, so sizes say nothing; no count goes to the hub but
-that of the common rows, at the end. Every answer is a function of stored secrets and the table: asked again after a crash
-a party says the same bytes, and with another table nothing, since two contents under one key would show both.
+Which of the two ways is in the party's own copy of the federation file, and a hub that asks for the other is refused.
+All blinded keys are filled up to the public `most` of whoever brings them, so sizes say nothing; no count goes to the
+hub but that of the common rows, at the end. Every answer is a function of stored secrets and the table: asked again
+after a crash a party says the same bytes, and with another table nothing, since two contents under one key would show
+both.
 
-A party answers one private intersection: what its operator has not let go (`party realign`) is gone on with, never begun
-anew, or whoever asks could bring other keys each time.
+A party answers one private intersection: what its operator has not let go (`party realign`) is gone on with, never
+begun anew, or whoever asks could bring other keys each time.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -49,6 +50,7 @@ from colonnade.data.row_order import DIGEST
 from colonnade.errors import InvalidInput, PolicyRefused, ProtocolError, WireError
 from colonnade.network.parcel import Parcel, name_in, names_in, text_in
 from colonnade.network.party_data import PartyData
+from colonnade.network.questions import Question
 from colonnade.privacy.keyring import Keyring
 from colonnade.privacy.ledger import ADMIN, Ledger
 from colonnade.privacy.store import Log, write_synced
@@ -56,8 +58,8 @@ from colonnade.privacy.store import Log, write_synced
 AGREED, BEGUN = "alignment.json", "alignment.begun"
 # Where a sealed message stands on its edge: the same bytes at another place do not open.
 PEPPER, REQUEST, SETUP, RESPONSE, COMMON = 0, 1, 1, 2, 2
-# Words among the label holder's that nobody else can have, however full its table is: a party that would have rows declared
-# common without holding them cannot tell which to leave out.
+# Words among the label holder's that nobody else can have, however full its table is: a party that would have rows
+# declared common without holding them cannot tell which to leave out.
 DECOYS = 128
 
 log = logging.getLogger("colonnade.network.party_alignment")
@@ -83,43 +85,53 @@ def written_once(records: Log, run: str, kind: str, what: str, value: bytes) -> 
 class PartyAlignment:
     """What one party says and keeps of an alignment."""
 
-    def __init__(self, holding: PartyData, records: Log, ledger: Ledger, folder: Path, identity: bytes) -> None:
-        self.holding, self.name, self.charter = holding, holding.name, holding.charter
+    def __init__(self, data: PartyData, records: Log, ledger: Ledger, folder: Path, identity: bytes) -> None:
+        self.data, self.name, self.file = data, data.name, data.file
         self.records, self.ledger, self.folder, self.identity = records, ledger, folder, identity
+        self.handlers: dict[Question, Callable[[Parcel], Parcel]] = {
+            Question.GREET: self.greet,
+            Question.SHARE: self.share,
+            Question.OFFER: self.offer,
+            Question.SHOW: self.show,
+            Question.SEEK: self.seek,
+            Question.BLIND: self.blind,
+            Question.NARROW: self.narrow,
+            Question.TELL: self.tell,
+            Question.AGREED: self.agreed,
+        }
 
     # ------------------------------------------------------------------------ what it keeps
 
     def agreement(self) -> Agreement | None:
         path = self.folder / AGREED
-        if self.charter.on is None or not path.is_file():
+        if self.file.on is None or not path.is_file():
             return None
         return Agreement.from_json(path.read_text(encoding="utf-8"))
 
     def standing(self) -> dict[str, str | int | bool]:
-        """For the hub's first question: the rows agreed on, or the private intersection that was begun; and whether this
-        machine could take part in one."""
+        """The rows agreed on, or the private intersection that was begun; and whether this machine can do one."""
         agreement, begun = self.agreement(), self._begun()
-        able: dict[str, str | int | bool] = {"psi": psi_ready()} if self.charter.align == "psi" else {}
+        able: dict[str, str | int | bool] = {"psi": psi_ready()} if self.file.align == "psi" else {}
         if agreement is not None:
             return {**able, "session": agreement.session, "rows": agreement.rows}
         return {**able, "begun": begun} if begun else able
 
     def _begun(self) -> str | None:
         path = self.folder / BEGUN
-        return path.read_text(encoding="ascii") if self.charter.align == "psi" and path.is_file() else None
+        return path.read_text(encoding="ascii") if self.file.align == "psi" and path.is_file() else None
 
     def _may_align(self, session: str) -> None:
         """A party agrees on rows once; its operator lets it do so again (`colonnade party realign`)."""
         agreement, begun = self.agreement(), self._begun()
         if agreement is not None and agreement.session != session:
             raise PolicyRefused(
-                "this party has agreed on its rows, and a coordinator that may ask again learns from the difference. Let its "
-                "operator run `colonnade party realign`."
+                "this party has agreed on its rows, and a coordinator that may ask again learns from the difference. "
+                "Let its operator run `colonnade party realign`."
             )
         if agreement is None and begun not in (None, session):
             raise PolicyRefused(
-                f"this party has begun a private intersection in session {begun}, and whoever may begin another can bring "
-                "other keys. Go on with that session, or let all operators run `colonnade party realign`."
+                f"this party has begun a private intersection in session {begun}, and whoever may begin another can "
+                "bring other keys. Go on with that session, or let all operators run `colonnade party realign`."
             )
 
     def _once(self, session: str, what: str, value: bytes) -> None:
@@ -142,7 +154,7 @@ class PartyAlignment:
 
     def check_able(self) -> None:
         """Whether this machine has what the federation file's way to align needs."""
-        if self.charter.align == "psi" and not psi_ready():
+        if self.file.align == "psi" and not psi_ready():
             raise InvalidInput('this machine has no openmined-psi, and the federation file says align = "psi"')
 
     def share(self, asked: Parcel) -> Parcel:
@@ -154,12 +166,12 @@ class PartyAlignment:
         return Parcel({"peers": peers}, tuple(part for peer in peers for part in sealed[peer]))
 
     def _keyring(self, session: str) -> Keyring:
-        pinned = {name: member.public_key for name, member in self.charter.members.items()}
+        pinned = {name: member.public_key for name, member in self.file.members.items()}
         secret = self.records.secret(f"align/{session}", "keyring", 32)
         return Keyring(f"align/{session}", self.name, self.identity, pinned, secret)
 
     def _share(self, session: str) -> PepperShare:
-        share = PepperShare.grown(self.holding.keys, self.records.secret("align", "share", 32), session)
+        share = PepperShare.grown(self.data.keys, self.records.secret("align", "share", 32), session)
         self._once(session, "sort of key", share.kind.encode())  # one key must never seal two different shares
         return share
 
@@ -179,7 +191,7 @@ class PartyAlignment:
         session, peers = name_in(asked, "session"), names_in(asked, "peers")
         self._may_align(session)
         blobs, size = asked.blobs, 4 * len(peers)
-        if set(peers) != set(self.charter.members) - {self.name} or len(blobs) != size + more:
+        if set(peers) != set(self.file.members) - {self.name} or len(blobs) != size + more:
             raise ProtocolError("an alignment needs every party of the federation file, once")
         keyring = self._met(session, peers, [part for at in range(0, size, 4) for part in blobs[at : at + 2]])
         shares = {self.name: self._share(session)}
@@ -196,7 +208,7 @@ class PartyAlignment:
         """The keyed digests of its keys, if the others' parts of the pepper are genuine."""
         self._way("digests")
         session, _, pepper, _ = self._opened(asked, 0)
-        offered = self.holding.offer(pepper)
+        offered = self.data.offer(pepper)
         # A table that changed, under the same pepper, would show which rows came and went.
         self._once(session, "digests", _hash(offered.digests.tobytes()))
         log.info("offer", extra={"session": session, "rows": len(offered.digests)})
@@ -208,7 +220,7 @@ class PartyAlignment:
         """Party → label holder: its keys, blinded, filled up and sorted."""
         holder = self._way("psi", holds=False)
         session, keyring, pepper, _ = self._opened(asked, 0)
-        key, words = self._psi_key(session, holder), psi_words(self.holding.keys, self.holding.offer(pepper))
+        key, words = self._psi_key(session, holder), psi_words(self.data.keys, self.data.offer(pepper))
         setup = psi_setup(psi_filled(words, self._most(self.name), key), key)
         return self._said(session, keyring, {holder: SETUP}, setup, "setup")
 
@@ -242,7 +254,7 @@ class PartyAlignment:
         """Label holder → all parties: the digests of the rows that all have; a key for each party, one content."""
         self._way("psi", holds=True)
         session, keyring, pepper, _ = self._opened(asked, 0)
-        offered = self.holding.offer(pepper)
+        offered = self.data.offer(pepper)
         left = self._common(session, len(offered.digests))
         return self._said(
             session, keyring, dict.fromkeys(self._peers(), COMMON), offered.digests[left].tobytes(), "common rows"
@@ -250,8 +262,8 @@ class PartyAlignment:
 
     def _way(self, align: str, holds: bool | None = None) -> str:
         """The label holder's name, if the federation aligns this way and this party has that part in it."""
-        holder = self.charter.label[0]
-        if self.charter.align != align or holds not in (None, self.name == holder):
+        holder = self.file.label[0]
+        if self.file.align != align or holds not in (None, self.name == holder):
             raise ProtocolError(f"the hub asks for a step of {align!r} that is not this party's in the federation file")
         return holder
 
@@ -262,9 +274,9 @@ class PartyAlignment:
         peer, peers = text_in(asked, "peer"), self._peers()
         if peer not in peers:
             raise ProtocolError("the hub names a party that is not in the federation file")
-        offered = self.holding.offer(pepper)
+        offered = self.data.offer(pepper)
         left = self._left(session, len(offered.digests), peers[: peers.index(peer)])
-        words = psi_words(self.holding.keys, offered)
+        words = psi_words(self.data.keys, offered)
         some = [word if stays else None for word, stays in zip(words, left, strict=True)]
         filled = psi_filled(some, self._most(self.name) + DECOYS, self._psi_key(session, peer))
         return session, keyring, rest, peer, filled
@@ -284,11 +296,12 @@ class PartyAlignment:
     def _common(self, session: str, size: int) -> NDArray[np.bool_]:
         """Which of its rows all parties have, if they are enough for all of them."""
         left = self._left(session, size, self._peers())
-        least = max(member.policy.least or 1 for member in self.charter.members.values())
+        least = max(member.policy.least or 1 for member in self.file.members.values())
         if left.sum() < least:
             raise PolicyRefused(
-                f"fewer than {least:,} rows are common to all parties, and one of them takes part with no less. Nobody was told "
-                "which. Is it the same key, written the same way? To try again, let all operators run `colonnade party realign`."
+                f"fewer than {least:,} rows are common to all parties, and one of them takes part with no less. Nobody "
+                "was told which. Is it the same key, written the same way? To try again, let all operators run "
+                "`colonnade party realign`."
             )
         return left
 
@@ -307,39 +320,37 @@ class PartyAlignment:
         return psi_key(self.records.secret(f"align/{session}", "psi", 32), session, peer)
 
     def _most(self, party: str) -> int:
-        most = self.charter.members[party].most
-        assert most is not None  # the charter wants it of every party
+        most = self.file.members[party].most
+        assert most is not None  # the file wants it of every party
         return most
 
     def _peers(self) -> list[str]:
         """Everybody but the label holder, in the order in which they are asked."""
-        return [name for name in self.charter.members if name != self.charter.label[0]]
+        return [name for name in self.file.members if name != self.file.label[0]]
 
     # ------------------------------------------------------------------------ the end of it
 
     def agreed(self, asked: Parcel) -> Parcel:
         """Keep which rows all parties have; several alignments may have been prepared, one is kept."""
-        digests, holder = self.charter.align == "digests", self.charter.label[0]
+        digests, holder = self.file.align == "digests", self.file.label[0]
         session, keyring, pepper, rest = self._opened(asked, 1 if digests else 2 * (self.name != holder))
-        offered = self.holding.offer(pepper)
+        offered = self.data.offer(pepper)
         if digests:
             bits, how = rest[0], "keyed digests of their keys left"
         else:
             bits, how = self._intersected(session, keyring, offered, rest), "found by private set intersection"
-        made = Agreement.made(
-            offered, bits, pepper, session=session, party=self.name, parties=list(self.charter.members)
-        )
+        made = Agreement.made(offered, bits, pepper, session=session, party=self.name, parties=list(self.file.members))
         # Another answer for the same session, run after run, would show what single rows contribute.
         self._once(session, "rows", made.bits)
         write_synced(self.folder / AGREED, made.to_json().encode(), private=True)
-        told = f"{made.rows:,} of {self.holding.rows:,} rows are common to all parties; {how}"
+        told = f"{made.rows:,} of {self.data.rows:,} rows are common to all parties; {how}"
         self.ledger.tell_operator(f"align/{session}", told)
-        log.info("agreed", extra={"session": session, "rows": made.rows, "of": self.holding.rows})
+        log.info("agreed", extra={"session": session, "rows": made.rows, "of": self.data.rows})
         return Parcel({"rows": made.rows})
 
     def _intersected(self, session: str, keyring: Keyring, offered: Offer, rest: tuple[bytes, ...]) -> bytes:
         """Which rows are common: from the answers at the label holder, elsewhere from what it told."""
-        holder = self.charter.label[0]
+        holder = self.file.label[0]
         if self.name == holder:
             left = self._common(session, len(offered.digests))
             return bitmap(np.flatnonzero(left), left.size)

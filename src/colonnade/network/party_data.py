@@ -1,4 +1,4 @@
-"""What one party holds, made ready for runs: its rows in the common order, its columns encoded, its labels if it has them.
+"""The data of one party, made ready for runs: rows in the common order, columns encoded, labels if it has them.
 
 Everything here is exact and stays with the party.
 """
@@ -40,28 +40,28 @@ class _Looked(NamedTuple):
 class PartyData:
     """The table of one party: a frame with the key, or a plain matrix whose rows need no key."""
 
-    charter: FederationFile
+    file: FederationFile
     name: str
     table: Any = field(repr=False)  # a polars frame, an array or a sparse matrix
     labels: NDArray[Any] | None = field(default=None, repr=False)  # beside a plain matrix
     scoring: bool = False  # new rows, to be scored and not learned from: they need no labels
 
     def __post_init__(self) -> None:
-        member = self.charter.members.get(self.name)
+        member = self.file.members.get(self.name)
         if member is None:
-            listed = ", ".join(self.charter.members)
+            listed = ", ".join(self.file.members)
             raise InvalidInput(f"{self.name!r} is not a party of the federation file; there are {listed}.")
         self.member = member
-        if self.charter.on is not None:
-            self._check_frame(self.charter.on)
+        if self.file.on is not None:
+            self._check_frame(self.file.on)
         else:
-            self._check_matrix((member.rows if self.charter.by == "rows" else self.charter.rows) or 0)
+            self._check_matrix((member.rows if self.file.by == "rows" else self.file.rows) or 0)
 
     def _check_frame(self, on: str) -> None:
-        held, (holder, label) = list(getattr(self.table, "columns", [])), self.charter.label
+        held, (holder, label) = list(getattr(self.table, "columns", [])), self.file.label
         wanted = [on, *(column.name for column in self.member.schema.columns)] if self.member.schema else [on]
         wanted += [label] if self.labelled and holder == self.name else []
-        wanted += [self.charter.unit.name] if self.charter.people == self.name else []
+        wanted += [self.file.unit.name] if self.file.people == self.name else []
         if absent := [column for column in wanted if column not in held]:
             raise InvalidInput(
                 f"the table of {self.name!r} has no column {absent[0]!r}, which the federation file names; "
@@ -69,8 +69,8 @@ class PartyData:
             )
         if self.member.most is not None and self.rows > self.member.most:
             raise InvalidInput(
-                f"the table of {self.name!r} has {self.rows:,} rows, more than the most = {self.member.most:,} that it may bring "
-                "to an alignment by the federation file. Raise it there, with the agreement of all parties."
+                f"the table of {self.name!r} has {self.rows:,} rows, more than the most = {self.member.most:,} that it "
+                "may bring to an alignment by the federation file. Raise it there, with the agreement of all parties."
             )
         if self.labelled and holder == self.name and (nulls := self.table[label].null_count()):
             raise InvalidInput(
@@ -81,15 +81,15 @@ class PartyData:
         shape = getattr(self.table, "shape", ())
         if tuple(shape) != (rows, self.member.width):
             raise InvalidInput(
-                f"the federation file says {rows:,} rows and {self.member.width:,} columns for {self.name!r}; its matrix "
-                f"has {' x '.join(map(str, shape))}."
+                f"the federation file says {rows:,} rows and {self.member.width:,} columns for {self.name!r}; its "
+                f"matrix has {' x '.join(map(str, shape))}."
             )
         if (
             kind := self.table.dtype
         ).kind not in "biuf":  # to read texts as numbers would quote a cell, or fail for one
             raise InvalidInput(
-                f"the matrix of {self.name!r} is of type {kind} and holds no numbers: save an array of floats, integers or "
-                "Booleans."
+                f"the matrix of {self.name!r} is of type {kind} and holds no numbers: save an array of floats, "
+                "integers or Booleans."
             )
         if self.labelled and (self.labels is None or len(self.labels) != rows):
             found = "none" if self.labels is None else f"{len(self.labels):,}"
@@ -97,7 +97,7 @@ class PartyData:
 
     @property
     def holds_labels(self) -> bool:
-        return self.charter.label[0] == self.name or self.charter.by == "rows"
+        return self.file.label[0] == self.name or self.file.by == "rows"
 
     @property
     def labelled(self) -> bool:
@@ -111,15 +111,15 @@ class PartyData:
 
     def offer(self, pepper: bytes) -> Offer:
         """Its keyed digests, cut to the unit's rows where this party knows whom rows are about."""
-        assert self.charter.on is not None
-        unit, cuts = self.charter.unit, self.charter.people == self.name
+        assert self.file.on is not None
+        unit, cuts = self.file.unit, self.file.people == self.name
         people = self.table[unit.name] if cuts else None
         return offer(self.keys, pepper, least=self.member.policy.least, people=people, rows=unit.rows)
 
     @property
     def keys(self) -> pl.Series:
-        assert self.charter.on is not None
-        keys: pl.Series = self.table[self.charter.on]
+        assert self.file.on is not None
+        keys: pl.Series = self.table[self.file.on]
         return keys
 
     # ------------------------------------------------------------------------ ready for a run
@@ -127,35 +127,35 @@ class PartyData:
     def federation(self, agreement: Agreement | None) -> Federation:
         """What everybody knows, from this party's own copy of the federation file."""
         if agreement is None:
-            return Federation.elsewhere(self.charter)
-        return Federation.elsewhere(self.charter, agreement.rows, agreement.session)
+            return Federation.elsewhere(self.file)
+        return Federation.elsewhere(self.file, agreement.rows, agreement.session)
 
     def block(self, job: Job, agreement: Agreement | None, *, learns: bool = True) -> Block:
         """Its columns in the common order of rows, with labels as the loss wants them if the run learns from them."""
-        assert agreement is not None or self.charter.on is None
+        assert agreement is not None or self.file.on is None
         return self._block(job, agreement, learns)
 
     def rehearse(self, job: Job | None, agreement: Agreement | None) -> None:
-        """Refuse what a run would refuse of this table when it is paid for. Without an agreement on rows all of them are tried."""
-        if agreement is None and self.charter.on is not None:
+        """Refuse what a run would refuse of this table; without an agreement on rows all of them are tried."""
+        if agreement is None and self.file.on is not None:
             self.offer(secrets.token_bytes(32))
         self._block(job, agreement, job is not None)
 
     def _block(self, job: Job | None, agreement: Agreement | None, learns: bool) -> Block:
         place = self.federation(agreement).parties[self.name].block.positions
         notes: tuple[str, ...] = ()
-        if self.charter.on is None:
+        if self.file.on is None:
             matrix, labels = self._matrix(), self.labels
         else:
             own = self.table if agreement is None else self.table[agreement.places(self.offer(agreement.pepper))]
-            holder, column = self.charter.label
+            holder, column = self.file.label
             labels = own[column].to_numpy() if learns and holder == self.name else None
             schema = self.member.schema
             assert schema is not None
             encoded = schema.encode(own) if schema.width else None
             matrix = np.zeros((own.height, 0)) if encoded is None else encoded.matrix
             notes = () if encoded is None else encoded.owner_notes()
-        block = Block(matrix, place, unit=self.charter.unit, owner_notes=notes)
+        block = Block(matrix, place, unit=self.file.unit, owner_notes=notes)
         if job is None or not (learns and self.holds_labels):
             return block
         return replace(block, labels=usable_labels(np.asarray(labels), job))
@@ -164,7 +164,7 @@ class PartyData:
 
     @property
     def nothing(self) -> tuple[str, ...]:
-        """Columns of the whole table that carry nothing, or why it cannot be encoded: for this party's operator alone."""
+        """Columns that carry nothing, or why the table cannot be encoded: for this party's operator alone."""
         return self._looked.nothing
 
     @property
@@ -174,7 +174,7 @@ class PartyData:
 
     @cached_property
     def _looked(self) -> _Looked:
-        """Of all its rows, labels included, and before any run is proposed, so that nothing others see or time depends on it."""
+        """Of all its rows and labels, before any run is proposed: nothing that others see or time depends on it."""
         return _Looked(*self._columns_looked_at(), self._different_labels())
 
     def _columns_looked_at(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -183,7 +183,7 @@ class PartyData:
         schema = self.member.schema
         beyond: Mapping[str, int] = {}
         try:
-            if self.charter.on is None:
+            if self.file.on is None:
                 matrix = self._matrix()
             elif schema is None or not schema.width:
                 return (), ()
@@ -201,7 +201,7 @@ class PartyData:
         if not self.labelled:
             return None
         try:
-            return different(self.labels if self.charter.on is None else self.table[self.charter.label[1]].to_numpy())
+            return different(self.labels if self.file.on is None else self.table[self.file.label[1]].to_numpy())
         except Exception:  # as above
             return None
 

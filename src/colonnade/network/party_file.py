@@ -8,8 +8,8 @@
     key = "signing.key"                # its public half stands in the federation file
     certs = "certs"                    # airline.pem, airline.key, authority.pem, revoked.pem
     models = "../learning/store"       # of new rows to be scored: the store with this party's parts of the models
-    listen = "0.0.0.0:7444"            # if the federation file gives it an address: the port that it opens for other parties
-    approve = "ask"                    # a run's terms are shown and asked about; "policy": see [limits]; "all" asks nobody
+    listen = "0.0.0.0:7444"            # if the federation file gives it an address: its port for other parties
+    approve = "ask"                    # terms are shown and asked about; "policy": see [limits]; "all" asks nobody
 
     [data]
     source = "flights.parquet"         # or a database: source = "postgresql://...", query = "select ..."
@@ -20,7 +20,7 @@
     epsilon = 1.0                      # of one run, for one row, all parties together
     delta = 1e-5                       # the largest delta that epsilon may be stated at; left out: 1e-5
     scores = 1                         # the most runs of scores of this store's rows, ever; left out: 1
-    models = ["20260101T120000-..."]   # the models, by the runs that made them, that may score; left out: all it has parts of
+    models = ["20260101T120000-..."]   # the runs whose models may score; left out: all it has parts of
 
 Paths are relative to the file. All of it is the party's own business and never leaves it.
 """
@@ -43,30 +43,18 @@ from colonnade.data.text_file import read_text
 from colonnade.errors import InvalidInput, PolicyRefused, unquoted
 from colonnade.methods.masked_scores import MaskedScores
 from colonnade.methods.plain_data import known_values
-from colonnade.network.certs import Tls
+from colonnade.network.certs import Tls, tls_in
 from colonnade.network.neighbours import Neighbours
 from colonnade.network.party_data import PartyData
-from colonnade.network.party_service import Approve, PartyService, Request
+from colonnade.network.party_service import PartyService
+from colonnade.network.proposals import Approve, Request
 from colonnade.network.transport.metrics import Metrics
 from colonnade.privacy.accountant import epsilon
 from colonnade.privacy.events import row_rho
 
 _VERSION = 1
-_FIELDS = {
-    "version",
-    "name",
-    "federation",
-    "hub",
-    "store",
-    "models",
-    "key",
-    "certs",
-    "approve",
-    "data",
-    "limits",
-    "metrics",
-    "listen",
-}
+_FIELDS = {"version", "name", "federation", "hub", "store", "models", "key"}
+_FIELDS |= {"certs", "approve", "data", "limits", "metrics", "listen"}
 _LIMITS = ("methods", "epsilon", "delta", "scores", "models")
 _MODES = ("ask", "policy", "all")
 
@@ -75,9 +63,9 @@ _MODES = ("ask", "policy", "all")
 class Limits:
     """What a policy lets pass: methods by name, and the epsilon of one run at a delta that is small enough.
 
-    Scores have no price in rho, so their runs are counted: each is one more linear equation about every row, and how many
-    it takes to solve for a row depends on its columns and on what the label holder knows. One is what naming MaskedScores
-    asks for; whoever writes a larger number has thought about it.
+    Scores have no price in rho, so their runs are counted: each is one more linear equation about every row, and how
+    many it takes to solve for a row depends on its columns and on what the label holder knows. One is what naming
+    MaskedScores asks for; whoever writes a larger number has thought about it.
     """
 
     methods: tuple[str, ...] = ()
@@ -129,7 +117,7 @@ class PartyFile:
 
     path: Path
     name: str
-    charter: FederationFile
+    federation_file: FederationFile
     hub: str
     store: Path
     key: Path
@@ -157,7 +145,8 @@ class PartyFile:
     def _made(cls, at: Path, raw: Mapping[str, Any]) -> PartyFile:
         if raw.get("version") != _VERSION:
             raise InvalidInput(
-                f"version is {raw.get('version')!r}; this Colonnade reads version = {_VERSION}. Write that, or install a newer one."
+                f"version is {raw.get('version')!r}; this Colonnade reads version = {_VERSION}. Write that, or install "
+                "a newer one."
             )
         if unknown := sorted(set(raw) - _FIELDS):
             raise InvalidInput(f"unknown entry {unknown[0]!r}; known: {', '.join(sorted(_FIELDS))}")
@@ -169,24 +158,17 @@ class PartyFile:
         data, folder = raw.get("data"), at.parent
         if not isinstance(data, dict) or not isinstance(data.get("source"), str):
             raise InvalidInput('[data] needs source = "...", a file or a database')
-        passing, charter = _limits(raw.get("limits", {})), FederationFile.load(folder / raw["federation"])
-        hub = raw.get("hub", charter.hub)
+        passing, file = _limits(raw.get("limits", {})), FederationFile.load(folder / raw["federation"])
+        hub = raw.get("hub", file.hub)
         if not isinstance(hub, str):
             raise InvalidInput('hub = "host:port" is missing here and in the federation file')
-        certs, name = folder / raw["certs"], raw["name"]
-        revoked = certs / "revoked.pem"
-        tls = Tls(
-            certs / f"{name}.pem",
-            certs / f"{name}.key",
-            certs / "authority.pem",
-            revoked if revoked.is_file() else None,
-        )
+        name, tls = raw["name"], tls_in(folder / raw["certs"], raw["name"])
         approve, metrics, listen = raw.get("approve", "ask"), raw.get("metrics"), raw.get("listen")
         if listen is not None and not isinstance(listen, str):
             raise InvalidInput('listen = "host:port" must be a text')
         models = folder / str(raw["models"]) if "models" in raw else None
         paths = folder / raw["store"], folder / raw["key"]
-        return cls(at, name, charter, hub, *paths, tls, approve, data, passing, metrics, listen, models)
+        return cls(at, name, file, hub, *paths, tls, approve, data, passing, metrics, listen, models)
 
     def identity(self) -> bytes:
         """The private half of the signing key."""
@@ -194,7 +176,8 @@ class PartyFile:
             raw = bytes.fromhex(self.key.read_text(encoding="ascii").strip())
         except OSError as error:
             raise InvalidInput(
-                f"cannot read the signing key {self.key}: {error.strerror}. Check the path; `colonnade party key` makes one."
+                f"cannot read the signing key {self.key}: {error.strerror}. Check the path; `colonnade party key` "
+                "makes one."
             ) from error
         except ValueError as error:
             raise InvalidInput(f"{self.key} is not a signing key; `colonnade party key` makes one.") from error
@@ -203,25 +186,25 @@ class PartyFile:
         return raw
 
     @unquoted()
-    def holding(self) -> PartyData:
+    def read_data(self) -> PartyData:
         """The party's table, read from where its file says."""
         source, labels = str(self.data["source"]), self.data.get("labels")
         folder = self.path.parent
         if "://" not in source:
             source = str(folder / source)
-        table, y = read_table(source, self.data.get("query"), self.charter, self.name), None
+        table, y = read_table(source, self.data.get("query"), self.federation_file, self.name), None
         if isinstance(table, tuple):  # a file of rows with their labels
             table, y = table
         if labels is not None:
             y = _array(folder / str(labels))
-        return PartyData(self.charter, self.name, table, y, scoring=self.models is not None)
+        return PartyData(self.federation_file, self.name, table, y, scoring=self.models is not None)
 
-    def office(self, approve: Approve, neighbours: Neighbours | None = None) -> PartyService:
-        return PartyService(self.holding(), self.store, self.identity(), approve, neighbours, models=self.models)
+    def service(self, approve: Approve, neighbours: Neighbours | None = None) -> PartyService:
+        return PartyService(self.read_data(), self.store, self.identity(), approve, neighbours, models=self.models)
 
     def neighbours(self, metrics: Metrics) -> Neighbours:
         """The lines to other parties, where the federation file has addresses."""
-        return Neighbours(self.charter, self.name, self.tls, listen=self.listen, metrics=metrics)
+        return Neighbours(self.federation_file, self.name, self.tls, listen=self.listen, metrics=metrics)
 
 
 def _limits(raw: Any) -> Limits:
@@ -246,10 +229,11 @@ def _limits(raw: Any) -> Limits:
     return Limits(tuple(raw.get("methods", ())), *prices, scores, models)
 
 
-def read_table(source: str, query: str | None, charter: FederationFile, name: str) -> Any:
+def read_table(source: str, query: str | None, file: FederationFile, name: str) -> Any:
     """A frame from a file or a database; a plain matrix from .npy, or from .npz as scipy saves a sparse one.
 
-    Of a frame the columns that the federation file names for this party, read as its schema declares them: as in one process.
+    Of a frame the columns that the federation file names for this party, read as its schema declares them: as in one
+    process.
     """
     from scipy import sparse
 
@@ -264,12 +248,12 @@ def read_table(source: str, query: str | None, charter: FederationFile, name: st
             raise InvalidInput(
                 f"{source} cannot be read as a sparse matrix ({type(error).__name__}). Save it with scipy."
             ) from None  # its message may quote an entry
-    if charter.on is None or name not in charter.members:
+    if file.on is None or name not in file.members:
         return read(source, query=query)
-    table, schema = located(source, query=query), charter.members[name].schema
-    texts = {charter.on, *([charter.unit.name] if charter.people == name else [])}
+    table, schema = located(source, query=query), file.members[name].schema
+    texts = {file.on, *([file.unit.name] if file.people == name else [])}
     named = {*texts, *(column.name for column in (schema.columns if schema else ()))}
-    named |= {charter.label[1]} if charter.label[0] == name else set()
+    named |= {file.label[1]} if file.label[0] == name else set()
     wanted = [column for column in table.names() if column in named]  # what is absent is said by PartyData
     return table.frame(wanted, schema, texts)
 

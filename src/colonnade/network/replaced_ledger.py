@@ -1,10 +1,10 @@
-"""A ledger that was lost: its owner says so in a signed record, and every other node takes it by hand, or nothing goes on.
+"""A ledger that was lost: its owner says so in a signed record, and every other node accepts that by hand.
 
-Peers remember where a ledger stood, so a new one in its place is refused as rolled back. The owner begins a new ledger, which
-counts from its first row on what the owner knows was spent before, and signs a record of where it stands: a party by the key that
-the federation file pins for it, the coordinator by the key of its certificate. Whoever takes the record forgets the old
-ledger's heads and remembers the new one's, so one record stands for one new ledger. Both sides keep a row of it, and every
-later statement counts it: what the old ledger alone knew is lost.
+Peers remember where a ledger stood, so a new one in its place is refused as rolled back. The owner begins a new ledger,
+which counts from its first row on what the owner knows was spent before, and signs a record of where it stands: a party
+by the key that the federation file pins for it, the coordinator by the key of its certificate. Whoever takes the record
+forgets the old ledger's heads and remembers the new one's, so one record stands for one new ledger. Both sides keep a
+row of it, and every later statement counts it: what the old ledger alone knew is lost.
 """
 
 from __future__ import annotations
@@ -99,21 +99,21 @@ def keyed_head(log: Log, count: int) -> bytes:
     return hmac.digest(log.secret("node", "heads", 32), found, "sha256") if found else b""
 
 
-def signed_by_party(ledger: Ledger, identity: bytes, charter: FederationFile, rho: float) -> Record:
+def signed_by_party(ledger: Ledger, identity: bytes, file: FederationFile, rho: float) -> Record:
     """Begin a party's new ledger, and sign where it stands."""
-    if public_key(identity) != charter.members[ledger.node].public_key:
+    if public_key(identity) != file.members[ledger.node].public_key:
         raise InvalidInput(
             f"the signing key is not the one that the federation file pins for {ledger.node!r}. Nothing was changed."
         )
-    one = ledger.begin_anew(rho, [(str(charter.unit), charter.unit.neighbours)])
+    one = ledger.begin_anew(rho, [(str(file.unit), file.unit.neighbours)])
     count = ledger.log.length()
-    record = Record(*one, charter.digest, ledger.row_spent(), count, keyed_head(ledger.log, count).hex())
+    record = Record(*one, file.digest, ledger.row_spent(), count, keyed_head(ledger.log, count).hex())
     signature = Ed25519PrivateKey.from_private_bytes(identity).sign(record.statement)
     return replace(record, signature=signature.hex())
 
 
-def signed_by_coordinator(ledger: Ledger, tls: Tls, charter: FederationFile) -> Record:
-    """Begin the coordinator's new ledger, and sign where it stands by the key of its certificate. It has no rows to count for."""
+def signed_by_coordinator(ledger: Ledger, tls: Tls, file: FederationFile) -> Record:
+    """Begin the coordinator's new ledger, and sign where it stands by the key of its certificate. It counts no rows."""
     credentials = load(tls)
     key = serialization.load_pem_private_key(credentials.key, None)
     if not isinstance(key, ec.EllipticCurvePrivateKey):
@@ -121,17 +121,17 @@ def signed_by_coordinator(ledger: Ledger, tls: Tls, charter: FederationFile) -> 
     one = ledger.begin_anew(0.0)
     count = ledger.log.length()
     shown = credentials.certificate.public_bytes(serialization.Encoding.PEM).decode("ascii")
-    record = Record(*one, charter.digest, 0.0, count, ledger.log.head_at(count).hex(), shown)
+    record = Record(*one, file.digest, 0.0, count, ledger.log.head_at(count).hex(), shown)
     return replace(record, signature=key.sign(record.statement, ec.ECDSA(hashes.SHA256())).hex())
 
 
-def accept(books: RunStore, name: str, record: Record, charter: FederationFile, tls: Tls) -> Ledger:
+def accept(books: RunStore, name: str, record: Record, file: FederationFile, tls: Tls) -> Ledger:
     """Take a record, if its owner signed it: from now on the new ledger counts as the node's own.
 
     Runs that are open cannot go on without the lost ledger, and are ended.
     """
     ledger = Ledger(books.log(name), name, Policy())
-    _check(record, name, charter, tls)
+    _check(record, name, file, tls)
     if not ledger.knows_replaced(record.replaced):
         end_open_runs(books)
         rho = math.inf if record.node == HUB else record.rho  # the coordinator's ledger is about nobody's rows
@@ -139,25 +139,27 @@ def accept(books: RunStore, name: str, record: Record, charter: FederationFile, 
     return ledger
 
 
-def _check(record: Record, name: str, charter: FederationFile, tls: Tls) -> None:
+def _check(record: Record, name: str, file: FederationFile, tls: Tls) -> None:
     if record.node == name:
         raise InvalidInput(f"this is the record of {record.node!r} itself; it is for the other nodes.")
-    if record.node != HUB and record.node not in charter.members:
+    if record.node != HUB and record.node not in file.members:
         raise InvalidInput(
-            f"the record is about {record.node!r}, which is not in the federation file. Ask for the file that it was made with."
+            f"the record is about {record.node!r}, which is not in the federation file. Ask for the file that it was "
+            "made with."
         )
     try:
-        if record.federation != charter.digest:
+        if record.federation != file.digest:
             raise InvalidInput("it is about another federation file than the one here")
         if record.node == HUB:
             _check_coordinator(record, tls)
         else:
-            public = Ed25519PublicKey.from_public_bytes(charter.members[record.node].public_key)
+            public = Ed25519PublicKey.from_public_bytes(file.members[record.node].public_key)
             public.verify(bytes.fromhex(record.signature), record.statement)
     except (InvalidSignature, ValueError, TypeError) as error:
         why = str(error) if isinstance(error, InvalidInput) else "its signature is not that of the node's own key"
         raise InvalidInput(
-            f"the record about {record.node!r} is refused: {why}. Nothing was changed. Ask its owner, over a line that you trust."
+            f"the record about {record.node!r} is refused: {why}. Nothing was changed. Ask its owner, over a line that "
+            "you trust."
         ) from error
 
 

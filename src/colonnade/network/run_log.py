@@ -1,8 +1,8 @@
 """What the coordinator's log says of a run: proposed, reserved, how far it has come now and then, how it ended.
 
-Counts, and whole seconds: that is what whoever runs the coordinator sees anyway, and what the clock of every line of the log
-tells. A log is not covered by what a private run promises, since how long a step takes may depend on data; keep it as the
-coordinator's store is kept.
+Counts, and whole seconds: that is what whoever runs the coordinator sees anyway, and what the clock of every line of
+the log tells. A log is not covered by what a private run promises, since how long a step takes may depend on data; keep
+it as the coordinator's store is kept.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class RunLog:
         log.info("proposed", extra={"run": self.run, "method": method, "parties": parties})
 
     def reserved(self) -> None:
-        """All parties have approved it and reserved, now or before it was interrupted: from here on things leave them."""
+        """All parties have approved and reserved, now or before it was interrupted: from here on things leave them."""
         self.told = time.monotonic()
         log.info("reserved by all", extra={"run": self.run, "seconds": self._seconds})
 
     def carried(self, letters: Iterable[Letter]) -> None:
-        """Letters on their way to a party: the coordinator's own count of rounds is taken, where there is a coordinator."""
+        """Letters on their way to a party: the coordinator's own count of rounds is taken, where there is one."""
         counted = [letter.frame.round for letter in letters if self.alone or letter.sender == COORDINATOR]
         self.round = max([self.round, *counted])
         if time.monotonic() - self.told >= PAUSE:

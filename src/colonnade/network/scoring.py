@@ -1,8 +1,8 @@
 """Scores of a party's rows by a model that it has a part of: which part, and what the label holder keeps.
 
-A run of scores names a model by the run that made it. Each party takes the coefficients that it kept of that run, from this
-store or from the one its file names (`models`), and nobody sends it any. The sum of all parts stays with the label holder:
-`scores/RUN.parquet` in its store, with the key of each row where rows have one.
+A run of scores names a model by the run that made it. Each party takes the coefficients that it kept of that run, from
+this store or from the one its file names (`models`), and nobody sends it any. The sum of all parts stays with the label
+holder: `scores/RUN.parquet` in its store, with the key of each row where rows have one.
 """
 
 from __future__ import annotations
@@ -32,31 +32,32 @@ def part_path(store: Path, run: str) -> Path:
 class Scoring:
     """One party's models and scores."""
 
-    def __init__(self, holding: PartyData, store: Path, models: Path | None) -> None:
-        self.holding, self.store, self.models = holding, store, models or store
+    def __init__(self, data: PartyData, store: Path, models: Path | None) -> None:
+        self.data, self.store, self.models = data, store, models or store
 
     def equipped(self, method: MaskedScores) -> MaskedScores:
         """The method with this party's own coefficients of the model it names."""
-        part, member = self._part(method.model), self.holding.member
+        part, member = self._part(method.model), self.data.member
         x = np.asarray(part["coefficients"], np.float64)
         features = list(member.schema.features) if member.schema is not None else None
         if x.shape != (member.width,) or part["features"] != features:
             raise InvalidInput(
-                f"the part of run {method.model} was fitted on other columns than {self.holding.name!r} brings. Nothing was sent."
+                f"the part of run {method.model} was fitted on other columns than {self.data.name!r} brings. Nothing "
+                "was sent."
             )
         # On a graph the label holder knows the intercept, and the hub does not.
         own = part["intercept"]
-        return replace(method, coefficients={self.holding.name: x}, intercept=method.intercept if own is None else own)
+        return replace(method, coefficients={self.data.name: x}, intercept=method.intercept if own is None else own)
 
     def _part(self, model: str) -> Any:
         path = part_path(self.models, model)
         if not is_name(model) or not path.is_file():  # a name first: the hub chose it, and it becomes a path
             raise InvalidInput(
-                f"{self.holding.name!r} has no part of the model that is to score its rows. Nothing was sent. Name the store "
-                "that has it in the party's file: models = ..."
+                f"{self.data.name!r} has no part of the model that is to score its rows. Nothing was sent. Name the "
+                "store that has it in the party's file: models = ..."
             )
         part = json.loads(path.read_text(encoding="utf-8"))
-        if (part.get("format"), part.get("version"), part.get("party")) != ("colonnade part", 1, self.holding.name):
+        if (part.get("format"), part.get("version"), part.get("party")) != ("colonnade part", 1, self.data.name):
             raise InvalidInput(f"{path} is not this party's part of a model. Nothing was sent.")
         return part
 
@@ -66,7 +67,7 @@ class Scoring:
 
         frame = pl.DataFrame({"score": scores})
         if agreement is not None:
-            keys = self.holding.keys_in_order(agreement)
+            keys = self.data.keys_in_order(agreement)
             frame = frame.insert_column(0, keys.alias("key") if keys.name == "score" else keys)
         body = io.BytesIO()
         frame.write_parquet(body)

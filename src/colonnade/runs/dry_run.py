@@ -22,7 +22,8 @@ from colonnade.methods.node_setup import Call
 from colonnade.network.bounds import Sizes, check_call
 from colonnade.network.hub_alignment import check_least
 from colonnade.network.party_file import PartyFile
-from colonnade.network.party_service import PartyService, Request
+from colonnade.network.party_service import PartyService
+from colonnade.network.proposals import Request, price, request_for
 from colonnade.network.transport.metrics import Metrics
 from colonnade.runs.fit import checked
 from colonnade.runs.job_file import JobFile
@@ -37,19 +38,19 @@ UNKNOWN = (
 ROWS = "how many rows are common, before the parties have agreed on them"
 
 
-def supposed(charter: FederationFile, rows: int | None = None) -> Federation:
+def supposed(file: FederationFile, rows: int | None = None) -> Federation:
     """What everybody knows of a federation, as if its parties had agreed on so many rows: by default the fewest they take part with."""
-    if charter.on is None:
+    if file.on is None:
         if rows is not None:
             raise InvalidInput("the federation file says how many rows there are; leave --rows out.")
-        return Federation.elsewhere(charter)
-    check_least(charter)
-    fewest = max(member.policy.least or 1 for member in charter.members.values())
+        return Federation.elsewhere(file)
+    check_least(file)
+    fewest = max(member.policy.least or 1 for member in file.members.values())
     if rows is not None and rows < fewest:
         raise InvalidInput(
             f"--rows {rows:,}: by the federation file the parties take part with {fewest:,} common rows or more."
         )
-    return Federation.elsewhere(charter, fewest if rows is None else rows)
+    return Federation.elsewhere(file, fewest if rows is None else rows)
 
 
 def proposed(federation: Federation, asked: JobFile) -> Call:
@@ -63,36 +64,36 @@ def proposed(federation: Federation, asked: JobFile) -> Call:
 
 @contextlib.contextmanager
 def opened(settings: PartyFile) -> Iterator[PartyService]:
-    """A party's office over its own ledger as it lies there; where there is none yet, over one that is gone afterwards."""
+    """A party's service over its own ledger as it lies there; where there is none yet, over one that is gone afterwards."""
     with contextlib.ExitStack() as last:
         lines = settings.neighbours(Metrics())
         last.push(lines)  # closed at the end, and never started: nobody is dialled
         if not ((settings.store / "runs.db").is_file() and _ledger(settings).is_file()):
             check_folder(settings.store)
             settings = replace(settings, store=Path(last.enter_context(tempfile.TemporaryDirectory())))
-        yield last.enter_context(contextlib.closing(settings.office(settings.limits, lines)))
+        yield last.enter_context(contextlib.closing(settings.service(settings.limits, lines)))
 
 
 def rehearse(
-    settings: PartyFile, office: PartyService, asked: JobFile | None, rows: int | None = None
+    settings: PartyFile, service: PartyService, asked: JobFile | None, rows: int | None = None
 ) -> Request | None:
     """Refuse what runs would be refused for at this party; what its operator would be shown of a job."""
-    office.log.verify()
-    office.aligning.check_able()
-    agreement = office.agreement()
+    service.log.verify()
+    service.aligning.check_able()
+    agreement = service.agreement()
     if asked is None:
-        office.holding.rehearse(None, agreement)
+        service.data.rehearse(None, agreement)
         return None
     if agreement is not None and rows is not None:
         raise InvalidInput(f"{agreement.rows:,} rows are agreed on; leave --rows out.")
-    federation = supposed(settings.charter, rows) if agreement is None else office.holding.federation(agreement)
+    federation = supposed(settings.federation_file, rows) if agreement is None else service.data.federation(agreement)
     call = proposed(federation, asked)
-    priced = office.priced(call, federation)
-    request = office.request(RUN, call, priced)
+    priced = price(call, federation, service.data, service.scoring)
+    request = request_for(RUN, call, priced, service.data, service.ledger.score_runs())
     if settings.approve == "policy":
         settings.limits(request)
-    office.ledger.check_run(RUN, request.terms, request.plans)
-    office.holding.rehearse(priced[0], agreement)
+    service.ledger.check_run(RUN, request.terms, request.plans)
+    service.data.rehearse(priced.job, agreement)
     return request
 
 

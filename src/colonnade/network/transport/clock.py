@@ -1,4 +1,4 @@
-"""One thread that does things at their time: the deadlines of requests and greetings; and the times that both ends know."""
+"""One thread for the deadlines of requests and greetings; and the times that both ends know."""
 
 from __future__ import annotations
 

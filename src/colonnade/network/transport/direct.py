@@ -1,18 +1,18 @@
 """Direct lines between parties: one TLS 1.3 connection a pair, on which either end sends when it has something.
 
-One end listens, the other dials; which is which was agreed on before, and so is who may come. Both show a certificate of the
-authority that is neither expired nor revoked and carries the name, or has the pinned key. The bytes are those of
-streams_envelope.py, each envelope behind its length (4 bytes, little-endian):
+One end listens, the other dials; which is which was agreed on before, and so is who may come. Both show a certificate
+of the authority that is neither expired nor revoked and carries the name, or has the pinned key. The bytes are those of
+envelope.py, each envelope behind its length (4 bytes, little-endian):
 
     dialler    HELLO                                            listener   WELCOME, or REFUSED and the end
-    either     REQUEST n: a message, n counts from 1 on a connection        either     ANSWER n, empty: all up to n are here
+    either     REQUEST n: a message, n counts from 1            either     ANSWER n, empty: all up to n are here
 
-What was not confirmed is sent again on the next connection, so a receiver may get a message twice: whoever takes them tells
-by what is inside. A line that is down is dialled again after a growing, random pause. Nothing here is needed for a run to
-go on: `send` says no when a line has been down for `patience` seconds, and there is another road.
+What was not confirmed is sent again on the next connection, so a receiver may get a message twice: whoever takes them
+tells by what is inside. A line that is down is dialled again after a growing, random pause. Nothing here is needed for
+a run to go on: `send` says no when a line has been down for `patience` seconds, and there is another road.
 
-The port is open to the network: a stranger gets a TLS handshake, ten seconds, and one of a few places to wait in. Whatever
-comes again and again, from strangers or neighbours, is a line of the log a minute at most.
+The port is open to the network: a stranger gets a TLS handshake, ten seconds, and one of a few places to wait in.
+Whatever comes again and again, from strangers or neighbours, is a line of the log a minute at most.
 """
 
 from __future__ import annotations
@@ -24,18 +24,15 @@ import random
 import secrets
 import socket
 import ssl
-import struct
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
 from itertools import islice
 
 from cryptography import x509
 
 from colonnade.errors import InvalidInput, WireError
-from colonnade.network.certs import RevocationList, Tls, distrust
+from colonnade.network.certs import Tls, distrust, load
 from colonnade.network.transport.clock import FIRST_PAUSE, GREETING_SECONDS, LONGEST_PAUSE
 from colonnade.network.transport.envelope import (
     DISTRUST,
@@ -44,75 +41,32 @@ from colonnade.network.transport.envelope import (
     LIMIT,
     LOWEST,
     Assembler,
+    Compressed,
+    EnvelopeKind,
     Head,
-    Hello,
-    Kind,
     Malformed,
-    Packed,
+    PartyHello,
     Reason,
     Refusal,
     Welcome,
     common_version,
+    compress,
     envelopes,
     greeting,
-    pack,
     parse,
 )
+from colonnade.network.transport.line import DirectLine, LineLost, Neighbour, Talk, read_envelope, write_envelopes
 from colonnade.network.transport.metrics import Metrics
-from colonnade.network.transport.tls import context, door, keep_alive, split
+from colonnade.network.transport.tls import door, keep_alive, split_address, tls_context
 
 PATIENCE = 10.0  # seconds that a line may be down before messages take another road
 HELD = 2 * LIMIT  # bytes that wait to be confirmed by one neighbour
 QUIET = 60.0  # seconds between two lines of the log about the same thing: whoever may dial may dial often
 STRANGERS = 8  # connections that have not proved who they are, and one more for each neighbour
-_LENGTH = struct.Struct("<I")
-_EMPTY = Packed(0, b"", 0)
+_EMPTY = Compressed(0, b"", 0)
 _GONE = (OSError, TimeoutError, asyncio.IncompleteReadError)
 
 log = logging.getLogger("colonnade.network.transport")
-
-
-@dataclass(frozen=True, slots=True)
-class Neighbour:
-    """Another party: where this one dials it (None: it dials), and its pinned key, if there is one."""
-
-    address: str | None
-    pin: bytes | None = None
-
-
-@dataclass(eq=False, slots=True)
-class _Talk:
-    """One connection, and how far both ends have come on it."""
-
-    reader: asyncio.StreamReader
-    writer: asyncio.StreamWriter
-    serial: int  # of the neighbour's certificate
-    sent: int = 0
-    confirmed: int = 0
-    received: int = 0
-    told: int = 0  # of those received, how many this end has confirmed
-
-
-@dataclass(eq=False, slots=True)
-class _Line:
-    """What this end knows of one neighbour, over all its connections."""
-
-    name: str
-    neighbour: Neighbour
-    talk: _Talk | None = None  # on the connection that counts; None: the line is down
-    since: float = field(default_factory=time.monotonic)  # when it went up or down last
-    heard: float = 0.0  # when the last envelope came
-    unconfirmed: deque[Packed] = field(default_factory=deque)
-    held: int = 0
-    greeted: tuple[bytes, int] = (b"", 0)  # session and attempt of the last greeting
-    bell: asyncio.Event = field(default_factory=asyncio.Event)  # rung when there is something to say
-    changes: int = 0  # how often it went up or down
-    logged: tuple[float, int] = (0.0, 0)  # when that was told last, and how many there were then
-    due: bool = False  # whether it is about to be told
-
-
-class _Lost(Exception):  # not an error of ours: the reason to dial again
-    """The connection is gone, or never was."""
 
 
 class Lines:
@@ -131,14 +85,14 @@ class Lines:
     ) -> None:
         self.name, self.patience, self.metrics = name, patience, metrics or Metrics()
         self._tls, self._take = tls, take
-        self._revoked = RevocationList(tls.revoked, tls.authority) if tls.revoked is not None else None
-        self._lines = {peer: _Line(peer, neighbour) for peer, neighbour in neighbours.items()}
+        self._revoked = tls.revocations()
+        self._lines = {peer: DirectLine(peer, neighbour) for peer, neighbour in neighbours.items()}
         self._session, self._attempt = secrets.token_bytes(16), 0
         self._changed = threading.Condition()
         self._strangers = 0
         self._told: dict[tuple[str, str], float] = {}  # when something was logged last, by whom it is about
         self._guests: set[asyncio.Task[None]] = set()
-        self._secured = None if listen is None else context(tls, ssl.PROTOCOL_TLS_SERVER)
+        self._secured = None if listen is None else tls_context(tls, load(tls), ssl.PROTOCOL_TLS_SERVER)
         self._door = None if listen is None else door(listen)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._over: asyncio.Event | None = None
@@ -190,7 +144,7 @@ class Lines:
         line = self._lines.get(peer)
         if line is None or self._loop is None or len(message) > LIMIT:
             return False
-        packed = pack(message)
+        packed = compress(message)
         with self._changed:
             left = line.since + self.patience - time.monotonic()
             self._changed.wait_for(lambda: line.talk is not None, max(0.0, left))
@@ -218,7 +172,7 @@ class Lines:
         for _ in range(4):  # aborted transports close their sockets in the next rounds of the loop
             await asyncio.sleep(0)
 
-    async def _converse(self, line: _Line, talk: _Talk) -> None:
+    async def _converse(self, line: DirectLine, talk: Talk) -> None:
         """Both directions at once, until one of them ends."""
         self._up(line, talk)
         both = [asyncio.create_task(self._hear(line, talk)), asyncio.create_task(self._say(line, talk))]
@@ -232,18 +186,18 @@ class Lines:
                 task.cancel()
             await asyncio.gather(*both, return_exceptions=True)
 
-    async def _hear(self, line: _Line, talk: _Talk) -> None:
+    async def _hear(self, line: DirectLine, talk: Talk) -> None:
         """Never waits for its own words to go out: two ends that did would wait for each other."""
         assembler = Assembler()
         while True:
-            head, body = parse(await _envelope(talk.reader))
+            head, body = parse(await read_envelope(talk.reader))
             self._check_still_there(line, talk)
             line.heard = time.monotonic()
-            if head.kind == Kind.ANSWER:
+            if head.kind == EnvelopeKind.ANSWER:
                 self._confirmed(line, talk, head)
-            elif head.kind == Kind.REFUSED:
+            elif head.kind == EnvelopeKind.REFUSED:
                 raise Malformed(_why(head, body))
-            elif head.kind != Kind.REQUEST:
+            elif head.kind != EnvelopeKind.REQUEST:
                 raise Malformed(Reason.KIND)
             elif head.number != talk.received + 1:
                 raise Malformed(Reason.NUMBER)
@@ -253,7 +207,7 @@ class Lines:
                 talk.received += 1
                 line.bell.set()
 
-    async def _say(self, line: _Line, talk: _Talk) -> None:
+    async def _say(self, line: DirectLine, talk: Talk) -> None:
         line.bell.set()
         while True:
             await line.bell.wait()
@@ -261,17 +215,17 @@ class Lines:
             self._check_still_there(line, talk)
             if talk.told < talk.received:
                 talk.told = talk.received
-                await _write(talk.writer, *envelopes(Kind.ANSWER, talk.told, _EMPTY))
+                await write_envelopes(talk.writer, *envelopes(EnvelopeKind.ANSWER, talk.told, _EMPTY))
             with self._changed:
                 waiting = list(islice(line.unconfirmed, talk.sent - talk.confirmed, None))
             for packed in waiting[:1]:  # one at a time: confirmations go between them
                 talk.sent += 1
-                for envelope in envelopes(Kind.REQUEST, talk.sent, packed):
-                    await _write(talk.writer, envelope)
+                for envelope in envelopes(EnvelopeKind.REQUEST, talk.sent, packed):
+                    await write_envelopes(talk.writer, envelope)
                 self.metrics.sent(packed.raw, len(packed.wire))
                 line.bell.set()
 
-    def _confirmed(self, line: _Line, talk: _Talk, head: Head) -> None:
+    def _confirmed(self, line: DirectLine, talk: Talk, head: Head) -> None:
         if head.wire or not talk.confirmed < head.number <= talk.sent:
             raise Malformed(Reason.NUMBER)
         with self._changed:
@@ -279,7 +233,7 @@ class Lines:
                 line.held -= line.unconfirmed.popleft().raw
             talk.confirmed = head.number
 
-    def _up(self, line: _Line, talk: _Talk) -> None:
+    def _up(self, line: DirectLine, talk: Talk) -> None:
         """The newest connection of a neighbour is the one that counts."""
         with self._changed:
             again, before, line.talk = bool(line.heard), line.talk, talk
@@ -291,14 +245,14 @@ class Lines:
             before.writer.transport.abort()
         self._note_change(line)
 
-    def _down(self, line: _Line, talk: _Talk) -> None:
+    def _down(self, line: DirectLine, talk: Talk) -> None:
         with self._changed:
             if line.talk is not talk:
                 return
             line.talk, line.since = None, time.monotonic()
         self._note_change(line)
 
-    def _note_change(self, line: _Line) -> None:
+    def _note_change(self, line: DirectLine) -> None:
         """The first up and the first down are told at once; then how often it changed, and how it stands."""
         line.changes += 1
         if line.changes <= 2:
@@ -307,21 +261,21 @@ class Lines:
             line.due, wait = True, line.logged[0] + QUIET - time.monotonic()
             asyncio.get_running_loop().call_later(max(0.0, wait), self._tell_changes, line)
 
-    def _tell_changes(self, line: _Line) -> None:
+    def _tell_changes(self, line: DirectLine) -> None:
         since = line.changes - line.logged[1]
         line.due, line.logged = False, (time.monotonic(), line.changes)
         told = {"party": line.name, "changes": since, "unconfirmed": len(line.unconfirmed)}
         log.info("direct line down" if line.talk is None else "direct line up", extra=told)
 
-    def _check_still_there(self, line: _Line, talk: _Talk) -> None:
+    def _check_still_there(self, line: DirectLine, talk: Talk) -> None:
         if line.talk is not talk:
-            raise _Lost
+            raise LineLost
         if self._revoked is not None and (listed := self._revoked.holds(talk.serial)) is not False:
             if listed:
                 raise Malformed(Reason.REVOKED)
-            raise _Lost  # until the list can be read letters take the other road
+            raise LineLost  # until the list can be read letters take the other road
 
-    def _proved(self, writer: asyncio.StreamWriter, line: _Line) -> int:
+    def _proved(self, writer: asyncio.StreamWriter, line: DirectLine) -> int:
         """The serial number of a certificate that proves who is at the other end."""
         shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
         try:
@@ -348,13 +302,13 @@ class Lines:
 
     # -------------------------------------------------------------------------------------------- the end that dials
 
-    async def _dial(self, line: _Line) -> None:
+    async def _dial(self, line: DirectLine) -> None:
         pause = FIRST_PAUSE
         while True:
             was, well = line.since, False
             try:
                 await self._call(line)
-            except _Lost:
+            except LineLost:
                 well = line.since != was  # there was a line
             except Malformed as refused:
                 self._refuse(line.name, refused.reason)
@@ -369,18 +323,18 @@ class Lines:
             pause = FIRST_PAUSE if well else min(2 * pause, LONGEST_PAUSE)
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311
 
-    async def _call(self, line: _Line) -> None:
-        host, port = split(line.neighbour.address or "")
-        secured = context(self._tls, ssl.PROTOCOL_TLS_CLIENT)
+    async def _call(self, line: DirectLine) -> None:
+        host, port = split_address(line.neighbour.address or "")
+        secured = tls_context(self._tls, load(self._tls), ssl.PROTOCOL_TLS_CLIENT)
         self._attempt += 1
         writer: asyncio.StreamWriter | None = None
         try:
             async with asyncio.timeout(GREETING_SECONDS):
                 reader, writer = await asyncio.open_connection(host, port, ssl=secured, limit=ENVELOPE)
-                talk = _Talk(reader, writer, self._proved(writer, line))
+                talk = Talk(reader, writer, self._proved(writer, line))
                 keep_alive(writer)
-                await _write(writer, Hello(self.name, self._session, self._attempt).envelope())
-                said = greeting(*parse(await _envelope(reader)))
+                await write_envelopes(writer, PartyHello(self.name, self._session, self._attempt).envelope())
+                said = greeting(*parse(await read_envelope(reader)))
             if isinstance(said, Refusal):
                 raise Malformed(said.reason)
             if not isinstance(said, Welcome) or not LOWEST <= said.version <= HIGHEST:
@@ -389,7 +343,7 @@ class Lines:
         except ssl.SSLCertVerificationError as error:
             raise Malformed(Reason.TLS) from error
         except (*_GONE, UnicodeError) as error:  # the last: the host has no name of that form
-            raise _Lost from error
+            raise LineLost from error
         finally:
             if writer is not None:
                 writer.transport.abort()
@@ -418,12 +372,12 @@ class Lines:
         try:
             async with asyncio.timeout(GREETING_SECONDS):
                 reader, writer = await self._handshake(came)
-                hello = _hello(await _envelope(reader))
+                hello = _hello(await read_envelope(reader))
                 line = self._expected(hello.name)
                 claimed = line.name
-                talk = _Talk(reader, writer, self._proved(writer, line))
+                talk = Talk(reader, writer, self._proved(writer, line))
                 self._admit(line, hello)
-                await _write(writer, Welcome(HIGHEST, self._session, LIMIT).envelope())
+                await write_envelopes(writer, Welcome(HIGHEST, self._session, LIMIT).envelope())
             self._strangers, stranger = self._strangers - 1, False
             await self._converse(line, talk)
         except Malformed as refused:
@@ -432,7 +386,7 @@ class Lines:
             await self._turn_away(claimed, Reason.MALFORMED, writer)
         except ssl.SSLError:
             self._refuse(claimed, Reason.TLS)
-        except (*_GONE, _Lost):
+        except (*_GONE, LineLost):
             pass  # gone; it will dial again
         except Exception as error:  # as above
             if self._is_news(claimed, type(error).__name__):
@@ -453,14 +407,14 @@ class Lines:
         keep_alive(writer)
         return reader, writer
 
-    def _expected(self, name: str) -> _Line:
+    def _expected(self, name: str) -> DirectLine:
         """The line of a neighbour that is to dial this party."""
         line = self._lines.get(name)
         if line is None or line.neighbour.address is not None:
             raise Malformed(Reason.NAME)
         return line
 
-    def _admit(self, line: _Line, hello: Hello) -> None:
+    def _admit(self, line: DirectLine, hello: PartyHello) -> None:
         if common_version(hello.lowest, hello.highest) is None:
             raise Malformed(Reason.VERSION)
         if hello.session == line.greeted[0] and hello.attempt <= line.greeted[1]:
@@ -472,7 +426,7 @@ class Lines:
         if writer is not None:
             with contextlib.suppress(OSError, TimeoutError):
                 async with asyncio.timeout(1.0):
-                    await _write(writer, Refusal(reason).envelope())
+                    await write_envelopes(writer, Refusal(reason).envelope())
                     writer.close()
                     await writer.wait_closed()
 
@@ -486,23 +440,8 @@ def _why(head: Head, body: memoryview) -> Reason:
     return said.reason if isinstance(said, Refusal) else Reason.KIND
 
 
-def _hello(envelope: bytes) -> Hello:
+def _hello(envelope: bytes) -> PartyHello:
     hello = greeting(*parse(envelope))
-    if not isinstance(hello, Hello):
+    if not isinstance(hello, PartyHello):
         raise Malformed(Reason.KIND)
     return hello
-
-
-async def _envelope(reader: asyncio.StreamReader) -> bytes:
-    """The next envelope; a length over the limit is refused before anything of it is read."""
-    (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
-    if length > ENVELOPE:
-        raise Malformed(Reason.SIZE)
-    return await reader.readexactly(length)
-
-
-async def _write(writer: asyncio.StreamWriter, *parts: bytes) -> None:
-    for part in parts:
-        writer.write(_LENGTH.pack(len(part)))
-        writer.write(part)
-    await writer.drain()

@@ -4,10 +4,10 @@ A message is bytes; what they mean is not the transport's business. It travels a
 
     magic "clns" (4)  version (1)  kind (1)  code (2)  number (8)  offset (4)  wire (4)  raw (4)  body
 
-`number` counts the requests to a party from 1 on, and an answer carries its request's number; request n says that answer
-n − 1 has arrived. `offset` is this body's place in the message, `wire` the message's length as it travels, `raw` its
-length when unpacked; `code` 1 means that it travels as one zlib stream. Greetings (kinds 1 to 3) have version 0 and keep
-this form for ever, so that two programs that share no version can still say so.
+`number` counts the requests to a party from 1 on, and an answer carries its request's number; request n says that
+answer n − 1 has arrived. `offset` is this body's place in the message, `wire` the message's length as it travels, `raw`
+its length when unpacked; `code` 1 means that it travels as one zlib stream. Greetings (kinds 1 to 3) have version 0 and
+keep this form for ever, so that two programs that share no version can still say so.
 
 Any bytes at all end in a message or in `Malformed`, whose reason is one of a fixed list and quotes nothing.
 """
@@ -46,7 +46,7 @@ _SAMPLE = 64 << 10
 _WORTH_DOING = 0.8
 
 
-class Kind(IntEnum):
+class EnvelopeKind(IntEnum):
     HELLO = 1  # party → hub: who I am, the versions I speak, my session
     WELCOME = 2  # hub → party: the version we speak, my session, the longest message I take
     REFUSED = 3  # hub → party: why not, as a code
@@ -55,7 +55,7 @@ class Kind(IntEnum):
     FAILED = 6  # party → hub: I could not answer, and stop
 
 
-_KINDS = {int(kind): kind for kind in Kind}
+_KINDS = {int(kind): kind for kind in EnvelopeKind}
 
 
 class Reason(IntEnum):
@@ -108,7 +108,7 @@ class HubRefused(ProtocolError):
 
 class Head(NamedTuple):
     version: int
-    kind: Kind
+    kind: EnvelopeKind
     code: int
     number: int
     offset: int
@@ -116,7 +116,7 @@ class Head(NamedTuple):
     raw: int
 
 
-class Packed(NamedTuple):
+class Compressed(NamedTuple):
     """A message as it travels."""
 
     code: int
@@ -127,17 +127,17 @@ class Packed(NamedTuple):
 # ------------------------------------------------------------------------------------------------ out
 
 
-def pack(message: bytes) -> Packed:
-    """Compress where a sample says that it helps: noise and sealed contents do not shrink, tables of small numbers do."""
-    # A glance first, into the middle, since a message begins with texts: a sample of noise takes longer to compress than the
-    # whole message takes to travel. A kibibyte of noise has about 251 of the 256 byte values in it; numbers that shrink by
-    # a fifth leave more of them out.
+def compress(message: bytes) -> Compressed:
+    """Compress where a sample says that it helps: noise and sealed contents do not shrink, small numbers do."""
+    # A glance first, into the middle, since a message begins with texts: a sample of noise takes longer to compress
+    # than the whole message takes to travel. A kibibyte of noise has about 251 of the 256 byte values in it; numbers
+    # that shrink by a fifth leave more of them out.
     middle = len(message) // 2
     if len(message) > _WORTH_TRYING and len(set(message[middle : middle + _GLANCE])) < _NOISY and _shrinks(message):
         smaller = zlib.compress(message, 1)
         if len(smaller) < _WORTH_DOING * len(message):
-            return Packed(1, smaller, len(message))
-    return Packed(0, message, len(message))
+            return Compressed(1, smaller, len(message))
+    return Compressed(0, message, len(message))
 
 
 def _shrinks(message: bytes) -> bool:
@@ -145,7 +145,7 @@ def _shrinks(message: bytes) -> bool:
     return len(zlib.compress(sample, 1)) < _WORTH_DOING * len(sample)
 
 
-def envelopes(kind: Kind, number: int, packed: Packed) -> Iterator[bytes]:
+def envelopes(kind: EnvelopeKind, number: int, packed: Compressed) -> Iterator[bytes]:
     """The envelopes of a message, each at most `ENVELOPE` bytes."""
     wire = packed.wire
     if len(wire) <= _CHUNK:
@@ -159,7 +159,7 @@ def envelopes(kind: Kind, number: int, packed: Packed) -> Iterator[bytes]:
 
 def failed(number: int) -> bytes:
     """The answer to a request that could not be answered."""
-    return _HEAD.pack(_MAGIC, HIGHEST, Kind.FAILED, 0, number, 0, 0, 0)
+    return _HEAD.pack(_MAGIC, HIGHEST, EnvelopeKind.FAILED, 0, number, 0, 0, 0)
 
 
 # ------------------------------------------------------------------------------------------------ in
@@ -183,17 +183,17 @@ def parse(envelope: bytes, limit: int = LIMIT) -> tuple[Head, memoryview]:
 def _check(head: Head, size: int, limit: int) -> None:
     if head.wire > limit or head.raw > limit:
         raise Malformed(Reason.SIZE)
-    if head.kind <= Kind.REFUSED:
+    if head.kind <= EnvelopeKind.REFUSED:
         if head.version or head.number or head.offset or not head.wire == head.raw == size:
             raise Malformed(Reason.MALFORMED)
-        if head.code and head.kind != Kind.REFUSED:
+        if head.code and head.kind != EnvelopeKind.REFUSED:
             raise Malformed(Reason.MALFORMED)
         return
     if not LOWEST <= head.version <= HIGHEST or head.code > 1:
         raise Malformed(Reason.MALFORMED)
     if not head.number:
         raise Malformed(Reason.NUMBER)
-    if head.kind == Kind.FAILED:
+    if head.kind == EnvelopeKind.FAILED:
         if size or head.code or head.offset or head.wire or head.raw:
             raise Malformed(Reason.MALFORMED)
         return
@@ -260,7 +260,7 @@ def _unpacked(head: Head, wire: bytes) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Hello:
+class PartyHello:
     """Who dials: its name, the versions it speaks, the id of its process, and which attempt this is."""
 
     name: str
@@ -271,7 +271,9 @@ class Hello:
 
     def envelope(self) -> bytes:
         return _greeting(
-            Kind.HELLO, 0, _HELLO.pack(self.lowest, self.highest, self.session, self.attempt) + self.name.encode()
+            EnvelopeKind.HELLO,
+            0,
+            _HELLO.pack(self.lowest, self.highest, self.session, self.attempt) + self.name.encode(),
         )
 
 
@@ -284,7 +286,7 @@ class Welcome:
     limit: int
 
     def envelope(self) -> bytes:
-        return _greeting(Kind.WELCOME, 0, _WELCOME.pack(self.version, self.session, self.limit))
+        return _greeting(EnvelopeKind.WELCOME, 0, _WELCOME.pack(self.version, self.session, self.limit))
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,19 +298,19 @@ class Refusal:
     highest: int = HIGHEST
 
     def envelope(self) -> bytes:
-        return _greeting(Kind.REFUSED, self.reason, _SPOKEN.pack(self.lowest, self.highest))
+        return _greeting(EnvelopeKind.REFUSED, self.reason, _SPOKEN.pack(self.lowest, self.highest))
 
 
-def greeting(head: Head, body: memoryview) -> Hello | Welcome | Refusal:
+def greeting(head: Head, body: memoryview) -> PartyHello | Welcome | Refusal:
     """Read a greeting."""
     try:
         match head.kind:
-            case Kind.HELLO if _HELLO.size < len(body) <= _HELLO.size + _LONGEST_NAME:
+            case EnvelopeKind.HELLO if _HELLO.size < len(body) <= _HELLO.size + _LONGEST_NAME:
                 lowest, highest, session, attempt = _HELLO.unpack_from(body)
-                return Hello(bytes(body[_HELLO.size :]).decode(), session, attempt, lowest, highest)
-            case Kind.WELCOME:
+                return PartyHello(bytes(body[_HELLO.size :]).decode(), session, attempt, lowest, highest)
+            case EnvelopeKind.WELCOME:
                 return Welcome(*_WELCOME.unpack(body))
-            case Kind.REFUSED:
+            case EnvelopeKind.REFUSED:
                 return Refusal(Reason(head.code), *_SPOKEN.unpack(body))
             case _:
                 raise Malformed(Reason.KIND)
@@ -322,5 +324,5 @@ def common_version(lowest: int, highest: int) -> int | None:
     return best if best >= max(lowest, LOWEST) else None
 
 
-def _greeting(kind: Kind, code: int, body: bytes) -> bytes:
+def _greeting(kind: EnvelopeKind, code: int, body: bytes) -> bytes:
     return _HEAD.pack(_MAGIC, 0, kind, code, 0, 0, len(body), len(body)) + body

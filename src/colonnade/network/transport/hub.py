@@ -1,10 +1,11 @@
 """The hub's end of the streams: one gRPC server, one stream a party, requests that survive a broken connection.
 
-Parties dial in; nobody needs an open port but the hub. A stream begins with proof of who it is (TLS 1.3, a certificate of
-the authority that is neither expired nor revoked and carries the name, or the pinned key) and a greeting. From then on one
-thread a stream writes a request and reads its answer, in turns. A request gets its number when it first goes out and is sent
-again on every new stream of the same process until it is answered; a party that comes back as another process ends what is
-outstanding. A party that is slow holds at most `WINDOW` requests and twice the limit in bytes; `ask` waits for room.
+Parties dial in; nobody needs an open port but the hub. A stream begins with proof of who it is (TLS 1.3, a certificate
+of the authority that is neither expired nor revoked and carries the name, or the pinned key) and a greeting. From then
+on one thread a stream writes a request and reads its answer, in turns. A request gets its number when it first goes out
+and is sent again on every new stream of the same process until it is answered; a party that comes back as another
+process ends what is outstanding. A party that is slow holds at most `WINDOW` requests and twice the limit in bytes;
+`ask` waits for room.
 """
 
 from __future__ import annotations
@@ -34,23 +35,23 @@ from colonnade.network.transport.envelope import (
     LIMIT,
     METHOD,
     Assembler,
-    Hello,
-    Kind,
+    Compressed,
+    EnvelopeKind,
     Malformed,
-    Packed,
+    PartyHello,
     PartyRestarted,
     PeerTimeout,
     Reason,
     Refusal,
     Welcome,
     common_version,
+    compress,
     envelopes,
     greeting,
-    pack,
     parse,
 )
 from colonnade.network.transport.metrics import Metrics
-from colonnade.network.transport.tls import split
+from colonnade.network.transport.tls import split_address
 
 WINDOW = 16
 UNGREETED = 4
@@ -76,7 +77,7 @@ log = logging.getLogger("colonnade.network.transport")
 class _Call:
     """One request and who waits for its answer."""
 
-    packed: Packed
+    packed: Compressed
     future: Future[bytes] = field(default_factory=Future)
     alarm: Alarm | None = None
 
@@ -110,7 +111,7 @@ class _Gone(Exception):
     """The party has closed its end of a stream."""
 
 
-class _Line:
+class _PartyLine:
     """What the hub knows of one party, over all its streams."""
 
     def __init__(self, name: str) -> None:
@@ -150,9 +151,8 @@ class _Line:
 
 def ready(address: str, tls: Tls) -> tuple[Credentials, RevocationList | None]:
     """What listening needs: files that fit each other, and an address that is free. Nothing is opened."""
-    credentials = load(tls)
-    revoked = RevocationList(tls.revoked, tls.authority) if tls.revoked is not None else None
-    host, port = split(address)
+    credentials, revoked = load(tls), tls.revocations()
+    host, port = split_address(address)
     try:
         for family, kind, number, _, place in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[:1]:
             with socket.socket(family, kind, number) as tried:
@@ -190,12 +190,11 @@ class Switchboard:
         self.metrics = metrics or Metrics()
         self._limit = limit
         self._members = dict(members)
-        self._lines = {name: _Line(name) for name in members}
+        self._lines = {name: _PartyLine(name) for name in members}
         self._session = secrets.token_bytes(16)
         self._arrivals = threading.Condition()
         self._ungreeted: Counter[int] = Counter()
         self._clock = Clock()
-        self._last_packed: tuple[bytes, Packed] | None = None
         # One thread a stream; more, so that a party can come back before its old stream has died.
         size = (2 + UNGREETED) * len(members) + 4
         self._pool = ThreadPoolExecutor(size, thread_name_prefix="streams")
@@ -247,10 +246,10 @@ class Switchboard:
                 missing = ", ".join(repr(name) for name in sorted(set(names) - here))
                 there = ", ".join(repr(name) for name in sorted(here & set(names))) or "nobody"
                 raise PeerTimeout(
-                    f"after {timeout:g} s these parties have not connected: {missing}; connected is {there}. Start them with this "
-                    "hub's address, and look at their logs for the reason they were refused: one whose certificate is of another "
-                    "authority is turned away before it has said who it is, and only its own log shows that. One that runs "
-                    f"dials again within {LONGEST_PAUSE:g} s: wait longer than that."
+                    f"after {timeout:g} s these parties have not connected: {missing}; connected is {there}. Start "
+                    "them with this hub's address, and look at their logs for the reason they were refused: one whose "
+                    "certificate is of another authority is turned away before it has said who it is, and only its own "
+                    f"log shows that. One that runs dials again within {LONGEST_PAUSE:g} s: wait longer than that."
                 )
 
     def session(self, party: str) -> str | None:
@@ -272,7 +271,7 @@ class Switchboard:
                 f"a request of {len(request):,} bytes is over the limit of {self._limit:,}; send it in parts."
             )
         until = None if timeout is None else time.monotonic() + timeout
-        call = _Call(self._packed(request))
+        call = _Call(compress(request))
         call.future.set_running_or_notify_cancel()  # what was sent cannot be taken back
         with line.lock:
             room = line.has_room(len(request), self._limit)
@@ -291,14 +290,7 @@ class Switchboard:
         self._expire(line, call, timeout)
         return call.future
 
-    def _packed(self, request: bytes) -> Packed:
-        """The same object asked of every party is compressed once."""
-        last = self._last_packed
-        if last is None or last[0] is not request:
-            last = self._last_packed = (request, pack(request))
-        return last[1]
-
-    def _expire(self, line: _Line, call: _Call, timeout: float | None) -> None:
+    def _expire(self, line: _PartyLine, call: _Call, timeout: float | None) -> None:
         if call.future.done():
             return
         with line.lock:
@@ -308,7 +300,7 @@ class Switchboard:
             here = "connected" if line.stream is not None else "not connected"
         call.settle(PeerTimeout(f"{line.name!r} has not answered within {timeout:g} s; it is {here} now."))
 
-    def _line(self, party: str) -> _Line:
+    def _line(self, party: str) -> _PartyLine:
         try:
             return self._lines[party]
         except KeyError:
@@ -319,7 +311,7 @@ class Switchboard:
 
     def _talk(self, arriving: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
         stream = _Stream(context)
-        line: _Line | None = None
+        line: _PartyLine | None = None
         try:
             line, serial = self._admitted(stream, arriving)
             if context.add_callback(lambda: self._leave(line, stream)):
@@ -335,7 +327,7 @@ class Switchboard:
             if line is not None:
                 self._leave(line, stream)
 
-    def _take_turns(self, line: _Line, stream: _Stream, serial: int, arriving: Iterator[bytes]) -> Iterator[bytes]:
+    def _take_turns(self, line: _PartyLine, stream: _Stream, serial: int, arriving: Iterator[bytes]) -> Iterator[bytes]:
         """Request, answer, request, answer. gRPC takes the next envelope when the one before has gone out: a slow party
         slows this loop and nothing else."""
         while not (stream.over or line.closed):
@@ -347,10 +339,10 @@ class Switchboard:
                 yield from self._turn(line, stream, serial, arriving, call, number)
 
     def _turn(
-        self, line: _Line, stream: _Stream, serial: int, arriving: Iterator[bytes], call: _Call, number: int
+        self, line: _PartyLine, stream: _Stream, serial: int, arriving: Iterator[bytes], call: _Call, number: int
     ) -> Iterator[bytes]:
         self._check_still_welcome(serial, line, stream)
-        yield from envelopes(Kind.REQUEST, number, call.packed)
+        yield from envelopes(EnvelopeKind.REQUEST, number, call.packed)
         self.metrics.sent(call.packed.raw, len(call.packed.wire))
         message, wire = self._answer(arriving, number)
         self._check_still_welcome(serial, line, stream)
@@ -370,17 +362,17 @@ class Switchboard:
         assembler = Assembler()
         for envelope in arriving:
             head, body = parse(envelope, self._limit)
-            if head.kind not in (Kind.ANSWER, Kind.FAILED):
+            if head.kind not in (EnvelopeKind.ANSWER, EnvelopeKind.FAILED):
                 raise Malformed(Reason.KIND)
             if head.number != number:
                 raise Malformed(Reason.NUMBER)
-            if head.kind == Kind.FAILED:
+            if head.kind == EnvelopeKind.FAILED:
                 return None, 0
             if (message := assembler.feed(head, body)) is not None:
                 return message, head.wire
         raise _Gone
 
-    def _admitted(self, stream: _Stream, arriving: Iterator[bytes]) -> tuple[_Line, int]:
+    def _admitted(self, stream: _Stream, arriving: Iterator[bytes]) -> tuple[_PartyLine, int]:
         """Whose stream it is and its certificate's serial number, after everything that a stream must prove."""
         proof: Mapping[str, list[bytes]] = stream.context.auth_context()
         if proof.get("ssl_tls_version") != [b"TLSv1.3"] or "x509_pem_cert" not in proof:
@@ -395,7 +387,7 @@ class Switchboard:
         if first is None:
             raise _Gone
         hello = greeting(*parse(first))
-        if not isinstance(hello, Hello):
+        if not isinstance(hello, PartyHello):
             raise Malformed(Reason.KIND)
         if hello.name not in self._members:
             raise Malformed(Reason.NAME)
@@ -421,7 +413,7 @@ class Switchboard:
                 self._ungreeted[serial] -= 1
                 self._ungreeted += Counter()  # forgets those that are at zero
 
-    def _take_over(self, line: _Line, hello: Hello, stream: _Stream) -> None:
+    def _take_over(self, line: _PartyLine, hello: PartyHello, stream: _Stream) -> None:
         """The newest stream of the newest process is the party's; anything older is refused."""
         lost: list[_Call] = []
         with line.lock:
@@ -448,14 +440,14 @@ class Switchboard:
         with self._arrivals:
             self._arrivals.notify_all()
 
-    def _leave(self, line: _Line, stream: _Stream) -> None:
+    def _leave(self, line: _PartyLine, stream: _Stream) -> None:
         with line.lock:
             stream.end()
             if line.stream is stream:
                 line.stream = None
                 log.info("disconnected", extra={"party": line.name, "unanswered": len(line.outstanding())})
 
-    def _failed(self, line: _Line, stream: _Stream) -> None:
+    def _failed(self, line: _PartyLine, stream: _Stream) -> None:
         """That process of the party is gone; whatever is asked from now on waits for its next one."""
         with line.lock:
             if line.stream is not stream or line.session is None:
@@ -474,7 +466,7 @@ class Switchboard:
         log.warning("refused", extra={"party": party, "reason": reason.name.lower()})
         return Refusal(reason).envelope()
 
-    def _check_still_welcome(self, serial: int, line: _Line, stream: _Stream) -> None:
+    def _check_still_welcome(self, serial: int, line: _PartyLine, stream: _Stream) -> None:
         """Nothing goes out and nothing is taken while nobody knows who is revoked."""
         while self._revoked is not None and (listed := self._revoked.holds(serial)) is not False:
             if listed:

@@ -1,13 +1,14 @@
 """A party's end of the stream: dial the hub, make sure that it is the hub, answer its requests one by one.
 
-gRPC's Python interface does not show a client the server's certificate, so every attempt begins with a TLS 1.3 handshake of
-our own, in which the hub's certificate is checked (authority, validity, revocation, name or pinned key). The gRPC channel
-is then told to trust that one certificate and no other.
+gRPC's Python interface does not show a client the server's certificate, so every attempt begins with a TLS 1.3
+handshake of our own, in which the hub's certificate is checked (authority, validity, revocation, name or pinned key).
+The gRPC channel is then told to trust that one certificate and no other.
 
-An answer is kept until the next request says that it arrived: a request that comes again after a broken connection gets the
-same bytes, and `answer` is not called twice for it. Lost connections are dialled again after a growing, random pause, which is
-short again once a connection was good for something: a hub that greets and hangs up must not fill the log. Why
-there is no connection is logged once an outage, each reason; attempts that end the same way are lines of debug level.
+An answer is kept until the next request says that it arrived: a request that comes again after a broken connection gets
+the same bytes, and `answer` is not called twice for it. Lost connections are dialled again after a growing, random
+pause, which is short again once a connection was good for something: a hub that greets and hangs up must not fill the
+log. Why there is no connection is logged once an outage, each reason; attempts that end the same way are lines of debug
+level.
 """
 
 from __future__ import annotations
@@ -47,22 +48,23 @@ from colonnade.network.transport.envelope import (
     LOWEST,
     METHOD,
     Assembler,
+    Compressed,
+    EnvelopeKind,
     Head,
-    Hello,
     HubRefused,
-    Kind,
     Malformed,
-    Packed,
+    PartyHello,
     Reason,
     Refusal,
     Welcome,
+    compress,
     envelopes,
     failed,
     greeting,
-    pack,
     parse,
 )
 from colonnade.network.transport.metrics import Metrics
+from colonnade.network.transport.tls import split_address, tls_context
 
 LASTED = 30.0  # seconds after which a connection was good for something, though nothing was asked
 _QUEUED = 4  # envelopes that wait to be written: 4 MiB at most
@@ -89,7 +91,7 @@ _ADVICE = {
 log = logging.getLogger("colonnade.network.transport")
 
 
-class _Lost(Exception):  # not an error of ours: the reason to dial again
+class _HubLost(Exception):  # not an error of ours: the reason to dial again
     """The connection is gone, or never was: a word for programs, a sentence for people."""
 
     def __init__(self, reason: str, sentence: str, level: int = logging.INFO) -> None:
@@ -125,26 +127,10 @@ def serve(
 
 
 def rehearse(address: str, tls: Tls, name: str, pinned: bytes | None) -> None:
-    """Make every check that dialling makes of this party's own files, and dial nobody; `pinned` is its key in the federation file."""
-    _split(address)
-    _context(tls, load(tls))
+    """Make every check that dialling makes of this party's own files, and dial nobody; `pinned` is its own key."""
+    split_address(address)
+    tls_context(tls, load(tls), ssl.PROTOCOL_TLS_CLIENT)
     check_own(tls, name, pinned)
-
-
-def _context(tls: Tls, credentials: Credentials) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = ssl.TLSVersion.TLSv1_3
-    context.check_hostname = False  # names are checked afterwards, by our own rule
-    context.set_alpn_protocols(["h2"])
-    try:
-        context.load_verify_locations(cadata=credentials.authority.decode("ascii"))
-        context.load_cert_chain(tls.certificate, tls.key)
-    except (ssl.SSLError, OSError, ValueError) as error:
-        raise InvalidInput(
-            f"{tls.certificate}, {tls.key} and {tls.authority} do not work together as certificate, "
-            "key and authority; check the three paths."
-        ) from error
-    return context
 
 
 class _Party:
@@ -161,12 +147,12 @@ class _Party:
     ) -> None:
         self.address, self.tls, self.name, self.answer = address, tls, name, answer
         self.stop, self.metrics, self.tell, self.pinned = stop, metrics, tell, pinned
-        self.host, self.port = _split(address)
+        self.host, self.port = split_address(address)
         self.session = secrets.token_bytes(16)
         self.hub: bytes | None = None  # the hub's session
         self.attempt = 0
         self.last = 0  # the last request that was answered
-        self.kept = Packed(0, b"", 0)  # and its answer
+        self.kept = Compressed(0, b"", 0)  # and its answer
         self.progress = False  # whether anything was asked since the last pause
         self.said: set[str] = set()  # why there is no connection, as logged since the last one
         self.over = threading.Event()
@@ -184,7 +170,7 @@ class _Party:
             try:
                 credentials = load(self.tls)
                 self.converse(credentials, self.checked_hub(credentials))
-            except _Lost as why:
+            except _HubLost as why:
                 self.explain(why)
             if self.stop.is_set():
                 return
@@ -194,7 +180,7 @@ class _Party:
             # Random, so that all parties of a hub that comes back do not dial at the same moment.
             self.stop.wait(pause * random.uniform(0.5, 1.0))  # noqa: S311
 
-    def explain(self, why: _Lost) -> None:
+    def explain(self, why: _HubLost) -> None:
         """A hub may be away for a day: each reason is told once, and the next connection ends the outage."""
         level = logging.DEBUG if why.reason in self.said else why.level
         self.said.add(why.reason)
@@ -212,17 +198,18 @@ class _Party:
 
     def checked_hub(self, credentials: Credentials) -> x509.Certificate:
         """The certificate that the hub shows and proves to have the key of."""
-        context = _context(self.tls, credentials)
+        context = tls_context(self.tls, credentials, ssl.PROTOCOL_TLS_CLIENT)
+        context.set_alpn_protocols(["h2"])
         with self.dialled() as plain:
             try:
                 secured = context.wrap_socket(plain, server_hostname=HUB)
             except ssl.SSLCertVerificationError as error:
                 return self.untrusted(f"its certificate does not verify ({error.verify_message})", error)
             except OSError as error:
-                raise _Lost(
+                raise _HubLost(
                     "no_tls",
-                    f"whoever listens at {self.address} does not answer in TLS 1.3 ({type(error).__name__}); check that this is "
-                    "the hub's port and that nothing stands between; trying again",
+                    f"whoever listens at {self.address} does not answer in TLS 1.3 ({type(error).__name__}); check "
+                    "that this is the hub's port and that nothing stands between; trying again",
                     logging.WARNING,
                 ) from error
             with secured:
@@ -231,15 +218,15 @@ class _Party:
                 try:
                     agreed = secured.recv(1)
                 except TimeoutError as error:
-                    raise _Lost("silent", f"the hub at {self.address} says nothing; trying again") from error
+                    raise _HubLost("silent", f"the hub at {self.address} says nothing; trying again") from error
                 except OSError:  # an alert, or a reset: it hung up less politely
                     agreed = b""
         if shown is None or not agreed:
-            raise _Lost(
+            raise _HubLost(
                 "unwelcome",
-                f"the hub at {self.address} hung up when it saw this party's certificate ({self.tls.certificate}); check that "
-                "it was issued by the same authority as the hub's certificate, and that it is neither expired nor revoked; "
-                "trying again",
+                f"the hub at {self.address} hung up when it saw this party's certificate ({self.tls.certificate}); "
+                "check that it was issued by the same authority as the hub's certificate, and that it is neither "
+                "expired nor revoked; trying again",
                 logging.WARNING,
             )
         certificate = x509.load_der_x509_certificate(shown)
@@ -248,13 +235,13 @@ class _Party:
         return certificate
 
     def revoked(self) -> RevocationList | None:
-        """The list as it is now. One that cannot be read is a mistake in the set-up at first; later on somebody may be writing it."""
+        """The list as it is now. One that cannot be read is a mistake at first; later on somebody may be writing it."""
         try:
-            return None if self.tls.revoked is None else RevocationList(self.tls.revoked, self.tls.authority)
+            return self.tls.revocations()
         except (InvalidInput, StoreError) as error:
             if self.hub is None:
                 raise
-            raise _Lost(
+            raise _HubLost(
                 "list", f"{error} Nothing is sent until it can be read; trying again", logging.WARNING
             ) from error
 
@@ -262,14 +249,16 @@ class _Party:
         try:
             return socket.create_connection((self.host, self.port), timeout=GREETING_SECONDS)
         except socket.gaierror as error:
-            raise _Lost(
+            raise _HubLost(
                 "no_address",
-                f"this machine finds no address for {self.host!r}; check the hub's name in the party's file or the federation "
-                "file; trying again",
+                f"this machine finds no address for {self.host!r}; check the hub's name in the party's file or the "
+                "federation file; trying again",
                 logging.WARNING,
             ) from error
         except OSError as error:
-            raise _Lost("absent", f"nobody listens at {self.address} yet; trying again until somebody does") from error
+            raise _HubLost(
+                "absent", f"nobody listens at {self.address} yet; trying again until somebody does"
+            ) from error
 
     def untrusted(self, why: str, cause: Exception | None) -> x509.Certificate:
         """At the first attempt this is a mistake in the set-up; later on somebody may stand between us and the hub."""
@@ -277,13 +266,13 @@ class _Party:
         if self.hub is None:
             log.warning("untrusted", extra={"party": self.name})
             raise HubRefused(
-                f"the hub at {self.address} is not trusted: {why}. Nothing was sent. Check the address, the authority file "
-                f"and that the hub's certificate carries the name {HUB!r} or has the pinned fingerprint."
+                f"the hub at {self.address} is not trusted: {why}. Nothing was sent. Check the address, the authority "
+                f"file and that the hub's certificate carries the name {HUB!r} or has the pinned fingerprint."
             ) from cause
-        raise _Lost(
+        raise _HubLost(
             "untrusted",
-            f"whoever listens at {self.address} now is not the hub that was there before: {why}; nothing is sent to it; ask "
-            "whoever runs the hub whether its certificate was changed; trying again",
+            f"whoever listens at {self.address} now is not the hub that was there before: {why}; nothing is sent to "
+            "it; ask whoever runs the hub whether its certificate was changed; trying again",
             logging.WARNING,
         ) from cause
 
@@ -297,12 +286,13 @@ class _Party:
         options = [*_OPTIONS, ("grpc.ssl_target_name_override", known_as)]
         outbox = _Outbox()
         with grpc.secure_channel(self.address, secured, options=options) as channel:
-            outbox.put(Hello(self.name, self.session, self.attempt).envelope())
+            outbox.put(PartyHello(self.name, self.session, self.attempt).envelope())
             call = channel.stream_stream(METHOD)(outbox)
 
             def ended() -> None:
                 outbox.close()
-                # Not hung up here. Told by gRPC's thread: ours may be making an answer, for as long as an operator thinks.
+                # Not hung up here. Told by gRPC's thread: ours may be making an answer, for as long as an operator
+                # thinks.
                 if self.call is call:
                     self.tell("lost")
 
@@ -314,7 +304,9 @@ class _Party:
                 self.listen(call, outbox)
             except grpc.RpcError as error:
                 code = error.code().name
-                raise _Lost("lost", f"the stream to the hub at {self.address} ended ({code}); dialling again") from None
+                raise _HubLost(
+                    "lost", f"the stream to the hub at {self.address} ended ({code}); dialling again"
+                ) from None
             except Malformed as refused:
                 self.metrics.refuse(refused.reason.name.lower())
                 log.warning("refused", extra={"party": "hub", "reason": refused.reason.name.lower()})
@@ -329,16 +321,16 @@ class _Party:
         welcome: Welcome | None = None
         for envelope in call:
             head, body = parse(envelope)
-            if head.kind <= Kind.REFUSED:
+            if head.kind <= EnvelopeKind.REFUSED:
                 if (welcome := self.greeted(head, body, again=welcome is not None)) is None:
-                    raise _Lost(
+                    raise _HubLost(
                         "later", "the hub knows a later stream of this party, or has no place free; dialling again"
                     )
-            elif head.kind != Kind.REQUEST or welcome is None:
+            elif head.kind != EnvelopeKind.REQUEST or welcome is None:
                 raise Malformed(Reason.KIND)
             else:
                 self.attend(head, assembler.feed(head, body), welcome.limit, call, outbox)
-        raise _Lost("lost", f"the hub at {self.address} closed the stream; dialling again")
+        raise _HubLost("lost", f"the hub at {self.address} closed the stream; dialling again")
 
     def attend(self, head: Head, request: bytes | None, limit: int, call: Iterable[bytes], outbox: _Outbox) -> None:
         if request is None:  # there is more of it to come
@@ -346,7 +338,7 @@ class _Party:
         self.progress = True
         self.metrics.received(len(request), head.wire)
         packed = self.answered(head, request, limit, call, outbox)
-        for part in envelopes(Kind.ANSWER, head.number, packed):
+        for part in envelopes(EnvelopeKind.ANSWER, head.number, packed):
             outbox.put(part)
         self.metrics.sent(packed.raw, len(packed.wire))
 
@@ -385,7 +377,7 @@ class _Party:
         )
         raise HubRefused(f"the hub at {self.address} refuses {self.name!r} ({said.reason.name.lower()}): {advice}.")
 
-    def answered(self, head: Head, request: bytes, limit: int, call: Iterable[bytes], outbox: _Outbox) -> Packed:
+    def answered(self, head: Head, request: bytes, limit: int, call: Iterable[bytes], outbox: _Outbox) -> Compressed:
         """The answer to a request: the same bytes if it was answered before."""
         if head.number == self.last:
             return self.kept
@@ -398,12 +390,12 @@ class _Party:
         except BaseException:
             self.confess(head.number, call, outbox)
             raise
-        self.last, self.kept = head.number, pack(message)
+        self.last, self.kept = head.number, compress(message)
         return self.kept
 
     def confess(self, number: int, call: Iterable[bytes], outbox: _Outbox) -> None:
         """Tell the hub that there will be no answer, without a word about why, and let it hang up."""
-        with contextlib.suppress(_Lost, grpc.RpcError):
+        with contextlib.suppress(_HubLost, grpc.RpcError):
             outbox.put(failed(number))
             outbox.end()
             self.deadline = time.monotonic() + GREETING_SECONDS
@@ -425,7 +417,7 @@ class _Outbox:
         self._room.get()
         if self._closed:
             self._room.put(None)
-            raise _Lost("lost", "the stream to the hub ended before an answer had gone; dialling again")
+            raise _HubLost("lost", "the stream to the hub ended before an answer had gone; dialling again")
         self._held.put(envelope)
 
     def end(self) -> None:
@@ -447,10 +439,3 @@ class _Outbox:
             raise StopIteration
         self._room.put(None)
         return envelope
-
-
-def _split(address: str) -> tuple[str, int]:
-    host, colon, port = address.rpartition(":")
-    if not (colon and host and port.isdigit() and int(port) < 65536):
-        raise InvalidInput(f"{address!r} is not the address of a hub: write host:port, such as hub.example.org:7443.")
-    return host.removeprefix("[").removesuffix("]"), int(port)

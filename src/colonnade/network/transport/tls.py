@@ -1,4 +1,4 @@
-"""A TLS 1.3 connection between two parties, before the first word: credentials, the open port, the socket's settings."""
+"""A TLS 1.3 connection before the first word: its context, the open port, the socket's settings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from colonnade.errors import InvalidInput
-from colonnade.network.certs import Tls, load
+from colonnade.network.certs import Credentials, Tls
 
 
 def keep_alive(writer: asyncio.StreamWriter) -> None:
@@ -23,13 +23,12 @@ def keep_alive(writer: asyncio.StreamWriter) -> None:
             plain.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
-def context(tls: Tls, side: ssl._SSLMethod) -> ssl.SSLContext:
-    """TLS 1.3 with certificates on both sides; whom a certificate is about is checked by our own rule, after the handshake."""
-    credentials = load(tls)
+def tls_context(tls: Tls, credentials: Credentials, side: ssl._SSLMethod) -> ssl.SSLContext:
+    """TLS 1.3 with certificates on both sides; whom one is about is checked by our own rule, after the handshake."""
     if side == ssl.PROTOCOL_TLS_SERVER and not _serves(credentials.certificate):
         raise InvalidInput(
-            f"{tls.certificate} is not good for taking connections. Have it issued again with the host of this party's address: "
-            "`colonnade certs issue FOLDER NAME --host HOST --replace`."
+            f"{tls.certificate} is not good for taking connections. Have it issued again with the host of this party's "
+            "address: `colonnade certs issue FOLDER NAME --host HOST --replace`."
         )
     made = ssl.SSLContext(side)
     made.minimum_version = ssl.TLSVersion.TLSv1_3
@@ -40,8 +39,8 @@ def context(tls: Tls, side: ssl._SSLMethod) -> ssl.SSLContext:
         made.load_cert_chain(tls.certificate, tls.key)
     except (ssl.SSLError, OSError, ValueError) as error:
         raise InvalidInput(
-            f"{tls.certificate}, {tls.key} and {tls.authority} do not work together as certificate, key and authority; check "
-            "the three paths."
+            f"{tls.certificate}, {tls.key} and {tls.authority} do not work together as certificate, key and authority; "
+            "check the three paths."
         ) from error
     return made
 
@@ -55,20 +54,20 @@ def _serves(certificate: x509.Certificate) -> bool:
 
 
 def door(listen: str) -> socket.socket:
-    host, port = split(listen)
+    host, port = split_address(listen)
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         made = socket.create_server((host, port), family=family, backlog=64)
     except OSError as error:
         raise InvalidInput(
-            f"cannot listen at {listen!r}: the port is in use, or the address is not one of this machine. Stop the program "
-            "that holds it, or listen elsewhere."
+            f"cannot listen at {listen!r}: the port is in use, or the address is not one of this machine. Stop the "
+            "program that holds it, or listen elsewhere."
         ) from error
     made.setblocking(False)
     return made
 
 
-def split(address: str) -> tuple[str, int]:
+def split_address(address: str) -> tuple[str, int]:
     """Host and port of an address."""
     host, colon, port = address.rpartition(":")
     if not (colon and host and port.isascii() and port.isdigit() and int(port) < 65536):
