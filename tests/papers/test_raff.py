@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 from colonnade.kernels.lazy import lazy_picks
+from colonnade.kernels.sparse_fw import LossCode
 from colonnade.kernels.stream import keyed_stream
 from papers.figures import raff_1_4, raff_tables
 from papers.figures.raff_data import Shape, made_up
