@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.kernels.ring import Ring
 from colonnade.methods.gram.secure_products import Hello, Introduce, introduce, meet
-from colonnade.methods.method import Done, Job
+from colonnade.methods.method import Done, Job, MethodBase
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import SCORES, Charge, Plan
 from colonnade.privacy.gate import Gate
@@ -102,7 +102,7 @@ def _whole(scores: Floats) -> NDArray[Any]:
 
 
 @dataclass(frozen=True)
-class MaskedScores:
+class MaskedScores(MethodBase):
     """The scores of a federation's rows by one model: `coefficients` by party, of the run whose id is `model`.
 
     Parties elsewhere are told the model's name, and take the coefficients that they kept.
@@ -113,7 +113,6 @@ class MaskedScores:
     coefficients: Mapping[str, Floats] = field(default_factory=dict, repr=False)
     TITLE: ClassVar[str] = "scores of rows by a model"
     REPLIES: ClassVar[Replies] = REPLIES
-    DERIVATION: ClassVar[str | None] = None
 
     def check(self, job: Job) -> None:
         if job.roster.label not in job.roster.parties:
@@ -127,7 +126,6 @@ class MaskedScores:
         return {p: () if p == job.roster.label else (charge,) for p in job.roster.parties}
 
     def relays(self, job: Job) -> bool:  # noqa: ARG002  in every job alike
-        """Whether parties talk to each other, sealed."""
         return True
 
     def coordinator(self, job: Job, gate: Gate) -> Program[None]:  # noqa: ARG002  it draws nothing

@@ -12,37 +12,29 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
 from functools import lru_cache
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from colonnade import problem
 from colonnade.errors import InvalidInput
-from colonnade.methods.admm.private_sharing import PrivateSharingADMM
-from colonnade.methods.admm.sharing import SharingADMM
-from colonnade.methods.frank_wolfe.block import BlockFrankWolfe
-from colonnade.methods.frank_wolfe.central import CentralFrankWolfe
-from colonnade.methods.frank_wolfe.distributed import Corrective, DistributedFrankWolfe, LineSearch, OpenLoop
-from colonnade.methods.frank_wolfe.private_block import PrivateBlockFrankWolfe
-from colonnade.methods.gram.private_gram import PrivateGram
-from colonnade.methods.graph.admm import GraphADMM
-from colonnade.methods.graph.ridge import GraphRidge
-from colonnade.methods.graph.tls import GraphTLS
-from colonnade.methods.graph.zeroth import GraphZerothOrder
+from colonnade.methods.method import MethodBase
 from colonnade.privacy.statement import Privacy
-
-METHODS = (
-    *(BlockFrankWolfe, CentralFrankWolfe, DistributedFrankWolfe, Corrective, LineSearch, OpenLoop),
-    *(PrivateBlockFrankWolfe, PrivateGram, PrivateSharingADMM, SharingADMM),
-    *(GraphADMM, GraphRidge, GraphTLS, GraphZerothOrder),
-)
 
 
 @lru_cache(maxsize=1)
 def known_values() -> dict[str, type]:
-    """Every frozen value that may be part of a job, by its public name."""
-    named = [getattr(problem, name) for name in problem.__all__] + [*METHODS, Privacy]
+    """Every frozen value that may be part of a job, by its name: of `problem`, and what `methods` has in public."""
+    package = import_module("colonnade")  # its table of public names; the package loads this file when it is asked to
+    public = [getattr(package, name) for name, home in package.HOME.items() if home.startswith("colonnade.methods.")]
+    named = [*(getattr(problem, name) for name in problem.__all__), *public, Privacy]
     return {kind.__name__: kind for kind in named if isinstance(kind, type) and is_dataclass(kind)}
+
+
+def known_methods() -> dict[str, type[MethodBase]]:
+    """Every public method, by its name."""
+    return {name: kind for name, kind in known_values().items() if issubclass(kind, MethodBase)}
 
 
 def to_plain(value: Any) -> Any:

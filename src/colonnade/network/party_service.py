@@ -45,7 +45,7 @@ from colonnade.errors import (
 )
 from colonnade.methods.masked_scores import MaskedScores
 from colonnade.methods.method import GraphMethod, Job, Own
-from colonnade.methods.node_setup import Call, assumptions, neighbours, party_setup, place_of, terms_of, variant
+from colonnade.methods.node_setup import AnyMethod, Call, assumptions, neighbours, party_setup, place_of, terms_of
 from colonnade.network.approvals import Approvals
 from colonnade.network.bounds import Sizes, check_call, check_question
 from colonnade.network.neighbours import Neighbours
@@ -288,7 +288,7 @@ class PartyService:
         job, method, plans = priced
         scored, new = self.ledger.score_runs(), self.holding.scoring
         place = place_of(job, method, keyed=self.holding.charter.on is not None)
-        shown = (job.roster.rows, job.units, scored, new, assumptions(job, method), place, self.holding.notices(job))
+        shown = (job.roster.rows, job.units, scored, new, assumptions(job), place, self.holding.notices(job))
         unused = () if job.privacy is None else self.holding.unused
         return Request(run, self.name, terms_of(job, method), call, plans, *shown, unused)
 
@@ -322,7 +322,7 @@ class PartyService:
             raise PolicyRefused(
                 f"the table of {self.name!r} is there to be scored, not to learn from. Nothing was sent."
             )
-        method = variant(call.method, call.problem)
+        method = call.method.variant(call.problem)
         if isinstance(method, MaskedScores):
             method = self.scoring.equipped(method)
         job = Job(call.problem, federation.roster(), call.privacy)  # type: ignore[arg-type]  # as in fit: a method refuses a problem it does not know
@@ -580,12 +580,10 @@ class PartyService:
         return part_path(self.books.folder, run)
 
 
-def _check(call: Call, method: Any, by_rows: bool) -> None:
-    from colonnade.problem import Problem
-
-    if not isinstance(call.problem, getattr(method, "SOLVES", (Problem,))):
+def _check(call: Call, method: AnyMethod, by_rows: bool) -> None:
+    if not isinstance(call.problem, method.SOLVES):
         raise InvalidInput(f"{method.TITLE} does not solve a {type(call.problem).__name__}")
-    if ("rows" if by_rows else "columns") not in getattr(method, "SPLITS", ("columns",)):
+    if ("rows" if by_rows else "columns") not in method.SPLITS:
         raise InvalidInput(f"{method.TITLE} does not work on what these parties hold")
 
 

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from colonnade.errors import InvalidInput
-from colonnade.methods.method import Answer, Array, Done, Finish, Floats, Job, Own, Status, numbers, swamped
+from colonnade.methods.method import Answer, Array, Done, Finish, Floats, Job, Method, Own, Status, numbers, swamped
 from colonnade.privacy.block import Block, FeatureColumn, check_sensible
 from colonnade.privacy.events import Charge, Event, Mechanism, Plan, Scope
 from colonnade.privacy.gate import Gate
@@ -174,16 +174,15 @@ REPLIES: Replies = {SendNoisyLabels: NoisyLabels, Couple: NoisyPart, SendModel: 
 
 
 @dataclass(frozen=True)
-class PrivateSharingADMM:
+class PrivateSharingADMM(Method):
     """Settings: the number of rounds, or None to take it from the budget; a public bound of each ‖x_m‖."""
 
     rounds: int | None = None
     radius: float = 1.0
     TITLE: ClassVar[str] = "private sharing ADMM"
     REPLIES: ClassVar[Replies] = REPLIES
-    COLUMNS: ClassVar[bool] = True  # knows the unit COLUMN
+    PROTECTS_COLUMNS: ClassVar[bool] = True
     DERIVATION: ClassVar[str | None] = "docs/privacy.md, private sharing ADMM"
-    trusts: ClassVar[tuple[str, ...]] = (Trust.NOBODY,)
 
     def __post_init__(self) -> None:
         if self.rounds is not None and not (isinstance(self.rounds, int) and self.rounds >= 1):
@@ -193,6 +192,10 @@ class PrivateSharingADMM:
         if not (math.isfinite(self.radius) and self.radius > 0):
             raise InvalidInput(f"radius must be a finite public bound above 0, got {self.radius!r}")
         check_sensible(radius=self.radius)
+
+    @property
+    def trusts(self) -> tuple[Trust, ...]:
+        return (Trust.NOBODY,)
 
     def check(self, job: Job) -> None:
         if job.privacy is not None and job.privacy.trust not in self.trusts:

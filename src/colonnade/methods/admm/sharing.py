@@ -37,18 +37,7 @@ from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.methods.graph.anchored import FAINT, MOST_CHANGES, Epochs, halfway
 from colonnade.methods.graph.consensus import ratio
 from colonnade.methods.graph.warm import Given, Start, printed
-from colonnade.methods.method import (
-    Answer,
-    Array,
-    Done,
-    Finish,
-    Floats,
-    Job,
-    Labels,
-    Own,
-    SendLabels,
-    Status,
-)
+from colonnade.methods.method import Answer, Array, Done, Finish, Floats, Job, Labels, Method, Own, SendLabels, Status
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate
@@ -218,7 +207,7 @@ REPLIES: Replies = {SendLabels: Labels, Dual: Part, Finish: Done}
 
 
 @dataclass(frozen=True)
-class SharingADMM:
+class SharingADMM(Method):
     """Settings: at most `rounds` rounds, until the certified gap is at most `tolerance` (0: use all rounds).
 
     coupling   the paper's rho times the number of rows, kept as it is; None: moved until both residuals fall alike.
@@ -231,7 +220,6 @@ class SharingADMM:
     start: Given = field(default=None, compare=False)
     TITLE: ClassVar[str] = "sharing ADMM"
     REPLIES: ClassVar[Replies] = REPLIES
-    DERIVATION: ClassVar[str | None] = None
 
     def __post_init__(self) -> None:
         if not (isinstance(self.rounds, int) and self.rounds >= 1):

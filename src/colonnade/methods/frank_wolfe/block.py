@@ -29,6 +29,7 @@ from colonnade.methods.method import (
     Floats,
     Job,
     Labels,
+    Method,
     Own,
     Roster,
     SendLabels,
@@ -152,7 +153,7 @@ REPLIES: Replies = {SendLabels: Labels, Begin: Change, Turn: Change, SendModel: 
 
 
 @dataclass(frozen=True)
-class BlockFrankWolfe:
+class BlockFrankWolfe(Method):
     """Settings: the sampling of blocks; at most `rounds` steps, until the gap is at most `tolerance` (0: use all rounds).
 
     gradient_error   in round t every entry of the gradient is wrong by this times the step, with random signs
@@ -167,7 +168,6 @@ class BlockFrankWolfe:
     oracle_error: float = 0.0
     TITLE: ClassVar[str] = "block Frank-Wolfe"
     REPLIES: ClassVar[Replies] = REPLIES
-    DERIVATION: ClassVar[str | None] = None
 
     def __post_init__(self) -> None:
         if isinstance(self.sampling, type) or not isinstance(self.sampling, Sampling):

@@ -18,7 +18,7 @@ import numpy as np
 from scipy.special import expit
 
 from colonnade.errors import InvalidInput
-from colonnade.methods.method import Answer, Done, Finish, Floats, Job, Own, Status, chosen_by_noise, numbers
+from colonnade.methods.method import Answer, Done, Finish, Floats, Job, Method, Own, Status, chosen_by_noise, numbers
 from colonnade.privacy.block import LARGEST, Block, check_sensible
 from colonnade.privacy.events import Charge, Event, Mechanism, Plan
 from colonnade.privacy.gate import Gate
@@ -87,20 +87,23 @@ class Bounds:
 
 
 @dataclass(frozen=True)
-class CentralFrankWolfe:
+class CentralFrankWolfe(Method):
     """Settings: the number of rounds, or None to take it from the budget and the public figures."""
 
     rounds: int | None = None
     TITLE: ClassVar[str] = "central private Frank-Wolfe"
     REPLIES: ClassVar[Replies] = REPLIES
     DERIVATION: ClassVar[str | None] = "docs/privacy.md, central Frank-Wolfe"
-    trusts: ClassVar[tuple[str, ...]] = (Trust.NOBODY,)
 
     def __post_init__(self) -> None:
         if self.rounds is not None and not (isinstance(self.rounds, int) and self.rounds >= 1):
             raise InvalidInput(
                 f"rounds must be None (from the budget) or a whole number from 1 on, got {self.rounds!r}"
             )
+
+    @property
+    def trusts(self) -> tuple[Trust, ...]:
+        return (Trust.NOBODY,)
 
     def check(self, job: Job) -> None:
         _bounds(job)

@@ -21,9 +21,9 @@ from scipy import sparse
 from colonnade.errors import ProtocolError
 from colonnade.methods.frank_wolfe import distributed as frank_wolfe
 from colonnade.methods.frank_wolfe.atoms import Hull, Source, catalogue
-from colonnade.methods.frank_wolfe.distributed import Settings, Step, Walk
+from colonnade.methods.frank_wolfe.distributed import Walk, WalkSettings
 from colonnade.methods.frank_wolfe.spread import REPLIES, Best, Flood, Rank, Tree, Turn, route
-from colonnade.methods.method import Answer, Floats, Job, Own
+from colonnade.methods.method import Answer, Floats, GraphMethod, Job, Own
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate
@@ -33,7 +33,7 @@ from colonnade.runtime.node import Replies
 from colonnade.runtime.program import Note, Program
 
 
-def peer(job: Job, block: Block, gate: Gate, way: Tree | Flood, settings: Settings) -> Program[Own]:
+def peer(job: Job, block: Block, gate: Gate, way: Tree | Flood, settings: WalkSettings) -> Program[Own]:
     atoms, reports = catalogue(job), gate.node == job.roster.label
     own = atoms.own(block) if block.columns else None
     nothing = gate.exact(sparse.csc_array((block.rows, 0)))
@@ -95,16 +95,12 @@ def rank(hull: Hull) -> Rank:
 
 
 @dataclass(frozen=True)
-class GraphFrankWolfe:
+class GraphFrankWolfe(WalkSettings, GraphMethod):
     """Distributed Frank-Wolfe without a coordinator; made by co.DistributedFrankWolfe(topology=...)."""
 
-    rounds: int
-    tolerance: float
-    step: Step
-    topology: Topology | None
+    topology: Topology | None = None
     TITLE: ClassVar[str] = "distributed Frank-Wolfe on a graph"
     REPLIES: ClassVar[Replies] = REPLIES
-    DERIVATION: ClassVar[str | None] = None
     SOLVES: ClassVar[tuple[type, ...]] = (Problem, AdaBoost)
 
     def check(self, job: Job) -> None:

@@ -25,10 +25,10 @@ from scipy import sparse
 from colonnade.errors import ProtocolError
 from colonnade.kernels.columns import csc_matvec, dense_matvec
 from colonnade.kernels.examples import csc_squared_norms, dense_squared_norms, rbf_column, squared_norm, step_towards
-from colonnade.methods.frank_wolfe.distributed import Bid, Corrective, OpenLoop, Settings, Step
+from colonnade.methods.frank_wolfe.distributed import Bid, Corrective, OpenLoop, WalkSettings
 from colonnade.methods.frank_wolfe.spread import REPLIES as PEER_REPLIES
 from colonnade.methods.frank_wolfe.spread import Best, Flood, Tree, Turn, route
-from colonnade.methods.method import Answer, Array, Done, Finish, Floats, Job, Own, Roster, Status
+from colonnade.methods.method import Answer, Array, Done, Finish, Floats, GraphMethod, Job, Method, Own, Roster, Status
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate
@@ -151,7 +151,7 @@ def _read(example: Any, features: int) -> Point:
 class Dual:
     """Where the walk stands, and the step of whoever decides: the coordinator of a star, every agent of a graph."""
 
-    def __init__(self, problem: KernelSVM, settings: Settings, features: int) -> None:
+    def __init__(self, problem: KernelSVM, settings: WalkSettings, features: int) -> None:
         self.problem, self.settings, self.chosen = problem, settings, Chosen(features)
         self.weights, self.objective, self.gap = np.zeros(0), math.inf, math.inf
         self.squares = np.zeros((0, 0))  # K̃ between the chosen examples, where weights are re-solved
@@ -319,7 +319,7 @@ class Examples:
 # ------------------------------------------------------------------------------------------------ on a star
 
 
-def coordinator(job: Job, settings: Settings) -> Program[Answer]:
+def coordinator(job: Job, settings: WalkSettings) -> Program[Answer]:
     roster, first = job.roster, _firsts(job.roster)
     dual, numbers = Dual(_problem(job), settings, _features(roster)), dict[tuple[str, int], int]()
     bids = yield from ask(roster.parties, Start(), Bid)  # line 3
@@ -378,7 +378,7 @@ REPLIES: Replies = {Start: Bid, SendExample: Example, Towards: Bid, Weigh: Bid, 
 # ------------------------------------------------------------------------------------------------ on a graph
 
 
-def peer(job: Job, block: Block, gate: Gate, way: Tree | Flood, settings: Settings) -> Program[Own]:
+def peer(job: Job, block: Block, gate: Gate, way: Tree | Flood, settings: WalkSettings) -> Program[Own]:
     problem, first, reports = _problem(job), _firsts(job.roster)[gate.node], gate.node == job.roster.label
     own, dual, numbers = Examples(problem, block), Dual(problem, settings, block.columns), dict[int, int]()
     nothing = gate.exact(sparse.csc_array((block.columns + 1, 0)))
@@ -419,15 +419,11 @@ def peer(job: Job, block: Block, gate: Gate, way: Tree | Flood, settings: Settin
 
 
 @dataclass(frozen=True)
-class KernelFrankWolfe:
+class KernelFrankWolfe(WalkSettings, Method):
     """Distributed Frank-Wolfe for a kernel machine on a star; made by co.DistributedFrankWolfe()."""
 
-    rounds: int
-    tolerance: float
-    step: Step
     TITLE: ClassVar[str] = "distributed Frank-Wolfe for a kernel machine"
     REPLIES: ClassVar[Replies] = REPLIES
-    DERIVATION: ClassVar[str | None] = None
     SPLITS: ClassVar[tuple[str, ...]] = ("rows",)
     SOLVES: ClassVar[tuple[type, ...]] = (KernelSVM,)
 
@@ -445,16 +441,12 @@ class KernelFrankWolfe:
 
 
 @dataclass(frozen=True)
-class GraphKernelFrankWolfe:
+class GraphKernelFrankWolfe(WalkSettings, GraphMethod):
     """Distributed Frank-Wolfe for a kernel machine without a coordinator; made by co.DistributedFrankWolfe(topology=...)."""
 
-    rounds: int
-    tolerance: float
-    step: Step
-    topology: Topology | None
+    topology: Topology | None = None
     TITLE: ClassVar[str] = "distributed Frank-Wolfe for a kernel machine, on a graph"
     REPLIES: ClassVar[Replies] = PEER_REPLIES
-    DERIVATION: ClassVar[str | None] = None
     SPLITS: ClassVar[tuple[str, ...]] = ("rows",)
     SOLVES: ClassVar[tuple[type, ...]] = (KernelSVM,)
 

@@ -35,6 +35,7 @@ from colonnade.methods.method import (
     Floats,
     Job,
     Labels,
+    Method,
     Own,
     SendLabels,
     Status,
@@ -376,7 +377,7 @@ class Spend:
 
 
 @dataclass(frozen=True)
-class PrivateBlockFrankWolfe:
+class PrivateBlockFrankWolfe(Method):
     """Settings; what is None is computed from the budget and public figures.
 
     rounds        the number of rounds.
@@ -392,7 +393,6 @@ class PrivateBlockFrankWolfe:
     TITLE: ClassVar[str] = "private block Frank-Wolfe"
     REPLIES: ClassVar[Replies] = REPLIES
     DERIVATION: ClassVar[str | None] = "docs/privacy.md, private block Frank-Wolfe"
-    trusts: ClassVar[tuple[str, ...]] = (Trust.NOBODY, Trust.CONSORTIUM)
 
     def __post_init__(self) -> None:
         for name in ("rounds", "sketch_rows"):
@@ -403,6 +403,14 @@ class PrivateBlockFrankWolfe:
             raise InvalidInput(f"label_share must lie between 0 and 1, got {self.label_share!r}")
         if self.labels is not None and not isinstance(self.labels, PublicLabels):
             raise InvalidInput("labels must be None (a party holds them) or PublicLabels(y)")
+
+    @property
+    def trusts(self) -> tuple[Trust, ...]:
+        return (Trust.NOBODY, Trust.CONSORTIUM)
+
+    @property
+    def labels_public(self) -> bool:
+        return self.labels is not None
 
     def check(self, job: Job) -> None:
         n = job.roster.rows
@@ -546,7 +554,7 @@ def _bounds(job: Job, labels: PublicLabels | None) -> tuple[float, float]:
         raise InvalidInput(
             "private block Frank-Wolfe needs privacy=co.Privacy(..., feature_bound=B), a public bound of |entries|."
         )
-    if privacy.trust not in PrivateBlockFrankWolfe.trusts:
+    if privacy.trust not in PrivateBlockFrankWolfe().trusts:
         raise InvalidInput(
             f"private block Frank-Wolfe knows the trust models 'nobody' and 'consortium'; got {privacy.trust!r}."
         )

@@ -88,6 +88,7 @@ from colonnade.methods.method import (
     Floats,
     Job,
     Labels,
+    Method,
     Own,
     SendLabels,
     Status,
@@ -635,7 +636,7 @@ class Design:
 
 
 @dataclass(frozen=True)
-class PrivateGram:
+class PrivateGram(Method):
     """Settings.
 
     cross        how products of columns of two parties are computed: "secure", "none" or "sketch" (see above).
@@ -670,7 +671,7 @@ class PrivateGram:
             )
 
     @property
-    def trusts(self) -> tuple[str, ...]:
+    def trusts(self) -> tuple[Trust, ...]:
         return TRUSTS[self.cross]
 
     def check(self, job: Job) -> None:
@@ -718,7 +719,6 @@ class PrivateGram:
         return audience(job) is Audience.ALL and Design(job, self).labels is not None
 
     def relays(self, job: Job) -> bool:  # noqa: ARG002  in every job alike
-        """Whether parties talk to each other, sealed."""
         return self.cross == "secure"
 
     def coordinator(self, job: Job, gate: Gate) -> Program[Answer]:
@@ -733,7 +733,7 @@ class PrivateGram:
 
 
 MOST_PARTIES = 32
-TRUSTS: dict[str, tuple[str, ...]] = {
+TRUSTS: dict[str, tuple[Trust, ...]] = {
     "secure": (Trust.SECURE, Trust.CONSORTIUM),
     "none": (Trust.NOBODY,),
     "sketch": (Trust.NOBODY,),

@@ -33,7 +33,7 @@ from colonnade.methods.graph.anchored import AnchoredLinks, Restarts
 from colonnade.methods.graph.certificate import ASKED, TOLD, Dual, Part, Verdict, certified
 from colonnade.methods.graph.consensus import Accord, Graph, Network, check_settings, ended, heard, told
 from colonnade.methods.graph.warm import Given, Start, beginning, printed, resumed
-from colonnade.methods.method import Array, Floats, Job, Own
+from colonnade.methods.method import Array, Floats, GraphMethod, Job, Own
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate
@@ -131,7 +131,7 @@ REPLIES: Replies = {None: Share, Share: Dual, Dual: Part, Part: Verdict}
 
 
 @dataclass(frozen=True)
-class GraphADMM:
+class GraphADMM(GraphMethod):
     """Settings: the graph, at most `rounds` rounds, until the residuals are at most `tolerance` (0: use all rounds).
 
     start   an earlier Fit, or coefficients by party: begin there.
@@ -143,8 +143,7 @@ class GraphADMM:
     start: Given = field(default=None, compare=False)
     TITLE: ClassVar[str] = "ADMM on a graph"
     REPLIES: ClassVar[Replies] = REPLIES
-    DERIVATION: ClassVar[str | None] = None
-    RESPONSES: ClassVar[bool] = True
+    SEVERAL_RESPONSES: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_settings(self.rounds, self.tolerance)

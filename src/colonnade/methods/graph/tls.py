@@ -34,7 +34,7 @@ import numpy as np
 from colonnade.errors import InvalidInput
 from colonnade.kernels.prox import project_simplex
 from colonnade.methods.graph.consensus import Accord, Graph, Links, Network, check_settings, ended
-from colonnade.methods.method import Answer, Array, Floats, Job, Own, Status
+from colonnade.methods.method import Answer, Array, Floats, GraphMethod, Job, Own, Status
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate
@@ -173,7 +173,7 @@ REPLIES: Replies = {None: Share, Share: Total}
 
 
 @dataclass(frozen=True)
-class GraphTLS:
+class GraphTLS(GraphMethod):
     """Settings: the graph, at most `rounds` rounds, until the residuals are at most `tolerance` (0: use all rounds)."""
 
     topology: Graph | None = None
@@ -181,7 +181,6 @@ class GraphTLS:
     tolerance: float = 1e-14
     TITLE: ClassVar[str] = "total least squares on a graph"
     REPLIES: ClassVar[Replies] = REPLIES
-    DERIVATION: ClassVar[str | None] = None
     SPLITS: ClassVar[tuple[str, ...]] = ("columns", "rows")
 
     def __post_init__(self) -> None:

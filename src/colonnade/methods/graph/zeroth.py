@@ -35,7 +35,7 @@ from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.methods.graph.admm import Loss, own_penalty
 from colonnade.methods.graph.callables import digest
 from colonnade.methods.graph.consensus import Accord, Graph, Links, Network, check_settings, ended
-from colonnade.methods.method import Answer, Array, Floats, Job, Own
+from colonnade.methods.method import Answer, Array, Floats, GraphMethod, Job, Own
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate
@@ -283,7 +283,7 @@ REPLIES: Replies = {None: Share}
 
 
 @dataclass(frozen=True)
-class GraphZerothOrder:
+class GraphZerothOrder(GraphMethod):
     """Settings: the graph; `functions` by party, values only (None: what the problem says); how many values are looked at.
 
     A round takes 2·steps·draws + 3 values at each agent. `tolerance` ends the run before `rounds` (0: use all of them).
@@ -303,7 +303,6 @@ class GraphZerothOrder:
     functions_version: str | None = None
     TITLE: ClassVar[str] = "zeroth-order ADMM on a graph"
     REPLIES: ClassVar[Replies] = REPLIES
-    DERIVATION: ClassVar[str | None] = None
     SPLITS: ClassVar[tuple[str, ...]] = ("rows", "columns")
 
     def __post_init__(self) -> None:
