@@ -14,7 +14,7 @@ Source   Gratton, thesis, D-ZOA: consensus ADMM whose inner minimisation looks a
 Leaves   each agent's estimate, every round, noisy, since the directions are random; the largest residuals it has heard of,
          and whose function was seen not to be convex. Counted as exact.
 Price    every event is infinite; a finite budget refuses this method. The thesis' "intrinsic" (ε, δ) supposes how the
-         errors are distributed: `conditional` computes it, no ledger takes it, and an attack refutes it (docs/zeroth-order.md).
+         errors are distributed: no ledger takes it, and an attack refutes it (docs/zeroth-order.md).
 Stops    when no agent disagrees or moves by more than the tolerance in a round (consensus.py); with 0 after `rounds`. The
          steps are random and never quite come to rest, so what can be asked for depends on how many values are looked at.
 Answer   `average` (the thesis' proof is for it) gives the mean of the later rounds, else the last round.
@@ -33,14 +33,12 @@ import numpy as np
 
 from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.methods.graph.admm import Loss, own_penalty
-from colonnade.methods.graph.callables import digest
 from colonnade.methods.graph.consensus import Accord, Graph, Links, Network, check_settings, ended
 from colonnade.methods.method import Answer, Array, Floats, GraphMethod, Job, Own
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.released import Released
-from colonnade.privacy.statement import Guarantee, PrivacyStatement, Trust
 from colonnade.problem.nearest import smaller_gram
 from colonnade.runtime.messages import message
 from colonnade.runtime.node import Replies
@@ -288,8 +286,7 @@ class GraphZerothOrder(GraphMethod):
 
     A round takes 2·steps·draws + 3 values at each agent. `tolerance` ends the run before `rounds` (0: use all of them).
     `seed` makes the directions repeatable; without it they are secret. `functions_version` is your own name for the
-    functions, to be changed whenever they change: a run in a store then goes on with the functions it began with. Without
-    it they are told apart by their code and the values it reaches, where that can be done (`savable`).
+    functions, to be changed whenever they change: a run with functions needs it to be kept in a store (`savable`).
     """
 
     topology: Graph | None = None
@@ -315,16 +312,12 @@ class GraphZerothOrder(GraphMethod):
     @property
     def savable(self) -> bool:
         """Whether a later call can tell that it has the same functions."""
-        known = self.functions is None or self.functions_version is not None
-        return known or all(digest(function) is not None for function in (self.functions or {}).values())
+        return self.functions is None or self.functions_version is not None
 
     def __repr__(self) -> str:
-        """As of any dataclass, but functions appear by what identifies them: the address of one says nothing."""
+        """As of any dataclass, but of the functions only whose they are: the address of one says nothing."""
         named = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "functions"}
-        if self.functions is not None and self.functions_version is None:
-            # One that cannot be identified is given its address: in another process it is another function.
-            named["functions"] = {who: digest(f) or f"unknown {id(f):x}" for who, f in self.functions.items()}
-        elif self.functions is not None:
+        if self.functions is not None:
             named["functions"] = tuple(self.functions)
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in named.items())})"
 
@@ -365,49 +358,3 @@ class GraphZerothOrder(GraphMethod):
 
     def peer(self, job: Job, block: Block, gate: Gate, neighbours: tuple[str, ...]) -> Program[Any]:  # noqa: ARG002
         return row_peer(job, block, gate, self) if job.roster.by_rows else column_peer(job, block, gate, self)
-
-
-# ------------------------------------------------------------------------------------------------ a claim, not a guarantee
-
-
-def conditional(
-    *, deviation: float, slope_bound: float, weight: float, rows: int, rounds: int, delta: float
-) -> tuple[PrivacyStatement, PrivacyStatement]:
-    """What theorems 4.1 and 4.2 of the thesis would make of random errors: for one round, and for a whole run.
-
-    deviation    standard deviation of every entry of an agent's estimate about the exact one.
-    slope_bound  c₁, of the slope of one row's loss.
-    weight       κ, as above: 2ρ|Vᵢ| in the letters of the thesis, whose sensitivity c₁/(ρ|Vᵢ|M) is 2c₁/(κM).
-    rows         M: the agent's loss is a mean over so many rows.
-
-    Both hold under an assumption that nobody checks, so no budget takes them.
-    """
-    given = {"deviation": deviation, "slope_bound": slope_bound, "weight": weight, "rows": rows, "rounds": rounds}
-    for name, value in given.items():
-        if not 0 < value < math.inf:
-            raise InvalidInput(f"{name} must be a finite number above 0, got {value}.")
-    if not 0 < delta < 1:
-        raise InvalidInput(f"delta must lie between 0 and 1, got {delta}.")
-    tail = math.log(1.25 / delta)
-    once = 2.0 * slope_bound / (weight * rows) * math.sqrt(2.1 * tail) / deviation  # equation 4.11
-    whole = once * math.sqrt(rounds * math.log(1.0 / delta) / (1.05 * tail))  # equation 4.16
-    one_round = _conditional(once, delta, "one estimate of one agent", "Gratton, theorem 4.1")
-    return one_round, _conditional(whole, delta, f"{rounds} estimates of one agent", "Gratton, theorem 4.2")
-
-
-def _conditional(epsilon: float, delta: float, sees: str, source: str) -> PrivacyStatement:
-    return PrivacyStatement(
-        epsilon=epsilon,
-        delta=delta,
-        unit="one row",
-        neighbours="replace one row",
-        trust=Trust.NOBODY,
-        accountant="the thesis'",
-        guarantee=Guarantee.CONDITIONAL,
-        derivation=f"{source}; no budget takes it, and docs/zeroth-order.md shows an attack that refutes it",
-        sees=sees,
-        assumes=(
-            "the errors of a zeroth-order descent are normal, independent in all entries, of mean 0 and of the stated "
-            "deviation whatever the data, every row's loss is steep by at most the stated bound, and epsilon is at most 1"
-        ),
-    )
