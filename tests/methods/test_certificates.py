@@ -17,8 +17,8 @@ import pytest
 from sklearn.metrics.pairwise import rbf_kernel
 
 import colonnade as co
-from colonnade.methods.admm.sharing import Dual
-from colonnade.methods.graph.certificate import Dual as GraphDual
+from colonnade.methods.admm.sharing import DualPoint
+from colonnade.methods.graph.certificate import DualPoint as GraphDual
 from colonnade.runtime.wire import decode
 from reference import confident
 
@@ -309,7 +309,7 @@ def test_the_gap_of_sharing_admm_is_the_distance_to_the_best_dual_value_so_far(l
         value = float(rows_of(kind, X @ x + fit.intercept, y).mean()) + penalty_of(name, x)
         check_bound(fit, value, best)
         told = [decode(letter.frame.body) for letter in tap.letters if letter.receiver == "a"]
-        points = [message.values for message in told if isinstance(message, Dual)]
+        points = [message.values for message in told if isinstance(message, DualPoint)]
         assert len(points) == rounds
         bound = max(dual_value(kind, name, X, y, point) for point in points)
         assert fit.gap == pytest.approx(value - bound, rel=1e-7, abs=1e-9)

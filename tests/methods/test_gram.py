@@ -19,19 +19,8 @@ from sklearn.linear_model import Ridge as SklearnRidge
 
 from colonnade.errors import InvalidInput
 from colonnade.methods.gram import solve as gram_module
-from colonnade.methods.gram.solve import (
-    Columns,
-    Extended,
-    Frame,
-    Gram,
-    Rule,
-    Solution,
-    Sums,
-    choose,
-    noise_levels,
-    prepare,
-    solve,
-)
+from colonnade.methods.gram.rule import Extended, GramRule, PublicColumns, RowFrame, Sums, choose, noise_levels, prepare
+from colonnade.methods.gram.solve import Gram, GramSolution, solve
 from colonnade.problem import (
     Absolute,
     ElasticNet,
@@ -55,9 +44,9 @@ seeds = st.integers(0, 10**6)
 # ------------------------------------------------------------------------------------------------ a release, simulated
 
 
-def public(owner: list[int], norm: float, *, binary: bool = False, bound: float = 1.0) -> Columns:
+def public(owner: list[int], norm: float, *, binary: bool = False, bound: float = 1.0) -> PublicColumns:
     d = len(owner)
-    return Columns(
+    return PublicColumns(
         np.array(owner), np.full(max(owner) + 1, norm), np.full(d, bound), np.full(d, binary), np.full(d, binary)
     )
 
@@ -80,7 +69,7 @@ def noisy_sums(A: np.ndarray, y: np.ndarray, sd: float, rng: np.random.Generator
     )
 
 
-def clipped(A: np.ndarray, frame: Frame, columns: Columns) -> np.ndarray:
+def clipped(A: np.ndarray, frame: RowFrame, columns: PublicColumns) -> np.ndarray:
     """The frame's rows, as parties make them."""
     z = (A[:, frame.keep] - frame.centre) * frame.scale
     owner = columns.owner[frame.keep]
@@ -99,7 +88,7 @@ def release(
     return Gram.of(extended, wide.T @ wide + upper + np.triu(upper, 1).T, sds)
 
 
-def exactly(A: np.ndarray, y: np.ndarray, problem: Problem, frame: Frame | None = None) -> Solution:
+def exactly(A: np.ndarray, y: np.ndarray, problem: Problem, frame: RowFrame | None = None) -> GramSolution:
     """A solution from a Gram without noise; the rule then adds no ridge."""
     n, d = A.shape
     rule = choose(n, d, 1e9)
@@ -231,7 +220,7 @@ def test_the_pull_of_class_sums_is_the_covariance_with_the_label_also_for_real_l
     assert (y / bound - y.mean() / bound) @ A == pytest.approx(sums.pull(mean, doubt)[0])
 
 
-def wide(seed: int, strong: int) -> tuple[Rule, Frame]:
+def wide(seed: int, strong: int) -> tuple[GramRule, RowFrame]:
     """2,000 rows of 400 columns of zeros and ones, some of which follow the label; what their noisy sums lead to."""
     rng, n, d = np.random.default_rng(seed), 2000, 400
     y = rng.choice([-1.0, 1.0], size=n)
@@ -258,7 +247,7 @@ def test_columns_are_seldom_screened_where_none_stands_out():
     assert sum(wide(seed, 0)[1].keep.size == 400 for seed in range(30)) >= 12
 
 
-def narrow(seed: int, strong: int) -> tuple[Frame, np.ndarray]:
+def narrow(seed: int, strong: int) -> tuple[RowFrame, np.ndarray]:
     """3,000 rows of 60 columns of zeros and ones, some of which follow the label, where all are kept; their true means."""
     rng, n, d = np.random.default_rng(seed), 3000, 60
     y = rng.choice([-1.0, 1.0], size=n)
@@ -339,7 +328,7 @@ def test_centring_and_scaling_change_nothing_when_there_is_no_noise(intercept):
     A, y = regression(7)
     rng = np.random.default_rng(1)
     doubt = np.full(5, np.inf)
-    frame = Frame(np.arange(5), rng.normal(size=5), rng.uniform(0.2, 5.0, size=5), np.ones(1), doubt)
+    frame = RowFrame(np.arange(5), rng.normal(size=5), rng.uniform(0.2, 5.0, size=5), np.ones(1), doubt)
     for term in (
         {"penalty": Lasso(0.1)},
         {"penalty": Ridge(1.0)},
@@ -415,7 +404,7 @@ def test_the_path_passes_through_the_answer_and_starts_at_its_strongest(term):
 
 def test_columns_that_were_not_kept_have_no_coefficient_and_groups_may_name_them():
     A, y = regression(5)
-    frame = Frame(np.array([0, 2, 3]), np.zeros(3), np.ones(3), np.ones(1), np.full(3, np.inf))
+    frame = RowFrame(np.array([0, 2, 3]), np.zeros(3), np.ones(3), np.ones(1), np.full(3, np.inf))
     for term in ({"penalty": Lasso(0.01)}, {"penalty": GroupLasso(0.01, ((0, 1), (2, 3, 4)))}, {}):
         solved = exactly(A, y, Problem(LeastSquares(), intercept=True, **term), frame)
         assert np.flatnonzero(solved.coefficients).tolist() == [0, 2, 3]
@@ -425,7 +414,7 @@ def test_columns_that_were_not_kept_have_no_coefficient_and_groups_may_name_them
 # ------------------------------------------------------------------------------------------------ under noise
 
 
-def noisy(seed: int, problem: Problem, truth: np.ndarray, rho: float, ridge: float, n: int = 3000) -> Solution:
+def noisy(seed: int, problem: Problem, truth: np.ndarray, rho: float, ridge: float, n: int = 3000) -> GramSolution:
     """Two parties of two columns each; labels within ±8, which none of them reaches."""
     rng, columns = np.random.default_rng(seed), public([0, 0, 1, 1], 3.0, bound=3.0)
     A = np.clip(0.5 * rng.normal(size=(n, 4)) + 0.4 * rng.normal(size=(n, 1)) + 0.3, -2.0, 2.0)
@@ -639,7 +628,7 @@ def test_regression_has_no_link():
     assert exactly(*regression(1), Problem(LeastSquares())).link is None
 
 
-def a9a() -> tuple[np.ndarray, np.ndarray, Columns]:
+def a9a() -> tuple[np.ndarray, np.ndarray, PublicColumns]:
     folder = DATA / "a9a"
     if not folder.is_dir():
         pytest.skip(f"no data set 'a9a' in {DATA} (set COLONNADE_DATA to its folder)")

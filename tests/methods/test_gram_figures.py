@@ -13,7 +13,7 @@ from colonnade.methods.gram import design as gram_design
 from colonnade.methods.gram.design import Figures
 from colonnade.methods.gram.local import Local
 from colonnade.methods.gram.noisy_labels import NoisyLabels
-from colonnade.methods.gram.rule import Columns, Extended, Sums, choose, noise_levels
+from colonnade.methods.gram.rule import Extended, PublicColumns, Sums, choose, noise_levels
 from colonnade.methods.method import Job
 
 
@@ -32,7 +32,7 @@ def job_of(loss=None, k: int = 1, **privacy) -> Job:
 
 def test_class_sums_are_charged_for_sums_size_and_half_squares_of_every_party():
     """1 for the class size; 4C² where signs are mixed, 2C² where not; B²C²/2 for columns that are not binary."""
-    columns = Columns(
+    columns = PublicColumns(
         owner=np.array([0, 0, 1, 1]),
         norms=np.array([2.0, 3.0]),
         bound=np.array([1.5, 5.0, 1.0, 1.0]),

@@ -237,7 +237,7 @@ def test_a_sparse_table_gives_the_releases_of_the_same_dense_one():
     models = []
     for matrix in (X, sparse.csc_array(X)):
         block = co.Federation.split(matrix, np.zeros(120), parties=1).parties["party0"].block
-        models.append(private.Sketch("run", 40, 120).of(block, 3))
+        models.append(private.HashedSketch("run", 40, 120).of(block, 3))
     assert models[0].tolist() == models[1].tolist()
 
 
@@ -315,7 +315,9 @@ def test_a_party_that_trusts_nobody_answers_no_question_of_a_consortium(question
     """A coordinator that turns to asking for exact columns is refused by the party's own program, and nothing was sent."""
     job, spend = job_of(2), PrivateBlockFrankWolfe(rounds=2).spend(job_of(2))
     inside = inside_gate()
-    asked = private.Turn(inside.inside(np.ones(120))) if question == "Turn" else private.SendColumn(inside.inside(0))
+    asked = (
+        private.InsideTurn(inside.inside(np.ones(120))) if question == "Turn" else private.SendColumn(inside.inside(0))
+    )
     block = co.Federation.split(table()[0], table()[1], parties=1).parties["party0"].block
     program = private.party(job, block, contract.gate(), spend)
     next(program)

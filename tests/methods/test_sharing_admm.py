@@ -17,7 +17,7 @@ from scipy import sparse
 import colonnade as co
 from colonnade.kernels.prox import Array
 from colonnade.methods.admm import sharing as sharing_admm
-from colonnade.methods.admm.sharing import Dual, Part, SharingADMM, balanced
+from colonnade.methods.admm.sharing import SharingADMM, SharingDual, SharingPart, balanced
 from colonnade.problem.nearest import NearestInBall, NearestRidge, nearest
 from colonnade.runtime.wire import decode
 from reference import confident
@@ -237,7 +237,7 @@ def test_the_party_and_the_coordinator_keep_the_same_state(monkeypatch: pytest.M
     tap = co.Tap(co.InProcess())
     co.fit(co.Federation.split(X, y, parties=2), problem, SharingADMM(rounds=200, tolerance=0.0), engine=tap)
     assert {way for way, _ in seen} == {False, True}
-    duals = [m for letter in tap.letters if isinstance(m := decode(letter.frame.body), Dual)][::2]
+    duals = [m for letter in tap.letters if isinstance(m := decode(letter.frame.body), SharingDual)][::2]
     for place, own in enumerate([targets[float(X[0, 0])], targets[float(X[0, 4])]]):
         for (_, z), dual, target in zip(seen, duals[1:], own[1:], strict=False):
             np.testing.assert_allclose(z[place] - dual.values / dual.rho, target, atol=1e-9)
@@ -364,9 +364,9 @@ def test_coefficients_never_leave_a_party() -> None:
     received = [decode(letter.frame.body) for letter in tap.letters]
     assert {"SendLabels", "Labels", "Dual", "Part", "Finish", "Done"} == {type(m).__name__ for m in received}
     for message in received:
-        if isinstance(message, Part):
+        if isinstance(message, SharingPart):
             assert message.prediction.value.shape == (30,)
-        if isinstance(message, Dual):
+        if isinstance(message, SharingDual):
             assert message.values.shape == (30,)
         if type(message).__name__ == "Finish":
             assert message.coefficients.size == 0

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.kernels.ring import Ring
-from colonnade.methods.gram.secure_products import Hello, Introduce, introduce, meet
+from colonnade.methods.gram.secure_products import Introduce, RunKey, introduce, meet
 from colonnade.methods.method import Done, Job, MethodBase
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import SCORES, Charge, Plan
@@ -52,7 +52,7 @@ class PartScores:
     values: Released[Packed]
 
 
-REPLIES: Replies = {Introduce: Hello, SendScores: Done, None: PartScores}
+REPLIES: Replies = {Introduce: RunKey, SendScores: Done, None: PartScores}
 
 
 def coordinator(parties: tuple[str, ...]) -> Program[None]:

@@ -50,7 +50,7 @@ class SendNoisyLabels:
 
 
 @message(51)
-class NoisyLabels:
+class NoisyLabelsSent:
     """Label holder → coordinator: the labels with noise."""
 
     values: Released[Array]
@@ -71,7 +71,7 @@ class NoisyPart:
 
 
 @message(54)
-class SendModel:
+class SendNoisyModel:
     """Coordinator → party: ā − z̄ + u for the last time; answer with your coefficients."""
 
     values: Array
@@ -84,12 +84,12 @@ class NoisyModel:
     coefficients: Released[Array]
 
 
-Request = SendNoisyLabels | Couple | SendModel | Finish
+Request = SendNoisyLabels | Couple | SendNoisyModel | Finish
 
 
 def coordinator(job: Job, terms: _Terms) -> Program[Answer]:
     roster, parties, rows = job.roster, job.roster.with_columns, job.roster.rows
-    labels = (yield from ask_one(roster.label, SendNoisyLabels(), NoisyLabels)).values.value
+    labels = (yield from ask_one(roster.label, SendNoisyLabels(), NoisyLabelsSent)).values.value
     y = numbers(labels, (rows,), roster.label)
     step = len(parties) / terms.rho
     prox = partial(noisy_prox, job, y, step)
@@ -105,7 +105,7 @@ def coordinator(job: Job, terms: _Terms) -> Program[Answer]:
             parts = yield from ask(parties, Couple(mean - z + u), NoisyPart, note)
             predictions = [numbers(parts[p].prediction.value, (rows,), p) for p in parties]
             mean = np.asarray(sum(predictions)) / len(parties)
-    models = yield from ask(parties, SendModel(mean - z + u), NoisyModel, note)
+    models = yield from ask(parties, SendNoisyModel(mean - z + u), NoisyModel, note)
     x = {p: numbers(models[p].coefficients.value, (len(roster.positions[p]),), p) for p in parties}
     remarks = _worse_than_nothing(job, terms, x, mean - z + u)
     x = {p: within_ball(part, terms.radius) for p, part in x.items()}  # what was minimised over; free
@@ -149,14 +149,14 @@ def party(block: Block, gate: Gate, terms: _Terms, norm: float) -> Program[Own]:
         match request:
             case SendNoisyLabels():
                 exact = Private(block.bounded_labels(terms.label), 2.0 * terms.label * math.sqrt(block.unit.rows))
-                answer: object = NoisyLabels(gate.gaussian(exact, rho=terms.label_rho))
-            case Couple(values) | SendModel(values):
+                answer: object = NoisyLabelsSent(gate.gaussian(exact, rho=terms.label_rho))
+            case Couple(values) | SendNoisyModel(values):
                 common = numbers(values, (block.rows,), COORDINATOR)
                 with np.errstate(over="ignore"):  # what overflows is clipped
                     residual = np.clip(common - published, -terms.clip, terms.clip)
                 x = closest(-residual, terms.rho)
                 moves = terms.sensitivity(residual, norm, block)
-                if isinstance(request, SendModel):
+                if isinstance(request, SendNoisyModel):
                     coefficients = gate.gaussian(Private(x, moves.model), rho=terms.model_rho, scope=terms.scope)
                     answer = NoisyModel(coefficients)
                 else:
@@ -170,7 +170,7 @@ def party(block: Block, gate: Gate, terms: _Terms, norm: float) -> Program[Own]:
     return Own(coefficients, gate.receipt())
 
 
-REPLIES: Replies = {SendNoisyLabels: NoisyLabels, Couple: NoisyPart, SendModel: NoisyModel, Finish: Done}
+REPLIES: Replies = {SendNoisyLabels: NoisyLabelsSent, Couple: NoisyPart, SendNoisyModel: NoisyModel, Finish: Done}
 
 
 @dataclass(frozen=True)

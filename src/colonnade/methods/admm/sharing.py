@@ -53,7 +53,7 @@ BLUNT = 1e-3  # of the mean residual: kinks are rounded off over that width wher
 
 
 @message(40)
-class Dual:
+class SharingDual:
     """Coordinator → party: the dual vector; answer with the coefficients that suit it."""
 
     values: Array
@@ -63,7 +63,7 @@ class Dual:
 
 
 @message(41)
-class Part:
+class SharingPart:
     """Party → coordinator: my prediction now, and what the certificate needs."""
 
     prediction: Released[Array]
@@ -72,8 +72,8 @@ class Part:
     conjugate: Released[float]  # penalty* there
 
 
-Request = SendLabels | Dual | Finish
-Parts = Mapping[str, Part]
+Request = SendLabels | SharingDual | Finish
+Parts = Mapping[str, SharingPart]
 
 
 class Coupling:
@@ -91,10 +91,10 @@ class Coupling:
         self.z0, self.v0 = np.zeros_like(self.w), np.zeros(self.y.size)
 
     @property
-    def request(self) -> Dual:
+    def request(self) -> SharingDual:
         """What every party is asked next."""
         back = 1.0 / (self.age + 2) if self.epochs.anchored else 1.0 - RELAXATION
-        return Dual(self.v, self.rho, self.age == 0 or not self.epochs.anchored, back)
+        return SharingDual(self.v, self.rho, self.age == 0 or not self.epochs.anchored, back)
 
     def begin(self, predictions: Floats) -> None:
         """At a fixed point, if these are predictions of an answer: z = Ax, and v the slope of the loss there."""
@@ -152,7 +152,7 @@ def coordinator(job: Job, settings: SharingADMM) -> Program[Answer]:
     state = Coupling(job.problem, labels, parties, settings)
     note: Note | None = None
     for t in range(1, settings.rounds + 1):
-        parts = yield from ask(parties, state.request, Part, note)  # x_m, of all parties at once
+        parts = yield from ask(parties, state.request, SharingPart, note)  # x_m, of all parties at once
         for party in parties:
             _check_rows(parts[party].prediction.value, roster.rows, party)
         objective, intercept, gap = state.certificate(parts)
@@ -180,7 +180,7 @@ def party(job: Job, block: Block, gate: Gate, settings: SharingADMM) -> Program[
         match request:
             case SendLabels():
                 answer: object = Labels(gate.exact(block.own_labels()))
-            case Dual(v, rho, drop, back):
+            case SharingDual(v, rho, drop, back):
                 _check_rows(v, block.rows, COORDINATOR)
                 _check_rho(rho, back)
                 if start is not None:
@@ -197,13 +197,13 @@ def party(job: Job, block: Block, gate: Gate, settings: SharingADMM) -> Program[
                 pull = -block.correlations(v)
                 shrink = penalty.shrink(pull)
                 figures = penalty.value(x), shrink, penalty.conjugate(shrink * pull)
-                answer = Part(*gate.exact(prediction, *figures))  # infinite price
+                answer = SharingPart(*gate.exact(prediction, *figures))  # infinite price
         request = yield from ask_one(COORDINATOR, answer, Request)
     yield from last({COORDINATOR: Done()})
     return Own(x, gate.receipt())
 
 
-REPLIES: Replies = {SendLabels: Labels, Dual: Part, Finish: Done}
+REPLIES: Replies = {SendLabels: Labels, SharingDual: SharingPart, Finish: Done}
 
 
 @dataclass(frozen=True)

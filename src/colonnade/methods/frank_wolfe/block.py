@@ -59,12 +59,12 @@ from colonnade.runtime.program import (
 
 
 @message(100)
-class Begin:
+class BlockBegin:
     """Coordinator → party: send your part of the prediction at the starting point."""
 
 
 @message(101)
-class Turn:
+class BlockTurn:
     """Coordinator → party: make the step you prepared, then prepare one for these of your blocks."""
 
     step: float
@@ -81,18 +81,18 @@ class Change:
 
 
 @message(103)
-class SendModel:
+class SendBlockModel:
     """Coordinator → party: the step you prepared is not made; send your coefficients."""
 
 
 @message(104)
-class Model:
+class BlockModel:
     """Party → coordinator: my coefficients."""
 
     coefficients: Released[Array]
 
 
-Request = SendLabels | Begin | Turn | SendModel | Finish
+Request = SendLabels | BlockBegin | BlockTurn | SendBlockModel | Finish
 
 
 def coordinator(job: Job, settings: BlockFrankWolfe, run: str) -> Program[Answer]:
@@ -103,11 +103,11 @@ def coordinator(job: Job, settings: BlockFrankWolfe, run: str) -> Program[Answer
     if y.shape != (roster.rows,):
         raise ProtocolError(f"{roster.label!r} sent labels of shape {y.shape} for {roster.rows:,} rows")
     prediction, step = np.zeros(roster.rows), 0.0
-    prediction += _sum((yield from ask(parties, Begin(), Change)), roster)
+    prediction += _sum((yield from ask(parties, BlockBegin(), Change)), roster)
     for t in range(settings.rounds + 1):
         drawn = _drawn(settings.sampling, owners, run, t) if t < settings.rounds else np.zeros(0, np.int64)  # line 3
         slope, objective = loss.slope(prediction, y), loss.value(prediction, y)
-        turns = {p: Turn(step, slope, drawn[owners[drawn] == k]) for k, p in enumerate(parties)}
+        turns = {p: BlockTurn(step, slope, drawn[owners[drawn] == k]) for k, p in enumerate(parties)}
         note: Note = {"round": t + 1, "objective": objective, "blocks": int(drawn.size), "step": step}
         changes = yield from tell(turns, Change, note)  # lines 5 and 6
         gap = math.fsum(change.gap.value for change in changes.values())
@@ -115,7 +115,7 @@ def coordinator(job: Job, settings: BlockFrankWolfe, run: str) -> Program[Answer
             break
         step = universal_step(t, least)
         prediction += step * _sum(changes, roster)  # line 7
-    models = yield from ask(parties, SendModel(), Model)
+    models = yield from ask(parties, SendBlockModel(), BlockModel)
     x = {p: models[p].coefficients.value for p in parties}
     yield from tell({p: Finish(x.get(p, np.zeros(0)), 0.0) for p in roster.parties}, Done)
     return Answer(x, 0.0, objective, gap, Status.CERTIFIED if gap <= settings.tolerance else Status.OUT_OF_ROUNDS)
@@ -130,9 +130,9 @@ def party(job: Job, block: Block, gate: Gate, settings: BlockFrankWolfe) -> Prog
         match request:
             case SendLabels():
                 answer: object = Labels(gate.exact(block.own_labels()))
-            case Begin():
+            case BlockBegin():
                 answer = Change(*gate.exact(_moved(block, x), 0.0))
-            case Turn(step, slope, blocks):
+            case BlockTurn(step, slope, blocks):
                 x = x + step * ahead  # line 7, of the round before
                 gradient = block.correlations(slope)
                 error = universal_step(t, least)
@@ -140,8 +140,8 @@ def party(job: Job, block: Block, gate: Gate, settings: BlockFrankWolfe) -> Prog
                 ahead = mine.towards(x, seen, blocks, settings.oracle_error * error)  # line 6
                 answer = Change(*gate.exact(_moved(block, ahead), mine.gap(x, gradient)))
                 t += 1
-            case SendModel():
-                answer = Model(gate.exact(x))
+            case SendBlockModel():
+                answer = BlockModel(gate.exact(x))
         request = yield from ask_one(COORDINATOR, answer, Request)
     if request.coefficients.shape != (block.columns,):
         raise ProtocolError(f"a peer sent {request.coefficients.size:,} coefficients for {block.columns:,} columns")
@@ -149,7 +149,7 @@ def party(job: Job, block: Block, gate: Gate, settings: BlockFrankWolfe) -> Prog
     return Own(request.coefficients, gate.receipt())
 
 
-REPLIES: Replies = {SendLabels: Labels, Begin: Change, Turn: Change, SendModel: Model, Finish: Done}
+REPLIES: Replies = {SendLabels: Labels, BlockBegin: Change, BlockTurn: Change, SendBlockModel: BlockModel, Finish: Done}
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from colonnade.errors import ProtocolError
 from colonnade.methods.frank_wolfe import distributed as frank_wolfe
 from colonnade.methods.frank_wolfe.atoms import Hull, Source, catalogue
 from colonnade.methods.frank_wolfe.distributed import Walk, WalkSettings
-from colonnade.methods.frank_wolfe.spread import REPLIES, Best, Flood, Rank, Tree, Turn, route
+from colonnade.methods.frank_wolfe.spread import REPLIES, Best, Contribution, Flood, Rank, Tree, route
 from colonnade.methods.method import Answer, Floats, GraphMethod, Job, Own
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import EXACT, Charge, Plan
@@ -57,7 +57,9 @@ def peer(job: Job, block: Block, gate: Gate, way: Tree | Flood, settings: WalkSe
                 return None
             return dict(zip(("objective", "gap"), gate.exact(walk.objective, walk.gap), strict=True)) if reports else {}
 
-        best, new = yield from way.exchange(Turn(bid, rank(atoms.hull), wanted, column, nothing, note))  # line 4
+        best, new = yield from way.exchange(
+            Contribution(bid, rank(atoms.hull), wanted, column, nothing, note)
+        )  # line 4
         place, score = best.place.value, best.score.value
         if walk.ends(t, score):  # line 7
             break
@@ -82,7 +84,7 @@ def _labels(job: Job, block: Block, gate: Gate, way: Tree | Flood, nothing: Rele
     """The labels travel like an atom: their holder bids what nobody can beat."""
     holds = gate.node == job.roster.label
     bid = Best(*gate.exact(0 if holds else -1, -math.inf))
-    turn = Turn(bid, lambda s: s, lambda _: True, lambda: gate.exact(block.own_labels()), nothing, lambda: None)
+    turn = Contribution(bid, lambda s: s, lambda _: True, lambda: gate.exact(block.own_labels()), nothing, lambda: None)
     _, labels = yield from way.exchange(turn)
     if not isinstance(labels, np.ndarray) or labels.shape != (job.roster.rows,):
         raise ProtocolError(f"a peer sent no labels for {job.roster.rows:,} rows")

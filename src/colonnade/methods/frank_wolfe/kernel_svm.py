@@ -27,7 +27,7 @@ from colonnade.kernels.columns import csc_matvec, dense_matvec
 from colonnade.kernels.examples import csc_squared_norms, dense_squared_norms, rbf_column, squared_norm, step_towards
 from colonnade.methods.frank_wolfe.distributed import Bid, Corrective, OpenLoop, WalkSettings
 from colonnade.methods.frank_wolfe.spread import REPLIES as PEER_REPLIES
-from colonnade.methods.frank_wolfe.spread import Best, Flood, Tree, Turn, route
+from colonnade.methods.frank_wolfe.spread import Best, Contribution, Flood, Tree, route
 from colonnade.methods.method import Answer, Array, Done, Finish, Floats, GraphMethod, Job, Method, Own, Roster, Status
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import EXACT, Charge, Plan
@@ -42,7 +42,7 @@ from colonnade.runtime.program import COORDINATOR, Note, Program, ask, ask_one, 
 
 
 @message(132)
-class Start:
+class KernelBegin:
     """Coordinator → node: no example is chosen yet; bid."""
 
 
@@ -77,7 +77,7 @@ class Weigh:
     weights: Array
 
 
-Request = Start | SendExample | Towards | Weigh | Finish
+Request = KernelBegin | SendExample | Towards | Weigh | Finish
 
 
 class Chosen:
@@ -148,7 +148,7 @@ def _read(example: Any, features: int) -> Point:
     return point
 
 
-class Dual:
+class DualWalk:
     """Where the walk stands, and the step of whoever decides: the coordinator of a star, every agent of a graph."""
 
     def __init__(self, problem: KernelSVM, settings: WalkSettings, features: int) -> None:
@@ -321,8 +321,8 @@ class Examples:
 
 def coordinator(job: Job, settings: WalkSettings) -> Program[Answer]:
     roster, first = job.roster, _firsts(job.roster)
-    dual, numbers = Dual(_problem(job), settings, _features(roster)), dict[tuple[str, int], int]()
-    bids = yield from ask(roster.parties, Start(), Bid)  # line 3
+    dual, numbers = DualWalk(_problem(job), settings, _features(roster)), dict[tuple[str, int], int]()
+    bids = yield from ask(roster.parties, KernelBegin(), Bid)  # line 3
     for t in range(settings.rounds + 1):
         who, index, score = _lowest(bids, first, roster)  # line 4
         if dual.ends(t, score):  # line 7
@@ -361,7 +361,7 @@ def party(job: Job, block: Block, gate: Gate) -> Program[Own]:
                 chosen.learn(new)
                 own.weigh(chosen, weights)
                 answer = Bid(*gate.exact(*own.lowest()))
-            case Start():
+            case KernelBegin():
                 answer = Bid(*gate.exact(*own.lowest()))
         request = yield from ask_one(COORDINATOR, answer, Request)
     if request.coefficients.shape != (len(own.mine),):
@@ -372,7 +372,7 @@ def party(job: Job, block: Block, gate: Gate) -> Program[Own]:
     return Own(alpha, gate.receipt())
 
 
-REPLIES: Replies = {Start: Bid, SendExample: Example, Towards: Bid, Weigh: Bid, Finish: Done}
+REPLIES: Replies = {KernelBegin: Bid, SendExample: Example, Towards: Bid, Weigh: Bid, Finish: Done}
 
 
 # ------------------------------------------------------------------------------------------------ on a graph
@@ -380,7 +380,7 @@ REPLIES: Replies = {Start: Bid, SendExample: Example, Towards: Bid, Weigh: Bid, 
 
 def peer(job: Job, block: Block, gate: Gate, way: Tree | Flood, settings: WalkSettings) -> Program[Own]:
     problem, first, reports = _problem(job), _firsts(job.roster)[gate.node], gate.node == job.roster.label
-    own, dual, numbers = Examples(problem, block), Dual(problem, settings, block.columns), dict[int, int]()
+    own, dual, numbers = Examples(problem, block), DualWalk(problem, settings, block.columns), dict[int, int]()
     nothing = gate.exact(sparse.csc_array((block.columns + 1, 0)))
     for t in range(settings.rounds + 1):
         index, score = own.lowest()
@@ -397,7 +397,7 @@ def peer(job: Job, block: Block, gate: Gate, way: Tree | Flood, settings: WalkSe
                 return None
             return dict(zip(("objective", "gap"), gate.exact(dual.objective, dual.gap), strict=True)) if reports else {}
 
-        best, new = yield from way.exchange(Turn(bid, lambda s: s, wanted, example, nothing, note))  # line 4
+        best, new = yield from way.exchange(Contribution(bid, lambda s: s, wanted, example, nothing, note))  # line 4
         place, score = best.place.value, best.score.value
         if dual.ends(t, score):  # line 7
             break

@@ -87,14 +87,14 @@ class Pick:
 
 
 @message(112)
-class Turn:
+class InsideTurn:
     """Coordinator → party, inside: the slope, one number a row; draw your part of the choice."""
 
     slope: Released[Array]
 
 
 @message(113)
-class Offer:
+class InsideOffer:
     """Party → coordinator, inside: one of my signed columns by its own law, and the mass of all of them."""
 
     index: Released[int]
@@ -116,7 +116,7 @@ class InsideColumn:
     values: Released[Array]
 
 
-REPLIES: Replies = {SendLabels: Labels, Slope: Pick, Turn: Offer, SendColumn: InsideColumn, Finish: Done}
+REPLIES: Replies = {SendLabels: Labels, Slope: Pick, InsideTurn: InsideOffer, SendColumn: InsideColumn, Finish: Done}
 
 
 # ------------------------------------------------------------------------------------------------ trust "nobody"
@@ -127,7 +127,7 @@ def coordinator(job: Job, spend: Spend, run: str) -> Program[Answer]:
     y = spend.labels
     if y is None:
         y = clipped_labels(_labels((yield from ask_one(roster.label, SendLabels(), Labels)), job), spend)
-    sketch, kept, x, first = Sketch(run, spend.rows, roster.rows), dict[tuple[str, int], Floats](), np.zeros(0), y
+    sketch, kept, x, first = HashedSketch(run, spend.rows, roster.rows), dict[tuple[str, int], Floats](), np.zeros(0), y
     for t in range(spend.rounds):
         q = sum((w * column[:-1] for w, column in zip(x, kept.values(), strict=True)), np.zeros(spend.rows))  # line 14
         slope = model.slope(sketch.lift(q), y)
@@ -149,7 +149,12 @@ def coordinator(job: Job, spend: Spend, run: str) -> Program[Answer]:
 
 def party(job: Job, block: Block, gate: Gate, spend: Spend) -> Program[Own]:
     bound, k = spend.bound, job.roster.unit.rows * sum_slack(block.rows)
-    block, sketch, y, sent = block.clipped(bound), Sketch(gate.run, spend.rows, block.rows), np.zeros(0), set[int]()
+    block, sketch, y, sent = (
+        block.clipped(bound),
+        HashedSketch(gate.run, spend.rows, block.rows),
+        np.zeros(0),
+        set[int](),
+    )
     request = yield from receive(COORDINATOR, Outside)
     while not isinstance(request, Finish):
         match request:
@@ -184,7 +189,7 @@ def _finished(block: Block, gate: Gate, told: Finish) -> Program[Own]:
 Outside = SendLabels | Slope | Finish
 
 
-class Sketch:
+class HashedSketch:
     """J, hashed from the run's id: sparse, every column of norm exactly 1."""
 
     def __init__(self, run: str, size: int, rows: int) -> None:
@@ -285,7 +290,7 @@ def inside_coordinator(job: Job, gate: Gate, spend: Spend) -> Program[Answer]:
     for t in range(spend.rounds):
         slope = gate.inside(spend.clip(job.problem.loss.slope(prediction, y) * roster.rows, t, job))
         note: Note = {"round": t + 1, "step": _step(t)}
-        offers = yield from ask(parties, Turn(slope), Offer, note)
+        offers = yield from ask(parties, InsideTurn(slope), InsideOffer, note)
         masses = Private(tuple(offers[p].mass.value for p in parties), spend.shared_sensitivity(t, job))
         who = parties[gate.publish(masses, rho=spend.rho_pick).value]
         index, sign = offers[who].index.value, offers[who].sign.value
@@ -309,10 +314,12 @@ def inside_party(job: Job, block: Block, gate: Gate, spend: Spend) -> Program[Ow
         match request:
             case SendLabels():
                 answer: object = Labels(gate.inside(block.bounded_labels(spend.label_bound)))
-            case Turn(slope):
+            case InsideTurn(slope):
                 # The bound of a slope is this party's own: whatever the coordinator sends is clipped to it.
                 scores = block.correlations(spend.clip(numbers(slope.value, (block.rows,), COORDINATOR), t, job))
-                answer = Offer(*gate.entrust(Private(scores, spend.shared_sensitivity(t, job)), rho=spend.rho_pick))
+                answer = InsideOffer(
+                    *gate.entrust(Private(scores, spend.shared_sensitivity(t, job)), rho=spend.rho_pick)
+                )
                 t += 1
             case SendColumn(index):
                 column = block.column(index.value)
@@ -322,7 +329,7 @@ def inside_party(job: Job, block: Block, gate: Gate, spend: Spend) -> Program[Ow
     return (yield from _finished(block, gate, request))
 
 
-Inside = SendLabels | Turn | SendColumn | Finish
+Inside = SendLabels | InsideTurn | SendColumn | Finish
 INSIDE = Event(Mechanism.EXACT, 0.0, math.inf, Scope.OWN, Audience.CONSORTIUM)
 
 

@@ -52,7 +52,7 @@ Rank: TypeAlias = Callable[[float], float]  # the lower, the better
 
 
 @dataclass(frozen=True)
-class Turn:
+class Contribution:
     """What one agent brings to a round."""
 
     bid: Best
@@ -80,7 +80,7 @@ class Tree:
     parent: str | None
     children: tuple[str, ...]
 
-    def exchange(self, turn: Turn) -> Program[tuple[Best, Any]]:
+    def exchange(self, turn: Contribution) -> Program[tuple[Best, Any]]:
         """The winner of the round, and its column where it travelled."""
         bids = {}
         if self.children:
@@ -117,7 +117,7 @@ class Flood:
     neighbours: tuple[str, ...]
     diameter: int
 
-    def exchange(self, turn: Turn) -> Program[tuple[Best, Any]]:
+    def exchange(self, turn: Contribution) -> Program[tuple[Best, Any]]:
         """The winner of the round, and its column where it travelled."""
         best, mine = turn.bid, 0  # hops from whoever made this bid to me
         heard: dict[str, tuple[int, int]] = {}  # by neighbour: the place it sent last, and the hop it first did

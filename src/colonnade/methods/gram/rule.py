@@ -44,7 +44,7 @@ SMALLEST_PART = 1e-3  # of the rows' squared length that a party is given
 
 
 @dataclass(frozen=True)
-class Columns:
+class PublicColumns:
     """What the schemas say in public about all d columns, in the order of the parties."""
 
     owner: Indices  # (d,) number of the party that holds the column, 0 .. K-1, never falling
@@ -97,7 +97,7 @@ class Extended:
 
 
 @dataclass(frozen=True)
-class Rule:
+class GramRule:
     """What to release and how to solve."""
 
     name: Literal["raw", "centred", "screened", "weak"]
@@ -137,7 +137,7 @@ class Sums:
 
 
 @dataclass(frozen=True)
-class Frame:
+class RowFrame:
     """How every party makes its rows of the Gram: (a_j - centre_j)·scale_j over its kept columns, clipped to norms[k]."""
 
     keep: Indices  # (s,) rising numbers among all d columns
@@ -146,7 +146,7 @@ class Frame:
     norms: Array  # (K,) 0 where a party keeps no column
     doubt: Array = field(repr=False)  # (s,) sd of a centre; inf where rows were not centred
 
-    def extended(self, rule: Rule, label_bound: float) -> Extended:
+    def extended(self, rule: GramRule, label_bound: float) -> Extended:
         """The weights of the constant and the label beside these rows."""
         return Extended(float(np.linalg.norm(self.norms)), label_bound, rule.constant_share, rule.label_share)
 
@@ -169,7 +169,7 @@ def noise_levels(owner: Indices, label_owner: int, g: float, *, labels_fixed: bo
 # ------------------------------------------------------------------------------------------------ rules
 
 
-def choose(rows: int, columns: int, rho: float, *, classes: bool = False, keep: int | None = None) -> Rule:
+def choose(rows: int, columns: int, rho: float, *, classes: bool = False, keep: int | None = None) -> GramRule:
     """The rule for this size and budget; `keep` screens to at most so many columns, whatever the budget."""
     if rows < 1 or columns < 1 or not rho > 0.0:
         raise InvalidInput(f"rows={rows}, columns={columns} and rho={rho:g} must all be above 0.")
@@ -192,9 +192,9 @@ def choose(rows: int, columns: int, rho: float, *, classes: bool = False, keep: 
     return rule if u >= 0.5 else replace(rule, sums=0.4, slack=SHORT)
 
 
-def as_they_are(columns: int, rho: float) -> Rule:
+def as_they_are(columns: int, rho: float) -> GramRule:
     """The rule for rows as they are, without class sums."""
-    return Rule("raw", rho, 0.0, columns, power=0.0, slack=1.0, ridge=1.0, constant_share=0.1, label_share=0.25)
+    return GramRule("raw", rho, 0.0, columns, power=0.0, slack=1.0, ridge=1.0, constant_share=0.1, label_share=0.25)
 
 
 def _survival(rows: int, columns: int, rho: float) -> float:
@@ -202,12 +202,12 @@ def _survival(rows: int, columns: int, rho: float) -> float:
     return float((rows * math.sqrt(1.7 * rho) / 1.77) ** (2 / 3)) / columns
 
 
-def prepare(rule: Rule, columns: Columns, rows: int, sums: Sums | None = None) -> tuple[Rule, Frame]:
+def prepare(rule: GramRule, columns: PublicColumns, rows: int, sums: Sums | None = None) -> tuple[GramRule, RowFrame]:
     """How to make the rows of the Gram. Where the released sums advise it, the rule comes back changed."""
     every = columns.owner.size
     if not rule.sums:
         whole = np.arange(every), np.zeros(every), np.ones(every)
-        return rule, Frame(*whole, columns.norms.astype(np.float64), np.full(every, np.inf))
+        return rule, RowFrame(*whole, columns.norms.astype(np.float64), np.full(every, np.inf))
     if sums is None:
         raise InvalidInput(f"the rule {rule.name!r} spends {rule.sums:g} of rho on class sums: release them first.")
     u, table = _survival(rows, every, rule.rho), _table(rule, columns, rows, sums)
@@ -222,7 +222,7 @@ def prepare(rule: Rule, columns: Columns, rows: int, sums: Sums | None = None) -
 
 
 @dataclass(frozen=True)
-class _Table:
+class _ColumnSummary:
     """What class sums say about every column. Means and variances are relative to the columns' bounds: no units."""
 
     mean: Array
@@ -237,7 +237,7 @@ class _Table:
         """What a scaled and centred column is expected to add to the squared length of a row."""
         return np.square(self.scale) * (self.variance + np.square(self.doubt))
 
-    def by_signal(self) -> _Table:
+    def by_signal(self) -> _ColumnSummary:
         """Columns scaled by the root of the square that their pull is expected to have.
 
         Pulls are taken as normal around 0 with a common variance, which is what they measure above their noise. A ridge on
@@ -253,11 +253,11 @@ class _Table:
         factor = np.sqrt(part * (part * pull2 + noise2))
         return replace(self, scale=self.scale * factor, pull=self.pull * factor, pull_noise=self.pull_noise * factor)
 
-    def frame(self, keep: Indices, rule: Rule, columns: Columns) -> Frame:
+    def frame(self, keep: Indices, rule: GramRule, columns: PublicColumns) -> RowFrame:
         owner, square, bound = columns.owner[keep], self.square[keep], columns.bound[keep]
         parts = np.bincount(owner, weights=square, minlength=columns.norms.size) / float(square.sum())
         held = np.bincount(owner, minlength=columns.norms.size) > 0
-        return Frame(
+        return RowFrame(
             keep=keep,
             centre=self.mean[keep] * bound,
             scale=self.scale[keep] / bound / math.sqrt(float(square.sum())),
@@ -266,7 +266,7 @@ class _Table:
         )
 
 
-def _table(rule: Rule, columns: Columns, rows: int, sums: Sums) -> _Table:
+def _table(rule: GramRule, columns: PublicColumns, rows: int, sums: Sums) -> _ColumnSummary:
     bound = columns.bound
     doubt = math.sqrt(2.0) * sums.noise / rows / bound
     mean, square = (sums.positive + sums.negative) / rows / bound, 2.0 * sums.half_squares / rows / np.square(bound)
@@ -279,7 +279,7 @@ def _table(rule: Rule, columns: Columns, rows: int, sums: Sums) -> _Table:
     variance = np.clip(square - np.square(mean), 0.0, 1.0)
     scale = (variance + np.maximum(doubt, FLOOR)) ** -rule.power
     pull, noise = sums.pull(*sums.label_mean(rows))
-    return _Table(mean, doubt, variance, scale, pull / bound * scale, noise / bound * scale)
+    return _ColumnSummary(mean, doubt, variance, scale, pull / bound * scale, noise / bound * scale)
 
 
 def _gathered(values: Array, noise: Array) -> Array:
@@ -297,7 +297,7 @@ def _excess(squares: Array, noise2: Array, spread: Array) -> float:
     return max(float(np.average(squares - noise2, weights=1.0 / spread)), 0.0)
 
 
-def _strongest(rule: Rule, table: _Table, every: int, u: float) -> Indices:
+def _strongest(rule: GramRule, table: _ColumnSummary, every: int, u: float) -> Indices:
     """The columns that enter the Gram: fewer of them than allowed only where the class sums prove that it pays.
 
     Columns come in the order of their share in the score, |pull|·(variance)^½. The score <pull, z> of the first m tells

@@ -21,15 +21,10 @@ from scipy.special import logit
 from colonnade.errors import InvalidInput
 from colonnade.kernels.prox import Array, Indices
 from colonnade.methods.gram.rule import (
-    Columns,
     Extended,
-    Frame,
-    Rule,
+    GramRule,
+    RowFrame,
     Sums,
-    as_they_are,
-    choose,
-    noise_levels,
-    prepare,
 )
 from colonnade.problem.link import Link, class_share, mixed
 from colonnade.problem.losses import LeastSquares, Logistic, SquaredHinge
@@ -38,23 +33,6 @@ from colonnade.problem.problem import Problem
 from colonnade.problem.quadratic import Minimum, minimise
 from colonnade.problem.quadratic import path as quadratic_path
 from colonnade.problem.sets import GroupL1Ball, L1Ball, Set, Simplex
-
-__all__ = [
-    "Columns",
-    "Extended",
-    "Frame",
-    "Gram",
-    "Link",
-    "Path",
-    "Rule",
-    "Solution",
-    "Sums",
-    "as_they_are",
-    "choose",
-    "noise_levels",
-    "prepare",
-    "solve",
-]
 
 MEANS = 0.1  # variance of the mean of numeric labels among tables, relative to their bound
 MOST_NOISE = 0.2  # of the least eigenvalue: the noise's norm, where standard errors still cover
@@ -86,7 +64,7 @@ class Path:
 
 
 @dataclass(frozen=True)
-class Solution:
+class GramSolution:
     """A model of all d columns in their own units, and how sure it is."""
 
     coefficients: Array  # (d,) 0 for columns that were not kept
@@ -106,15 +84,15 @@ class Solution:
 
 def solve(
     gram: Gram,
-    frame: Frame,
-    rule: Rule,
+    frame: RowFrame,
+    rule: GramRule,
     problem: Problem,
     *,
     rows: int,
     columns: int,
     label_bound: float,
     sums: Sums | None = None,
-) -> Solution:
+) -> GramSolution:
     """The problem's least-squares form, solved from released quantities alone.
 
     Errors are standard errors of the delta method around the answer: the noise of the release, whose sds are known, and
@@ -129,7 +107,7 @@ def solve(
     x = found.x[frame.keep] if found.x.size != frame.keep.size else found.x
     spread = _spread(problem, moments, model, x, rows)
     heard = _heard(moments, model, x, spread.response, rows)
-    return Solution(
+    return GramSolution(
         coefficients=_widened(x, frame.keep, columns),
         intercept=_intercept(problem, moments, x),
         errors=_widened(spread.errors[:-1], frame.keep, columns),
@@ -166,7 +144,7 @@ class _Moments:
 
 
 def _moments(
-    gram: Gram, frame: Frame, rule: Rule, rows: int, label_bound: float, sums: Sums | None, classes: bool
+    gram: Gram, frame: RowFrame, rule: GramRule, rows: int, label_bound: float, sums: Sums | None, classes: bool
 ) -> _Moments:
     s, scale = frame.keep.size, frame.scale
     if gram.matrix.shape != (s + 2, s + 2) or gram.noise.shape != gram.matrix.shape:
@@ -358,7 +336,7 @@ def _spread(problem: Problem, m: _Moments, model: _Model, x: Array, rows: int) -
     return _Spread(errors(noise + sampling), errors(noise), inverse, level)
 
 
-def _uncovered(problem: Problem, rule: Rule, m: _Moments, x: Array, spread: _Spread, rows: int) -> str | None:
+def _uncovered(problem: Problem, rule: GramRule, m: _Moments, x: Array, spread: _Spread, rows: int) -> str | None:
     """Why intervals of these errors may not hold the truth as often as they should, or None; from released figures alone.
 
     The answer drifts from the truth: the ridge R draws it to 0, and the inverse of a noisy matrix is too large on average,

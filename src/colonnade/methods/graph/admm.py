@@ -30,7 +30,7 @@ import numpy as np
 from colonnade.errors import InvalidInput
 from colonnade.methods.admm.sharing import balanced, free_intercept, local_penalty, slope_at
 from colonnade.methods.graph.anchored import AnchoredLinks, Restarts
-from colonnade.methods.graph.certificate import ASKED, TOLD, Dual, Part, Verdict, certified
+from colonnade.methods.graph.certificate import ASKED, TOLD, CertificatePart, CertificateTotal, DualPoint, certified
 from colonnade.methods.graph.consensus import Accord, Graph, Network, check_settings, ended, heard, told
 from colonnade.methods.graph.warm import Given, Start, beginning, printed, resumed
 from colonnade.methods.method import Array, Floats, GraphMethod, Job, Own
@@ -49,13 +49,13 @@ INSIDE = "(the same party)"  # the other end of the link between a party's colum
 
 
 @message(70)
-class Share:
+class DualShare:
     """Agent → neighbour: my estimate of the dual vector, and behind it the largest residuals I have heard of."""
 
     values: Released[Array]
 
 
-class Columns:
+class ColumnsTerm:
     """The term of a party's columns: n·gᵢ*(−Aᵢᵀw/n)."""
 
     def __init__(self, block: Block, penalty: Penalty, responses: int) -> None:
@@ -68,7 +68,7 @@ class Columns:
         return np.asarray(v + (self.matrix @ self.x) / weight)
 
 
-class Loss:
+class LabelsTerm:
     """The term of the labels: n·loss*(w/n), over Σ w = 0 where the problem has an intercept."""
 
     def __init__(self, problem: Problem, y: Floats) -> None:
@@ -90,12 +90,12 @@ def peer(job: Job, block: Block, gate: Gate, settings: GraphADMM) -> Program[Own
     net = Network(settings.topology, job.roster, gate.node)
     inner = (INSIDE,) if holds_labels and block.columns else ()
     accord = Accord(net.hops, settings.tolerance, Restarts())
-    terms: dict[str, Columns | Loss] = {}
+    terms: dict[str, ColumnsTerm | LabelsTerm] = {}
     if block.columns or not holds_labels:
-        terms["columns"] = Columns(block, penalty, responses)
+        terms["columns"] = ColumnsTerm(block, penalty, responses)
     labels = block.own_labels().astype(np.float64) if holds_labels else np.zeros(0)
     if holds_labels:
-        terms["labels"] = Loss(problem, labels)
+        terms["labels"] = LabelsTerm(problem, labels)
     outer = next(iter(terms))  # the term that the neighbours meet
     shape = (rows, responses) if responses else (rows,)
     ends = {name: (*net.neighbours, *inner) if name == outer else inner for name in terms}
@@ -103,7 +103,7 @@ def peer(job: Job, block: Block, gate: Gate, settings: GraphADMM) -> Program[Own
     if (start := Start.of(settings.start)) is not None:
         scores = np.asarray(block.matrix @ start.own(gate.node, (block.columns, *shape[1:])))
         dual_at = partial(slope_at, problem, labels=labels)
-        first, total, flows = yield from resumed(Share, gate, net, job.roster.label, scores, dual_at)
+        first, total, flows = yield from resumed(DualShare, gate, net, job.roster.label, scores, dual_at)
         # At an answer minus the slope of a columns' term is their scores; of the labels' term, minus the scores of all.
         links[outer].begin(rows * first, flows | dict.fromkeys(inner, total))
         if inner:
@@ -111,7 +111,7 @@ def peer(job: Job, block: Block, gate: Gate, settings: GraphADMM) -> Program[Own
     for t in range(settings.rounds):
         w = {name: term.near(links[name].centre, links[name].weight) for name, term in terms.items()}
         own, note = told(gate, w[outer], accord, reports=holds_labels)
-        inbox = yield from ask(net.meets(t), Share(own), Share, note)
+        inbox = yield from ask(net.meets(t), DualShare(own), DualShare, note)
         received, floods = heard({name: share.values.value for name, share in inbox.items()}, shape, accord.flood.size)
         if inner:
             received[INSIDE] = w["labels"]
@@ -121,13 +121,18 @@ def peer(job: Job, block: Block, gate: Gate, settings: GraphADMM) -> Program[Own
         accord.turn(list(links.values()))
         if accord.agreed:
             break
-    x = columns.x if isinstance(columns := terms[outer], Columns) else np.zeros((0, *shape[1:]))
+    x = columns.x if isinstance(columns := terms[outer], ColumnsTerm) else np.zeros((0, *shape[1:]))
     dual = w["labels"] / rows if holds_labels else np.zeros(shape)
     answer = yield from certified(job, block, gate, net, penalty, x, dual, ended(accord, settings.tolerance))
     return Own(x, gate.receipt(), answer=answer)
 
 
-REPLIES: Replies = {None: Share, Share: Dual, Dual: Part, Part: Verdict}
+REPLIES: Replies = {
+    None: DualShare,
+    DualShare: DualPoint,
+    DualPoint: CertificatePart,
+    CertificatePart: CertificateTotal,
+}
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,7 @@ class Links:
         self.theirs = self.middle - (self.middle - self.theirs) / factor
 
 
-class Rule(Protocol):
+class PenaltyRule(Protocol):
     """What all agents do with the residuals that they know alike: to their links, in the same round."""
 
     FIGURES: ClassVar[
@@ -137,7 +137,7 @@ class Balance:
 class Accord:
     """What all agents know alike, one flood old: the largest residuals of any agent, and whether they are small enough."""
 
-    def __init__(self, hops: int, tolerance: float, rule: Rule | None = None) -> None:
+    def __init__(self, hops: int, tolerance: float, rule: PenaltyRule | None = None) -> None:
         self.hops, self.tolerance, self.rule = hops, tolerance, rule or Balance()  # hops: until a figure is everybody's
         self.flood, self.round, self.due = (
             np.zeros(self.rule.FIGURES),

@@ -23,7 +23,7 @@ from scipy import sparse
 
 from colonnade.errors import InvalidInput
 from colonnade.methods.admm.sharing import slope_at
-from colonnade.methods.graph.certificate import ASKED, TOLD, Dual, Part, Verdict, certified
+from colonnade.methods.graph.certificate import ASKED, TOLD, CertificatePart, CertificateTotal, DualPoint, certified
 from colonnade.methods.graph.consensus import Accord, Balance, Graph, Links, Network, check_settings, ended, heard, told
 from colonnade.methods.graph.warm import Given, Start, beginning, printed, resumed
 from colonnade.methods.method import Array, Floats, GraphMethod, Job, Own
@@ -38,7 +38,7 @@ from colonnade.runtime.program import Program, ask
 
 
 @message(60)
-class Share:
+class RidgeShare:
     """Agent → neighbour: my estimate of the dual vector, and behind it the largest residuals I have heard of."""
 
     values: Released[Array]
@@ -86,14 +86,14 @@ def peer(job: Job, block: Block, gate: Gate, settings: GraphRidge) -> Program[Ow
     if (start := Start.of(settings.start)) is not None:
         scores, root = block.scores(start.own(gate.node, (block.columns,))), job.roster.label
         dual_at = partial(slope_at, job.problem, labels=term.linear)
-        first, _, flows = yield from resumed(Share, gate, net, root, scores, dual_at)
+        first, _, flows = yield from resumed(RidgeShare, gate, net, root, scores, dual_at)
         # Minus the slope of a term at an answer: the agent's scores, less w/N (and y, at the root).
         parts = {name: part / net.graph.size for name, part in net.behind(root).items()}
         links.begin(block.rows * first, {name: flow - parts[name] * block.rows * first for name, flow in flows.items()})
     for t in range(settings.rounds):
         w = term.near(links.centre, links.weight)
         own, note = told(gate, w, accord, reports=holds_labels)
-        inbox = yield from ask(net.meets(t), Share(own), Share, note)
+        inbox = yield from ask(net.meets(t), RidgeShare(own), RidgeShare, note)
         others, floods = heard({name: share.values.value for name, share in inbox.items()}, w.shape, accord.flood.size)
         links.meet(w, others)
         accord.hear(floods)
@@ -105,7 +105,12 @@ def peer(job: Job, block: Block, gate: Gate, settings: GraphRidge) -> Program[Ow
     return Own(x, gate.receipt(), answer=answer)
 
 
-REPLIES: Replies = {None: Share, Share: Dual, Dual: Part, Part: Verdict}
+REPLIES: Replies = {
+    None: RidgeShare,
+    RidgeShare: DualPoint,
+    DualPoint: CertificatePart,
+    CertificatePart: CertificateTotal,
+}
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ VERTICAL = 1e-8  # a last entry of v below it: the best fit needs an infinite x
 
 
 @message(80)
-class Share:
+class TlsShare:
     """Agent → neighbour: my estimate of X and the largest residuals I have heard of; or child → parent: my subtree's sum."""
 
     estimate: Released[Array]
@@ -58,7 +58,7 @@ class Share:
 
 
 @message(81)
-class Total:
+class TlsTotal:
     """Parent → child: the sum over all agents."""
 
     values: Released[Array]
@@ -68,12 +68,12 @@ def summed(gate: Gate, net: Network, root: str, values: Floats) -> Program[Float
     """The sum of all agents' vectors, known to all: up the tree of fewest hops to `root`, and down again."""
     parent, children = net.tree(root)
     inbox = yield Post({}, children)
-    parts = [expect(inbox, child, Share).estimate.value for child in children]
+    parts = [expect(inbox, child, TlsShare).estimate.value for child in children]
     total = gate.exact(sum(parts, values))
     if parent is not None:
-        own = Share(total, gate.exact(np.zeros(0)))
-        total = (yield from ask_one(parent, own, Total)).values
-    yield Post(dict.fromkeys(children, Total(total)), (), {})
+        own = TlsShare(total, gate.exact(np.zeros(0)))
+        total = (yield from ask_one(parent, own, TlsTotal)).values
+    yield Post(dict.fromkeys(children, TlsTotal(total)), (), {})
     return total.value
 
 
@@ -86,7 +86,7 @@ def row_peer(job: Job, block: Block, gate: Gate, settings: GraphTLS) -> Program[
     Z = table(block, with_labels=True)
     C, size = Z.T @ Z, np.array([float(np.linalg.norm(Z, 2)) ** 2])
     for t in range(net.hops):
-        inbox = yield from ask(net.meets(t), Share(*gate.exact(size, np.zeros(0))), Share, {})
+        inbox = yield from ask(net.meets(t), TlsShare(*gate.exact(size, np.zeros(0))), TlsShare, {})
         size = np.maximum.reduce([size, *(share.estimate.value for share in inbox.values())])
     C = C / max(float(size[0]), np.finfo(np.float64).tiny)
     links = Links(net.neighbours, C.shape, net.penalty, RELAXATION)
@@ -96,7 +96,7 @@ def row_peer(job: Job, block: Block, gate: Gate, settings: GraphTLS) -> Program[
         X, pure = spectrahedron(links.centre - C / links.weight if net.neighbours else -C * 1e12)
         estimate, residuals, apart, moved, rank_one = gate.exact(X, accord.flood, *accord.last, pure)
         note = {"disagreement": apart, "movement": moved, "rank_one": rank_one} if reports else {}
-        inbox = yield from ask(net.meets(t), Share(estimate, residuals), Share, note)
+        inbox = yield from ask(net.meets(t), TlsShare(estimate, residuals), TlsShare, note)
         links.meet(X, {name: share.estimate.value for name, share in inbox.items()})
         accord.hear([share.residuals.value for share in inbox.values()])
         accord.turn([links])
@@ -169,7 +169,7 @@ def finite(v: Floats, last_entry: float) -> Floats:
     return v / last_entry
 
 
-REPLIES: Replies = {None: Share, Share: Total}
+REPLIES: Replies = {None: TlsShare, TlsShare: TlsTotal}
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from colonnade.errors import InvalidInput, ProtocolError
-from colonnade.methods.graph.admm import Loss, own_penalty
+from colonnade.methods.graph.admm import LabelsTerm, own_penalty
 from colonnade.methods.graph.consensus import Accord, Graph, Links, Network, check_settings, ended
 from colonnade.methods.method import Answer, Array, Floats, GraphMethod, Job, Own
 from colonnade.privacy.block import Block
@@ -52,7 +52,7 @@ INSIDE = "(the same party)"
 
 
 @message(90)
-class Share:
+class EstimateShare:
     """Agent → neighbour: my estimate, and the largest residuals I have heard of."""
 
     estimate: Released[Array]
@@ -207,7 +207,7 @@ def row_peer(job: Job, block: Block, gate: Gate, settings: GraphZerothOrder) -> 
         later.add(x)
         estimate, residuals, apart, moved = gate.exact(x, news.tell(accord.flood, guess.convex), *accord.last)
         note = {"disagreement": apart, "movement": moved} if gate.node == job.roster.label else {}
-        inbox = yield from ask(net.meets(t), Share(estimate, residuals), Share, note)
+        inbox = yield from ask(net.meets(t), EstimateShare(estimate, residuals), EstimateShare, note)
         links.meet(x, {name: share.estimate.value for name, share in inbox.items()})
         news.hear(accord, [share.residuals.value for share in inbox.values()])
         accord.turn([links])
@@ -220,7 +220,7 @@ def row_peer(job: Job, block: Block, gate: Gate, settings: GraphZerothOrder) -> 
 # ------------------------------------------------------------------------------------------------ split columns
 
 
-class Columns:
+class GuessedColumnsTerm:
     """The term of a party's columns, as in graph_admm.py, with a penalty of which only values are known."""
 
     def __init__(self, block: Block, guess: Guess, steps: int) -> None:
@@ -243,26 +243,26 @@ def column_peer(job: Job, block: Block, gate: Gate, settings: GraphZerothOrder) 
     rows, holds_labels = block.rows, gate.node == job.roster.label
     net = Network(settings.topology, job.roster, gate.node)
     inner = (INSIDE,) if holds_labels and block.columns else ()
-    terms: dict[str, Columns | Loss] = {}
+    terms: dict[str, GuessedColumnsTerm | LabelsTerm] = {}
     if block.columns:
         function = settings.column_function(job, block, gate.node)
-        terms["columns"] = Columns(
+        terms["columns"] = GuessedColumnsTerm(
             block, Guess(function, settings.draws, settings.rng(gate), gate.node), settings.steps
         )
     if holds_labels:
-        terms["labels"] = Loss(job.problem, block.own_labels().astype(np.float64))
+        terms["labels"] = LabelsTerm(job.problem, block.own_labels().astype(np.float64))
     outer = next(iter(terms))
     links = {name: Links((*net.neighbours, *inner) if name == outer else inner, (rows,), net.penalty) for name in terms}
     accord, later, news = Accord(net.hops, settings.tolerance), Later(block.columns), News(net.names, gate.node)
     for t in range(settings.rounds):
         w = {name: term.near(links[name].centre, links[name].weight) for name, term in terms.items()}
         convex = True
-        if isinstance(columns := terms[outer], Columns):
+        if isinstance(columns := terms[outer], GuessedColumnsTerm):
             later.add(columns.descent.x)
             convex = columns.descent.guess.convex
         estimate, residuals, apart, moved = gate.exact(w[outer], news.tell(accord.flood, convex), *accord.last)
         note = {"disagreement": apart, "movement": moved} if holds_labels else {}
-        inbox = yield from ask(net.meets(t), Share(estimate, residuals), Share, note)
+        inbox = yield from ask(net.meets(t), EstimateShare(estimate, residuals), EstimateShare, note)
         received = {name: share.estimate.value for name, share in inbox.items()}
         if inner:
             received[INSIDE] = w["labels"]
@@ -272,12 +272,16 @@ def column_peer(job: Job, block: Block, gate: Gate, settings: GraphZerothOrder) 
         accord.turn(list(links.values()))
         if accord.agreed:
             break
-    x = columns.descent.x if isinstance(columns := terms[outer], Columns) and not settings.average else later.mean
+    x = (
+        columns.descent.x
+        if isinstance(columns := terms[outer], GuessedColumnsTerm) and not settings.average
+        else later.mean
+    )
     answer = Answer({}, 0.0, None, None, ended(accord, settings.tolerance), remarks=news.remarks)
     return Own(x, gate.receipt(), answer=answer)
 
 
-REPLIES: Replies = {None: Share}
+REPLIES: Replies = {None: EstimateShare}
 
 
 @dataclass(frozen=True)
