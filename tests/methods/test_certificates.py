@@ -17,8 +17,8 @@ import pytest
 from sklearn.metrics.pairwise import rbf_kernel
 
 import colonnade as co
-from colonnade.methods.admm.sharing import DualPoint
-from colonnade.methods.graph.certificate import DualPoint as GraphDual
+from colonnade.methods.admm.sharing import SharingDual
+from colonnade.methods.graph.certificate import DualPoint
 from colonnade.runtime.wire import decode
 from reference import confident
 
@@ -309,7 +309,7 @@ def test_the_gap_of_sharing_admm_is_the_distance_to_the_best_dual_value_so_far(l
         value = float(rows_of(kind, X @ x + fit.intercept, y).mean()) + penalty_of(name, x)
         check_bound(fit, value, best)
         told = [decode(letter.frame.body) for letter in tap.letters if letter.receiver == "a"]
-        points = [message.values for message in told if isinstance(message, DualPoint)]
+        points = [message.values for message in told if isinstance(message, SharingDual)]
         assert len(points) == rounds
         bound = max(dual_value(kind, name, X, y, point) for point in points)
         assert fit.gap == pytest.approx(value - bound, rel=1e-7, abs=1e-9)
@@ -339,7 +339,7 @@ def test_the_gap_on_a_graph_is_the_distance_to_the_dual_value_that_was_asked_for
         value = float(rows_of(kind, X @ x + fit.intercept, y).mean()) + penalty_of(name, x)
         check_bound(fit, value, best)
         told = [decode(letter.frame.body) for letter in tap.letters]
-        points = [message.point.value for message in told if isinstance(message, GraphDual)]
+        points = [message.point.value for message in told if isinstance(message, DualPoint)]
         assert len(points) == 3  # to every party but the one that holds the labels
         assert fit.gap == pytest.approx(value - dual_value(kind, name, X, y, points[0]), rel=1e-7, abs=1e-9)
 

@@ -24,12 +24,10 @@ from scipy import sparse
 import colonnade as co
 from colonnade.methods.admm.private_sharing import Couple, SendNoisyLabels, SendNoisyModel
 from colonnade.methods.frank_wolfe.central import Choose
-from colonnade.methods.frank_wolfe.private_block import InsideOffer, InsideTurn, Slope
-from colonnade.methods.frank_wolfe.private_block import SendSketch as Projection
+from colonnade.methods.frank_wolfe.private_block import HashedSketch, InsideOffer, InsideTurn, Slope
 from colonnade.methods.gram.design import whole_frame
 from colonnade.methods.gram.integer_rows import Buckets
-from colonnade.methods.gram.local import Local, Products
-from colonnade.methods.gram.local import SendSketch as SendSketch
+from colonnade.methods.gram.local import Local, Products, SendSketch
 from colonnade.methods.gram.rule import RowFrame
 from colonnade.methods.method import Job, Labels, SendLabels
 from colonnade.privacy.block import COLUMN, Block
@@ -132,7 +130,7 @@ def test_labels_picks_and_sketches_of_block_frank_wolfe_move_as_charged(form, pa
     method = co.PrivateBlockFrankWolfe(
         rounds=1, sketch_rows=1
     )  # J is one row of signs: all rows can be turned along it
-    signs = np.sign(Projection("run", 1, n).lift(np.ones(1)))
+    signs = np.sign(HashedSketch("run", 1, n).lift(np.ones(1)))
     X, y = np.zeros((n, 2)), np.zeros(n)
     X[:k], y[:k] = B * signs[:k, None], Y
     messages = [SendLabels(), Slope(7.0 * signs, 1e5 * signs)]  # the sizes of what is sent play no part

@@ -24,9 +24,11 @@ from colonnade.estimators.rows import clipped
 from colonnade.methods.admm.private_sharing import Couple, SendNoisyLabels, SendNoisyModel
 from colonnade.methods.frank_wolfe.central import Choose
 from colonnade.methods.frank_wolfe.private_block import InsideTurn, SendColumn, Slope
+from colonnade.methods.gram.design import grid
 from colonnade.methods.gram.integer_rows import Grid, IntegerRows
 from colonnade.methods.gram.local import Local, Products, SendSketch
-from colonnade.methods.gram.private_gram import Design, Prepare, _checked, grid
+from colonnade.methods.gram.secure_design import Design
+from colonnade.methods.gram.secure_parts import Prepare, check_prepare
 from colonnade.methods.method import Finish, Job, SendLabels
 from colonnade.network.party_data import PartyData
 from colonnade.network.party_file import read_table
@@ -250,7 +252,7 @@ def test_rows_of_a_secure_release_stay_within_their_length_however_they_are_desc
     told[what] = bad if what == "step" else np.array([bad, 1.0])
     design = Design(job, co.PrivateGram())
     try:
-        figures = _checked(design, "a", Prepare("joint", **told, labels=np.zeros(0)))
+        figures = check_prepare(design, "a", Prepare("joint", **told, labels=np.zeros(0)))
     except ProtocolError:
         return
     X = np.array([[b, c] for b in (*NO_NUMBERS, *WILD, 1.0) for c in (*WILD, np.inf)])
