@@ -99,7 +99,8 @@ def silent_run(
         method.check(job)
         plans = {name: unprotected(plan) for name, plan in method.price(job).items()}
         blocks = running._with_labels(fed, job)
-        # One run id for all, so that public randomness is the same; nothing on disk, so that hundreds of runs are quick.
+        # One run id for all, so that public randomness is the same; nothing on disk, so that hundreds of runs are
+        # quick.
         run = running._Run("run", fed, job, method, plans, blocks, MemoryStore(), Silent(), NoNoise(0))
         with run.manned(co.InProcess()):
             seen.fit = run.drive()

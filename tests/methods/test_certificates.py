@@ -1,8 +1,8 @@
-"""Certificates far from the optimum: after 1, 3 and 10 rounds a gap bounds the true distance, and is the gap of its formula.
+"""Certificates far from the optimum: after 1, 3 and 10 rounds a gap bounds the true distance.
 
-The optimum comes from another solver; objective and gap are worked out here from the model that the run gave, with losses,
-gradients and conjugates written by hand. A bound alone would not see a gap that is too large, and Frank-Wolfe's is often so
-loose that half of it would bound as well: so the figure itself is compared too.
+The optimum comes from another solver; objective and gap are worked out here from the model that the run gave, with
+losses, gradients and conjugates written by hand. A bound alone would not see a gap that is too large, and Frank-Wolfe's
+is often so loose that half of it would bound as well: so the figure itself is compared too.
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ def rows_of(loss: Any, s: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def slope_of(loss: Any, s: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """The slope of the mean loss in every score, by central differences of each row: no formula to copy a mistake from."""
+    """The slope of the mean loss in every score, by central differences of each row: no formula to copy a mistake
+    from."""
     h = 1e-6
     return (rows_of(loss, s + h, y) - rows_of(loss, s - h, y)) / (2 * h * len(y))
 
@@ -274,7 +275,8 @@ def penalty_of(name: str, x: np.ndarray) -> float:
 
 
 def dual_value(loss: Any, name: str, X: np.ndarray, y: np.ndarray, u: np.ndarray) -> float:
-    """−loss*(fu) − penalty*(−X'fu), f the largest factor up to 1 at which both are finite: a lower bound of the optimum."""
+    """−loss*(fu) − penalty*(−X'fu), f the largest factor up to 1 at which both are finite: a lower bound of the
+    optimum."""
     pull = -X.T @ u
     if name == "lasso":
         return (

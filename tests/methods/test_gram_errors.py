@@ -1,4 +1,4 @@
-"""Private Gram's error bars, path and link by hand: against ordinary least squares, and against derivatives taken by trial."""
+"""Private Gram's error bars, path and link by hand: against least squares and against derivatives."""
 
 from __future__ import annotations
 
@@ -123,7 +123,8 @@ def test_negative_eigenvalues_are_cut_and_the_ridge_is_k_times_the_noise_times_t
     assert want == pytest.approx(found.coefficients, rel=1e-9)
 
 
-# ------------------------------------------------------------------------------------------------ where errors do not cover
+# ------------------------------------------------------------------------------------------------ where errors do not
+# cover
 
 
 @pytest.mark.parametrize("name", ["centred", "screened", "weak"])
@@ -220,7 +221,8 @@ def test_noise_does_not_take_the_labels_variance_beyond_what_their_bound_allows(
 
 
 def test_a_score_is_heard_less_what_it_has_learnt_of_the_noise_of_its_pulls():
-    """E[(c + e)'H⁻¹(c + e)] is c'H⁻¹c and tr(H⁻¹V): the second part says nothing about new rows. V is that of the noise and,
+    """E[(c + e)'H⁻¹(c + e)] is c'H⁻¹c and tr(H⁻¹V): the second part says nothing about new rows. V is that of the noise
+    and,
     for labels of variance v, v·A'A/n² of sampling. Of e'x the variance is x'Vx and tr((H⁻¹V)²)."""
     A, y = table()
     y = y - y.mean()

@@ -1,4 +1,4 @@
-"""The figures of Private Gram, each worked out here by hand: what is charged, how much noise, which rule, which share."""
+"""The figures of Private Gram, each worked out by hand: charges, noise, rules and shares."""
 
 from __future__ import annotations
 
@@ -81,7 +81,8 @@ def test_a_release_in_steps_is_charged_as_by_hand(k):
 
 
 def test_the_parts_of_a_release_carry_noise_in_their_stated_ratios():
-    """Entries off a diagonal stand twice in a Frobenius norm and are released once: 1/√2, rounded up. Half squares in steps²."""
+    """Entries off a diagonal stand twice in a Frobenius norm and are released once: 1/√2, rounded up. Half squares in
+    steps²."""
     joint = Figures("joint", 0.25, 30, {"a": 1}, {"a": 1}, 1, 1, 10)
     sums = Figures("sums", 0.25, 30, {"a": 1}, {"a": 1}, 0, 8, 10)
     assert gram_design.own_weights(joint, 3) == (1.0, pytest.approx(0.5**0.5), pytest.approx(0.5**0.5))

@@ -146,7 +146,8 @@ def test_directions_are_secret_unless_seeded():
 
 
 def test_the_guessed_slope_is_right_on_average():
-    """Of a linear function: E[(<c, n>) n] = c. The mean of m guesses has variance (‖c‖² + c_k²)/m in entry k; the bound is
+    """Of a linear function: E[(<c, n>) n] = c. The mean of m guesses has variance (‖c‖² + c_k²)/m in entry k; the bound
+    is
     five standard deviations, exceeded in one of 500,000 runs an entry."""
     c, m = np.array([1.0, -2.0, 0.5]), 4000
     guess = Guess(lambda x: float(c @ x), m, np.random.default_rng(0), "a")

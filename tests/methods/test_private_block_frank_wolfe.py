@@ -178,7 +178,8 @@ HUGE = co.Privacy(1e9, 1e-6, "nobody", feature_bound=1.0, label_bound=1.0)
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__)
 def test_with_a_budget_that_hides_nothing_the_model_is_that_of_the_quadratic(tmp_path, loss):
-    """Only the sketch is left, 120 rows for 120. Over 40 runs the quotient had mean 0.98 or more and deviation 0.011 or less."""
+    """Only the sketch is left, 120 rows for 120. Over 40 runs the quotient had mean 0.98 or more and deviation 0.011 or
+    less."""
     method = PrivateBlockFrankWolfe(rounds=16, sketch_rows=120, labels=PublicLabels(np.sign(table()[1])))
     fit, _ = run(tmp_path, method, 4, loss, privacy=HUGE)
     X, y = table()
@@ -196,7 +197,8 @@ def test_with_a_budget_that_hides_nothing_the_model_is_that_of_the_quadratic(tmp
 
 
 def test_a_noisy_label_is_clipped_to_a_public_bound_and_keeps_its_scale():
-    """One standard deviation beyond the bound; the slope of the clipped mean at zero is put back to 1 (100,000 draws, 5 sigma)."""
+    """One standard deviation beyond the bound; the slope of the clipped mean at zero is put back to 1 (100,000 draws, 5
+    sigma)."""
     spend = PrivateBlockFrankWolfe(rounds=1).spend(job_of(2))
     rng, sigma = np.random.default_rng(0), spend.label_sigma
     made = private.clipped_labels(0.5 + sigma * rng.standard_normal(100_000), spend)
@@ -312,7 +314,8 @@ def test_a_job_that_cannot_be_done_is_refused_before_anything_is_sent(method, jo
 
 @pytest.mark.parametrize("question", ["Turn", "SendColumn"])
 def test_a_party_that_trusts_nobody_answers_no_question_of_a_consortium(question):
-    """A coordinator that turns to asking for exact columns is refused by the party's own program, and nothing was sent."""
+    """A coordinator that turns to asking for exact columns is refused by the party's own program, and nothing was
+    sent."""
     job, spend = job_of(2), PrivateBlockFrankWolfe(rounds=2).spend(job_of(2))
     inside = inside_gate()
     asked = (

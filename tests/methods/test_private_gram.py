@@ -465,7 +465,8 @@ def test_a_row_that_rounding_leaves_a_hair_too_long_is_shortened_again_in_either
         assert all(norm2 - 2**30 < sum(int(x) ** 2 for x in row) <= norm2 for row in found)
 
 
-# ---------------------------------------------------------------------------------------- what a party lets itself be told
+# ---------------------------------------------------------------------------------------- what a party lets itself be
+# told
 
 
 def described(stage):
@@ -543,7 +544,8 @@ def test_class_sums_described_in_any_other_way_than_agreed_are_refused(change):
 
 @pytest.mark.parametrize("seed", range(8))
 def test_a_bucket_of_rows_is_no_longer_than_its_bound_whoever_meets_in_it(seed):
-    """All rows are alike: with the signs of 60 rows in two buckets, one is at least twice as long as a row, in each of these seeds."""
+    """All rows are alike: with the signs of 60 rows in two buckets, one is at least twice as long as a row, in each of
+    these seeds."""
     X, ends = np.full((60, 2), 3.0), np.full(2, 5)
     rows = IntegerRows(Block(X, np.arange(2)), Grid(np.arange(2), np.zeros(2), np.ones(2), -ends, ends, 18, 1.0))
     buckets = Buckets(bytes([seed] * 16), 60, 2)

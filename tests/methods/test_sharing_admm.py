@@ -1,4 +1,4 @@
-"""Claims about sharing ADMM: it solves every problem it takes, says how far it is from the optimum, and keeps coefficients home."""
+"""Claims about sharing ADMM: it solves what it takes, says how far it is off, and keeps coefficients home."""
 
 from __future__ import annotations
 
@@ -148,7 +148,8 @@ def test_fifty_correlated_parties_are_no_obstacle() -> None:
 
 @pytest.mark.parametrize(("count", "most"), [(3, 1e-7), (10, 1e-4), (50, 1e-2)])
 def test_smooth_problems_of_many_parties_are_not_held_back_by_an_anchor(count: int, most: float) -> None:
-    """After 50 rounds, as a share of the way from x = 0; anchored from the first round on it was 2e-4, 2e-3 and 3e-2."""
+    """After 50 rounds, as a share of the way from x = 0; anchored from the first round on it was 2e-4, 2e-3 and
+    3e-2."""
     rng, rows, columns = np.random.default_rng(0), 200, 4 * count
     X = np.sqrt(0.1) * rng.normal(size=(rows, columns)) + np.sqrt(0.9) * rng.normal(size=(rows, 1))
     y = X @ rng.normal(size=columns) / np.sqrt(columns) + 0.3 * rng.normal(size=rows)
@@ -407,7 +408,8 @@ def test_a_balanced_vector_adds_up_to_zero_and_no_entry_grows(values: list[float
 def test_the_answer_in_a_ball_is_stationary_and_inside(
     rows: int, columns: int, rho: float, radius: float, seed: int
 ) -> None:
-    """The conditions that the sensitivity's proof uses: x in the ball, and −gradient a multiple ≥ 0 of x at its edge."""
+    """The conditions that the sensitivity's proof uses: x in the ball, and −gradient a multiple ≥ 0 of x at its
+    edge."""
     rng = np.random.default_rng(seed)
     A, t = rng.normal(size=(rows, columns)), rng.normal(size=rows)
     x = NearestInBall(A, 0.3, radius)(t, rho)

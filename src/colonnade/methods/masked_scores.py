@@ -1,13 +1,16 @@
 """Scores of rows by a model: every party computes its part, and only the label holder learns the sum.
 
 Solves   s = Σₖ Aₖxₖ + b, where party k holds Aₖ and xₖ.
-Source   pairwise masks that cancel, as in secure aggregation (Bonawitz et al., CCS 2017), without its recovery of drop-outs.
+Source   pairwise masks that cancel, as in secure aggregation (Bonawitz et al., CCS 2017), without its recovery of
+         drop-outs.
 Steps    parts become whole numbers modulo 2^64; every two parties other than the label holder add and subtract a mask
-         that both derive from their keys; masked parts go to the label holder, sealed, and their masks cancel in the sum.
+         that both derive from their keys; masked parts go to the label holder, sealed, and their masks cancel in the
+         sum.
 Leaves   masked parts, uniform but for their sum, to the label holder; nothing to the coordinator, who carries them.
          With one other party the sum is that party's part: there is nothing to hide it among.
-Price    no rho: scores are exact, which is what was asked for, and each party's policy says whether they may leave. Where rows
-         are scored that the model was learned from, no epsilon holds for them against the label holder any more.
+Price    no rho: scores are exact, which is what was asked for, and each party's policy says whether they may leave.
+         Where rows are scored that the model was learned from, no epsilon holds for them against the label holder any
+         more.
 """
 
 from __future__ import annotations

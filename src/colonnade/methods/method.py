@@ -109,7 +109,8 @@ class Status(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The model as far as one node may know it: what a coordinator's program returns, or what the agents of a graph know."""
+    """The model as far as one node may know it: what a coordinator's program returns, or what the agents of a graph
+    know."""
 
     coefficients: Mapping[str, Floats]
     intercept: float
@@ -143,7 +144,8 @@ def swamped(why: str) -> str:
 
 
 def chosen_by_noise(rows: int, columns: int, rho: float, unit: int = 1, stretch: float = 1.0) -> tuple[str, ...]:
-    """The remark on choices of columns, `rho` each, where only a column of large correlation would stand out of their noise.
+    """The remark on choices of columns, `rho` each, where only a column of large correlation would stand out of their
+    noise.
 
     A score moves by 2·unit of the largest that a row can add, so the noise of the largest of 2·columns scores is about
     2·unit·ln(2·columns)/√(2ρ) of it, and all rows together add `rows` of it times a correlation. `stretch` is how much
@@ -268,7 +270,8 @@ def network(topology: Topology | Changing | None, roster: Roster) -> Topology:
 
 
 def numbers(values: Array, shape: tuple[int, ...], sender: str) -> Floats:
-    """An array that a peer sent, as doubles; refused for its shape, or where one is not finite: by the message alone."""
+    """An array that a peer sent, as doubles; refused for its shape, or where one is not finite: by the message
+    alone."""
     if values.shape != shape:
         raise ProtocolError(f"{sender!r} sent an array of shape {values.shape} where {shape} was due")
     if not np.isfinite(out := values.astype(np.float64)).all():

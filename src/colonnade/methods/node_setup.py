@@ -1,7 +1,8 @@
 """From a job to the nodes that do it: who sits where, what each may say, and the terms that all of them approve.
 
-The same for every engine: in one process all setups are made here; between organisations each party makes its own, from its
-own copy of the federation file and its own data, so that nobody else can choose its neighbours, its price or its policy.
+The same for every engine: in one process all setups are made here; between organisations each party makes its own, from
+its own copy of the federation file and its own data, so that nobody else can choose its neighbours, its price or its
+policy.
 """
 
 from __future__ import annotations

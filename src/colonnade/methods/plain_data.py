@@ -1,4 +1,4 @@
-"""Frozen values as plain data and back: what is asked of parties elsewhere, what a file of settings says, what a fit keeps.
+"""Frozen values as plain data and back: for parties elsewhere, files of settings, and kept fits.
 
     {"type": "ElasticNet", "l1": 0.1, "l2": 1.0}   <->   co.ElasticNet(l1=0.1, l2=1.0)
 
@@ -53,7 +53,8 @@ def to_plain(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return str(value) if isinstance(value, str) else value
     raise InvalidInput(
-        f"a {type(value).__name__} cannot be sent or saved as part of a job: use numbers, texts and the values of colonnade."
+        f"a {type(value).__name__} cannot be sent or saved as part of a job: use numbers, texts and the values of "
+        f"colonnade."
     )
 
 
@@ -70,7 +71,8 @@ def from_plain(raw: Any, where: str = "value") -> Any:
     if kind is None:
         near = [f"; the nearest name is {found!r}" for found in get_close_matches(str(name), known_values(), 1)]
         raise InvalidInput(
-            f"{where}: {name!r} is not a value of colonnade{''.join(near)}. docs/reference.md lists all, under Public names."
+            f"{where}: {name!r} is not a value of colonnade{''.join(near)}. docs/reference.md lists all, under Public "
+            f"names."
         )
     given = {str(key): from_plain(item, f"{where}.{key}") for key, item in raw.items() if key != "type"}
     allowed = [f.name for f in fields(kind) if f.init]

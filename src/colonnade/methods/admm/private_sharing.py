@@ -1,12 +1,14 @@
-"""Private sharing ADMM over columns held by different parties: ridge, least squares or logistic loss, nobody is trusted.
+"""Private sharing ADMM over columns held by different parties: least squares or logistic loss with a ridge.
 
-Solves   min loss(Σ A_m x_m + b, y) + a/2 Σ ‖x_m‖², by a few rounds of the sharing form (sharing_admm.py) on noisy values.
-Source   Boyd et al., 2011, 7.3, with the calibration derived in docs/privacy.md, "private sharing ADMM". (Hu et al., NeurIPS
-         2020, print another one, which does not hold: docs/findings.md.)
+Solves   min loss(Σ A_m x_m + b, y) + a/2 Σ ‖x_m‖², by a few rounds of the sharing form (sharing_admm.py) on noisy
+         values.
+Source   Boyd et al., 2011, 7.3, with the calibration derived in docs/privacy.md, "private sharing ADMM". (Hu et al.,
+         NeurIPS 2020, print another one, which does not hold: docs/findings.md.)
          The label holder releases noisy labels ŷ once. Round t: z̄ and u come from published values; party m minimises
          a/2 ‖x‖² + rho/2 ‖A_m x + r‖² **over** ‖x‖ ≤ radius, r = clip(ā − z̄ + u − p̃_m), p̃_m its own last *published*
          prediction, and releases p̃_m = A_m x + noise; in the last round x + noise instead.
-Leaves   noisy labels once; from each party a noisy prediction for every row in all rounds but the last, then noisy coefficients.
+Leaves   noisy labels once; from each party a noisy prediction for every row in all rounds but the last, then noisy
+         coefficients.
 Price    rho in all, the whole budget: LABELS of it for ŷ, MODEL for the coefficients, the rest for the predictions.
 Unit     one row (or person). For a federation whose unit is COLUMN: one feature column, where parties' prices are
          counted once, since a column lives at one party; neither rows nor the label vector are protected then.
@@ -123,7 +125,8 @@ def _worse_than_nothing(job: Job, terms: _Terms, x: Mapping[str, Floats], common
     """The remark where x = 0 is expected to be nearer to the answer than the released coefficients.
 
     Their squares are on average those of the answer plus those of the noise, which are known: below twice the noise's,
-    the noise is the larger part. Residuals are at most those that a party's own prediction leaves, cut to the public bound.
+    the noise is the larger part. Residuals are at most those that a party's own prediction leaves, cut to the public
+    bound.
     """
     squares = noise = 0.0
     for party, part in x.items():
@@ -280,7 +283,8 @@ class _Terms:
         return Scope.JOINT if self.columns else Scope.OWN  # a column lives at one party, a row at all
 
     def bounded(self, block: Block, norm: float) -> Any:
-        """The block with rows clipped to their norm, or entries to what bounds the norm of a column; stored as it was."""
+        """The block with rows clipped to their norm, or entries to what bounds the norm of a column; stored as it
+        was."""
         if self.columns:
             return block.clipped(norm / math.sqrt(block.rows)).matrix
         matrix = block.clipped().matrix
@@ -311,7 +315,8 @@ def _terms(job: Job, settings: PrivateSharingADMM) -> _Terms:
     norms, budget = _norms(job, columns), job.rho
     rounds = settings.rounds
     if rounds is None:
-        # T − 1 noisy predictions pay while their noise moves the coefficients by less than a quarter of the ball's radius.
+        # T − 1 noisy predictions pay while their noise moves the coefficients by less than a quarter of the ball's
+        # radius.
         noise = 32.0 * count * (max(norms.values()) ** 2 / ridge) ** 2 / ((1.0 - LABELS - MODEL) * budget)
         rounds = 1 if columns else min(1 + int(job.roster.rows / noise), MOST)
     model = MODEL if rounds > 1 else 1.0 - LABELS
@@ -367,8 +372,8 @@ def noisy_prox(job: Job, y: Floats, step: float, v: Floats) -> Floats:
     """The prox of the loss at v, for labels that are any real numbers."""
     if isinstance(job.problem.loss, LeastSquares):
         return job.problem.loss.prox(v, y, step)
-    # log(1 + exp(−y·s)) = log(2cosh(s/2)) − y·s/2 for y = ±1, and the right side is linear in y: another label moves the
-    # point at which the prox is taken, and noise of mean 0 leaves the mean of the loss as it is.
+    # log(1 + exp(−y·s)) = log(2cosh(s/2)) − y·s/2 for y = ±1, and the right side is linear in y: another label moves
+    # the point at which the prox is taken, and noise of mean 0 leaves the mean of the loss as it is.
     shift = (step / y.size) * (y - 1.0) / 2.0
     return job.problem.loss.prox(v + shift, np.ones(y.size), step)
 

@@ -1,26 +1,28 @@
 """Sharing ADMM over columns held by different parties, in the form that converges.
 
-Solves   min loss(Σ A_m x_m + b, y) + Σ penalty(x_m),   A = [A₁ … A_M], party m holds A_m; every loss; ridge, lasso, elastic
-         net, and group lasso whose groups each live at one party.
-Source   Boyd, Parikh, Chu, Peleato, Eckstein, "Distributed optimization and statistical learning via ADMM", 2011, 7.3 (sharing).
-         Two blocks, all parties' x and one z, so it converges for every rho. (Hu et al., NeurIPS 2020, algorithm 1, moves all
-         parties at once against the full coupling, and need not.) As a map T of w = z + u, w_m ↦ w_m + 2 (A_m x_m − z_m), it
-         takes no two points further apart. There are two ways to a fixed point of such a map, and each is far ahead of the
-         other on some problems:
-             relaxed    w ← (1 − θ) w + θ T(w)               over-relaxed ADMM; the faster one where loss or penalty curve
+Solves   min loss(Σ A_m x_m + b, y) + Σ penalty(x_m),   A = [A₁ … A_M], party m holds A_m; every loss; ridge, lasso,
+         elastic net, and group lasso whose groups each live at one party.
+Source   Boyd, Parikh, Chu, Peleato, Eckstein, "Distributed optimization and statistical learning via ADMM", 2011, 7.3
+         (sharing). Two blocks, all parties' x and one z, so it converges for every rho. (Hu et al., NeurIPS 2020,
+         algorithm 1, moves all parties at once against the full coupling, and need not.) As a map T of w = z + u, w_m ↦
+         w_m + 2 (A_m x_m − z_m), it takes no two points further apart. There are two ways to a fixed point of such a
+         map, and each is far ahead of the other on some problems:
+             relaxed    w ← (1 − θ) w + θ T(w)               over-relaxed ADMM; the faster one where loss or penalty
+             curve
              anchored   w ← anchor/(k+1) + k/(k+1) T(w)      the faster one on linear programs: sources in anchored.py
-         It begins relaxed. An epoch ends when the residual has fallen, or has lasted a share of all rounds: then the next one
-         goes the other way. A relaxed step is one anchored at w itself, so a party is told where the anchor is and how far `back`.
-         v = rho·u is the dual vector, and all that a party needs: its z_m is w_m − v/rho, and the target of its x is z_m − v/rho.
-Leaves   the labels; from each party, every round: its prediction for every row, the penalty of its coefficients, and two
-         numbers of the certificate; at a warm start (warm.py) the first of these is its prediction at the start. Its
-         coefficients never leave it.
+         It begins relaxed. An epoch ends when the residual has fallen, or has lasted a share of all rounds: then the
+         next one goes the other way. A relaxed step is one anchored at w itself, so a party is told where the anchor is
+         and how far `back`. v = rho·u is the dual vector, and all that a party needs: its z_m is w_m − v/rho, and the
+         target of its x is z_m − v/rho.
+Leaves   the labels; from each party, every round: its prediction for every row, the penalty of its coefficients, and
+         two numbers of the certificate; at a warm start (warm.py) the first of these is its prediction at the start.
+         Its coefficients never leave it.
 Price    exact releases: every event is infinite; a finite budget refuses this method.
 Stops    when the gap, which bounds objective − optimum, is at most the tolerance.
-Proof    after the z-update v is a slope of the loss, so it lies in the domain of loss*. With s ≤ 1 that brings every −s·A_mᵀv
-         into the domain of penalty*, −loss*(s·v) − Σ penalty*(−s·A_mᵀv) bounds the optimum from below; b asks for 1ᵀv = 0.
-         Convergence: neither way takes w further from a fixed point than it was at the epoch's beginning, and either epochs grow
-         for ever, in which the residual falls like 1/√k and 1/k, or each cuts it by a factor.
+Proof    after the z-update v is a slope of the loss, so it lies in the domain of loss*. With s ≤ 1 that brings every
+         −s·A_mᵀv into the domain of penalty*, −loss*(s·v) − Σ penalty*(−s·A_mᵀv) bounds the optimum from below; b asks
+         for 1ᵀv = 0. Convergence: neither way takes w further from a fixed point than it was at the epoch's beginning,
+         and either epochs grow for ever, in which the residual falls like 1/√k and 1/k, or each cuts it by a factor.
 """
 
 from __future__ import annotations
@@ -112,7 +114,8 @@ class Coupling:
         return balanced(v) if self.problem.intercept else v
 
     def update(self, t: int, predictions: Floats) -> None:
-        """w ← part of the way back from T(w) to the anchor;  v by the prox;  then a restart, if the residual asks for it."""
+        """w ← part of the way back from T(w) to the anchor;  v by the prox;  then a restart, if the residual asks for
+        it."""
         z, asked = self.w - self.v / self.rho, self.request
         apart, anchor = predictions - z, self.anchor if self.epochs.anchored else self.w
         self.w, self.age = asked.back * anchor + (1.0 - asked.back) * (self.w + 2.0 * apart), self.age + 1
@@ -135,7 +138,8 @@ class Coupling:
         self.z0, self.v0, self.anchor, self.age = z, self.v, self.w.copy(), 0
 
     def certificate(self, parts: Parts) -> tuple[float, float, float]:
-        """The objective at the parties' coefficients, its best intercept, and the gap to the best lower bound so far."""
+        """The objective at the parties' coefficients, its best intercept, and the gap to the best lower bound so
+        far."""
         loss, shrink = self.problem.loss, min(part.shrink.value for part in parts.values())
         conjugates = math.fsum(part.conjugate.value for part in parts.values())
         self.bound = max(self.bound, -loss.conjugate(shrink * self.v, self.y) - conjugates)
@@ -274,7 +278,8 @@ def local_penalty(problem: Problem, positions: Array) -> Penalty:
     inside = tuple(tuple(places[column] for column in group) for group in penalty.groups if group[0] in places)
     if sum(map(len, inside)) != len(places):
         raise InvalidInput(
-            f"a party has {len(places)} columns and the groups name {sum(map(len, inside))} of them: every column needs one "
+            f"a party has {len(places)} columns and the groups name {sum(map(len, inside))} of them: every column "
+            f"needs one "
             "group; a column on its own is a group such as (7,)."
         )
     return GroupLasso(penalty.a, inside)
@@ -311,7 +316,8 @@ def balanced(v: Floats) -> Floats:
 
 
 def slope_at(problem: Problem, scores: Floats, labels: Floats) -> Floats:
-    """The dual vector that belongs to these scores, at their best intercept; at a kink, the one of a rounded-off loss."""
+    """The dual vector that belongs to these scores, at their best intercept; at a kink, the one of a rounded-off
+    loss."""
     loss = problem.loss
     point = scores + loss.best_intercept(scores, labels) if problem.intercept else scores
     width = BLUNT * float(np.mean(np.abs(point - labels)))

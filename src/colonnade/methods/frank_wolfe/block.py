@@ -1,11 +1,12 @@
 """Block-coordinate Frank-Wolfe under arbitrary sampling, over columns held by different parties.
 
-Solves   min loss(Ax, y)  subject to  x in M₁ × … × M_B: every block (a column, a group, a party) in a ball or simplex of its own.
+Solves   min loss(Ax, y)  subject to  x in M₁ × … × M_B: every block (a column, a group, a party) in a ball or simplex
+         of its own.
 Source   Lou and Cheung, "An uplink communication-efficient approach to featurewise distributed sparse optimization with
          differential privacy", algorithm 1; comments "line n" refer to its box. p_min is taken from the sampling by its
          definition; docs/methods-frank-wolfe.md has the theorems, with what was mended in them.
-Leaves   the labels, to the coordinator; from each party, every round, the change of its part of the prediction (one number a
-         row, where it has a block in the round) and its share of the gap; its coefficients, at the end.
+Leaves   the labels, to the coordinator; from each party, every round, the change of its part of the prediction (one
+         number a row, where it has a block in the round) and its share of the gap; its coefficients, at the end.
 Price    exact releases: every event is infinite; a finite budget refuses this method.
 Stops    when the gap, which bounds objective − optimum, is at most the tolerance; the certificate looks at all blocks.
 """
@@ -154,7 +155,8 @@ REPLIES: Replies = {SendLabels: Labels, BlockBegin: Change, BlockTurn: Change, S
 
 @dataclass(frozen=True)
 class BlockFrankWolfe(Method):
-    """Settings: the sampling of blocks; at most `rounds` steps, until the gap is at most `tolerance` (0: use all rounds).
+    """Settings: the sampling of blocks; at most `rounds` steps, until the gap is at most `tolerance` (0: use all
+    rounds).
 
     gradient_error   in round t every entry of the gradient is wrong by this times the step, with random signs
     oracle_error     the vertex taken is the worst one within this times the step of the best
@@ -185,7 +187,8 @@ class BlockFrankWolfe(Method):
         self.least(job)
         if not job.problem.loss.smooth or job.problem.intercept:
             raise InvalidInput(
-                f"{self.TITLE} needs a smooth loss and no intercept. Use LeastSquares, Logistic or SquaredHinge, and add a "
+                f"{self.TITLE} needs a smooth loss and no intercept. Use LeastSquares, Logistic or SquaredHinge, and "
+                f"add a "
                 "column of ones for an intercept."
             )
 
@@ -253,7 +256,8 @@ class _Mine:
         return worst % gradient.size, float(weights[worst])
 
     def gap(self, x: Floats, gradient: Floats) -> float:
-        """Σ over the blocks of <x, gradient> − support(gradient); one pass, since there may be a block for every column."""
+        """Σ over the blocks of <x, gradient> − support(gradient); one pass, since there may be a block for every
+        column."""
         if not self.columns:
             return 0.0
         ends = np.cumsum([0, *(own.size for own in self.columns.values())][:-1])
@@ -295,7 +299,8 @@ def _product(job: Job) -> Product:
     if not isinstance(job.problem.constraint, Product):
         raise InvalidInput(
             "block Frank-Wolfe minimises over a product of sets, one for each block: give "
-            "Problem(loss, constraint=co.Product(co.L1Ball(radius), blocks='columns' | 'parties' | groups)). For one ball "
+            "Problem(loss, constraint=co.Product(co.L1Ball(radius), blocks='columns' | 'parties' | groups)). For one "
+            "ball "
             "over all columns use co.DistributedFrankWolfe."
         )
     roster = job.roster

@@ -1,15 +1,17 @@
 """Distributed Frank-Wolfe over columns held by different parties.
 
-Solves   min loss(Ax + b, y)  subject to  x in an ℓ1 ball, a simplex or a ball of groups,   A = [A₁ … A_p], party i holds Aᵢ;
-         AdaBoost over the decision stumps of the columns. What an atom is, by problem: methods/frank_wolfe/atoms.py.
-         Here a star; topology= runs methods/frank_wolfe/graph.py, and a kernel machine methods/frank_wolfe/kernel_svm.py.
+Solves   min loss(Ax + b, y)  subject to  x in an ℓ1 ball, a simplex or a ball of groups,   A = [A₁ … A_p], party i
+         holds Aᵢ; AdaBoost over the decision stumps of the columns. What an atom is, by problem:
+         methods/frank_wolfe/atoms.py. Here a star; topology= runs methods/frank_wolfe/graph.py, and a kernel machine
+         methods/frank_wolfe/kernel_svm.py.
 Source   Bellet, Liang, Garakani, Balcan, Sha, "A distributed Frank-Wolfe algorithm for communication-efficient sparse
-         learning", arXiv:1404.2644, algorithm 3; comments "line n" refer to its box. The winner's atom is broadcast once:
-         later rounds name it by its number. Σ S_i is <prediction, slope> for a linear model, so no partial sums travel.
-         By default the coordinator also re-solves over the atoms it has, which costs nothing on the wire but weights.
-         b, where the problem asks for it, is the exact minimiser at every x: the gap then certifies the problem in x.
-Leaves   the labels; from each party one index and one score a round; the winner's COLUMN, in full, once (a combination of
-         its columns where groups win, one bit a row where stumps do).
+         learning", arXiv:1404.2644, algorithm 3; comments "line n" refer to its box. The winner's atom is broadcast
+         once: later rounds name it by its number. Σ S_i is <prediction, slope> for a linear model, so no partial sums
+         travel. By default the coordinator also re-solves over the atoms it has, which costs nothing on the wire but
+         weights. b, where the problem asks for it, is the exact minimiser at every x: the gap then certifies the
+         problem in x.
+Leaves   the labels; from each party one index and one score a round; the winner's COLUMN, in full, once (a combination
+         of its columns where groups win, one bit a row where stumps do).
 Price    exact releases: every event is infinite; a finite budget refuses this method.
 Stops    when the gap, which bounds objective − optimum, is at most the tolerance.
 """
@@ -125,7 +127,8 @@ class OpenLoop:
 
 @dataclass(frozen=True)
 class Corrective:
-    """After a line search, the best weights of all atoms seen so far: free, since they are here, and far fewer rounds."""
+    """After a line search, the best weights of all atoms seen so far: free, since they are here, and far fewer
+    rounds."""
 
     def size(self, t: int, loss: Loss, scores: Floats, direction: Floats, y: Floats) -> float:  # noqa: ARG002
         return loss.minimise_along(scores, direction, y)
@@ -392,7 +395,8 @@ class DistributedFrankWolfe(WalkSettings, Method):
 
 
 def check(job: Job, title: str) -> None:
-    """InvalidInput if Frank-Wolfe cannot do the job: a set it cannot walk over, a group in two places, a loss with kinks."""
+    """InvalidInput if Frank-Wolfe cannot do the job: a set it cannot walk over, a group in two places, a loss with
+    kinks."""
     atoms = catalogue(job)
     if isinstance(atoms, GroupAtoms):
         assert atoms.holders  # looks at every group

@@ -1,8 +1,8 @@
 """Distributed Frank-Wolfe on a tree or on any connected graph: every party runs the same program, nobody coordinates.
 
 Solves   what methods/frank_wolfe/distributed.py solves, with the same iterates to the bit, whatever the graph.
-Source   Bellet, Liang, Garakani, Balcan, Sha, arXiv:1404.2644, algorithm 3 and section 3.2; "line n" refers to the box. How bids
-         and atoms travel: methods/frank_wolfe/spread.py. The labels are the first thing that travels.
+Source   Bellet, Liang, Garakani, Balcan, Sha, arXiv:1404.2644, algorithm 3 and section 3.2; "line n" refers to the box.
+         How bids and atoms travel: methods/frank_wolfe/spread.py. The labels are the first thing that travels.
 Leaves   the labels, to everybody; from each party one place and one score a round; the winner's COLUMN, to everybody.
 Price    exact releases: every event is infinite; a finite budget refuses this method.
 Stops    when the gap, which bounds objective − optimum, is at most the tolerance: every party computes it alike.

@@ -1,8 +1,9 @@
 """Distributed Frank-Wolfe for kernel machines: atoms are examples, and different nodes hold them.
 
-Solves   min αᵀK̃α over the unit simplex,  K̃_ij = y_i y_j (k(x_i, x_j) + 1) + δ_ij / C: the dual of the L2-loss SVM (problem/kernel.py).
-Source   Bellet, Liang, Garakani, Balcan, Sha, arXiv:1404.2644, algorithm 3 and section 5.2; "line n" refers to the box. Instead of
-         an atom, which may have infinitely many entries, the example itself travels.
+Solves   min αᵀK̃α over the unit simplex,  K̃_ij = y_i y_j (k(x_i, x_j) + 1) + δ_ij / C: the dual of the L2-loss SVM
+         (problem/kernel.py).
+Source   Bellet, Liang, Garakani, Balcan, Sha, arXiv:1404.2644, algorithm 3 and section 5.2; "line n" refers to the box.
+         Instead of an atom, which may have infinitely many entries, the example itself travels.
 Memory   a node keeps its half gradient K̃α, one number an example of its own, and the examples chosen so far. A step
          towards one example changes it by one column of kernel values, made when the example comes and not kept.
 Leaves   one place and one score a round from each node; the winner's EXAMPLE with its label, in full, once.
@@ -121,8 +122,8 @@ class Point(NamedTuple):
     label: float
 
 
-# A broadcast within one process is one object: all nodes read the very same example one after the other, and it is spread
-# out once. Two, since the winner has its own copy of what the others were sent.
+# A broadcast within one process is one object: all nodes read the very same example one after the other, and it is
+# spread out once. Two, since the winner has its own copy of what the others were sent.
 _recent: deque[tuple[Any, Point]] = deque(maxlen=2)
 
 
@@ -442,7 +443,8 @@ class KernelFrankWolfe(WalkSettings, Method):
 
 @dataclass(frozen=True)
 class GraphKernelFrankWolfe(WalkSettings, GraphMethod):
-    """Distributed Frank-Wolfe for a kernel machine without a coordinator; made by co.DistributedFrankWolfe(topology=...)."""
+    """Distributed Frank-Wolfe for a kernel machine without a coordinator; made by
+    co.DistributedFrankWolfe(topology=...)."""
 
     topology: Topology | None = None
     TITLE: ClassVar[str] = "distributed Frank-Wolfe for a kernel machine, on a graph"

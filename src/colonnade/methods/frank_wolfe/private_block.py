@@ -1,16 +1,18 @@
-"""Private Frank-Wolfe over columns held by different parties: every party picks, and a picked column leaves as a noisy sketch.
+"""Private Frank-Wolfe over columns held by different parties: a picked column leaves as a noisy sketch.
 
-Solves   min loss(Ax, y)  subject to  ‖x‖₁ ≤ radius; under trust "nobody" the loss's quadratic at zero stands for the loss.
+Solves   min loss(Ax, y)  subject to  ‖x‖₁ ≤ radius; under trust "nobody" the loss's quadratic at zero stands for the
+         loss.
 Source   Lou and Cheung, "An uplink communication-efficient approach to featurewise distributed sparse optimization with
-         differential privacy", algorithm 2; comments "line n" refer to its box. Mended: the calibration (docs/privacy.md,
-         "private block Frank-Wolfe"); line 12, which leaves the ball: weights are solved for on the ball over all sketches so far, which
-         is free; a sparse sketch, hashed from the run's id; a column is sent and paid for once; its product with the labels
-         leaves beside its sketch, since the sketched labels tell it far worse.
-Leaves   trust "nobody": the labels with noise, unless they are public; from each party one column number a round, and for each
-         new one a noisy sketch and a noisy product. Trust "consortium": one signed column number a round, by one choice over all
-         parties' columns; labels, slopes and picked columns travel inside.
-Price    "nobody": label_share of rho for the labels; of the rest w/(K·T) a pick and (1 − w)/S a column, S the most columns
-         there can be. "consortium": rho/T a round, once for all parties.
+         differential privacy", algorithm 2; comments "line n" refer to its box. Mended: the calibration
+         (docs/privacy.md, "private block Frank-Wolfe"); line 12, which leaves the ball: weights are solved for on the
+         ball over all sketches so far, which is free; a sparse sketch, hashed from the run's id; a column is sent and
+         paid for once; its product with the labels leaves beside its sketch, since the sketched labels tell it far
+         worse.
+Leaves   trust "nobody": the labels with noise, unless they are public; from each party one column number a round, and
+         for each new one a noisy sketch and a noisy product. Trust "consortium": one signed column number a round, by
+         one choice over all parties' columns; labels, slopes and picked columns travel inside.
+Price    "nobody": label_share of rho for the labels; of the rest w/(K·T) a pick and (1 − w)/S a column, S the most
+         columns there can be. "consortium": rho/T a round, once for all parties.
 """
 
 from __future__ import annotations
@@ -164,15 +166,16 @@ def party(job: Job, block: Block, gate: Gate, spend: Spend) -> Program[Own]:
                 answer: object = Labels(gate.gaussian(Private(exact, move), rho=spend.rho_labels))
             case Slope(labels, slope):
                 y = _unit(numbers(labels, (block.rows,), COORDINATOR)) if labels.size else y
-                # The slope is public, and so is its largest entry, by which it is divided: what is sent may be of any size.
-                # One row moves a score by at most its entry times its slope: 2·B.
+                # The slope is public, and so is its largest entry, by which it is divided: what is sent may be of any
+                # size. One row moves a score by at most its entry times its slope: 2·B.
                 steep = _unit(numbers(slope, (block.rows,), COORDINATOR))
                 scores = Private(block.correlations(steep), 2.0 * bound * k)
                 index, _ = gate.noisy_max(scores, rho=spend.rho_pick)  # lines 6 to 8
                 answer = Pick(index, ())
                 if (j := index.value) not in sent:
                     sent.add(j)
-                    # One row moves J·a by 2·B, the columns of J having norm 1, and a·y, y being public, within ±1, by 2·B.
+                    # One row moves J·a by 2·B, the columns of J having norm 1, and a·y, y being public, within ±1, by
+                    # 2·B.
                     product = np.array([PRODUCT * float(block.correlations(y)[j])])
                     both = Private(sketch.of(block, j), 2.0 * bound * k), Private(product, 2.0 * bound * PRODUCT * k)
                     answer = Pick(index, gate.gaussian(*both, rho=spend.rho_column))  # line 9
@@ -215,8 +218,8 @@ class HashedSketch:
 class Quadratic:
     """φ(s, y) ≈ φ(0) − pull·y·s + ½·bend·s²: the loss itself for least squares, its quadratic at zero for the others.
 
-    The published version puts the lifted sketch Jᵀq̂ through the sigmoid or the hinge: noise of standard deviation far above 1, so
-    that nothing is left of the curve. In the quadratic the noise averages out.
+    The published version puts the lifted sketch Jᵀq̂ through the sigmoid or the hinge: noise of standard deviation far
+    above 1, so that nothing is left of the curve. In the quadratic the noise averages out.
     """
 
     pull: float
@@ -236,8 +239,8 @@ class Quadratic:
 def best_on_ball(columns: Floats, x: Floats, spend: Spend, model: Quadratic, label: float, job: Job) -> Floats:
     """The weights of all columns so far on ‖x‖₁ ≤ radius, from what has left: free. `x` are the weights before.
 
-    Of the sketches' products the noise's mean is taken off and eigenvalues are cut at 0; a ridge of the noise's size keeps the
-    rest from being fitted. Products with the labels lose THRESHOLD standard deviations of their noise.
+    Of the sketches' products the noise's mean is taken off and eigenvalues are cut at 0; a ridge of the noise's size
+    keeps the rest from being fitted. Products with the labels lose THRESHOLD standard deviations of their noise.
     """
     sketches, products, start = columns[:-1], columns[-1] * label / PRODUCT, np.zeros(columns.shape[1])
     start[: x.size] = x
@@ -369,7 +372,8 @@ class Spend:
         return 2.0 * self.bound * unit * math.hypot(1.0, PRODUCT) / math.sqrt(2.0 * self.rho_column)
 
     def reach(self, t: int, job: Job) -> float:
-        """A bound of one row's slope in round t: ‖x‖₁ is at most radius·(1 − 2/((t + 1)(t + 2))) by then, whatever was picked."""
+        """A bound of one row's slope in round t: ‖x‖₁ is at most radius·(1 − 2/((t + 1)(t + 2))) by then, whatever was
+        picked."""
         norm = self.bound * _ball(job).radius * (1.0 - 2.0 / ((t + 1) * (t + 2)))
         if isinstance(job.problem.loss, Logistic):
             return float(expit(norm)) * (1.0 + 2.0**-40)  # over the rounding of the scores
@@ -426,12 +430,14 @@ class PrivateBlockFrankWolfe(Method):
             raise InvalidInput(f"{self.TITLE} fits no intercept: add a column of ones, whose bound is public.")
         if self.sketch_rows is not None and self.sketch_rows > n:
             raise InvalidInput(
-                f"sketch_rows={self.sketch_rows:,} is more than the {n:,} rows of the table: a sketch is shorter than what it "
+                f"sketch_rows={self.sketch_rows:,} is more than the {n:,} rows of the table: a sketch is shorter than "
+                f"what it "
                 f"stands for. Choose at most {n:,}, or None."
             )
         if self.labels is not None and (self._inside(job) or self.labels.values.size != n):
             raise InvalidInput(
-                f"{self.labels.values.size:,} public labels were given for {n:,} rows: give one a row, and none where a "
+                f"{self.labels.values.size:,} public labels were given for {n:,} rows: give one a row, and none where "
+                f"a "
                 "consortium keeps the labels inside."
             )
 
@@ -532,7 +538,8 @@ def _balanced(curvature: float, noise: float) -> int:
 
 
 def _sketch_rows(n: int, best: float) -> int:
-    """The best length, at which a column's sketch is as long as its noise, as a multiple of 4 where the table allows it."""
+    """The best length, at which a column's sketch is as long as its noise, as a multiple of 4 where the table allows
+    it."""
     return n if n < 4 else min(n // 4, max(1, round(best / 4.0))) * 4
 
 

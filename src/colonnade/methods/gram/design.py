@@ -192,7 +192,8 @@ def _fitted(
     spread, own = MARGIN * 1.5 * noise(made), made.rows * float(sum(made.norm2.values()) + 1)
     if max(bits, math.log2(own + spread * max(1.0, square_weight(made))) + 2) > OWN.bits:
         raise InvalidInput(
-            f"sums over {made.rows:,} rows at this noise need more than {OWN.bits} bits: spend a larger epsilon, or tighten "
+            f"sums over {made.rows:,} rows at this noise need more than {OWN.bits} bits: spend a larger epsilon, or "
+            f"tighten "
             "row_norm, which sets the noise."
         )
     return replace(made, bits=bits)
@@ -271,7 +272,8 @@ def own_count(job: Job, figures: Figures, party: str) -> int:
 
 
 def own_weights(figures: Figures, count: int) -> tuple[float, ...]:
-    """Noise of the parts that a party computes alone: diagonal, triangle and sums; or squares, class sums, class size."""
+    """Noise of the parts that a party computes alone: diagonal, triangle and sums; or squares, class sums, class
+    size."""
     return (1.0, HALF, HALF) if figures.name == "joint" else (square_weight(figures), 1.0, figures.step)[:count]
 
 

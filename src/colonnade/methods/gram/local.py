@@ -107,7 +107,8 @@ class Local:
         norm2, rule = max(1, self.figures.norm2[party]), self.rule
         if self.sketch:
             return 0, self.figures.label if party == self.job.roster.label else 0
-        return tuple(max(1, round(math.sqrt(s * norm2))) for s in (rule.constant_share, rule.label_share))  # type: ignore[return-value]  # two shares
+        # type: ignore[return-value]  # two shares
+        return tuple(max(1, round(math.sqrt(s * norm2))) for s in (rule.constant_share, rule.label_share))
 
     def sensitivity(self, party: str) -> float:
         """How far a party's release moves when one unit is replaced."""
@@ -204,7 +205,8 @@ def _rows(local: Local, block: Block, me: str) -> IntegerRows:
     return IntegerRows(block, grid(local.job, me, local.figures, np.arange(width), np.zeros(width), np.ones(width)))
 
 
-# ------------------------------------------------------------------------------------------------ what the coordinator makes of it
+# ------------------------------------------------------------------------------------------------ what the coordinator
+# makes of it
 
 
 def from_products(local: Local, labels: Floats, got: dict[str, LocalParts]) -> Gram:

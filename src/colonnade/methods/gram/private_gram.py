@@ -1,9 +1,10 @@
 """Private Gram: one exchange, one noisy Gram matrix of all columns, and everything else for free.
 
-Solves   least squares, or classification through least squares on labels ±1, with ridge, lasso, elastic net, group lasso
-         or over an l1 ball: the whole path, error bars and calibrated probabilities come from the same release.
+Solves   least squares, or classification through least squares on labels ±1, with ridge, lasso, elastic net, group
+         lasso or over an l1 ball: the whole path, error bars and calibrated probabilities come from the same release.
 Source   ours. A product of columns of two parties costs an error of order √n where each party must protect its own
-         messages; inside a light secure protocol (secure_products.py) it costs what it costs one data holder, or twice the variance.
+         messages; inside a light secure protocol (secure_products.py) it costs what it costs one data holder, or twice
+         the variance.
 Cross    secure  every product, noised in full by both of its parties                      trust "secure"
                  the same, exact inside and noised once on the way out                     trust "consortium"
          none    products within parties only, after one noisy release of the labels       trust "nobody"
@@ -293,12 +294,14 @@ class PrivateGram(GramSettings, Method):
     def check(self, job: Job) -> None:
         if job.privacy is None:
             raise InvalidInput(
-                "private Gram needs privacy=co.Privacy(epsilon, delta, trust='secure', ...): its noise is set by the budget."
+                "private Gram needs privacy=co.Privacy(epsilon, delta, trust='secure', ...): its noise is set by the "
+                "budget."
             )
         if job.privacy.trust not in self.trusts:
             fitting = " or ".join(repr(c) for c, trusts in TRUSTS.items() if job.privacy.trust in trusts)
             raise InvalidInput(
-                f"cross={self.cross!r} protects under trust {' or '.join(repr(str(trust)) for trust in TRUSTS[self.cross])}, and privacy= "
+                f"cross={self.cross!r} protects under trust "
+                f"{' or '.join(repr(str(trust)) for trust in TRUSTS[self.cross])}, and privacy= "
                 f"asks for trust={str(job.privacy.trust)!r}. Take cross={fitting}, or another trust model."
             )
         if not isinstance(job.problem.loss, LeastSquares | Logistic):
@@ -318,8 +321,10 @@ class PrivateGram(GramSettings, Method):
         public_columns(job)  # every bound must be there
         if self.labels != "secure" and Design(job, self).labels is None:
             raise InvalidInput(
-                f"labels={self.labels!r} does nothing here: class sums go by them, and with numbers as labels, {job.roster.rows:,} rows "
-                f"and this budget there are none, so that no labels are released. Nothing was sent. Leave it out, or set screen=."
+                f"labels={self.labels!r} does nothing here: class sums go by them, and with numbers as labels, "
+                f"{job.roster.rows:,} rows "
+                f"and this budget there are none, so that no labels are released. Nothing was sent. Leave it out, or "
+                f"set screen=."
             )
 
     def price(self, job: Job) -> Mapping[str, Plan]:
@@ -328,7 +333,8 @@ class PrivateGram(GramSettings, Method):
     def by_place(self, job: Job) -> bool:
         """Whether what leaves depends on where a row stands: noisy labels, or sums of buckets.
 
-        Labels that members of a consortium alone are told do not leave it, and sums by them are the same in every order.
+        Labels that members of a consortium alone are told do not leave it, and sums by them are the same in every
+        order.
         """
         if self.cross != "secure" or self.sketch_rows is not None:
             return True

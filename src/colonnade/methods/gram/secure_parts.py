@@ -60,7 +60,8 @@ class Prepare:
 
 @message(126)
 class Parts:
-    """Party → coordinator: its parts of the sums, noisy (inside a consortium exact), and shares of those that it computed with others."""
+    """Party → coordinator: its parts of the sums, noisy (inside a consortium exact), and shares of those that it
+    computed with others."""
 
     parts: tuple[Released[Packed], ...]
 
@@ -94,7 +95,8 @@ def own_gram(job: Job, block: Block, gate: Gate, figures: Figures, deal: Deal, r
 def own_sums(
     design: Design, block: Block, gate: Gate, figures: Figures, deal: Deal, rows: IntegerRows, labels: Floats
 ) -> Program[Computed]:
-    """Squares of its columns that are not binary; class sums, by itself or in shares; the label holder the class size."""
+    """Squares of its columns that are not binary; class sums, by itself or in shares; the label holder the class
+    size."""
     job, holder, squared = design.job, gate.node == design.job.roster.label, squared_columns(design.job, gate.node)
     squares, sums = np.zeros(int(squared.sum()), np.int64), np.zeros((rows.columns, 2), np.int64)
     count, bound = np.zeros(1, np.int64), _entry(rows, figures, holder)

@@ -8,7 +8,8 @@ Steps    for each pair k < l: Eₖ = Aₖ - Uₖ and Eₗ = Aₗ - Uₗ are exch
          own keys. AₖᵀEₗ + EₖᵀUₗ + UₖᵀUₗ = AₖᵀAₗ.
 Leaves   Eₖ, uniform to whoever lacks Uₖ (the partners), and shares, uniform to whoever lacks R (the coordinator); their
          sum is the product, which is noised before it leaves: see private_gram.py.
-Assumes  all follow the protocol, and the coordinator, who knows every U, never sees an E: it does not collude with a party.
+Assumes  all follow the protocol, and the coordinator, who knows every U, never sees an E: it does not collude with a
+         party.
 """
 
 from __future__ import annotations
@@ -114,7 +115,8 @@ def block_rows(width: int, bits: int) -> int:
 
 
 def introduce(parties: Iterable[str]) -> Program[dict[str, bytes]]:
-    """The coordinator's part of the parties' meeting: it carries keys, and can change none; it keeps the public ones."""
+    """The coordinator's part of the parties' meeting: it carries keys, and can change none; it keeps the public
+    ones."""
     hellos = yield from ask(parties, Introduce(), RunKey)
     keys = tuple(hello.key.value for hello in hellos.values())
     signatures = tuple(hello.signature.value for hello in hellos.values())

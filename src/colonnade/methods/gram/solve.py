@@ -42,7 +42,8 @@ FACTORS = np.logspace(2.0, -2.0, 17)  # of the asked weight or radius, along a p
 
 @dataclass(frozen=True)
 class Gram:
-    """A released Gram of [a (s columns of the frame), 1, y] in natural units, and the sd of the noise of every entry."""
+    """A released Gram of [a (s columns of the frame), 1, y] in natural units, and the sd of the noise of every
+    entry."""
 
     matrix: Array  # (s+2, s+2) symmetric
     noise: Array  # (s+2, s+2) sd; 0 where the entry is public (1'1 = n; y'y when |y| = Y)
@@ -97,8 +98,9 @@ def solve(
 
     Errors are standard errors of the delta method around the answer: the noise of the release, whose sds are known, and
     sampling under equal variance of the residuals. They describe the spread of the answer, not the pull towards zero by
-    the ridge or a penalty, which is a bias; and they hold given the columns in use: with an l1 penalty or a set they say
-    nothing about which columns those should be (0 for columns that are out). `uncovered` says where they do not cover.
+    the ridge or a penalty, which is a bias; and they hold given the columns in use: with an l1 penalty or a set they
+    say nothing about which columns those should be (0 for columns that are out). `uncovered` says where they do not
+    cover.
     """
     moments = _moments(gram, frame, rule, rows, label_bound, sums, problem.loss.classifies)
     model = _model(problem, moments)
@@ -198,8 +200,8 @@ def _moments(
 def _expected_mean(released: float, sd: float, classes: bool) -> float:
     """The labels' mean, relative to their bound, given the released one and the sd of its noise.
 
-    Of classes it is that of the share. Of numbers little is known beforehand, but that means at the ends of a declared range
-    are rare: normal around its middle with variance MEANS, so that noise as large as the range leaves the middle.
+    Of classes it is that of the share. Of numbers little is known beforehand, but that means at the ends of a declared
+    range are rare: normal around its middle with variance MEANS, so that noise as large as the range leaves the middle.
     """
     if classes:
         return 2.0 * class_share((1.0 + released) / 2.0, sd / 2.0) - 1.0
@@ -218,7 +220,8 @@ def _trust(variance: Array | float, other: Array | float) -> Array:
 
 @dataclass(frozen=True)
 class _Model:
-    """½x'Hx − c'x with H = curvature·(covariance, about 0 without an intercept) and c = pull·(…): the loss, seen from 0."""
+    """½x'Hx − c'x with H = curvature·(covariance, about 0 without an intercept) and c = pull·(…): the loss, seen from
+    0."""
 
     hessian: Array
     linear: Array
@@ -337,10 +340,11 @@ def _spread(problem: Problem, m: _Moments, model: _Model, x: Array, rows: int) -
 
 
 def _uncovered(problem: Problem, rule: GramRule, m: _Moments, x: Array, spread: _Spread, rows: int) -> str | None:
-    """Why intervals of these errors may not hold the truth as often as they should, or None; from released figures alone.
+    """Why intervals of these errors may not hold the truth as often as they should, or None; from released figures
+    alone.
 
-    The answer drifts from the truth: the ridge R draws it to 0, and the inverse of a noisy matrix is too large on average,
-    E (M + R + E)^-1 ~ (M + R - S)^-1 with S = E[E·M^-1·E]. Both are worked out and compared with the errors.
+    The answer drifts from the truth: the ridge R draws it to 0, and the inverse of a noisy matrix is too large on
+    average, E (M + R + E)^-1 ~ (M + R - S)^-1 with S = E[E·M^-1·E]. Both are worked out and compared with the errors.
     """
     if problem.loss.classifies:
         return "labels are classes, for which none are known to cover"
@@ -414,10 +418,13 @@ class _Heard:
 
 
 def _heard(m: _Moments, model: _Model, x: Array, response: Array, rows: int) -> _Heard:
-    """x has learnt the noise of pull and covariance, which flatters the one and lessens the other: what that comes to on
-    average is put right here. The noise of the pull is that of the release and, since the model is for other rows, that of
-    sampling where columns say nothing. Pull p = b + e, e of covariance V, and x = c·R·p: p'x is too large by e'x, of mean
-    c·tr(RV) and variance c²(b'RVRb + 2·tr((RV)²)), of which x'Vx + c²·tr((RV)²) is the mean (docs/private-gram.md)."""
+    """Moments of the scores x'a, put right for the noise that x has learnt.
+
+    That noise flatters the pull and lessens the spread; what it comes to on average is taken off. The noise of the pull
+    is that of the release and, since the model is for other rows, that of sampling where columns say nothing. Pull
+    p = b + e, e of covariance V, and x = c·R·p: p'x is too large by e'x, of mean c·tr(RV) and variance
+    c²(b'RVRb + 2·tr((RV)²)), of which x'Vx + c²·tr((RV)²) is the mean (docs/private-gram.md).
+    """
     s, units = x.size, rows * np.square(m.scale)
     of_gram = np.square(m.noise[:s, :s] / (rows * np.outer(m.scale, m.scale)))
     sampling = max(m.label_square - m.label_mean**2, 0.0) / rows * (m.clipped - np.diag(m.ridge / units))

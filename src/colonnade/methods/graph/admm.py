@@ -1,21 +1,24 @@
 """Any convex loss with any penalty, over split columns on any connected graph, without a coordinator.
 
-Solves   min loss(Ax + b, y) + g(x),   A = [A₁ … A_p]; agent i holds Aᵢ, one of them y; g = Σ gᵢ; b = 0 unless intercept.
+Solves   min loss(Ax + b, y) + g(x),   A = [A₁ … A_p]; agent i holds Aᵢ, one of them y; g = Σ gᵢ; b = 0 unless
+         intercept.
 Source   Gratton, thesis, chapters on non-smooth regularisers and on general losses, over their dual: with w = n·slope,
              min_w  n·loss*(w/n) + Σᵢ n·gᵢ*(−Aᵢᵀw/n)                           (Σ w = 0 with b)
          a sum over agents, who agree on w (anchored.py). By Moreau's identity no conjugate is ever formed:
-             columns   x = argmin n·gᵢ(x) + ‖Aᵢx + κv‖²/(2κ),  w = v + Aᵢx/κ      v the centre, κ the weight of its links
+             columns   x = argmin n·gᵢ(x) + ‖Aᵢx + κv‖²/(2κ),  w = v + Aᵢx/κ      v the centre, κ the weight of its
+             links
              labels    s = argmin n·loss(s) + ‖s − κv‖²/(2κ),  w = v − s/κ        the prox of the loss
-         The thesis gives every agent the labels and 1/N of the loss, and alternates two inner steps, which stall where the
-         loss has kinks. Here the loss is one more agent, at whoever holds the labels, linked to that party's columns (if it
-         has any) inside the party: every step is exact, and the labels are not sent.
-Leaves   each agent's estimate of w, every round: at the end the slope of the loss in every row, which everybody learns (for
-         two classes its sign IS the label); once, and once more at a warm start (warm.py), the scores of each subtree
-         (graph_certificate.py). Coefficients stay.
+         The thesis gives every agent the labels and 1/N of the loss, and alternates two inner steps, which stall where
+         the loss has kinks. Here the loss is one more agent, at whoever holds the labels, linked to that party's
+         columns (if it has any) inside the party: every step is exact, and the labels are not sent.
+Leaves   each agent's estimate of w, every round: at the end the slope of the loss in every row, which everybody learns
+         (for two classes its sign IS the label); once, and once more at a warm start (warm.py), the scores of each
+         subtree (graph_certificate.py). Coefficients stay.
 Price    exact releases: every event is infinite; a finite budget refuses this method.
-Stops    when no agent disagrees or moves by more than the tolerance, relative; objective and certified gap are then computed.
-Several  responses, y of shape (n, q): x and w are matrices; the penalty is of all entries, or nuclear over blocks: like the
-         thesis' r = Σ rᵢ(xᵢ), a sum over agents.
+Stops    when no agent disagrees or moves by more than the tolerance, relative; objective and certified gap are then
+         computed.
+Several  responses, y of shape (n, q): x and w are matrices; the penalty is of all entries, or nuclear over blocks: like
+         the thesis' r = Σ rᵢ(xᵢ), a sum over agents.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """How good is it? Objective and duality gap of a model whose columns are spread over a graph, along a tree.
 
-Solves   nothing: bounds  loss(Σ Aᵢxᵢ + b, y) + Σ gᵢ(xᵢ) − its minimum  by the dual value at one point u that fits everybody.
+Solves   nothing: bounds  loss(Σ Aᵢxᵢ + b, y) + Σ gᵢ(xᵢ) − its minimum  by the dual value at one point u that fits
+         everybody.
 Source   Fenchel duality, as in `problem.certificate`: every u gives −loss*(u) − Σ gᵢ*(−Aᵢᵀu) ≤ minimum.
 How      along the tree of fewest hops from the label holder: its dual point goes down; sums of scores Aᵢxᵢ and of
          penalties come up; objective and gap go down. The intercept b is the best one for the scores.

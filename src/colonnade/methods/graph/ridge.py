@@ -3,11 +3,13 @@
 Solves   min 1/(2n) ‖Ax + b − y‖² + a/2 ‖x‖²,   A = [A₁ … A_p]; agent i holds Aᵢ, one of them y; b = 0 unless intercept.
 Source   Gratton, thesis, D-Ridge. Its dual, times n, is a sum that each agent knows one term of:
              min_w Σᵢ  1/(2N) ‖w‖² + [i holds y] <w, y> + 1/(2an) ‖Aᵢᵀw‖²,      xᵢ = −Aᵢᵀw / (an),
-         so the agents agree on w (consensus.py), a vector of n, and keep their coefficients. With b, Σ w = 0 (the holder of y).
-Leaves   each agent's estimate of w, every round: at the end the residuals Ax + b − y, which everybody learns; once, and once
-         more at a warm start (warm.py), the scores of each subtree (graph_certificate.py). Coefficients stay.
+         so the agents agree on w (consensus.py), a vector of n, and keep their coefficients. With b, Σ w = 0 (the
+         holder of y).
+Leaves   each agent's estimate of w, every round: at the end the residuals Ax + b − y, which everybody learns; once, and
+         once more at a warm start (warm.py), the scores of each subtree (graph_certificate.py). Coefficients stay.
 Price    exact releases: every event is infinite; a finite budget refuses this method.
-Stops    when no agent disagrees or moves by more than the tolerance, relative; objective and certified gap are then computed.
+Stops    when no agent disagrees or moves by more than the tolerance, relative; objective and certified gap are then
+         computed.
 Cost     one eigendecomposition of the smaller of AᵢᵀAᵢ and AᵢAᵢᵀ; then two products with Aᵢ a round, for any ρ.
 """
 

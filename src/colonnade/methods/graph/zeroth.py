@@ -2,24 +2,26 @@
 
 Solves   rows:     min_x Σᵢ Fᵢ(x)                    each agent can evaluate its Fᵢ at any x, and nothing else;
          columns:  min_x loss(Σ Aᵢxᵢ, y) + Σ rᵢ(xᵢ)  each agent can evaluate its rᵢ; the loss is one of ours (its prox).
-         Fᵢ and rᵢ are Python callables, or what the problem says: Fᵢ = (rows of i)/n · loss + penalty/N, rᵢ = the penalty.
-Source   Gratton, thesis, D-ZOA: consensus ADMM whose inner minimisation looks at values only. A slope is guessed from two
-         values along random normal directions, n₁ for smoothing (kinks may be anywhere) and n₂ for the difference,
+         Fᵢ and rᵢ are Python callables, or what the problem says: Fᵢ = (rows of i)/n · loss + penalty/N, rᵢ = the
+         penalty.
+Source   Gratton, thesis, D-ZOA: consensus ADMM whose inner minimisation looks at values only. A slope is guessed from
+         two values along random normal directions, n₁ for smoothing (kinks may be anywhere) and n₂ for the difference,
              g = [F(x + u₁n₁ + u₂n₂) − F(x + u₁n₁)] / u₂ · n₂,   u₁ = u/t, u₂ = u/(P t)².
-         The thesis steps along the slope of all that an agent minimises, with a step that somebody must tune. Here only F
-         is guessed; the rest, κ/2 ‖x − v‖² (rows) or ‖Aᵢx + κv‖²/(2κ) (columns), is known and kept as it is, so each step
-         is x ← argmin <g, x> + known(x) + ‖x − x_t‖²/(2α) with α = farthest so far / √Σ‖g‖², and the answer of a round is
-         the mean of its steps weighted by t. Nothing is left to tune but how many values are looked at.
+         The thesis steps along the slope of all that an agent minimises, with a step that somebody must tune. Here only
+         F is guessed; the rest, κ/2 ‖x − v‖² (rows) or ‖Aᵢx + κv‖²/(2κ) (columns), is known and kept as it is, so each
+         step is x ← argmin <g, x> + known(x) + ‖x − x_t‖²/(2α) with α = farthest so far / √Σ‖g‖², and the answer of a
+         round is the mean of its steps weighted by t. Nothing is left to tune but how many values are looked at.
          Columns are new: agents agree on the dual vector as in graph_admm.py.
-Leaves   each agent's estimate, every round, noisy, since the directions are random; the largest residuals it has heard of,
-         and whose function was seen not to be convex. Counted as exact.
+Leaves   each agent's estimate, every round, noisy, since the directions are random; the largest residuals it has heard
+         of, and whose function was seen not to be convex. Counted as exact.
 Price    every event is infinite; a finite budget refuses this method. The thesis' "intrinsic" (ε, δ) supposes how the
          errors are distributed: no ledger takes it, and an attack refutes it (docs/zeroth-order.md).
-Stops    when no agent disagrees or moves by more than the tolerance in a round (consensus.py); with 0 after `rounds`. The
-         steps are random and never quite come to rest, so what can be asked for depends on how many values are looked at.
+Stops    when no agent disagrees or moves by more than the tolerance in a round (consensus.py); with 0 after `rounds`.
+         The steps are random and never quite come to rest, so what can be asked for depends on how many values are
+         looked at.
 Answer   `average` (the thesis' proof is for it) gives the mean of the later rounds, else the last round.
-Convex   functions are supposed to be. After every descent, a function's value halfway is compared with those at both ends:
-         one that is above their mean is not convex, which the Fit then remarks. Seeing none proves nothing.
+Convex   functions are supposed to be. After every descent, a function's value halfway is compared with those at both
+         ends: one that is above their mean is not convex, which the Fit then remarks. Seeing none proves nothing.
 """
 
 from __future__ import annotations
@@ -155,7 +157,8 @@ class Later:
 
 
 class News:
-    """Who was heard to have a function that is not convex: the last such party, by its place among all, from 1; 0: nobody."""
+    """Who was heard to have a function that is not convex: the last such party, by its place among all, from 1; 0:
+    nobody."""
 
     def __init__(self, names: tuple[str, ...], own: str) -> None:
         self.names, self.own, self.heard = names, names.index(own) + 1.0, 0.0
@@ -177,7 +180,8 @@ class News:
         if not self.heard:
             return ()
         return (
-            f"the function of {self.names[int(self.heard) - 1]!r} is not convex, or not the same at every call: halfway "
+            f"the function of {self.names[int(self.heard) - 1]!r} is not convex, or not the same at every call: "
+            f"halfway "
             "between two points it lay above the mean of their values. The answer may be a local minimum",
         )
 
@@ -286,7 +290,8 @@ REPLIES: Replies = {None: EstimateShare}
 
 @dataclass(frozen=True)
 class GraphZerothOrder(GraphMethod):
-    """Settings: the graph; `functions` by party, values only (None: what the problem says); how many values are looked at.
+    """Settings: the graph; `functions` by party, values only (None: what the problem says); how many values are looked
+    at.
 
     A round takes 2·steps·draws + 3 values at each agent. `tolerance` ends the run before `rounds` (0: use all of them).
     `seed` makes the directions repeatable; without it they are secret. `functions_version` is your own name for the
