@@ -17,6 +17,7 @@ from colonnade.audit import block_frank_wolfe as audit_bfw
 from colonnade.audit.lower_bound import epsilon_lower_bound
 from colonnade.methods.frank_wolfe import private_block as private
 from colonnade.methods.frank_wolfe.private_block import PrivateBlockFrankWolfe
+from colonnade.methods.frank_wolfe.private_spend import INSIDE
 from colonnade.methods.method import Job, Labels
 from colonnade.privacy.events import Charge, Mechanism, plan_rho, row_rho
 from colonnade.privacy.gate import Gate
@@ -330,7 +331,7 @@ def test_a_party_that_trusts_nobody_answers_no_question_of_a_consortium(question
 
 def inside_gate() -> Gate:
     book = Ledger(MemoryLog(), "a", co.Policy(consortium=True))
-    book.open_run("run", Terms("m", "s", "consortium", "", "", ""), {"a": (Charge(private.INSIDE, 9, "x"),)})
+    book.open_run("run", Terms("m", "s", "consortium", "", "", ""), {"a": (Charge(INSIDE, 9, "x"),)})
     return Gate(book, "run", SystemNoise())
 
 

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from colonnade.audit.setting import Setting
 from colonnade.methods.frank_wolfe.private_block import (
-    PRODUCT,
     HashedSketch,
     PrivateBlockFrankWolfe,
     Slope,
 )
+from colonnade.methods.frank_wolfe.private_spend import PRODUCT
 from colonnade.methods.method import Finish, Job, Roster
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import Plan, Policy

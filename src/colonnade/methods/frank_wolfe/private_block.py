@@ -19,16 +19,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 from scipy import sparse
-from scipy.special import expit
 
 from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.kernels.prox import soft_threshold
 from colonnade.kernels.sketch import sketch_key, sparse_lift, sparse_sketch
+from colonnade.methods.frank_wolfe.private_spend import (
+    FILL,
+    MOST_ROUNDS,
+    PRODUCT,
+    Spend,
+    balanced_rounds,
+    ball_of,
+    best_sketch_rows,
+    inside_price,
+    outside_price,
+    sum_slack,
+)
 from colonnade.methods.method import (
     Answer,
     Array,
@@ -41,15 +52,14 @@ from colonnade.methods.method import (
     Own,
     SendLabels,
     Status,
-    chosen_by_noise,
     numbers,
 )
-from colonnade.privacy.block import Block, check_sensible
-from colonnade.privacy.events import Audience, Charge, Event, Mechanism, Plan, Scope
+from colonnade.privacy.block import Block
+from colonnade.privacy.events import Plan
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.released import Private, Released
 from colonnade.privacy.statement import Trust
-from colonnade.problem import L1Ball, LeastSquares, Logistic, SquaredHinge
+from colonnade.problem import LeastSquares, Logistic, SquaredHinge
 from colonnade.problem.hull import quadratic_minimum
 from colonnade.problem.labels import PublicLabels
 from colonnade.runtime.messages import message
@@ -66,10 +76,7 @@ from colonnade.runtime.program import (
     tell,
 )
 
-PRODUCT = 0.5  # τ·max|y|: how much of a column's release goes to its product with the labels
-FILL = 0.1  # a usual mean square of an entry over the square of its bound; a guess, so that it needs no data
 THRESHOLD = 1.0  # standard deviations by which products are shrunk: what the noise could have made is not fitted
-MOST_ROUNDS = 1000
 
 
 @message(110)
@@ -248,7 +255,7 @@ def best_on_ball(columns: Floats, x: Floats, spend: Spend, model: Quadratic, lab
     values, vectors = np.linalg.eigh(sketches.T @ sketches - spend.rows * variance * np.eye(start.size))
     ridge = variance * math.sqrt(spend.rows * start.size)
     gram = (vectors * (np.maximum(values, 0.0) + ridge)) @ vectors.T
-    rows, ball = job.roster.rows, _ball(job)
+    rows, ball = job.roster.rows, ball_of(job)
     doubt = math.hypot(math.sqrt(variance) * label / PRODUCT, spend.label_sigma * spend.bound * math.sqrt(FILL * rows))
     pull = model.pull * soft_threshold(products, THRESHOLD * doubt)
     return ball.project(quadratic_minimum(model.bend * gram, -pull, ball, start))
@@ -286,7 +293,7 @@ def _unit(values: Floats) -> Floats:
 
 
 def inside_coordinator(job: Job, gate: Gate, spend: Spend) -> Program[Answer]:
-    roster, parties, radius = job.roster, job.roster.with_columns, _ball(job).radius
+    roster, parties, radius = job.roster, job.roster.with_columns, ball_of(job).radius
     y = _labels((yield from ask_one(roster.label, SendLabels(), Labels)), job)
     x = {p: np.zeros(len(roster.positions[p])) for p in parties}
     prediction, columns = np.zeros(roster.rows), dict[tuple[str, int], Floats]()
@@ -333,7 +340,6 @@ def inside_party(job: Job, block: Block, gate: Gate, spend: Spend) -> Program[Ow
 
 
 Inside = SendLabels | InsideTurn | SendColumn | Finish
-INSIDE = Event(Mechanism.EXACT, 0.0, math.inf, Scope.OWN, Audience.CONSORTIUM)
 
 
 def _step(t: int) -> float:
@@ -341,50 +347,6 @@ def _step(t: int) -> float:
 
 
 # ------------------------------------------------------------------------------------------------ what it costs
-
-
-@dataclass(frozen=True, eq=False)
-class Spend:
-    """Everything a run fixes before its first message, from public figures alone."""
-
-    bound: float  # B, of an entry
-    label_bound: float  # Y; of a residual, inside a consortium
-    labels: Floats | None  # where they are public
-    rounds: int
-    rows: int  # of the sketch
-    rho_labels: float
-    rho_pick: float
-    rho_column: float
-    quota: Mapping[str, int] = field(default_factory=dict)  # columns, by party
-
-    @property
-    def label_sigma(self) -> float:
-        return 2.0 * self.label_bound / math.sqrt(2.0 * self.rho_labels) if self.rho_labels else 0.0
-
-    def remarks(self, job: Job) -> tuple[str, ...]:
-        """Where choices are the noise's: that of the labels makes residuals longer, too."""
-        columns = sum(map(len, job.roster.positions.values()))
-        stretch = 1.0 + self.label_sigma / self.label_bound
-        return chosen_by_noise(job.roster.rows, columns, self.rho_pick, job.roster.unit.rows, stretch)
-
-    def sigma(self, unit: int) -> float:
-        """Of the noise on a sketch; a little below what the gate adds, which also pays for rounding."""
-        return 2.0 * self.bound * unit * math.hypot(1.0, PRODUCT) / math.sqrt(2.0 * self.rho_column)
-
-    def reach(self, t: int, job: Job) -> float:
-        """A bound of one row's slope in round t: ‖x‖₁ is at most radius·(1 − 2/((t + 1)(t + 2))) by then, whatever was
-        picked."""
-        norm = self.bound * _ball(job).radius * (1.0 - 2.0 / ((t + 1) * (t + 2)))
-        if isinstance(job.problem.loss, Logistic):
-            return float(expit(norm)) * (1.0 + 2.0**-40)  # over the rounding of the scores
-        return self.label_bound if isinstance(job.problem.loss, LeastSquares) else 1.0 + norm
-
-    def clip(self, slope: Floats, t: int, job: Job) -> Floats:
-        return np.clip(slope, -self.reach(t, job), self.reach(t, job))
-
-    def shared_sensitivity(self, t: int, job: Job) -> float:
-        """2·B·reach for one row; the same number at every node."""
-        return 2.0 * self.bound * self.reach(t, job) * job.roster.unit.rows * sum_slack(job.roster.rows)
 
 
 @dataclass(frozen=True)
@@ -446,7 +408,7 @@ class PrivateBlockFrankWolfe(Method):
 
     def price(self, job: Job) -> Mapping[str, Plan]:
         spend = self.spend(job)
-        return _inside_price(job, spend) if self._inside(job) else _outside_price(job, spend)
+        return inside_price(job, spend) if self._inside(job) else outside_price(job, spend)
 
     def coordinator(self, job: Job, gate: Gate) -> Program[Answer]:
         spend = self.spend(job)
@@ -467,18 +429,24 @@ class PrivateBlockFrankWolfe(Method):
         bound, label_bound = _bounds(job, self.labels)
         n, parties, unit = job.roster.rows, len(job.roster.with_columns), job.roster.unit.rows
         d = sum(map(len, job.roster.positions.values()))
-        curvature = 4.0 * job.problem.loss.smoothness * (_ball(job).radius * bound) ** 2
+        curvature = 4.0 * job.problem.loss.smoothness * (ball_of(job).radius * bound) ** 2
         if self._inside(job):
             noise = (
-                4.0 * _ball(job).radius * bound * label_bound * unit * math.log(2 * d) / (n * math.sqrt(2.0 * job.rho))
+                4.0
+                * ball_of(job).radius
+                * bound
+                * label_bound
+                * unit
+                * math.log(2 * d)
+                / (n * math.sqrt(2.0 * job.rho))
             )
-            rounds = self.rounds or _balanced(curvature, noise)
+            rounds = self.rounds or balanced_rounds(curvature, noise)
             return Spend(bound, label_bound, None, rounds, 0, 0.0, job.rho / rounds, 0.0)
         rho_labels = 0.0 if self.labels is not None else self.label_share * job.rho
         rho = job.rho - rho_labels
         # Error of the picks against error of the sketches, with columns as long as they can be and x spread over all.
         picks = 2.0 * label_bound * math.log(2 * d / parties + 1)
-        sketches = _ball(job).radius * bound * math.sqrt(2.0 * n * FILL * math.log(2 * d))
+        sketches = ball_of(job).radius * bound * math.sqrt(2.0 * n * FILL * math.log(2 * d))
         share = min(max(1.0 / (1.0 + (sketches / picks) ** (2.0 / 3.0)), 0.1), 0.9)
         # As many columns as their sketch has rows: with more, nothing could be told apart.
         reach = math.sqrt(n * FILL * (1.0 - share) * rho / (2.0 * (1.0 + PRODUCT**2) * unit**2))
@@ -496,72 +464,13 @@ class PrivateBlockFrankWolfe(Method):
             rho_column,
             quota,
         )
-        return replace(spend, rows=self.sketch_rows or _sketch_rows(n, FILL * n * (bound / spend.sigma(unit)) ** 2))
-
-
-def _outside_price(job: Job, spend: Spend) -> dict[str, Plan]:
-    plans: dict[str, Plan] = dict.fromkeys(job.roster.parties, ())
-    if spend.labels is not None:
-        public = Event(Mechanism.EXACT, 0.0, 0.0)
-        plans[job.roster.label] = (
-            Charge(public, 0, "the labels, which are public: neighbours keep them, unprotected"),
-        )
-    else:
-        event = Event(Mechanism.GAUSSIAN, spend.rho_labels, math.inf)
-        plans[job.roster.label] = (Charge(event, 1, "the labels, with noise"),)
-    for party, columns in spend.quota.items():
-        picks = Charge(Event(Mechanism.GUMBEL, spend.rho_pick, math.inf), spend.rounds, "one column number a round")
-        event = Event(Mechanism.GAUSSIAN, spend.rho_column, math.inf)
-        sketches = Charge(event, columns, "a noisy sketch of each new column, and its product with the labels")
-        plans[party] = (*plans[party], picks, sketches)
-    return plans
-
-
-def _inside_price(job: Job, spend: Spend) -> dict[str, Plan]:
-    what = "one signed column number a round, by one choice over all parties (members see each party's, and its mass)"
-    plans: dict[str, Plan] = dict.fromkeys(job.roster.parties, ())
-    plans[job.roster.label] = (Charge(INSIDE, 1, "the labels (members of the consortium only)"),)
-    for party in job.roster.with_columns:
-        part = Charge(
-            Event(Mechanism.GUMBEL, spend.rho_pick, math.inf, Scope.JOINT, Audience.CONSORTIUM), spend.rounds, what
-        )
-        most = min(spend.rounds, len(job.roster.positions[party]))
-        plans[party] = (*plans[party], part, Charge(INSIDE, most, "picked columns (members of the consortium only)"))
-    taken = Charge(Event(Mechanism.GUMBEL, spend.rho_pick, math.inf, Scope.JOINT), spend.rounds, what)
-    plans[COORDINATOR] = (taken, Charge(INSIDE, spend.rounds, "slopes (members of the consortium only)"))
-    return plans
-
-
-def _balanced(curvature: float, noise: float) -> int:
-    """The T that balances 2Γ/T, the error of T exact steps, with E√T, that of noise shared out over T draws."""
-    return min(max(1, int((4.0 * curvature / noise) ** (2.0 / 3.0) + 0.5)), MOST_ROUNDS)
-
-
-def _sketch_rows(n: int, best: float) -> int:
-    """The best length, at which a column's sketch is as long as its noise, as a multiple of 4 where the table allows
-    it."""
-    return n if n < 4 else min(n // 4, max(1, round(best / 4.0))) * 4
-
-
-def sum_slack(rows: int) -> float:
-    """By how much a sum of n rounded terms may move further than the exact one, as a factor: 1 + n·γ_n."""
-    unit = 2.0**-53
-    return 1.0 + rows * (rows * unit / (1.0 - rows * unit))
-
-
-def _ball(job: Job) -> L1Ball:
-    if not isinstance(job.problem.constraint, L1Ball):
-        raise InvalidInput(
-            "private block Frank-Wolfe minimises over an L1Ball: give Problem(loss, constraint=co.L1Ball(radius))."
-        )
-    check_sensible(radius=job.problem.constraint.radius)
-    return job.problem.constraint
+        return replace(spend, rows=self.sketch_rows or best_sketch_rows(n, FILL * n * (bound / spend.sigma(unit)) ** 2))
 
 
 def _bounds(job: Job, labels: PublicLabels | None) -> tuple[float, float]:
     """B and Y, both public."""
     privacy, loss = job.privacy, job.problem.loss
-    _ball(job)
+    ball_of(job)
     if not isinstance(loss, LeastSquares | Logistic | SquaredHinge):
         raise InvalidInput(f"private block Frank-Wolfe knows LeastSquares, Logistic and SquaredHinge, not {loss!r}.")
     if privacy is None or privacy.feature_bound is None:

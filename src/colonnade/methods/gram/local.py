@@ -107,8 +107,8 @@ class Local:
         norm2, rule = max(1, self.figures.norm2[party]), self.rule
         if self.sketch:
             return 0, self.figures.label if party == self.job.roster.label else 0
-        # type: ignore[return-value]  # two shares
-        return tuple(max(1, round(math.sqrt(s * norm2))) for s in (rule.constant_share, rule.label_share))
+        constant, label = (math.sqrt(share * norm2) for share in (rule.constant_share, rule.label_share))
+        return max(1, round(constant)), max(1, round(label))
 
     def sensitivity(self, party: str) -> float:
         """How far a party's release moves when one unit is replaced."""
