@@ -27,7 +27,7 @@ from colonnade.problem import Changing, Problem, Topology
 from colonnade.problem.link import Link
 from colonnade.runtime.messages import message
 from colonnade.runtime.node import Replies
-from colonnade.runtime.program import Program
+from colonnade.runtime.program import COORDINATOR, Program, last
 
 Floats = NDArray[np.float64]
 Array = NDArray[Any]
@@ -302,3 +302,10 @@ class Finish:
 @message(13)
 class Done:
     """Party → coordinator: finished."""
+
+
+def finish_party(block: Block, gate: Gate, told: Finish, shortened: int = 0) -> Program[Own]:
+    """The end of a party's program: check its coefficients, say that it is done, and keep them."""
+    coefficients = numbers(told.coefficients, (block.columns,), COORDINATOR)
+    yield from last({COORDINATOR: Done()})
+    return Own(coefficients, gate.receipt(), shortened=shortened)

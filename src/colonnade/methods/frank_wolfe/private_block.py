@@ -52,6 +52,7 @@ from colonnade.methods.method import (
     Own,
     SendLabels,
     Status,
+    finish_party,
     numbers,
 )
 from colonnade.privacy.block import Block
@@ -70,7 +71,6 @@ from colonnade.runtime.program import (
     Program,
     ask,
     ask_one,
-    last,
     public_bytes,
     receive,
     tell,
@@ -187,13 +187,7 @@ def party(job: Job, block: Block, gate: Gate, spend: Spend) -> Program[Own]:
                     both = Private(sketch.of(block, j), 2.0 * bound * k), Private(product, 2.0 * bound * PRODUCT * k)
                     answer = Pick(index, gate.gaussian(*both, rho=spend.rho_column))  # line 9
         request = yield from ask_one(COORDINATOR, answer, Outside)
-    return (yield from _finished(block, gate, request))
-
-
-def _finished(block: Block, gate: Gate, told: Finish) -> Program[Own]:
-    coefficients = numbers(told.coefficients, (block.columns,), COORDINATOR)
-    yield from last({COORDINATOR: Done()})
-    return Own(coefficients, gate.receipt())
+    return (yield from finish_party(block, gate, request))
 
 
 Outside = SendLabels | Slope | Finish
@@ -336,7 +330,7 @@ def inside_party(job: Job, block: Block, gate: Gate, spend: Spend) -> Program[Ow
                 dense = column.toarray().ravel() if sparse.issparse(column) else column
                 answer = InsideColumn(gate.inside(dense))
         request = yield from ask_one(COORDINATOR, answer, Inside)
-    return (yield from _finished(block, gate, request))
+    return (yield from finish_party(block, gate, request))
 
 
 Inside = SendLabels | InsideTurn | SendColumn | Finish

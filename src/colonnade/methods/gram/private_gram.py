@@ -71,7 +71,7 @@ from colonnade.methods.method import (
     Method,
     Own,
     SendLabels,
-    numbers,
+    finish_party,
 )
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import Audience, Plan, Scope
@@ -80,7 +80,7 @@ from colonnade.privacy.released import Private
 from colonnade.privacy.statement import Trust
 from colonnade.problem import LeastSquares, Logistic
 from colonnade.runtime.node import Replies
-from colonnade.runtime.program import COORDINATOR, Post, Program, ask, ask_one, last, receive, tell
+from colonnade.runtime.program import COORDINATOR, Post, Program, ask, ask_one, receive, tell
 
 MOST_PARTIES = 32
 WEAK = "at this size and budget the noise is about as large as what the columns can tell: expect little of the model"
@@ -139,7 +139,7 @@ def party(job: Job, block: Block, gate: Gate, settings: GramSettings) -> Program
         ):  # later ones are cut to what class sums say, not to their bound
             shortened = rows.shortened
         request = yield from ask_one(COORDINATOR, Parts(parts), SecureRequest)
-    return (yield from _finished(block, gate, request, shortened))
+    return (yield from finish_party(block, gate, request, shortened))
 
 
 def local_coordinator(local: Local, gate: Gate) -> Program[Answer]:
@@ -173,18 +173,12 @@ def local_party(local: Local, block: Block, gate: Gate) -> Program[Own]:
             case _:  # what is asked for decides the sensitivity, so only what was agreed is answered
                 raise ProtocolError(f"{COORDINATOR!r} asked for {type(request).__name__}, which was not agreed")
         request = yield from ask_one(COORDINATOR, answer, LocalRequest)
-    return (yield from _finished(block, gate, request, shortened))
+    return (yield from finish_party(block, gate, request, shortened))
 
 
 def _finish(job: Job, answer: Answer) -> dict[str, Finish]:
     nothing = np.zeros(0)
     return {p: Finish(answer.coefficients.get(p, nothing), answer.intercept) for p in job.roster.parties}
-
-
-def _finished(block: Block, gate: Gate, told: Finish, shortened: int) -> Program[Own]:
-    coefficients = numbers(told.coefficients, (block.columns,), COORDINATOR)
-    yield from last({COORDINATOR: Done()})
-    return Own(coefficients, gate.receipt(), shortened=shortened)
 
 
 SecureRequest = SendLabels | Prepare | Finish

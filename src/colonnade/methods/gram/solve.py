@@ -160,11 +160,7 @@ def _moments(
     known = np.square(frame.doubt * scale * rows)
     ones = ones * _trust(variance[:s, s], known)
     variance[:s, s] = variance[s, :s] = variance[:s, s] * _trust(variance[:s, s], known)
-    label_mean, label_doubt = labels / rows, float(gram.noise[s, s + 1]) / rows
-    if sums is not None:
-        before, doubt = label_bound * (2.0 * sums.count / rows - 1.0), label_bound * 2.0 * sums.count_noise / rows
-        trust = float(_trust(label_doubt**2, doubt**2))
-        label_mean, label_doubt = trust * label_mean + (1.0 - trust) * before, math.sqrt(trust) * label_doubt
+    label_mean, label_doubt = _label_mean(labels / rows, float(gram.noise[s, s + 1]) / rows, rows, label_bound, sums)
     label_mean = label_bound * _expected_mean(label_mean / label_bound, label_doubt / label_bound, classes)
     variance[s, s + 1] = variance[s + 1, s] = np.square(label_doubt * rows)
     pulls = pulls - label_mean * ones
@@ -195,6 +191,15 @@ def _moments(
         scale=scale,
         noise=np.sqrt(variance),
     )
+
+
+def _label_mean(released: float, doubt: float, rows: int, label_bound: float, sums: Sums | None) -> tuple[float, float]:
+    """The labels' mean from the Gram and, where class sums were released, from them too; and its sd."""
+    if sums is None:
+        return released, doubt
+    before = label_bound * (2.0 * sums.count / rows - 1.0)
+    trust = float(_trust(doubt**2, (label_bound * 2.0 * sums.count_noise / rows) ** 2))
+    return trust * released + (1.0 - trust) * before, math.sqrt(trust) * doubt
 
 
 def _expected_mean(released: float, sd: float, classes: bool) -> float:

@@ -86,6 +86,24 @@ class LabelsTerm:
         return balanced((point + self.intercept - prox(point + self.intercept)) / weight)
 
 
+def _begin_warm(
+    job: Job,
+    gate: Gate,
+    net: Network,
+    scores: Floats,
+    labels: Floats,
+    links: Mapping[str, AnchoredLinks],
+    outer: str,
+) -> Program[None]:
+    """Begin at an earlier answer: minus the slope of a columns' term is their scores; of the labels' term, minus all."""
+    dual_at = partial(slope_at, job.problem, labels=labels)
+    first, total, flows = yield from resumed(DualShare, gate, net, job.roster.label, scores, dual_at)
+    inner = dict.fromkeys((INSIDE,) if len(links) > 1 else (), total)
+    links[outer].begin(len(scores) * first, flows | inner)
+    if inner:
+        links["labels"].begin(len(scores) * first, {INSIDE: -total})
+
+
 def peer(job: Job, block: Block, gate: Gate, settings: GraphADMM) -> Program[Own]:
     problem, rows, responses = job.problem, block.rows, job.roster.responses
     holds_labels = gate.node == job.roster.label
@@ -105,12 +123,7 @@ def peer(job: Job, block: Block, gate: Gate, settings: GraphADMM) -> Program[Own
     links = {name: AnchoredLinks(ends[name], shape, net.penalty) for name in terms}
     if (start := Start.of(settings.start)) is not None:
         scores = np.asarray(block.matrix @ start.own(gate.node, (block.columns, *shape[1:])))
-        dual_at = partial(slope_at, problem, labels=labels)
-        first, total, flows = yield from resumed(DualShare, gate, net, job.roster.label, scores, dual_at)
-        # At an answer minus the slope of a columns' term is their scores; of the labels' term, minus the scores of all.
-        links[outer].begin(rows * first, flows | dict.fromkeys(inner, total))
-        if inner:
-            links["labels"].begin(rows * first, {INSIDE: -total})
+        yield from _begin_warm(job, gate, net, scores, labels, links, outer)
     for t in range(settings.rounds):
         w = {name: term.near(links[name].centre, links[name].weight) for name, term in terms.items()}
         own, note = told(gate, w[outer], accord, reports=holds_labels)
