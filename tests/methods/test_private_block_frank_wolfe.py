@@ -313,14 +313,16 @@ def test_a_job_that_cannot_be_done_is_refused_before_anything_is_sent(method, jo
         method.check(job)
 
 
-@pytest.mark.parametrize("question", ["Turn", "SendColumn"])
+@pytest.mark.parametrize("question", ["InsideTurn", "SendColumn"])
 def test_a_party_that_trusts_nobody_answers_no_question_of_a_consortium(question):
     """A coordinator that turns to asking for exact columns is refused by the party's own program, and nothing was
     sent."""
     job, spend = job_of(2), PrivateBlockFrankWolfe(rounds=2).spend(job_of(2))
     inside = inside_gate()
     asked = (
-        private.InsideTurn(inside.inside(np.ones(120))) if question == "Turn" else private.SendColumn(inside.inside(0))
+        private.InsideTurn(inside.inside(np.ones(120)))
+        if question == "InsideTurn"
+        else private.SendColumn(inside.inside(0))
     )
     block = co.Federation.split(table()[0], table()[1], parties=1).parties["party0"].block
     program = private.party(job, block, contract.gate(), spend)

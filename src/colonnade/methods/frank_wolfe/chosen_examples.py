@@ -1,4 +1,4 @@
-"""The examples that a kernel machine has chosen so far, as every node keeps them, and how one that a peer sent is read."""
+"""The examples that a kernel machine has chosen so far, and how one that a peer sent is read."""
 
 from __future__ import annotations
 

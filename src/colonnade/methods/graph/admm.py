@@ -95,7 +95,7 @@ def _begin_warm(
     links: Mapping[str, AnchoredLinks],
     outer: str,
 ) -> Program[None]:
-    """Begin at an earlier answer: minus the slope of a columns' term is their scores; of the labels' term, minus all."""
+    """Begin at an earlier answer, where minus the slope of a columns' term is their scores."""
     dual_at = partial(slope_at, job.problem, labels=labels)
     first, total, flows = yield from resumed(DualShare, gate, net, job.roster.label, scores, dual_at)
     inner = dict.fromkeys((INSIDE,) if len(links) > 1 else (), total)
