@@ -30,19 +30,8 @@ import colonnade as co
 from benchmarks.timing import data_folder
 from colonnade.data.schema import Binary, Numeric, Schema
 from colonnade.methods.gram.design import public_columns
-from colonnade.methods.gram.solve import (
-    Columns,
-    Frame,
-    Gram,
-    Link,
-    Rule,
-    Solution,
-    Sums,
-    choose,
-    noise_levels,
-    prepare,
-    solve,
-)
+from colonnade.methods.gram.rule import GramRule, PublicColumns, RowFrame, Sums, choose, noise_levels, prepare
+from colonnade.methods.gram.solve import Gram, GramSolution, Link, solve
 from colonnade.methods.method import Job
 from colonnade.privacy.accountant import rho_for
 from colonnade.problem import LeastSquares, Logistic, Problem
@@ -71,7 +60,7 @@ class Dataset:
     matrix: Any  # CSR, n x d
     y: np.ndarray
     schemas: dict[str, Schema]
-    columns: Columns
+    columns: PublicColumns
     label: int  # the party that holds the labels
     units: np.ndarray | None = None  # rows of one person, where there are several
 
@@ -87,7 +76,7 @@ class Dataset:
         fed = co.Federation.split(X, self.y[rows], parts, label=self.parties[self.label])
         fed = replace(fed, parties={name: replace(p, schema=self.schemas[name]) for name, p in fed.parties.items()})
         declared = public_columns(Job(PROBLEM, fed.roster(), co.Privacy(1.0, DELTA, trust="secure")))
-        for field in fields(Columns):  # else the simulation would speak of another release
+        for field in fields(PublicColumns):  # else the simulation would speak of another release
             assert np.array_equal(getattr(declared, field.name), getattr(self.columns, field.name)), field.name
         return fed
 
@@ -141,7 +130,7 @@ def _flights(told: dict[str, Any]) -> Dataset | None:
 def _dataset(
     blocks: list[Any], y: np.ndarray, schemas: dict[str, Schema], told: dict[str, Any], units: np.ndarray | None
 ) -> Dataset:
-    columns = Columns(
+    columns = PublicColumns(
         owner=np.repeat(np.arange(len(schemas)), [schema.width for schema in schemas.values()]),
         norms=np.array([schema.row_norm for schema in schemas.values()]),
         bound=np.concatenate([schema.entry_bounds() for schema in schemas.values()]),
@@ -164,7 +153,7 @@ def splits(data: Dataset, count: int) -> Iterator[tuple[np.ndarray, np.ndarray]]
 # ------------------------------------------------------------------------------------------------ the release, simulated
 
 
-def framed(matrix: Any, columns: Columns, frame: Frame) -> Iterator[np.ndarray]:
+def framed(matrix: Any, columns: PublicColumns, frame: RowFrame) -> Iterator[np.ndarray]:
     """Blocks of rows (a − centre)·scale over the kept columns, each party's part clipped to its norm."""
     ends = np.searchsorted(columns.owner[frame.keep], np.arange(frame.norms.size + 1))
     chosen = matrix if frame.keep.size == matrix.shape[1] else sparse.csr_array(matrix[:, frame.keep])
@@ -182,10 +171,12 @@ def framed(matrix: Any, columns: Columns, frame: Frame) -> Iterator[np.ndarray]:
 class Release:
     """Exact sums of one training set, by frame; noise is drawn anew for every call."""
 
-    def __init__(self, matrix: Any, y: np.ndarray, columns: Columns, label: int, label_bound: float = 1.0) -> None:
+    def __init__(
+        self, matrix: Any, y: np.ndarray, columns: PublicColumns, label: int, label_bound: float = 1.0
+    ) -> None:
         self.matrix, self.y, self.columns, self.label, self.bound = matrix, y, columns, label, label_bound
         self.rows, every = matrix.shape[0], columns.owner.size
-        self.whole = Frame(np.arange(every), np.zeros(every), np.ones(every), columns.norms, np.full(every, np.inf))
+        self.whole = RowFrame(np.arange(every), np.zeros(every), np.ones(every), columns.norms, np.full(every, np.inf))
         self._raw: np.ndarray | None = None
         self._sums: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
 
@@ -212,7 +203,7 @@ class Release:
             np.full(d, sd),
         )
 
-    def gram(self, frame: Frame, rule: Rule, rho: float, rng: np.random.Generator) -> Gram:
+    def gram(self, frame: RowFrame, rule: GramRule, rho: float, rng: np.random.Generator) -> Gram:
         s, extended = frame.keep.size, frame.extended(rule, self.bound)
         exact = self._raw if rule.name == "raw" else None
         if exact is None:
@@ -230,7 +221,7 @@ class Release:
         upper = np.triu(rng.normal(size=sds.shape) * sds)
         return Gram.of(extended, exact * np.outer(weights, weights) + upper + np.triu(upper, 1).T, sds)
 
-    def fit(self, problem: Problem, epsilon: float, rng: np.random.Generator) -> tuple[Rule, Solution]:
+    def fit(self, problem: Problem, epsilon: float, rng: np.random.Generator) -> tuple[GramRule, GramSolution]:
         rho, every = rho_for(epsilon, DELTA), self.columns.owner.size
         rule = choose(self.rows, every, rho, classes=problem.loss.classifies)
         sums = self.sums(rule.sums * rho, rng) if rule.sums else None
@@ -382,7 +373,7 @@ def regression(count: int) -> None:
     """Least squares on made-up rows: 4 parties of 25 columns, all correlated at .5, 10 of 100 coefficients not 0."""
     rng, d = np.random.default_rng(7), 100
     truth = np.where(rng.permutation(d) < 10, rng.normal(size=d), 0.0)
-    columns = Columns(
+    columns = PublicColumns(
         owner=np.repeat(np.arange(4), 25),
         norms=np.full(4, 2.6),  # 25 columns of variance 1/4, and a little room
         bound=np.ones(d),

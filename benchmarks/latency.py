@@ -36,7 +36,7 @@ import numpy as np
 
 import colonnade as co
 from colonnade.data.federation_file import FederationFile, Member, new_key
-from colonnade.methods.method import Answer, Done, Finish, Own, Status
+from colonnade.methods.method import Answer, Done, Finish, Method, Own, Status
 from colonnade.methods.plain_data import known_values
 from colonnade.network import certs
 from colonnade.network.certs import Tls
@@ -250,14 +250,13 @@ class Back:
 
 
 @dataclass(frozen=True)
-class Catch:
+class Catch(Method):
     """A toy: so many rounds of so many bytes to and fro."""
 
-    rounds: int
-    size: int
+    rounds: int = 1
+    size: int = 0
     TITLE: ClassVar[str] = "to and fro"
     REPLIES: ClassVar[dict[type | None, type]] = {Ball: Back, Finish: Done}
-    DERIVATION: ClassVar[str | None] = None
 
     def check(self, job: Any) -> None:
         """Any job will do."""

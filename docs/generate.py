@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import colonnade
+from colonnade.methods.plain_data import known_methods
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src"
@@ -109,12 +110,7 @@ def card(path: Path) -> str:
 def methods() -> str:
     """Every public method: what leaves whom, how often at most, and at which price, from its own price()."""
     rows = []
-    for name in colonnade.__all__:
-        kind = getattr(colonnade, name)
-        if not (
-            inspect.isclass(kind) and hasattr(kind, "price") and (hasattr(kind, "coordinator") or hasattr(kind, "peer"))
-        ):
-            continue
+    for name, kind in sorted(known_methods().items()):
         job = example_job(name, kind())
         for party, plan in kind().price(job).items():
             for charge in plan:
@@ -150,8 +146,7 @@ def example_job(name: str, method: Any) -> Any:
     )
     bounds = {"row_norm": 1.0, "feature_bound": 1.0, "label_bound": 1.0}
     budgets = [None, *(co.Privacy(1.0, 1e-6, trust=trust, **bounds) for trust in ("nobody", "secure"))]
-    splits = getattr(method, "SPLITS", ("columns",))
-    rosters = [split, alone] if "columns" in splits else [rows]
+    rosters = [split, alone] if "columns" in method.SPLITS else [rows]
     for job in (Job(*parts) for parts in itertools.product(problems, rosters, budgets)):
         with contextlib.suppress(co.InvalidInput):
             method.check(job)

@@ -152,7 +152,8 @@ def fitted(case: Case, engine: Any = None, store: Any = None, fed: co.Federation
         return co.fit(fed or federation(case), case.problem, store=folder, **options)
 
 
-# ------------------------------------------------------------------------------------------------ nodes without a federation
+# ------------------------------------------------------------------------------------------------ nodes without a
+# federation
 
 TERMS = Terms("toy", "toy()", "nobody", "one row", "replace one row", "0")
 FREELY: Plan = (Charge(EXACT, 10_000, "anything"),)

@@ -23,7 +23,7 @@ import pytest
 import colonnade as co
 from colonnade.methods.gram.private_gram import TRUSTS
 from colonnade.methods.method import Job
-from colonnade.methods.plain_data import METHODS, known_values
+from colonnade.methods.plain_data import known_methods, known_values
 from colonnade.privacy.events import Audience, Mechanism
 from colonnade.privacy.statement import OF_TRUST, Guarantee, Trust
 from colonnade.privacy.values import Packed, decode_value, encode_value
@@ -297,7 +297,7 @@ def ticked(text: str) -> list[str]:
 
 
 def private_methods() -> dict[str, type]:
-    return {kind.__name__: kind for kind in METHODS if getattr(kind, "DERIVATION", None) is not None}
+    return {name: kind for name, kind in known_methods().items() if kind.DERIVATION is not None}
 
 
 def test_the_trust_models_and_guarantees_of_the_pages_are_those_of_the_code() -> None:

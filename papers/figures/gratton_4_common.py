@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.data.federation import Federation
-from colonnade.methods.graph.zeroth import GraphZerothOrder, Later, Share
+from colonnade.methods.graph.zeroth import EstimateShare, GraphZerothOrder, Later
 from colonnade.problem import LeastSquares, Problem, Topology
 from colonnade.runs.fit import fit
 from colonnade.runtime.inprocess import InProcess, Tap
@@ -152,7 +152,7 @@ def run_ours(
     means = {name: Later(own.columns) for name in functions}
     seen: dict[int, dict[str, Floats]] = {}
     for letter in tap.letters:
-        share: Share = decode(letter.frame.body)
+        share: EstimateShare = decode(letter.frame.body)
         seen.setdefault(letter.frame.round, {})[letter.sender] = share.estimate.value
     found = []
     for k in sorted(seen):

@@ -22,8 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import InvalidInput
-from colonnade.methods.graph.zeroth import conditional
-from colonnade.privacy.statement import PrivacyStatement
+from colonnade.privacy.statement import Guarantee, PrivacyStatement, Trust
 from colonnade.problem import Topology
 from papers.published.graph_rounds import adjacency
 
@@ -128,3 +127,46 @@ class Intrinsic:
         """J: equation 4.13 solved for it and rounded, as chapter 4 does; at least 1."""
         once = self.statements(1, 1, delta)[0].epsilon
         return max(1, round((epsilon / once) ** 2))
+
+
+def conditional(
+    *, deviation: float, slope_bound: float, weight: float, rows: int, rounds: int, delta: float
+) -> tuple[PrivacyStatement, PrivacyStatement]:
+    """What theorems 4.1 and 4.2 of the thesis would make of random errors: for one round, and for a whole run.
+
+    deviation    standard deviation of every entry of an agent's estimate about the exact one.
+    slope_bound  c₁, of the slope of one row's loss.
+    weight       κ, as above: 2ρ|Vᵢ| in the letters of the thesis, whose sensitivity c₁/(ρ|Vᵢ|M) is 2c₁/(κM).
+    rows         M: the agent's loss is a mean over so many rows.
+
+    Both hold under an assumption that nobody checks, so no budget takes them.
+    """
+    given = {"deviation": deviation, "slope_bound": slope_bound, "weight": weight, "rows": rows, "rounds": rounds}
+    for name, value in given.items():
+        if not 0 < value < math.inf:
+            raise InvalidInput(f"{name} must be a finite number above 0, got {value}.")
+    if not 0 < delta < 1:
+        raise InvalidInput(f"delta must lie between 0 and 1, got {delta}.")
+    tail = math.log(1.25 / delta)
+    once = 2.0 * slope_bound / (weight * rows) * math.sqrt(2.1 * tail) / deviation  # equation 4.11
+    whole = once * math.sqrt(rounds * math.log(1.0 / delta) / (1.05 * tail))  # equation 4.16
+    one_round = _conditional(once, delta, "one estimate of one agent", "Gratton, theorem 4.1")
+    return one_round, _conditional(whole, delta, f"{rounds} estimates of one agent", "Gratton, theorem 4.2")
+
+
+def _conditional(epsilon: float, delta: float, sees: str, source: str) -> PrivacyStatement:
+    return PrivacyStatement(
+        epsilon=epsilon,
+        delta=delta,
+        unit="one row",
+        neighbours="replace one row",
+        trust=Trust.NOBODY,
+        accountant="the thesis'",
+        guarantee=Guarantee.CONDITIONAL,
+        derivation=f"{source}; no budget takes it, and docs/zeroth-order.md shows an attack that refutes it",
+        sees=sees,
+        assumes=(
+            "the errors of a zeroth-order descent are normal, independent in all entries, of mean 0 and of the stated "
+            "deviation whatever the data, every row's loss is steep by at most the stated bound, and epsilon is at most 1"
+        ),
+    )

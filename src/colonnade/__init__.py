@@ -140,7 +140,7 @@ _HOMES = {
     "runs.simulate": "simulate",
     "data.sources": "read",
 }
-_HOME = {name: f"colonnade.{home}" for home, names in _HOMES.items() for name in names.split()}
+HOME = {name: f"colonnade.{home}" for home, names in _HOMES.items() for name in names.split()}
 
 
 class _Package(ModuleType):
@@ -157,9 +157,9 @@ if not TYPE_CHECKING:  # or every misspelt name would pass a type checker
 
     def __getattr__(name: str) -> Any:
         """A public name, loaded now and kept."""
-        if name not in _HOME:
+        if name not in HOME:
             raise AttributeError(f"module 'colonnade' has no attribute {name!r}")
-        value = getattr(import_module(_HOME[name]), name)
+        value = getattr(import_module(HOME[name]), name)
         globals()[name] = value
         return value
 

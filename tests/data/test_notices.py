@@ -366,7 +366,7 @@ def lab_service(tmp_path, table_: pl.DataFrame, approve) -> tuple[PartyService, 
 
 def test_a_party_hears_of_its_own_columns_and_nobody_else_does(tmp_path, caplog, monkeypatch):
     """The operator's request and log name the column; what the hub is answered is the same as for a table in order."""
-    from colonnade.methods.node_setup import Call, source_of, variant
+    from colonnade.methods.node_setup import Call, source_of
     from colonnade.network.parcel import pack
 
     answers, requests = {}, []
@@ -378,7 +378,7 @@ def test_a_party_hears_of_its_own_columns_and_nobody_else_does(tmp_path, caplog,
         service.agreement = lambda: None  # the rows are not what this is about
         everybody = co.Federation.elsewhere(party_data.file, ROWS)
         monkeypatch.setattr(PartyData, "federation", lambda *_, known=everybody: known)
-        method = variant(co.PrivateGram(cross="secure"), RIDGE)
+        method = co.PrivateGram(cross="secure").variant(RIDGE)
         call = Call(method, RIDGE, PRIVATE, None)
         asked = pack({"what": "consider", "run": "run-1", "call": call.to_json(), "code": source_of(method)})
         with caplog.at_level(logging.WARNING):

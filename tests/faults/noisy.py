@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from colonnade.methods.method import Answer, Array, Done, Finish, Own, Status
+from colonnade.methods.method import Answer, Array, Done, Finish, Method, Own, Status
 from colonnade.privacy.events import Charge, Event, Mechanism
 from colonnade.privacy.released import Private, Released
 from colonnade.runtime.messages import message
@@ -59,7 +59,7 @@ def party(block, gate):
 
 
 @dataclass(frozen=True)
-class NoisySums:
+class NoisySums(Method):
     """Settings: how many rounds."""
 
     rounds: int = 3

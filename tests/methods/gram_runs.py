@@ -13,7 +13,7 @@ import colonnade as co
 from colonnade.methods.gram import private_gram
 from colonnade.methods.gram.design import OWN, cross_weight, grid, own_weights
 from colonnade.methods.gram.integer_rows import IntegerRows
-from colonnade.methods.gram.solve import prepare
+from colonnade.methods.gram.rule import prepare
 from colonnade.methods.method import Job
 from colonnade.privacy.events import Scope, unprotected
 from colonnade.privacy.gate import Gate
@@ -63,7 +63,7 @@ def silent_run(
 ) -> Seen:
     """A run without noise; `like` another one: rows are then centred and scaled as there, whatever the sums."""
     seen = Seen()
-    integers, matrix, release = Gate.integers, private_gram._matrix, private_gram._release
+    integers, matrix, release = Gate.integers, private_gram.gram_matrix, private_gram._release
 
     def own_release(self: Gate, exact: Any, weights: Any, rings: Any, **more: Any) -> Any:
         if more["scope"] is Scope.OWN:
@@ -91,7 +91,7 @@ def silent_run(
     with monkeypatch.context() as patch:
         patch.setattr(Gate, "integers", own_release)
         patch.setattr(private_gram, "_release", joint_release)
-        patch.setattr(private_gram, "_matrix", look)
+        patch.setattr(private_gram, "gram_matrix", look)
         patch.setattr(private_gram, "prepare", remember)
         loss = problem.pop("loss", co.Logistic())
         asked = co.Problem(loss, penalty=co.Ridge(1e-3), **problem)
@@ -99,7 +99,8 @@ def silent_run(
         method.check(job)
         plans = {name: unprotected(plan) for name, plan in method.price(job).items()}
         blocks = running._with_labels(fed, job)
-        # One run id for all, so that public randomness is the same; nothing on disk, so that hundreds of runs are quick.
+        # One run id for all, so that public randomness is the same; nothing on disk, so that hundreds of runs are
+        # quick.
         run = running._Run("run", fed, job, method, plans, blocks, MemoryStore(), Silent(), NoNoise(0))
         with run.manned(co.InProcess()):
             seen.fit = run.drive()

@@ -1,7 +1,8 @@
 """Claims about block Frank-Wolfe: its theorems on random problems, its certificate, and what it refuses.
 
-The theorems speak about expectations. Where a sampling is random, a mean over independent runs is compared, and Hoeffding's
-inequality says how far it may lie above the expectation: a true theorem fails a test less than once in 1,000,000 runs.
+The theorems speak about expectations. Where a sampling is random, a mean over independent runs is compared, and
+Hoeffding's inequality says how far it may lie above the expectation: a true theorem fails a test less than once in
+1,000,000 runs.
 """
 
 from __future__ import annotations
@@ -257,7 +258,8 @@ def test_products_of_groups_are_bounded_over_their_balls():
 
 @every_sampling
 def test_blocks_come_as_often_as_a_sampling_says_alone_and_in_pairs(sampling):
-    """4,000 draws; each of 36 frequencies within 5.5 standard errors: wrong by chance less than once in 500,000 times."""
+    """4,000 draws; each of 36 frequencies within 5.5 standard errors: wrong by chance less than once in 500,000
+    times."""
     rng, draws = np.random.default_rng(11), 4_000
     seen = np.zeros((D, D))
     for _ in range(draws):
@@ -270,7 +272,8 @@ def test_blocks_come_as_often_as_a_sampling_says_alone_and_in_pairs(sampling):
 
 
 def test_the_least_probability_is_taken_from_the_sampling_and_not_from_a_table():
-    """The published table says (K·tau)²/d² for K parties that draw tau each; by definition it is tau over the largest party."""
+    """The published table says (K·tau)²/d² for K parties that draw tau each; by definition it is tau over the largest
+    party."""
     assert least_probability(PerParty(2), np.array([0] * 3 + [1] * 8)) == 2 / 8
     assert least_probability(PerParty(4), np.array([0] * 3 + [1] * 8)) == 4 / 8
     assert least_probability(PerParty(2), OWNERS) == 1.0

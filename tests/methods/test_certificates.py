@@ -1,8 +1,8 @@
-"""Certificates far from the optimum: after 1, 3 and 10 rounds a gap bounds the true distance, and is the gap of its formula.
+"""Certificates far from the optimum: after 1, 3 and 10 rounds a gap bounds the true distance.
 
-The optimum comes from another solver; objective and gap are worked out here from the model that the run gave, with losses,
-gradients and conjugates written by hand. A bound alone would not see a gap that is too large, and Frank-Wolfe's is often so
-loose that half of it would bound as well: so the figure itself is compared too.
+The optimum comes from another solver; objective and gap are worked out here from the model that the run gave, with
+losses, gradients and conjugates written by hand. A bound alone would not see a gap that is too large, and Frank-Wolfe's
+is often so loose that half of it would bound as well: so the figure itself is compared too.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import pytest
 from sklearn.metrics.pairwise import rbf_kernel
 
 import colonnade as co
-from colonnade.methods.admm.sharing import Dual
-from colonnade.methods.graph.certificate import Dual as GraphDual
+from colonnade.methods.admm.sharing import SharingDual
+from colonnade.methods.graph.certificate import DualPoint
 from colonnade.runtime.wire import decode
 from reference import confident
 
@@ -72,7 +72,8 @@ def rows_of(loss: Any, s: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def slope_of(loss: Any, s: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """The slope of the mean loss in every score, by central differences of each row: no formula to copy a mistake from."""
+    """The slope of the mean loss in every score, by central differences of each row: no formula to copy a mistake
+    from."""
     h = 1e-6
     return (rows_of(loss, s + h, y) - rows_of(loss, s - h, y)) / (2 * h * len(y))
 
@@ -274,7 +275,8 @@ def penalty_of(name: str, x: np.ndarray) -> float:
 
 
 def dual_value(loss: Any, name: str, X: np.ndarray, y: np.ndarray, u: np.ndarray) -> float:
-    """−loss*(fu) − penalty*(−X'fu), f the largest factor up to 1 at which both are finite: a lower bound of the optimum."""
+    """−loss*(fu) − penalty*(−X'fu), f the largest factor up to 1 at which both are finite: a lower bound of the
+    optimum."""
     pull = -X.T @ u
     if name == "lasso":
         return (
@@ -309,7 +311,7 @@ def test_the_gap_of_sharing_admm_is_the_distance_to_the_best_dual_value_so_far(l
         value = float(rows_of(kind, X @ x + fit.intercept, y).mean()) + penalty_of(name, x)
         check_bound(fit, value, best)
         told = [decode(letter.frame.body) for letter in tap.letters if letter.receiver == "a"]
-        points = [message.values for message in told if isinstance(message, Dual)]
+        points = [message.values for message in told if isinstance(message, SharingDual)]
         assert len(points) == rounds
         bound = max(dual_value(kind, name, X, y, point) for point in points)
         assert fit.gap == pytest.approx(value - bound, rel=1e-7, abs=1e-9)
@@ -339,7 +341,7 @@ def test_the_gap_on_a_graph_is_the_distance_to_the_dual_value_that_was_asked_for
         value = float(rows_of(kind, X @ x + fit.intercept, y).mean()) + penalty_of(name, x)
         check_bound(fit, value, best)
         told = [decode(letter.frame.body) for letter in tap.letters]
-        points = [message.point.value for message in told if isinstance(message, GraphDual)]
+        points = [message.point.value for message in told if isinstance(message, DualPoint)]
         assert len(points) == 3  # to every party but the one that holds the labels
         assert fit.gap == pytest.approx(value - dual_value(kind, name, X, y, points[0]), rel=1e-7, abs=1e-9)
 

@@ -183,8 +183,8 @@ def test_a_group_of_a_sparse_table_travels_sparse():
 def numbers_to_reach(rounds: int, nodes: int, rows: int, network: str | None) -> float:
     """Numbers on the wires until the gap of the paper's hardest problem is 1/(rows·rounds).
 
-    min ‖Aα‖² over the simplex with orthonormal columns: after k rounds the best there is has k equal weights, and its gap is
-    1/(rows·k), so a gap takes rounds in proportion to its inverse, and each round finds a new column.
+    min ‖Aα‖² over the simplex with orthonormal columns: after k rounds the best there is has k equal weights, and its
+    gap is 1/(rows·k), so a gap takes rounds in proportion to its inverse, and each round finds a new column.
     """
     Q, _ = np.linalg.qr(np.random.default_rng(1).normal(size=(rows, 64)))
     fed = co.Federation.split(Q, np.zeros(rows), parties=nodes, label="party0")

@@ -19,19 +19,8 @@ from sklearn.linear_model import Ridge as SklearnRidge
 
 from colonnade.errors import InvalidInput
 from colonnade.methods.gram import solve as gram_module
-from colonnade.methods.gram.solve import (
-    Columns,
-    Extended,
-    Frame,
-    Gram,
-    Rule,
-    Solution,
-    Sums,
-    choose,
-    noise_levels,
-    prepare,
-    solve,
-)
+from colonnade.methods.gram.rule import Extended, GramRule, PublicColumns, RowFrame, Sums, choose, noise_levels, prepare
+from colonnade.methods.gram.solve import Gram, GramSolution, solve
 from colonnade.problem import (
     Absolute,
     ElasticNet,
@@ -55,9 +44,9 @@ seeds = st.integers(0, 10**6)
 # ------------------------------------------------------------------------------------------------ a release, simulated
 
 
-def public(owner: list[int], norm: float, *, binary: bool = False, bound: float = 1.0) -> Columns:
+def public(owner: list[int], norm: float, *, binary: bool = False, bound: float = 1.0) -> PublicColumns:
     d = len(owner)
-    return Columns(
+    return PublicColumns(
         np.array(owner), np.full(max(owner) + 1, norm), np.full(d, bound), np.full(d, binary), np.full(d, binary)
     )
 
@@ -80,7 +69,7 @@ def noisy_sums(A: np.ndarray, y: np.ndarray, sd: float, rng: np.random.Generator
     )
 
 
-def clipped(A: np.ndarray, frame: Frame, columns: Columns) -> np.ndarray:
+def clipped(A: np.ndarray, frame: RowFrame, columns: PublicColumns) -> np.ndarray:
     """The frame's rows, as parties make them."""
     z = (A[:, frame.keep] - frame.centre) * frame.scale
     owner = columns.owner[frame.keep]
@@ -99,7 +88,7 @@ def release(
     return Gram.of(extended, wide.T @ wide + upper + np.triu(upper, 1).T, sds)
 
 
-def exactly(A: np.ndarray, y: np.ndarray, problem: Problem, frame: Frame | None = None) -> Solution:
+def exactly(A: np.ndarray, y: np.ndarray, problem: Problem, frame: RowFrame | None = None) -> GramSolution:
     """A solution from a Gram without noise; the rule then adds no ridge."""
     n, d = A.shape
     rule = choose(n, d, 1e9)
@@ -231,7 +220,7 @@ def test_the_pull_of_class_sums_is_the_covariance_with_the_label_also_for_real_l
     assert (y / bound - y.mean() / bound) @ A == pytest.approx(sums.pull(mean, doubt)[0])
 
 
-def wide(seed: int, strong: int) -> tuple[Rule, Frame]:
+def wide(seed: int, strong: int) -> tuple[GramRule, RowFrame]:
     """2,000 rows of 400 columns of zeros and ones, some of which follow the label; what their noisy sums lead to."""
     rng, n, d = np.random.default_rng(seed), 2000, 400
     y = rng.choice([-1.0, 1.0], size=n)
@@ -245,7 +234,8 @@ def wide(seed: int, strong: int) -> tuple[Rule, Frame]:
 
 
 def test_columns_are_screened_where_some_stand_out():
-    """40 of 400 columns stand out by five standard deviations of the noise: nearly all of them are kept, and most others
+    """40 of 400 columns stand out by five standard deviations of the noise: nearly all of them are kept, and most
+    others
     are not. Of 60 trial runs the worst kept 39 of the 40, or 207 columns; here 30 and 320 would do."""
     for seed in range(5):
         _, frame = wide(seed, 40)
@@ -254,12 +244,14 @@ def test_columns_are_screened_where_some_stand_out():
 
 
 def test_columns_are_seldom_screened_where_none_stands_out():
-    """Noise alone is taken for a signal in one run of four (15 of 60): that it is in 19 of 30 is a chance below 1e-4."""
+    """Noise alone is taken for a signal in one run of four (15 of 60): that it is in 19 of 30 is a chance below
+    1e-4."""
     assert sum(wide(seed, 0)[1].keep.size == 400 for seed in range(30)) >= 12
 
 
-def narrow(seed: int, strong: int) -> tuple[Frame, np.ndarray]:
-    """3,000 rows of 60 columns of zeros and ones, some of which follow the label, where all are kept; their true means."""
+def narrow(seed: int, strong: int) -> tuple[RowFrame, np.ndarray]:
+    """3,000 rows of 60 columns of zeros and ones, some of which follow the label, where all are kept; their true
+    means."""
     rng, n, d = np.random.default_rng(seed), 3000, 60
     y = rng.choice([-1.0, 1.0], size=n)
     chance = np.tile(rng.uniform(0.3, 0.5, size=d), (n, 1))
@@ -275,14 +267,16 @@ def narrow(seed: int, strong: int) -> tuple[Frame, np.ndarray]:
 
 
 def test_columns_that_seem_to_follow_the_label_count_for_more():
-    """Of 200 trial runs the mean scale of the 10 was 1.60 times that of the others, with an sd of .34: the average of 20 is
+    """Of 200 trial runs the mean scale of the 10 was 1.60 times that of the others, with an sd of .34: the average of
+    20 is
     below 1.2 by chance in fewer than one of a million."""
     scales = [narrow(seed, 10)[0].scale for seed in range(20)]
     assert np.mean([scale[:10].mean() / scale[10:].mean() for scale in scales]) > 1.2
 
 
 def test_noisy_means_are_drawn_together():
-    """True means lie within .2 of each other, measurements have an sd of .09: drawn together they err less. Of 200 trial runs
+    """True means lie within .2 of each other, measurements have an sd of .09: drawn together they err less. Of 200
+    trial runs
     their squared error was .33 of the measurements', with an sd of .06: ten sds of the average of 20 below .5."""
     runs = [narrow(seed, 0) for seed in range(20)]
     errors = [np.mean(np.square(frame.centre - truth)) / np.mean(np.square(frame.doubt)) for frame, truth in runs]
@@ -339,7 +333,7 @@ def test_centring_and_scaling_change_nothing_when_there_is_no_noise(intercept):
     A, y = regression(7)
     rng = np.random.default_rng(1)
     doubt = np.full(5, np.inf)
-    frame = Frame(np.arange(5), rng.normal(size=5), rng.uniform(0.2, 5.0, size=5), np.ones(1), doubt)
+    frame = RowFrame(np.arange(5), rng.normal(size=5), rng.uniform(0.2, 5.0, size=5), np.ones(1), doubt)
     for term in (
         {"penalty": Lasso(0.1)},
         {"penalty": Ridge(1.0)},
@@ -415,7 +409,7 @@ def test_the_path_passes_through_the_answer_and_starts_at_its_strongest(term):
 
 def test_columns_that_were_not_kept_have_no_coefficient_and_groups_may_name_them():
     A, y = regression(5)
-    frame = Frame(np.array([0, 2, 3]), np.zeros(3), np.ones(3), np.ones(1), np.full(3, np.inf))
+    frame = RowFrame(np.array([0, 2, 3]), np.zeros(3), np.ones(3), np.ones(1), np.full(3, np.inf))
     for term in ({"penalty": Lasso(0.01)}, {"penalty": GroupLasso(0.01, ((0, 1), (2, 3, 4)))}, {}):
         solved = exactly(A, y, Problem(LeastSquares(), intercept=True, **term), frame)
         assert np.flatnonzero(solved.coefficients).tolist() == [0, 2, 3]
@@ -425,7 +419,7 @@ def test_columns_that_were_not_kept_have_no_coefficient_and_groups_may_name_them
 # ------------------------------------------------------------------------------------------------ under noise
 
 
-def noisy(seed: int, problem: Problem, truth: np.ndarray, rho: float, ridge: float, n: int = 3000) -> Solution:
+def noisy(seed: int, problem: Problem, truth: np.ndarray, rho: float, ridge: float, n: int = 3000) -> GramSolution:
     """Two parties of two columns each; labels within ±8, which none of them reaches."""
     rng, columns = np.random.default_rng(seed), public([0, 0, 1, 1], 3.0, bound=3.0)
     A = np.clip(0.5 * rng.normal(size=(n, 4)) + 0.4 * rng.normal(size=(n, 1)) + 0.3, -2.0, 2.0)
@@ -442,7 +436,8 @@ TRUTH = np.array([1.0, -0.5, 0.3, 0.0])
 
 
 def test_95_percent_intervals_hold_the_truth_19_times_in_20():
-    """400 repetitions; half of the variance is the privacy noise's. Each of 5 counts is compared with the binomial law at
+    """400 repetitions; half of the variance is the privacy noise's. Each of 5 counts is compared with the binomial law
+    at
     a level of 1e-5 a side: all together fail by chance once in 10,000 runs."""
     repeats, problem = 400, Problem(LeastSquares(), intercept=True)
     held = np.zeros(5)
@@ -460,7 +455,8 @@ def test_95_percent_intervals_hold_the_truth_19_times_in_20():
 
 
 def test_with_a_ridge_the_error_bars_describe_the_spread_around_what_ridge_estimates():
-    """The same for a ridge penalty: the answer's mean over repetitions takes the truth's place. 1.96 standard errors around
+    """The same for a ridge penalty: the answer's mean over repetitions takes the truth's place. 1.96 standard errors
+    around
     the mean of 250 are as good as around the expectation (it moves by a twentieth of one)."""
     repeats, problem = 250, Problem(LeastSquares(), penalty=Ridge(0.2), intercept=True)
     solved = [noisy(seed, problem, TRUTH, rho=8.0, ridge=1.0) for seed in range(repeats)]
@@ -505,11 +501,12 @@ def test_the_link_is_that_of_two_normal_classes_with_the_scores_own_moments():
     kept, noise2 = r2 - d / n, r2 / n + d / n**2
     beyond = stats.norm.isf(min(0.05, 2e-4 / (noise2 / r2)))
     kept *= 1 - (beyond**2 * noise2 / kept**2) ** 2
-    # Without noise scores are those of least squares, so that one half of the link is its fitted probability, kept nearer
-    # to the share.
+    # Without noise scores are those of least squares, so that one half of the link is its fitted probability, kept
+    # nearer to the share.
     line = share + kept / r2 * (LinearRegression().fit(A, up).predict(A) - share)
     assert line == pytest.approx(solved.link.level + solved.link.rise * scores, abs=1e-9)
-    # The other half is that of classes whose means are so far apart as the covariance says: cov = 2·share·(1 − share)·apart.
+    # The other half is that of classes whose means are so far apart as the covariance says: cov = 2·share·(1 −
+    # share)·apart.
     between = share * (1 - share)
     apart, variance = kept * kept / r2 * 4 * between / (2 * between), (kept / r2) ** 2 * r2 * 4 * between
     odds = math.log(share / (1 - share)) + apart / (variance - between * apart**2) * (
@@ -523,9 +520,10 @@ def test_the_link_is_that_of_two_normal_classes_with_the_scores_own_moments():
 
 @pytest.mark.parametrize(("columns", "strength"), [(1, 0.0), (12, 0.0), (3, 0.05), (12, 0.3)])
 def test_the_covariance_of_scores_and_labels_is_off_by_as_much_as_is_said(columns, strength, monkeypatch):
-    """Pulls b + e, e of the release's noise and of sampling: 1,000 draws. What is said of b'x is right on average and so is
-    the square of its error, to 4.5 standard errors each (by chance once in 70,000 tests; the seed is fixed); where b = 0 it
-    exceeds 2.33 standard deviations in 1 of 100 runs at most (a count beyond is a chance of 1e-4)."""
+    """Pulls b + e, e of the release's noise and of sampling: 1,000 draws. What is said of b'x is right on average and
+    so is
+    the square of its error, to 4.5 standard errors each (by chance once in 70,000 tests; the seed is fixed); where b =
+    0 it exceeds 2.33 standard deviations in 1 of 100 runs at most (a count beyond is a chance of 1e-4)."""
     rng, rows, sd, draws = np.random.default_rng([columns, int(100 * strength)]), 1000, 15.0, 1000
     within = np.diag(np.geomspace(1.0, 0.1, columns)) + 0.02
     rule, truth = replace(choose(rows, columns, 1e9), ridge=0.0), strength * np.linspace(1.0, 0.2, columns)
@@ -565,7 +563,8 @@ def test_noise_alone_costs_less_than_the_link_allows_it(noise2):
 
 
 def test_columns_that_say_nothing_hardly_ever_count_although_labels_are_fitted_without_noise():
-    """300 rows, 10 columns, labels of their own: what passes is chance, in about 1 run of 33 (COST over 2/300, the variance of
+    """300 rows, 10 columns, labels of their own: what passes is chance, in about 1 run of 33 (COST over 2/300, the
+    variance of
     the correlation's noise). 100 runs; more than the bound has a chance below 1e-4 at 1 in 25; the seed is fixed."""
     rng, counted = np.random.default_rng(3), 0
     for _ in range(100):
@@ -605,7 +604,8 @@ def test_the_share_is_the_mean_of_a_normal_cut_to_what_a_share_can_be(released, 
 
 
 def test_probabilities_of_a_release_that_is_mostly_noise_cost_little_more_than_the_share_alone():
-    """2,000 rows at epsilon .1 whose columns say nothing, 40 runs: log loss over the labels' entropy. The share's own noise costs
+    """2,000 rows at epsilon .1 whose columns say nothing, 40 runs: log loss over the labels' entropy. The share's own
+    noise costs
     at most (sd of the share)²/(2·share·(1 − share)·entropy); the link may add as much again and a fiftieth."""
     rows, rho = 2000, 0.0004
     rng = np.random.default_rng(4)
@@ -639,7 +639,7 @@ def test_regression_has_no_link():
     assert exactly(*regression(1), Problem(LeastSquares())).link is None
 
 
-def a9a() -> tuple[np.ndarray, np.ndarray, Columns]:
+def a9a() -> tuple[np.ndarray, np.ndarray, PublicColumns]:
     folder = DATA / "a9a"
     if not folder.is_dir():
         pytest.skip(f"no data set 'a9a' in {DATA} (set COLONNADE_DATA to its folder)")
@@ -651,7 +651,8 @@ def a9a() -> tuple[np.ndarray, np.ndarray, Columns]:
 
 @pytest.mark.parametrize("rho", [0.0255, 0.0004], ids=["epsilon-1", "epsilon-0.1"])
 def test_probabilities_are_calibrated_on_people_who_were_not_seen(rho):
-    """Adult incomes, three parties, both regimes: over tenths of the held-out people, predicted and true frequencies are
+    """Adult incomes, three parties, both regimes: over tenths of the held-out people, predicted and true frequencies
+    are
     at most .05 apart on average, and the model says more than the share of the class (its log-loss is .1 lower)."""
     A, y, columns = a9a()
     rng = np.random.default_rng(1)

@@ -1,4 +1,4 @@
-"""Private Gram's error bars, path and link by hand: against ordinary least squares, and against derivatives taken by trial."""
+"""Private Gram's error bars, path and link by hand: against least squares and against derivatives."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pytest
 from scipy.stats import norm
 
 from colonnade.methods.gram import solve as grams
-from colonnade.methods.gram.solve import Frame, Gram, Rule, Solution, as_they_are, solve
+from colonnade.methods.gram.rule import GramRule, RowFrame, as_they_are
+from colonnade.methods.gram.solve import Gram, GramSolution, solve
 from colonnade.problem import ElasticNet, GroupLasso, L1Ball, Lasso, LeastSquares, Logistic, Problem, Ridge, Simplex
 from colonnade.problem.link import class_share, constant, mixed
 
@@ -24,20 +25,20 @@ def table(n: int = 40, d: int = 3, seed: int = 0) -> tuple[np.ndarray, np.ndarra
     return A, np.clip(A @ np.linspace(1.0, -0.5, d) + 0.3 + 0.5 * rng.normal(size=n), -BOUND, BOUND)
 
 
-def framed(d: int, centre: float = 0.0, scale: float = 1.0) -> Frame:
-    return Frame(np.arange(d), np.full(d, centre), np.full(d, scale), np.ones(1), np.full(d, np.inf))
+def framed(d: int, centre: float = 0.0, scale: float = 1.0) -> RowFrame:
+    return RowFrame(np.arange(d), np.full(d, centre), np.full(d, scale), np.ones(1), np.full(d, np.inf))
 
 
-def products(A: np.ndarray, y: np.ndarray, frame: Frame) -> np.ndarray:
+def products(A: np.ndarray, y: np.ndarray, frame: RowFrame) -> np.ndarray:
     wide = np.column_stack([(A - frame.centre) * frame.scale, np.ones(len(y)), y])
     return wide.T @ wide
 
 
-def solved(matrix: np.ndarray, noise: Any, frame: Frame, problem: Problem, rows: int, **rule: Any) -> Solution:
+def solved(matrix: np.ndarray, noise: Any, frame: RowFrame, problem: Problem, rows: int, **rule: Any) -> GramSolution:
     """A solution from a Gram in natural units; the rule adds no ridge unless it is told to."""
     sds = np.broadcast_to(np.asarray(noise, float), matrix.shape)
     d = frame.keep.size
-    made: Rule = replace(as_they_are(d, 1.0), **{"ridge": 0.0, **rule})
+    made: GramRule = replace(as_they_are(d, 1.0), **{"ridge": 0.0, **rule})
     return solve(Gram(matrix, sds), frame, made, problem, rows=rows, columns=d, label_bound=BOUND)
 
 
@@ -97,7 +98,7 @@ def test_the_noise_in_an_error_is_that_of_every_entry_through_the_derivative_of_
         assert total[k] == pytest.approx(whole**2 - sampling**2, rel=0.02, abs=1e-18)  # the two kinds of error add up
 
 
-def both(found: Solution) -> list[float]:
+def both(found: GramSolution) -> list[float]:
     return [*found.errors, found.intercept_error]
 
 
@@ -122,7 +123,8 @@ def test_negative_eigenvalues_are_cut_and_the_ridge_is_k_times_the_noise_times_t
     assert want == pytest.approx(found.coefficients, rel=1e-9)
 
 
-# ------------------------------------------------------------------------------------------------ where errors do not cover
+# ------------------------------------------------------------------------------------------------ where errors do not
+# cover
 
 
 @pytest.mark.parametrize("name", ["centred", "screened", "weak"])
@@ -219,7 +221,8 @@ def test_noise_does_not_take_the_labels_variance_beyond_what_their_bound_allows(
 
 
 def test_a_score_is_heard_less_what_it_has_learnt_of_the_noise_of_its_pulls():
-    """E[(c + e)'H⁻¹(c + e)] is c'H⁻¹c and tr(H⁻¹V): the second part says nothing about new rows. V is that of the noise and,
+    """E[(c + e)'H⁻¹(c + e)] is c'H⁻¹c and tr(H⁻¹V): the second part says nothing about new rows. V is that of the noise
+    and,
     for labels of variance v, v·A'A/n² of sampling. Of e'x the variance is x'Vx and tr((H⁻¹V)²)."""
     A, y = table()
     y = y - y.mean()

@@ -1,4 +1,4 @@
-"""The figures of Private Gram, each worked out here by hand: what is charged, how much noise, which rule, which share."""
+"""The figures of Private Gram, each worked out by hand: charges, noise, rules and shares."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from colonnade.methods.gram import design as gram_design
 from colonnade.methods.gram.design import Figures
 from colonnade.methods.gram.local import Local
 from colonnade.methods.gram.noisy_labels import NoisyLabels
-from colonnade.methods.gram.rule import Columns, Extended, Sums, choose, noise_levels
+from colonnade.methods.gram.rule import Extended, PublicColumns, Sums, choose, noise_levels
 from colonnade.methods.method import Job
 
 
@@ -32,7 +32,7 @@ def job_of(loss=None, k: int = 1, **privacy) -> Job:
 
 def test_class_sums_are_charged_for_sums_size_and_half_squares_of_every_party():
     """1 for the class size; 4C² where signs are mixed, 2C² where not; B²C²/2 for columns that are not binary."""
-    columns = Columns(
+    columns = PublicColumns(
         owner=np.array([0, 0, 1, 1]),
         norms=np.array([2.0, 3.0]),
         bound=np.array([1.5, 5.0, 1.0, 1.0]),
@@ -81,7 +81,8 @@ def test_a_release_in_steps_is_charged_as_by_hand(k):
 
 
 def test_the_parts_of_a_release_carry_noise_in_their_stated_ratios():
-    """Entries off a diagonal stand twice in a Frobenius norm and are released once: 1/√2, rounded up. Half squares in steps²."""
+    """Entries off a diagonal stand twice in a Frobenius norm and are released once: 1/√2, rounded up. Half squares in
+    steps²."""
     joint = Figures("joint", 0.25, 30, {"a": 1}, {"a": 1}, 1, 1, 10)
     sums = Figures("sums", 0.25, 30, {"a": 1}, {"a": 1}, 0, 8, 10)
     assert gram_design.own_weights(joint, 3) == (1.0, pytest.approx(0.5**0.5), pytest.approx(0.5**0.5))

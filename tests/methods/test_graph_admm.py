@@ -300,7 +300,8 @@ def test_a_resumed_run_ends_with_the_same_bits(tmp_path):
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("loss", ["least squares", "logistic", "huber"])
 def test_a_start_at_the_answer_ends_at_once(loss, intercept, label):
-    """A lasso's dual vector does not tell the coefficients, but coefficients tell the dual vector and the multipliers."""
+    """A lasso's dual vector does not tell the coefficients, but coefficients tell the dual vector and the
+    multipliers."""
     X, y = table(26, 30, 8, LOSSES[loss].classifies)
     problem = co.Problem(LOSSES[loss], penalty=co.Lasso(0.05), intercept=intercept)
     fed, ring = co.Federation.split(X, y, parties=4, label=label), co.Topology.ring(4)

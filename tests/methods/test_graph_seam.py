@@ -11,7 +11,7 @@ import pytest
 from scipy import sparse
 
 import colonnade as co
-from colonnade.methods.method import Answer, Own, Roster, network
+from colonnade.methods.method import Answer, GraphMethod, Own, Roster, network
 from colonnade.privacy.events import EXACT, Charge
 from colonnade.privacy.released import Released
 from colonnade.privacy.store import FileLog
@@ -27,7 +27,7 @@ class Mean:
 
 
 @dataclass(frozen=True)
-class Gossip:
+class Gossip(GraphMethod):
     """Every agent ends with the mean of the agents' column sums, on the complete graph after one round."""
 
     topology: co.Topology | None = None
@@ -36,7 +36,6 @@ class Gossip:
     extra: int = 0  # releases beyond the plan
     TITLE: ClassVar[str] = "gossip"
     REPLIES: ClassVar[Mapping[type | None, type]] = {None: Mean}
-    DERIVATION: ClassVar[str | None] = None
     SPLITS: ClassVar[tuple[str, ...]] = ("columns", "rows")
 
     def check(self, job: Any) -> None:

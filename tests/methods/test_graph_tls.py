@@ -54,7 +54,8 @@ def test_twenty_agents_are_at_the_answer_within_four_hundred_rounds(name, unit):
 
 @pytest.mark.slow
 def test_on_a_line_of_twenty_agents_the_default_rounds_are_enough():
-    """The slowest graph: 400 rounds, 21 times its length, leave an error near 1e-6 there, at every fixed penalty too."""
+    """The slowest graph: 400 rounds, 21 times its length, leave an error near 1e-6 there, at every fixed penalty
+    too."""
     A, y = noisy(0, 400, 9)
     fed = co.Federation.split(A, y, parties=20, by="rows")
     fit = co.fit(fed, PROBLEM, co.GraphTLS(co.Topology.line(20)))

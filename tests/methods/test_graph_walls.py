@@ -1,4 +1,4 @@
-"""Claims about the walls of every graph method: what crosses them, that schedules and repeated letters change nothing."""
+"""Claims about the walls of every graph method: what crosses them, whatever the schedule."""
 
 from __future__ import annotations
 

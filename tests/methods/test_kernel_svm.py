@@ -153,7 +153,8 @@ def test_a_node_holds_a_few_numbers_an_example_and_no_table_of_kernel_values():
     co.fit(fed, problem, method)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    # Labels, gradient, norms, products, one column, weights, and copies of some on the way out; 30 columns would be 240.
+    # Labels, gradient, norms, products, one column, weights, and copies of some on the way out; 30 columns would be
+    # 240.
     assert peak < 20_000 * 8 * 20
 
 

@@ -15,6 +15,7 @@ from colonnade.audit import block_frank_wolfe as audit_bfw
 from colonnade.audit.lower_bound import epsilon_lower_bound
 from colonnade.methods.frank_wolfe import private_block as private
 from colonnade.methods.frank_wolfe.private_block import PrivateBlockFrankWolfe
+from colonnade.methods.frank_wolfe.private_spend import INSIDE
 from colonnade.methods.method import Job, Labels
 from colonnade.privacy.events import Charge, Mechanism, plan_rho, row_rho
 from colonnade.privacy.gate import Gate
@@ -176,7 +177,8 @@ HUGE = co.Privacy(1e9, 1e-6, "nobody", feature_bound=1.0, label_bound=1.0)
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__)
 def test_with_a_budget_that_hides_nothing_the_model_is_that_of_the_quadratic(tmp_path, loss):
-    """Only the sketch is left, 120 rows for 120. Over 40 runs the quotient had mean 0.98 or more and deviation 0.011 or less."""
+    """Only the sketch is left, 120 rows for 120. Over 40 runs the quotient had mean 0.98 or more and deviation 0.011 or
+    less."""
     method = PrivateBlockFrankWolfe(rounds=16, sketch_rows=120, labels=PublicLabels(np.sign(table()[1])))
     fit, _ = run(tmp_path, method, 4, loss, privacy=HUGE)
     X, y = table()
@@ -194,7 +196,8 @@ def test_with_a_budget_that_hides_nothing_the_model_is_that_of_the_quadratic(tmp
 
 
 def test_a_noisy_label_is_clipped_to_a_public_bound_and_keeps_its_scale():
-    """One standard deviation beyond the bound; the slope of the clipped mean at zero is put back to 1 (100,000 draws, 5 sigma)."""
+    """One standard deviation beyond the bound; the slope of the clipped mean at zero is put back to 1 (100,000 draws, 5
+    sigma)."""
     spend = PrivateBlockFrankWolfe(rounds=1).spend(job_of(2))
     rng, sigma = np.random.default_rng(0), spend.label_sigma
     made = private.clipped_labels(0.5 + sigma * rng.standard_normal(100_000), spend)
@@ -235,7 +238,7 @@ def test_a_sparse_table_gives_the_releases_of_the_same_dense_one():
     models = []
     for matrix in (X, sparse.csc_array(X)):
         block = co.Federation.split(matrix, np.zeros(120), parties=1).parties["party0"].block
-        models.append(private.Sketch("run", 40, 120).of(block, 3))
+        models.append(private.HashedSketch("run", 40, 120).of(block, 3))
     assert models[0].tolist() == models[1].tolist()
 
 
@@ -308,12 +311,17 @@ def test_a_job_that_cannot_be_done_is_refused_before_anything_is_sent(method, jo
         method.check(job)
 
 
-@pytest.mark.parametrize("question", ["Turn", "SendColumn"])
+@pytest.mark.parametrize("question", ["InsideTurn", "SendColumn"])
 def test_a_party_that_trusts_nobody_answers_no_question_of_a_consortium(question):
-    """A coordinator that turns to asking for exact columns is refused by the party's own program, and nothing was sent."""
+    """A coordinator that turns to asking for exact columns is refused by the party's own program, and nothing was
+    sent."""
     job, spend = job_of(2), PrivateBlockFrankWolfe(rounds=2).spend(job_of(2))
     inside = inside_gate()
-    asked = private.Turn(inside.inside(np.ones(120))) if question == "Turn" else private.SendColumn(inside.inside(0))
+    asked = (
+        private.InsideTurn(inside.inside(np.ones(120)))
+        if question == "InsideTurn"
+        else private.SendColumn(inside.inside(0))
+    )
     block = co.Federation.split(table()[0], table()[1], parties=1).parties["party0"].block
     program = private.party(job, block, contract.gate(), spend)
     next(program)
@@ -323,7 +331,7 @@ def test_a_party_that_trusts_nobody_answers_no_question_of_a_consortium(question
 
 def inside_gate() -> Gate:
     book = Ledger(MemoryLog(), "a", co.Policy(consortium=True))
-    book.open_run("run", Terms("m", "s", "consortium", "", "", ""), {"a": (Charge(private.INSIDE, 9, "x"),)})
+    book.open_run("run", Terms("m", "s", "consortium", "", "", ""), {"a": (Charge(INSIDE, 9, "x"),)})
     return Gate(book, "run", SystemNoise())
 
 

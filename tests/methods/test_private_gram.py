@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import colonnade as co
 from colonnade.errors import ProtocolError
 from colonnade.methods.gram import local as local_gram
-from colonnade.methods.gram import private_gram
+from colonnade.methods.gram import secure_design, secure_parts
 from colonnade.methods.gram.integer_rows import Buckets, Grid, IntegerRows, norms, uncut, within
 from colonnade.methods.gram.local import Local
 from colonnade.methods.method import Job
@@ -101,7 +101,7 @@ def test_labels_become_the_nearest_whole_number_of_steps_and_never_more_than_the
     bound, y = 20.0, np.append(np.linspace(-30.0, 30.0, 1201), [np.nan, np.inf, -np.inf, 1e308])
     job = Job(co.Problem(co.LeastSquares()), split("two").roster(), privacy(label_bound=bound))
     exact = np.clip(np.nan_to_num(y), -bound, bound) / bound
-    steps, weights = private_gram._label_steps(job, y, size), private_gram._class_weights(job, y, size)
+    steps, weights = secure_parts.label_steps(job, y, size), secure_parts.class_weights(job, y, size)
     for found, want, low in (
         (steps, exact * size, -size),
         (local_gram._beside(y / bound, size), exact * size, -size),
@@ -465,14 +465,15 @@ def test_a_row_that_rounding_leaves_a_hair_too_long_is_shortened_again_in_either
         assert all(norm2 - 2**30 < sum(int(x) ** 2 for x in row) <= norm2 for row in found)
 
 
-# ---------------------------------------------------------------------------------------- what a party lets itself be told
+# ---------------------------------------------------------------------------------------- what a party lets itself be
+# told
 
 
 def described(stage):
     """A design in which class sums come first, and an honest description of one of its releases for party "a"."""
     fed = co.Federation.split(np.zeros((40, 3)), np.ones(40), parties={"a": [0, 1], "b": [2]}, label="b")
     privacy = co.Privacy(1.0, 1e-6, trust="secure", row_norm=1.5, feature_bound=1.0)
-    design = private_gram.Design(
+    design = secure_design.Design(
         Job(co.Problem(co.Logistic(), penalty=co.Ridge(0.1)), fed.roster(), privacy), co.PrivateGram()
     )
     sums = design.sums
@@ -508,19 +509,19 @@ def pair(*values):
 )  # fmt: skip
 def test_a_description_of_a_release_with_figures_out_of_range_is_refused(change):
     design, told = described("joint")
-    private_gram._checked(design, "a", private_gram.Prepare(**told))
+    secure_parts.check_prepare(design, "a", secure_parts.Prepare(**told))
     with pytest.raises(ProtocolError):
-        private_gram._checked(design, "a", private_gram.Prepare(**{**told, **change}))
+        secure_parts.check_prepare(design, "a", secure_parts.Prepare(**{**told, **change}))
 
 
 def test_a_description_at_the_ends_of_its_range_is_taken():
     design, told = described("joint")
     for ends in ({"bits": 8}, {"bits": 64}, {"step": 1.0 / LARGEST}, {"step": LARGEST}, {"norm2": pair(0, 0)}):
-        private_gram._checked(design, "a", private_gram.Prepare(**{**told, **ends}))
+        secure_parts.check_prepare(design, "a", secure_parts.Prepare(**{**told, **ends}))
     for ends in ({"constant": 1, "label": 1}, {"scale": pair(1e-300, LARGEST)}, {"centre": pair(LARGEST, -LARGEST)}):
-        private_gram._checked(design, "a", private_gram.Prepare(**{**told, **ends}))
+        secure_parts.check_prepare(design, "a", secure_parts.Prepare(**{**told, **ends}))
     fewer = {"keep": pair(1), "centre": pair(0.0), "scale": pair(1.0), "widths": pair(1, 2)}
-    private_gram._checked(design, "a", private_gram.Prepare(**{**told, **fewer}))
+    secure_parts.check_prepare(design, "a", secure_parts.Prepare(**{**told, **fewer}))
 
 
 @pytest.mark.parametrize(
@@ -536,14 +537,15 @@ def test_a_description_at_the_ends_of_its_range_is_taken():
 )  # fmt: skip
 def test_class_sums_described_in_any_other_way_than_agreed_are_refused(change):
     design, told = described("sums")
-    assert private_gram._checked(design, "a", private_gram.Prepare(**told)) == design.sums
+    assert secure_parts.check_prepare(design, "a", secure_parts.Prepare(**told)) == design.sums
     with pytest.raises(ProtocolError, match="another release than the one that was agreed"):
-        private_gram._checked(design, "a", private_gram.Prepare(**{**told, **change(told)}))
+        secure_parts.check_prepare(design, "a", secure_parts.Prepare(**{**told, **change(told)}))
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_a_bucket_of_rows_is_no_longer_than_its_bound_whoever_meets_in_it(seed):
-    """All rows are alike: with the signs of 60 rows in two buckets, one is at least twice as long as a row, in each of these seeds."""
+    """All rows are alike: with the signs of 60 rows in two buckets, one is at least twice as long as a row, in each of
+    these seeds."""
     X, ends = np.full((60, 2), 3.0), np.full(2, 5)
     rows = IntegerRows(Block(X, np.arange(2)), Grid(np.arange(2), np.zeros(2), np.ones(2), -ends, ends, 18, 1.0))
     buckets = Buckets(bytes([seed] * 16), 60, 2)
@@ -562,7 +564,7 @@ def test_the_noise_of_class_sums_is_told_by_who_computed_them(trust, shares, mon
     """The label holder's own carry it once; those of products with another party once for each share."""
     fed, terms = split("two"), privacy(SUMS, trust)
     seen = silent_run(fed, co.PrivateGram(), terms, monkeypatch)
-    design, figures = private_gram.Design(Job(RIDGE, fed.roster(), terms), co.PrivateGram()), seen.figures[0]
+    design, figures = secure_design.Design(Job(RIDGE, fed.roster(), terms), co.PrivateGram()), seen.figures[0]
     rho = rho_for(SUMS, 1e-6) * design.rule.sums
     sd = design.sensitivity(figures) / math.sqrt(2 * rho) * figures.step / figures.label
     assert seen.sums.noise == pytest.approx([sd * math.sqrt(shares)] * 3 + [sd] * 3, rel=1e-6)
@@ -577,7 +579,7 @@ def test_the_rule_for_persons_of_m_rows_is_that_of_a_budget_m_squared_times_smal
     jobs = [
         Job(NUMBERS, replace(roster, unit=unit), privacy(RAW, label_bound=1.0)) for unit in (ROW, Unit("person", 3))
     ]
-    made = [Local(job, False) if method.cross == "none" else private_gram.Design(job, method) for job in jobs]
+    made = [Local(job, False) if method.cross == "none" else secure_design.Design(job, method) for job in jobs]
     assert [one.rule.rho for one in made] == pytest.approx([jobs[0].rho, jobs[0].rho / 9])
 
 

@@ -10,7 +10,7 @@ import pytest
 import colonnade as co
 from colonnade.errors import LeakError, ProtocolError
 from colonnade.kernels.ring import Ring
-from colonnade.methods.gram import private_gram, secure_products
+from colonnade.methods.gram import private_gram, secure_parts, secure_products
 from colonnade.methods.gram.secure_products import Deal, Masked, Stage
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.pads import Pad
@@ -132,7 +132,7 @@ def test_a_message_between_parties_that_is_not_sealed_is_refused(tmp_path):
     def fault(letter):
         if is_sealed(letter):
             return [
-                Letter(letter.sender, letter.receiver, Frame(0, 0, encode(private_gram.Introduce(), guarded=False)))
+                Letter(letter.sender, letter.receiver, Frame(0, 0, encode(secure_products.Introduce(), guarded=False)))
             ]
         return [letter]
 
@@ -160,15 +160,15 @@ def test_parties_that_were_told_different_figures_get_noise_instead_of_products(
 
     def fault(letter):
         message = decode(letter.frame.body)
-        if letter.receiver == "a" and isinstance(message, private_gram.Prepare) and message.name == "joint":
+        if letter.receiver == "a" and isinstance(message, secure_parts.Prepare) and message.name == "joint":
             fields = {name: getattr(message, name) for name in message.__slots__} | {"constant": message.constant + 1}
-            forged = encode(private_gram.Prepare(**fields), guarded=False)
+            forged = encode(secure_parts.Prepare(**fields), guarded=False)
             return [Letter(letter.sender, "a", Frame(letter.frame.sequence, letter.frame.round, forged))]
         return [letter]
 
     matrices = []
-    real = private_gram._matrix
-    monkeypatch.setattr(private_gram, "_matrix", lambda *a: (matrices.append((a[1], real(*a))), matrices[-1][1])[1])
+    real = private_gram.gram_matrix
+    monkeypatch.setattr(private_gram, "gram_matrix", lambda *a: (matrices.append((a[1], real(*a))), matrices[-1][1])[1])
     run(tmp_path / "told alike")
     run(tmp_path / "told apart", co.Faults(InProcess(), fault))
     (figures, alike), (_, apart) = matrices

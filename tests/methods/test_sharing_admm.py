@@ -1,4 +1,4 @@
-"""Claims about sharing ADMM: it solves every problem it takes, says how far it is from the optimum, and keeps coefficients home."""
+"""Claims about sharing ADMM: it solves what it takes, says how far it is off, and keeps coefficients home."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from scipy import sparse
 import colonnade as co
 from colonnade.kernels.prox import Array
 from colonnade.methods.admm import sharing as sharing_admm
-from colonnade.methods.admm.sharing import Dual, Part, SharingADMM, balanced
+from colonnade.methods.admm.sharing import SharingADMM, SharingDual, SharingPart, balanced
 from colonnade.problem.nearest import NearestInBall, NearestRidge, nearest
 from colonnade.runtime.wire import decode
 from reference import confident
@@ -146,7 +146,8 @@ def test_fifty_correlated_parties_are_no_obstacle() -> None:
 
 @pytest.mark.parametrize(("count", "most"), [(3, 1e-7), (10, 1e-4), (50, 1e-2)])
 def test_smooth_problems_of_many_parties_are_not_held_back_by_an_anchor(count: int, most: float) -> None:
-    """After 50 rounds, as a share of the way from x = 0; anchored from the first round on it was 2e-4, 2e-3 and 3e-2."""
+    """After 50 rounds, as a share of the way from x = 0; anchored from the first round on it was 2e-4, 2e-3 and
+    3e-2."""
     rng, rows, columns = np.random.default_rng(0), 200, 4 * count
     X = np.sqrt(0.1) * rng.normal(size=(rows, columns)) + np.sqrt(0.9) * rng.normal(size=(rows, 1))
     y = X @ rng.normal(size=columns) / np.sqrt(columns) + 0.3 * rng.normal(size=rows)
@@ -235,7 +236,7 @@ def test_the_party_and_the_coordinator_keep_the_same_state(monkeypatch: pytest.M
     tap = co.Tap(co.InProcess())
     co.fit(co.Federation.split(X, y, parties=2), problem, SharingADMM(rounds=200, tolerance=0.0), engine=tap)
     assert {way for way, _ in seen} == {False, True}
-    duals = [m for letter in tap.letters if isinstance(m := decode(letter.frame.body), Dual)][::2]
+    duals = [m for letter in tap.letters if isinstance(m := decode(letter.frame.body), SharingDual)][::2]
     for place, own in enumerate([targets[float(X[0, 0])], targets[float(X[0, 4])]]):
         for (_, z), dual, target in zip(seen, duals[1:], own[1:], strict=False):
             np.testing.assert_allclose(z[place] - dual.values / dual.rho, target, atol=1e-9)
@@ -340,9 +341,9 @@ def test_coefficients_never_leave_a_party() -> None:
     received = [decode(letter.frame.body) for letter in tap.letters]
     assert {"SendLabels", "Labels", "Dual", "Part", "Finish", "Done"} == {type(m).__name__ for m in received}
     for message in received:
-        if isinstance(message, Part):
+        if isinstance(message, SharingPart):
             assert message.prediction.value.shape == (30,)
-        if isinstance(message, Dual):
+        if isinstance(message, SharingDual):
             assert message.values.shape == (30,)
         if type(message).__name__ == "Finish":
             assert message.coefficients.size == 0
@@ -383,7 +384,8 @@ def test_a_balanced_vector_adds_up_to_zero_and_no_entry_grows(values: list[float
 def test_the_answer_in_a_ball_is_stationary_and_inside(
     rows: int, columns: int, rho: float, radius: float, seed: int
 ) -> None:
-    """The conditions that the sensitivity's proof uses: x in the ball, and −gradient a multiple ≥ 0 of x at its edge."""
+    """The conditions that the sensitivity's proof uses: x in the ball, and −gradient a multiple ≥ 0 of x at its
+    edge."""
     rng = np.random.default_rng(seed)
     A, t = rng.normal(size=(rows, columns)), rng.normal(size=rows)
     x = NearestInBall(A, 0.3, radius)(t, rho)

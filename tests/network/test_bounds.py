@@ -20,7 +20,7 @@ import pytest
 import colonnade as co
 from colonnade.errors import InvalidInput, WireError
 from colonnade.methods.node_setup import Call, source_of
-from colonnade.methods.plain_data import METHODS, known_values
+from colonnade.methods.plain_data import known_methods, known_values
 from colonnade.network.bounds import CALL, CEILING, FIELDS, OTHER, Sizes, check_call, check_question
 from colonnade.network.parcel import LONGEST_NAME, Parcel, pack, unpack
 from colonnade.network.party_service import OK, UNAVAILABLE
@@ -77,7 +77,11 @@ def hostile_calls(names: Collection[str], values: Collection[str]) -> list[dict[
             for value in [HOSTILE[value] for value in values if field.name in names]:
                 given = {"type": name, field.name: value}
                 where = (
-                    "method" if kind in METHODS else "problem" if name in ("Problem", "KernelSVM", "AdaBoost") else None
+                    "method"
+                    if name in known_methods()
+                    else "problem"
+                    if name in ("Problem", "KernelSVM", "AdaBoost")
+                    else None
                 )
                 if where is not None:
                     asked.append(proposed(**{where: given}))

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import colonnade as co
-from colonnade.methods.method import Answer, Done, Finish, Own, Status
+from colonnade.methods.method import Answer, Done, Finish, Method, Own, Status
 from colonnade.methods.plain_data import known_values
 from colonnade.network.certs import tls_in
 from colonnade.network.parcel import LONGEST_NAME, letters_out, pack
@@ -57,14 +57,13 @@ THROW = BYTES + 9  # the number beside the bytes
 
 
 @dataclass(frozen=True)
-class Ball:
+class Ball(Method):
     """A toy: so many bytes to every party, and so many back."""
 
     there: int
     back: int
     TITLE: ClassVar[str] = "a large ball"
     REPLIES: ClassVar[dict[type | None, type]] = {Throw: Catch, Finish: Done}
-    DERIVATION: ClassVar[str | None] = None
 
     def check(self, job: Any) -> None:
         """Any job will do."""

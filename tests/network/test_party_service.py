@@ -28,7 +28,7 @@ from colonnade.data.alignment import bitmap
 from colonnade.data.federation_file import FederationFile, Member, new_key
 from colonnade.data.schema import Numeric, Schema
 from colonnade.errors import ColonnadeError, PeerFailed, ProtocolError, StoreError, WireError
-from colonnade.methods.node_setup import Call, source_of, variant
+from colonnade.methods.node_setup import Call, source_of
 from colonnade.network import proposals, refusals
 from colonnade.network.answers import read_answer
 from colonnade.network.approvals import Approvals
@@ -149,7 +149,7 @@ def straw_hub(case: Case, folder: Path, policy: co.Policy | None = None, lose=No
 def proposal(case: Case, run: str = "run", seeded: bool = True, **changes) -> dict:
     noise = SeededNoise(1) if case.privacy is not None and seeded else None
     call = Call(changes.get("method", case.method), changes.get("problem", case.problem), case.privacy, noise)
-    return {"run": run, "call": call.to_json(), "code": source_of(variant(call.method, call.problem)), "session": ""}
+    return {"run": run, "call": call.to_json(), "code": source_of(call.method.variant(call.problem)), "session": ""}
 
 
 def met(straw: Straw, case: Case, run: str = "run", seeded: bool = True) -> None:

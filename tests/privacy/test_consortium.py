@@ -16,7 +16,8 @@ from mpmath import mp, mpf
 from scipy.stats import chisquare
 
 import colonnade as co
-from colonnade.methods.frank_wolfe.private_block import INSIDE, PrivateBlockFrankWolfe
+from colonnade.methods.frank_wolfe.private_block import PrivateBlockFrankWolfe
+from colonnade.methods.frank_wolfe.private_spend import INSIDE
 from colonnade.methods.method import Job
 from colonnade.methods.node_setup import place_of
 from colonnade.privacy.accountant import rho_for

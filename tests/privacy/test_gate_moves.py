@@ -22,15 +22,13 @@ import pytest
 from scipy import sparse
 
 import colonnade as co
-from colonnade.methods.admm.private_sharing import Couple, SendModel, SendNoisyLabels
+from colonnade.methods.admm.private_sharing import Couple, SendNoisyLabels, SendNoisyModel
 from colonnade.methods.frank_wolfe.central import Choose
-from colonnade.methods.frank_wolfe.private_block import Offer, Slope, Turn
-from colonnade.methods.frank_wolfe.private_block import Sketch as Projection
+from colonnade.methods.frank_wolfe.private_block import HashedSketch, InsideOffer, InsideTurn, Slope
 from colonnade.methods.gram.design import whole_frame
 from colonnade.methods.gram.integer_rows import Buckets
-from colonnade.methods.gram.local import Local, Products
-from colonnade.methods.gram.local import Sketch as SendSketch
-from colonnade.methods.gram.solve import Frame
+from colonnade.methods.gram.local import Local, Products, SendSketch
+from colonnade.methods.gram.rule import RowFrame
 from colonnade.methods.method import Job, Labels, SendLabels
 from colonnade.privacy.block import COLUMN, Block
 from colonnade.privacy.gate import Gate
@@ -132,7 +130,7 @@ def test_labels_picks_and_sketches_of_block_frank_wolfe_move_as_charged(form, pa
     method = co.PrivateBlockFrankWolfe(
         rounds=1, sketch_rows=1
     )  # J is one row of signs: all rows can be turned along it
-    signs = np.sign(Projection("run", 1, n).lift(np.ones(1)))
+    signs = np.sign(HashedSketch("run", 1, n).lift(np.ones(1)))
     X, y = np.zeros((n, 2)), np.zeros(n)
     X[:k], y[:k] = B * signs[:k, None], Y
     messages = [SendLabels(), Slope(7.0 * signs, 1e5 * signs)]  # the sizes of what is sent play no part
@@ -164,7 +162,7 @@ def test_a_part_of_a_consortiums_choice_moves_as_charged_whatever_slope_is_sent(
     X = np.full((n, 2), B)
     other = X.copy()
     other[:k] = -B
-    turns = [Turn(release(np.full(n, 1e6)))] * 3
+    turns = [InsideTurn(release(np.full(n, 1e6)))] * 3
     found = moves(co.PrivateBlockFrankWolfe(rounds=3), job, "a", [(X, np.ones(n)), (other, np.ones(n))], turns)
     for norm, one in zip([0.0, 3 * 2 / 3, 3 * 5 / 6], found, strict=True):
         reach = {"Logistic": logistic(B * norm), "LeastSquares": Y, "SquaredHinge": 1.0 + B * norm}[type(loss).__name__]
@@ -180,7 +178,7 @@ def test_who_wins_a_consortiums_choice_is_drawn_at_the_same_charge():
     program = co.PrivateBlockFrankWolfe(rounds=1).coordinator(job, gate)
     next(program)
     program.send({"a": Labels(release(np.ones(9)))})
-    program.send({p: Offer(release(0), release(1), release(5)) for p in "ab"})
+    program.send({p: InsideOffer(release(0), release(1), release(5)) for p in "ab"})
     assert charged == [pytest.approx(2.0 * B * R * 3, rel=TIGHT)]
     rng, charge = np.random.default_rng(0), 2.0 * B * R * 3
     scale = shared_scale(charge, 0.01)
@@ -226,7 +224,7 @@ def test_predictions_of_private_sharing_admm_move_as_charged_by_the_rows_that_st
     y, flipped = np.full(n, Y), np.full(n, Y)
     flipped[:k] = -Y
     labels, prediction, _ = moves(
-        method, job, "a", [(form(X), y), (form(other), flipped)], [SendNoisyLabels(), Couple(w), SendModel(w)]
+        method, job, "a", [(form(X), y), (form(other), flipped)], [SendNoisyLabels(), Couple(w), SendNoisyModel(w)]
     )
     judge(labels, 2.0 * Y * math.sqrt(k))
     judge(prediction, row_charges(n, k, 1.0, c, reach)[0])
@@ -240,7 +238,7 @@ def test_predictions_of_private_sharing_admm_move_as_charged_by_the_row_that_is_
     other = X.copy()
     other[0] = -1.0
     _, prediction, model = moves(
-        method, job, "a", [(X, np.ones(n)), (other, np.ones(n))], [SendNoisyLabels(), Couple(w), SendModel(w)]
+        method, job, "a", [(X, np.ones(n)), (other, np.ones(n))], [SendNoisyLabels(), Couple(w), SendNoisyModel(w)]
     )
     by_hand = row_charges(n, 1, 1.0, c, 2 * Y, ridge)
     judge(prediction, by_hand[0])
@@ -255,7 +253,7 @@ def test_coefficients_of_private_sharing_admm_move_as_charged(k):
     X[:k], w[:k] = 1.0, reach
     for c in (1.05 * k * reach / n / RIDGE, 1e-4):
         job, method = admm(n, k, c)
-        *_, model = moves(method, job, "a", [(X, np.ones(n)), (-X, np.ones(n))], [SendNoisyLabels(), SendModel(w)])
+        *_, model = moves(method, job, "a", [(X, np.ones(n)), (-X, np.ones(n))], [SendNoisyLabels(), SendNoisyModel(w)])
         by_hand = row_charges(n, k, 1.0, c, reach)[1]
         # A ball is left once, however many rows a person has: its charge is k·2c, and 2c of that is reached.
         judge(model, by_hand, nearly=0.9 if c > 1e-3 else 0.999 / k)
@@ -271,7 +269,9 @@ def test_no_neighbour_moves_private_sharing_admm_further_than_by_hand(k):
         other, others = X.copy(), y.copy()
         other[:k], others[:k] = rng.choice([-9.0, 9.0, 0.0, 1.0], (k, 1)), -y[:k]
         w = rng.normal(size=(2, n)) * rng.choice([0.1, 10.0])
-        found = moves(method, job, "a", [(X, y), (other, others)], [SendNoisyLabels(), Couple(w[0]), SendModel(w[1])])
+        found = moves(
+            method, job, "a", [(X, y), (other, others)], [SendNoisyLabels(), Couple(w[0]), SendNoisyModel(w[1])]
+        )
         assert found[0][0] <= 2.0 * Y * math.sqrt(k)
         assert found[1][0] <= row_charges(n, k, C, c, min(np.abs(w[0]).max(), 2 * Y))[0] * (1 + 1e-9), trial
         seen = np.random.default_rng(0)  # the script of the gate: labels, then a prediction
@@ -289,11 +289,11 @@ def test_a_column_of_private_sharing_admm_moves_predictions_and_coefficients_as_
     v = q * math.sqrt(n)
     along, across = B * w[:, None], np.full((n, 1), B)
     _, prediction, _ = moves(
-        method, job, "a", [(along, w), (across, w)], [SendNoisyLabels(), Couple(w), SendModel(np.zeros(n))]
+        method, job, "a", [(along, w), (across, w)], [SendNoisyLabels(), Couple(w), SendNoisyModel(np.zeros(n))]
     )
     judge(prediction, v * kappa2 / (RIDGE + q * kappa2))
     steep = min(B, math.sqrt(RIDGE / q / n)) * w[:, None]
-    (_, model) = moves(method, job, "a", [(steep, w), (-steep, w)], [SendNoisyLabels(), SendModel(w)])
+    (_, model) = moves(method, job, "a", [(steep, w), (-steep, w)], [SendNoisyLabels(), SendNoisyModel(w)])
     # The steepest column would have entries of √λ = 0.71, beyond B = 0.5: 2·(B/(λ + B²))·‖v‖·√n of ‖v‖·√(n/λ) is reached.
     judge(model, v / math.sqrt(RIDGE * q), nearly=0.99 * 2 * B * math.sqrt(RIDGE) / (RIDGE + B**2))
 
@@ -536,7 +536,7 @@ def test_the_joint_release_of_scaled_rows_after_class_sums_moves_as_charged(spli
     k, parties, n, C = split.k, split.parties, 12, 0.25
     centre, scale = np.array([0.25, 0.5]), np.array([3.0, 0.5])
     every = 2 * parties
-    told_frame = Frame(
+    told_frame = RowFrame(
         np.arange(every), np.tile(centre, parties), np.tile(scale, parties), np.full(parties, C), np.full(every, np.inf)
     )
 

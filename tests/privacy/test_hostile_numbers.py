@@ -21,12 +21,14 @@ import colonnade as co
 from colonnade.data.federation_file import FederationFile, Member, new_key
 from colonnade.errors import InvalidInput, LeakError, ProtocolError
 from colonnade.estimators.rows import clipped
-from colonnade.methods.admm.private_sharing import Couple, SendModel, SendNoisyLabels
+from colonnade.methods.admm.private_sharing import Couple, SendNoisyLabels, SendNoisyModel
 from colonnade.methods.frank_wolfe.central import Choose
-from colonnade.methods.frank_wolfe.private_block import SendColumn, Slope, Turn
+from colonnade.methods.frank_wolfe.private_block import InsideTurn, SendColumn, Slope
+from colonnade.methods.gram.design import grid
 from colonnade.methods.gram.integer_rows import Grid, IntegerRows
-from colonnade.methods.gram.local import Local, Products, Sketch
-from colonnade.methods.gram.private_gram import Design, Prepare, _checked, grid
+from colonnade.methods.gram.local import Local, Products, SendSketch
+from colonnade.methods.gram.secure_design import Design
+from colonnade.methods.gram.secure_parts import Prepare, check_prepare
 from colonnade.methods.method import Finish, Job, SendLabels
 from colonnade.network.party_data import PartyData
 from colonnade.network.party_file import read_table
@@ -76,13 +78,13 @@ class Case:
         if isinstance(self.method, co.CentralFrankWolfe):
             return [Choose(), Choose(), Choose()]
         if isinstance(self.method, co.PrivateSharingADMM):
-            return [SendNoisyLabels(), Couple(slope), Couple(y), SendModel(slope)]
+            return [SendNoisyLabels(), Couple(slope), Couple(y), SendNoisyModel(slope)]
         if isinstance(self.method, co.PrivateGram):
             if self.method.cross == "sketch":
-                return [Sketch(Local(self.job(), True).buckets)]
+                return [SendSketch(Local(self.job(), True).buckets)]
             return [SendLabels(), Products(y)]
         if self.trust == "consortium":
-            return [SendLabels(), Turn(release(slope)), SendColumn(release(0)), Turn(release(y))]
+            return [SendLabels(), InsideTurn(release(slope)), SendColumn(release(0)), InsideTurn(release(y))]
         return [SendLabels(), Slope(y, slope), Slope(np.zeros(0), y)]
 
     def run(self, X: Any, labels: np.ndarray, y: np.ndarray, slope: np.ndarray) -> Any:
@@ -222,7 +224,7 @@ def test_whatever_finite_numbers_a_coordinator_sends_a_row_moves_no_further_than
 @pytest.mark.parametrize("bad", NO_NUMBERS, ids=["nan", "inf", "-inf", "signalling"])
 def test_a_message_that_holds_no_number_is_refused_whatever_the_data(case, bad):
     X, labels, y, slope = table()
-    read = [m for m in case.asked(y, slope) if not isinstance(m, Choose | SendLabels | SendNoisyLabels | Sketch)]
+    read = [m for m in case.asked(y, slope) if not isinstance(m, Choose | SendLabels | SendNoisyLabels | SendSketch)]
     for data in (X, np.zeros_like(X), np.full_like(X, np.nan)):
         for sent in (np.full(ROWS, bad), np.where(np.arange(ROWS) == 5, bad, slope)):
             if read:
@@ -250,7 +252,7 @@ def test_rows_of_a_secure_release_stay_within_their_length_however_they_are_desc
     told[what] = bad if what == "step" else np.array([bad, 1.0])
     design = Design(job, co.PrivateGram())
     try:
-        figures = _checked(design, "a", Prepare("joint", **told, labels=np.zeros(0)))
+        figures = check_prepare(design, "a", Prepare("joint", **told, labels=np.zeros(0)))
     except ProtocolError:
         return
     X = np.array([[b, c] for b in (*NO_NUMBERS, *WILD, 1.0) for c in (*WILD, np.inf)])

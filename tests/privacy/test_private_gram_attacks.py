@@ -24,11 +24,11 @@ from colonnade.audit.lower_bound import epsilon_lower_bound
 from colonnade.errors import ProtocolError
 from colonnade.kernels.ring import Ring, product, uniform
 from colonnade.methods.gram import design as gram_design
-from colonnade.methods.gram import integer_rows, private_gram, secure_products
+from colonnade.methods.gram import integer_rows, secure_design, secure_products
 from colonnade.methods.gram import local as local_gram
 from colonnade.methods.gram.design import OWN, Figures, cross_weight, grid, own_count
 from colonnade.methods.gram.integer_rows import IntegerRows, within
-from colonnade.methods.gram.local import Products, Sketch
+from colonnade.methods.gram.local import Products, SendSketch
 from colonnade.methods.gram.noisy_labels import NoisyLabels
 from colonnade.methods.gram.private_gram import Parts, Prepare, PrivateGram
 from colonnade.methods.gram.secure_products import Deal, Masked
@@ -191,14 +191,14 @@ def forging(change):
 
 @pytest.mark.parametrize(
     ("cross", "instead"),
-    [("sketch", lambda: Products(np.ones(60))), ("none", lambda: Sketch(2))],
+    [("sketch", lambda: Products(np.ones(60))), ("none", lambda: SendSketch(2))],
     ids=["products of rows noised like buckets", "buckets noised like products"],
 )
 def test_a_party_releases_only_what_was_agreed(cross, instead, tmp_path):
     """The noise of buckets is far too small for products: which of them is asked for must not be the asker's choice."""
 
     def change(message):
-        return instead() if isinstance(message, Sketch | Products) else None
+        return instead() if isinstance(message, SendSketch | Products) else None
 
     with pytest.raises(ProtocolError, match="was not agreed"):
         co.fit(
@@ -247,7 +247,7 @@ def test_class_sums_are_those_that_every_party_can_work_out(changes, tmp_path):
 def test_figures_that_differ_between_parties_cost_each_party_no_more_than_its_own_price():
     """Noise is made for the figures that rows are cut by: what a party releases by itself moves within its own noise."""
     job = Job(RIDGE, federation().roster(), privacy(60.0))
-    design = private_gram.Design(job, PrivateGram())
+    design = secure_design.Design(job, PrivateGram())
     for own in (1, 10, 10_000):
         told = Figures("joint", 2.0**-6, 40, {"a": own, "b": 1, "c": 1}, {"a": 3, "b": 4, "c": 3}, 1, 1, 60)
         assert np.sqrt(2.0) * own <= design.sensitivity(told)
@@ -342,7 +342,7 @@ def too_uneven(values, shift):
 
 def test_shares_are_uniform_to_a_dealer_who_knows_all_masks_and_all_rows(seen):
     pools = {"k, high": [], "k, low": [], "l, high": [], "l, low": []}
-    design = private_gram.Design(seen.job, PrivateGram())
+    design = secure_design.Design(seen.job, PrivateGram())
     for figures, first, second in seen.hidden():
         # The sum of both is their noise, and no more: what was subtracted is right. Some 360 numbers within 7 deviations.
         ring, sigma = figures.ring, gaussian_sigma(design.sensitivity(figures), design.rho(figures.name))
@@ -471,7 +471,7 @@ def test_two_rows_at_right_angles_need_nearly_all_of_the_sensitivity_and_no_more
 @pytest.mark.parametrize("bug", SENSITIVITIES)
 def test_planted_a_sensitivity_that_leaves_something_out_is_found(bug, monkeypatch):
     """By the distance itself: a twelfth or a fifth too little noise is more than trials could show in a test."""
-    monkeypatch.setattr(private_gram, "joint_sensitivity", SENSITIVITIES[bug])
+    monkeypatch.setattr(secure_design, "joint_sensitivity", SENSITIVITIES[bug])
     ((moved, stated),) = attacks.movement(attacks.RAW, ONE_EPSILON)
     assert moved > 1.05 * stated
 
@@ -762,7 +762,7 @@ def test_while_a_run_is_open_the_files_of_a_party_and_the_coordinator_hold_its_p
     hidden = decode(ring.open("a", 0, sent.key, sent.content)).rows.value
     seed = dealer.secret(run, "program: mask sums a", 32)
     job = Job(RIDGE, fed.roster(), privacy())
-    figures = private_gram.Design(job, PrivateGram()).sums
+    figures = secure_design.Design(job, PrivateGram()).sums
     stage = figures.stage(job)
     rows = stage.ring.signed(stage.ring.add(hidden.values, stage.mask("a", seed, run).rows(0, fed.rows)))
     every = np.arange(3)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import colonnade as co
 from colonnade.methods.method import Job
 from colonnade.methods.node_setup import Call
-from colonnade.methods.plain_data import known_values
+from colonnade.methods.plain_data import known_methods
 from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.block import ROW
 from colonnade.privacy.events import MASKED, Audience, Charge, Event, Mechanism, Scope
@@ -135,13 +135,13 @@ def test_the_epsilon_that_was_asked_for_stands_in_the_sentence():
     ],
 )
 def test_terms_without_a_trust_model_get_secure_or_else_the_strictest(method, word):
-    assert settled(co.Privacy(1.0, 1e-6), method).trust == word
+    assert settled(co.Privacy(1.0, 1e-6), method.trusts).trust == word
     asked = co.Privacy(1.0, 1e-6, trust="consortium")
-    assert settled(asked, method) is asked
+    assert settled(asked, method.trusts) is asked
 
 
 def test_every_method_with_a_derivation_says_which_trust_models_it_knows():
-    private = [kind for kind in known_values().values() if getattr(kind, "DERIVATION", None) is not None]
+    private = [kind for kind in known_methods().values() if kind.DERIVATION is not None]
     assert private
     for kind in private:
         assert kind().trusts

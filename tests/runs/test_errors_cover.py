@@ -8,7 +8,8 @@ import pytest
 from scipy import stats
 
 import colonnade as co
-from colonnade.methods.gram.solve import Columns, Gram, choose, noise_levels, prepare, solve
+from colonnade.methods.gram.rule import PublicColumns, choose, noise_levels, prepare
+from colonnade.methods.gram.solve import Gram, solve
 from colonnade.privacy.mechanisms import SeededNoise
 
 NUMBERS = co.Problem(co.LeastSquares(), intercept=True)
@@ -37,7 +38,7 @@ class Population:
         self.mean, self.rng, self.d = np.append(mean, mean @ self.truth + LEVEL), rng, d
         owner = np.repeat([0, 1], [d - d // 2, d // 2])
         lengths = BOUND * np.sqrt(np.bincount(owner, minlength=2))
-        self.columns = Columns(owner, lengths, np.full(d, BOUND), np.zeros(d, bool), np.zeros(d, bool))
+        self.columns = PublicColumns(owner, lengths, np.full(d, BOUND), np.zeros(d, bool), np.zeros(d, bool))
 
     def fit(self, rows, rho):
         d, wide = self.d, np.zeros((self.d + 2, self.d + 2))

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from colonnade.audit.setting import Setting
 from colonnade.methods.frank_wolfe.private_block import (
-    PRODUCT,
+    HashedSketch,
     PrivateBlockFrankWolfe,
-    Sketch,
     Slope,
 )
+from colonnade.methods.frank_wolfe.private_spend import PRODUCT
 from colonnade.methods.method import Finish, Job, Roster
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import Plan, Policy
@@ -67,7 +67,7 @@ def _sent(claim: Setting, inside: bool) -> float:
     for name in NAMES:
         gate = _gate(name, "nobody", plans, _budget(claim))
         block = Block(X, np.array(roster.positions[name]))
-        sketch, program = Sketch(gate.run, SIZE, ROWS), method.party(job, block, gate)
+        sketch, program = HashedSketch(gate.run, SIZE, ROWS), method.party(job, block, gate)
         next(program)
         for t in range(ROUNDS):
             gate.begin(t, t, None)
@@ -80,7 +80,7 @@ def _sent(claim: Setting, inside: bool) -> float:
     return found
 
 
-def _column_of(sketch: Sketch) -> Floats:
+def _column_of(sketch: HashedSketch) -> Floats:
     """The column of J that belongs to the last row."""
     unit = Block(np.eye(1, ROWS, ROWS - 1).T.copy(), np.zeros(1, np.int64))
     return sketch.of(unit, 0)

@@ -37,7 +37,9 @@ from colonnade.methods.gram.design import OWN as OWN_RING
 from colonnade.methods.gram.integer_rows import Buckets, IntegerRows
 from colonnade.methods.gram.local import Local, LocalParts
 from colonnade.methods.gram.noisy_labels import NoisyLabels
-from colonnade.methods.gram.private_gram import Design, Parts, Prepare, PrivateGram
+from colonnade.methods.gram.private_gram import PrivateGram
+from colonnade.methods.gram.secure_design import Design
+from colonnade.methods.gram.secure_parts import Parts, Prepare
 from colonnade.methods.gram.secure_products import Deal, Masked
 from colonnade.methods.method import Finish, Job, Labels, Roster
 from colonnade.privacy.block import Block

@@ -23,8 +23,8 @@ from colonnade.methods.admm.private_sharing import (
     MODEL,
     Couple,
     PrivateSharingADMM,
-    SendModel,
     SendNoisyLabels,
+    SendNoisyModel,
 )
 from colonnade.methods.method import Job, Roster
 from colonnade.privacy.block import COLUMN, ROW, Block, Unit
@@ -75,7 +75,7 @@ def _row_scores(claim: Setting, inside: bool) -> tuple[float, float, float]:
     for _ in range(ROUNDS - 1):
         seen = ask(HOLDER, Couple(np.full(ROWS, -FAR))).prediction.value  # every residual at its clip: ‖x‖ at its bound
         prediction += _weight(moves, _share(claim)) * 2.0 * RADIUS * NORM * float(seen[-1])
-    model = ask(HOLDER, SendModel(seen - FAR * spot)).coefficients.value[0]  # the last row's residual alone
+    model = ask(HOLDER, SendNoisyModel(seen - FAR * spot)).coefficients.value[0]  # the last row's residual alone
     apart = 2.0 * rho * CLIPPED / (RIDGE + rho * ROWS)
     return label, prediction, _weight(2.0 * push / RIDGE, MODEL * claim.rho) * apart * float(model)
 
@@ -98,7 +98,7 @@ def _column_score(claim: Setting, inside: bool) -> float:
     for _ in range(ROUNDS - 1):
         seen = ask(HOLDER, Couple(np.full(SHORT, -FAR))).prediction.value
         score += _weight(pull * SHORT / (STEEP + rho * SHORT), _share(claim)) * x * float(column @ seen)
-    model = ask(HOLDER, SendModel(np.full(SHORT, -FAR))).coefficients.value[0]
+    model = ask(HOLDER, SendNoisyModel(np.full(SHORT, -FAR))).coefficients.value[0]
     return score + _weight(pull / math.sqrt(STEEP * rho), MODEL * claim.rho) * x * float(model)
 
 

@@ -1,7 +1,7 @@
 """Methods say what is said to whom: one folder per family, node programs that read like the paper they come from.
 
-`methods/method.py` is the face that every method has; `methods/node_setup.py` turns a job into nodes. Imports: `runtime` and below. Start
-with `methods/method.py`, then `frank_wolfe/distributed.py`, the model for a new one.
+`methods/method.py` is the face that every method has; `methods/node_setup.py` turns a job into nodes. Imports:
+`runtime` and below. Start with `methods/method.py`, then `frank_wolfe/distributed.py`, the model for a new one.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from importlib import import_module
 
 
 def load_all() -> None:
-    """Import every method, so that the table of messages is whole: for whoever names messages of runs that others made."""
+    """Import every method, so that the table of messages is whole: for whoever names messages of runs that others
+    made."""
     for module in pkgutil.walk_packages(__path__, f"{__name__}."):
         import_module(module.name)

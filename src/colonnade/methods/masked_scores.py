@@ -1,13 +1,16 @@
 """Scores of rows by a model: every party computes its part, and only the label holder learns the sum.
 
 Solves   s = Σₖ Aₖxₖ + b, where party k holds Aₖ and xₖ.
-Source   pairwise masks that cancel, as in secure aggregation (Bonawitz et al., CCS 2017), without its recovery of drop-outs.
+Source   pairwise masks that cancel, as in secure aggregation (Bonawitz et al., CCS 2017), without its recovery of
+         drop-outs.
 Steps    parts become whole numbers modulo 2^64; every two parties other than the label holder add and subtract a mask
-         that both derive from their keys; masked parts go to the label holder, sealed, and their masks cancel in the sum.
+         that both derive from their keys; masked parts go to the label holder, sealed, and their masks cancel in the
+         sum.
 Leaves   masked parts, uniform but for their sum, to the label holder; nothing to the coordinator, who carries them.
          With one other party the sum is that party's part: there is nothing to hide it among.
-Price    no rho: scores are exact, which is what was asked for, and each party's policy says whether they may leave. Where rows
-         are scored that the model was learned from, no epsilon holds for them against the label holder any more.
+Price    no rho: scores are exact, which is what was asked for, and each party's policy says whether they may leave.
+         Where rows are scored that the model was learned from, no epsilon holds for them against the label holder any
+         more.
 """
 
 from __future__ import annotations
@@ -21,8 +24,8 @@ from numpy.typing import NDArray
 
 from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.kernels.ring import Ring
-from colonnade.methods.gram.secure_products import Hello, Introduce, introduce, meet
-from colonnade.methods.method import Done, Job
+from colonnade.methods.gram.secure_products import Introduce, RunKey, introduce, meet
+from colonnade.methods.method import Done, Job, MethodBase
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import SCORES, Charge, Plan
 from colonnade.privacy.gate import Gate
@@ -52,7 +55,7 @@ class PartScores:
     values: Released[Packed]
 
 
-REPLIES: Replies = {Introduce: Hello, SendScores: Done, None: PartScores}
+REPLIES: Replies = {Introduce: RunKey, SendScores: Done, None: PartScores}
 
 
 def coordinator(parties: tuple[str, ...]) -> Program[None]:
@@ -102,7 +105,7 @@ def _whole(scores: Floats) -> NDArray[Any]:
 
 
 @dataclass(frozen=True)
-class MaskedScores:
+class MaskedScores(MethodBase):
     """The scores of a federation's rows by one model: `coefficients` by party, of the run whose id is `model`.
 
     Parties elsewhere are told the model's name, and take the coefficients that they kept.
@@ -113,7 +116,6 @@ class MaskedScores:
     coefficients: Mapping[str, Floats] = field(default_factory=dict, repr=False)
     TITLE: ClassVar[str] = "scores of rows by a model"
     REPLIES: ClassVar[Replies] = REPLIES
-    DERIVATION: ClassVar[str | None] = None
 
     def check(self, job: Job) -> None:
         if job.roster.label not in job.roster.parties:
@@ -127,7 +129,6 @@ class MaskedScores:
         return {p: () if p == job.roster.label else (charge,) for p in job.roster.parties}
 
     def relays(self, job: Job) -> bool:  # noqa: ARG002  in every job alike
-        """Whether parties talk to each other, sealed."""
         return True
 
     def coordinator(self, job: Job, gate: Gate) -> Program[None]:  # noqa: ARG002  it draws nothing

@@ -7,10 +7,11 @@ programs, what it asks and answers (`REPLIES`), and its price before anything is
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,12 +22,12 @@ from colonnade.privacy.block import ROW, Block, FeatureColumn, Unit
 from colonnade.privacy.events import Plan
 from colonnade.privacy.gate import Gate, Receipt
 from colonnade.privacy.released import Released
-from colonnade.privacy.statement import Privacy
+from colonnade.privacy.statement import Privacy, Trust
 from colonnade.problem import Changing, Problem, Topology
 from colonnade.problem.link import Link
 from colonnade.runtime.messages import message
 from colonnade.runtime.node import Replies
-from colonnade.runtime.program import Program
+from colonnade.runtime.program import COORDINATOR, Program, last
 
 Floats = NDArray[np.float64]
 Array = NDArray[Any]
@@ -108,7 +109,8 @@ class Status(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The model as far as one node may know it: what a coordinator's program returns, or what the agents of a graph know."""
+    """The model as far as one node may know it: what a coordinator's program returns, or what the agents of a graph
+    know."""
 
     coefficients: Mapping[str, Floats]
     intercept: float
@@ -142,7 +144,8 @@ def swamped(why: str) -> str:
 
 
 def chosen_by_noise(rows: int, columns: int, rho: float, unit: int = 1, stretch: float = 1.0) -> tuple[str, ...]:
-    """The remark on choices of columns, `rho` each, where only a column of large correlation would stand out of their noise.
+    """The remark on choices of columns, `rho` each, where only a column of large correlation would stand out of their
+    noise.
 
     A score moves by 2·unit of the largest that a row can add, so the noise of the largest of 2·columns scores is about
     2·unit·ln(2·columns)/√(2ρ) of it, and all rows together add `rows` of it times a correlation. `stretch` is how much
@@ -162,56 +165,77 @@ def chosen_by_noise(rows: int, columns: int, rho: float, unit: int = 1, stretch:
 STANDS_OUT = 0.2  # correlation of a column with the label that real tables have
 
 
-class Method(Protocol):
-    """A method over split columns on a star.
+class MethodBase(ABC):
+    """What every method says of itself. A method is a frozen dataclass that subclasses `Method` or `GraphMethod`."""
 
-    A private one of which what leaves depends on the place of a row says so by `by_place(job)`, and its statement what that means.
-    """
+    TITLE: ClassVar[str]  # as reports and ledgers name it
+    REPLIES: ClassVar[Replies]  # the one answer to each request
+    DERIVATION: ClassVar[str | None] = None  # where docs/privacy.md proves its price; None: it releases exact values
+    SOLVES: ClassVar[tuple[type, ...]] = (Problem,)  # kinds of problem
+    SPLITS: ClassVar[tuple[str, ...]] = ("columns",)  # what parties may hold: "columns", "rows", or both
+    SEVERAL_RESPONSES: ClassVar[bool] = False  # whether a row's label may be several numbers
+    PROTECTS_COLUMNS: ClassVar[bool] = False  # whether its price also holds for the unit COLUMN
 
-    REPLIES: ClassVar[Replies]
-    TITLE: ClassVar[str]
-
-    DERIVATION: ClassVar[str | None]  # where docs/privacy.md proves what it costs; None where it releases exact values
-    # `trusts`, where it has a derivation: the trust models that it knows. `assumes(job)`, where it has one: see `setups.assumptions`.
-
-    def check(self, job: Job) -> None:
-        """InvalidInput if this method cannot do the job."""
-        ...
-
-    def price(self, job: Job) -> Mapping[str, Plan]:
-        """Everything each party would release, before anything is."""
-        ...
-
-    def coordinator(self, job: Job, gate: Gate) -> Program[Answer]:
-        """The coordinator's program; its gate is for secrets (seeds of masks), since it holds no data."""
-        ...
-
-    def party(self, job: Job, block: Block, gate: Gate) -> Program[Own]: ...
-
-
-@runtime_checkable
-class GraphMethod(Protocol):
-    """A method without a coordinator: every party runs the same program and talks to its neighbours only.
-
-    Its class may say SPLITS = ("rows",) or ("columns", "rows"): what the parties may hold. Without it: columns.
-    """
-
-    REPLIES: ClassVar[Replies]
-    TITLE: ClassVar[str]
-    DERIVATION: ClassVar[str | None]
+    # Two settings that many methods have, as fields with a default.
+    rounds: int | None = None  # steps at most; None: no steps, or their number follows from the budget
+    tolerance: float | None = None  # where to stop before that; 0: use all rounds
 
     @property
-    def topology(self) -> Topology | Changing | None:
-        """Who may talk to whom, over the parties in roster order; None: the default of `network`."""
-        ...
+    def trusts(self) -> tuple[Trust, ...]:
+        """The trust models that its derivation covers."""
+        return ()
 
-    def check(self, job: Job) -> None: ...
+    @property
+    def savable(self) -> bool:
+        """Whether a store can tell these settings from others."""
+        return True
 
-    def price(self, job: Job) -> Mapping[str, Plan]: ...
+    @property
+    def labels_public(self) -> bool:
+        """Whether the settings hold the labels, by the place of a row."""
+        return False
 
+    def variant(self, problem: object) -> Method | GraphMethod | Self:  # noqa: ARG002  one form solves all
+        """The form of the method that solves this problem."""
+        return self
+
+    def relays(self, job: Job) -> bool:  # noqa: ARG002  never
+        """Whether parties talk to each other, sealed, through the coordinator."""
+        return False
+
+    def by_place(self, job: Job) -> bool:  # noqa: ARG002  never
+        """Whether what leaves in a private run depends on the place of a row; the statement says what that means."""
+        return False
+
+    @abstractmethod
+    def check(self, job: Job) -> None:
+        """InvalidInput if this method cannot do the job."""
+
+    @abstractmethod
+    def price(self, job: Job) -> Mapping[str, Plan]:
+        """Everything each party would release, before anything is."""
+
+
+class Method(MethodBase):
+    """A method on a star: a coordinator asks, and parties answer."""
+
+    @abstractmethod
+    def coordinator(self, job: Job, gate: Gate) -> Program[Answer]:
+        """The coordinator's program; its gate is for secrets (seeds of masks), since it holds no data."""
+
+    @abstractmethod
+    def party(self, job: Job, block: Block, gate: Gate) -> Program[Own]:
+        """The program of one party."""
+
+
+class GraphMethod(MethodBase):
+    """A method without a coordinator: every party runs the same program and talks to its neighbours only."""
+
+    topology: Topology | Changing | None  # who may talk to whom, in roster order; None: the default of `network`
+
+    @abstractmethod
     def peer(self, job: Job, block: Block, gate: Gate, neighbours: tuple[str, ...]) -> Program[Own]:
         """The program of one agent. A note that it writes holds released values only."""
-        ...
 
 
 FEW_AGENTS = 6
@@ -246,7 +270,8 @@ def network(topology: Topology | Changing | None, roster: Roster) -> Topology:
 
 
 def numbers(values: Array, shape: tuple[int, ...], sender: str) -> Floats:
-    """An array that a peer sent, as doubles; refused for its shape, or where one is not finite: by the message alone."""
+    """An array that a peer sent, as doubles; refused for its shape, or where one is not finite: by the message
+    alone."""
     if values.shape != shape:
         raise ProtocolError(f"{sender!r} sent an array of shape {values.shape} where {shape} was due")
     if not np.isfinite(out := values.astype(np.float64)).all():
@@ -277,3 +302,10 @@ class Finish:
 @message(13)
 class Done:
     """Party → coordinator: finished."""
+
+
+def finish_party(block: Block, gate: Gate, told: Finish, shortened: int = 0) -> Program[Own]:
+    """The end of a party's program: check its coefficients, say that it is done, and keep them."""
+    coefficients = numbers(told.coefficients, (block.columns,), COORDINATOR)
+    yield from last({COORDINATOR: Done()})
+    return Own(coefficients, gate.receipt(), shortened=shortened)

@@ -1,7 +1,8 @@
 """From a job to the nodes that do it: who sits where, what each may say, and the terms that all of them approve.
 
-The same for every engine: in one process all setups are made here; between organisations each party makes its own, from its
-own copy of the federation file and its own data, so that nobody else can choose its neighbours, its price or its policy.
+The same for every engine: in one process all setups are made here; between organisations each party makes its own, from
+its own copy of the federation file and its own data, so that nobody else can choose its neighbours, its price or its
+policy.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from colonnade.privacy.gate import Gate
 from colonnade.privacy.ledger import Terms
 from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.privacy.statement import BY_KEY, BY_PLACE, BY_SECRET, OF_TRUST, Assumption, Privacy, Trust
-from colonnade.problem import AdaBoost, KernelSVM, Problem, PublicLabels
+from colonnade.problem import AdaBoost, KernelSVM, Problem
 from colonnade.runtime.hosted_node import NodeSetup
 from colonnade.runtime.program import COORDINATOR, NodeId, Program
 
@@ -65,7 +66,7 @@ class Call:
             ) from error
         if not isinstance(parts["problem"], Problem | KernelSVM | AdaBoost):
             raise InvalidInput(f"the coordinator proposes a {type(parts['problem']).__name__} as a problem.")
-        if not hasattr(parts["method"], "price"):
+        if not isinstance(parts["method"], AnyMethod):
             raise InvalidInput(f"the coordinator proposes a {type(parts['method']).__name__} as a method.")
         if not isinstance(parts["privacy"], Privacy | None):
             raise InvalidInput(f"the coordinator proposes a {type(parts['privacy']).__name__} as terms of privacy.")
@@ -93,12 +94,6 @@ def _method_in(raw: Any) -> Any:
     return from_plain(raw, "method")
 
 
-def variant(method: AnyMethod, problem: object) -> Any:
-    """One public name may stand for several programs: by problem, or by topology."""
-    own = getattr(method, "variant", None)
-    return own(problem) if own is not None and not isinstance(method, type) else method
-
-
 def coordinator_setup(job: Job, method: Method | MaskedScores, noise: SeededNoise | None) -> NodeSetup:
     """The coordinator of a star: it holds no data, so its messages are plain."""
     policy = Policy(exact=noise is not None, consortium=True)
@@ -114,8 +109,8 @@ def neighbours(job: Job, method: AnyMethod) -> dict[NodeId, tuple[NodeId, ...]]:
     parties = job.roster.parties
     if isinstance(method, GraphMethod):
         return dict(network(method.topology, job.roster).over(parties))
-    others = relays(job, method)
-    return {name: (COORDINATOR, *(p for p in parties if p != name and others)) for name in parties}
+    others = parties if method.relays(job) else ()
+    return {name: (COORDINATOR, *(p for p in others if p != name)) for name in parties}
 
 
 def party_setup(
@@ -134,39 +129,27 @@ def party_setup(
     else:
         make, relayed = partial(method.party, job, block), tuple(p for p in around if p != COORDINATOR)
     remark = partial(_for_the_operator, block)
-    sealing, noted = relays(job, method), _noted(job, method)
+    sealing, noted = method.relays(job), _noted(job, method)
     return NodeSetup(name, make, around, True, method.REPLIES, policy, relayed, sealing, noise, remark, noted)
 
 
-def relays(job: Job, method: AnyMethod) -> bool:
-    """Whether parties talk to each other through the coordinator, sealed."""
-    return bool(getattr(method, "relays", lambda _: False)(job))
-
-
-def assumptions(job: Job, method: AnyMethod) -> tuple[Assumption, ...]:
-    """What the statement of a private run rests on: of its trust model, then of its method (`assumes`, where it has one)."""
-    if job.privacy is None:
-        return ()
-    return (*OF_TRUST.get(str(job.privacy.trust), ()), *getattr(method, "assumes", lambda _: ())(job))
-
-
-def labels_public(method: object) -> bool:
-    """Whether a method's settings give the labels by the place of a row."""
-    return isinstance(getattr(method, "labels", None), PublicLabels)
+def assumptions(job: Job) -> tuple[Assumption, ...]:
+    """What the statement of a private run rests on, by its trust model."""
+    return () if job.privacy is None else OF_TRUST.get(str(job.privacy.trust), ())
 
 
 def place_of(job: Job, method: AnyMethod, *, keyed: bool) -> str:
     """What makes two rows the same row, where what leaves depends on the place of a row; empty where it does not."""
-    if job.privacy is None or not getattr(method, "by_place", lambda _: False)(job):
+    if job.privacy is None or not method.by_place(job):
         return ""
     if not keyed:
         return BY_PLACE
-    return BY_KEY if labels_public(method) else BY_SECRET
+    return BY_KEY if method.labels_public else BY_SECRET
 
 
 def _noted(job: Job, method: AnyMethod) -> bool:
     """Whether a node that forgot a step would not say the same again: noise is drawn, or masks and keys are."""
-    return job.privacy is not None or relays(job, method)
+    return job.privacy is not None or method.relays(job)
 
 
 def terms_of(job: Job, method: AnyMethod) -> Terms:

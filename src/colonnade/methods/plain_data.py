@@ -1,4 +1,4 @@
-"""Frozen values as plain data and back: what is asked of parties elsewhere, what a file of settings says, what a fit keeps.
+"""Frozen values as plain data and back: for parties elsewhere, files of settings, and kept fits.
 
     {"type": "ElasticNet", "l1": 0.1, "l2": 1.0}   <->   co.ElasticNet(l1=0.1, l2=1.0)
 
@@ -12,37 +12,29 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
 from functools import lru_cache
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from colonnade import problem
 from colonnade.errors import InvalidInput
-from colonnade.methods.admm.private_sharing import PrivateSharingADMM
-from colonnade.methods.admm.sharing import SharingADMM
-from colonnade.methods.frank_wolfe.block import BlockFrankWolfe
-from colonnade.methods.frank_wolfe.central import CentralFrankWolfe
-from colonnade.methods.frank_wolfe.distributed import Corrective, DistributedFrankWolfe, LineSearch, OpenLoop
-from colonnade.methods.frank_wolfe.private_block import PrivateBlockFrankWolfe
-from colonnade.methods.gram.private_gram import PrivateGram
-from colonnade.methods.graph.admm import GraphADMM
-from colonnade.methods.graph.ridge import GraphRidge
-from colonnade.methods.graph.tls import GraphTLS
-from colonnade.methods.graph.zeroth import GraphZerothOrder
+from colonnade.methods.method import MethodBase
 from colonnade.privacy.statement import Privacy
-
-METHODS = (
-    *(BlockFrankWolfe, CentralFrankWolfe, DistributedFrankWolfe, Corrective, LineSearch, OpenLoop),
-    *(PrivateBlockFrankWolfe, PrivateGram, PrivateSharingADMM, SharingADMM),
-    *(GraphADMM, GraphRidge, GraphTLS, GraphZerothOrder),
-)
 
 
 @lru_cache(maxsize=1)
 def known_values() -> dict[str, type]:
-    """Every frozen value that may be part of a job, by its public name."""
-    named = [getattr(problem, name) for name in problem.__all__] + [*METHODS, Privacy]
+    """Every frozen value that may be part of a job, by its name: of `problem`, and what `methods` has in public."""
+    package = import_module("colonnade")  # its table of public names; the package loads this file when it is asked to
+    public = [getattr(package, name) for name, home in package.HOME.items() if home.startswith("colonnade.methods.")]
+    named = [*(getattr(problem, name) for name in problem.__all__), *public, Privacy]
     return {kind.__name__: kind for kind in named if isinstance(kind, type) and is_dataclass(kind)}
+
+
+def known_methods() -> dict[str, type[MethodBase]]:
+    """Every public method, by its name."""
+    return {name: kind for name, kind in known_values().items() if issubclass(kind, MethodBase)}
 
 
 def to_plain(value: Any) -> Any:
@@ -61,7 +53,8 @@ def to_plain(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return str(value) if isinstance(value, str) else value
     raise InvalidInput(
-        f"a {type(value).__name__} cannot be sent or saved as part of a job: use numbers, texts and the values of colonnade."
+        f"a {type(value).__name__} cannot be sent or saved as part of a job: use numbers, texts and the values of "
+        f"colonnade."
     )
 
 
@@ -78,7 +71,8 @@ def from_plain(raw: Any, where: str = "value") -> Any:
     if kind is None:
         near = [f"; the nearest name is {found!r}" for found in get_close_matches(str(name), known_values(), 1)]
         raise InvalidInput(
-            f"{where}: {name!r} is not a value of colonnade{''.join(near)}. docs/reference.md lists all, under Public names."
+            f"{where}: {name!r} is not a value of colonnade{''.join(near)}. docs/reference.md lists all, under Public "
+            f"names."
         )
     given = {str(key): from_plain(item, f"{where}.{key}") for key, item in raw.items() if key != "type"}
     allowed = [f.name for f in fields(kind) if f.init]

@@ -42,7 +42,7 @@ from colonnade.data.federation_file import FederationFile
 from colonnade.data.text_file import read_text
 from colonnade.errors import InvalidInput, PolicyRefused, unquoted
 from colonnade.methods.masked_scores import MaskedScores
-from colonnade.methods.plain_data import known_values
+from colonnade.methods.plain_data import known_methods
 from colonnade.network.certs import Tls, tls_in
 from colonnade.network.neighbours import Neighbours
 from colonnade.network.party_data import PartyData
@@ -214,9 +214,7 @@ def _limits(raw: Any) -> Limits:
     for name in ("methods", "models"):
         if not (isinstance(found := raw.get(name, []), list) and all(isinstance(one, str) for one in found)):
             raise InvalidInput(f"[limits] {name} = {found!r} must be a list of names")
-    known = sorted(
-        name for name, kind in {**known_values(), "MaskedScores": MaskedScores}.items() if hasattr(kind, "price")
-    )
+    known = sorted([*known_methods(), MaskedScores.__name__])
     if strange := [name for name in raw.get("methods", []) if name not in known]:
         raise InvalidInput(f"[limits] methods names {strange[0]!r}, which is no method; known: {', '.join(known)}")
     for name in ("epsilon", "delta"):

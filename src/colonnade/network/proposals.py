@@ -15,14 +15,13 @@ from colonnade.data.federation import Federation
 from colonnade.errors import InvalidInput, PolicyRefused
 from colonnade.methods.masked_scores import MaskedScores
 from colonnade.methods.method import Job
-from colonnade.methods.node_setup import Call, assumptions, place_of, terms_of, variant
+from colonnade.methods.node_setup import Call, assumptions, place_of, terms_of
 from colonnade.network.party_data import PartyData
 from colonnade.network.scoring import Scoring
 from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.events import Plan, row_rho, unprotected
 from colonnade.privacy.ledger import Terms
 from colonnade.privacy.statement import Assumption, check_delta
-from colonnade.problem import Problem
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,7 @@ def price(call: Call, federation: Federation, data: PartyData, scoring: Scoring)
     """The job as this party understands it, and what it would cost everybody."""
     if data.scoring and not isinstance(call.method, MaskedScores):
         raise PolicyRefused(f"the table of {data.name!r} is there to be scored, not to learn from. Nothing was sent.")
-    method = variant(call.method, call.problem)
+    method = call.method.variant(call.problem)
     if isinstance(method, MaskedScores):
         method = scoring.equipped(method)
     problem: Any = call.problem  # as in fit: a method refuses a problem it does not know
@@ -110,9 +109,9 @@ def price(call: Call, federation: Federation, data: PartyData, scoring: Scoring)
 
 
 def _check_method(call: Call, method: Any, by_rows: bool) -> None:
-    if not isinstance(call.problem, getattr(method, "SOLVES", (Problem,))):
+    if not isinstance(call.problem, method.SOLVES):
         raise InvalidInput(f"{method.TITLE} does not solve a {type(call.problem).__name__}")
-    if ("rows" if by_rows else "columns") not in getattr(method, "SPLITS", ("columns",)):
+    if ("rows" if by_rows else "columns") not in method.SPLITS:
         raise InvalidInput(f"{method.TITLE} does not work on what these parties hold")
 
 
@@ -129,7 +128,7 @@ def request_for(run: str, call: Call, priced: Priced, data: PartyData, scored: i
         job.units,
         scored,
         new=data.scoring,
-        assumed=assumptions(job, method),
+        assumed=assumptions(job),
         place=place_of(job, method, keyed=data.file.on is not None),
         notices=data.notices(job),
         unused=() if job.privacy is None else data.unused,

@@ -257,11 +257,10 @@ def joined(assumed: Iterable[Assumption]) -> str:
     return "; and if ".join(one.says for one in assumed)
 
 
-def settled(privacy: Privacy | None, method: object) -> Privacy | None:
-    """The terms with their trust model: the one asked for, else `secure` where the method has it, else its strictest."""
+def settled(privacy: Privacy | None, known: Sequence[Trust]) -> Privacy | None:
+    """The terms with their trust model: the one asked for, else `secure` where it is known, else the strictest."""
     if privacy is None or privacy.trust is not None:
         return privacy
-    known = getattr(method, "trusts", ())
     preferred = (Trust.SECURE, Trust.NOBODY, Trust.CONSORTIUM)
     return replace(privacy, trust=next((trust.value for trust in preferred if trust in known), Trust.NOBODY.value))
 

@@ -421,8 +421,7 @@ def _rehearsed(
     columns = sum(party.block.columns for party in federation.parties.values())
     most = max(50, CELLS // max(columns, 1))
     rows = [federation.rows] if federation.rows <= most else [most // 2, most]
-    found = getattr(method, "rounds", None)
-    rounds = found if isinstance(found, int) else 0
+    rounds = method.rounds or 0
     tries = [FEW_ROUNDS, 2 * FEW_ROUNDS] if rounds > 2 * FEW_ROUNDS else [rounds]
     try:
         sent = [
@@ -457,9 +456,9 @@ def _straight(at: Sequence[float], values: Sequence[float], wanted: float) -> fl
 
 def _short(method: Any, rounds: int) -> Any:
     """The same method with so many rounds, all of them used; 0 or its own number: as it is."""
-    if rounds in (0, getattr(method, "rounds", 0)):
+    if rounds in (0, method.rounds):
         return method
-    return replace(method, rounds=rounds, **({"tolerance": 0.0} if hasattr(method, "tolerance") else {}))
+    return replace(method, rounds=rounds, **({"tolerance": 0.0} if method.tolerance is not None else {}))
 
 
 def _made_up(federation: Federation, problem: Any, method: Any, privacy: Privacy | None, rows: int) -> float:

@@ -45,14 +45,12 @@ from colonnade.methods.node_setup import (
     Call,
     assumptions,
     coordinator_setup,
-    labels_public,
     neighbours,
     party_setup,
     place_of,
     source_of,
     terms_of,
     usable_labels,
-    variant,
 )
 from colonnade.privacy.accountant import epsilon, rho_for
 from colonnade.privacy.block import Block, FeatureColumn
@@ -188,13 +186,14 @@ def checked(
 ) -> Checked:
     """Every check of a call that needs no store: `fit` makes them before a run, and `configured.preview` instead of one."""
     asked = method if method is not None else _default(privacy, problem)
-    method = variant(asked, problem)
-    privacy = settled(privacy, method)
+    _check_kinds(federation, problem, asked)
+    method = asked.variant(problem)
+    privacy = settled(privacy, method.trusts)
     _check_call(federation, problem, method)
     solved = cast(Problem, problem)  # a method that knows no other kind refused it above
     privacy = _with_range(privacy, federation, solved, method)
     job = Job(solved, federation.roster(), privacy)
-    if isinstance(federation.unit, FeatureColumn) and not getattr(method, "COLUMNS", False):
+    if isinstance(federation.unit, FeatureColumn) and not method.PROTECTS_COLUMNS:
         raise InvalidInput(f"{method.TITLE} protects rows or people, and this federation's unit is one feature column.")
     method.check(job)
     if isinstance(method, GraphMethod):
@@ -482,7 +481,7 @@ class _Run:
             return not_private("exact values left the parties, so no bound on epsilon holds", unit, sees)
         if self.noise is not None:
             return not_private("the noise was seeded, so whoever knows the seed can subtract it", unit, sees)
-        assumed = assumptions(self.job, self.method)
+        assumed = assumptions(self.job)
         caveat = large_delta(self.job.privacy, *self.job.units)
         made = derived(self.job.privacy, row_rho(self.plans), unit, sees, self.method.DERIVATION, assumed, caveat)
         place = place_of(self.job, self.method, keyed=self.federation.on is not None)
@@ -565,7 +564,7 @@ def _met(federation: Federation, engine: Engine | Distributed | None) -> Federat
     return cast(Federation, meet(federation))
 
 
-def _check_call(federation: Federation, problem: object, method: Method | GraphMethod) -> None:
+def _check_kinds(federation: object, problem: object, method: object) -> None:
     if not isinstance(federation, Federation):
         raise InvalidInput(
             f"fit wants a Federation first, got {type(federation).__name__}; make one with Federation.split or from_frames."
@@ -574,23 +573,26 @@ def _check_call(federation: Federation, problem: object, method: Method | GraphM
         raise InvalidInput(
             f"fit wants a Problem second, got {type(problem).__name__}; give one such as co.Problem(co.Logistic(), co.L1Ball(10.0))."
         )
-    if isinstance(method, type) or not (hasattr(method, "coordinator") or isinstance(method, GraphMethod)):
+    if not isinstance(method, Method | GraphMethod):
         raise InvalidInput(f"method={method!r} is not a method: give a value such as co.DistributedFrankWolfe().")
-    if not isinstance(problem, getattr(method, "SOLVES", (Problem,))):
+
+
+def _check_call(federation: Federation, problem: object, method: Method | GraphMethod) -> None:
+    if not isinstance(problem, method.SOLVES):
         raise InvalidInput(
             f"{method.TITLE} does not solve a {type(problem).__name__}: use method=co.DistributedFrankWolfe(), which does."
         )
-    if federation.roster().responses and not getattr(method, "RESPONSES", False):
+    if federation.roster().responses and not method.SEVERAL_RESPONSES:
         raise InvalidInput(
             f"{method.TITLE} takes one label a row; with several, use co.GraphADMM, or fit them one by one."
         )
-    if federation.away is not None and federation.on is not None and labels_public(method):
+    if federation.away is not None and federation.on is not None and method.labels_public:
         raise InvalidInput(
             "public labels go by the place of a row, and nobody but the parties knows the order of rows that were matched by "
             "keys: let a party hold the labels, or match rows in one process with from_frames."
         )
     split = "rows" if federation.by_rows else "columns"
-    if split not in (splits := getattr(method, "SPLITS", ("columns",))):
+    if split not in (splits := method.SPLITS):
         raise InvalidInput(
             f"{method.TITLE} works on split {' or '.join(splits)}, and the parties of this federation hold different "
             f"{split}: make it with Federation.split(..., by={splits[0]!r}), or choose another method."
@@ -628,7 +630,7 @@ def _with_range(
     privacy: Privacy | None, federation: Federation, problem: Problem, method: Method | GraphMethod
 ) -> Privacy | None:
     """The terms with the range of labels that the label holder's schema declares, unless they name one themselves."""
-    if privacy is None or labels_public(method) or federation.label not in federation.parties:
+    if privacy is None or method.labels_public or federation.label not in federation.parties:
         return privacy  # without labels the job is refused further on, with advice
     schema = federation.parties[federation.label].schema
     declared = schema.label if schema is not None and schema.source == "declared" else None
@@ -662,7 +664,7 @@ def _check_seeded(federation: Federation) -> None:
 def check_store(call: Checked, federation: Federation, privacy: Privacy | None, store: str | Path | None) -> None:
     """Whether a run needs a folder, or cannot be kept in one."""
     problem, method = call.job.problem, call.method
-    if store is not None and not getattr(method, "savable", True):
+    if store is not None and not method.savable:
         raise InvalidInput(
             "these functions cannot be told from others after a restart, so a run in store= could not go on with the same "
             "ones: give functions_version='a name', changed whenever they change, or leave store out."
@@ -687,7 +689,7 @@ def _reordered(federation: Federation, method: Method | GraphMethod, privacy: Pr
 
     Public labels name rows by their place, so their order is public, too.
     """
-    return privacy is not None and federation.keys is not None and not labels_public(method)
+    return privacy is not None and federation.keys is not None and not method.labels_public
 
 
 def _with_labels(federation: Federation, job: Job) -> dict[str, Block]:

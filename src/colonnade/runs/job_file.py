@@ -29,7 +29,8 @@ from typing import Any
 
 from colonnade.data.text_file import at_line, read_text
 from colonnade.errors import InvalidInput
-from colonnade.methods.plain_data import from_plain, known_values
+from colonnade.methods.method import MethodBase
+from colonnade.methods.plain_data import from_plain, known_methods, known_values
 from colonnade.privacy.statement import Privacy
 from colonnade.problem import AdaBoost, KernelSVM, Problem
 
@@ -76,8 +77,7 @@ def load_job(path: str | Path, *, others: tuple[str, ...] = ()) -> JobFile:
 
 def accepted() -> dict[str, tuple[type, ...]]:
     """What each table may hold."""
-    methods = tuple(kind for kind in known_values().values() if hasattr(kind, "price"))
-    return {"problem": _PROBLEMS, "method": methods, "privacy": (Privacy,)}
+    return {"problem": _PROBLEMS, "method": tuple(known_methods().values()), "privacy": (Privacy,)}
 
 
 def _nearer(raw: Mapping[str, Any], place: str, what: str) -> str:
@@ -96,7 +96,7 @@ def _check_kinds(problem: object, method: object, privacy: object) -> None:
         raise InvalidInput(
             f"problem: {type(problem).__name__} is no problem; leave type out, or write KernelSVM or AdaBoost"
         )
-    if method is not None and not hasattr(method, "price"):
+    if method is not None and not isinstance(method, MethodBase):
         raise InvalidInput(f'method: {type(method).__name__} is no method; write for example type = "PrivateGram"')
     if not isinstance(privacy, Privacy | None):
         raise InvalidInput(f"privacy: {type(privacy).__name__} says nothing about privacy; leave type out of [privacy]")

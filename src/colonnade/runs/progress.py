@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Protocol
 
+from colonnade.methods.method import MethodBase
 from colonnade.runtime.program import Note
 
 PATIENCE = 2.0  # seconds before a bar appears
@@ -57,12 +58,12 @@ class Bar:
 
 
 @contextlib.contextmanager
-def watching(wanted: bool, method: Any) -> Iterator[Progress]:
+def watching(wanted: bool, method: MethodBase) -> Iterator[Progress]:
     """A bar while a run lasts, if one is wanted."""
     if not wanted:
         yield Silent()
         return
-    bar = Bar(method.TITLE, getattr(method, "rounds", None))
+    bar = Bar(method.TITLE, method.rounds)
     try:
         yield bar
     finally:

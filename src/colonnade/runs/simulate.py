@@ -29,6 +29,7 @@ from colonnade.data.one_table import table_federation
 from colonnade.data.schema import Schema
 from colonnade.errors import ColonnadeError, InvalidInput
 from colonnade.methods.gram.private_gram import PrivateGram
+from colonnade.methods.method import GraphMethod, Method
 from colonnade.privacy.block import Block
 from colonnade.privacy.statement import Privacy, Trust
 from colonnade.problem import LeastSquares, Logistic, Problem
@@ -220,7 +221,7 @@ def _plan(
     cases: list[_Case] = []
     refused: list[str] = []
     for name, method, own in _named(methods, problem):
-        private = method is None or getattr(method, "DERIVATION", None) is not None
+        private = method is None or method.DERIVATION is not None
         terms = [Privacy(e, delta, trust, **bounds) for trust in trusts for e in epsilons] if private else [None]
         for privacy in terms:
             chosen = method if method is not None else _usual(privacy)
@@ -243,11 +244,12 @@ def _named(methods: Any, problem: Problem) -> Iterator[tuple[str, Any, Problem]]
         yield PrivateGram.TITLE, None, problem
         return
     pairs = list(methods.items()) if isinstance(methods, Mapping) else [(None, method) for method in methods]
-    titles = [getattr(_split_pair(value, problem)[0], "TITLE", "") for _, value in pairs]
-    for name, value in pairs:
-        method, own = _split_pair(value, problem)
-        if isinstance(method, type) or not hasattr(method, "price"):
+    asked = [(name, *_split_pair(value, problem)) for name, value in pairs]
+    for _, method, _ in asked:
+        if not isinstance(method, Method | GraphMethod):
             raise InvalidInput(f"methods= holds {method!r}, which is no method: give values such as co.PrivateGram().")
+    titles = [method.TITLE for _, method, _ in asked]
+    for name, method, own in asked:
         yield name or (method.TITLE if titles.count(method.TITLE) == 1 else repr(method)), method, own
 
 

@@ -1,12 +1,14 @@
-"""Private sharing ADMM over columns held by different parties: ridge, least squares or logistic loss, nobody is trusted.
+"""Private sharing ADMM over columns held by different parties: least squares or logistic loss with a ridge.
 
-Solves   min loss(Σ A_m x_m + b, y) + a/2 Σ ‖x_m‖², by a few rounds of the sharing form (sharing_admm.py) on noisy values.
-Source   Boyd et al., 2011, 7.3, with the calibration derived in docs/privacy.md, "private sharing ADMM". (Hu et al., NeurIPS
-         2020, print another one, which does not hold: docs/findings.md.)
+Solves   min loss(Σ A_m x_m + b, y) + a/2 Σ ‖x_m‖², by a few rounds of the sharing form (sharing_admm.py) on noisy
+         values.
+Source   Boyd et al., 2011, 7.3, with the calibration derived in docs/privacy.md, "private sharing ADMM". (Hu et al.,
+         NeurIPS 2020, print another one, which does not hold: docs/findings.md.)
          The label holder releases noisy labels ŷ once. Round t: z̄ and u come from published values; party m minimises
          a/2 ‖x‖² + rho/2 ‖A_m x + r‖² **over** ‖x‖ ≤ radius, r = clip(ā − z̄ + u − p̃_m), p̃_m its own last *published*
          prediction, and releases p̃_m = A_m x + noise; in the last round x + noise instead.
-Leaves   noisy labels once; from each party a noisy prediction for every row in all rounds but the last, then noisy coefficients.
+Leaves   noisy labels once; from each party a noisy prediction for every row in all rounds but the last, then noisy
+         coefficients.
 Price    rho in all, the whole budget: LABELS of it for ŷ, MODEL for the coefficients, the rest for the predictions.
 Unit     one row (or person). For a federation whose unit is COLUMN: one feature column, where parties' prices are
          counted once, since a column lives at one party; neither rows nor the label vector are protected then.
@@ -25,7 +27,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from colonnade.errors import InvalidInput
-from colonnade.methods.method import Answer, Array, Done, Finish, Floats, Job, Own, Status, numbers, swamped
+from colonnade.methods.method import Answer, Array, Done, Finish, Floats, Job, Method, Own, Status, numbers, swamped
 from colonnade.privacy.block import Block, FeatureColumn, check_sensible
 from colonnade.privacy.events import Charge, Event, Mechanism, Plan, Scope
 from colonnade.privacy.gate import Gate
@@ -50,7 +52,7 @@ class SendNoisyLabels:
 
 
 @message(51)
-class NoisyLabels:
+class NoisyLabelsSent:
     """Label holder → coordinator: the labels with noise."""
 
     values: Released[Array]
@@ -71,7 +73,7 @@ class NoisyPart:
 
 
 @message(54)
-class SendModel:
+class SendNoisyModel:
     """Coordinator → party: ā − z̄ + u for the last time; answer with your coefficients."""
 
     values: Array
@@ -84,12 +86,12 @@ class NoisyModel:
     coefficients: Released[Array]
 
 
-Request = SendNoisyLabels | Couple | SendModel | Finish
+Request = SendNoisyLabels | Couple | SendNoisyModel | Finish
 
 
 def coordinator(job: Job, terms: _Terms) -> Program[Answer]:
     roster, parties, rows = job.roster, job.roster.with_columns, job.roster.rows
-    labels = (yield from ask_one(roster.label, SendNoisyLabels(), NoisyLabels)).values.value
+    labels = (yield from ask_one(roster.label, SendNoisyLabels(), NoisyLabelsSent)).values.value
     y = numbers(labels, (rows,), roster.label)
     step = len(parties) / terms.rho
     prox = partial(noisy_prox, job, y, step)
@@ -105,7 +107,7 @@ def coordinator(job: Job, terms: _Terms) -> Program[Answer]:
             parts = yield from ask(parties, Couple(mean - z + u), NoisyPart, note)
             predictions = [numbers(parts[p].prediction.value, (rows,), p) for p in parties]
             mean = np.asarray(sum(predictions)) / len(parties)
-    models = yield from ask(parties, SendModel(mean - z + u), NoisyModel, note)
+    models = yield from ask(parties, SendNoisyModel(mean - z + u), NoisyModel, note)
     x = {p: numbers(models[p].coefficients.value, (len(roster.positions[p]),), p) for p in parties}
     remarks = _worse_than_nothing(job, terms, x, mean - z + u)
     x = {p: within_ball(part, terms.radius) for p, part in x.items()}  # what was minimised over; free
@@ -123,7 +125,8 @@ def _worse_than_nothing(job: Job, terms: _Terms, x: Mapping[str, Floats], common
     """The remark where x = 0 is expected to be nearer to the answer than the released coefficients.
 
     Their squares are on average those of the answer plus those of the noise, which are known: below twice the noise's,
-    the noise is the larger part. Residuals are at most those that a party's own prediction leaves, cut to the public bound.
+    the noise is the larger part. Residuals are at most those that a party's own prediction leaves, cut to the public
+    bound.
     """
     squares = noise = 0.0
     for party, part in x.items():
@@ -149,14 +152,14 @@ def party(block: Block, gate: Gate, terms: _Terms, norm: float) -> Program[Own]:
         match request:
             case SendNoisyLabels():
                 exact = Private(block.bounded_labels(terms.label), 2.0 * terms.label * math.sqrt(block.unit.rows))
-                answer: object = NoisyLabels(gate.gaussian(exact, rho=terms.label_rho))
-            case Couple(values) | SendModel(values):
+                answer: object = NoisyLabelsSent(gate.gaussian(exact, rho=terms.label_rho))
+            case Couple(values) | SendNoisyModel(values):
                 common = numbers(values, (block.rows,), COORDINATOR)
                 with np.errstate(over="ignore"):  # what overflows is clipped
                     residual = np.clip(common - published, -terms.clip, terms.clip)
                 x = closest(-residual, terms.rho)
                 moves = terms.sensitivity(residual, norm, block)
-                if isinstance(request, SendModel):
+                if isinstance(request, SendNoisyModel):
                     coefficients = gate.gaussian(Private(x, moves.model), rho=terms.model_rho, scope=terms.scope)
                     answer = NoisyModel(coefficients)
                 else:
@@ -170,20 +173,19 @@ def party(block: Block, gate: Gate, terms: _Terms, norm: float) -> Program[Own]:
     return Own(coefficients, gate.receipt())
 
 
-REPLIES: Replies = {SendNoisyLabels: NoisyLabels, Couple: NoisyPart, SendModel: NoisyModel, Finish: Done}
+REPLIES: Replies = {SendNoisyLabels: NoisyLabelsSent, Couple: NoisyPart, SendNoisyModel: NoisyModel, Finish: Done}
 
 
 @dataclass(frozen=True)
-class PrivateSharingADMM:
+class PrivateSharingADMM(Method):
     """Settings: the number of rounds, or None to take it from the budget; a public bound of each ‖x_m‖."""
 
     rounds: int | None = None
     radius: float = 1.0
     TITLE: ClassVar[str] = "private sharing ADMM"
     REPLIES: ClassVar[Replies] = REPLIES
-    COLUMNS: ClassVar[bool] = True  # knows the unit COLUMN
+    PROTECTS_COLUMNS: ClassVar[bool] = True
     DERIVATION: ClassVar[str | None] = "docs/privacy.md, private sharing ADMM"
-    trusts: ClassVar[tuple[str, ...]] = (Trust.NOBODY,)
 
     def __post_init__(self) -> None:
         if self.rounds is not None and not (isinstance(self.rounds, int) and self.rounds >= 1):
@@ -193,6 +195,10 @@ class PrivateSharingADMM:
         if not (math.isfinite(self.radius) and self.radius > 0):
             raise InvalidInput(f"radius must be a finite public bound above 0, got {self.radius!r}")
         check_sensible(radius=self.radius)
+
+    @property
+    def trusts(self) -> tuple[Trust, ...]:
+        return (Trust.NOBODY,)
 
     def check(self, job: Job) -> None:
         if job.privacy is not None and job.privacy.trust not in self.trusts:
@@ -277,7 +283,8 @@ class _Terms:
         return Scope.JOINT if self.columns else Scope.OWN  # a column lives at one party, a row at all
 
     def bounded(self, block: Block, norm: float) -> Any:
-        """The block with rows clipped to their norm, or entries to what bounds the norm of a column; stored as it was."""
+        """The block with rows clipped to their norm, or entries to what bounds the norm of a column; stored as it
+        was."""
         if self.columns:
             return block.clipped(norm / math.sqrt(block.rows)).matrix
         matrix = block.clipped().matrix
@@ -308,7 +315,8 @@ def _terms(job: Job, settings: PrivateSharingADMM) -> _Terms:
     norms, budget = _norms(job, columns), job.rho
     rounds = settings.rounds
     if rounds is None:
-        # T − 1 noisy predictions pay while their noise moves the coefficients by less than a quarter of the ball's radius.
+        # T − 1 noisy predictions pay while their noise moves the coefficients by less than a quarter of the ball's
+        # radius.
         noise = 32.0 * count * (max(norms.values()) ** 2 / ridge) ** 2 / ((1.0 - LABELS - MODEL) * budget)
         rounds = 1 if columns else min(1 + int(job.roster.rows / noise), MOST)
     model = MODEL if rounds > 1 else 1.0 - LABELS
@@ -364,8 +372,8 @@ def noisy_prox(job: Job, y: Floats, step: float, v: Floats) -> Floats:
     """The prox of the loss at v, for labels that are any real numbers."""
     if isinstance(job.problem.loss, LeastSquares):
         return job.problem.loss.prox(v, y, step)
-    # log(1 + exp(−y·s)) = log(2cosh(s/2)) − y·s/2 for y = ±1, and the right side is linear in y: another label moves the
-    # point at which the prox is taken, and noise of mean 0 leaves the mean of the loss as it is.
+    # log(1 + exp(−y·s)) = log(2cosh(s/2)) − y·s/2 for y = ±1, and the right side is linear in y: another label moves
+    # the point at which the prox is taken, and noise of mean 0 leaves the mean of the loss as it is.
     shift = (step / y.size) * (y - 1.0) / 2.0
     return job.problem.loss.prox(v + shift, np.ones(y.size), step)
 

@@ -1,26 +1,28 @@
 """Sharing ADMM over columns held by different parties, in the form that converges.
 
-Solves   min loss(Σ A_m x_m + b, y) + Σ penalty(x_m),   A = [A₁ … A_M], party m holds A_m; every loss; ridge, lasso, elastic
-         net, and group lasso whose groups each live at one party.
-Source   Boyd, Parikh, Chu, Peleato, Eckstein, "Distributed optimization and statistical learning via ADMM", 2011, 7.3 (sharing).
-         Two blocks, all parties' x and one z, so it converges for every rho. (Hu et al., NeurIPS 2020, algorithm 1, moves all
-         parties at once against the full coupling, and need not.) As a map T of w = z + u, w_m ↦ w_m + 2 (A_m x_m − z_m), it
-         takes no two points further apart. There are two ways to a fixed point of such a map, and each is far ahead of the
-         other on some problems:
-             relaxed    w ← (1 − θ) w + θ T(w)               over-relaxed ADMM; the faster one where loss or penalty curve
+Solves   min loss(Σ A_m x_m + b, y) + Σ penalty(x_m),   A = [A₁ … A_M], party m holds A_m; every loss; ridge, lasso,
+         elastic net, and group lasso whose groups each live at one party.
+Source   Boyd, Parikh, Chu, Peleato, Eckstein, "Distributed optimization and statistical learning via ADMM", 2011, 7.3
+         (sharing). Two blocks, all parties' x and one z, so it converges for every rho. (Hu et al., NeurIPS 2020,
+         algorithm 1, moves all parties at once against the full coupling, and need not.) As a map T of w = z + u, w_m ↦
+         w_m + 2 (A_m x_m − z_m), it takes no two points further apart. There are two ways to a fixed point of such a
+         map, and each is far ahead of the other on some problems:
+             relaxed    w ← (1 − θ) w + θ T(w)               over-relaxed ADMM; the faster one where loss or penalty
+             curve
              anchored   w ← anchor/(k+1) + k/(k+1) T(w)      the faster one on linear programs: sources in anchored.py
-         It begins relaxed. An epoch ends when the residual has fallen, or has lasted a share of all rounds: then the next one
-         goes the other way. A relaxed step is one anchored at w itself, so a party is told where the anchor is and how far `back`.
-         v = rho·u is the dual vector, and all that a party needs: its z_m is w_m − v/rho, and the target of its x is z_m − v/rho.
-Leaves   the labels; from each party, every round: its prediction for every row, the penalty of its coefficients, and two
-         numbers of the certificate; at a warm start (warm.py) the first of these is its prediction at the start. Its
-         coefficients never leave it.
+         It begins relaxed. An epoch ends when the residual has fallen, or has lasted a share of all rounds: then the
+         next one goes the other way. A relaxed step is one anchored at w itself, so a party is told where the anchor is
+         and how far `back`. v = rho·u is the dual vector, and all that a party needs: its z_m is w_m − v/rho, and the
+         target of its x is z_m − v/rho.
+Leaves   the labels; from each party, every round: its prediction for every row, the penalty of its coefficients, and
+         two numbers of the certificate; at a warm start (warm.py) the first of these is its prediction at the start.
+         Its coefficients never leave it.
 Price    exact releases: every event is infinite; a finite budget refuses this method.
 Stops    when the gap, which bounds objective − optimum, is at most the tolerance.
-Proof    after the z-update v is a slope of the loss, so it lies in the domain of loss*. With s ≤ 1 that brings every −s·A_mᵀv
-         into the domain of penalty*, −loss*(s·v) − Σ penalty*(−s·A_mᵀv) bounds the optimum from below; b asks for 1ᵀv = 0.
-         Convergence: neither way takes w further from a fixed point than it was at the epoch's beginning, and either epochs grow
-         for ever, in which the residual falls like 1/√k and 1/k, or each cuts it by a factor.
+Proof    after the z-update v is a slope of the loss, so it lies in the domain of loss*. With s ≤ 1 that brings every
+         −s·A_mᵀv into the domain of penalty*, −loss*(s·v) − Σ penalty*(−s·A_mᵀv) bounds the optimum from below; b asks
+         for 1ᵀv = 0. Convergence: neither way takes w further from a fixed point than it was at the epoch's beginning,
+         and either epochs grow for ever, in which the residual falls like 1/√k and 1/k, or each cuts it by a factor.
 """
 
 from __future__ import annotations
@@ -37,18 +39,7 @@ from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.methods.graph.anchored import FAINT, MOST_CHANGES, Epochs, halfway
 from colonnade.methods.graph.consensus import ratio
 from colonnade.methods.graph.warm import Given, Start, printed
-from colonnade.methods.method import (
-    Answer,
-    Array,
-    Done,
-    Finish,
-    Floats,
-    Job,
-    Labels,
-    Own,
-    SendLabels,
-    Status,
-)
+from colonnade.methods.method import Answer, Array, Done, Finish, Floats, Job, Labels, Method, Own, SendLabels, Status
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate
@@ -64,7 +55,7 @@ BLUNT = 1e-3  # of the mean residual: kinks are rounded off over that width wher
 
 
 @message(40)
-class Dual:
+class SharingDual:
     """Coordinator → party: the dual vector; answer with the coefficients that suit it."""
 
     values: Array
@@ -74,7 +65,7 @@ class Dual:
 
 
 @message(41)
-class Part:
+class SharingPart:
     """Party → coordinator: my prediction now, and what the certificate needs."""
 
     prediction: Released[Array]
@@ -83,8 +74,8 @@ class Part:
     conjugate: Released[float]  # penalty* there
 
 
-Request = SendLabels | Dual | Finish
-Parts = Mapping[str, Part]
+Request = SendLabels | SharingDual | Finish
+Parts = Mapping[str, SharingPart]
 
 
 class Coupling:
@@ -102,10 +93,10 @@ class Coupling:
         self.z0, self.v0 = np.zeros_like(self.w), np.zeros(self.y.size)
 
     @property
-    def request(self) -> Dual:
+    def request(self) -> SharingDual:
         """What every party is asked next."""
         back = 1.0 / (self.age + 2) if self.epochs.anchored else 1.0 - RELAXATION
-        return Dual(self.v, self.rho, self.age == 0 or not self.epochs.anchored, back)
+        return SharingDual(self.v, self.rho, self.age == 0 or not self.epochs.anchored, back)
 
     def begin(self, predictions: Floats) -> None:
         """At a fixed point, if these are predictions of an answer: z = Ax, and v the slope of the loss there."""
@@ -123,7 +114,8 @@ class Coupling:
         return balanced(v) if self.problem.intercept else v
 
     def update(self, t: int, predictions: Floats) -> None:
-        """w ← part of the way back from T(w) to the anchor;  v by the prox;  then a restart, if the residual asks for it."""
+        """w ← part of the way back from T(w) to the anchor;  v by the prox;  then a restart, if the residual asks for
+        it."""
         z, asked = self.w - self.v / self.rho, self.request
         apart, anchor = predictions - z, self.anchor if self.epochs.anchored else self.w
         self.w, self.age = asked.back * anchor + (1.0 - asked.back) * (self.w + 2.0 * apart), self.age + 1
@@ -146,7 +138,8 @@ class Coupling:
         self.z0, self.v0, self.anchor, self.age = z, self.v, self.w.copy(), 0
 
     def certificate(self, parts: Parts) -> tuple[float, float, float]:
-        """The objective at the parties' coefficients, its best intercept, and the gap to the best lower bound so far."""
+        """The objective at the parties' coefficients, its best intercept, and the gap to the best lower bound so
+        far."""
         loss, shrink = self.problem.loss, min(part.shrink.value for part in parts.values())
         conjugates = math.fsum(part.conjugate.value for part in parts.values())
         self.bound = max(self.bound, -loss.conjugate(shrink * self.v, self.y) - conjugates)
@@ -163,7 +156,7 @@ def coordinator(job: Job, settings: SharingADMM) -> Program[Answer]:
     state = Coupling(job.problem, labels, parties, settings)
     note: Note | None = None
     for t in range(1, settings.rounds + 1):
-        parts = yield from ask(parties, state.request, Part, note)  # x_m, of all parties at once
+        parts = yield from ask(parties, state.request, SharingPart, note)  # x_m, of all parties at once
         for party in parties:
             _check_rows(parts[party].prediction.value, roster.rows, party)
         objective, intercept, gap = state.certificate(parts)
@@ -191,7 +184,7 @@ def party(job: Job, block: Block, gate: Gate, settings: SharingADMM) -> Program[
         match request:
             case SendLabels():
                 answer: object = Labels(gate.exact(block.own_labels()))
-            case Dual(v, rho, drop, back):
+            case SharingDual(v, rho, drop, back):
                 _check_rows(v, block.rows, COORDINATOR)
                 _check_rho(rho, back)
                 if start is not None:
@@ -208,17 +201,17 @@ def party(job: Job, block: Block, gate: Gate, settings: SharingADMM) -> Program[
                 pull = -block.correlations(v)
                 shrink = penalty.shrink(pull)
                 figures = penalty.value(x), shrink, penalty.conjugate(shrink * pull)
-                answer = Part(*gate.exact(prediction, *figures))  # infinite price
+                answer = SharingPart(*gate.exact(prediction, *figures))  # infinite price
         request = yield from ask_one(COORDINATOR, answer, Request)
     yield from last({COORDINATOR: Done()})
     return Own(x, gate.receipt())
 
 
-REPLIES: Replies = {SendLabels: Labels, Dual: Part, Finish: Done}
+REPLIES: Replies = {SendLabels: Labels, SharingDual: SharingPart, Finish: Done}
 
 
 @dataclass(frozen=True)
-class SharingADMM:
+class SharingADMM(Method):
     """Settings: at most `rounds` rounds, until the certified gap is at most `tolerance` (0: use all rounds).
 
     coupling   the paper's rho times the number of rows, kept as it is; None: moved until both residuals fall alike.
@@ -231,7 +224,6 @@ class SharingADMM:
     start: Given = field(default=None, compare=False)
     TITLE: ClassVar[str] = "sharing ADMM"
     REPLIES: ClassVar[Replies] = REPLIES
-    DERIVATION: ClassVar[str | None] = None
 
     def __post_init__(self) -> None:
         if not (isinstance(self.rounds, int) and self.rounds >= 1):
@@ -286,7 +278,8 @@ def local_penalty(problem: Problem, positions: Array) -> Penalty:
     inside = tuple(tuple(places[column] for column in group) for group in penalty.groups if group[0] in places)
     if sum(map(len, inside)) != len(places):
         raise InvalidInput(
-            f"a party has {len(places)} columns and the groups name {sum(map(len, inside))} of them: every column needs one "
+            f"a party has {len(places)} columns and the groups name {sum(map(len, inside))} of them: every column "
+            f"needs one "
             "group; a column on its own is a group such as (7,)."
         )
     return GroupLasso(penalty.a, inside)
@@ -323,7 +316,8 @@ def balanced(v: Floats) -> Floats:
 
 
 def slope_at(problem: Problem, scores: Floats, labels: Floats) -> Floats:
-    """The dual vector that belongs to these scores, at their best intercept; at a kink, the one of a rounded-off loss."""
+    """The dual vector that belongs to these scores, at their best intercept; at a kink, the one of a rounded-off
+    loss."""
     loss = problem.loss
     point = scores + loss.best_intercept(scores, labels) if problem.intercept else scores
     width = BLUNT * float(np.mean(np.abs(point - labels)))

@@ -1,12 +1,14 @@
 """What Frank-Wolfe steps towards: a column, a direction in a group of columns, or a decision stump on a column.
 
-Each kind has two faces. Its catalogue is public: the set that the weights of atoms lie in, and the place of an atom in one
-order of all of them, by which ties are decided whoever holds what. Its source is one party's own: which of its atoms is
-steepest, and the atom itself when it wins.
+Each kind has two faces. Its catalogue is public: the set that the weights of atoms lie in, and the place of an atom in
+one order of all of them, by which ties are decided whoever holds what. Its source is one party's own: which of its
+atoms is steepest, and the atom itself when it wins.
 
 Kind     problem                   an atom's column                    name (index)             travels
-columns  L1Ball, Simplex           the column                          its place in the block   once; sparse if stored so
-groups   GroupL1Ball               A_g u, u = −∇_g/‖∇_g‖₂, ‖u‖₂ = 1    the group's number       every time it wins: u is new
+columns  L1Ball, Simplex           the column                          its place in the block   once; sparse if stored
+         so
+groups   GroupL1Ball               A_g u, u = −∇_g/‖∇_g‖₂, ‖u‖₂ = 1    the group's number       every time it wins: u is
+         new
 stumps   AdaBoost                  ±1 a row                            column, cut and sign     once; one bit a row
 """
 
@@ -178,13 +180,15 @@ class GroupAtoms:
                 number = int(owner[place])
                 if holders.setdefault(number, party) != party:
                     raise InvalidInput(
-                        f"group {number} is split: {holders[number]!r} and {party!r} both hold columns of it. A group must "
+                        f"group {number} is split: {holders[number]!r} and {party!r} both hold columns of it. A group "
+                        f"must "
                         "live at one party: move its columns together, or make one group at each party."
                     )
         if len(holders) < len(self.ball.groups) or owner.size > sum(map(len, self.roster.positions.values())):
             raise InvalidInput(
                 f"groups name columns up to {owner.size - 1}, and the parties hold "
-                f"{sum(map(len, self.roster.positions.values())):,}: leave out the groups of columns that are not there."
+                f"{sum(map(len, self.roster.positions.values())):,}: leave out the groups of columns that are not "
+                f"there."
             )
         return holders
 

@@ -1,11 +1,12 @@
 """Block-coordinate Frank-Wolfe under arbitrary sampling, over columns held by different parties.
 
-Solves   min loss(Ax, y)  subject to  x in M₁ × … × M_B: every block (a column, a group, a party) in a ball or simplex of its own.
+Solves   min loss(Ax, y)  subject to  x in M₁ × … × M_B: every block (a column, a group, a party) in a ball or simplex
+         of its own.
 Source   Lou and Cheung, "An uplink communication-efficient approach to featurewise distributed sparse optimization with
          differential privacy", algorithm 1; comments "line n" refer to its box. p_min is taken from the sampling by its
          definition; docs/methods-frank-wolfe.md has the theorems, with what was mended in them.
-Leaves   the labels, to the coordinator; from each party, every round, the change of its part of the prediction (one number a
-         row, where it has a block in the round) and its share of the gap; its coefficients, at the end.
+Leaves   the labels, to the coordinator; from each party, every round, the change of its part of the prediction (one
+         number a row, where it has a block in the round) and its share of the gap; its coefficients, at the end.
 Price    exact releases: every event is infinite; a finite budget refuses this method.
 Stops    when the gap, which bounds objective − optimum, is at most the tolerance; the certificate looks at all blocks.
 """
@@ -29,6 +30,7 @@ from colonnade.methods.method import (
     Floats,
     Job,
     Labels,
+    Method,
     Own,
     Roster,
     SendLabels,
@@ -58,12 +60,12 @@ from colonnade.runtime.program import (
 
 
 @message(100)
-class Begin:
+class BlockBegin:
     """Coordinator → party: send your part of the prediction at the starting point."""
 
 
 @message(101)
-class Turn:
+class BlockTurn:
     """Coordinator → party: make the step you prepared, then prepare one for these of your blocks."""
 
     step: float
@@ -80,18 +82,18 @@ class Change:
 
 
 @message(103)
-class SendModel:
+class SendBlockModel:
     """Coordinator → party: the step you prepared is not made; send your coefficients."""
 
 
 @message(104)
-class Model:
+class BlockModel:
     """Party → coordinator: my coefficients."""
 
     coefficients: Released[Array]
 
 
-Request = SendLabels | Begin | Turn | SendModel | Finish
+Request = SendLabels | BlockBegin | BlockTurn | SendBlockModel | Finish
 
 
 def coordinator(job: Job, settings: BlockFrankWolfe, run: str) -> Program[Answer]:
@@ -102,11 +104,11 @@ def coordinator(job: Job, settings: BlockFrankWolfe, run: str) -> Program[Answer
     if y.shape != (roster.rows,):
         raise ProtocolError(f"{roster.label!r} sent labels of shape {y.shape} for {roster.rows:,} rows")
     prediction, step = np.zeros(roster.rows), 0.0
-    prediction += _sum((yield from ask(parties, Begin(), Change)), roster)
+    prediction += _sum((yield from ask(parties, BlockBegin(), Change)), roster)
     for t in range(settings.rounds + 1):
         drawn = _drawn(settings.sampling, owners, run, t) if t < settings.rounds else np.zeros(0, np.int64)  # line 3
         slope, objective = loss.slope(prediction, y), loss.value(prediction, y)
-        turns = {p: Turn(step, slope, drawn[owners[drawn] == k]) for k, p in enumerate(parties)}
+        turns = {p: BlockTurn(step, slope, drawn[owners[drawn] == k]) for k, p in enumerate(parties)}
         note: Note = {"round": t + 1, "objective": objective, "blocks": int(drawn.size), "step": step}
         changes = yield from tell(turns, Change, note)  # lines 5 and 6
         gap = math.fsum(change.gap.value for change in changes.values())
@@ -114,7 +116,7 @@ def coordinator(job: Job, settings: BlockFrankWolfe, run: str) -> Program[Answer
             break
         step = universal_step(t, least)
         prediction += step * _sum(changes, roster)  # line 7
-    models = yield from ask(parties, SendModel(), Model)
+    models = yield from ask(parties, SendBlockModel(), BlockModel)
     x = {p: models[p].coefficients.value for p in parties}
     yield from tell({p: Finish(x.get(p, np.zeros(0)), 0.0) for p in roster.parties}, Done)
     return Answer(x, 0.0, objective, gap, Status.CERTIFIED if gap <= settings.tolerance else Status.OUT_OF_ROUNDS)
@@ -129,9 +131,9 @@ def party(job: Job, block: Block, gate: Gate, settings: BlockFrankWolfe) -> Prog
         match request:
             case SendLabels():
                 answer: object = Labels(gate.exact(block.own_labels()))
-            case Begin():
+            case BlockBegin():
                 answer = Change(*gate.exact(_moved(block, x), 0.0))
-            case Turn(step, slope, blocks):
+            case BlockTurn(step, slope, blocks):
                 x = x + step * ahead  # line 7, of the round before
                 gradient = block.correlations(slope)
                 error = universal_step(t, least)
@@ -139,8 +141,8 @@ def party(job: Job, block: Block, gate: Gate, settings: BlockFrankWolfe) -> Prog
                 ahead = mine.towards(x, seen, blocks, settings.oracle_error * error)  # line 6
                 answer = Change(*gate.exact(_moved(block, ahead), mine.gap(x, gradient)))
                 t += 1
-            case SendModel():
-                answer = Model(gate.exact(x))
+            case SendBlockModel():
+                answer = BlockModel(gate.exact(x))
         request = yield from ask_one(COORDINATOR, answer, Request)
     if request.coefficients.shape != (block.columns,):
         raise ProtocolError(f"a peer sent {request.coefficients.size:,} coefficients for {block.columns:,} columns")
@@ -148,12 +150,13 @@ def party(job: Job, block: Block, gate: Gate, settings: BlockFrankWolfe) -> Prog
     return Own(request.coefficients, gate.receipt())
 
 
-REPLIES: Replies = {SendLabels: Labels, Begin: Change, Turn: Change, SendModel: Model, Finish: Done}
+REPLIES: Replies = {SendLabels: Labels, BlockBegin: Change, BlockTurn: Change, SendBlockModel: BlockModel, Finish: Done}
 
 
 @dataclass(frozen=True)
-class BlockFrankWolfe:
-    """Settings: the sampling of blocks; at most `rounds` steps, until the gap is at most `tolerance` (0: use all rounds).
+class BlockFrankWolfe(Method):
+    """Settings: the sampling of blocks; at most `rounds` steps, until the gap is at most `tolerance` (0: use all
+    rounds).
 
     gradient_error   in round t every entry of the gradient is wrong by this times the step, with random signs
     oracle_error     the vertex taken is the worst one within this times the step of the best
@@ -167,7 +170,6 @@ class BlockFrankWolfe:
     oracle_error: float = 0.0
     TITLE: ClassVar[str] = "block Frank-Wolfe"
     REPLIES: ClassVar[Replies] = REPLIES
-    DERIVATION: ClassVar[str | None] = None
 
     def __post_init__(self) -> None:
         if isinstance(self.sampling, type) or not isinstance(self.sampling, Sampling):
@@ -185,7 +187,8 @@ class BlockFrankWolfe:
         self.least(job)
         if not job.problem.loss.smooth or job.problem.intercept:
             raise InvalidInput(
-                f"{self.TITLE} needs a smooth loss and no intercept. Use LeastSquares, Logistic or SquaredHinge, and add a "
+                f"{self.TITLE} needs a smooth loss and no intercept. Use LeastSquares, Logistic or SquaredHinge, and "
+                f"add a "
                 "column of ones for an intercept."
             )
 
@@ -253,7 +256,8 @@ class _Mine:
         return worst % gradient.size, float(weights[worst])
 
     def gap(self, x: Floats, gradient: Floats) -> float:
-        """Σ over the blocks of <x, gradient> − support(gradient); one pass, since there may be a block for every column."""
+        """Σ over the blocks of <x, gradient> − support(gradient); one pass, since there may be a block for every
+        column."""
         if not self.columns:
             return 0.0
         ends = np.cumsum([0, *(own.size for own in self.columns.values())][:-1])
@@ -295,7 +299,8 @@ def _product(job: Job) -> Product:
     if not isinstance(job.problem.constraint, Product):
         raise InvalidInput(
             "block Frank-Wolfe minimises over a product of sets, one for each block: give "
-            "Problem(loss, constraint=co.Product(co.L1Ball(radius), blocks='columns' | 'parties' | groups)). For one ball "
+            "Problem(loss, constraint=co.Product(co.L1Ball(radius), blocks='columns' | 'parties' | groups)). For one "
+            "ball "
             "over all columns use co.DistributedFrankWolfe."
         )
     roster = job.roster

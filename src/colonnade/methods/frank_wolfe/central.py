@@ -18,7 +18,18 @@ import numpy as np
 from scipy.special import expit
 
 from colonnade.errors import InvalidInput
-from colonnade.methods.method import Answer, Done, Finish, Floats, Job, Own, Status, chosen_by_noise, numbers
+from colonnade.methods.method import (
+    Answer,
+    Done,
+    Finish,
+    Floats,
+    Job,
+    Method,
+    Own,
+    Status,
+    chosen_by_noise,
+    finish_party,
+)
 from colonnade.privacy.block import LARGEST, Block, check_sensible
 from colonnade.privacy.events import Charge, Event, Mechanism, Plan
 from colonnade.privacy.gate import Gate
@@ -27,7 +38,7 @@ from colonnade.privacy.statement import Trust
 from colonnade.problem import L1Ball, LeastSquares, Logistic
 from colonnade.runtime.messages import message
 from colonnade.runtime.node import Replies
-from colonnade.runtime.program import COORDINATOR, Note, Post, Program, ask_one, expect, last, receive
+from colonnade.runtime.program import COORDINATOR, Note, Post, Program, ask_one, expect, receive
 
 
 @message(30)
@@ -70,9 +81,7 @@ def party(job: Job, block: Block, gate: Gate, rounds: int) -> Program[Own]:
         _move(x, index.value, sign.value, job, t)
         request = yield from ask_one(COORDINATOR, Choice(index, sign), Choose | Finish)
         t += 1
-    coefficients = numbers(request.coefficients, (block.columns,), COORDINATOR)
-    yield from last({COORDINATOR: Done()})
-    return Own(coefficients, gate.receipt())
+    return (yield from finish_party(block, gate, request))
 
 
 REPLIES: Replies = {Choose: Choice, Finish: Done}
@@ -87,20 +96,23 @@ class Bounds:
 
 
 @dataclass(frozen=True)
-class CentralFrankWolfe:
+class CentralFrankWolfe(Method):
     """Settings: the number of rounds, or None to take it from the budget and the public figures."""
 
     rounds: int | None = None
     TITLE: ClassVar[str] = "central private Frank-Wolfe"
     REPLIES: ClassVar[Replies] = REPLIES
     DERIVATION: ClassVar[str | None] = "docs/privacy.md, central Frank-Wolfe"
-    trusts: ClassVar[tuple[str, ...]] = (Trust.NOBODY,)
 
     def __post_init__(self) -> None:
         if self.rounds is not None and not (isinstance(self.rounds, int) and self.rounds >= 1):
             raise InvalidInput(
                 f"rounds must be None (from the budget) or a whole number from 1 on, got {self.rounds!r}"
             )
+
+    @property
+    def trusts(self) -> tuple[Trust, ...]:
+        return (Trust.NOBODY,)
 
     def check(self, job: Job) -> None:
         _bounds(job)

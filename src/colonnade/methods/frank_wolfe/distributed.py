@@ -1,15 +1,17 @@
 """Distributed Frank-Wolfe over columns held by different parties.
 
-Solves   min loss(Ax + b, y)  subject to  x in an ℓ1 ball, a simplex or a ball of groups,   A = [A₁ … A_p], party i holds Aᵢ;
-         AdaBoost over the decision stumps of the columns. What an atom is, by problem: methods/frank_wolfe/atoms.py.
-         Here a star; topology= runs methods/frank_wolfe/graph.py, and a kernel machine methods/frank_wolfe/kernel_svm.py.
+Solves   min loss(Ax + b, y)  subject to  x in an ℓ1 ball, a simplex or a ball of groups,   A = [A₁ … A_p], party i
+         holds Aᵢ; AdaBoost over the decision stumps of the columns. What an atom is, by problem:
+         methods/frank_wolfe/atoms.py. Here a star; topology= runs methods/frank_wolfe/graph.py, and a kernel machine
+         methods/frank_wolfe/kernel_svm.py.
 Source   Bellet, Liang, Garakani, Balcan, Sha, "A distributed Frank-Wolfe algorithm for communication-efficient sparse
-         learning", arXiv:1404.2644, algorithm 3; comments "line n" refer to its box. The winner's atom is broadcast once:
-         later rounds name it by its number. Σ S_i is <prediction, slope> for a linear model, so no partial sums travel.
-         By default the coordinator also re-solves over the atoms it has, which costs nothing on the wire but weights.
-         b, where the problem asks for it, is the exact minimiser at every x: the gap then certifies the problem in x.
-Leaves   the labels; from each party one index and one score a round; the winner's COLUMN, in full, once (a combination of
-         its columns where groups win, one bit a row where stumps do).
+         learning", arXiv:1404.2644, algorithm 3; comments "line n" refer to its box. The winner's atom is broadcast
+         once: later rounds name it by its number. Σ S_i is <prediction, slope> for a linear model, so no partial sums
+         travel. By default the coordinator also re-solves over the atoms it has, which costs nothing on the wire but
+         weights. b, where the problem asks for it, is the exact minimiser at every x: the gap then certifies the
+         problem in x.
+Leaves   the labels; from each party one index and one score a round; the winner's COLUMN, in full, once (a combination
+         of its columns where groups win, one bit a row where stumps do).
 Price    exact releases: every event is infinite; a finite budget refuses this method.
 Stops    when the gap, which bounds objective − optimum, is at most the tolerance.
 """
@@ -19,7 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
@@ -125,7 +127,8 @@ class OpenLoop:
 
 @dataclass(frozen=True)
 class Corrective:
-    """After a line search, the best weights of all atoms seen so far: free, since they are here, and far fewer rounds."""
+    """After a line search, the best weights of all atoms seen so far: free, since they are here, and far fewer
+    rounds."""
 
     def size(self, t: int, loss: Loss, scores: Floats, direction: Floats, y: Floats) -> float:  # noqa: ARG002
         return loss.minimise_along(scores, direction, y)
@@ -224,7 +227,7 @@ class Track:
 class Walk:
     """Where the walk stands, and the step of whoever decides: the coordinator of a star, every agent of a graph."""
 
-    def __init__(self, problem: Problem, hull: Hull, settings: Settings, labels: Array) -> None:
+    def __init__(self, problem: Problem, hull: Hull, settings: WalkSettings, labels: Array) -> None:
         self.problem, self.hull, self.settings, self.track = problem, hull, settings, Track(labels)
         self.feasible = hull.contains(np.zeros(1))  # a simplex does not hold zero: the first step goes all the way
         self.track.intercept, self.objective, self.gap = self._intercept(), math.inf, math.inf
@@ -262,7 +265,7 @@ class Walk:
         return self.problem.loss.best_intercept(track.prediction, track.y) if self.problem.intercept else 0.0
 
 
-def coordinator(job: Job, settings: Settings) -> Program[Answer]:
+def coordinator(job: Job, settings: WalkSettings) -> Program[Answer]:
     roster, atoms = job.roster, catalogue(job)
     parties = roster.with_columns
     labels = (yield from ask_one(roster.label, SendLabels(), Labels)).values.value
@@ -331,32 +334,13 @@ def party(job: Job, block: Block, gate: Gate) -> Program[Own]:
 REPLIES: Replies = {SendLabels: Labels, Begin: Bid, SendAtom: Atom, Move: Bid, Place: Bid, Finish: Done}
 
 
-class Settings(Protocol):
-    """What every form of the method is told."""
-
-    @property
-    def rounds(self) -> int: ...
-    @property
-    def tolerance(self) -> float: ...
-    @property
-    def step(self) -> Step: ...
-
-
 @dataclass(frozen=True)
-class DistributedFrankWolfe:
-    """Settings: at most `rounds` steps, until the certified gap is at most `tolerance` (0: use all rounds).
-
-    topology  None: a star, with a coordinator; a co.Topology: no coordinator, every party talks to its neighbours only.
-    """
+class WalkSettings:
+    """What every form of the method is told."""
 
     rounds: int = 1000
     tolerance: float = 1e-4
     step: Step = field(default_factory=Corrective)
-    topology: Topology | None = None
-    TITLE: ClassVar[str] = "distributed Frank-Wolfe"
-    REPLIES: ClassVar[Replies] = REPLIES
-    DERIVATION: ClassVar[str | None] = None
-    SOLVES: ClassVar[tuple[type, ...]] = (Problem, AdaBoost)
 
     def __post_init__(self) -> None:
         if not (isinstance(self.rounds, int) and self.rounds >= 1):
@@ -365,6 +349,22 @@ class DistributedFrankWolfe:
             raise InvalidInput(f"step={self.step!r}: give co.Corrective(), co.LineSearch() or co.OpenLoop()")
         if not (self.tolerance >= 0 and math.isfinite(self.tolerance)):
             raise InvalidInput(f"tolerance must be 0 (use all rounds) or a positive number, got {self.tolerance!r}")
+
+
+@dataclass(frozen=True)
+class DistributedFrankWolfe(WalkSettings, Method):
+    """Settings: at most `rounds` steps, until the certified gap is at most `tolerance` (0: use all rounds).
+
+    topology  None: a star, with a coordinator; a co.Topology: no coordinator, every party talks to its neighbours only.
+    """
+
+    topology: Topology | None = None
+    TITLE: ClassVar[str] = "distributed Frank-Wolfe"
+    REPLIES: ClassVar[Replies] = REPLIES
+    SOLVES: ClassVar[tuple[type, ...]] = (Problem, AdaBoost)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if not (self.topology is None or isinstance(self.topology, Topology)):
             raise InvalidInput(f"topology={self.topology!r} is not a graph: give a value such as co.Topology.ring(4).")
 
@@ -395,7 +395,8 @@ class DistributedFrankWolfe:
 
 
 def check(job: Job, title: str) -> None:
-    """InvalidInput if Frank-Wolfe cannot do the job: a set it cannot walk over, a group in two places, a loss with kinks."""
+    """InvalidInput if Frank-Wolfe cannot do the job: a set it cannot walk over, a group in two places, a loss with
+    kinks."""
     atoms = catalogue(job)
     if isinstance(atoms, GroupAtoms):
         assert atoms.holders  # looks at every group

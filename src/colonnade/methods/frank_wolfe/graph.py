@@ -1,8 +1,8 @@
 """Distributed Frank-Wolfe on a tree or on any connected graph: every party runs the same program, nobody coordinates.
 
 Solves   what methods/frank_wolfe/distributed.py solves, with the same iterates to the bit, whatever the graph.
-Source   Bellet, Liang, Garakani, Balcan, Sha, arXiv:1404.2644, algorithm 3 and section 3.2; "line n" refers to the box. How bids
-         and atoms travel: methods/frank_wolfe/spread.py. The labels are the first thing that travels.
+Source   Bellet, Liang, Garakani, Balcan, Sha, arXiv:1404.2644, algorithm 3 and section 3.2; "line n" refers to the box.
+         How bids and atoms travel: methods/frank_wolfe/spread.py. The labels are the first thing that travels.
 Leaves   the labels, to everybody; from each party one place and one score a round; the winner's COLUMN, to everybody.
 Price    exact releases: every event is infinite; a finite budget refuses this method.
 Stops    when the gap, which bounds objective − optimum, is at most the tolerance: every party computes it alike.
@@ -21,9 +21,9 @@ from scipy import sparse
 from colonnade.errors import ProtocolError
 from colonnade.methods.frank_wolfe import distributed as frank_wolfe
 from colonnade.methods.frank_wolfe.atoms import Hull, Source, catalogue
-from colonnade.methods.frank_wolfe.distributed import Settings, Step, Walk
-from colonnade.methods.frank_wolfe.spread import REPLIES, Best, Flood, Rank, Tree, Turn, route
-from colonnade.methods.method import Answer, Floats, Job, Own
+from colonnade.methods.frank_wolfe.distributed import Walk, WalkSettings
+from colonnade.methods.frank_wolfe.spread import REPLIES, Best, Contribution, Flood, Rank, Tree, route
+from colonnade.methods.method import Answer, Floats, GraphMethod, Job, Own
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate
@@ -33,7 +33,7 @@ from colonnade.runtime.node import Replies
 from colonnade.runtime.program import Note, Program
 
 
-def peer(job: Job, block: Block, gate: Gate, way: Tree | Flood, settings: Settings) -> Program[Own]:
+def peer(job: Job, block: Block, gate: Gate, way: Tree | Flood, settings: WalkSettings) -> Program[Own]:
     atoms, reports = catalogue(job), gate.node == job.roster.label
     own = atoms.own(block) if block.columns else None
     nothing = gate.exact(sparse.csc_array((block.rows, 0)))
@@ -57,7 +57,9 @@ def peer(job: Job, block: Block, gate: Gate, way: Tree | Flood, settings: Settin
                 return None
             return dict(zip(("objective", "gap"), gate.exact(walk.objective, walk.gap), strict=True)) if reports else {}
 
-        best, new = yield from way.exchange(Turn(bid, rank(atoms.hull), wanted, column, nothing, note))  # line 4
+        best, new = yield from way.exchange(
+            Contribution(bid, rank(atoms.hull), wanted, column, nothing, note)
+        )  # line 4
         place, score = best.place.value, best.score.value
         if walk.ends(t, score):  # line 7
             break
@@ -82,7 +84,7 @@ def _labels(job: Job, block: Block, gate: Gate, way: Tree | Flood, nothing: Rele
     """The labels travel like an atom: their holder bids what nobody can beat."""
     holds = gate.node == job.roster.label
     bid = Best(*gate.exact(0 if holds else -1, -math.inf))
-    turn = Turn(bid, lambda s: s, lambda _: True, lambda: gate.exact(block.own_labels()), nothing, lambda: None)
+    turn = Contribution(bid, lambda s: s, lambda _: True, lambda: gate.exact(block.own_labels()), nothing, lambda: None)
     _, labels = yield from way.exchange(turn)
     if not isinstance(labels, np.ndarray) or labels.shape != (job.roster.rows,):
         raise ProtocolError(f"a peer sent no labels for {job.roster.rows:,} rows")
@@ -95,16 +97,12 @@ def rank(hull: Hull) -> Rank:
 
 
 @dataclass(frozen=True)
-class GraphFrankWolfe:
+class GraphFrankWolfe(WalkSettings, GraphMethod):
     """Distributed Frank-Wolfe without a coordinator; made by co.DistributedFrankWolfe(topology=...)."""
 
-    rounds: int
-    tolerance: float
-    step: Step
-    topology: Topology | None
+    topology: Topology | None = None
     TITLE: ClassVar[str] = "distributed Frank-Wolfe on a graph"
     REPLIES: ClassVar[Replies] = REPLIES
-    DERIVATION: ClassVar[str | None] = None
     SOLVES: ClassVar[tuple[type, ...]] = (Problem, AdaBoost)
 
     def check(self, job: Job) -> None:

@@ -1,8 +1,9 @@
 """Distributed Frank-Wolfe for kernel machines: atoms are examples, and different nodes hold them.
 
-Solves   min αᵀK̃α over the unit simplex,  K̃_ij = y_i y_j (k(x_i, x_j) + 1) + δ_ij / C: the dual of the L2-loss SVM (problem/kernel.py).
-Source   Bellet, Liang, Garakani, Balcan, Sha, arXiv:1404.2644, algorithm 3 and section 5.2; "line n" refers to the box. Instead of
-         an atom, which may have infinitely many entries, the example itself travels.
+Solves   min αᵀK̃α over the unit simplex,  K̃_ij = y_i y_j (k(x_i, x_j) + 1) + δ_ij / C: the dual of the L2-loss SVM
+         (problem/kernel.py).
+Source   Bellet, Liang, Garakani, Balcan, Sha, arXiv:1404.2644, algorithm 3 and section 5.2; "line n" refers to the box.
+         Instead of an atom, which may have infinitely many entries, the example itself travels.
 Memory   a node keeps its half gradient K̃α, one number an example of its own, and the examples chosen so far. A step
          towards one example changes it by one column of kernel values, made when the example comes and not kept.
 Leaves   one place and one score a round from each node; the winner's EXAMPLE with its label, in full, once.
@@ -13,22 +14,22 @@ Stops    when the gap 2(αᵀK̃α − min_j (K̃α)_j), which bounds objective 
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
 
 from colonnade.errors import ProtocolError
 from colonnade.kernels.columns import csc_matvec, dense_matvec
-from colonnade.kernels.examples import csc_squared_norms, dense_squared_norms, rbf_column, squared_norm, step_towards
-from colonnade.methods.frank_wolfe.distributed import Bid, Corrective, OpenLoop, Settings, Step
+from colonnade.kernels.examples import csc_squared_norms, dense_squared_norms, rbf_column, step_towards
+from colonnade.methods.frank_wolfe.chosen_examples import Chosen
+from colonnade.methods.frank_wolfe.distributed import Bid, Corrective, OpenLoop, WalkSettings
 from colonnade.methods.frank_wolfe.spread import REPLIES as PEER_REPLIES
-from colonnade.methods.frank_wolfe.spread import Best, Flood, Tree, Turn, route
-from colonnade.methods.method import Answer, Array, Done, Finish, Floats, Job, Own, Roster, Status
+from colonnade.methods.frank_wolfe.spread import Best, Contribution, Flood, Tree, route
+from colonnade.methods.method import Answer, Array, Done, Finish, Floats, GraphMethod, Job, Method, Own, Roster, Status
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate
@@ -42,7 +43,7 @@ from colonnade.runtime.program import COORDINATOR, Note, Program, ask, ask_one, 
 
 
 @message(132)
-class Start:
+class KernelBegin:
     """Coordinator → node: no example is chosen yet; bid."""
 
 
@@ -77,81 +78,13 @@ class Weigh:
     weights: Array
 
 
-Request = Start | SendExample | Towards | Weigh | Finish
+Request = KernelBegin | SendExample | Towards | Weigh | Finish
 
 
-class Chosen:
-    """The examples chosen so far, in the order of their numbers: what every node knows alike."""
-
-    def __init__(self, features: int) -> None:
-        self._features = features
-        self._examples: list[Any] = []  # as they came: features, then the label; dense, or a CSC column
-        self.labels: list[float] = []
-
-    def __len__(self) -> int:
-        return len(self._examples)
-
-    def learn(self, example: Any) -> None:
-        """Keep an example, unless there is none in the block."""
-        if example.shape == (self._features + 1, 0):
-            return
-        self.labels.append(_read(example, self._features).label)
-        self._examples.append(example)
-
-    def point(self, number: int) -> Point:
-        """One example, zeros and all."""
-        return _read(self._examples[number], self._features)
-
-    def row(self, number: int) -> Any:
-        """One example as a table of one row, for a kernel: stored as it came."""
-        row = self.point(number).features[None, :]
-        return row if isinstance(self._examples[number], np.ndarray) else sparse.csr_array(row)
-
-    def table(self, numbers: Sequence[int]) -> Any:
-        """Some examples as a table, for a kernel."""
-        rows = [self.row(number) for number in numbers]
-        return sparse.csr_array(sparse.vstack(rows)) if sparse.issparse(rows[0]) else np.vstack(rows)
-
-
-class Point(NamedTuple):
-    """An example that travelled, zeros and all."""
-
-    features: Floats
-    square: float  # of its norm
-    label: float
-
-
-# A broadcast within one process is one object: all nodes read the very same example one after the other, and it is spread
-# out once. Two, since the winner has its own copy of what the others were sent.
-_recent: deque[tuple[Any, Point]] = deque(maxlen=2)
-
-
-def _read(example: Any, features: int) -> Point:
-    """The example in a block that a peer sent, or ProtocolError."""
-    for known, point in tuple(_recent):
-        if known is example and point.features.size == features:
-            return point
-    dense = isinstance(example, np.ndarray)
-    if example.shape != ((features + 1,) if dense else (features + 1, 1)):
-        raise ProtocolError(f"a peer sent a block of shape {example.shape} for an example of {features:,} features")
-    last = dense or (example.indices.size > 0 and example.indices[-1] == features)  # the label is never zero
-    label = float((example if dense else example.data)[-1]) if last else 0.0
-    if label not in (-1.0, 1.0):
-        raise ProtocolError("a peer sent an example whose label is neither -1 nor +1")
-    values = np.zeros(features)
-    if dense:
-        values[:] = example[:-1]
-    else:
-        values[example.indices[:-1]] = example.data[:-1]
-    point = Point(values, float(squared_norm(values)), label)
-    _recent.append((example, point))
-    return point
-
-
-class Dual:
+class DualWalk:
     """Where the walk stands, and the step of whoever decides: the coordinator of a star, every agent of a graph."""
 
-    def __init__(self, problem: KernelSVM, settings: Settings, features: int) -> None:
+    def __init__(self, problem: KernelSVM, settings: WalkSettings, features: int) -> None:
         self.problem, self.settings, self.chosen = problem, settings, Chosen(features)
         self.weights, self.objective, self.gap = np.zeros(0), math.inf, math.inf
         self.squares = np.zeros((0, 0))  # K̃ between the chosen examples, where weights are re-solved
@@ -319,10 +252,10 @@ class Examples:
 # ------------------------------------------------------------------------------------------------ on a star
 
 
-def coordinator(job: Job, settings: Settings) -> Program[Answer]:
+def coordinator(job: Job, settings: WalkSettings) -> Program[Answer]:
     roster, first = job.roster, _firsts(job.roster)
-    dual, numbers = Dual(_problem(job), settings, _features(roster)), dict[tuple[str, int], int]()
-    bids = yield from ask(roster.parties, Start(), Bid)  # line 3
+    dual, numbers = DualWalk(_problem(job), settings, _features(roster)), dict[tuple[str, int], int]()
+    bids = yield from ask(roster.parties, KernelBegin(), Bid)  # line 3
     for t in range(settings.rounds + 1):
         who, index, score = _lowest(bids, first, roster)  # line 4
         if dual.ends(t, score):  # line 7
@@ -361,7 +294,7 @@ def party(job: Job, block: Block, gate: Gate) -> Program[Own]:
                 chosen.learn(new)
                 own.weigh(chosen, weights)
                 answer = Bid(*gate.exact(*own.lowest()))
-            case Start():
+            case KernelBegin():
                 answer = Bid(*gate.exact(*own.lowest()))
         request = yield from ask_one(COORDINATOR, answer, Request)
     if request.coefficients.shape != (len(own.mine),):
@@ -372,15 +305,15 @@ def party(job: Job, block: Block, gate: Gate) -> Program[Own]:
     return Own(alpha, gate.receipt())
 
 
-REPLIES: Replies = {Start: Bid, SendExample: Example, Towards: Bid, Weigh: Bid, Finish: Done}
+REPLIES: Replies = {KernelBegin: Bid, SendExample: Example, Towards: Bid, Weigh: Bid, Finish: Done}
 
 
 # ------------------------------------------------------------------------------------------------ on a graph
 
 
-def peer(job: Job, block: Block, gate: Gate, way: Tree | Flood, settings: Settings) -> Program[Own]:
+def peer(job: Job, block: Block, gate: Gate, way: Tree | Flood, settings: WalkSettings) -> Program[Own]:
     problem, first, reports = _problem(job), _firsts(job.roster)[gate.node], gate.node == job.roster.label
-    own, dual, numbers = Examples(problem, block), Dual(problem, settings, block.columns), dict[int, int]()
+    own, dual, numbers = Examples(problem, block), DualWalk(problem, settings, block.columns), dict[int, int]()
     nothing = gate.exact(sparse.csc_array((block.columns + 1, 0)))
     for t in range(settings.rounds + 1):
         index, score = own.lowest()
@@ -397,7 +330,7 @@ def peer(job: Job, block: Block, gate: Gate, way: Tree | Flood, settings: Settin
                 return None
             return dict(zip(("objective", "gap"), gate.exact(dual.objective, dual.gap), strict=True)) if reports else {}
 
-        best, new = yield from way.exchange(Turn(bid, lambda s: s, wanted, example, nothing, note))  # line 4
+        best, new = yield from way.exchange(Contribution(bid, lambda s: s, wanted, example, nothing, note))  # line 4
         place, score = best.place.value, best.score.value
         if dual.ends(t, score):  # line 7
             break
@@ -419,15 +352,11 @@ def peer(job: Job, block: Block, gate: Gate, way: Tree | Flood, settings: Settin
 
 
 @dataclass(frozen=True)
-class KernelFrankWolfe:
+class KernelFrankWolfe(WalkSettings, Method):
     """Distributed Frank-Wolfe for a kernel machine on a star; made by co.DistributedFrankWolfe()."""
 
-    rounds: int
-    tolerance: float
-    step: Step
     TITLE: ClassVar[str] = "distributed Frank-Wolfe for a kernel machine"
     REPLIES: ClassVar[Replies] = REPLIES
-    DERIVATION: ClassVar[str | None] = None
     SPLITS: ClassVar[tuple[str, ...]] = ("rows",)
     SOLVES: ClassVar[tuple[type, ...]] = (KernelSVM,)
 
@@ -445,16 +374,13 @@ class KernelFrankWolfe:
 
 
 @dataclass(frozen=True)
-class GraphKernelFrankWolfe:
-    """Distributed Frank-Wolfe for a kernel machine without a coordinator; made by co.DistributedFrankWolfe(topology=...)."""
+class GraphKernelFrankWolfe(WalkSettings, GraphMethod):
+    """Distributed Frank-Wolfe for a kernel machine without a coordinator; made by
+    co.DistributedFrankWolfe(topology=...)."""
 
-    rounds: int
-    tolerance: float
-    step: Step
-    topology: Topology | None
+    topology: Topology | None = None
     TITLE: ClassVar[str] = "distributed Frank-Wolfe for a kernel machine, on a graph"
     REPLIES: ClassVar[Replies] = PEER_REPLIES
-    DERIVATION: ClassVar[str | None] = None
     SPLITS: ClassVar[tuple[str, ...]] = ("rows",)
     SOLVES: ClassVar[tuple[type, ...]] = (KernelSVM,)
 

@@ -1,32 +1,45 @@
-"""Private Frank-Wolfe over columns held by different parties: every party picks, and a picked column leaves as a noisy sketch.
+"""Private Frank-Wolfe over columns held by different parties: a picked column leaves as a noisy sketch.
 
-Solves   min loss(Ax, y)  subject to  ‖x‖₁ ≤ radius; under trust "nobody" the loss's quadratic at zero stands for the loss.
+Solves   min loss(Ax, y)  subject to  ‖x‖₁ ≤ radius; under trust "nobody" the loss's quadratic at zero stands for the
+         loss.
 Source   Lou and Cheung, "An uplink communication-efficient approach to featurewise distributed sparse optimization with
-         differential privacy", algorithm 2; comments "line n" refer to its box. Mended: the calibration (docs/privacy.md,
-         "private block Frank-Wolfe"); line 12, which leaves the ball: weights are solved for on the ball over all sketches so far, which
-         is free; a sparse sketch, hashed from the run's id; a column is sent and paid for once; its product with the labels
-         leaves beside its sketch, since the sketched labels tell it far worse.
-Leaves   trust "nobody": the labels with noise, unless they are public; from each party one column number a round, and for each
-         new one a noisy sketch and a noisy product. Trust "consortium": one signed column number a round, by one choice over all
-         parties' columns; labels, slopes and picked columns travel inside.
-Price    "nobody": label_share of rho for the labels; of the rest w/(K·T) a pick and (1 − w)/S a column, S the most columns
-         there can be. "consortium": rho/T a round, once for all parties.
+         differential privacy", algorithm 2; comments "line n" refer to its box. Mended: the calibration
+         (docs/privacy.md, "private block Frank-Wolfe"); line 12, which leaves the ball: weights are solved for on the
+         ball over all sketches so far, which is free; a sparse sketch, hashed from the run's id; a column is sent and
+         paid for once; its product with the labels leaves beside its sketch, since the sketched labels tell it far
+         worse.
+Leaves   trust "nobody": the labels with noise, unless they are public; from each party one column number a round, and
+         for each new one a noisy sketch and a noisy product. Trust "consortium": one signed column number a round, by
+         one choice over all parties' columns; labels, slopes and picked columns travel inside.
+Price    "nobody": label_share of rho for the labels; of the rest w/(K·T) a pick and (1 − w)/S a column, S the most
+         columns there can be. "consortium": rho/T a round, once for all parties.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 from scipy import sparse
-from scipy.special import expit
 
 from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.kernels.prox import soft_threshold
 from colonnade.kernels.sketch import sketch_key, sparse_lift, sparse_sketch
+from colonnade.methods.frank_wolfe.private_spend import (
+    FILL,
+    MOST_ROUNDS,
+    PRODUCT,
+    Spend,
+    balanced_rounds,
+    ball_of,
+    best_sketch_rows,
+    inside_price,
+    outside_price,
+    sum_slack,
+)
 from colonnade.methods.method import (
     Answer,
     Array,
@@ -35,18 +48,19 @@ from colonnade.methods.method import (
     Floats,
     Job,
     Labels,
+    Method,
     Own,
     SendLabels,
     Status,
-    chosen_by_noise,
+    finish_party,
     numbers,
 )
-from colonnade.privacy.block import Block, check_sensible
-from colonnade.privacy.events import Audience, Charge, Event, Mechanism, Plan, Scope
+from colonnade.privacy.block import Block
+from colonnade.privacy.events import Plan
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.released import Private, Released
 from colonnade.privacy.statement import Trust
-from colonnade.problem import L1Ball, LeastSquares, Logistic, SquaredHinge
+from colonnade.problem import LeastSquares, Logistic, SquaredHinge
 from colonnade.problem.hull import quadratic_minimum
 from colonnade.problem.labels import PublicLabels
 from colonnade.runtime.messages import message
@@ -57,16 +71,12 @@ from colonnade.runtime.program import (
     Program,
     ask,
     ask_one,
-    last,
     public_bytes,
     receive,
     tell,
 )
 
-PRODUCT = 0.5  # τ·max|y|: how much of a column's release goes to its product with the labels
-FILL = 0.1  # a usual mean square of an entry over the square of its bound; a guess, so that it needs no data
 THRESHOLD = 1.0  # standard deviations by which products are shrunk: what the noise could have made is not fitted
-MOST_ROUNDS = 1000
 
 
 @message(110)
@@ -86,14 +96,14 @@ class Pick:
 
 
 @message(112)
-class Turn:
+class InsideTurn:
     """Coordinator → party, inside: the slope, one number a row; draw your part of the choice."""
 
     slope: Released[Array]
 
 
 @message(113)
-class Offer:
+class InsideOffer:
     """Party → coordinator, inside: one of my signed columns by its own law, and the mass of all of them."""
 
     index: Released[int]
@@ -115,7 +125,7 @@ class InsideColumn:
     values: Released[Array]
 
 
-REPLIES: Replies = {SendLabels: Labels, Slope: Pick, Turn: Offer, SendColumn: InsideColumn, Finish: Done}
+REPLIES: Replies = {SendLabels: Labels, Slope: Pick, InsideTurn: InsideOffer, SendColumn: InsideColumn, Finish: Done}
 
 
 # ------------------------------------------------------------------------------------------------ trust "nobody"
@@ -126,7 +136,7 @@ def coordinator(job: Job, spend: Spend, run: str) -> Program[Answer]:
     y = spend.labels
     if y is None:
         y = clipped_labels(_labels((yield from ask_one(roster.label, SendLabels(), Labels)), job), spend)
-    sketch, kept, x, first = Sketch(run, spend.rows, roster.rows), dict[tuple[str, int], Floats](), np.zeros(0), y
+    sketch, kept, x, first = HashedSketch(run, spend.rows, roster.rows), dict[tuple[str, int], Floats](), np.zeros(0), y
     for t in range(spend.rounds):
         q = sum((w * column[:-1] for w, column in zip(x, kept.values(), strict=True)), np.zeros(spend.rows))  # line 14
         slope = model.slope(sketch.lift(q), y)
@@ -148,7 +158,12 @@ def coordinator(job: Job, spend: Spend, run: str) -> Program[Answer]:
 
 def party(job: Job, block: Block, gate: Gate, spend: Spend) -> Program[Own]:
     bound, k = spend.bound, job.roster.unit.rows * sum_slack(block.rows)
-    block, sketch, y, sent = block.clipped(bound), Sketch(gate.run, spend.rows, block.rows), np.zeros(0), set[int]()
+    block, sketch, y, sent = (
+        block.clipped(bound),
+        HashedSketch(gate.run, spend.rows, block.rows),
+        np.zeros(0),
+        set[int](),
+    )
     request = yield from receive(COORDINATOR, Outside)
     while not isinstance(request, Finish):
         match request:
@@ -158,32 +173,27 @@ def party(job: Job, block: Block, gate: Gate, spend: Spend) -> Program[Own]:
                 answer: object = Labels(gate.gaussian(Private(exact, move), rho=spend.rho_labels))
             case Slope(labels, slope):
                 y = _unit(numbers(labels, (block.rows,), COORDINATOR)) if labels.size else y
-                # The slope is public, and so is its largest entry, by which it is divided: what is sent may be of any size.
-                # One row moves a score by at most its entry times its slope: 2·B.
+                # The slope is public, and so is its largest entry, by which it is divided: what is sent may be of any
+                # size. One row moves a score by at most its entry times its slope: 2·B.
                 steep = _unit(numbers(slope, (block.rows,), COORDINATOR))
                 scores = Private(block.correlations(steep), 2.0 * bound * k)
                 index, _ = gate.noisy_max(scores, rho=spend.rho_pick)  # lines 6 to 8
                 answer = Pick(index, ())
                 if (j := index.value) not in sent:
                     sent.add(j)
-                    # One row moves J·a by 2·B, the columns of J having norm 1, and a·y, y being public, within ±1, by 2·B.
+                    # One row moves J·a by 2·B, the columns of J having norm 1, and a·y, y being public, within ±1, by
+                    # 2·B.
                     product = np.array([PRODUCT * float(block.correlations(y)[j])])
                     both = Private(sketch.of(block, j), 2.0 * bound * k), Private(product, 2.0 * bound * PRODUCT * k)
                     answer = Pick(index, gate.gaussian(*both, rho=spend.rho_column))  # line 9
         request = yield from ask_one(COORDINATOR, answer, Outside)
-    return (yield from _finished(block, gate, request))
-
-
-def _finished(block: Block, gate: Gate, told: Finish) -> Program[Own]:
-    coefficients = numbers(told.coefficients, (block.columns,), COORDINATOR)
-    yield from last({COORDINATOR: Done()})
-    return Own(coefficients, gate.receipt())
+    return (yield from finish_party(block, gate, request))
 
 
 Outside = SendLabels | Slope | Finish
 
 
-class Sketch:
+class HashedSketch:
     """J, hashed from the run's id: sparse, every column of norm exactly 1."""
 
     def __init__(self, run: str, size: int, rows: int) -> None:
@@ -209,8 +219,8 @@ class Sketch:
 class Quadratic:
     """φ(s, y) ≈ φ(0) − pull·y·s + ½·bend·s²: the loss itself for least squares, its quadratic at zero for the others.
 
-    The published version puts the lifted sketch Jᵀq̂ through the sigmoid or the hinge: noise of standard deviation far above 1, so
-    that nothing is left of the curve. In the quadratic the noise averages out.
+    The published version puts the lifted sketch Jᵀq̂ through the sigmoid or the hinge: noise of standard deviation far
+    above 1, so that nothing is left of the curve. In the quadratic the noise averages out.
     """
 
     pull: float
@@ -230,8 +240,8 @@ class Quadratic:
 def best_on_ball(columns: Floats, x: Floats, spend: Spend, model: Quadratic, label: float, job: Job) -> Floats:
     """The weights of all columns so far on ‖x‖₁ ≤ radius, from what has left: free. `x` are the weights before.
 
-    Of the sketches' products the noise's mean is taken off and eigenvalues are cut at 0; a ridge of the noise's size keeps the
-    rest from being fitted. Products with the labels lose THRESHOLD standard deviations of their noise.
+    Of the sketches' products the noise's mean is taken off and eigenvalues are cut at 0; a ridge of the noise's size
+    keeps the rest from being fitted. Products with the labels lose THRESHOLD standard deviations of their noise.
     """
     sketches, products, start = columns[:-1], columns[-1] * label / PRODUCT, np.zeros(columns.shape[1])
     start[: x.size] = x
@@ -239,7 +249,7 @@ def best_on_ball(columns: Floats, x: Floats, spend: Spend, model: Quadratic, lab
     values, vectors = np.linalg.eigh(sketches.T @ sketches - spend.rows * variance * np.eye(start.size))
     ridge = variance * math.sqrt(spend.rows * start.size)
     gram = (vectors * (np.maximum(values, 0.0) + ridge)) @ vectors.T
-    rows, ball = job.roster.rows, _ball(job)
+    rows, ball = job.roster.rows, ball_of(job)
     doubt = math.hypot(math.sqrt(variance) * label / PRODUCT, spend.label_sigma * spend.bound * math.sqrt(FILL * rows))
     pull = model.pull * soft_threshold(products, THRESHOLD * doubt)
     return ball.project(quadratic_minimum(model.bend * gram, -pull, ball, start))
@@ -277,14 +287,14 @@ def _unit(values: Floats) -> Floats:
 
 
 def inside_coordinator(job: Job, gate: Gate, spend: Spend) -> Program[Answer]:
-    roster, parties, radius = job.roster, job.roster.with_columns, _ball(job).radius
+    roster, parties, radius = job.roster, job.roster.with_columns, ball_of(job).radius
     y = _labels((yield from ask_one(roster.label, SendLabels(), Labels)), job)
     x = {p: np.zeros(len(roster.positions[p])) for p in parties}
     prediction, columns = np.zeros(roster.rows), dict[tuple[str, int], Floats]()
     for t in range(spend.rounds):
         slope = gate.inside(spend.clip(job.problem.loss.slope(prediction, y) * roster.rows, t, job))
         note: Note = {"round": t + 1, "step": _step(t)}
-        offers = yield from ask(parties, Turn(slope), Offer, note)
+        offers = yield from ask(parties, InsideTurn(slope), InsideOffer, note)
         masses = Private(tuple(offers[p].mass.value for p in parties), spend.shared_sensitivity(t, job))
         who = parties[gate.publish(masses, rho=spend.rho_pick).value]
         index, sign = offers[who].index.value, offers[who].sign.value
@@ -308,21 +318,22 @@ def inside_party(job: Job, block: Block, gate: Gate, spend: Spend) -> Program[Ow
         match request:
             case SendLabels():
                 answer: object = Labels(gate.inside(block.bounded_labels(spend.label_bound)))
-            case Turn(slope):
+            case InsideTurn(slope):
                 # The bound of a slope is this party's own: whatever the coordinator sends is clipped to it.
                 scores = block.correlations(spend.clip(numbers(slope.value, (block.rows,), COORDINATOR), t, job))
-                answer = Offer(*gate.entrust(Private(scores, spend.shared_sensitivity(t, job)), rho=spend.rho_pick))
+                answer = InsideOffer(
+                    *gate.entrust(Private(scores, spend.shared_sensitivity(t, job)), rho=spend.rho_pick)
+                )
                 t += 1
             case SendColumn(index):
                 column = block.column(index.value)
                 dense = column.toarray().ravel() if sparse.issparse(column) else column
                 answer = InsideColumn(gate.inside(dense))
         request = yield from ask_one(COORDINATOR, answer, Inside)
-    return (yield from _finished(block, gate, request))
+    return (yield from finish_party(block, gate, request))
 
 
-Inside = SendLabels | Turn | SendColumn | Finish
-INSIDE = Event(Mechanism.EXACT, 0.0, math.inf, Scope.OWN, Audience.CONSORTIUM)
+Inside = SendLabels | InsideTurn | SendColumn | Finish
 
 
 def _step(t: int) -> float:
@@ -332,51 +343,8 @@ def _step(t: int) -> float:
 # ------------------------------------------------------------------------------------------------ what it costs
 
 
-@dataclass(frozen=True, eq=False)
-class Spend:
-    """Everything a run fixes before its first message, from public figures alone."""
-
-    bound: float  # B, of an entry
-    label_bound: float  # Y; of a residual, inside a consortium
-    labels: Floats | None  # where they are public
-    rounds: int
-    rows: int  # of the sketch
-    rho_labels: float
-    rho_pick: float
-    rho_column: float
-    quota: Mapping[str, int] = field(default_factory=dict)  # columns, by party
-
-    @property
-    def label_sigma(self) -> float:
-        return 2.0 * self.label_bound / math.sqrt(2.0 * self.rho_labels) if self.rho_labels else 0.0
-
-    def remarks(self, job: Job) -> tuple[str, ...]:
-        """Where choices are the noise's: that of the labels makes residuals longer, too."""
-        columns = sum(map(len, job.roster.positions.values()))
-        stretch = 1.0 + self.label_sigma / self.label_bound
-        return chosen_by_noise(job.roster.rows, columns, self.rho_pick, job.roster.unit.rows, stretch)
-
-    def sigma(self, unit: int) -> float:
-        """Of the noise on a sketch; a little below what the gate adds, which also pays for rounding."""
-        return 2.0 * self.bound * unit * math.hypot(1.0, PRODUCT) / math.sqrt(2.0 * self.rho_column)
-
-    def reach(self, t: int, job: Job) -> float:
-        """A bound of one row's slope in round t: ‖x‖₁ is at most radius·(1 − 2/((t + 1)(t + 2))) by then, whatever was picked."""
-        norm = self.bound * _ball(job).radius * (1.0 - 2.0 / ((t + 1) * (t + 2)))
-        if isinstance(job.problem.loss, Logistic):
-            return float(expit(norm)) * (1.0 + 2.0**-40)  # over the rounding of the scores
-        return self.label_bound if isinstance(job.problem.loss, LeastSquares) else 1.0 + norm
-
-    def clip(self, slope: Floats, t: int, job: Job) -> Floats:
-        return np.clip(slope, -self.reach(t, job), self.reach(t, job))
-
-    def shared_sensitivity(self, t: int, job: Job) -> float:
-        """2·B·reach for one row; the same number at every node."""
-        return 2.0 * self.bound * self.reach(t, job) * job.roster.unit.rows * sum_slack(job.roster.rows)
-
-
 @dataclass(frozen=True)
-class PrivateBlockFrankWolfe:
+class PrivateBlockFrankWolfe(Method):
     """Settings; what is None is computed from the budget and public figures.
 
     rounds        the number of rounds.
@@ -392,7 +360,6 @@ class PrivateBlockFrankWolfe:
     TITLE: ClassVar[str] = "private block Frank-Wolfe"
     REPLIES: ClassVar[Replies] = REPLIES
     DERIVATION: ClassVar[str | None] = "docs/privacy.md, private block Frank-Wolfe"
-    trusts: ClassVar[tuple[str, ...]] = (Trust.NOBODY, Trust.CONSORTIUM)
 
     def __post_init__(self) -> None:
         for name in ("rounds", "sketch_rows"):
@@ -404,6 +371,14 @@ class PrivateBlockFrankWolfe:
         if self.labels is not None and not isinstance(self.labels, PublicLabels):
             raise InvalidInput("labels must be None (a party holds them) or PublicLabels(y)")
 
+    @property
+    def trusts(self) -> tuple[Trust, ...]:
+        return (Trust.NOBODY, Trust.CONSORTIUM)
+
+    @property
+    def labels_public(self) -> bool:
+        return self.labels is not None
+
     def check(self, job: Job) -> None:
         n = job.roster.rows
         self.spend(job)
@@ -411,12 +386,14 @@ class PrivateBlockFrankWolfe:
             raise InvalidInput(f"{self.TITLE} fits no intercept: add a column of ones, whose bound is public.")
         if self.sketch_rows is not None and self.sketch_rows > n:
             raise InvalidInput(
-                f"sketch_rows={self.sketch_rows:,} is more than the {n:,} rows of the table: a sketch is shorter than what it "
+                f"sketch_rows={self.sketch_rows:,} is more than the {n:,} rows of the table: a sketch is shorter than "
+                f"what it "
                 f"stands for. Choose at most {n:,}, or None."
             )
         if self.labels is not None and (self._inside(job) or self.labels.values.size != n):
             raise InvalidInput(
-                f"{self.labels.values.size:,} public labels were given for {n:,} rows: give one a row, and none where a "
+                f"{self.labels.values.size:,} public labels were given for {n:,} rows: give one a row, and none where "
+                f"a "
                 "consortium keeps the labels inside."
             )
 
@@ -425,7 +402,7 @@ class PrivateBlockFrankWolfe:
 
     def price(self, job: Job) -> Mapping[str, Plan]:
         spend = self.spend(job)
-        return _inside_price(job, spend) if self._inside(job) else _outside_price(job, spend)
+        return inside_price(job, spend) if self._inside(job) else outside_price(job, spend)
 
     def coordinator(self, job: Job, gate: Gate) -> Program[Answer]:
         spend = self.spend(job)
@@ -446,18 +423,24 @@ class PrivateBlockFrankWolfe:
         bound, label_bound = _bounds(job, self.labels)
         n, parties, unit = job.roster.rows, len(job.roster.with_columns), job.roster.unit.rows
         d = sum(map(len, job.roster.positions.values()))
-        curvature = 4.0 * job.problem.loss.smoothness * (_ball(job).radius * bound) ** 2
+        curvature = 4.0 * job.problem.loss.smoothness * (ball_of(job).radius * bound) ** 2
         if self._inside(job):
             noise = (
-                4.0 * _ball(job).radius * bound * label_bound * unit * math.log(2 * d) / (n * math.sqrt(2.0 * job.rho))
+                4.0
+                * ball_of(job).radius
+                * bound
+                * label_bound
+                * unit
+                * math.log(2 * d)
+                / (n * math.sqrt(2.0 * job.rho))
             )
-            rounds = self.rounds or _balanced(curvature, noise)
+            rounds = self.rounds or balanced_rounds(curvature, noise)
             return Spend(bound, label_bound, None, rounds, 0, 0.0, job.rho / rounds, 0.0)
         rho_labels = 0.0 if self.labels is not None else self.label_share * job.rho
         rho = job.rho - rho_labels
         # Error of the picks against error of the sketches, with columns as long as they can be and x spread over all.
         picks = 2.0 * label_bound * math.log(2 * d / parties + 1)
-        sketches = _ball(job).radius * bound * math.sqrt(2.0 * n * FILL * math.log(2 * d))
+        sketches = ball_of(job).radius * bound * math.sqrt(2.0 * n * FILL * math.log(2 * d))
         share = min(max(1.0 / (1.0 + (sketches / picks) ** (2.0 / 3.0)), 0.1), 0.9)
         # As many columns as their sketch has rows: with more, nothing could be told apart.
         reach = math.sqrt(n * FILL * (1.0 - share) * rho / (2.0 * (1.0 + PRODUCT**2) * unit**2))
@@ -475,78 +458,20 @@ class PrivateBlockFrankWolfe:
             rho_column,
             quota,
         )
-        return replace(spend, rows=self.sketch_rows or _sketch_rows(n, FILL * n * (bound / spend.sigma(unit)) ** 2))
-
-
-def _outside_price(job: Job, spend: Spend) -> dict[str, Plan]:
-    plans: dict[str, Plan] = dict.fromkeys(job.roster.parties, ())
-    if spend.labels is not None:
-        public = Event(Mechanism.EXACT, 0.0, 0.0)
-        plans[job.roster.label] = (
-            Charge(public, 0, "the labels, which are public: neighbours keep them, unprotected"),
-        )
-    else:
-        event = Event(Mechanism.GAUSSIAN, spend.rho_labels, math.inf)
-        plans[job.roster.label] = (Charge(event, 1, "the labels, with noise"),)
-    for party, columns in spend.quota.items():
-        picks = Charge(Event(Mechanism.GUMBEL, spend.rho_pick, math.inf), spend.rounds, "one column number a round")
-        event = Event(Mechanism.GAUSSIAN, spend.rho_column, math.inf)
-        sketches = Charge(event, columns, "a noisy sketch of each new column, and its product with the labels")
-        plans[party] = (*plans[party], picks, sketches)
-    return plans
-
-
-def _inside_price(job: Job, spend: Spend) -> dict[str, Plan]:
-    what = "one signed column number a round, by one choice over all parties (members see each party's, and its mass)"
-    plans: dict[str, Plan] = dict.fromkeys(job.roster.parties, ())
-    plans[job.roster.label] = (Charge(INSIDE, 1, "the labels (members of the consortium only)"),)
-    for party in job.roster.with_columns:
-        part = Charge(
-            Event(Mechanism.GUMBEL, spend.rho_pick, math.inf, Scope.JOINT, Audience.CONSORTIUM), spend.rounds, what
-        )
-        most = min(spend.rounds, len(job.roster.positions[party]))
-        plans[party] = (*plans[party], part, Charge(INSIDE, most, "picked columns (members of the consortium only)"))
-    taken = Charge(Event(Mechanism.GUMBEL, spend.rho_pick, math.inf, Scope.JOINT), spend.rounds, what)
-    plans[COORDINATOR] = (taken, Charge(INSIDE, spend.rounds, "slopes (members of the consortium only)"))
-    return plans
-
-
-def _balanced(curvature: float, noise: float) -> int:
-    """The T that balances 2Γ/T, the error of T exact steps, with E√T, that of noise shared out over T draws."""
-    return min(max(1, int((4.0 * curvature / noise) ** (2.0 / 3.0) + 0.5)), MOST_ROUNDS)
-
-
-def _sketch_rows(n: int, best: float) -> int:
-    """The best length, at which a column's sketch is as long as its noise, as a multiple of 4 where the table allows it."""
-    return n if n < 4 else min(n // 4, max(1, round(best / 4.0))) * 4
-
-
-def sum_slack(rows: int) -> float:
-    """By how much a sum of n rounded terms may move further than the exact one, as a factor: 1 + n·γ_n."""
-    unit = 2.0**-53
-    return 1.0 + rows * (rows * unit / (1.0 - rows * unit))
-
-
-def _ball(job: Job) -> L1Ball:
-    if not isinstance(job.problem.constraint, L1Ball):
-        raise InvalidInput(
-            "private block Frank-Wolfe minimises over an L1Ball: give Problem(loss, constraint=co.L1Ball(radius))."
-        )
-    check_sensible(radius=job.problem.constraint.radius)
-    return job.problem.constraint
+        return replace(spend, rows=self.sketch_rows or best_sketch_rows(n, FILL * n * (bound / spend.sigma(unit)) ** 2))
 
 
 def _bounds(job: Job, labels: PublicLabels | None) -> tuple[float, float]:
     """B and Y, both public."""
     privacy, loss = job.privacy, job.problem.loss
-    _ball(job)
+    ball_of(job)
     if not isinstance(loss, LeastSquares | Logistic | SquaredHinge):
         raise InvalidInput(f"private block Frank-Wolfe knows LeastSquares, Logistic and SquaredHinge, not {loss!r}.")
     if privacy is None or privacy.feature_bound is None:
         raise InvalidInput(
             "private block Frank-Wolfe needs privacy=co.Privacy(..., feature_bound=B), a public bound of |entries|."
         )
-    if privacy.trust not in PrivateBlockFrankWolfe.trusts:
+    if privacy.trust not in PrivateBlockFrankWolfe().trusts:
         raise InvalidInput(
             f"private block Frank-Wolfe knows the trust models 'nobody' and 'consortium'; got {privacy.trust!r}."
         )

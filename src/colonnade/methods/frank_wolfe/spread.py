@@ -1,11 +1,12 @@
 """How the agents of a graph agree on the steepest atom of a round and pass it on, without a coordinator.
 
 Source   Bellet et al., arXiv:1404.2644, section 3.2: rooted tree, and general graph in the fully distributed setting.
-Tree     every node sends its parent the best bid of its subtree; the root's answer comes back down, and the winner's column
-         crosses every edge once: N − 1 bids, N − 1 columns, and one request an edge between root and winner.
-Graph    everybody sends its neighbours the best bid it knows, as often as the graph is wide: 2M·D bids, D the diameter. The
-         hop at which a neighbour first sent the winning bid is its distance from the winner, so every node knows from whom
-         the column will come and who still lacks it: no spanning tree, and an edge carries the column once or not at all.
+Tree     every node sends its parent the best bid of its subtree; the root's answer comes back down, and the winner's
+         column crosses every edge once: N − 1 bids, N − 1 columns, and one request an edge between root and winner.
+Graph    everybody sends its neighbours the best bid it knows, as often as the graph is wide: 2M·D bids, D the diameter.
+         The hop at which a neighbour first sent the winning bid is its distance from the winner, so every node knows
+         from whom the column will come and who still lacks it: no spanning tree, and an edge carries the column once or
+         not at all.
 Order    bids are ranked by score, then by place: nothing depends on who heard what first.
 """
 
@@ -52,7 +53,7 @@ Rank: TypeAlias = Callable[[float], float]  # the lower, the better
 
 
 @dataclass(frozen=True)
-class Turn:
+class Contribution:
     """What one agent brings to a round."""
 
     bid: Best
@@ -80,7 +81,7 @@ class Tree:
     parent: str | None
     children: tuple[str, ...]
 
-    def exchange(self, turn: Turn) -> Program[tuple[Best, Any]]:
+    def exchange(self, turn: Contribution) -> Program[tuple[Best, Any]]:
         """The winner of the round, and its column where it travelled."""
         bids = {}
         if self.children:
@@ -117,7 +118,7 @@ class Flood:
     neighbours: tuple[str, ...]
     diameter: int
 
-    def exchange(self, turn: Turn) -> Program[tuple[Best, Any]]:
+    def exchange(self, turn: Contribution) -> Program[tuple[Best, Any]]:
         """The winner of the round, and its column where it travelled."""
         best, mine = turn.bid, 0  # hops from whoever made this bid to me
         heard: dict[str, tuple[int, int]] = {}  # by neighbour: the place it sent last, and the hop it first did

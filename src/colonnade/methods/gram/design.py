@@ -33,8 +33,8 @@ from numpy.typing import NDArray
 from colonnade.errors import InvalidInput
 from colonnade.kernels.ring import Ring
 from colonnade.methods.gram.integer_rows import Grid, entry_bounds, norms
+from colonnade.methods.gram.rule import Extended, GramRule, PublicColumns, RowFrame
 from colonnade.methods.gram.secure_products import Stage
-from colonnade.methods.gram.solve import Columns, Extended, Frame, Rule
 from colonnade.methods.method import Job
 from colonnade.privacy.events import Audience
 from colonnade.privacy.mechanisms import gaussian_sigma
@@ -102,12 +102,12 @@ class Figures:
 # ------------------------------------------------------------------------------------------------ planning
 
 
-def public_columns(job: Job) -> Columns:
+def public_columns(job: Job) -> PublicColumns:
     """What the schemas say in public about all columns, in roster order."""
     parties, lengths = job.roster.parties, norms(job)
     known = {party: entry_bounds(job, party) for party in job.roster.with_columns}
     widths = [len(job.roster.positions[party]) for party in parties]
-    return Columns(
+    return PublicColumns(
         owner=np.repeat(np.arange(len(parties)), widths),
         norms=np.array([lengths.get(party, 0.0) for party in parties]),
         bound=np.concatenate([known[party][0] for party in parties if party in known]),
@@ -116,7 +116,7 @@ def public_columns(job: Job) -> Columns:
     )
 
 
-def plan_sums(job: Job, columns: Columns, rho: float, alone: bool) -> Figures:
+def plan_sums(job: Job, columns: PublicColumns, rho: float, alone: bool) -> Figures:
     """Class sums of the columns as they are; `alone`: by labels that were released."""
     top = 1 if job.problem.loss.classifies and not alone else LABEL_LEVELS
     largest = float(np.minimum(columns.bound, columns.norms[columns.owner]).max())
@@ -136,7 +136,7 @@ def plan_sums(job: Job, columns: Columns, rho: float, alone: bool) -> Figures:
 
 
 def plan_joint(
-    job: Job, columns: Columns, frame: Frame, rule: Rule, rho: float, buckets: int = 0
+    job: Job, columns: PublicColumns, frame: RowFrame, rule: GramRule, rho: float, buckets: int = 0
 ) -> tuple[Figures, Extended]:
     """The Gram matrix of the rows that the frame describes, beside the constant and the label."""
     largest = float(_reach(columns, frame).max(initial=0.0)) or 1.0
@@ -192,7 +192,8 @@ def _fitted(
     spread, own = MARGIN * 1.5 * noise(made), made.rows * float(sum(made.norm2.values()) + 1)
     if max(bits, math.log2(own + spread * max(1.0, square_weight(made))) + 2) > OWN.bits:
         raise InvalidInput(
-            f"sums over {made.rows:,} rows at this noise need more than {OWN.bits} bits: spend a larger epsilon, or tighten "
+            f"sums over {made.rows:,} rows at this noise need more than {OWN.bits} bits: spend a larger epsilon, or "
+            f"tighten "
             "row_norm, which sets the noise."
         )
     return replace(made, bits=bits)
@@ -203,7 +204,7 @@ def _norm2(job: Job, lengths: Floats, step: float) -> dict[str, int]:
     return {p: math.floor((lengths[k] / step) ** 2 * (1 + 1e-9)) for k, p in enumerate(job.roster.parties)}
 
 
-def _reach(columns: Columns, frame: Frame) -> Floats:
+def _reach(columns: PublicColumns, frame: RowFrame) -> Floats:
     """How far an entry of each kept column can be from zero after centring and scaling."""
     low = np.where(columns.nonnegative[frame.keep], 0.0, -columns.bound[frame.keep])
     ends = np.maximum(np.abs(low - frame.centre), np.abs(columns.bound[frame.keep] - frame.centre))
@@ -223,10 +224,10 @@ def grid(job: Job, party: str, figures: Figures, keep: Indices, centre: Floats, 
     return Grid(keep, centre, scale, low, high, figures.norm2[party], figures.step)
 
 
-def whole_frame(columns: Columns) -> Frame:
+def whole_frame(columns: PublicColumns) -> RowFrame:
     """All columns as they are."""
     every = columns.owner.size
-    return Frame(np.arange(every), np.zeros(every), np.ones(every), columns.norms, np.full(every, np.inf))
+    return RowFrame(np.arange(every), np.zeros(every), np.ones(every), columns.norms, np.full(every, np.inf))
 
 
 def joint_sensitivity(job: Job, figures: Figures) -> float:
@@ -271,7 +272,8 @@ def own_count(job: Job, figures: Figures, party: str) -> int:
 
 
 def own_weights(figures: Figures, count: int) -> tuple[float, ...]:
-    """Noise of the parts that a party computes alone: diagonal, triangle and sums; or squares, class sums, class size."""
+    """Noise of the parts that a party computes alone: diagonal, triangle and sums; or squares, class sums, class
+    size."""
     return (1.0, HALF, HALF) if figures.name == "joint" else (square_weight(figures), 1.0, figures.step)[:count]
 
 

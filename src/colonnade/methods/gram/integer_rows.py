@@ -71,7 +71,8 @@ class IntegerRows:
 
     @property
     def stay_sparse(self) -> bool:
-        """Whether zeros stay zeros, so that rows may be read without them: from public figures and the kind of table."""
+        """Whether zeros stay zeros, so that rows may be read without them: from public figures and the kind of
+        table."""
         return self._sparse and not self.grid.centre.any()
 
     def sparse_rows(self, first: int, count: int) -> Any:
@@ -113,12 +114,14 @@ def _check_room(width: int, norm2: int) -> None:
 
 
 def within(whole: Integers, norm2: int) -> tuple[Integers, int]:
-    """Rows whose squares sum to at most norm2, the longer ones shortened and cut toward zero; and how many those were."""
+    """Rows whose squares sum to at most norm2, the longer ones shortened and cut toward zero; and how many those
+    were."""
     _check_room(whole.shape[1], norm2)
     reach = math.isqrt(norm2)
     far = np.zeros(len(whole), bool)
     if whole.max(initial=0) > reach or whole.min(initial=0) < -reach:
-        # Squares of such entries may wrap round and look short. To cut entries, like shortening rows, expands no distance.
+        # Squares of such entries may wrap round and look short. To cut entries, like shortening rows, expands no
+        # distance.
         far[:] = (np.abs(whole) > reach).any(axis=1)
         np.clip(whole, -reach, reach, out=whole)
     squares = (whole**2).sum(axis=1)
@@ -180,8 +183,10 @@ def norms(job: Job) -> dict[str, float]:
         if missing := [party for party in holders if party not in proven]:
             raise InvalidInput(
                 f"nothing public bounds the rows of party {missing[0]!r}: declare its schema "
-                "(from_frames(..., schemas={party: co.Schema(...)}); in its file, replace what was read off the data and then "
-                'remove the line source = "data"), or give Privacy(row_norm=...), a length beyond which a row is shortened. '
+                "(from_frames(..., schemas={party: co.Schema(...)}); in its file, replace what was read off the data "
+                "and then "
+                'remove the line source = "data"), or give Privacy(row_norm=...), a length beyond which a row is '
+                "shortened. "
                 "A bound read off the data would tell about single rows."
             )
         return proven

@@ -34,7 +34,8 @@ from colonnade.methods.gram.design import (
 )
 from colonnade.methods.gram.integer_rows import Buckets, IntegerRows
 from colonnade.methods.gram.noisy_labels import NoisyLabels
-from colonnade.methods.gram.solve import Columns, Frame, Gram, Rule, as_they_are
+from colonnade.methods.gram.rule import GramRule, PublicColumns, RowFrame, as_they_are
+from colonnade.methods.gram.solve import Gram
 from colonnade.methods.method import Job
 from colonnade.privacy.block import Block, cleaned
 from colonnade.privacy.events import Charge, Event, Mechanism, Plan, Scope
@@ -59,7 +60,7 @@ class Products:
 
 
 @message(128)
-class Sketch:
+class SendSketch:
     """Coordinator → party: release your columns in buckets."""
 
     buckets: int
@@ -80,15 +81,15 @@ class Local:
     sketch: bool
 
     @cached_property
-    def columns(self) -> Columns:
+    def columns(self) -> PublicColumns:
         return public_columns(self.job)
 
     @cached_property
-    def frame(self) -> Frame:
+    def frame(self) -> RowFrame:
         return whole_frame(self.columns)
 
     @cached_property
-    def rule(self) -> Rule:
+    def rule(self) -> GramRule:
         rho = self.job.rho / self.job.roster.unit.rows**2
         return as_they_are(self.columns.owner.size, rho)
 
@@ -106,7 +107,8 @@ class Local:
         norm2, rule = max(1, self.figures.norm2[party]), self.rule
         if self.sketch:
             return 0, self.figures.label if party == self.job.roster.label else 0
-        return tuple(max(1, round(math.sqrt(s * norm2))) for s in (rule.constant_share, rule.label_share))  # type: ignore[return-value]  # two shares
+        constant, label = (math.sqrt(share * norm2) for share in (rule.constant_share, rule.label_share))
+        return max(1, round(constant)), max(1, round(label))
 
     def sensitivity(self, party: str) -> float:
         """How far a party's release moves when one unit is replaced."""
@@ -203,7 +205,8 @@ def _rows(local: Local, block: Block, me: str) -> IntegerRows:
     return IntegerRows(block, grid(local.job, me, local.figures, np.arange(width), np.zeros(width), np.ones(width)))
 
 
-# ------------------------------------------------------------------------------------------------ what the coordinator makes of it
+# ------------------------------------------------------------------------------------------------ what the coordinator
+# makes of it
 
 
 def from_products(local: Local, labels: Floats, got: dict[str, LocalParts]) -> Gram:

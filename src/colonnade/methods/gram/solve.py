@@ -21,15 +21,10 @@ from scipy.special import logit
 from colonnade.errors import InvalidInput
 from colonnade.kernels.prox import Array, Indices
 from colonnade.methods.gram.rule import (
-    Columns,
     Extended,
-    Frame,
-    Rule,
+    GramRule,
+    RowFrame,
     Sums,
-    as_they_are,
-    choose,
-    noise_levels,
-    prepare,
 )
 from colonnade.problem.link import Link, class_share, mixed
 from colonnade.problem.losses import LeastSquares, Logistic, SquaredHinge
@@ -39,23 +34,6 @@ from colonnade.problem.quadratic import Minimum, minimise
 from colonnade.problem.quadratic import path as quadratic_path
 from colonnade.problem.sets import GroupL1Ball, L1Ball, Set, Simplex
 
-__all__ = [
-    "Columns",
-    "Extended",
-    "Frame",
-    "Gram",
-    "Link",
-    "Path",
-    "Rule",
-    "Solution",
-    "Sums",
-    "as_they_are",
-    "choose",
-    "noise_levels",
-    "prepare",
-    "solve",
-]
-
 MEANS = 0.1  # variance of the mean of numeric labels among tables, relative to their bound
 MOST_NOISE = 0.2  # of the least eigenvalue: the noise's norm, where standard errors still cover
 MOST_DRIFT = 0.25  # of a standard error: by so much a bias brings the cover of a 95 % interval down to 94.3 %
@@ -64,7 +42,8 @@ FACTORS = np.logspace(2.0, -2.0, 17)  # of the asked weight or radius, along a p
 
 @dataclass(frozen=True)
 class Gram:
-    """A released Gram of [a (s columns of the frame), 1, y] in natural units, and the sd of the noise of every entry."""
+    """A released Gram of [a (s columns of the frame), 1, y] in natural units, and the sd of the noise of every
+    entry."""
 
     matrix: Array  # (s+2, s+2) symmetric
     noise: Array  # (s+2, s+2) sd; 0 where the entry is public (1'1 = n; y'y when |y| = Y)
@@ -86,7 +65,7 @@ class Path:
 
 
 @dataclass(frozen=True)
-class Solution:
+class GramSolution:
     """A model of all d columns in their own units, and how sure it is."""
 
     coefficients: Array  # (d,) 0 for columns that were not kept
@@ -106,21 +85,22 @@ class Solution:
 
 def solve(
     gram: Gram,
-    frame: Frame,
-    rule: Rule,
+    frame: RowFrame,
+    rule: GramRule,
     problem: Problem,
     *,
     rows: int,
     columns: int,
     label_bound: float,
     sums: Sums | None = None,
-) -> Solution:
+) -> GramSolution:
     """The problem's least-squares form, solved from released quantities alone.
 
     Errors are standard errors of the delta method around the answer: the noise of the release, whose sds are known, and
     sampling under equal variance of the residuals. They describe the spread of the answer, not the pull towards zero by
-    the ridge or a penalty, which is a bias; and they hold given the columns in use: with an l1 penalty or a set they say
-    nothing about which columns those should be (0 for columns that are out). `uncovered` says where they do not cover.
+    the ridge or a penalty, which is a bias; and they hold given the columns in use: with an l1 penalty or a set they
+    say nothing about which columns those should be (0 for columns that are out). `uncovered` says where they do not
+    cover.
     """
     moments = _moments(gram, frame, rule, rows, label_bound, sums, problem.loss.classifies)
     model = _model(problem, moments)
@@ -129,7 +109,7 @@ def solve(
     x = found.x[frame.keep] if found.x.size != frame.keep.size else found.x
     spread = _spread(problem, moments, model, x, rows)
     heard = _heard(moments, model, x, spread.response, rows)
-    return Solution(
+    return GramSolution(
         coefficients=_widened(x, frame.keep, columns),
         intercept=_intercept(problem, moments, x),
         errors=_widened(spread.errors[:-1], frame.keep, columns),
@@ -166,7 +146,7 @@ class _Moments:
 
 
 def _moments(
-    gram: Gram, frame: Frame, rule: Rule, rows: int, label_bound: float, sums: Sums | None, classes: bool
+    gram: Gram, frame: RowFrame, rule: GramRule, rows: int, label_bound: float, sums: Sums | None, classes: bool
 ) -> _Moments:
     s, scale = frame.keep.size, frame.scale
     if gram.matrix.shape != (s + 2, s + 2) or gram.noise.shape != gram.matrix.shape:
@@ -180,11 +160,7 @@ def _moments(
     known = np.square(frame.doubt * scale * rows)
     ones = ones * _trust(variance[:s, s], known)
     variance[:s, s] = variance[s, :s] = variance[:s, s] * _trust(variance[:s, s], known)
-    label_mean, label_doubt = labels / rows, float(gram.noise[s, s + 1]) / rows
-    if sums is not None:
-        before, doubt = label_bound * (2.0 * sums.count / rows - 1.0), label_bound * 2.0 * sums.count_noise / rows
-        trust = float(_trust(label_doubt**2, doubt**2))
-        label_mean, label_doubt = trust * label_mean + (1.0 - trust) * before, math.sqrt(trust) * label_doubt
+    label_mean, label_doubt = _label_mean(labels / rows, float(gram.noise[s, s + 1]) / rows, rows, label_bound, sums)
     label_mean = label_bound * _expected_mean(label_mean / label_bound, label_doubt / label_bound, classes)
     variance[s, s + 1] = variance[s + 1, s] = np.square(label_doubt * rows)
     pulls = pulls - label_mean * ones
@@ -217,11 +193,20 @@ def _moments(
     )
 
 
+def _label_mean(released: float, doubt: float, rows: int, label_bound: float, sums: Sums | None) -> tuple[float, float]:
+    """The labels' mean from the Gram and, where class sums were released, from them too; and its sd."""
+    if sums is None:
+        return released, doubt
+    before = label_bound * (2.0 * sums.count / rows - 1.0)
+    trust = float(_trust(doubt**2, (label_bound * 2.0 * sums.count_noise / rows) ** 2))
+    return trust * released + (1.0 - trust) * before, math.sqrt(trust) * doubt
+
+
 def _expected_mean(released: float, sd: float, classes: bool) -> float:
     """The labels' mean, relative to their bound, given the released one and the sd of its noise.
 
-    Of classes it is that of the share. Of numbers little is known beforehand, but that means at the ends of a declared range
-    are rare: normal around its middle with variance MEANS, so that noise as large as the range leaves the middle.
+    Of classes it is that of the share. Of numbers little is known beforehand, but that means at the ends of a declared
+    range are rare: normal around its middle with variance MEANS, so that noise as large as the range leaves the middle.
     """
     if classes:
         return 2.0 * class_share((1.0 + released) / 2.0, sd / 2.0) - 1.0
@@ -240,7 +225,8 @@ def _trust(variance: Array | float, other: Array | float) -> Array:
 
 @dataclass(frozen=True)
 class _Model:
-    """½x'Hx − c'x with H = curvature·(covariance, about 0 without an intercept) and c = pull·(…): the loss, seen from 0."""
+    """½x'Hx − c'x with H = curvature·(covariance, about 0 without an intercept) and c = pull·(…): the loss, seen from
+    0."""
 
     hessian: Array
     linear: Array
@@ -358,11 +344,12 @@ def _spread(problem: Problem, m: _Moments, model: _Model, x: Array, rows: int) -
     return _Spread(errors(noise + sampling), errors(noise), inverse, level)
 
 
-def _uncovered(problem: Problem, rule: Rule, m: _Moments, x: Array, spread: _Spread, rows: int) -> str | None:
-    """Why intervals of these errors may not hold the truth as often as they should, or None; from released figures alone.
+def _uncovered(problem: Problem, rule: GramRule, m: _Moments, x: Array, spread: _Spread, rows: int) -> str | None:
+    """Why intervals of these errors may not hold the truth as often as they should, or None; from released figures
+    alone.
 
-    The answer drifts from the truth: the ridge R draws it to 0, and the inverse of a noisy matrix is too large on average,
-    E (M + R + E)^-1 ~ (M + R - S)^-1 with S = E[E·M^-1·E]. Both are worked out and compared with the errors.
+    The answer drifts from the truth: the ridge R draws it to 0, and the inverse of a noisy matrix is too large on
+    average, E (M + R + E)^-1 ~ (M + R - S)^-1 with S = E[E·M^-1·E]. Both are worked out and compared with the errors.
     """
     if problem.loss.classifies:
         return "labels are classes, for which none are known to cover"
@@ -436,10 +423,13 @@ class _Heard:
 
 
 def _heard(m: _Moments, model: _Model, x: Array, response: Array, rows: int) -> _Heard:
-    """x has learnt the noise of pull and covariance, which flatters the one and lessens the other: what that comes to on
-    average is put right here. The noise of the pull is that of the release and, since the model is for other rows, that of
-    sampling where columns say nothing. Pull p = b + e, e of covariance V, and x = c·R·p: p'x is too large by e'x, of mean
-    c·tr(RV) and variance c²(b'RVRb + 2·tr((RV)²)), of which x'Vx + c²·tr((RV)²) is the mean (docs/private-gram.md)."""
+    """Moments of the scores x'a, put right for the noise that x has learnt.
+
+    That noise flatters the pull and lessens the spread; what it comes to on average is taken off. The noise of the pull
+    is that of the release and, since the model is for other rows, that of sampling where columns say nothing. Pull
+    p = b + e, e of covariance V, and x = c·R·p: p'x is too large by e'x, of mean c·tr(RV) and variance
+    c²(b'RVRb + 2·tr((RV)²)), of which x'Vx + c²·tr((RV)²) is the mean (docs/private-gram.md).
+    """
     s, units = x.size, rows * np.square(m.scale)
     of_gram = np.square(m.noise[:s, :s] / (rows * np.outer(m.scale, m.scale)))
     sampling = max(m.label_square - m.label_mean**2, 0.0) / rows * (m.clipped - np.diag(m.ridge / units))

@@ -1,1 +1,1 @@
-"""Methods on any connected graph, without a coordinator. Start with `graph/ridge.py`; `graph/consensus.py` is what they share."""
+"""Methods on any connected graph, without a coordinator. Start with `graph/ridge.py`, then `graph/consensus.py`."""

@@ -1,21 +1,24 @@
 """Any convex loss with any penalty, over split columns on any connected graph, without a coordinator.
 
-Solves   min loss(Ax + b, y) + g(x),   A = [A₁ … A_p]; agent i holds Aᵢ, one of them y; g = Σ gᵢ; b = 0 unless intercept.
+Solves   min loss(Ax + b, y) + g(x),   A = [A₁ … A_p]; agent i holds Aᵢ, one of them y; g = Σ gᵢ; b = 0 unless
+         intercept.
 Source   Gratton, thesis, chapters on non-smooth regularisers and on general losses, over their dual: with w = n·slope,
              min_w  n·loss*(w/n) + Σᵢ n·gᵢ*(−Aᵢᵀw/n)                           (Σ w = 0 with b)
          a sum over agents, who agree on w (anchored.py). By Moreau's identity no conjugate is ever formed:
-             columns   x = argmin n·gᵢ(x) + ‖Aᵢx + κv‖²/(2κ),  w = v + Aᵢx/κ      v the centre, κ the weight of its links
+             columns   x = argmin n·gᵢ(x) + ‖Aᵢx + κv‖²/(2κ),  w = v + Aᵢx/κ      v the centre, κ the weight of its
+             links
              labels    s = argmin n·loss(s) + ‖s − κv‖²/(2κ),  w = v − s/κ        the prox of the loss
-         The thesis gives every agent the labels and 1/N of the loss, and alternates two inner steps, which stall where the
-         loss has kinks. Here the loss is one more agent, at whoever holds the labels, linked to that party's columns (if it
-         has any) inside the party: every step is exact, and the labels are not sent.
-Leaves   each agent's estimate of w, every round: at the end the slope of the loss in every row, which everybody learns (for
-         two classes its sign IS the label); once, and once more at a warm start (warm.py), the scores of each subtree
-         (graph_certificate.py). Coefficients stay.
+         The thesis gives every agent the labels and 1/N of the loss, and alternates two inner steps, which stall where
+         the loss has kinks. Here the loss is one more agent, at whoever holds the labels, linked to that party's
+         columns (if it has any) inside the party: every step is exact, and the labels are not sent.
+Leaves   each agent's estimate of w, every round: at the end the slope of the loss in every row, which everybody learns
+         (for two classes its sign IS the label); once, and once more at a warm start (warm.py), the scores of each
+         subtree (graph_certificate.py). Coefficients stay.
 Price    exact releases: every event is infinite; a finite budget refuses this method.
-Stops    when no agent disagrees or moves by more than the tolerance, relative; objective and certified gap are then computed.
-Several  responses, y of shape (n, q): x and w are matrices; the penalty is of all entries, or nuclear over blocks: like the
-         thesis' r = Σ rᵢ(xᵢ), a sum over agents.
+Stops    when no agent disagrees or moves by more than the tolerance, relative; objective and certified gap are then
+         computed.
+Several  responses, y of shape (n, q): x and w are matrices; the penalty is of all entries, or nuclear over blocks: like
+         the thesis' r = Σ rᵢ(xᵢ), a sum over agents.
 """
 
 from __future__ import annotations
@@ -30,10 +33,10 @@ import numpy as np
 from colonnade.errors import InvalidInput
 from colonnade.methods.admm.sharing import balanced, free_intercept, local_penalty, slope_at
 from colonnade.methods.graph.anchored import AnchoredLinks, Restarts
-from colonnade.methods.graph.certificate import ASKED, TOLD, Dual, Part, Verdict, certified
+from colonnade.methods.graph.certificate import ASKED, TOLD, CertificatePart, CertificateTotal, DualPoint, certified
 from colonnade.methods.graph.consensus import Accord, Graph, Network, check_settings, ended, heard, told
 from colonnade.methods.graph.warm import Given, Start, beginning, printed, resumed
-from colonnade.methods.method import Array, Floats, Job, Own
+from colonnade.methods.method import Array, Floats, GraphMethod, Job, Own
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate
@@ -49,13 +52,13 @@ INSIDE = "(the same party)"  # the other end of the link between a party's colum
 
 
 @message(70)
-class Share:
+class DualShare:
     """Agent → neighbour: my estimate of the dual vector, and behind it the largest residuals I have heard of."""
 
     values: Released[Array]
 
 
-class Columns:
+class ColumnsTerm:
     """The term of a party's columns: n·gᵢ*(−Aᵢᵀw/n)."""
 
     def __init__(self, block: Block, penalty: Penalty, responses: int) -> None:
@@ -68,7 +71,7 @@ class Columns:
         return np.asarray(v + (self.matrix @ self.x) / weight)
 
 
-class Loss:
+class LabelsTerm:
     """The term of the labels: n·loss*(w/n), over Σ w = 0 where the problem has an intercept."""
 
     def __init__(self, problem: Problem, y: Floats) -> None:
@@ -83,6 +86,24 @@ class Loss:
         return balanced((point + self.intercept - prox(point + self.intercept)) / weight)
 
 
+def _begin_warm(
+    job: Job,
+    gate: Gate,
+    net: Network,
+    scores: Floats,
+    labels: Floats,
+    links: Mapping[str, AnchoredLinks],
+    outer: str,
+) -> Program[None]:
+    """Begin at an earlier answer, where minus the slope of a columns' term is their scores."""
+    dual_at = partial(slope_at, job.problem, labels=labels)
+    first, total, flows = yield from resumed(DualShare, gate, net, job.roster.label, scores, dual_at)
+    inner = dict.fromkeys((INSIDE,) if len(links) > 1 else (), total)
+    links[outer].begin(len(scores) * first, flows | inner)
+    if inner:
+        links["labels"].begin(len(scores) * first, {INSIDE: -total})
+
+
 def peer(job: Job, block: Block, gate: Gate, settings: GraphADMM) -> Program[Own]:
     problem, rows, responses = job.problem, block.rows, job.roster.responses
     holds_labels = gate.node == job.roster.label
@@ -90,28 +111,23 @@ def peer(job: Job, block: Block, gate: Gate, settings: GraphADMM) -> Program[Own
     net = Network(settings.topology, job.roster, gate.node)
     inner = (INSIDE,) if holds_labels and block.columns else ()
     accord = Accord(net.hops, settings.tolerance, Restarts())
-    terms: dict[str, Columns | Loss] = {}
+    terms: dict[str, ColumnsTerm | LabelsTerm] = {}
     if block.columns or not holds_labels:
-        terms["columns"] = Columns(block, penalty, responses)
+        terms["columns"] = ColumnsTerm(block, penalty, responses)
     labels = block.own_labels().astype(np.float64) if holds_labels else np.zeros(0)
     if holds_labels:
-        terms["labels"] = Loss(problem, labels)
+        terms["labels"] = LabelsTerm(problem, labels)
     outer = next(iter(terms))  # the term that the neighbours meet
     shape = (rows, responses) if responses else (rows,)
     ends = {name: (*net.neighbours, *inner) if name == outer else inner for name in terms}
     links = {name: AnchoredLinks(ends[name], shape, net.penalty) for name in terms}
     if (start := Start.of(settings.start)) is not None:
         scores = np.asarray(block.matrix @ start.own(gate.node, (block.columns, *shape[1:])))
-        dual_at = partial(slope_at, problem, labels=labels)
-        first, total, flows = yield from resumed(Share, gate, net, job.roster.label, scores, dual_at)
-        # At an answer minus the slope of a columns' term is their scores; of the labels' term, minus the scores of all.
-        links[outer].begin(rows * first, flows | dict.fromkeys(inner, total))
-        if inner:
-            links["labels"].begin(rows * first, {INSIDE: -total})
+        yield from _begin_warm(job, gate, net, scores, labels, links, outer)
     for t in range(settings.rounds):
         w = {name: term.near(links[name].centre, links[name].weight) for name, term in terms.items()}
         own, note = told(gate, w[outer], accord, reports=holds_labels)
-        inbox = yield from ask(net.meets(t), Share(own), Share, note)
+        inbox = yield from ask(net.meets(t), DualShare(own), DualShare, note)
         received, floods = heard({name: share.values.value for name, share in inbox.items()}, shape, accord.flood.size)
         if inner:
             received[INSIDE] = w["labels"]
@@ -121,17 +137,22 @@ def peer(job: Job, block: Block, gate: Gate, settings: GraphADMM) -> Program[Own
         accord.turn(list(links.values()))
         if accord.agreed:
             break
-    x = columns.x if isinstance(columns := terms[outer], Columns) else np.zeros((0, *shape[1:]))
+    x = columns.x if isinstance(columns := terms[outer], ColumnsTerm) else np.zeros((0, *shape[1:]))
     dual = w["labels"] / rows if holds_labels else np.zeros(shape)
     answer = yield from certified(job, block, gate, net, penalty, x, dual, ended(accord, settings.tolerance))
     return Own(x, gate.receipt(), answer=answer)
 
 
-REPLIES: Replies = {None: Share, Share: Dual, Dual: Part, Part: Verdict}
+REPLIES: Replies = {
+    None: DualShare,
+    DualShare: DualPoint,
+    DualPoint: CertificatePart,
+    CertificatePart: CertificateTotal,
+}
 
 
 @dataclass(frozen=True)
-class GraphADMM:
+class GraphADMM(GraphMethod):
     """Settings: the graph, at most `rounds` rounds, until the residuals are at most `tolerance` (0: use all rounds).
 
     start   an earlier Fit, or coefficients by party: begin there.
@@ -143,8 +164,7 @@ class GraphADMM:
     start: Given = field(default=None, compare=False)
     TITLE: ClassVar[str] = "ADMM on a graph"
     REPLIES: ClassVar[Replies] = REPLIES
-    DERIVATION: ClassVar[str | None] = None
-    RESPONSES: ClassVar[bool] = True
+    SEVERAL_RESPONSES: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_settings(self.rounds, self.tolerance)

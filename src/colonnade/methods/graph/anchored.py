@@ -1,8 +1,8 @@
 """Anchored consensus over the links of a graph: for sums of functions with kinks, where plain ADMM crawls.
 
 Solves   min Σᵢ fᵢ(x), as consensus.py does, with the same messages, and the same step of an agent.
-Source   the map T: w_ij ↦ 2 x_j − w_ji of consensus.py never takes two points further apart (Peaceman and Rachford), and
-         Halpern's iteration, which pulls a shrinking part of the way back to an anchor a, drives ‖Tw − w‖ down like
+Source   the map T: w_ij ↦ 2 x_j − w_ji of consensus.py never takes two points further apart (Peaceman and Rachford),
+         and Halpern's iteration, which pulls a shrinking part of the way back to an anchor a, drives ‖Tw − w‖ down like
          1/k for every such map (Lieder, "On the convergence rate of the Halpern-iteration", 2021):
              w_ij ← a_ij/(k+1) + k/(k+1) (2 x_j − w_ji)            k rounds after the anchor was dropped, at w
          Dropping the anchor anew when ‖Tw − w‖ has fallen makes that linear where the problem is sharp, as every linear
@@ -10,13 +10,16 @@ Source   the map T: w_ij ↦ 2 x_j − w_ji of consensus.py never takes two poin
          restarts and sharpness", 2023; with Halpern: Lu, Yang, "Restarted Halpern PDHG for linear programming", 2024).
 Restart  agents agree by flooding on the largest residuals of any of them, as in consensus.py. In the same round all of
          them restart when ‖Tw − w‖ has fallen to FALL of what it was, or to LESS of it and rises again, or when the
-         anchor has lain for SHARE of all rounds. sharing_admm.py, which shares this rule, alternates with relaxed epochs.
+         anchor has lain for SHARE of all rounds. sharing_admm.py, which shares this rule, alternates with relaxed
+         epochs.
 ρ        Nobody chooses it. It moves at restarts only, halfway on a logarithmic scale to ‖λ − λ₀‖/‖z − z₀‖, what the
          multipliers moved by over what the estimates did: in the norm that T does not increase, both then count alike.
          At most MOST_CHANGES times: after that it is constant.
 Proof    for constant ρ, no step takes w away from any fixed point beyond the anchor's distance, so restarts do not
-         either; ‖Tw − w‖ ≤ 2·distance/(k+1), and either an anchor lies ever longer or each drop cuts ‖Tw − w‖ by a factor.
-Links    may rest in some rounds (`Changing`): k counts a link's own meetings. For a fixed pattern that is measured only.
+         either; ‖Tw − w‖ ≤ 2·distance/(k+1), and either an anchor lies ever longer or each drop cuts ‖Tw − w‖ by a
+         factor.
+Links    may rest in some rounds (`Changing`): k counts a link's own meetings. For a fixed pattern that is measured
+         only.
 """
 
 from __future__ import annotations
@@ -116,7 +119,8 @@ class AnchoredLinks:
             self.residuals = np.sqrt(sums)
 
     def restart(self, factor: float) -> None:
-        """ρ ← factor·ρ with the multipliers as they are, w moving along its link's middle; the anchor is dropped there."""
+        """ρ ← factor·ρ with the multipliers as they are, w moving along its link's middle; the anchor is dropped
+        there."""
         self.penalty *= factor
         if factor != 1.0:
             middle = self.now[:1]

@@ -1,6 +1,7 @@
 """How good is it? Objective and duality gap of a model whose columns are spread over a graph, along a tree.
 
-Solves   nothing: bounds  loss(Σ Aᵢxᵢ + b, y) + Σ gᵢ(xᵢ) − its minimum  by the dual value at one point u that fits everybody.
+Solves   nothing: bounds  loss(Σ Aᵢxᵢ + b, y) + Σ gᵢ(xᵢ) − its minimum  by the dual value at one point u that fits
+         everybody.
 Source   Fenchel duality, as in `problem.certificate`: every u gives −loss*(u) − Σ gᵢ*(−Aᵢᵀu) ≤ minimum.
 How      along the tree of fewest hops from the label holder: its dual point goes down; sums of scores Aᵢxᵢ and of
          penalties come up; objective and gap go down. The intercept b is the best one for the scores.
@@ -28,14 +29,14 @@ TOLD = Charge(EXACT, 2, "one dual point, and the objective and its gap at the en
 
 
 @message(66)
-class Dual:
+class DualPoint:
     """Parent → child: the point at which the dual value is asked for."""
 
     point: Released[Array]
 
 
 @message(67)
-class Part:
+class CertificatePart:
     """Child → parent: what my subtree adds to the scores, the penalty, and the dual value."""
 
     scores: Released[Array]
@@ -45,7 +46,7 @@ class Part:
 
 
 @message(68)
-class Verdict:
+class CertificateTotal:
     """Parent → child: objective and gap of the model."""
 
     objective: Released[float]
@@ -58,8 +59,8 @@ def certified(
     """What every agent returns: the label holder's `dual` is the point; the others' is not used."""
     loss = job.problem.loss
     parent, children = net.tree(job.roster.label)
-    point = gate.exact(dual) if parent is None else (yield from receive(parent, Dual)).point
-    below = (yield from ask(children, Dual(point), Part)).values()
+    point = gate.exact(dual) if parent is None else (yield from receive(parent, DualPoint)).point
+    below = (yield from ask(children, DualPoint(point), CertificatePart)).values()
 
     pull = -np.asarray(block.matrix.T @ point.value)
     own = (
@@ -72,8 +73,8 @@ def certified(
     conjugate = own[1] + math.fsum(part.conjugate.value for part in below)
     factor = min([own[2], *(part.factor.value for part in below)])
     if parent is not None:
-        part = Part(*gate.exact(scores, cost, conjugate, factor))
-        verdict = yield from ask_one(parent, part, Verdict)
+        part = CertificatePart(*gate.exact(scores, cost, conjugate, factor))
+        verdict = yield from ask_one(parent, part, CertificateTotal)
         yield from last(dict.fromkeys(children, verdict))
         return Answer({}, 0.0, verdict.objective.value, verdict.gap.value, status)
     y = block.own_labels().astype(np.float64)
@@ -81,6 +82,6 @@ def certified(
     objective = loss.value(scores + intercept, y) + cost
     # A conjugate that is finite everywhere asks for no shrinking; the others are 0 wherever they are finite.
     gap = objective + loss.conjugate(factor * point.value, y) + conjugate
-    verdict = Verdict(*gate.exact(objective, gap))
+    verdict = CertificateTotal(*gate.exact(objective, gap))
     yield from last(dict.fromkeys(children, verdict))
     return Answer({}, intercept, objective, gap, status)

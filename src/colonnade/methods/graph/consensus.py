@@ -1,16 +1,17 @@
 """Consensus over the links of a graph: what every graph method does with its neighbours.
 
 Solves   min Σᵢ fᵢ(x): agent i knows fᵢ only, and talks to its neighbours Vᵢ only.
-Source   Gratton, thesis, (2.9)–(2.10), in the form of relaxed ADMM (Bastianello, Carli, Schenato, Todescato, "Asynchronous
-         distributed optimization over lossy networks via relaxed ADMM"): agent i keeps w_ij for each link and repeats
+Source   Gratton, thesis, (2.9)–(2.10), in the form of relaxed ADMM (Bastianello, Carli, Schenato, Todescato,
+         "Asynchronous distributed optimization over lossy networks via relaxed ADMM"): agent i keeps w_ij for each link
+         and repeats
              x_i ← argmin fᵢ(x) + ρ/2 Σⱼ ‖x − w_ij‖²                       the method's own step
              w_ij ← (1 − θ) w_ij + θ (2 x_j − w_ji)                        θ = ½: the thesis' ADMM; θ < 1: over-relaxed
          Both ends of a link keep both its vectors, so only x_i travels, the same to all neighbours.
 ρ        Nobody chooses it. The agents agree, by flooding, on the largest residual of any of them: how far neighbours
-         disagree (x_i − x_j) and how far they still move (ρ·Δz, z = (x_i + x_j)/2). ρ is raised where they disagree more,
-         lowered where they move more, by everybody in the same round, at most MOST_CHANGES times: after that it is
-         constant, and what is proven for a constant ρ holds. The two are compared in the curvature of the sum where that is
-         known (`unit`); else each relative to its own size, x and the multipliers ρ (x_i − w_ij).
+         disagree (x_i − x_j) and how far they still move (ρ·Δz, z = (x_i + x_j)/2). ρ is raised where they disagree
+         more, lowered where they move more, by everybody in the same round, at most MOST_CHANGES times: after that it
+         is constant, and what is proven for a constant ρ holds. The two are compared in the curvature of the sum where
+         that is known (`unit`); else each relative to its own size, x and the multipliers ρ (x_i − w_ij).
 Stops    when both residuals are at most the tolerance at every agent; everybody knows it in the same round.
 Links    may rest in some rounds (`Changing`): their vectors then stay as they are. Proven for links that rest at random
          (the source above); for a fixed pattern it is measured.
@@ -43,7 +44,8 @@ Graph = Topology | Changing
 
 
 class Links:
-    """One agent's side of its links: w_ij (`mine`) and w_ji (`theirs`) for each neighbour, and the residuals they leave."""
+    """One agent's side of its links: w_ij (`mine`) and w_ji (`theirs`) for each neighbour, and the residuals they
+    leave."""
 
     def __init__(
         self, neighbours: Sequence[str], shape: tuple[int, ...], penalty: float, relaxation: float = RELAXATION
@@ -89,7 +91,7 @@ class Links:
         self.theirs = self.middle - (self.middle - self.theirs) / factor
 
 
-class Rule(Protocol):
+class PenaltyRule(Protocol):
     """What all agents do with the residuals that they know alike: to their links, in the same round."""
 
     FIGURES: ClassVar[
@@ -135,9 +137,10 @@ class Balance:
 
 
 class Accord:
-    """What all agents know alike, one flood old: the largest residuals of any agent, and whether they are small enough."""
+    """What all agents know alike, one flood old: the largest residuals of any agent, and whether they are small
+    enough."""
 
-    def __init__(self, hops: int, tolerance: float, rule: Rule | None = None) -> None:
+    def __init__(self, hops: int, tolerance: float, rule: PenaltyRule | None = None) -> None:
         self.hops, self.tolerance, self.rule = hops, tolerance, rule or Balance()  # hops: until a figure is everybody's
         self.flood, self.round, self.due = (
             np.zeros(self.rule.FIGURES),
@@ -174,7 +177,8 @@ def relative(flood: Floats, penalty: float) -> tuple[float, float]:
 
 
 class Network:
-    """The graph as one agent sees it: its neighbours, which of them it meets in a round, how far the farthest agent is."""
+    """The graph as one agent sees it: its neighbours, which of them it meets in a round, how far the farthest agent
+    is."""
 
     def __init__(self, topology: Graph | None, roster: Roster, agent: str) -> None:
         self.graph = network(topology, roster)
@@ -193,7 +197,8 @@ class Network:
         return None if self.names[self.place] == root else self.names[parents[self.place]], children
 
     def behind(self, root: str) -> dict[str, int]:
-        """By neighbour in that tree, how many agents the link to it parts from the root: on this side +, on that side −."""
+        """By neighbour in that tree, how many agents the link to it parts from the root: on this side +, on that side
+        −."""
         parents, top = self.graph.parents(self.names.index(root)), self.names.index(root)
         sizes = [0] * self.graph.size
         for node in range(self.graph.size):
@@ -226,7 +231,8 @@ def check_settings(rounds: int, tolerance: float) -> None:
 
 
 def told(gate: Gate, estimate: Floats, accord: Accord, reports: bool) -> tuple[Released[Array], Note]:
-    """What leaves an agent in a round, as one array: its estimate, then the flood; and the history's row, of who reports."""
+    """What leaves an agent in a round, as one array: its estimate, then the flood; and the history's row, of who
+    reports."""
     values = np.concatenate((estimate.reshape(-1), accord.flood))
     if not reports:
         return gate.exact(values), {}

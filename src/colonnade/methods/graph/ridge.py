@@ -3,11 +3,13 @@
 Solves   min 1/(2n) ‖Ax + b − y‖² + a/2 ‖x‖²,   A = [A₁ … A_p]; agent i holds Aᵢ, one of them y; b = 0 unless intercept.
 Source   Gratton, thesis, D-Ridge. Its dual, times n, is a sum that each agent knows one term of:
              min_w Σᵢ  1/(2N) ‖w‖² + [i holds y] <w, y> + 1/(2an) ‖Aᵢᵀw‖²,      xᵢ = −Aᵢᵀw / (an),
-         so the agents agree on w (consensus.py), a vector of n, and keep their coefficients. With b, Σ w = 0 (the holder of y).
-Leaves   each agent's estimate of w, every round: at the end the residuals Ax + b − y, which everybody learns; once, and once
-         more at a warm start (warm.py), the scores of each subtree (graph_certificate.py). Coefficients stay.
+         so the agents agree on w (consensus.py), a vector of n, and keep their coefficients. With b, Σ w = 0 (the
+         holder of y).
+Leaves   each agent's estimate of w, every round: at the end the residuals Ax + b − y, which everybody learns; once, and
+         once more at a warm start (warm.py), the scores of each subtree (graph_certificate.py). Coefficients stay.
 Price    exact releases: every event is infinite; a finite budget refuses this method.
-Stops    when no agent disagrees or moves by more than the tolerance, relative; objective and certified gap are then computed.
+Stops    when no agent disagrees or moves by more than the tolerance, relative; objective and certified gap are then
+         computed.
 Cost     one eigendecomposition of the smaller of AᵢᵀAᵢ and AᵢAᵢᵀ; then two products with Aᵢ a round, for any ρ.
 """
 
@@ -23,10 +25,10 @@ from scipy import sparse
 
 from colonnade.errors import InvalidInput
 from colonnade.methods.admm.sharing import slope_at
-from colonnade.methods.graph.certificate import ASKED, TOLD, Dual, Part, Verdict, certified
+from colonnade.methods.graph.certificate import ASKED, TOLD, CertificatePart, CertificateTotal, DualPoint, certified
 from colonnade.methods.graph.consensus import Accord, Balance, Graph, Links, Network, check_settings, ended, heard, told
 from colonnade.methods.graph.warm import Given, Start, beginning, printed, resumed
-from colonnade.methods.method import Array, Floats, Job, Own
+from colonnade.methods.method import Array, Floats, GraphMethod, Job, Own
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate
@@ -38,7 +40,7 @@ from colonnade.runtime.program import Program, ask
 
 
 @message(60)
-class Share:
+class RidgeShare:
     """Agent → neighbour: my estimate of the dual vector, and behind it the largest residuals I have heard of."""
 
     values: Released[Array]
@@ -86,14 +88,14 @@ def peer(job: Job, block: Block, gate: Gate, settings: GraphRidge) -> Program[Ow
     if (start := Start.of(settings.start)) is not None:
         scores, root = block.scores(start.own(gate.node, (block.columns,))), job.roster.label
         dual_at = partial(slope_at, job.problem, labels=term.linear)
-        first, _, flows = yield from resumed(Share, gate, net, root, scores, dual_at)
+        first, _, flows = yield from resumed(RidgeShare, gate, net, root, scores, dual_at)
         # Minus the slope of a term at an answer: the agent's scores, less w/N (and y, at the root).
         parts = {name: part / net.graph.size for name, part in net.behind(root).items()}
         links.begin(block.rows * first, {name: flow - parts[name] * block.rows * first for name, flow in flows.items()})
     for t in range(settings.rounds):
         w = term.near(links.centre, links.weight)
         own, note = told(gate, w, accord, reports=holds_labels)
-        inbox = yield from ask(net.meets(t), Share(own), Share, note)
+        inbox = yield from ask(net.meets(t), RidgeShare(own), RidgeShare, note)
         others, floods = heard({name: share.values.value for name, share in inbox.items()}, w.shape, accord.flood.size)
         links.meet(w, others)
         accord.hear(floods)
@@ -105,11 +107,16 @@ def peer(job: Job, block: Block, gate: Gate, settings: GraphRidge) -> Program[Ow
     return Own(x, gate.receipt(), answer=answer)
 
 
-REPLIES: Replies = {None: Share, Share: Dual, Dual: Part, Part: Verdict}
+REPLIES: Replies = {
+    None: RidgeShare,
+    RidgeShare: DualPoint,
+    DualPoint: CertificatePart,
+    CertificatePart: CertificateTotal,
+}
 
 
 @dataclass(frozen=True)
-class GraphRidge:
+class GraphRidge(GraphMethod):
     """Settings: the graph, at most `rounds` rounds, until the residuals are at most `tolerance` (0: use all rounds).
 
     start   an earlier Fit, or coefficients by party: begin there.
@@ -121,7 +128,6 @@ class GraphRidge:
     start: Given = field(default=None, compare=False)
     TITLE: ClassVar[str] = "ridge on a graph"
     REPLIES: ClassVar[Replies] = REPLIES
-    DERIVATION: ClassVar[str | None] = None
 
     def __post_init__(self) -> None:
         check_settings(self.rounds, self.tolerance)

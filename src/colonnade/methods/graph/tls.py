@@ -3,24 +3,27 @@
 Solves   min ‖[E r]‖_F  with  (A + E) x = y + r,   that is  min ‖Ax − y‖² / (1 + ‖x‖²): errors in the features too. The
          answer is v/v_last for the last right singular vector v of Z = [A −y], which no agent has.
 Rows     Gratton, thesis, DA-TLS, with Cᵢ = ZᵢᵀZᵢ. Its problem lacks a normalisation, and it needs an outer loop; with
-         trace X = 1 the ratio is linear and one loop does it:   min <Σ Cᵢ, X>  over X ⪰ 0, trace X = 1,  whose optimum is
-         vvᵀ. The agents agree on X (consensus.py); their step is Π(V − Cᵢ/κ), Π the projection onto that set: eigenvalues
-         onto the simplex. The Cᵢ are scaled by the largest of their norms, found by a flood, so units do not matter.
-Columns  (left open in the thesis) Agents hold columns Zᵢ of Z and rows Vᵢ of a growing orthonormal basis V; Y = ZV = Σ ZᵢVᵢ,
-         n × k, is known to all, summed along a tree, one column a round. The smallest singular vector c of Y gives the
-         best v = Vc in the space, and its residual Zᵀ(Yc) − σ²v, of which each agent has its rows, joins the basis. That
-         space is the Krylov space of ZᵀZ from the labels on: after at most P + 1 rounds it holds v, exactly. Where features
-         depend on each other it never leaves the part of the table that the labels reach (the core problem of Paige and
-         Strakoš), so the answer is then the one of least norm; over split rows there is none, and an error says so.
-Leaves   rows: every agent's estimate of X in every round. Columns: sums of Zᵢ times a vector over each subtree, and sums of
-         squares. The answer x of split rows is everybody's; over split columns each agent keeps its own.
+         trace X = 1 the ratio is linear and one loop does it:   min <Σ Cᵢ, X>  over X ⪰ 0, trace X = 1,  whose optimum
+         is vvᵀ. The agents agree on X (consensus.py); their step is Π(V − Cᵢ/κ), Π the projection onto that set:
+         eigenvalues onto the simplex. The Cᵢ are scaled by the largest of their norms, found by a flood, so units do
+         not matter.
+Columns  (left open in the thesis) Agents hold columns Zᵢ of Z and rows Vᵢ of a growing orthonormal basis V; Y = ZV = Σ
+         ZᵢVᵢ, n × k, is known to all, summed along a tree, one column a round. The smallest singular vector c of Y
+         gives the best v = Vc in the space, and its residual Zᵀ(Yc) − σ²v, of which each agent has its rows, joins the
+         basis. That space is the Krylov space of ZᵀZ from the labels on: after at most P + 1 rounds it holds v,
+         exactly. Where features depend on each other it never leaves the part of the table that the labels reach (the
+         core problem of Paige and Strakoš), so the answer is then the one of least norm; over split rows there is none,
+         and an error says so.
+Leaves   rows: every agent's estimate of X in every round. Columns: sums of Zᵢ times a vector over each subtree, and
+         sums of squares. The answer x of split rows is everybody's; over split columns each agent keeps its own.
 Price    exact releases: every event is infinite; a finite budget refuses this method.
 Stops    rows: when no agent disagrees or moves by more than the tolerance. Columns: when the residual is at most the
          tolerance times σ²max. A small gap between the two smallest singular values makes both slow: `rank_one` in the
-         history is the largest eigenvalue of X, 1 at the answer. So does a long graph: news travels one link a round, and on
-         a line of twenty agents the error shrinks by 3 % a round, whatever ρ is kept, against 12 % on a random graph.
-Gap      none: nothing that is sent bounds how far the answer is from the best. `objective` is that of the label holder's
-         answer, so it is never below the least there is.
+         history is the largest eigenvalue of X, 1 at the answer. So does a long graph: news travels one link a round,
+         and on a line of twenty agents the error shrinks by 3 % a round, whatever ρ is kept, against 12 % on a random
+         graph.
+Gap      none: nothing that is sent bounds how far the answer is from the best. `objective` is that of the label
+         holder's answer, so it is never below the least there is.
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ import numpy as np
 from colonnade.errors import InvalidInput
 from colonnade.kernels.prox import project_simplex
 from colonnade.methods.graph.consensus import Accord, Graph, Links, Network, check_settings, ended
-from colonnade.methods.method import Answer, Array, Floats, Job, Own, Status
+from colonnade.methods.method import Answer, Array, Floats, GraphMethod, Job, Own, Status
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate
@@ -50,15 +53,16 @@ VERTICAL = 1e-8  # a last entry of v below it: the best fit needs an infinite x
 
 
 @message(80)
-class Share:
-    """Agent → neighbour: my estimate of X and the largest residuals I have heard of; or child → parent: my subtree's sum."""
+class TlsShare:
+    """Agent → neighbour: my estimate of X and the largest residuals I have heard of; or child → parent: my subtree's
+    sum."""
 
     estimate: Released[Array]
     residuals: Released[Array]
 
 
 @message(81)
-class Total:
+class TlsTotal:
     """Parent → child: the sum over all agents."""
 
     values: Released[Array]
@@ -68,12 +72,12 @@ def summed(gate: Gate, net: Network, root: str, values: Floats) -> Program[Float
     """The sum of all agents' vectors, known to all: up the tree of fewest hops to `root`, and down again."""
     parent, children = net.tree(root)
     inbox = yield Post({}, children)
-    parts = [expect(inbox, child, Share).estimate.value for child in children]
+    parts = [expect(inbox, child, TlsShare).estimate.value for child in children]
     total = gate.exact(sum(parts, values))
     if parent is not None:
-        own = Share(total, gate.exact(np.zeros(0)))
-        total = (yield from ask_one(parent, own, Total)).values
-    yield Post(dict.fromkeys(children, Total(total)), (), {})
+        own = TlsShare(total, gate.exact(np.zeros(0)))
+        total = (yield from ask_one(parent, own, TlsTotal)).values
+    yield Post(dict.fromkeys(children, TlsTotal(total)), (), {})
     return total.value
 
 
@@ -86,7 +90,7 @@ def row_peer(job: Job, block: Block, gate: Gate, settings: GraphTLS) -> Program[
     Z = table(block, with_labels=True)
     C, size = Z.T @ Z, np.array([float(np.linalg.norm(Z, 2)) ** 2])
     for t in range(net.hops):
-        inbox = yield from ask(net.meets(t), Share(*gate.exact(size, np.zeros(0))), Share, {})
+        inbox = yield from ask(net.meets(t), TlsShare(*gate.exact(size, np.zeros(0))), TlsShare, {})
         size = np.maximum.reduce([size, *(share.estimate.value for share in inbox.values())])
     C = C / max(float(size[0]), np.finfo(np.float64).tiny)
     links = Links(net.neighbours, C.shape, net.penalty, RELAXATION)
@@ -96,7 +100,7 @@ def row_peer(job: Job, block: Block, gate: Gate, settings: GraphTLS) -> Program[
         X, pure = spectrahedron(links.centre - C / links.weight if net.neighbours else -C * 1e12)
         estimate, residuals, apart, moved, rank_one = gate.exact(X, accord.flood, *accord.last, pure)
         note = {"disagreement": apart, "movement": moved, "rank_one": rank_one} if reports else {}
-        inbox = yield from ask(net.meets(t), Share(estimate, residuals), Share, note)
+        inbox = yield from ask(net.meets(t), TlsShare(estimate, residuals), TlsShare, note)
         links.meet(X, {name: share.estimate.value for name, share in inbox.items()})
         accord.hear([share.residuals.value for share in inbox.values()])
         accord.turn([links])
@@ -169,11 +173,11 @@ def finite(v: Floats, last_entry: float) -> Floats:
     return v / last_entry
 
 
-REPLIES: Replies = {None: Share, Share: Total}
+REPLIES: Replies = {None: TlsShare, TlsShare: TlsTotal}
 
 
 @dataclass(frozen=True)
-class GraphTLS:
+class GraphTLS(GraphMethod):
     """Settings: the graph, at most `rounds` rounds, until the residuals are at most `tolerance` (0: use all rounds)."""
 
     topology: Graph | None = None
@@ -181,7 +185,6 @@ class GraphTLS:
     tolerance: float = 1e-14
     TITLE: ClassVar[str] = "total least squares on a graph"
     REPLIES: ClassVar[Replies] = REPLIES
-    DERIVATION: ClassVar[str | None] = None
     SPLITS: ClassVar[tuple[str, ...]] = ("columns", "rows")
 
     def __post_init__(self) -> None:
@@ -199,7 +202,8 @@ class GraphTLS:
         columns = len({place for places in roster.positions.values() for place in places})
         if roster.rows <= columns:
             raise InvalidInput(
-                f"{self.TITLE} needs more rows than columns, and there are {roster.rows:,} rows for {columns:,} columns: "
+                f"{self.TITLE} needs more rows than columns, and there are {roster.rows:,} rows for {columns:,} "
+                f"columns: "
                 "errors in the features then explain every label, in many ways. Drop columns, or use co.GraphRidge."
             )
 

@@ -1,13 +1,14 @@
 """Warm starts: begin where an earlier fit to the same rows ended, rather than at zero.
 
-Claim    a run that begins at another problem's answer has only the difference to find, and ends at its own answer: methods
-         that take `start=` converge from every point.
-What     coefficients by party: a Fit, or a mapping. A party's program takes its own from it and nobody else's, and they do not
-         travel: neither a Fit nor an array can be sent as a setting, so a run with parties elsewhere refuses it.
-Duals    are not asked for. At an answer the dual vector is the slope of the loss at the scores (`slope_at`), and on a graph the
-         multipliers of a tree are the scores behind each link (`resumed`): all of it follows from the parties' scores.
-Leaves   what the method's other rounds and its certificate release too: scores of a party (SharingADMM) or, summed, of a
-         subtree (on graphs), and the dual vector. Each is in the method's price.
+Claim    a run that begins at another problem's answer has only the difference to find, and ends at its own answer:
+         methods that take `start=` converge from every point.
+What     coefficients by party: a Fit, or a mapping. A party's program takes its own from it and nobody else's, and they
+         do not travel: neither a Fit nor an array can be sent as a setting, so a run with parties elsewhere refuses it.
+Duals    are not asked for. At an answer the dual vector is the slope of the loss at the scores (`slope_at`), and on a
+         graph the multipliers of a tree are the scores behind each link (`resumed`): all of it follows from the
+         parties' scores.
+Leaves   what the method's other rounds and its certificate release too: scores of a party (SharingADMM) or, summed, of
+         a subtree (on graphs), and the dual vector. Each is in the method's price.
 Prints   as a digest: a stored run is found again by what its settings print, and settings are kept in every ledger.
 """
 
@@ -48,7 +49,8 @@ class Start:
 
     @classmethod
     def of(cls, given: Given) -> Start | None:
-        """From what a user gives as `start=`. Arrays only: what a file or a message says is lists, and those would travel."""
+        """From what a user gives as `start=`. Arrays only: what a file or a message says is lists, and those would
+        travel."""
         if given is None:
             return None
         found = given.coefficients if isinstance(given, Fitted) else given
@@ -76,7 +78,8 @@ class Start:
             if found is None or found.shape != wanted or not np.all(np.isfinite(found)):
                 what = "none" if found is None else f"an array of shape {found.shape}, or a value that is no number"
                 raise InvalidInput(
-                    f"start= has {what} for {party!r}, whose coefficients have the shape {wanted}: give those of an earlier "
+                    f"start= has {what} for {party!r}, whose coefficients have the shape {wanted}: give those of an "
+                    f"earlier "
                     "fit to the same columns, or leave start= out."
                 )
 
@@ -110,10 +113,12 @@ Given = Fitted | Mapping[str, Any] | None
 def resumed(
     kind: Any, gate: Gate, net: Network, root: str, scores: Floats, dual: Callable[[Floats], Floats]
 ) -> Program[tuple[Floats, Floats, dict[str, Floats]]]:
-    """The dual vector at the sum of all scores, which the root makes; the scores of this subtree; multipliers of the links.
+    """The dual vector at the sum of all scores, which the root makes; the scores of this subtree; multipliers of the
+    links.
 
-    `kind` is the method's message with one field, `values`. Two passes over the tree: scores up, the dual vector down. The
-    multipliers are those of the tree under which each agent's add up to its own scores, and the root's to minus the rest.
+    `kind` is the method's message with one field, `values`. Two passes over the tree: scores up, the dual vector down.
+    The multipliers are those of the tree under which each agent's add up to its own scores, and the root's to minus the
+    rest.
     """
     parent, children = net.tree(root)
     inbox = yield Post({}, children)

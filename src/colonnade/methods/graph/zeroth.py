@@ -2,24 +2,26 @@
 
 Solves   rows:     min_x Σᵢ Fᵢ(x)                    each agent can evaluate its Fᵢ at any x, and nothing else;
          columns:  min_x loss(Σ Aᵢxᵢ, y) + Σ rᵢ(xᵢ)  each agent can evaluate its rᵢ; the loss is one of ours (its prox).
-         Fᵢ and rᵢ are Python callables, or what the problem says: Fᵢ = (rows of i)/n · loss + penalty/N, rᵢ = the penalty.
-Source   Gratton, thesis, D-ZOA: consensus ADMM whose inner minimisation looks at values only. A slope is guessed from two
-         values along random normal directions, n₁ for smoothing (kinks may be anywhere) and n₂ for the difference,
+         Fᵢ and rᵢ are Python callables, or what the problem says: Fᵢ = (rows of i)/n · loss + penalty/N, rᵢ = the
+         penalty.
+Source   Gratton, thesis, D-ZOA: consensus ADMM whose inner minimisation looks at values only. A slope is guessed from
+         two values along random normal directions, n₁ for smoothing (kinks may be anywhere) and n₂ for the difference,
              g = [F(x + u₁n₁ + u₂n₂) − F(x + u₁n₁)] / u₂ · n₂,   u₁ = u/t, u₂ = u/(P t)².
-         The thesis steps along the slope of all that an agent minimises, with a step that somebody must tune. Here only F
-         is guessed; the rest, κ/2 ‖x − v‖² (rows) or ‖Aᵢx + κv‖²/(2κ) (columns), is known and kept as it is, so each step
-         is x ← argmin <g, x> + known(x) + ‖x − x_t‖²/(2α) with α = farthest so far / √Σ‖g‖², and the answer of a round is
-         the mean of its steps weighted by t. Nothing is left to tune but how many values are looked at.
+         The thesis steps along the slope of all that an agent minimises, with a step that somebody must tune. Here only
+         F is guessed; the rest, κ/2 ‖x − v‖² (rows) or ‖Aᵢx + κv‖²/(2κ) (columns), is known and kept as it is, so each
+         step is x ← argmin <g, x> + known(x) + ‖x − x_t‖²/(2α) with α = farthest so far / √Σ‖g‖², and the answer of a
+         round is the mean of its steps weighted by t. Nothing is left to tune but how many values are looked at.
          Columns are new: agents agree on the dual vector as in graph_admm.py.
-Leaves   each agent's estimate, every round, noisy, since the directions are random; the largest residuals it has heard of,
-         and whose function was seen not to be convex. Counted as exact.
+Leaves   each agent's estimate, every round, noisy, since the directions are random; the largest residuals it has heard
+         of, and whose function was seen not to be convex. Counted as exact.
 Price    every event is infinite; a finite budget refuses this method. The thesis' "intrinsic" (ε, δ) supposes how the
-         errors are distributed: `conditional` computes it, no ledger takes it, and an attack refutes it (docs/zeroth-order.md).
-Stops    when no agent disagrees or moves by more than the tolerance in a round (consensus.py); with 0 after `rounds`. The
-         steps are random and never quite come to rest, so what can be asked for depends on how many values are looked at.
+         errors are distributed: no ledger takes it, and an attack refutes it (docs/zeroth-order.md).
+Stops    when no agent disagrees or moves by more than the tolerance in a round (consensus.py); with 0 after `rounds`.
+         The steps are random and never quite come to rest, so what can be asked for depends on how many values are
+         looked at.
 Answer   `average` (the thesis' proof is for it) gives the mean of the later rounds, else the last round.
-Convex   functions are supposed to be. After every descent, a function's value halfway is compared with those at both ends:
-         one that is above their mean is not convex, which the Fit then remarks. Seeing none proves nothing.
+Convex   functions are supposed to be. After every descent, a function's value halfway is compared with those at both
+         ends: one that is above their mean is not convex, which the Fit then remarks. Seeing none proves nothing.
 """
 
 from __future__ import annotations
@@ -32,15 +34,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from colonnade.errors import InvalidInput, ProtocolError
-from colonnade.methods.graph.admm import Loss, own_penalty
-from colonnade.methods.graph.callables import digest
+from colonnade.methods.graph.admm import LabelsTerm, own_penalty
 from colonnade.methods.graph.consensus import Accord, Graph, Links, Network, check_settings, ended
-from colonnade.methods.method import Answer, Array, Floats, Job, Own
+from colonnade.methods.method import Answer, Array, Floats, GraphMethod, Job, Own
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.released import Released
-from colonnade.privacy.statement import Guarantee, PrivacyStatement, Trust
 from colonnade.problem.nearest import smaller_gram
 from colonnade.runtime.messages import message
 from colonnade.runtime.node import Replies
@@ -54,7 +54,7 @@ INSIDE = "(the same party)"
 
 
 @message(90)
-class Share:
+class EstimateShare:
     """Agent → neighbour: my estimate, and the largest residuals I have heard of."""
 
     estimate: Released[Array]
@@ -157,7 +157,8 @@ class Later:
 
 
 class News:
-    """Who was heard to have a function that is not convex: the last such party, by its place among all, from 1; 0: nobody."""
+    """Who was heard to have a function that is not convex: the last such party, by its place among all, from 1; 0:
+    nobody."""
 
     def __init__(self, names: tuple[str, ...], own: str) -> None:
         self.names, self.own, self.heard = names, names.index(own) + 1.0, 0.0
@@ -179,7 +180,8 @@ class News:
         if not self.heard:
             return ()
         return (
-            f"the function of {self.names[int(self.heard) - 1]!r} is not convex, or not the same at every call: halfway "
+            f"the function of {self.names[int(self.heard) - 1]!r} is not convex, or not the same at every call: "
+            f"halfway "
             "between two points it lay above the mean of their values. The answer may be a local minimum",
         )
 
@@ -209,7 +211,7 @@ def row_peer(job: Job, block: Block, gate: Gate, settings: GraphZerothOrder) -> 
         later.add(x)
         estimate, residuals, apart, moved = gate.exact(x, news.tell(accord.flood, guess.convex), *accord.last)
         note = {"disagreement": apart, "movement": moved} if gate.node == job.roster.label else {}
-        inbox = yield from ask(net.meets(t), Share(estimate, residuals), Share, note)
+        inbox = yield from ask(net.meets(t), EstimateShare(estimate, residuals), EstimateShare, note)
         links.meet(x, {name: share.estimate.value for name, share in inbox.items()})
         news.hear(accord, [share.residuals.value for share in inbox.values()])
         accord.turn([links])
@@ -222,7 +224,7 @@ def row_peer(job: Job, block: Block, gate: Gate, settings: GraphZerothOrder) -> 
 # ------------------------------------------------------------------------------------------------ split columns
 
 
-class Columns:
+class GuessedColumnsTerm:
     """The term of a party's columns, as in graph_admm.py, with a penalty of which only values are known."""
 
     def __init__(self, block: Block, guess: Guess, steps: int) -> None:
@@ -245,26 +247,26 @@ def column_peer(job: Job, block: Block, gate: Gate, settings: GraphZerothOrder) 
     rows, holds_labels = block.rows, gate.node == job.roster.label
     net = Network(settings.topology, job.roster, gate.node)
     inner = (INSIDE,) if holds_labels and block.columns else ()
-    terms: dict[str, Columns | Loss] = {}
+    terms: dict[str, GuessedColumnsTerm | LabelsTerm] = {}
     if block.columns:
         function = settings.column_function(job, block, gate.node)
-        terms["columns"] = Columns(
+        terms["columns"] = GuessedColumnsTerm(
             block, Guess(function, settings.draws, settings.rng(gate), gate.node), settings.steps
         )
     if holds_labels:
-        terms["labels"] = Loss(job.problem, block.own_labels().astype(np.float64))
+        terms["labels"] = LabelsTerm(job.problem, block.own_labels().astype(np.float64))
     outer = next(iter(terms))
     links = {name: Links((*net.neighbours, *inner) if name == outer else inner, (rows,), net.penalty) for name in terms}
     accord, later, news = Accord(net.hops, settings.tolerance), Later(block.columns), News(net.names, gate.node)
     for t in range(settings.rounds):
         w = {name: term.near(links[name].centre, links[name].weight) for name, term in terms.items()}
         convex = True
-        if isinstance(columns := terms[outer], Columns):
+        if isinstance(columns := terms[outer], GuessedColumnsTerm):
             later.add(columns.descent.x)
             convex = columns.descent.guess.convex
         estimate, residuals, apart, moved = gate.exact(w[outer], news.tell(accord.flood, convex), *accord.last)
         note = {"disagreement": apart, "movement": moved} if holds_labels else {}
-        inbox = yield from ask(net.meets(t), Share(estimate, residuals), Share, note)
+        inbox = yield from ask(net.meets(t), EstimateShare(estimate, residuals), EstimateShare, note)
         received = {name: share.estimate.value for name, share in inbox.items()}
         if inner:
             received[INSIDE] = w["labels"]
@@ -274,22 +276,26 @@ def column_peer(job: Job, block: Block, gate: Gate, settings: GraphZerothOrder) 
         accord.turn(list(links.values()))
         if accord.agreed:
             break
-    x = columns.descent.x if isinstance(columns := terms[outer], Columns) and not settings.average else later.mean
+    x = (
+        columns.descent.x
+        if isinstance(columns := terms[outer], GuessedColumnsTerm) and not settings.average
+        else later.mean
+    )
     answer = Answer({}, 0.0, None, None, ended(accord, settings.tolerance), remarks=news.remarks)
     return Own(x, gate.receipt(), answer=answer)
 
 
-REPLIES: Replies = {None: Share}
+REPLIES: Replies = {None: EstimateShare}
 
 
 @dataclass(frozen=True)
-class GraphZerothOrder:
-    """Settings: the graph; `functions` by party, values only (None: what the problem says); how many values are looked at.
+class GraphZerothOrder(GraphMethod):
+    """Settings: the graph; `functions` by party, values only (None: what the problem says); how many values are looked
+    at.
 
     A round takes 2·steps·draws + 3 values at each agent. `tolerance` ends the run before `rounds` (0: use all of them).
     `seed` makes the directions repeatable; without it they are secret. `functions_version` is your own name for the
-    functions, to be changed whenever they change: a run in a store then goes on with the functions it began with. Without
-    it they are told apart by their code and the values it reaches, where that can be done (`savable`).
+    functions, to be changed whenever they change: a run with functions needs it to be kept in a store (`savable`).
     """
 
     topology: Graph | None = None
@@ -303,7 +309,6 @@ class GraphZerothOrder:
     functions_version: str | None = None
     TITLE: ClassVar[str] = "zeroth-order ADMM on a graph"
     REPLIES: ClassVar[Replies] = REPLIES
-    DERIVATION: ClassVar[str | None] = None
     SPLITS: ClassVar[tuple[str, ...]] = ("rows", "columns")
 
     def __post_init__(self) -> None:
@@ -316,16 +321,12 @@ class GraphZerothOrder:
     @property
     def savable(self) -> bool:
         """Whether a later call can tell that it has the same functions."""
-        known = self.functions is None or self.functions_version is not None
-        return known or all(digest(function) is not None for function in (self.functions or {}).values())
+        return self.functions is None or self.functions_version is not None
 
     def __repr__(self) -> str:
-        """As of any dataclass, but functions appear by what identifies them: the address of one says nothing."""
+        """As of any dataclass, but of the functions only whose they are: the address of one says nothing."""
         named = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "functions"}
-        if self.functions is not None and self.functions_version is None:
-            # One that cannot be identified is given its address: in another process it is another function.
-            named["functions"] = {who: digest(f) or f"unknown {id(f):x}" for who, f in self.functions.items()}
-        elif self.functions is not None:
+        if self.functions is not None:
             named["functions"] = tuple(self.functions)
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in named.items())})"
 
@@ -366,49 +367,3 @@ class GraphZerothOrder:
 
     def peer(self, job: Job, block: Block, gate: Gate, neighbours: tuple[str, ...]) -> Program[Any]:  # noqa: ARG002
         return row_peer(job, block, gate, self) if job.roster.by_rows else column_peer(job, block, gate, self)
-
-
-# ------------------------------------------------------------------------------------------------ a claim, not a guarantee
-
-
-def conditional(
-    *, deviation: float, slope_bound: float, weight: float, rows: int, rounds: int, delta: float
-) -> tuple[PrivacyStatement, PrivacyStatement]:
-    """What theorems 4.1 and 4.2 of the thesis would make of random errors: for one round, and for a whole run.
-
-    deviation    standard deviation of every entry of an agent's estimate about the exact one.
-    slope_bound  c₁, of the slope of one row's loss.
-    weight       κ, as above: 2ρ|Vᵢ| in the letters of the thesis, whose sensitivity c₁/(ρ|Vᵢ|M) is 2c₁/(κM).
-    rows         M: the agent's loss is a mean over so many rows.
-
-    Both hold under an assumption that nobody checks, so no budget takes them.
-    """
-    given = {"deviation": deviation, "slope_bound": slope_bound, "weight": weight, "rows": rows, "rounds": rounds}
-    for name, value in given.items():
-        if not 0 < value < math.inf:
-            raise InvalidInput(f"{name} must be a finite number above 0, got {value}.")
-    if not 0 < delta < 1:
-        raise InvalidInput(f"delta must lie between 0 and 1, got {delta}.")
-    tail = math.log(1.25 / delta)
-    once = 2.0 * slope_bound / (weight * rows) * math.sqrt(2.1 * tail) / deviation  # equation 4.11
-    whole = once * math.sqrt(rounds * math.log(1.0 / delta) / (1.05 * tail))  # equation 4.16
-    one_round = _conditional(once, delta, "one estimate of one agent", "Gratton, theorem 4.1")
-    return one_round, _conditional(whole, delta, f"{rounds} estimates of one agent", "Gratton, theorem 4.2")
-
-
-def _conditional(epsilon: float, delta: float, sees: str, source: str) -> PrivacyStatement:
-    return PrivacyStatement(
-        epsilon=epsilon,
-        delta=delta,
-        unit="one row",
-        neighbours="replace one row",
-        trust=Trust.NOBODY,
-        accountant="the thesis'",
-        guarantee=Guarantee.CONDITIONAL,
-        derivation=f"{source}; no budget takes it, and docs/zeroth-order.md shows an attack that refutes it",
-        sees=sees,
-        assumes=(
-            "the errors of a zeroth-order descent are normal, independent in all entries, of mean 0 and of the stated "
-            "deviation whatever the data, every row's loss is steep by at most the stated bound, and epsilon is at most 1"
-        ),
-    )

@@ -1,0 +1,134 @@
+"""What private block Frank-Wolfe spends: rounds, sketches and prices, fixed by public figures before the first message.
+
+Leaves   nothing. The rules and their proofs: docs/privacy.md, private block Frank-Wolfe.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.special import expit
+
+from colonnade.errors import InvalidInput
+from colonnade.methods.method import (
+    Floats,
+    Job,
+    chosen_by_noise,
+)
+from colonnade.privacy.block import check_sensible
+from colonnade.privacy.events import Audience, Charge, Event, Mechanism, Plan, Scope
+from colonnade.problem import L1Ball, LeastSquares, Logistic
+from colonnade.runtime.program import (
+    COORDINATOR,
+)
+
+PRODUCT = 0.5  # τ·max|y|: how much of a column's release goes to its product with the labels
+FILL = 0.1  # a usual mean square of an entry over the square of its bound; a guess, so that it needs no data
+MOST_ROUNDS = 1000
+INSIDE = Event(Mechanism.EXACT, 0.0, math.inf, Scope.OWN, Audience.CONSORTIUM)
+
+
+@dataclass(frozen=True, eq=False)
+class Spend:
+    """Everything a run fixes before its first message, from public figures alone."""
+
+    bound: float  # B, of an entry
+    label_bound: float  # Y; of a residual, inside a consortium
+    labels: Floats | None  # where they are public
+    rounds: int
+    rows: int  # of the sketch
+    rho_labels: float
+    rho_pick: float
+    rho_column: float
+    quota: Mapping[str, int] = field(default_factory=dict)  # columns, by party
+
+    @property
+    def label_sigma(self) -> float:
+        return 2.0 * self.label_bound / math.sqrt(2.0 * self.rho_labels) if self.rho_labels else 0.0
+
+    def remarks(self, job: Job) -> tuple[str, ...]:
+        """Where choices are the noise's: that of the labels makes residuals longer, too."""
+        columns = sum(map(len, job.roster.positions.values()))
+        stretch = 1.0 + self.label_sigma / self.label_bound
+        return chosen_by_noise(job.roster.rows, columns, self.rho_pick, job.roster.unit.rows, stretch)
+
+    def sigma(self, unit: int) -> float:
+        """Of the noise on a sketch; a little below what the gate adds, which also pays for rounding."""
+        return 2.0 * self.bound * unit * math.hypot(1.0, PRODUCT) / math.sqrt(2.0 * self.rho_column)
+
+    def reach(self, t: int, job: Job) -> float:
+        """A bound of one row's slope in round t: ‖x‖₁ is at most radius·(1 − 2/((t + 1)(t + 2))) by then, whatever was
+        picked."""
+        norm = self.bound * ball_of(job).radius * (1.0 - 2.0 / ((t + 1) * (t + 2)))
+        if isinstance(job.problem.loss, Logistic):
+            return float(expit(norm)) * (1.0 + 2.0**-40)  # over the rounding of the scores
+        return self.label_bound if isinstance(job.problem.loss, LeastSquares) else 1.0 + norm
+
+    def clip(self, slope: Floats, t: int, job: Job) -> Floats:
+        return np.clip(slope, -self.reach(t, job), self.reach(t, job))
+
+    def shared_sensitivity(self, t: int, job: Job) -> float:
+        """2·B·reach for one row; the same number at every node."""
+        return 2.0 * self.bound * self.reach(t, job) * job.roster.unit.rows * sum_slack(job.roster.rows)
+
+
+def outside_price(job: Job, spend: Spend) -> dict[str, Plan]:
+    plans: dict[str, Plan] = dict.fromkeys(job.roster.parties, ())
+    if spend.labels is not None:
+        public = Event(Mechanism.EXACT, 0.0, 0.0)
+        plans[job.roster.label] = (
+            Charge(public, 0, "the labels, which are public: neighbours keep them, unprotected"),
+        )
+    else:
+        event = Event(Mechanism.GAUSSIAN, spend.rho_labels, math.inf)
+        plans[job.roster.label] = (Charge(event, 1, "the labels, with noise"),)
+    for party, columns in spend.quota.items():
+        picks = Charge(Event(Mechanism.GUMBEL, spend.rho_pick, math.inf), spend.rounds, "one column number a round")
+        event = Event(Mechanism.GAUSSIAN, spend.rho_column, math.inf)
+        sketches = Charge(event, columns, "a noisy sketch of each new column, and its product with the labels")
+        plans[party] = (*plans[party], picks, sketches)
+    return plans
+
+
+def inside_price(job: Job, spend: Spend) -> dict[str, Plan]:
+    what = "one signed column number a round, by one choice over all parties (members see each party's, and its mass)"
+    plans: dict[str, Plan] = dict.fromkeys(job.roster.parties, ())
+    plans[job.roster.label] = (Charge(INSIDE, 1, "the labels (members of the consortium only)"),)
+    for party in job.roster.with_columns:
+        part = Charge(
+            Event(Mechanism.GUMBEL, spend.rho_pick, math.inf, Scope.JOINT, Audience.CONSORTIUM), spend.rounds, what
+        )
+        most = min(spend.rounds, len(job.roster.positions[party]))
+        plans[party] = (*plans[party], part, Charge(INSIDE, most, "picked columns (members of the consortium only)"))
+    taken = Charge(Event(Mechanism.GUMBEL, spend.rho_pick, math.inf, Scope.JOINT), spend.rounds, what)
+    plans[COORDINATOR] = (taken, Charge(INSIDE, spend.rounds, "slopes (members of the consortium only)"))
+    return plans
+
+
+def balanced_rounds(curvature: float, noise: float) -> int:
+    """The T that balances 2Γ/T, the error of T exact steps, with E√T, that of noise shared out over T draws."""
+    return min(max(1, int((4.0 * curvature / noise) ** (2.0 / 3.0) + 0.5)), MOST_ROUNDS)
+
+
+def best_sketch_rows(n: int, best: float) -> int:
+    """The best length, at which a column's sketch is as long as its noise, as a multiple of 4 where the table allows
+    it."""
+    return n if n < 4 else min(n // 4, max(1, round(best / 4.0))) * 4
+
+
+def sum_slack(rows: int) -> float:
+    """By how much a sum of n rounded terms may move further than the exact one, as a factor: 1 + n·γ_n."""
+    unit = 2.0**-53
+    return 1.0 + rows * (rows * unit / (1.0 - rows * unit))
+
+
+def ball_of(job: Job) -> L1Ball:
+    if not isinstance(job.problem.constraint, L1Ball):
+        raise InvalidInput(
+            "private block Frank-Wolfe minimises over an L1Ball: give Problem(loss, constraint=co.L1Ball(radius))."
+        )
+    check_sensible(radius=job.problem.constraint.radius)
+    return job.problem.constraint
