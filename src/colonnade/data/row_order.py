@@ -36,8 +36,8 @@ Digests = NDArray[np.uint8]  # n × 16
 Places = NDArray[np.int64]
 
 
-def kind(keys: pl.Series) -> str:
-    """What sort of key a column holds: "whole number", "digits" (texts that all write one), "text" or "date"; see `match`."""
+def key_kind(keys: pl.Series) -> str:
+    """What sort of key a column holds: "whole number", "digits" (texts that all write one), "text" or "date"; see `kinds_match`."""
     import polars as pl
 
     if keys.dtype.is_integer():
@@ -52,7 +52,7 @@ def kind(keys: pl.Series) -> str:
     )
 
 
-def match(kinds: Set[str]) -> bool:
+def kinds_match(kinds: Set[str]) -> bool:
     """Whether keys of these sorts may be compared: "17" is 17, and parties that hold "0017" and numbers lost a zero somewhere."""
     return len(kinds) == 1 or kinds in ({"whole number", "digits"}, {"digits", "text"})
 
@@ -65,7 +65,7 @@ def canonical(keys: pl.Series) -> list[bytes]:
     """
     import polars as pl
 
-    sort = kind(keys)
+    sort = key_kind(keys)
     if keys.is_empty():
         raise InvalidInput("the key column has no rows.")
     if nulls := keys.null_count():
@@ -102,8 +102,6 @@ def in_order(keys: pl.Series, secret: bytes, people: pl.Series | None = None, ro
 
 def _stays(people: pl.Series, order: NDArray[np.intp], rows: int) -> NDArray[np.bool_]:
     """Which rows of the table are, taken in this order, among the first `rows` of their person."""
-    import polars as pl
-
     if len(people) != order.size or rows < 1:
         raise InvalidInput(
             f"people says whom {len(people):,} rows are about, with at most {rows} each; there are {order.size:,} keys, "
@@ -111,10 +109,17 @@ def _stays(people: pl.Series, order: NDArray[np.intp], rows: int) -> NDArray[np.
         )
     if nulls := people.null_count():
         raise InvalidInput(f"{nulls:,} rows do not say whom they are about; fill it in or leave them out.")
-    ranks = people.gather(order).to_frame("p").select(pl.int_range(pl.len()).over("p")).to_series()
+    ranks = rank_in_person(people.gather(order))
     stays = np.empty(order.size, np.bool_)
     stays[order] = (ranks < rows).to_numpy()
     return stays
+
+
+def rank_in_person(people: pl.Series) -> pl.Series:
+    """For each row, how many rows of the same person stand before it."""
+    import polars as pl
+
+    return people.to_frame("p").select(pl.int_range(pl.len()).over("p")).to_series()
 
 
 def as_words(given: Digests) -> NDArray[np.bytes_]:

@@ -26,7 +26,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from colonnade.data import readers
-from colonnade.data.federation import LABELS, OPEN, Alignment, Federation, Party, _Names
+from colonnade.data.federation import Federation
+from colonnade.data.party import LABELS, OPEN, Alignment, LazyNames, Party
+from colonnade.data.split_table import labels_only
 from colonnade.errors import InvalidInput
 from colonnade.privacy.block import LARGEST, ROW, Block
 
@@ -133,8 +135,8 @@ def shards(
         recipe = Recipe(
             str(file), state.st_size, state.st_mtime_ns, y.size, start, stop, tuple(names[start:stop]), first
         )
-        made[f"party{k}"] = Party(f"party{k}", Shard(recipe), recipe.names or _Names(None, range(start, stop)), OPEN)
-    made[LABELS] = Party(LABELS, Block(np.zeros((y.size, 0)), np.zeros(0, np.int64)), (), OPEN)
+        made[f"party{k}"] = Party(f"party{k}", Shard(recipe), recipe.names or LazyNames(None, range(start, stop)), OPEN)
+    made[LABELS] = labels_only(y.size, ROW)
     return Federation(made, LABELS, Alignment(dict.fromkeys(made, y.size), y.size), unit=ROW, _y=y)
 
 

@@ -32,7 +32,7 @@ class Surplus:
         return " ".join(block.digest() for block in blocks)
 
 
-def taken(first: Any, then: Any, places: NDArray[np.int64]) -> Any:
+def take_rows(first: Any, then: Any, places: NDArray[np.int64]) -> Any:
     """Some rows of a matrix that is followed by another, or by none, in this order."""
     if sparse.issparse(first):
         whole = first if then is None else sparse.vstack([first, then])

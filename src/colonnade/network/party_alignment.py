@@ -29,13 +29,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.data.alignment import (
-    Agreement,
-    Offer,
-    PepperShare,
-    agree,
-    bitmap,
-    locate,
+from colonnade.data.alignment import Agreement, Offer, PepperShare, agree, bitmap, locate
+from colonnade.data.psi import (
     psi_common,
     psi_filled,
     psi_key,

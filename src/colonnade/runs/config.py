@@ -32,8 +32,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from colonnade.data.federation import OPEN, Alignment, Federation
+from colonnade.data.federation import Federation
 from colonnade.data.one_table import ROW_KEY
+from colonnade.data.party import OPEN, Alignment
 from colonnade.data.schema import Column, Schema
 from colonnade.data.sources import Table, located
 from colonnade.data.text_file import at_line, read_text

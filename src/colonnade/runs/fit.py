@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from colonnade.data.federation import Federation
 from colonnade.data.notices import KEEP, UNSPENT, about_columns, about_labels, about_levels, different
-from colonnade.data.row_order import kind
+from colonnade.data.row_order import key_kind
 from colonnade.errors import (
     ColonnadeError,
     InvalidInput,
@@ -193,7 +193,7 @@ def checked(
     _check_privacy(method, plans, job)
     _check_schemas(federation, privacy)
     if _reordered(federation, method, privacy):
-        kind(cast(Any, federation.keys))  # of a sort that has an order; refused before anything is written
+        key_kind(cast(Any, federation.keys))  # of a sort that has an order; refused before anything is written
     if noise is not None:
         _check_seeded(federation)
         plans = {party: unprotected(plan) for party, plan in plans.items()}
