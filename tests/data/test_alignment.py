@@ -56,7 +56,7 @@ def agreements(tables, pepper=PEPPER, least=1):
 
 
 def made(party, mine, answer, parties=TABLES, pepper=PEPPER):
-    return Agreement.made(mine, answer, pepper, session="s1", party=party, parties=list(parties))
+    return Agreement.from_answer(mine, answer, pepper, session="s1", party=party, parties=list(parties))
 
 
 def confirmed(sent, kept, run="run"):
@@ -119,13 +119,16 @@ def test_texts_of_digits_are_the_numbers_that_they_write():
     number, text = pl.Series([17, -3, 0]), pl.Series(["17", "-3", "0"])
     assert canonical(number) == canonical(text) == canonical(pl.Series(["17", "-3", "0", "x"]))[:3]
     for one, other in ((number, text), (text, pl.Series(["017"]))):
-        agree({"bank": PepperShare.grown(one, PEPPER, "s1"), "lab": PepperShare.grown(other, OTHER, "s1")}, "s1")
+        agree(
+            {"bank": PepperShare.from_secret(one, PEPPER, "s1"), "lab": PepperShare.from_secret(other, OTHER, "s1")},
+            "s1",
+        )
 
 
 def test_numbers_and_texts_with_leading_zeros_are_different_keys_and_parties_that_mix_them_are_refused_before_any_digest():
     number, text = pl.Series([17]), pl.Series(["017"])
     assert canonical(number) != canonical(text)
-    shares = {"bank": PepperShare.grown(number, PEPPER, "s1"), "lab": PepperShare.grown(text, OTHER, "s1")}
+    shares = {"bank": PepperShare.from_secret(number, PEPPER, "s1"), "lab": PepperShare.from_secret(text, OTHER, "s1")}
     with pytest.raises(
         InvalidInput, match=r"bank: whole number, lab: text\). No digest was sent.*same sort.*leading zeros"
     ):
@@ -197,11 +200,11 @@ def rings(session="s1", names=tuple(TABLES)):
 def met(session="s1"):
     """The pepper that each party arrives at when all shares travel sealed; and the bytes on the way."""
     keyrings = rings(session)
-    own = {n: PepperShare.grown(pl.Series(TABLES[n]), derive(n.encode(), "stored"), session) for n in TABLES}
-    mail = {n: own[n].sealed(keyrings[n], {p: 0 for p in TABLES if p != n}) for n in TABLES}
+    own = {n: PepperShare.from_secret(pl.Series(TABLES[n]), derive(n.encode(), "stored"), session) for n in TABLES}
+    mail = {n: own[n].seal(keyrings[n], {p: 0 for p in TABLES if p != n}) for n in TABLES}
     peppers = {}
     for me in TABLES:
-        shares = {n: PepperShare.opened(keyrings[me], n, 0, *mail[n][me]) for n in TABLES if n != me}
+        shares = {n: PepperShare.unseal(keyrings[me], n, 0, *mail[n][me]) for n in TABLES if n != me}
         peppers[me] = agree(shares | {me: own[me]}, session)
     return peppers, own, mail
 
@@ -218,7 +221,7 @@ def test_a_pepper_comes_again_from_stored_secrets_and_another_session_has_anothe
     assert met() == met()
     _, own, _ = met()
     assert agree(own, "s1") != agree(own, "s2")
-    assert own["lab"] != PepperShare.grown(pl.Series(TABLES["lab"]), derive(b"lab", "stored"), "s2")
+    assert own["lab"] != PepperShare.from_secret(pl.Series(TABLES["lab"]), derive(b"lab", "stored"), "s2")
 
 
 @pytest.mark.parametrize("party", TABLES)
@@ -237,7 +240,7 @@ def test_contributions_belong_to_their_party():
 def test_a_share_sealed_for_one_party_opens_for_no_other():
     _, _, mail = met()
     with pytest.raises(ProtocolError, match="does not open"):
-        PepperShare.opened(rings()["lab"], "bank", 0, *mail["bank"]["clinic"])
+        PepperShare.unseal(rings()["lab"], "bank", 0, *mail["bank"]["clinic"])
 
 
 def test_bytes_that_are_no_share_are_refused():
@@ -245,7 +248,7 @@ def test_bytes_that_are_no_share_are_refused():
     for body in (b"", bytes(32), bytes(32) + b"float", bytes(31) + b"text", bytes(32) + b"\xff"):
         sealed = keyrings["bank"].seal({"lab": 0}, body, "x")["lab"]
         with pytest.raises(WireError, match="32 bytes"):
-            PepperShare.opened(keyrings["lab"], "bank", 0, *sealed)
+            PepperShare.unseal(keyrings["lab"], "bank", 0, *sealed)
 
 
 def test_nobody_agrees_with_himself():
@@ -256,7 +259,7 @@ def test_nobody_agrees_with_himself():
 def test_no_secret_is_shown_by_repr():
     sent, kept = agreements(TABLES)
     assert repr(PepperShare("text", PEPPER)) == "PepperShare(kind='text')"
-    assert repr(sent["bank"]) == "Offer(least=1)"
+    assert repr(sent["bank"]) == "RowOffer(least=1)"
     assert "rows=4" in repr(kept["bank"])
     for hidden in ("pepper", "bits", "column"):
         assert hidden not in repr(kept["bank"])
@@ -678,12 +681,12 @@ def test_a_request_does_not_stand_in_the_order_of_its_words(psi):
 @given(words=st.lists(st.one_of(st.none(), st.integers(1, 99)), max_size=9, unique_by=lambda w: w or object()))
 def test_words_are_filled_up_with_ones_that_nobody_else_has(words):
     given_ = [None if word is None else b"i%d" % word for word in words]
-    filled, other = (psi_steps.psi_filled(given_, 12, psi_steps.psi_key(p, "s1", "lab")) for p in (PEPPER, OTHER))
+    filled, other = (psi_steps.psi_fill(given_, 12, psi_steps.psi_key(p, "s1", "lab")) for p in (PEPPER, OTHER))
     assert len(filled) == len(set(filled)) == 12
     assert [word for word in given_ if word] == [f for f, word in zip(filled, given_, strict=False) if word]
     assert {word for word in given_ if word} == set(filled) & set(other)
     with pytest.raises(InvalidInput, match=r"more than the 8.*Nothing was sent"):
-        psi_steps.psi_filled([None] * 9, 8, PEPPER)
+        psi_steps.psi_fill([None] * 9, 8, PEPPER)
 
 
 def test_a_repeated_key_enters_no_private_intersection(psi):

@@ -95,7 +95,7 @@ def test_a_session_has_one_pepper(tmp_path):  # noqa: F811
     """Another share in the middle would put digests in another order, and the label holder tell of rows that nobody has."""
     with until(keyed(tmp_path), "tell") as straw:
         keyring, _ = keys_of(straw, "lab", last_seen(straw, "lab", "show"))
-        share = PepperShare("text", bytes(32)).sealed(keyring, {"bank": PEPPER})["bank"]
+        share = PepperShare("text", bytes(32)).seal(keyring, {"bank": PEPPER})["bank"]
         given = last_seen(straw, "bank", "seek")
         assert asked(straw, "bank", "tell", [*given[:6], *share]).head == {"code": BREAKS}
         assert {"code": asked(straw, "bank", "tell", given).head["code"]} == {"code": OK}

@@ -97,7 +97,7 @@ def test_the_digests_and_the_order_of_rows_are_derived_word_for_word():
 
 def test_a_pepper_is_the_hash_of_all_shares_in_the_order_of_names():
     shares = {
-        name: alignment.PepperShare.grown(pl.Series([1]), secret, "s1")
+        name: alignment.PepperShare.from_secret(pl.Series([1]), secret, "s1")
         for name, secret in (("b", OTHER), ("a", SECRET))
     }
     contributions = [by_hand(secret, "align", "share", "s1") for secret in (SECRET, OTHER)]
@@ -109,7 +109,7 @@ def test_a_pepper_is_the_hash_of_all_shares_in_the_order_of_names():
 def test_what_a_party_keeps_and_confirms_of_an_agreement_is_derived_word_for_word():
     offered = alignment.offer(pl.Series([1, 2, 3]), SECRET, least=1)
     bits = alignment.bitmap(np.array([0, 2]), 3)
-    made = alignment.Agreement.made(offered, bits, SECRET, session="s1", party="b", parties=["b", "a"])
+    made = alignment.Agreement.from_answer(offered, bits, SECRET, session="s1", party="b", parties=["b", "a"])
     assert made.column == hmac.digest(by_hand(SECRET, "align", "column"), offered.digests.tobytes(), "sha256")
     order = hmac.digest(by_hand(SECRET, "align", "order", "run"), offered.digests[[0, 2]].tobytes(), "sha256")
     said = {name: hmac.digest(by_hand(SECRET, "align", "confirm", name, "a", "b"), order, "sha256") for name in "ab"}
@@ -123,7 +123,7 @@ def test_the_keys_of_a_private_intersection_are_derived_word_for_word():
     assert key == bytes([grown[0] & 0x7F]) + grown[1:]
     pad = by_hand(key, "align", "pad")
     digests = [hashlib.blake2b(str(at).encode(), digest_size=16, key=pad).hexdigest().encode() for at in range(3)]
-    filled = psi.psi_filled([None, b"i7"], 3, key)
+    filled = psi.psi_fill([None, b"i7"], 3, key)
     assert [filled[0], filled[2]] == [psi._FILL + digests[0], psi._FILL + digests[2]]
     mark, words = by_hand(key, "align", "order of a request"), [b"i1", b"i2", b"i3", b"i4"]
     marks = [hashlib.blake2b(word, digest_size=16, key=mark).digest() for word in words]

@@ -577,7 +577,9 @@ def test_from_no_viewpoint_does_a_whole_run_tell_more_than_it_states():
     """Coordinator, dealer and reader of the same runs: class sums, then the Gram matrix. `make audit` makes more."""
     seen = gram_runs.FIRST_SUMS, ONE_EPSILON
     shown = bound(
-        lambda view: [score(*seen, view) for score in (gram_scores.likelihood, gram_scores.dealt, gram_scores.model)]
+        lambda view: [
+            score(*seen, view) for score in (gram_scores.likelihood, gram_scores.dealer_score, gram_scores.model_score)
+        ]
     )
     assert max(shown) <= 1.0
 
@@ -585,14 +587,14 @@ def test_from_no_viewpoint_does_a_whole_run_tell_more_than_it_states():
 def test_a_partner_learns_no_more_than_a_run_states_even_from_the_released_matrix():
     seen = gram_runs.FIRST_SUMS, ONE_EPSILON
     shown = bound(
-        lambda v: [gram_scores.likelihood(*seen, v, gram_runs.TWO), gram_scores.compared(*seen, v)], gram_runs.TWO
+        lambda v: [gram_scores.likelihood(*seen, v, gram_runs.TWO), gram_scores.masks_score(*seen, v)], gram_runs.TWO
     )
     assert max(shown) <= 1.0
 
 
 def test_planted_the_same_number_of_runs_finds_a_dealer_that_can_see(monkeypatch):
     without_r(monkeypatch)
-    assert bound(lambda view: [gram_scores.dealt(gram_runs.FIRST_SUMS, ONE_EPSILON, view)], runs=120)[0] > 1.0
+    assert bound(lambda view: [gram_scores.dealer_score(gram_runs.FIRST_SUMS, ONE_EPSILON, view)], runs=120)[0] > 1.0
 
 
 @pytest.mark.audit
@@ -613,7 +615,7 @@ def spreads():
     """The noise of every part of the release, in units of its stated variance: both parties' own, and their product."""
     world, trials = gram_runs.RAW, 2_000
     given = dict(gram_runs.run(world, ONE_EPSILON, world.blocks(ONE_EPSILON, True)).given)
-    drawn = {name: attacks._often(name, what, trials) for name, what in given.items()}
+    drawn = {name: attacks._draw_often(name, what, trials) for name, what in given.items()}
     found = {}
     for name, what in given.items():
         stated = gaussian_sigma(what.exact.sensitivity, what.rho)
@@ -650,7 +652,7 @@ def test_planted_without_both_parties_noise_in_a_product_it_is_missed(monkeypatc
 
 def bare_shares(parties, monkeypatch):
     """No noise on the shares of some parties; their own parts keep it."""
-    often = attacks._often
+    often = attacks._draw_often
 
     def planted(name, what, trials):
         drawn = often(name, what, trials)
@@ -659,7 +661,7 @@ def bare_shares(parties, monkeypatch):
         exact = what.rings[-1].signed(what.exact.value[-1])
         return *drawn[:-1], np.broadcast_to(exact, (trials, *exact.shape))
 
-    monkeypatch.setattr(attacks, "_often", planted)
+    monkeypatch.setattr(attacks, "_draw_often", planted)
 
 
 def scaled_noise(factor, monkeypatch):

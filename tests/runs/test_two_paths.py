@@ -79,7 +79,9 @@ def between(folder: Path, shared: FederationFile) -> dict[str, tuple[list[str], 
         ).holding()
         for name in SCHEMAS
     }
-    shares = {name: PepperShare.grown(party.keys, name.encode().ljust(32), "s") for name, party in parties.items()}
+    shares = {
+        name: PepperShare.from_secret(party.keys, name.encode().ljust(32), "s") for name, party in parties.items()
+    }
     pepper = agree(shares, "s")
     offers = {name: party.offer(pepper) for name, party in parties.items()}
     _, places = intersect({name: mine.digests for name, mine in offers.items()})
@@ -87,7 +89,7 @@ def between(folder: Path, shared: FederationFile) -> dict[str, tuple[list[str], 
     found = {}
     for name, party in parties.items():
         bits = bitmap(places[name], len(offers[name].digests))
-        kept = Agreement.made(offers[name], bits, pepper, session="s", party=name, parties=list(parties))
+        kept = Agreement.from_answer(offers[name], bits, pepper, session="s", party=name, parties=list(parties))
         block = party.block(job, kept)
         found[name] = (party.keys_in_order(kept).to_list(), block.matrix, block.labels)
     return found

@@ -44,12 +44,12 @@ from colonnade.audit.gram_runs import (
 from colonnade.audit.gram_scores import (
     BOTH,
     Parted,
-    compared,
-    dealt,
+    dealer_score,
     likelihood,
     local_likelihood,
     log_ratio,
-    model,
+    masks_score,
+    model_score,
     stages,
 )
 from colonnade.audit.setting import LIKELIHOOD, LIKELIHOOD_OF_ALL, Adversary, Floats, Setting, Target
@@ -65,12 +65,12 @@ from colonnade.runtime.program import COORDINATOR
 Score = Callable[[World, Setting, View], float]
 
 
-def _drawn(world: World, setting: Setting, inside: bool, trials: int) -> Floats:
+def _draw_scores(world: World, setting: Setting, inside: bool, trials: int) -> Floats:
     """What a run's gates were given, through a gate once for every trial: entries get independent noise."""
     job, view = world.job(setting), run(world, setting, world.blocks(setting, inside))
     consortium = world.trust == "consortium"
     given = {name: what for name, what in view.given if (name == COORDINATOR) == consortium}
-    drawn = {name: _often(name, what, trials) for name, what in given.items()}
+    drawn = {name: _draw_often(name, what, trials) for name, what in given.items()}
     if consortium:
         own = drawn[COORDINATOR]
         got: Parted = {ONE: own[:3], TWO: own[3:6], BOTH: own[6:]}
@@ -84,7 +84,7 @@ def _drawn(world: World, setting: Setting, inside: bool, trials: int) -> Floats:
     return log_ratio(stage, got, first, second, sensitivity, 1 if consortium else 2)
 
 
-def _often(name: str, what: Given, trials: int) -> tuple[NDArray[np.int64], ...]:
+def _draw_often(name: str, what: Given, trials: int) -> tuple[NDArray[np.int64], ...]:
     event = Event(Mechanism.LATTICE, what.rho, math.inf, Scope.JOINT)
     ledger = Ledger(MemoryLog(), name, Policy())
     ledger.open_run(RUN, terms(Trust.SECURE), {name: (Charge(event, 1, "audited release"),)})
@@ -94,7 +94,9 @@ def _often(name: str, what: Given, trials: int) -> tuple[NDArray[np.int64], ...]
     return tuple(ring.signed(part.value.values) for ring, part in zip(what.rings, sent, strict=True))
 
 
-def _runs(score: Score, world: World, setting: Setting, inside: bool, trials: int, quiet: str | None = None) -> Floats:
+def _run_scores(
+    score: Score, world: World, setting: Setting, inside: bool, trials: int, quiet: str | None = None
+) -> Floats:
     """A score for each of many runs; `quiet` names a party that looks on, whose own part of the row is the same in both."""
     blocks = world.blocks(setting, inside, only_one=quiet is not None)
     return np.array([score(world, setting, run(world, setting, blocks, quiet)) for _ in range(trials)])
@@ -113,11 +115,11 @@ def _target(title: str, world: World, trials: int, batch: int, **viewers: Advers
 
 
 def _by(sees: str, statistic: str, score: Score, world: World, quiet: str | None = None) -> Adversary:
-    return Adversary(sees, statistic, partial(_runs, score, world, quiet=quiet))
+    return Adversary(sees, statistic, partial(_run_scores, score, world, quiet=quiet))
 
 
 def _draws(sees: str, world: World) -> Adversary:
-    return Adversary(sees, LIKELIHOOD, partial(_drawn, world))
+    return Adversary(sees, LIKELIHOOD, partial(_draw_scores, world))
 
 
 _PARTNER = partial(likelihood, quiet=TWO)
@@ -131,9 +133,9 @@ ATTACKS: Mapping[str, Target] = {
         300,
         50,
         coordinator=_by(_EVERY, LIKELIHOOD, likelihood, RAW),
-        dealer=_by(f"{_EVERY}, and its masks", "which table the shares are nearer to", dealt, RAW),
+        dealer=_by(f"{_EVERY}, and its masks", "which table the shares are nearer to", dealer_score, RAW),
         partner=_by("its own noise and the released matrix", LIKELIHOOD, _PARTNER, RAW, TWO),
-        reader=_by("the model", _SUM, model, RAW),
+        reader=_by("the model", _SUM, model_score, RAW),
     ),
     "class-sums-gram": _target(
         "class sums, then the Gram matrix of centred rows",
@@ -141,10 +143,10 @@ ATTACKS: Mapping[str, Target] = {
         300,
         50,
         coordinator=_by(_EVERY, "the likelihood ratio of both releases", likelihood, FIRST_SUMS),
-        dealer=_by(f"{_EVERY}, and its masks", "which table the shares are nearer to", dealt, FIRST_SUMS),
+        dealer=_by(f"{_EVERY}, and its masks", "which table the shares are nearer to", dealer_score, FIRST_SUMS),
         partner=_by("its own noise and all that was released", LIKELIHOOD, _PARTNER, FIRST_SUMS, TWO),
-        onlooker=_by("masked columns of both stages", "their difference", compared, FIRST_SUMS, TWO),
-        reader=_by("the model", _SUM, model, FIRST_SUMS),
+        onlooker=_by("masked columns of both stages", "their difference", masks_score, FIRST_SUMS, TWO),
+        reader=_by("the model", _SUM, model_score, FIRST_SUMS),
     ),
     "labels-gram": _target(
         "noisy labels, class sums by them, then the Gram matrix",
@@ -152,7 +154,7 @@ ATTACKS: Mapping[str, Target] = {
         300,
         50,
         coordinator=_by(_EVERY, "the likelihood ratio of all three releases", likelihood, FIRST_LABELS),
-        reader=_by("the model", _SUM, model, FIRST_LABELS),
+        reader=_by("the model", _SUM, model_score, FIRST_LABELS),
     ),
     "shared-gram": _target(
         "the Gram matrix, noised on the way out, drawn often",
@@ -167,7 +169,7 @@ ATTACKS: Mapping[str, Target] = {
         300,
         50,
         coordinator=_by(_EVERY, LIKELIHOOD_OF_ALL, local_likelihood, OWN),
-        reader=_by("the model", _SUM, model, OWN),
+        reader=_by("the model", _SUM, model_score, OWN),
     ),
     "bucket-gram": _target(
         "noisy buckets of every party's columns",
@@ -175,6 +177,6 @@ ATTACKS: Mapping[str, Target] = {
         300,
         50,
         coordinator=_by(_EVERY, LIKELIHOOD_OF_ALL, local_likelihood, BUCKETS),
-        reader=_by("the model", _SUM, model, BUCKETS),
+        reader=_by("the model", _SUM, model_score, BUCKETS),
     ),
 }

@@ -110,7 +110,7 @@ def stages(world: World, setting: Setting, view: View) -> list[Stated]:
     return made
 
 
-def released(stage: Stated, parts: Parted) -> Parted:
+def noisy_parts(stage: Stated, parts: Parted) -> Parted:
     """The noisy numbers: each party's own, and the sum of the two shares, the last of either's parts."""
     ring = stage.figures.ring
     if stage.figures.alone:
@@ -150,7 +150,7 @@ def likelihood(world: World, setting: Setting, view: View, quiet: str | None = N
     total = _labels(Design(job, world.method).labels, view, tables)
     for number, (stage, sensitivity) in enumerate(zip(stages(world, setting, view), sensitivities(view), strict=True)):
         parts = {name: tuple(part.value.values for part in got[name][number].parts) for name in NAMES}
-        noisy = released(stage, parts)
+        noisy = noisy_parts(stage, parts)
         if quiet is not None:
             del noisy[quiet]
         first, second = (stage.means(job, table) for table in tables)
@@ -167,7 +167,7 @@ def _labels(agreed: NoisyLabels | None, view: View, tables: Sequence[Mapping[str
     return float(_ratio(seen, first, second, agreed.sd))
 
 
-def model(world: World, setting: Setting, view: View) -> float:  # noqa: ARG001  the same for all scores
+def model_score(world: World, setting: Setting, view: View) -> float:  # noqa: ARG001  the same for all scores
     """The sum of all coefficients: the row pulls them one way or the other."""
     return float(sum(view.all(COORDINATOR, name, Finish)[0].coefficients.sum() for name in NAMES))
 
@@ -175,7 +175,7 @@ def model(world: World, setting: Setting, view: View) -> float:  # noqa: ARG001 
 # ------------------------------------------------------------------------------------------------ shares and masks
 
 
-def dealt(world: World, setting: Setting, view: View) -> float:
+def dealer_score(world: World, setting: Setting, view: View) -> float:
     """How much nearer the shares lie to what the first table makes of them, given every seed; and so do their differences
     between stages, if the two of them were hidden alike."""
     job = world.job(setting)
@@ -218,7 +218,7 @@ def _size(values: Integers, bits: int) -> float:
     return math.log(float(np.abs(Ring(bits).signed(values)).mean()) + 1.0)
 
 
-def compared(world: World, setting: Setting, view: View) -> float:
+def masks_score(world: World, setting: Setting, view: View) -> float:
     """Party two compares the masked columns of two stages: they tell nothing unless both wear one mask."""
     job = world.job(setting)
     seen = [masked.rows.value for masked in view.all(ONE, TWO, Masked)]

@@ -6,7 +6,7 @@ Digests  parties agree on a pepper that the coordinator does not know (`PepperSh
          what it sent (`bitmap`). The order of rows is the order of digests, so an answer cannot express another one.
 PSI      or the label holder finds the common rows by elliptic-curve private set intersection with one party after the
          other (`psi_key`, `psi_request`, `psi_setup`, `psi_respond`, `psi_common`), in messages of public size
-         (`psi_filled`), and sends the digests of the common rows sealed (`locate`).
+         (`psi_fill`), and sends the digests of the common rows sealed (`locate`).
 After    each party keeps an `Agreement` and checks in every run that all others have the same rows in the same order.
 Leaves   digests: sizes of all tables and all pairwise overlaps to the coordinator; each party learns which of its rows all
          others have. With the pepper, digests can be tested against guessed keys. PSI: the number of common rows to the
@@ -69,7 +69,7 @@ class PepperShare:
             raise WireError(f"a share of a pepper is one of {', '.join(KINDS)} and {SECRET} bytes; this is not one.")
 
     @classmethod
-    def grown(cls, keys: pl.Series, secret: bytes, session: str) -> PepperShare:
+    def from_secret(cls, keys: pl.Series, secret: bytes, session: str) -> PepperShare:
         """The share of a party that keeps 32 random bytes: the same secret and session give the same share again.
 
         A session is tried once. Whoever is refused begins another: sealing two different shares under one session would
@@ -77,12 +77,12 @@ class PepperShare:
         """
         return cls(key_kind(keys), derive(checked_secret(secret), "align", "share", session))
 
-    def sealed(self, keyring: Keyring, places: Mapping[str, int]) -> dict[str, tuple[bytes, bytes]]:
+    def seal(self, keyring: Keyring, places: Mapping[str, int]) -> dict[str, tuple[bytes, bytes]]:
         """For each other party what only it can open; `places` as `Keyring.seal` takes them."""
         return keyring.seal(places, self.contribution + self.kind.encode(), "align/pepper")
 
     @classmethod
-    def opened(cls, keyring: Keyring, sender: str, place: int, wrapped: bytes, content: bytes) -> PepperShare:
+    def unseal(cls, keyring: Keyring, sender: str, place: int, wrapped: bytes, content: bytes) -> PepperShare:
         """The share that `sender` sealed for this party."""
         body = keyring.open(sender, place, wrapped, content)
         return cls(body[SECRET:].decode(errors="replace"), body[:SECRET])
@@ -110,7 +110,7 @@ def agree(shares: Mapping[str, PepperShare], session: str) -> bytes:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Offer:
+class RowOffer:
     """A party's rows for an alignment. Only `digests` leave it."""
 
     digests: Digests = field(repr=False)  # sorted, so that their order says nothing about the table's
@@ -120,7 +120,7 @@ class Offer:
 
 def offer(
     keys: pl.Series, pepper: bytes, *, least: int | None, people: pl.Series | None = None, rows: int = 1
-) -> Offer:
+) -> RowOffer:
     """A party's digests, ready to be sent, if its policy lets the number of common rows be known.
 
     `people`, at the one party that says whom rows are about, cuts everybody to `rows` rows before anything is sent, by
@@ -134,7 +134,7 @@ def offer(
     if least < 1:
         raise InvalidInput(f"least={least}: a party takes part with at least 1 common row.")
     mine, places = in_order(keys, pepper, people, rows)
-    return Offer(_fixed(mine), _fixed(places), least)
+    return RowOffer(_fixed(mine), _fixed(places), least)
 
 
 # ------------------------------------------------------------------------------------------------ what a coordinator does
@@ -199,7 +199,7 @@ def order_digest(digests: Digests, pepper: bytes, run: str) -> bytes:
     return hmac.digest(derive(checked_secret(pepper), "align", "order", run), digests.tobytes(), "sha256")
 
 
-def locate(offered: Offer, common: Digests) -> Places:
+def locate(offered: RowOffer, common: Digests) -> Places:
     """Where the common digests that a label holder sent stand among a party's own; a foreign one is refused."""
     words, wanted = as_words(offered.digests), _sorted_words("the label holder", common)
     places = np.minimum(np.searchsorted(words, wanted), words.size - 1)
@@ -224,8 +224,8 @@ class Agreement:
     rows: int
 
     @classmethod
-    def made(
-        cls, offered: Offer, bits: bytes, pepper: bytes, *, session: str, party: str, parties: Sequence[str]
+    def from_answer(
+        cls, offered: RowOffer, bits: bytes, pepper: bytes, *, session: str, party: str, parties: Sequence[str]
     ) -> Agreement:
         """An agreement from the coordinator's answer, if it leaves enough rows."""
         if party not in parties or len(set(parties)) != len(parties):
@@ -234,15 +234,15 @@ class Agreement:
         _enough(rows, offered.least)
         return cls(session, party, tuple(sorted(parties)), pepper, bits, _column(offered, pepper), rows)
 
-    def places(self, offered: Offer) -> Places:
+    def places(self, offered: RowOffer) -> Places:
         """The rows of the table, in the common order. The table may be sorted anew; its keys must be those agreed on."""
         return offered.places[self._common(offered)]
 
-    def confirmation(self, offered: Offer, run: str) -> bytes:
+    def confirmation(self, offered: RowOffer, run: str) -> bytes:
         """What this party sends to all others in every run: its rows and their order, under its own name."""
         return self._confirmation(self.party, self._order(offered, run))
 
-    def check(self, offered: Offer, run: str, confirmations: Mapping[str, bytes]) -> None:
+    def check(self, offered: RowOffer, run: str, confirmations: Mapping[str, bytes]) -> None:
         """Whether every other party confirmed the same rows in the same order.
 
         A confirmation carries its sender's name under the pepper: a coordinator can neither make one nor pass one
@@ -266,13 +266,13 @@ class Agreement:
                 "Nothing of this run was computed. Begin another alignment; if it happens again, ask who runs the coordinator."
             )
 
-    def _order(self, offered: Offer, run: str) -> bytes:
+    def _order(self, offered: RowOffer, run: str) -> bytes:
         return order_digest(offered.digests[self._common(offered)], self.pepper, run)
 
     def _confirmation(self, party: str, order: bytes) -> bytes:
         return hmac.digest(derive(self.pepper, "align", "confirm", party, *self.parties), order, "sha256")
 
-    def _common(self, offered: Offer) -> NDArray[np.bool_]:
+    def _common(self, offered: RowOffer) -> NDArray[np.bool_]:
         if not hmac.compare_digest(self.column, _column(offered, self.pepper)):
             raise InvalidInput(
                 f"the keys of {self.party!r} are not those that were agreed on in session {self.session!r}: rows were "
@@ -309,7 +309,7 @@ class Agreement:
         return found
 
 
-def _column(offered: Offer, pepper: bytes) -> bytes:
+def _column(offered: RowOffer, pepper: bytes) -> bytes:
     return hmac.digest(derive(checked_secret(pepper), "align", "column"), offered.digests.tobytes(), "sha256")
 
 

@@ -124,7 +124,7 @@ class Federation:
     ) -> Federation:
         """One table a party, matched on the key column `on`; `label` is (party, column).
 
-        A table is a frame, or the path of a CSV, Parquet or Arrow file, or a query: sources.located(address, query=...). It is
+        A table is a frame, or the path of a CSV, Parquet or Arrow file, or a query: sources.table_at(address, query=...). It is
         read in blocks, and only its key, its label and its encoded columns are held.
         A party without a schema gets one read off its data: good for a notebook, never for a private run. `unit` is
         (column, rows): whom a row is about, and the most rows one of them may keep; surplus rows are left out, the first

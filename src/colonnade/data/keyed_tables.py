@@ -18,8 +18,8 @@ from scipy import sparse
 from colonnade.data.party import OPEN, Party, list_names
 from colonnade.data.row_order import key_kind, kinds_match, rank_in_person
 from colonnade.data.schema import Encoded, Schema, look
-from colonnade.data.sources import Table, located
-from colonnade.data.sources.blocks import together
+from colonnade.data.sources import Table, table_at
+from colonnade.data.sources.blocks import join_blocks
 from colonnade.data.surplus import Surplus
 from colonnade.errors import InvalidInput
 from colonnade.privacy.block import ROW, Block, FeatureColumn, Unit
@@ -43,12 +43,12 @@ class KeyedTable:
     @classmethod
     def read(cls, name: str, source: Any, on: str, beside: Set[str], texts: frozenset[str]) -> KeyedTable:
         with _naming(name):
-            table: Table = source if isinstance(source, Table) else located(source)
+            table: Table = source if isinstance(source, Table) else table_at(source)
             names = table.names()
         if on not in names:
             raise InvalidInput(f"party {name!r} has no key column {on!r}; its columns are {list_names(names)}.")
         with _naming(name):
-            held = together(table.blocks([column for column in names if column in beside], None, texts))
+            held = join_blocks(table.blocks([column for column in names if column in beside], None, texts))
         if held.is_empty():
             raise InvalidInput(f"party {name!r} has no rows.")
         if nulls := held[on].null_count():

@@ -143,7 +143,7 @@ def _filled(matrix: Any) -> NDArray[np.int64]:
     return np.asarray(held, dtype=np.int64)
 
 
-class Labels(NamedTuple):
+class LabelCounts(NamedTuple):
     """What is counted about labels: the different ones, how many rows have each, and how many have none."""
 
     values: NDArray[np.float64]
@@ -155,7 +155,7 @@ class Labels(NamedTuple):
         return int(self.counts.sum()) + self.gaps
 
 
-def different(y: Any) -> Labels | None:
+def count_labels(y: Any) -> LabelCounts | None:
     """The different labels, of which `about_labels` counts some; None where they are no numbers."""
     labels = np.asarray(y)
     if labels.dtype.kind not in "biuf" or labels.size == 0:
@@ -163,11 +163,11 @@ def different(y: Any) -> Labels | None:
     with np.errstate(over="ignore", invalid="ignore"):  # a warning that is an error would end what others see
         values, counts = np.unique(labels.astype(np.float64), return_counts=True)
     told = ~np.isnan(values)
-    return Labels(values[told], counts[told].astype(np.int64), int(counts[~told].sum()))
+    return LabelCounts(values[told], counts[told].astype(np.int64), int(counts[~told].sum()))
 
 
-def about_labels(labels: Labels | None, job: Job) -> tuple[str, ...]:
-    """Labels that a private run takes for something else than they seem to be, or that are all the same."""
+def about_labels(labels: LabelCounts | None, job: Job) -> tuple[str, ...]:
+    """LabelCounts that a private run takes for something else than they seem to be, or that are all the same."""
     if job.privacy is None or labels is None:
         return ()
     values = labels.values
@@ -190,7 +190,7 @@ def about_labels(labels: Labels | None, job: Job) -> tuple[str, ...]:
     return ()
 
 
-def about_range(labels: Labels, low: float, high: float) -> tuple[str, ...]:
+def about_range(labels: LabelCounts, low: float, high: float) -> tuple[str, ...]:
     """Numeric labels of which the declared range leaves little: the same ones, or most of them clipped or missing."""
     beyond = int(labels.counts[(labels.values < low) | (labels.values > high)].sum())
     found = []

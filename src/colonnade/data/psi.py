@@ -1,7 +1,7 @@
 """Private set intersection over P-256: which keys two parties share, and nothing about the others (alignment.py).
 
 The label holder blinds its keys (`psi_request`), the party blinds them again (`psi_respond`) and sends its own, blinded
-(`psi_setup`); the label holder compares (`psi_common`). Messages have public sizes (`psi_filled`).
+(`psi_setup`); the label holder compares (`psi_common`). Messages have public sizes (`psi_fill`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from colonnade.data.alignment import Offer
+from colonnade.data.alignment import RowOffer
 from colonnade.data.row_order import DIGEST, Places, canonical, checked_secret
 from colonnade.errors import InvalidInput, PolicyRefused, ProtocolError, WireError
 from colonnade.privacy.keyring import derive
@@ -32,13 +32,13 @@ def psi_key(secret: bytes, session: str, peer: str) -> bytes:
     return bytes([grown[0] & 0x7F]) + grown[1:]  # below the order of P-256, so that no draw is ever refused
 
 
-def psi_words(keys: pl.Series, offered: Offer) -> list[bytes]:
+def psi_words(keys: pl.Series, offered: RowOffer) -> list[bytes]:
     """The keys that a party offers, in the order of their digests: the places that `psi_common` finds are then the offer's."""
     words = canonical(keys)
     return [words[place] for place in offered.places]
 
 
-def psi_filled(words: Sequence[bytes | None], size: int, key: bytes) -> list[bytes]:
+def psi_fill(words: Sequence[bytes | None], size: int, key: bytes) -> list[bytes]:
     """So many words, whatever there is: each that is missing becomes one that nobody else can have.
 
     Blinded, nobody can tell them apart. So the size of a message is a public bound, and says neither how long a table is

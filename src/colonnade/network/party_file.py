@@ -253,7 +253,7 @@ def read_table(source: str, query: str | None, charter: FederationFile, name: st
     """
     from scipy import sparse
 
-    from colonnade.data.sources import located, read
+    from colonnade.data.sources import read, table_at
 
     if source.endswith(".npy"):
         return _array(Path(source))
@@ -266,7 +266,7 @@ def read_table(source: str, query: str | None, charter: FederationFile, name: st
             ) from None  # its message may quote an entry
     if charter.on is None or name not in charter.members:
         return read(source, query=query)
-    table, schema = located(source, query=query), charter.members[name].schema
+    table, schema = table_at(source, query=query), charter.members[name].schema
     texts = {charter.on, *([charter.unit.name] if charter.people == name else [])}
     named = {*texts, *(column.name for column in (schema.columns if schema else ()))}
     named |= {charter.label[1]} if charter.label[0] == name else set()

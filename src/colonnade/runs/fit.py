@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.data.federation import Federation
-from colonnade.data.notices import KEEP, UNSPENT, about_columns, about_labels, about_levels, different
+from colonnade.data.notices import KEEP, UNSPENT, about_columns, about_labels, about_levels, count_labels
 from colonnade.data.row_order import key_kind
 from colonnade.errors import (
     ColonnadeError,
@@ -699,7 +699,9 @@ def noticed(federation: Federation, job: Job, blocks: Mapping[str, Block]) -> li
         for name, block in blocks.items()
         for what in about_columns(federation.parties[name].schema, block)
     ]
-    return found + [f"party {federation.label!r}: {what}" for what in about_labels(different(federation.labels), job)]
+    return found + [
+        f"party {federation.label!r}: {what}" for what in about_labels(count_labels(federation.labels), job)
+    ]
 
 
 def unused(federation: Federation, job: Job, blocks: Mapping[str, Block]) -> list[str]:

@@ -11,7 +11,7 @@ Reads    every chart has its figures in a table beside it; light, dark, printed,
 
 from __future__ import annotations
 
-from colonnade.views.page import check_target, rendered, write_report
+from colonnade.views.page import check_target, render_report, write_report
 from colonnade.views.quality import Quality
 from colonnade.views.run_facts import RunFacts
 from colonnade.views.traffic import left_by_party
@@ -24,6 +24,6 @@ __all__ = [
     "human_bytes",
     "left_by_party",
     "message_words",
-    "rendered",
+    "render_report",
     "write_report",
 ]

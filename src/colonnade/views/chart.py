@@ -22,7 +22,7 @@ Point = tuple[float, float]
 
 
 @dataclass(frozen=True)
-class Line:
+class Curve:
     """One curve."""
 
     name: str
@@ -81,7 +81,7 @@ class Axis:
         return f"{value:.4g}".replace("-", "−")
 
 
-def lines(curves: Sequence[Line], x: Axis, y: Axis, *, label: str, diagonal: bool = False) -> Markup:
+def lines(curves: Sequence[Curve], x: Axis, y: Axis, *, label: str, diagonal: bool = False) -> Markup:
     """Curves over common axes; values that a log axis cannot show must be left out before."""
     points = [point for curve in curves for point in curve.points]
     across, up = x.span([point[0] for point in points]), y.span([point[1] for point in points])
@@ -103,7 +103,7 @@ def lines(curves: Sequence[Line], x: Axis, y: Axis, *, label: str, diagonal: boo
     return Markup(_framed(inner, marks, x.ticks(across), y.ticks(up), x.name, y.name, label) + keys)
 
 
-def stacked(
+def stacked_bars(
     heights: Mapping[str, Sequence[float]],
     places: Sequence[int],
     colours: Mapping[str, str],

@@ -53,7 +53,7 @@ def write_report(
     facts       what is known about the run beside the fit; by default what the fit carries.
     """
     target = check_target(path)
-    text = rendered(fit, quality=quality, evaluation=evaluation, facts=facts)
+    text = render_report(fit, quality=quality, evaluation=evaluation, facts=facts)
     write_synced(target, text.encode())
     return target
 
@@ -73,7 +73,7 @@ def check_target(path: str | Path) -> Path:
     return target
 
 
-def rendered(
+def render_report(
     fit: FitFacts,
     *,
     quality: Quality | None = None,

@@ -9,7 +9,7 @@ from colonnade.privacy.statement import Guarantee
 from colonnade.views import chart, odds
 from colonnade.views.colours import COLOURS, party_colours
 from colonnade.views.fit_facts import FitFacts
-from colonnade.views.parts import Markup, facts, figure, folded, paragraph, table
+from colonnade.views.parts import Markup, facts, figure, folded_part, paragraph, table
 from colonnade.views.sections import parties_of
 from colonnade.views.traffic import left_by_party, left_by_round, reached_by_party
 from colonnade.views.words import human_bytes, message_words, number
@@ -119,7 +119,7 @@ def traffic_section(fit: FitFacts) -> str:
                 "encryption and transport.",
                 "soft",
             ),
-            folded("What the messages are", table("Types of messages", ("message", "meaning"), meanings)),
+            folded_part("What the messages are", table("Types of messages", ("message", "meaning"), meanings)),
             _timeline(fit),
         ]
     )
@@ -137,7 +137,7 @@ def _timeline(fit: FitFacts) -> str:
         for number_, size in left_by_round(fit, party).items():
             parts[number_ // width] += size
     caption = f"Bytes that left each party, by {'round' if width == 1 else f'{width} rounds'}."
-    drawn = chart.stacked(
+    drawn = chart.stacked_bars(
         heights, places, colours, chart.Axis("round"), chart.Axis("bytes that left", bytes=True, low=0.0), label=caption
     )
     rows = [

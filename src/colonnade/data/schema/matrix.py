@@ -20,7 +20,7 @@ from colonnade.errors import InvalidInput
 SPARSE_BELOW = 0.3  # density under which a compressed matrix is both smaller and faster than an array
 
 
-def assembled(columns: Sequence[Sparse], height: int) -> Any:
+def assemble(columns: Sequence[Sparse], height: int) -> Any:
     """Encoded columns side by side: a CSC matrix with sorted indices, or a C-ordered array."""
     stored = sum(rows.size for rows, _ in columns)
     if stored < SPARSE_BELOW * height * len(columns):
@@ -53,7 +53,7 @@ class Blocks:
 
     def add(self, columns: Sequence[Sparse], height: int) -> None:
         """The next rows, already rounded to the answer's numbers."""
-        block = self._rounded(assembled(columns, height))
+        block = self._rounded(assemble(columns, height))
         self.rows += height
         self._stored += sum(rows.size for rows, _ in columns)
         self._held.append(block)

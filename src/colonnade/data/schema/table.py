@@ -18,7 +18,7 @@ from numpy.typing import DTypeLike, NDArray
 from colonnade.data.schema.columns import Categorical, Column, Date, Feature, Numeric, Plain, number
 from colonnade.data.schema.infer import look
 from colonnade.data.schema.matrix import Blocks
-from colonnade.data.schema.toml import parsed, plain, written
+from colonnade.data.schema.toml import column_entry, parse_schema, schema_text
 from colonnade.data.schema.values import Floats, frame_of
 from colonnade.errors import InvalidInput, StoreError, unquoted
 
@@ -178,18 +178,18 @@ class Schema:
 
     def digest(self) -> str:
         """SHA-256 of a canonical form: equal for equal schemas, on every machine."""
-        form = self._top() | {"column": [plain(column) for column in self.columns]}
+        form = self._top() | {"column": [column_entry(column) for column in self.columns]}
         text = json.dumps(form, sort_keys=True, separators=(",", ":"), ensure_ascii=True, default=str)
         return hashlib.sha256(b"colonnade schema 1\n" + text.encode("ascii")).hexdigest()
 
     def to_text(self) -> str:
         """The schema as the text of a TOML file."""
-        return written(self._top(), [plain(column) for column in self.columns])
+        return schema_text(self._top(), [column_entry(column) for column in self.columns])
 
     @classmethod
     def from_text(cls, text: str) -> Schema:
         """The inverse of `to_text`; a mistake is reported with its line and key."""
-        columns, top = parsed(text)
+        columns, top = parse_schema(text)
         return cls(columns, **top)
 
     def to_toml(self, path: str | Path) -> None:
@@ -217,7 +217,7 @@ class Schema:
     def _top(self) -> dict[str, Any]:
         top: dict[str, Any] = {"source": self.source}
         top |= {} if self.row_norm is None else {"row_norm": self.row_norm}
-        return top if self.label is None else top | {"label": plain(self.label)}
+        return top if self.label is None else top | {"label": column_entry(self.label)}
 
     def _require_public_bounds(self) -> None:
         if self.source == "data":

@@ -23,7 +23,7 @@ Sparse = tuple[Rows, Floats]  # one encoded column: increasing row numbers, and 
 LARGEST = 1e100  # of a bound: squares and sums of squares stay finite
 
 
-class Part(NamedTuple):
+class EncodedColumn(NamedTuple):
     """One column of a table as numbers, and how many of its values lay outside what was declared."""
 
     columns: list[Sparse]
@@ -163,7 +163,7 @@ def with_indicator(numbers: Floats, gaps: Rows, missing: object) -> list[Sparse]
     return [nonzeros(numbers), ones(gaps)]
 
 
-def scaled(numbers: Floats, low: float, high: float) -> Floats:
+def scale_to_unit(numbers: Floats, low: float, high: float) -> Floats:
     """Numbers between the bounds to [-1, 1]. In this order every rounding is monotone: no value ends past -1 or 1."""
     return 2.0 * ((numbers - low) / (high - low)) - 1.0
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from colonnade.data.schema import Binary, Categorical, Column, Date, Schema
-from colonnade.data.sources.blocks import BLOCK, block_rows, chosen, frame_of, together
+from colonnade.data.sources.blocks import BLOCK, block_rows, choose_columns, frame_of, join_blocks
 from colonnade.errors import InvalidInput, unquoted
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ LED_BY_ZEROS = r"^\s*[+-]?0[0-9]"
 
 
 @dataclass(frozen=True, eq=False)
-class Frame:
+class FrameTable:
     """A data frame in memory."""
 
     table: pl.DataFrame = field(repr=False)
@@ -33,7 +33,7 @@ class Frame:
         return self.table.columns
 
     def frame(self, columns: Sequence[str] | None, _: object = None, __: object = ()) -> pl.DataFrame:
-        return self.table.select(chosen(self.shown, self.table.columns, columns))
+        return self.table.select(choose_columns(self.shown, self.table.columns, columns))
 
     def blocks(self, columns: Sequence[str] | None, _: object = None, __: object = ()) -> Iterator[pl.DataFrame]:
         table = self.frame(columns)
@@ -56,7 +56,7 @@ class Csv:
     def frame(
         self, columns: Sequence[str] | None, schema: Schema | None = None, texts: Collection[str] = ()
     ) -> pl.DataFrame:
-        return together(self.blocks(columns, schema, texts))
+        return join_blocks(self.blocks(columns, schema, texts))
 
     def blocks(
         self, columns: Sequence[str] | None, schema: Schema | None = None, texts: Collection[str] = ()
@@ -68,7 +68,7 @@ class Csv:
         import pyarrow as pa
 
         names = self.names()
-        wanted = chosen(self.shown, names, columns)
+        wanted = choose_columns(self.shown, names, columns)
         types = {column.name: _declared(column) for column in (schema.columns if schema else ())}
         types |= dict.fromkeys(texts, pa.string())
         with unquoted(), self._explained(names):
@@ -213,11 +213,11 @@ class Columnar:
             return list(schema.names)
 
     def frame(self, columns: Sequence[str] | None, _: object = None, __: object = ()) -> pl.DataFrame:
-        return together(self.blocks(columns))
+        return join_blocks(self.blocks(columns))
 
     def blocks(self, columns: Sequence[str] | None, _: object = None, __: object = ()) -> Iterator[pl.DataFrame]:
         with unquoted(), self._opened() as (schema, batches):
-            names, empty = chosen(self.shown, schema.names, columns), True
+            names, empty = choose_columns(self.shown, schema.names, columns), True
             for batch in batches(names):
                 empty &= batch.num_rows == 0
                 yield from frame_of(batch).iter_slices(block_rows(len(names)))
