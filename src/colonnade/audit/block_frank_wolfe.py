@@ -1,7 +1,7 @@
 """Attacks on private block Frank-Wolfe: the parties' real programs behind real gates and ledgers.
 
-sketches   trust "nobody". The coordinator is the adversary and sends whatever slope and labels it likes: those that look at
-           one row only. It scores every sketch and product it gets by their likelihood ratio.
+sketches   trust "nobody". The coordinator is the adversary and sends whatever slope and labels it likes: those that
+           look at one row only. It scores every sketch and product it gets by their likelihood ratio.
 models     trust "consortium". The adversary reads the model; two parties and the coordinator run their programs.
 """
 

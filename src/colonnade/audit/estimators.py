@@ -1,9 +1,9 @@
 """Audit targets for the sparse estimators: what a recipe releases, drawn through the real ledger and gate.
 
 Method   a recipe of `estimators/recipe.py` is fitted to one of two neighbouring tables, again and again. The adversary
-         sees every release, or the model. For every release the score is the likelihood ratio, given the answers before:
-         both tables are asked the same questions, by fitting the recipe once more to each with the seen answers in
-         place of noise.
+         sees every release, or the model. For every release the score is the likelihood ratio, given the answers
+         before: both tables are asked the same questions, by fitting the recipe once more to each with the seen answers
+         in place of noise.
 Leaves   nothing of anybody's: the tables are made up here.
 """
 

@@ -97,7 +97,7 @@ def _draw_often(name: str, what: Given, trials: int) -> tuple[NDArray[np.int64],
 def _run_scores(
     score: Score, world: World, setting: Setting, inside: bool, trials: int, quiet: str | None = None
 ) -> Floats:
-    """A score for each of many runs; `quiet` names a party that looks on, whose own part of the row is the same in both."""
+    """A score per run; `quiet` names a party that looks on: its own part of the row is the same in both tables."""
     blocks = world.blocks(setting, inside, only_one=quiet is not None)
     return np.array([score(world, setting, run(world, setting, blocks, quiet)) for _ in range(trials)])
 

@@ -52,7 +52,7 @@ class World:
         return Job(problem, Roster(self.rows, PLACES, TWO), privacy)
 
     def blocks(self, setting: Setting, inside: bool, *, only_one: bool = False) -> dict[str, Block]:
-        """Rows of small numbers, and the last one: of full length, turned or not; for a partner only where it is not its own."""
+        """Rows of small numbers, and a last one of full length, turned or not (`only_one`: at party one alone)."""
         rng = np.random.default_rng(setting.seed)
         X = rng.uniform(-0.5, 0.5, (self.rows, 3))
         y = np.where(np.arange(self.rows) % 2 == 0, 1.0, -1.0)

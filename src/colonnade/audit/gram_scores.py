@@ -1,7 +1,7 @@
 """What adversaries compute from a run of Private Gram: likelihood ratios, left-overs of masks, the model.
 
-`Stated` is one stage as the coordinator described it, with what either table would put in; every score asks how well the
-first table explains what was seen, against the second.
+`Stated` is one stage as the coordinator described it, with what either table would put in; every score asks how well
+the first table explains what was seen, against the second.
 """
 
 from __future__ import annotations
@@ -176,8 +176,8 @@ def model_score(world: World, setting: Setting, view: View) -> float:  # noqa: A
 
 
 def dealer_score(world: World, setting: Setting, view: View) -> float:
-    """How much nearer the shares lie to what the first table makes of them, given every seed; and so do their differences
-    between stages, if the two of them were hidden alike."""
+    """How much nearer the shares lie to what the first table makes of them, given every seed; and so do their
+    differences between stages, if the two of them were hidden alike."""
     job = world.job(setting)
     left = []  # by table and stage: what is left of a share when all that the dealer can work out is taken away
     for side in (True, False):
@@ -202,7 +202,7 @@ def hidden_part(job: Job, stage: Stated, view: View, number: int, blocks: Mappin
 
 
 def _nearer(first: list[tuple[Integers, int]], second: list[tuple[Integers, int]]) -> float:
-    """How much smaller the left-overs are under the first table than under the second, and those of two stages alike."""
+    """How much smaller the left-overs are under the first table than under the second; so for two stages alike."""
     total = 0.0
     for sign, left in ((-1.0, first), (1.0, second)):
         for values, bits in left:

@@ -126,7 +126,7 @@ def symmetric(setting: Setting, inside: bool, trials: int) -> Floats:
     found = np.empty(trials)
     for trial in range(trials):
         gate.begin(trial, trial, None)
-        # Off the diagonal the variance is half as large and each entry is seen twice: one sum over all weighs both right.
+        # Off the diagonal the variance is half and each entry is seen twice: one sum over all weighs both right.
         found[trial] = (direction * gate.symmetric(exact, rho=setting.rho).value).sum()
     return found
 

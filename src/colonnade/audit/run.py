@@ -4,7 +4,8 @@
 
 Claim    a verdict "violated" is wrong with probability at most 1e-6; "consistent" proves nothing more.
 Method   two neighbouring data sets, made up from a seed; the release drawn many times from each, its noise from the
-         mechanism under test; one score per trial, the likelihood ratio where the density is known; then lower_bound.py.
+         mechanism under test; one score per trial, the likelihood ratio where the density is known; then
+         lower_bound.py.
 Leaves   nothing of anybody's: the data are made up here.
 Targets  run through the real gate, ledger and node program; a `Target` of one's own is attacked the same way.
 """

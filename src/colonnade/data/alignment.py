@@ -2,15 +2,16 @@
 
 Solves   every party holds a table with a key column; all must end with the same rows in the same order.
 Digests  parties agree on a pepper that the coordinator does not know (`PepperShare`, `agree`). Each sends the sorted
-         keyed digests of its keys (`offer`); the coordinator intersects (`intersect`) and answers each with a bitmap over
-         what it sent (`bitmap`). The order of rows is the order of digests, so an answer cannot express another one.
+         keyed digests of its keys (`offer`); the coordinator intersects (`intersect`) and answers each with a bitmap
+         over what it sent (`bitmap`). The order of rows is the order of digests, so an answer cannot express another
+         one.
 PSI      or the label holder finds the common rows by elliptic-curve private set intersection with one party after the
          other (`psi_key`, `psi_request`, `psi_setup`, `psi_respond`, `psi_common`), in messages of public size
          (`psi_fill`), and sends the digests of the common rows sealed (`locate`).
 After    each party keeps an `Agreement` and checks in every run that all others have the same rows in the same order.
-Leaves   digests: sizes of all tables and all pairwise overlaps to the coordinator; each party learns which of its rows all
-         others have. With the pepper, digests can be tested against guessed keys. PSI: the number of common rows to the
-         coordinator; to the label holder also which rows it shares with the first party, the first two, and so on.
+Leaves   digests: sizes of all tables and all pairwise overlaps to the coordinator; each party learns which of its rows
+         all others have. With the pepper, digests can be tested against guessed keys. PSI: the number of common rows to
+         the coordinator; to the label holder also which rows it shares with the first party, the first two, and so on.
          docs/alignment.md derives both.
 Price    none in epsilon: who is in the common rows is not protected by noise. `least`, from a party's policy, is
          the agreement to that: the fewest common rows it takes part with, None for none at all.
@@ -91,8 +92,8 @@ class PepperShare:
 def agree(shares: Mapping[str, PepperShare], session: str) -> bytes:
     """The pepper of a session, from the shares of all parties, this one's included.
 
-    It is a hash of all contributions: unknown to everybody outside as long as one of them is random and kept, whatever the
-    others are.
+    It is a hash of all contributions: unknown to everybody outside as long as one of them is random and kept, whatever
+    the others are.
     """
     if len(shares) < 2:
         raise InvalidInput(f"a pepper is agreed between at least 2 parties; there are {len(shares)}.")
@@ -128,8 +129,8 @@ def offer(
     """
     if least is None:
         raise PolicyRefused(
-            "this party's policy does not let the number of common rows be known, and every method uses it in the clear. "
-            "Nothing was sent. Set the fewest common rows it takes part with, or do not take part."
+            "this party's policy does not let the number of common rows be known, and every method uses it in the "
+            "clear. Nothing was sent. Set the fewest common rows it takes part with, or do not take part."
         )
     if least < 1:
         raise InvalidInput(f"least={least}: a party takes part with at least 1 common row.")
@@ -137,7 +138,7 @@ def offer(
     return RowOffer(_fixed(mine), _fixed(places), least)
 
 
-# ------------------------------------------------------------------------------------------------ what a coordinator does
+# ------------------------------------------------------------------------------------------------ the coordinator
 
 
 def intersect(by_party: Mapping[str, Digests], least: int = 1) -> tuple[Digests, dict[str, Places]]:
@@ -151,8 +152,8 @@ def intersect(by_party: Mapping[str, Digests], least: int = 1) -> tuple[Digests,
     common = reduce(lambda a, b: np.intersect1d(a, b, assume_unique=True), sent.values())
     if common.size < least:
         raise InvalidInput(
-            f"fewer than {least:,} rows are in all of {', '.join(map(repr, sent))}. Nobody was told which. Is it the same "
-            "key, written the same way, and the same pepper?"
+            f"fewer than {least:,} rows are in all of {', '.join(map(repr, sent))}. Nobody was told which. Is it the "
+            "same key, written the same way, and the same pepper?"
         )
     places = {party: np.searchsorted(words, common).astype(np.int64) for party, words in sent.items()}
     return common.view(np.uint8).reshape(-1, DIGEST), places
@@ -166,8 +167,8 @@ def _sorted_words(party: str, given: Digests) -> NDArray[np.bytes_]:
     words = as_words(given)
     if (double := int((words[1:] == words[:-1]).sum())) or (words[1:] < words[:-1]).any():
         raise ProtocolError(
-            f"{party!r} sent digests that are not sorted, or repeat ({double:,} times). Each key may stand once: let it "
-            "aggregate the rows of a key, or use a finer key."
+            f"{party!r} sent digests that are not sorted, or repeat ({double:,} times). Each key may stand once: let "
+            "it aggregate the rows of a key, or use a finer key."
         )
     return words
 
@@ -235,7 +236,7 @@ class Agreement:
         return cls(session, party, tuple(sorted(parties)), pepper, bits, _column(offered, pepper), rows)
 
     def places(self, offered: RowOffer) -> Places:
-        """The rows of the table, in the common order. The table may be sorted anew; its keys must be those agreed on."""
+        """The rows of the table in the common order. The table may be sorted anew, with the keys agreed on."""
         return offered.places[self._common(offered)]
 
     def confirmation(self, offered: RowOffer, run: str) -> bytes:
@@ -262,8 +263,9 @@ class Agreement:
         ]
         if wrong:
             raise ProtocolError(
-                f"{', '.join(map(repr, wrong))} did not confirm the rows that {self.party!r} would use, or their order. "
-                "Nothing of this run was computed. Begin another alignment; if it happens again, ask who runs the coordinator."
+                f"{', '.join(map(repr, wrong))} did not confirm the rows that {self.party!r} would use, or their "
+                "order. Nothing of this run was computed. Begin another alignment; if it happens again, ask who runs "
+                "the coordinator."
             )
 
     def _order(self, offered: RowOffer, run: str) -> bytes:
@@ -294,7 +296,8 @@ class Agreement:
             raw = json.loads(text)
             if raw.pop("version") != _VERSION:
                 raise InvalidInput(
-                    f"an agreement of another version; this Colonnade reads version {_VERSION}. Make a new one with `colonnade party realign`."
+                    f"an agreement of another version; this Colonnade reads version {_VERSION}. Make a new one with "
+                    "`colonnade party realign`."
                 )
             raw |= {"pepper": checked_secret(bytes.fromhex(raw["pepper"])), "column": bytes.fromhex(raw["column"])}
             raw |= {"bits": base64.b64decode(raw["bits"], validate=True), "parties": tuple(raw["parties"])}
@@ -316,8 +319,8 @@ def _column(offered: RowOffer, pepper: bytes) -> bytes:
 def _enough(rows: int, least: int) -> None:
     if rows < least:
         raise PolicyRefused(
-            f"the common rows are fewer than the {least:,} that this party's policy asks for. Nothing of its columns was sent. "
-            "A coordinator that answers with few rows may be after one of them."
+            f"the common rows are fewer than the {least:,} that this party's policy asks for. Nothing of its columns "
+            "was sent. A coordinator that answers with few rows may be after one of them."
         )
 
 

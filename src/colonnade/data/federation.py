@@ -2,8 +2,8 @@
 
 In process, a federation is made from one table (`split`) or from one frame a party (`from_frames`). Rows that are not
 in every frame are left out and counted; rows are put in the order of their key, so it does not matter how each party
-had sorted its table. A private run takes them in an order of its own (`ordered`, row_order.py): that of the key would move
-with whoever is in the table.
+had sorted its table. A private run takes them in an order of its own (`ordered`, row_order.py): that of the key would
+move with whoever is in the table.
 """
 
 from __future__ import annotations
@@ -78,9 +78,9 @@ class Federation:
         rows only); `parties` then gives places of rows, and `label`, who reports, is the first party unless named.
 
         The labels go to a party of their own, "labels", unless `label` names one. `unit` protects people instead of
-        rows: (who each row is about, the most rows a person may keep), the first as a column name of a frame or an array;
-        surplus rows are left out, the first ones in the table stay. `unit=co.COLUMN` protects feature columns instead, for
-        the one method that can.
+        rows: (who each row is about, the most rows a person may keep), the first as a column name of a frame or an
+        array; surplus rows are left out, the first ones in the table stay. `unit=co.COLUMN` protects feature columns
+        instead, for the one method that can.
         """
         if by not in ("columns", "rows"):
             raise InvalidInput(f"by={by!r}: a table is split by 'columns' or by 'rows'.")
@@ -124,12 +124,12 @@ class Federation:
     ) -> Federation:
         """One table a party, matched on the key column `on`; `label` is (party, column).
 
-        A table is a frame, or the path of a CSV, Parquet or Arrow file, or a query: sources.table_at(address, query=...). It is
-        read in blocks, and only its key, its label and its encoded columns are held.
+        A table is a frame, or the path of a CSV, Parquet or Arrow file, or a query: sources.table_at(address,
+        query=...). It is read in blocks, and only its key, its label and its encoded columns are held.
         A party without a schema gets one read off its data: good for a notebook, never for a private run. `unit` is
-        (column, rows): whom a row is about, and the most rows one of them may keep; surplus rows are left out, the first
-        ones in the order of the key stay, and in a private run those that the secret of its store chooses. The column is no
-        feature.
+        (column, rows): whom a row is about, and the most rows one of them may keep; surplus rows are left out, the
+        first ones in the order of the key stay, and in a private run those that the secret of its store chooses. The
+        column is no feature.
         """
         if not (isinstance(frames, Mapping) and frames):
             raise InvalidInput("no frames were given: pass {'party': frame, ...} with one frame a party.")
@@ -170,8 +170,8 @@ class Federation:
     def open(cls, path: str | Path, frames: Mapping[str, Any] | None = None) -> Federation:
         """A federation as its file describes it: its parties run elsewhere, or `frames` holds one frame a party.
 
-        Elsewhere: co.fit(Federation.open("federation.toml"), ..., engine=co.Grpc(...)). With frames, the same federation
-        runs in this process.
+        Elsewhere: co.fit(Federation.open("federation.toml"), ..., engine=co.Grpc(...)). With frames, the same
+        federation runs in this process.
         """
         charter = FederationFile.load(path)
         if frames is None:
@@ -193,8 +193,8 @@ class Federation:
         """What everybody knows of a federation whose parties run elsewhere; `rows` once they have agreed on them."""
         if charter.unit != ROW and charter.people is None:
             raise InvalidInput(
-                f"the federation file protects a {charter.unit.name}, and does not say which party cuts surplus rows: add "
-                'people = "PARTY", the one whose table has that column.'
+                f"the federation file protects a {charter.unit.name}, and does not say which party cuts surplus rows: "
+                'add people = "PARTY", the one whose table has that column.'
             )
         made, places, start, at = {}, {}, 0, 0
         total = rows if rows is not None else charter.rows or 0

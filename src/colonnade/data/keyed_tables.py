@@ -32,7 +32,7 @@ COLUMNS_AT_ONCE = 64  # that are copied while rows are put in order
 
 @dataclass(frozen=True, eq=False)
 class KeyedTable:
-    """A party's table: its keys, labels and people are held, its features stay where they are until they are encoded."""
+    """A party's table: its keys, labels and people are held; its features are read when they are encoded."""
 
     name: str
     table: Table
@@ -73,8 +73,8 @@ class KeyedTable:
             declared, own = schema, [column.name for column in schema.columns]
         if taken := [column for column in own if column in self.beside.columns]:
             raise InvalidInput(
-                f"party {self.name!r}: its schema names {taken[0]!r}, which is the key, the label, or whom a row is about, and "
-                f"no feature. Leave it out of the schema."
+                f"party {self.name!r}: its schema names {taken[0]!r}, which is the key, the label, or whom a row is "
+                f"about, and no feature. Leave it out of the schema."
             )
         if not own:  # a party with nothing but labels
             return schema, Encoded(np.zeros((keys.len(), 0)), (), {}, {})
@@ -90,7 +90,8 @@ class KeyedTable:
         order = np.concatenate(places)
         if not np.array_equal(np.sort(order), np.arange(keys.len())):
             raise InvalidInput(
-                f"party {self.name!r}: its table changed while it was read; make the federation again when nobody writes to it."
+                f"party {self.name!r}: its table changed while it was read; make the federation again when nobody "
+                "writes to it."
             )
         return schema, replace(encoded, matrix=_reorder(encoded.matrix, order))
 
@@ -147,7 +148,7 @@ def read_tables(frames: Mapping[str, Any], on: str, label: tuple[str, str] | Non
 
 
 def _with_comparable_keys(tables: Mapping[str, KeyedTable], on: str) -> dict[str, KeyedTable]:
-    """The tables with keys of one type: digits where one party has them as text and another as numbers, as between organisations."""
+    """The tables with keys of one type: as text, where digits are text at one party and numbers at another."""
     import polars as pl
 
     types = {name: table.beside[on].dtype for name, table in tables.items()}
@@ -159,7 +160,8 @@ def _with_comparable_keys(tables: Mapping[str, KeyedTable], on: str) -> dict[str
     if not comparable:
         found = ", ".join(f"{name}: {of}" for name, of in types.items())
         raise InvalidInput(
-            f"the key {on!r} has different types ({found}); convert it to the same type everywhere, and mind leading zeros."
+            f"the key {on!r} has different types ({found}); convert it to the same type everywhere, and mind leading "
+            "zeros."
         )
     return {name: replace(table, beside=table.beside.cast({on: pl.String})) for name, table in tables.items()}
 

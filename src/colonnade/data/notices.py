@@ -1,9 +1,10 @@
 """What a private run would spend its budget on for nothing: columns and labels of one party that carry nothing.
 
-Said before that run reserves anything, to whoever holds the data and to nobody else: in process to the caller, who holds all tables,
-as a warning; between organisations to the party's own operator, in its log and at the question whether to take part.
-A declared level that no row has, in a column that is otherwise in order, is information and no warning (`about_levels`): said to the same, and calmly.
-Counts, names of columns and settings, never a value. docs/privacy.md ("Who is told that a budget would buy nothing") derives who may see what.
+Said before that run reserves anything, to whoever holds the data and to nobody else: in process to the caller, who
+holds all tables, as a warning; between organisations to the party's own operator, in its log and at the question
+whether to take part. A declared level that no row has, in a column that is otherwise in order, is information and no
+warning (`about_levels`): said to the same, and calmly. Counts, names of columns and settings, never a value.
+docs/privacy.md ("Who is told that a budget would buy nothing") derives who may see what.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ SAME = "the labels of all rows are the same: there is nothing to learn"
 
 
 def about_columns(schema: Schema | None, block: Block) -> tuple[str, ...]:
-    """Columns that are the same in all rows once they are encoded, then those of which some levels or cells are in vain.
+    """Columns that are the same in all rows once encoded, then those of which some levels or cells are in vain.
 
     Of a plain matrix, if all columns are the same in all rows.
     """
@@ -55,7 +56,7 @@ def about_columns(schema: Schema | None, block: Block) -> tuple[str, ...]:
 
 
 def about_levels(schema: Schema | None, block: Block) -> tuple[str, ...]:
-    """Declared levels that no row has, of columns that `about_columns` does not name: one line for all of them, or none.
+    """Declared levels that no row has, of columns that `about_columns` does not name: one line for all, or none.
 
     Rare levels may be absent from a table that is in order, so this is information and no warning.
     """
@@ -91,13 +92,14 @@ def _levels_in_vain(column: Categorical, rows: int, filled: NDArray[np.int64]) -
     found = [f"column {column.name!r}: {empty:,} of its {levels:,} declared levels are in no row"] if said else []
     if stray:
         found.append(
-            f"column {column.name!r}: {stray:,} of its {rows:,} values are none of its {levels:,} declared levels and count as zeros"
+            f"column {column.name!r}: {stray:,} of its {rows:,} values are none of its {levels:,} declared levels and "
+            "count as zeros"
         )
     return found
 
 
 def _beyond_bounds(column: Column, beyond: int, features: Any) -> list[str]:
-    """A number or date of which most cells lie outside the bounds, or none between them; what stands in for gaps counts as a cell."""
+    """A number or date of which most cells lie outside the bounds, or none between them; filled gaps are cells."""
     low, high = (column.low, column.high) if isinstance(column, Numeric) and not column.scale else (-1.0, 1.0)
     cells = features.toarray() if sparse.issparse(features) else features
     told = cells[:, 1] == 0 if column.missing == "indicator" else np.ones(cells.shape[0], dtype=bool)
@@ -106,16 +108,16 @@ def _beyond_bounds(column: Column, beyond: int, features: Any) -> list[str]:
         return []
     rest = "" if between else ", and none between them"
     return [
-        f"column {column.name!r}: {beyond:,} of its {cells.shape[0]:,} values lie outside the declared bounds and count as the nearer "
-        f"one{rest}"
+        f"column {column.name!r}: {beyond:,} of its {cells.shape[0]:,} values lie outside the declared bounds and "
+        f"count as the nearer one{rest}"
     ]
 
 
 def _nothing(column: Column, rows: int, filled: NDArray[np.int64]) -> str:
     if isinstance(column, Categorical) and not filled.any():
         return (
-            f"column {column.name!r}: none of its {rows:,} values is one of its {len(column.levels):,} declared levels. Are they "
-            "written as the schema writes them?"
+            f"column {column.name!r}: none of its {rows:,} values is one of its {len(column.levels):,} declared "
+            "levels. Are they written as the schema writes them?"
         )
     if isinstance(column, Categorical):
         return f"column {column.name!r}: all {rows:,} values are one and the same level, or missing"
@@ -180,7 +182,8 @@ def about_labels(labels: LabelCounts | None, job: Job) -> tuple[str, ...]:
     if above in (0, values.size):
         side = "above 0" if above else "0 or below"
         return (
-            f"all {values.size:,} different labels are {side}, so all rows are of one class: write the other as 0 or −1",
+            f"all {values.size:,} different labels are {side}, so all rows are of one class: write the other as 0 or "
+            "−1",
         )
     if values.size > 2:
         return (
@@ -196,8 +199,8 @@ def about_range(labels: LabelCounts, low: float, high: float) -> tuple[str, ...]
     found = []
     if 2 * beyond > labels.rows:
         found.append(
-            f"{beyond:,} of {labels.rows:,} labels lie outside their declared range and count as its nearer end: declare the range "
-            "that they may have"
+            f"{beyond:,} of {labels.rows:,} labels lie outside their declared range and count as its nearer end: "
+            "declare the range that they may have"
         )
     if 2 * labels.gaps > labels.rows:
         found.append(f"{labels.gaps:,} of {labels.rows:,} labels are no numbers and count as the middle of their range")
@@ -218,13 +221,14 @@ def about_classes(found: Sequence[object], listed: Sequence[object]) -> tuple[st
     if stray:
         others = "the first of the two" if len(listed) == 2 else "none of them"
         notices.append(
-            f"{sum(stray.values()):,} of {len(found):,} labels, {len(stray):,} different ones, are not in classes= and count as {others}"
+            f"{sum(stray.values()):,} of {len(found):,} labels, {len(stray):,} different ones, are not in classes= and "
+            f"count as {others}"
         )
     return tuple(notices)
 
 
 def about_rows(rows: Any) -> tuple[str, ...]:
-    """Rows of a matrix (CSR, of which stored zeros are dropped) that are all the same, as a private estimator takes them."""
+    """Rows of a CSR matrix that are all the same, as a private estimator takes them; drops its stored zeros."""
     rows.eliminate_zeros()
     count, each = rows.shape[0], np.diff(rows.indptr)
     if count < 2 or (each != each[0]).any():

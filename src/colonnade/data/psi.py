@@ -33,7 +33,7 @@ def psi_key(secret: bytes, session: str, peer: str) -> bytes:
 
 
 def psi_words(keys: pl.Series, offered: RowOffer) -> list[bytes]:
-    """The keys that a party offers, in the order of their digests: the places that `psi_common` finds are then the offer's."""
+    """The keys that a party offers, in the order of their digests: `psi_common` then finds places of the offer."""
     words = canonical(keys)
     return [words[place] for place in offered.places]
 
@@ -41,13 +41,13 @@ def psi_words(keys: pl.Series, offered: RowOffer) -> list[bytes]:
 def psi_fill(words: Sequence[bytes | None], size: int, key: bytes) -> list[bytes]:
     """So many words, whatever there is: each that is missing becomes one that nobody else can have.
 
-    Blinded, nobody can tell them apart. So the size of a message is a public bound, and says neither how long a table is
-    nor how many rows are left in a chain of intersections.
+    Blinded, nobody can tell them apart. So the size of a message is a public bound, and says neither how long a table
+    is nor how many rows are left in a chain of intersections.
     """
     if len(words) > size:
         raise InvalidInput(
-            f"{len(words):,} keys are more than the {size:,} that this party may bring by the federation file. Nothing was "
-            "sent. Raise its `most` there, with the agreement of all parties."
+            f"{len(words):,} keys are more than the {size:,} that this party may bring by the federation file. Nothing "
+            "was sent. Raise its `most` there, with the agreement of all parties."
         )
     pad = derive(key, "align", "pad")
     given = [*words, *[None] * (size - len(words))]
@@ -111,7 +111,8 @@ def psi_common(words: Sequence[bytes], key: bytes, setup: bytes, response: bytes
     places = np.unique(order[np.asarray(found, np.int64)])
     if any(words[place].startswith(_FILL) for place in places):
         raise ProtocolError(
-            "the party is said to have words that nobody else can have: it departs from the protocol. Nobody was told any row."
+            "the party is said to have words that nobody else can have: it departs from the protocol. Nobody was told "
+            "any row."
         )
     return places
 
@@ -119,13 +120,14 @@ def psi_common(words: Sequence[bytes], key: bytes, setup: bytes, response: bytes
 def _within(count: int, most: int) -> None:
     if count > most:
         raise PolicyRefused(
-            f"the other party brings {count:,} keys, more than the {most:,} that its table can hold. Nothing was sent. Agree "
-            "on a larger bound only if its table is that large: whoever brings every key there is learns the whole column."
+            f"the other party brings {count:,} keys, more than the {most:,} that its table can hold. Nothing was sent. "
+            "Agree on a larger bound only if its table is that large: whoever brings every key there is learns the "
+            "whole column."
         )
 
 
 def _each_once(elements: Sequence[bytes]) -> None:
-    """A party that answers every question with its answer to one would make all rows common wherever it has that one."""
+    """Refuse repeats: one answer given for every key would make all rows common wherever that one is."""
     if not all(len(element) == _POINT and element[0] in (2, 3) for element in elements):
         raise WireError("elements of a private set intersection that are no points, or not in their one form.")
     if len(set(elements)) != len(elements):
@@ -161,8 +163,8 @@ def _psi() -> Any:
         return importlib.import_module("private_set_intersection.python")
     except ImportError as error:
         raise InvalidInput(
-            "private set intersection needs the package openmined-psi: pip install 'colonnade[psi]'. Without it, align by "
-            "keyed digests."
+            "private set intersection needs the package openmined-psi: pip install 'colonnade[psi]'. Without it, align "
+            "by keyed digests."
         ) from error
 
 

@@ -1,11 +1,12 @@
 """Files into a sparse matrix by columns and a vector of labels, without a second copy in memory.
 
-Every format is a stream of chunks that can be run twice. The first run counts the entries of each column; the second puts
-them where they belong. So the memory is that of the answer and one chunk, and columns come out with their rows in order.
+Every format is a stream of chunks that can be run twice. The first run counts the entries of each column; the second
+puts them where they belong. So the memory is that of the answer and one chunk, and columns come out with their rows in
+order.
 
     .svm .svmlight .libsvm .txt (also .gz, .bz2)   "label index:value ..." a line; indices from 1, unless a 0 occurs
     .csv .parquet                                  numbers; `label` names the column of labels (default: the last)
-    .npz                                           a scipy matrix; `label` is a .npy file (default: y*.npy beside X*.npz)
+    .npz                                           a scipy matrix; `label` is a .npy file (default: y*.npy beside it)
 
 Nothing is unpickled. What cannot be read is refused with its line, or its row and column, and is not quoted.
 """
@@ -126,8 +127,8 @@ def fit_file(
     """Read a file and fit an estimator, `SparseClassifier` or `SparseRegressor`, to it."""
     if estimator.epsilon is not None and columns is None and kind_of(Path(path)) in TEXT:
         raise InvalidInput(
-            "a private fit of a svmlight file needs columns=, the number of columns from public knowledge (--columns on the "
-            "command line): the largest number in the file tells about the row that holds it."
+            "a private fit of a svmlight file needs columns=, the number of columns from public knowledge (--columns "
+            "on the command line): the largest number in the file tells about the row that holds it."
         )
     X, y = read(path, label, columns=columns, progress=progress)
     rows, columns = X.shape
@@ -294,7 +295,8 @@ def _names(file: Path) -> list[str]:
             return next(csv.reader(text), [])
     except UnicodeDecodeError:
         raise InvalidInput(
-            f"{file.name} is not UTF-8 (in its first lines). Save it as UTF-8, for example: iconv -f latin1 -t utf-8 old > new"
+            f"{file.name} is not UTF-8 (in its first lines). Save it as UTF-8, for example: iconv -f latin1 -t utf-8 "
+            "old > new"
         ) from None
 
 

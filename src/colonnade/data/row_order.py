@@ -5,8 +5,8 @@ the same. Without the secret the order is random, whatever the rows hold and who
 another one's place in the table may be thought to take the place in the order, too: docs/privacy.md, "Place of a row".
 
     place   rows are sorted by one digest of their key
-    cut     of a person with too many rows those stay whose *other* digest is lowest: where the rows that stay stand does
-            not tell how many the person had
+    cut     of a person with too many rows those stay whose *other* digest is lowest: where the rows that stay stand
+            does not tell how many the person had
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Places = NDArray[np.int64]
 
 
 def key_kind(keys: pl.Series) -> str:
-    """What sort of key a column holds: "whole number", "digits" (texts that all write one), "text" or "date"; see `kinds_match`."""
+    """What sort of key a column holds: "whole number", "digits" (texts that all write one), "text" or "date"."""
     import polars as pl
 
     if keys.dtype.is_integer():
@@ -47,21 +47,22 @@ def key_kind(keys: pl.Series) -> str:
     if keys.dtype == pl.Date:
         return "date"
     raise InvalidInput(
-        f"the key column has type {keys.dtype}; a key is a whole number, a text or a date. Convert it, in the same way at "
-        "every party."
+        f"the key column has type {keys.dtype}; a key is a whole number, a text or a date. Convert it, in the same way "
+        "at every party."
     )
 
 
 def kinds_match(kinds: Set[str]) -> bool:
-    """Whether keys of these sorts may be compared: "17" is 17, and parties that hold "0017" and numbers lost a zero somewhere."""
+    """Whether keys of these sorts may be compared: "17" is 17; "0017" beside numbers lost a zero somewhere."""
     return len(kinds) == 1 or kinds in ({"whole number", "digits"}, {"digits", "text"})
 
 
 def canonical(keys: pl.Series) -> list[bytes]:
     """The bytes that stand for each key: a mark, then decimal digits, text in Unicode's form NFC, or the ISO date.
 
-    The width of integers, the composition of accents and whether digits are a number or a text do not matter; leading zeros do.
-    A party whose texts have them would lose rows without a word to one that holds numbers, so `agree` refuses the two.
+    The width of integers, the composition of accents and whether digits are a number or a text do not matter; leading
+    zeros do. A party whose texts have them would lose rows without a word to one that holds numbers, so `agree` refuses
+    the two.
     """
     import polars as pl
 
@@ -104,8 +105,8 @@ def _stays(people: pl.Series, order: NDArray[np.intp], rows: int) -> NDArray[np.
     """Which rows of the table are, taken in this order, among the first `rows` of their person."""
     if len(people) != order.size or rows < 1:
         raise InvalidInput(
-            f"people says whom {len(people):,} rows are about, with at most {rows} each; there are {order.size:,} keys, "
-            "and a person keeps at least 1 row."
+            f"people says whom {len(people):,} rows are about, with at most {rows} each; there are {order.size:,} "
+            "keys, and a person keeps at least 1 row."
         )
     if nulls := people.null_count():
         raise InvalidInput(f"{nulls:,} rows do not say whom they are about; fill it in or leave them out.")

@@ -3,12 +3,12 @@
     fed = co.Federation.shards("clicks.svm", parties=8)
     co.fit(fed, problem, method=co.DistributedFrankWolfe(), engine=co.Ray("auto"))
 
-Whoever makes the federation reads the labels and the size of the table, nothing else. A party's block is a recipe: a path
-and a range of columns. Only the recipe travels; the columns are read from the file, under the same path, by the process
-that first computes with them.
+Whoever makes the federation reads the labels and the size of the table, nothing else. A party's block is a recipe: a
+path and a range of columns. Only the recipe travels; the columns are read from the file, under the same path, by the
+process that first computes with them.
 
     .parquet                                       numbers; of the file only the party's columns are read
-    .svm .svmlight .libsvm .txt (also .gz, .bz2)   read once from end to end; only entries of the party's columns are kept
+    .svm .svmlight .libsvm .txt (also .gz, .bz2)   read from end to end; only entries of the party's columns are kept
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ class Recipe:
         file = Path(self.path)
         if not file.is_file():
             raise InvalidInput(
-                f"{file} is not on this machine. Put it under the same path on every machine of the cluster, or say where it "
-                "is: co.Ray(placement={party: address})."
+                f"{file} is not on this machine. Put it under the same path on every machine of the cluster, or say "
+                "where it is: co.Ray(placement={party: address})."
             )
         if file.stat().st_size != self.size:
             raise InvalidInput(
-                f"{file.name} has {file.stat().st_size:,} bytes here and had {self.size:,} when the federation was made. Give "
-                "every machine the same file, and make the federation again."
+                f"{file.name} has {file.stat().st_size:,} bytes here and had {self.size:,} when the federation was "
+                "made. Give every machine the same file, and make the federation again."
             )
         found = _dense(file, self) if self.names else _sparse(file, self)
         if found.shape != (self.rows, self.stop - self.start):

@@ -51,8 +51,8 @@ def read_table(X: Any) -> NumberTable:
         matrix = np.asarray(X, dtype=np.float64)
     except (TypeError, ValueError):
         raise InvalidInput(
-            "X is not a table of numbers: some entries are text or objects, or its rows differ in length. Pass an array of "
-            "numbers, a sparse matrix or a data frame, whose columns of text become levels."
+            "X is not a table of numbers: some entries are text or objects, or its rows differ in length. Pass an "
+            "array of numbers, a sparse matrix or a data frame, whose columns of text become levels."
         ) from None  # NumPy's message quotes an entry
     _check_matrix(matrix.shape, matrix)
     return NumberTable(matrix)

@@ -1,4 +1,4 @@
-"""Rows of people who have more than a unit may, kept beside a federation: another order of rows keeps others of them."""
+"""Rows of people who have more than a unit may: kept beside a federation for another order of its rows."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ class FitFacts:
 
     @property
     def coreset(self) -> pl.DataFrame:
-        """The atoms that the model is made of, with their weights: columns, examples, or stumps with their thresholds."""
+        """The atoms of the model with their weights: columns, examples, or stumps with their thresholds."""
         import polars as pl
 
         kinds = {"party": pl.String, "name": pl.String, "index": pl.Int64, "weight": pl.Float64}

@@ -88,8 +88,9 @@ def _bars(fit: FitFacts, largest: Sequence[NonzeroCoefficient], count: int) -> M
     note = ""
     if fit.errors is not None:
         note = paragraph(
-            "The lines show two standard errors: of sampling, and of the noise that privacy added. They are shown where about 19 "
-            "of 20 such lines hold the truth, if residuals spread alike in all rows; docs/private-gram.md says how that is decided.",
+            "The lines show two standard errors: of sampling, and of the noise that privacy added. They are shown "
+            "where about 19 of 20 such lines hold the truth, if residuals spread alike in all rows; "
+            "docs/private-gram.md says how that is decided.",
             "soft",
         )
     return Markup(made + keys + note)
@@ -112,8 +113,8 @@ def _path(fit: FitFacts) -> str:
     if not shown or weights.min() <= 0.0:
         return ""
     caption = (
-        f"The {len(shown)} largest coefficients along the weight of the penalty (or the radius of the set): all from the same "
-        "release, at no further price."
+        f"The {len(shown)} largest coefficients along the weight of the penalty (or the radius of the set): all from "
+        "the same release, at no further price."
     )
     drawn = chart.lines(shown, chart.Axis("weight", log=True), chart.Axis("coefficient"), label=caption)
     sizes = [
@@ -139,8 +140,9 @@ def quality_section(evaluation: Evaluation | None, quality: Quality | None) -> s
         if quality is None:
             parts.append(
                 paragraph(
-                    "No figures of quality: they would be a release about the rows they are computed on, and no rows were given "
-                    "that are public or paid for. Give some with fit.report(path, evaluation=(rows, labels), evaluation_is='public')."
+                    "No figures of quality: they would be a release about the rows they are computed on, and no rows "
+                    "were given that are public or paid for. Give some with fit.report(path, evaluation=(rows, "
+                    "labels), evaluation_is='public')."
                 )
             )
         return "".join(parts)
@@ -188,7 +190,7 @@ def _contribution(evaluation: Evaluation) -> str:
     rows += [(f"without {p}", number(value), number(value - whole)) for p, value in evaluation.without.items()]
     made = table("What each party adds", ("scores", evaluation.measure, "difference"), rows, numbers=2)
     return made + paragraph(
-        "A party's part of every score is left out and the rest stays as it is: what it adds to this model, not what a model "
-        "without it could reach.",
+        "A party's part of every score is left out and the rest stays as it is: what it adds to this model, not what a "
+        "model without it could reach.",
         "soft",
     )

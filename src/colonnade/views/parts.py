@@ -51,7 +51,8 @@ def table(
     foot = f"<tfoot>{line(total, 'row')}</tfoot>" if total else ""
     return Markup(
         # A table wider than the screen scrolls inside this region, which the keyboard can reach.
-        f'<div class="{kind}" role="region" aria-label="{escape(caption)}" tabindex="0"><table><caption>{escape(caption)}</caption>'
+        f'<div class="{kind}" role="region" aria-label="{escape(caption)}" '
+        f'tabindex="0"><table><caption>{escape(caption)}</caption>'
         f"{top}<tbody>{body}</tbody>{foot}</table></div>"
     )
 
@@ -78,7 +79,8 @@ def folded_part(summary: str, inside: str) -> Markup:
 def figure(chart: str, caption: str, data: str) -> Markup:
     """A chart with its caption, and the same figures as a table for whoever cannot see it."""
     return Markup(
-        f"<figure>{as_html(chart)}<figcaption>{escape(caption)}</figcaption>{folded_part('The figures as a table', data)}</figure>"
+        f"<figure>{as_html(chart)}<figcaption>{escape(caption)}</figcaption>"
+        f"{folded_part('The figures as a table', data)}</figure>"
     )
 
 

@@ -1,4 +1,4 @@
-"""The sections about what left: the statement in plain words with its odds worked out, and every message by type and round."""
+"""The sections about what left: the statement in plain words with its odds, and messages by type and round."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def _meaning(fit: FitFacts) -> str:
     epsilon, delta, unit = fit.privacy.epsilon, fit.privacy.delta, fit.privacy.unit
     if math.isinf(epsilon):
         return "<h3>What this means</h3>" + paragraph(
-            "No number bounds what an adversary can find out. Take it that whoever saw the messages below knows what is in them, and all "
-            f"that follows from it about {unit}."
+            "No number bounds what an adversary can find out. Take it that whoever saw the messages below knows what "
+            f"is in them, and all that follows from it about {unit}."
         )
     claimed = ""
     if fit.privacy.guarantee != Guarantee.PROVEN:
@@ -60,18 +60,20 @@ def _meaning(fit: FitFacts) -> str:
         )
     loss, chance = odds.tail(epsilon, delta, fit.privacy.rho)
     text = (
-        f"Take two tables that differ in {unit} only, and any set of outcomes. Its chance under one of them is at most e^epsilon = "
-        f"{number(odds.factor(epsilon))} times its chance under the other, plus delta = {number(delta)}. From this follows what an adversary can "
-        "do who knows everything but which of the two tables was used, and sees what the statement says."
+        f"Take two tables that differ in {unit} only, and any set of outcomes. Its chance under one of them is at most "
+        f"e^epsilon = {number(odds.factor(epsilon))} times its chance under the other, plus delta = {number(delta)}. "
+        "From this follows what an adversary can do who knows everything but which of the two tables was used, and "
+        "sees what the statement says."
     )
     example = (
         f"A coin decides which of the two it is. Without seeing anything the adversary guesses right in 50 % of cases; "
-        f"with all it sees, in at most {odds.percent(odds.guess(epsilon, delta))}. And if it may accuse wrongly in {odds.percent(WRONG)} of cases only, "
-        f"it finds out the truth in at most {odds.percent(odds.power(WRONG, epsilon, delta))}, where blind accusing finds {odds.percent(WRONG)}."
+        f"with all it sees, in at most {odds.percent(odds.guess(epsilon, delta))}. And if it may accuse wrongly in "
+        f"{odds.percent(WRONG)} of cases only, it finds out the truth in at most "
+        f"{odds.percent(odds.power(WRONG, epsilon, delta))}, where blind accusing finds {odds.percent(WRONG)}."
     )
     surprise = (
-        f"What it sees multiplies its odds for the truth by at most {number(odds.factor(loss))}, except with a chance of at most "
-        f"{number(chance)}. So sure can it become:"
+        f"What it sees multiplies its odds for the truth by at most {number(odds.factor(loss))}, except with a chance "
+        f"of at most {number(chance)}. So sure can it become:"
     )
     rows = [(odds.percent(before), odds.percent(odds.belief(before, loss))) for before in BELIEFS]
     made = table(
@@ -115,8 +117,8 @@ def traffic_section(fit: FitFacts) -> str:
         [
             made,
             paragraph(
-                "A message between two parties stands at both; the last line counts it once. Bytes are those of the codec, without "
-                "encryption and transport.",
+                "A message between two parties stands at both; the last line counts it once. Bytes are those of the "
+                "codec, without encryption and transport.",
                 "soft",
             ),
             folded_part("What the messages are", table("Types of messages", ("message", "meaning"), meanings)),

@@ -133,7 +133,10 @@ def cost_section(fit: FitFacts) -> str:
         took = f"It took {fit.seconds:.1f} seconds."
     price = "No price in privacy can be named: exact values left the parties."
     if math.isfinite(fit.privacy.epsilon):
-        price = f"It cost epsilon {shown(fit.privacy.epsilon)} of every budget that counts these rows, at delta {number(fit.privacy.delta)}."
+        price = (
+            f"It cost epsilon {shown(fit.privacy.epsilon)} "
+            f"of every budget that counts these rows, at delta {number(fit.privacy.delta)}."
+        )
     return "".join([paragraph(took), paragraph(price), made, _so_far(fit)])
 
 
@@ -205,8 +208,8 @@ def reproduction_section(fit: FitFacts, known: RunFacts) -> str:
         "Python": f"{platform.python_version()} on {platform.system()} {platform.machine()}",
     }
     return facts("What this run was", rows) + paragraph(
-        "The hashes are of public things and of the model above, never of data. The same call with the same store finds the run again; "
-        "without noise the same call gives the same model, bit for bit.",
+        "The hashes are of public things and of the model above, never of data. The same call with the same store "
+        "finds the run again; without noise the same call gives the same model, bit for bit.",
         "soft",
     )
 

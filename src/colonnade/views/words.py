@@ -55,7 +55,8 @@ MEANINGS = {
     "LeastSquares": "It predicts a number, and a miss counts by its square.",
     "Logistic": "It predicts the chance of a class.",
     "SquaredHinge": "It tells two classes apart with a margin, and a miss counts by its square.",
-    "Huber": "It predicts a number; small misses count by their square, large ones by their size, so that outliers weigh less.",
+    "Huber": "It predicts a number; small misses count by their square, large ones by their size, so that outliers "
+    "weigh less.",
     "Absolute": "It predicts a number, the middle of what is likely: a miss counts by its size.",
     "Quantile": "It predicts a number that a given share of the labels lies below.",
     "L1Ball": "The bound on the sum of sizes leaves few columns in use.",

@@ -125,8 +125,8 @@ class Date:
             object.__setattr__(self, "missing", _day(f"column {self.name!r}: missing", self.missing))
             if not self.low <= cast("dt.date", self.missing) <= self.high:
                 raise InvalidInput(
-                    f"column {self.name!r}: missing = {self.missing} lies outside the bounds {self.low} to {self.high}. "
-                    f"Choose a day between them."
+                    f"column {self.name!r}: missing = {self.missing} lies outside the bounds {self.low} to "
+                    f"{self.high}. Choose a day between them."
                 )
 
     def groups(self) -> Groups:

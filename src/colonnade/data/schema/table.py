@@ -36,7 +36,7 @@ class Encoded:
         return f"Encoded({self.matrix.shape[0]:,} rows x {self.matrix.shape[1]:,} columns)"
 
     def owner_notes(self) -> tuple[str, ...]:
-        """What the data's owner should know, and nobody else: such a count tells about the data, and nobody paid for it."""
+        """What the data's owner should know, and nobody else: no price covers a count of the data."""
         rows = self.matrix.shape[0]
         return tuple(
             f"column {name!r}: {count:,} of {rows:,} values {what}"
@@ -56,8 +56,8 @@ class Encoded:
 class Schema:
     """A party's columns in order, with what is public about them.
 
-    `label` declares the labels that this party holds, where they are numbers: a private regression clips them to its low and
-    high. `row_norm` is a public L2 bound to which the party is willing to clip its encoded rows in a private
+    `label` declares the labels that this party holds, where they are numbers: a private regression clips them to its
+    low and high. `row_norm` is a public L2 bound to which the party is willing to clip its encoded rows in a private
     run. `encode` does not clip rows, and `row_bound()` does not rely on it.
     """
 

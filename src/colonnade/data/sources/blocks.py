@@ -1,4 +1,4 @@
-"""What all sources share: the size of a block, the choice of columns, blocks put together, and Arrow's tables as frames."""
+"""What all sources share: the size of a block, the choice of columns, and Arrow's tables as frames."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ class Csv:
             raise InvalidInput(_not_utf8(self.shown, "in its first lines")) from None
 
     def _types(self, names: list[str], wanted: list[str]) -> dict[str, pa.DataType]:
-        """A type for each column that holds in all its rows: guessed from the first block, widened where that was wrong."""
+        """A type per column that holds in all rows: guessed from the first block, widened where that was wrong."""
         import pyarrow as pa
 
         wider = {"null": pa.int64(), "int64": pa.float64()}  # then text
@@ -145,8 +145,8 @@ class Csv:
         cells = re.search(r"Expected (\d+) columns, got (\d+)", said)
         if cells:
             return (
-                f"{self.shown}: {cells[2]} cells{line}, and the header has {cells[1]}. Give every line as many cells; put "
-                f"texts that hold a comma in quotes."
+                f"{self.shown}: {cells[2]} cells{line}, and the header has {cells[1]}. Give every line as many cells; "
+                f"put texts that hold a comma in quotes."
             )
         if column is None:
             return f"{self.shown} cannot be read as CSV{line}. Save it as UTF-8 text with a header and commas."
@@ -155,8 +155,8 @@ class Csv:
             return _not_utf8(self.shown, f"in column {name!r}{line}")
         wanted = "0, 1, true or false" if "error to bool" in said else "a number"
         return (
-            f"{self.shown}: column {name!r} has a cell{line} that is not {wanted}, as its schema says. Correct the cell, or "
-            f"declare the column categorical with its levels."
+            f"{self.shown}: column {name!r} has a cell{line} that is not {wanted}, as its schema says. Correct the "
+            f"cell, or declare the column categorical with its levels."
         )
 
     def _polars(self, table: Any) -> pl.DataFrame:
@@ -266,5 +266,6 @@ def _damaged(shown: str, kind: str) -> Iterator[None]:
         yield
     except (pa.ArrowException, OSError) as error:
         raise InvalidInput(
-            f"{shown} cannot be read as {kind} ({type(error).__name__}). Is it whole, and is its suffix right? Write it again."
+            f"{shown} cannot be read as {kind} ({type(error).__name__}). Is it whole, and is its suffix right? Write "
+            "it again."
         ) from None

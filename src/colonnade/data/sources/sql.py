@@ -78,8 +78,9 @@ class Sql:
                 failed = True
             if failed:
                 raise InvalidInput(
-                    f"{self.shown}: the database failed after {rows:,} rows; its message may quote a cell and is not shown. "
-                    f"Does a column hold values of several types, or does an expression fail for some rows? CAST it in the query."
+                    f"{self.shown}: the database failed after {rows:,} rows; its message may quote a cell and is not "
+                    "shown. Does a column hold values of several types, or does an expression fail for some rows? "
+                    "CAST it in the query."
                 )
             if batch is None:
                 return
