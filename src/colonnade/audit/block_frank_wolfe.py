@@ -105,15 +105,11 @@ ATTACKS: Mapping[str, Target] = {
         "a whole run of PrivateBlockFrankWolfe: two parties' programs, a coordinator that asks about one row",
         "replace one row of 21: +1 and −1 in the columns of both parties, or −1 and +1; labels are public",
         {"coordinator": Adversary("column numbers, sketches, products", LIKELIHOOD, sketches)},
-        trials=1_000,
-        batch=100,
     ),
     "shared-choice": Target(
         "a whole run of PrivateBlockFrankWolfe inside a consortium: two parties and their coordinator",
         LABEL_FLIPPED,
         {"reader": Adversary("the final model", "the sum of its coefficients", models)},
-        trials=1_000,
-        batch=100,
         trust=Trust.CONSORTIUM,
     ),
 }

@@ -86,7 +86,5 @@ ATTACKS: Mapping[str, Target] = {
             "coordinator": Adversary("every signed column number", LIKELIHOOD_OF_ALL, transcripts),
             "reader": Adversary("the final model", "the sum of its coefficients", models),
         },
-        trials=1_000,
-        batch=100,
     )
 }

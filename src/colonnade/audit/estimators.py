@@ -212,7 +212,6 @@ ATTACKS: Mapping[str, Target] = {
             "reader": Adversary("the fitted model", _OF_ITS_COLUMN, CLASS_SUMS.models),
         },
         trials=500,
-        batch=100,
     ),
     "screened-sums": Target(
         "SparseClassifier with max_features: sizes of columns first, then class sums",
@@ -224,7 +223,6 @@ ATTACKS: Mapping[str, Target] = {
             ),
         },
         trials=500,
-        batch=100,
     ),
     "noisy-gradient": Target(
         "SparseClassifier by gradient steps in the row-norm geometry",
@@ -234,7 +232,6 @@ ATTACKS: Mapping[str, Target] = {
             "reader": Adversary("the fitted model", _OF_ITS_COLUMN, GRADIENTS.models),
         },
         trials=500,
-        batch=100,
     ),
     "sparse-picks": Target(
         "SparseClassifier by sparse Frank-Wolfe: all picks of a fit",
@@ -243,7 +240,5 @@ ATTACKS: Mapping[str, Target] = {
             "receiver": Adversary("every signed column number", LIKELIHOOD_OF_ALL, picks),
             "reader": Adversary("the fitted model", "the sum of its coefficients", pick_models),
         },
-        trials=1_000,
-        batch=100,
     ),
 }

@@ -49,8 +49,8 @@ class Target:
     title: str
     neighbours: str
     adversaries: Mapping[str, Adversary]  # the first is the usual one
-    trials: int  # per side, for a quick audit: enough to break what is broken
-    batch: int  # trials in one call
+    trials: int = 1_000  # per side, for a quick audit: enough to break what is broken
+    batch: int = 100  # trials in one call
     trust: str = Trust.NOBODY
     claimed: bool = False  # by a paper, not by us
     claims: tuple[float, ...] = CLAIMS

@@ -142,14 +142,10 @@ ATTACKS: Mapping[str, Target] = {
             "coordinator": Adversary("noisy labels, predictions, coefficients", _ALL_OF_IT, rows_seen),
             "reader": Adversary("the model", "the coefficient", models_seen),
         },
-        trials=1_000,
-        batch=100,
     ),
     "sharing-admm-column": Target(
         "the same for one feature column",
         "change one column: parallel to the residual, or orthogonal to it",
         {"coordinator": Adversary("noisy predictions and coefficients", _ALL_OF_IT, columns_seen)},
-        trials=1_000,
-        batch=100,
     ),
 }

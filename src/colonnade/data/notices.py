@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from colonnade.data.schema import Categorical, Column, Numeric, Schema
+from colonnade.data.schema import Categorical, Column, Numeric, Schema, features_of
 from colonnade.methods.method import Job
 from colonnade.privacy.block import Block
 
@@ -33,9 +33,7 @@ def about_columns(schema: Schema | None, block: Block) -> tuple[str, ...]:
 
     Of a plain matrix, if all columns are the same in all rows.
     """
-    if (
-        not block.columns or "matrix" not in vars(block) or not block.rows
-    ):  # the second: it stays in its file until it is used
+    if not _readable(block):
         return ()
     same, filled = _same_in_all_rows(block.matrix)
     if schema is None:
@@ -43,7 +41,7 @@ def about_columns(schema: Schema | None, block: Block) -> tuple[str, ...]:
         return (f"{every} hold one value in all {block.rows:,} rows",) if same.all() else ()
     nothing, little, start = [], [], 0
     for column in schema.columns:
-        features = slice(start, start + len(column.features()))
+        features = slice(start, start + len(features_of(column)))
         start = features.stop
         if same[features].all():
             nothing.append(_nothing(column, block.rows, filled[features]))
@@ -60,11 +58,11 @@ def about_levels(schema: Schema | None, block: Block) -> tuple[str, ...]:
 
     Rare levels may be absent from a table that is in order, so this is information and no warning.
     """
-    if schema is None or not block.columns or "matrix" not in vars(block) or not block.rows:
+    if schema is None or not _readable(block):
         return ()
     filled, few, start = _filled(block.matrix), [], 0
     for column in schema.columns:
-        own = filled[start : start + len(column.features())]
+        own = filled[start : start + len(features_of(column))]
         start += len(own)
         if isinstance(column, Categorical) and not np.isin(own, (0, block.rows)).all():
             empty, stray = _empty_and_stray(column, block.rows, own)
@@ -72,6 +70,11 @@ def about_levels(schema: Schema | None, block: Block) -> tuple[str, ...]:
                 few.append(f"{column.name!r} ({empty:,} of {len(column.levels):,})")
     more = f" and {len(few) - MOST:,} more" if len(few) > MOST else ""
     return (f"{ABSENT}: column {', '.join(few[:MOST])}{more}",) if few else ()
+
+
+def _readable(block: Block) -> bool:
+    """Whether there are cells to look at; a shard stays in its file until it is used."""
+    return bool(block.columns and "matrix" in vars(block) and block.rows)
 
 
 def _empty_and_stray(column: Categorical, rows: int, filled: NDArray[np.int64]) -> tuple[int, int]:

@@ -169,9 +169,7 @@ def _psi() -> Any:
 
 
 def _parsed(shape: Any, body: bytes, most: int) -> Any:
-    if (
-        len(body) > _FRAMED * (most + most // 8) + 4096
-    ):  # far too long; elements without a byte take 25 times their length to read
+    if len(body) > _FRAMED * (most + most // 8) + 4096:  # elements without a byte take 25 times their length to read
         raise WireError(f"a message of a private set intersection is longer than {most:,} keys can make it.")
     message = shape()
     try:

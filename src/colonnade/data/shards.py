@@ -147,22 +147,13 @@ def _parquet(file: Path, label: str | None) -> tuple[tuple[str, ...], NDArray[An
     """The names of the features, and the labels: the one column that is read here."""
     from pyarrow import parquet
 
-    names = readers._names(file)
-    chosen = label if label is not None else (names or [""])[-1]
-    if chosen not in names or len(set(names)) < len(names):
-        raise InvalidInput(
-            f"{file.name} has no column {chosen!r}, or two columns of one name. It has {len(names):,} columns: "
-            f"{', '.join(names[:8])}{', ...' if len(names) > 8 else ''}."
-        )
-    features = tuple(name for name in names if name != chosen)
-    if not features:
-        raise InvalidInput(f"{file.name} has a column of labels and no other; add the features.")
+    chosen, features = readers.label_and_features(file, label)
     column = parquet.ParquetFile(file).read(columns=[chosen], use_threads=False).column(0)
     if column.null_count:
         raise InvalidInput(f"{file.name}: the label {chosen!r} is missing in {column.null_count:,} rows; drop them.")
     if not len(column):
         raise InvalidInput("the file holds no row; give a file with data.")
-    return features, column.to_numpy()
+    return tuple(features), column.to_numpy()
 
 
 def _dense(file: Path, recipe: Recipe) -> NDArray[np.float64]:
@@ -174,7 +165,7 @@ def _dense(file: Path, recipe: Recipe) -> NDArray[np.float64]:
         if begin + batch.num_rows > recipe.rows:
             raise InvalidInput(readers.CHANGED)
         for j, name in enumerate(recipe.names):
-            out[begin : begin + batch.num_rows, j] = readers._numbers(batch.column(name), name, file, begin)
+            out[begin : begin + batch.num_rows, j] = readers.finite_numbers(batch.column(name), name, file, begin)
         begin += batch.num_rows
     if begin != recipe.rows:
         raise InvalidInput(readers.CHANGED)
@@ -187,7 +178,7 @@ def _dense(file: Path, recipe: Recipe) -> NDArray[np.float64]:
 def _svmlight(file: Path, columns: int | None) -> tuple[int, int, NDArray[Any]]:
     """How many columns there are, the number of the first one, and the labels."""
     labels, least, most = [], 1, 0
-    for chunk in readers._svmlight(file):
+    for chunk in readers.svmlight_chunks(file):
         labels.append(chunk.labels)
         least = min(least, int(chunk.column.min(initial=1)))
         most = max(most, int(chunk.column.max(initial=0)))
@@ -200,7 +191,7 @@ def _svmlight(file: Path, columns: int | None) -> tuple[int, int, NDArray[Any]]:
 def _sparse(file: Path, recipe: Recipe) -> Any:
     begin, low, high = 0, recipe.first + recipe.start, recipe.first + recipe.stop
     entries: list[tuple[NDArray[Any], ...]] = [(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))]
-    for chunk in readers._svmlight(file):
+    for chunk in readers.svmlight_chunks(file):
         own = (low <= chunk.column) & (chunk.column < high)
         entries.append((begin + chunk.row[own], chunk.column[own] - low, chunk.value[own]))
         begin += chunk.labels.size

@@ -13,7 +13,7 @@ from scipy import sparse
 
 from colonnade.data.party import LABELS, OPEN, LazyNames, Party, list_names, require_party
 from colonnade.data.row_order import rank_in_person
-from colonnade.data.schema import Categorical, Column, Date, Plain, Schema, as_frame
+from colonnade.data.schema import Categorical, Column, Date, Plain, Schema, as_frame, features_of
 from colonnade.errors import InvalidInput
 from colonnade.privacy.block import Block, Unit
 
@@ -76,8 +76,8 @@ def _frame_table(frame: pl.DataFrame) -> NumberTable:
     read = Schema.infer(frame).columns
     kinds = [kind if isinstance(kind, Categorical | Date) else Plain(kind.name) for kind in read]
     schema = Schema(tuple(kinds), source="data")
-    ends = np.cumsum([len(kind.features()) for kind in kinds])
-    places = [list(range(end - len(kind.features()), end)) for kind, end in zip(kinds, ends, strict=True)]
+    ends = np.cumsum([len(features_of(kind)) for kind in kinds])
+    places = [list(range(end - len(features_of(kind)), end)) for kind, end in zip(kinds, ends, strict=True)]
     columns = {kind.name: (kind, place) for kind, place in zip(kinds, places, strict=True)}
     return NumberTable(schema.encode(frame).matrix, schema.features, columns)
 

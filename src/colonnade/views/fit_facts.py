@@ -101,13 +101,8 @@ class FitFacts:
     link: Link | None = field(default=None, repr=False)  # from scores to probabilities, where they need one
     remarks: tuple[str, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict, repr=False)  # public ones about the run, for its report
-    by_rows: bool = (
-        False  # whether the parties held different rows: then each has the same coefficients, of all columns
-    )
-
-    model: Support | Mapping[str, Stumps] | None = field(
-        default=None, repr=False
-    )  # where coefficients alone predict not
+    by_rows: bool = False  # whether the parties held different rows: then each has the same coefficients
+    model: Support | Mapping[str, Stumps] | None = field(default=None, repr=False)  # where coefficients do not predict
 
     @property
     def coreset(self) -> pl.DataFrame:

@@ -40,9 +40,7 @@ def guess(epsilon: float, delta: float) -> float:
 
 def power(wrong: float, epsilon: float, delta: float) -> float:
     """The largest share of true cases found by a test that accuses wrongly in the share `wrong`."""
-    first = (
-        math.exp(epsilon) * wrong + delta if epsilon < 700.0 else math.inf
-    )  # beyond that it overflows, and is above 1
+    first = math.exp(epsilon) * wrong + delta if epsilon < 700.0 else math.inf  # beyond, it overflows
     second = 1.0 - math.exp(-epsilon) * (1.0 - delta - wrong)
     return max(0.0, min(1.0, first, second))
 

@@ -82,9 +82,6 @@ class Numeric:
         value = Feature(self.name, bound, nonnegative=not self.scale and self.low >= 0.0, binary=False)
         return (_with_indicator(value, self.missing),)
 
-    def features(self) -> tuple[Feature, ...]:
-        return _flat(self.groups())
-
     def encode(self, values: pl.Series) -> EncodedColumn:
         numbers, gaps = numbers_of(self.name, self.missing, values)
         outside = count_outside(numbers, self.low, self.high, gaps)
@@ -136,9 +133,6 @@ class Date:
         )
         return (_with_indicator(value, self.missing), *cycles)
 
-    def features(self) -> tuple[Feature, ...]:
-        return _flat(self.groups())
-
     def encode(self, values: pl.Series) -> EncodedColumn:
         import polars as pl
 
@@ -171,9 +165,6 @@ class Binary:
 
     def groups(self) -> Groups:
         return (_with_indicator(_flag(self.name), self.missing),)
-
-    def features(self) -> tuple[Feature, ...]:
-        return _flat(self.groups())
 
     def encode(self, values: pl.Series) -> EncodedColumn:
         numbers, gaps = numbers_of(self.name, self.missing, values)
@@ -211,9 +202,6 @@ class Categorical:
         indicator = (_indicator(self.name),) if self.missing == "indicator" else ()
         return ((*(_flag(name) for name in names), *indicator),)
 
-    def features(self) -> tuple[Feature, ...]:
-        return _flat(self.groups())
-
     def encode(self, values: pl.Series) -> EncodedColumn:
         """One sparse column per level; the rows that belong to none of them get no entry."""
         import polars as pl
@@ -248,9 +236,6 @@ class Plain:
     def groups(self) -> Groups:
         return (_with_indicator(Feature(self.name, None, nonnegative=False, binary=False), self.missing),)
 
-    def features(self) -> tuple[Feature, ...]:
-        return _flat(self.groups())
-
     def encode(self, values: pl.Series) -> EncodedColumn:
         numbers, gaps = numbers_of(self.name, self.missing, values)
         infinite = np.count_nonzero(np.isinf(numbers))
@@ -265,8 +250,8 @@ class Plain:
 Column = Numeric | Date | Binary | Categorical | Plain
 
 
-def _flat(groups: Groups) -> tuple[Feature, ...]:
-    return tuple(feature for group in groups for feature in group)
+def features_of(column: Column) -> tuple[Feature, ...]:
+    return tuple(feature for group in column.groups() for feature in group)
 
 
 def _flag(name: str) -> Feature:

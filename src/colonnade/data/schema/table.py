@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
-from colonnade.data.schema.columns import Categorical, Column, Date, Feature, Numeric, Plain, number
+from colonnade.data.schema.columns import Categorical, Column, Date, Feature, Numeric, Plain, features_of, number
 from colonnade.data.schema.infer import look
 from colonnade.data.schema.matrix import Blocks
 from colonnade.data.schema.toml import column_entry, parse_schema, schema_text
@@ -147,13 +147,10 @@ class Schema:
         return self.encode_blocks([frame])
 
     @unquoted()
-    def encode_blocks(self, frames: Iterable[Any], *, dtype: DTypeLike = np.float64) -> Encoded:
-        """The same for a table that comes in blocks of rows, of which one is held at a time; float64 or float32."""
-        kind = np.dtype(dtype)
-        if kind not in (np.dtype(np.float32), np.dtype(np.float64)):
-            raise InvalidInput(f"dtype must be float32 or float64, got {kind}.")
+    def encode_blocks(self, frames: Iterable[Any]) -> Encoded:
+        """The same for a table that comes in blocks of rows, of which one is held at a time."""
         names = [column.name for column in self.columns]
-        blocks = Blocks([feature.bound for feature in self._features()], kind)
+        blocks = Blocks(self.width)
         outside = dict.fromkeys(names, 0)
         for place, frame in enumerate(frames):
             table = frame_of(frame, names)
@@ -212,7 +209,7 @@ class Schema:
             raise InvalidInput(f"the schema {path}: {error}") from error
 
     def _features(self) -> tuple[Feature, ...]:
-        return tuple(feature for column in self.columns for feature in column.features())
+        return tuple(feature for column in self.columns for feature in features_of(column))
 
     def _top(self) -> dict[str, Any]:
         top: dict[str, Any] = {"source": self.source}

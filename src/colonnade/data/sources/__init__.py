@@ -20,8 +20,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from colonnade.data import readers
 from colonnade.data.schema import Encoded, Schema, as_frame
@@ -70,7 +69,6 @@ def encode(
     *,
     keep: Sequence[str] = (),
     query: str | None = None,
-    dtype: DTypeLike = np.float64,
 ) -> tuple[Encoded, pl.DataFrame]:
     """A source encoded block by block, and the columns to `keep` beside it: the key, the label, whom a row is about.
 
@@ -87,7 +85,7 @@ def encode(
             kept.append(block.select(keep))
             yield block
 
-    encoded = schema.encode_blocks(blocks(), dtype=dtype)
+    encoded = schema.encode_blocks(blocks())
     return encoded, pl.concat(kept)
 
 
