@@ -13,7 +13,7 @@ import colonnade as co
 from colonnade.data.alignment import Agreement, PepperShare, agree, bitmap, intersect
 from colonnade.data.federation import Federation
 from colonnade.data.federation_file import FederationFile, Member, new_key
-from colonnade.data.row_order import kind
+from colonnade.data.row_order import key_kind
 from colonnade.errors import InvalidInput
 from colonnade.methods.method import Job
 from colonnade.methods.node_setup import usable_labels
@@ -184,7 +184,7 @@ def test_a_whole_number_is_the_level_that_means_it_however_both_are_written():
 
 def test_digits_match_numbers_and_texts_but_numbers_do_not_match_texts_with_leading_zeros(tmp_path):
     numbers, digits, zeros = pl.Series([17, 18]), pl.Series(["17", "18"]), pl.Series(["017", "18"])
-    assert [kind(keys) for keys in (numbers, digits, zeros)] == ["whole number", "digits", "text"]
+    assert [key_kind(keys) for keys in (numbers, digits, zeros)] == ["whole number", "digits", "text"]
     pl.DataFrame({"pid": numbers, "a": [0.0, 1.0]}).write_parquet(tmp_path / "a.parquet")
     (tmp_path / "b.csv").write_text("pid,b\n18,1\n17,0\n")
     (tmp_path / "c.csv").write_text("pid,c\n18,1\n017,0\n")
