@@ -10,8 +10,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.audit.run import Adversary, Target
-from colonnade.audit.setting import Setting
+from colonnade.audit.setting import Adversary, Setting, Target
 from papers import published
 
 Floats = NDArray[np.float64]

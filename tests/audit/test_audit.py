@@ -20,6 +20,7 @@ import colonnade as co
 import colonnade.audit.run
 from colonnade.audit import gram, mechanisms
 from colonnade.audit.lower_bound import Verdict
+from colonnade.audit.setting import CLAIMS, Adversary, Target
 from colonnade.errors import InvalidInput, LeakError, LedgerDamaged
 from colonnade.estimators import recipe
 from colonnade.kernels.sparse_fw import Picks
@@ -54,7 +55,7 @@ WHOLE_RUNS = gram.ATTACKS  # attacked in tests of their own, with fewer trials
 QUICK = [
     (*attack, claim)
     for attack in EVERY_ATTACK
-    for claim in audits.CLAIMS
+    for claim in CLAIMS
     if (claim == 1.0 or attack[0] in CHEAP) and attack[0] not in WHOLE_RUNS
 ]
 
@@ -64,9 +65,7 @@ def bare(setting, inside, trials):
     return np.full(trials, float(inside))
 
 
-LEAKY = audits.Target(
-    "a table's name", "replace one row", {"reader": audits.Adversary("the name", "the name", bare)}, 10_000, 5_000
-)
+LEAKY = Target("a table's name", "replace one row", {"reader": Adversary("the name", "the name", bare)}, 10_000, 5_000)
 
 
 # ---------------------------------------------------------------- verdicts
@@ -80,7 +79,7 @@ def test_ours_is_consistent_with_its_claim(name, adversary, claim):
 
 
 @pytest.mark.audit
-@pytest.mark.parametrize("claim", audits.CLAIMS)
+@pytest.mark.parametrize("claim", CLAIMS)
 @pytest.mark.parametrize(("name", "adversary"), EVERY_ATTACK)
 def test_ours_is_consistent_with_its_claim_in_a_full_audit(name, adversary, claim):
     trials = {"gaussian": 2_000_000, "replay": 200_000}.get(name, 10_000)
@@ -365,8 +364,8 @@ def test_a_sweep_attacks_at_every_claim_by_every_adversary():
     results = [*audits.sweep({"leaky": LEAKY}, effort=0.01), *audits.sweep(["frank-wolfe"], effort=0.01)]
     asked = [(result.target, result.adversary, result.verdict.claim) for result in results]
     assert asked == [
-        *(("leaky", "reader", claim) for claim in audits.CLAIMS),
-        *(("frank-wolfe", who, claim) for who in ("coordinator", "reader") for claim in audits.CLAIMS),
+        *(("leaky", "reader", claim) for claim in CLAIMS),
+        *(("frank-wolfe", who, claim) for who in ("coordinator", "reader") for claim in CLAIMS),
     ]
     assert {100, 10} == {result.verdict.trials for result in results}
 

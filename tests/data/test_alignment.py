@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 import colonnade as co
 from colonnade.data import alignment
+from colonnade.data import psi as psi_steps
 from colonnade.data.alignment import (
     Agreement,
     PepperShare,
@@ -30,7 +31,7 @@ from colonnade.data.alignment import (
     offer,
     order_digest,
 )
-from colonnade.data.row_order import canonical, digests, kind
+from colonnade.data.row_order import canonical, digests, key_kind
 from colonnade.errors import InvalidInput, PolicyRefused, ProtocolError, WireError
 from colonnade.privacy.keyring import Keyring, derive, public_key
 
@@ -55,7 +56,7 @@ def agreements(tables, pepper=PEPPER, least=1):
 
 
 def made(party, mine, answer, parties=TABLES, pepper=PEPPER):
-    return Agreement.made(mine, answer, pepper, session="s1", party=party, parties=list(parties))
+    return Agreement.from_answer(mine, answer, pepper, session="s1", party=party, parties=list(parties))
 
 
 def confirmed(sent, kept, run="run"):
@@ -118,13 +119,16 @@ def test_texts_of_digits_are_the_numbers_that_they_write():
     number, text = pl.Series([17, -3, 0]), pl.Series(["17", "-3", "0"])
     assert canonical(number) == canonical(text) == canonical(pl.Series(["17", "-3", "0", "x"]))[:3]
     for one, other in ((number, text), (text, pl.Series(["017"]))):
-        agree({"bank": PepperShare.grown(one, PEPPER, "s1"), "lab": PepperShare.grown(other, OTHER, "s1")}, "s1")
+        agree(
+            {"bank": PepperShare.from_secret(one, PEPPER, "s1"), "lab": PepperShare.from_secret(other, OTHER, "s1")},
+            "s1",
+        )
 
 
 def test_numbers_and_texts_with_leading_zeros_are_different_keys_and_parties_that_mix_them_are_refused_before_any_digest():
     number, text = pl.Series([17]), pl.Series(["017"])
     assert canonical(number) != canonical(text)
-    shares = {"bank": PepperShare.grown(number, PEPPER, "s1"), "lab": PepperShare.grown(text, OTHER, "s1")}
+    shares = {"bank": PepperShare.from_secret(number, PEPPER, "s1"), "lab": PepperShare.from_secret(text, OTHER, "s1")}
     with pytest.raises(
         InvalidInput, match=r"bank: whole number, lab: text\). No digest was sent.*same sort.*leading zeros"
     ):
@@ -138,7 +142,7 @@ def test_numbers_and_texts_with_leading_zeros_are_different_keys_and_parties_tha
 )
 def test_what_is_no_key_is_refused_with_advice(keys):
     with pytest.raises(InvalidInput, match=r"whole number, a text or a date.*same way at every party"):
-        kind(keys)
+        key_kind(keys)
 
 
 def test_missing_keys_and_empty_columns_are_refused():
@@ -196,11 +200,11 @@ def rings(session="s1", names=tuple(TABLES)):
 def met(session="s1"):
     """The pepper that each party arrives at when all shares travel sealed; and the bytes on the way."""
     keyrings = rings(session)
-    own = {n: PepperShare.grown(pl.Series(TABLES[n]), derive(n.encode(), "stored"), session) for n in TABLES}
-    mail = {n: own[n].sealed(keyrings[n], {p: 0 for p in TABLES if p != n}) for n in TABLES}
+    own = {n: PepperShare.from_secret(pl.Series(TABLES[n]), derive(n.encode(), "stored"), session) for n in TABLES}
+    mail = {n: own[n].seal(keyrings[n], {p: 0 for p in TABLES if p != n}) for n in TABLES}
     peppers = {}
     for me in TABLES:
-        shares = {n: PepperShare.opened(keyrings[me], n, 0, *mail[n][me]) for n in TABLES if n != me}
+        shares = {n: PepperShare.unseal(keyrings[me], n, 0, *mail[n][me]) for n in TABLES if n != me}
         peppers[me] = agree(shares | {me: own[me]}, session)
     return peppers, own, mail
 
@@ -217,7 +221,7 @@ def test_a_pepper_comes_again_from_stored_secrets_and_another_session_has_anothe
     assert met() == met()
     _, own, _ = met()
     assert agree(own, "s1") != agree(own, "s2")
-    assert own["lab"] != PepperShare.grown(pl.Series(TABLES["lab"]), derive(b"lab", "stored"), "s2")
+    assert own["lab"] != PepperShare.from_secret(pl.Series(TABLES["lab"]), derive(b"lab", "stored"), "s2")
 
 
 @pytest.mark.parametrize("party", TABLES)
@@ -236,7 +240,7 @@ def test_contributions_belong_to_their_party():
 def test_a_share_sealed_for_one_party_opens_for_no_other():
     _, _, mail = met()
     with pytest.raises(ProtocolError, match="does not open"):
-        PepperShare.opened(rings()["lab"], "bank", 0, *mail["bank"]["clinic"])
+        PepperShare.unseal(rings()["lab"], "bank", 0, *mail["bank"]["clinic"])
 
 
 def test_bytes_that_are_no_share_are_refused():
@@ -244,7 +248,7 @@ def test_bytes_that_are_no_share_are_refused():
     for body in (b"", bytes(32), bytes(32) + b"float", bytes(31) + b"text", bytes(32) + b"\xff"):
         sealed = keyrings["bank"].seal({"lab": 0}, body, "x")["lab"]
         with pytest.raises(WireError, match="32 bytes"):
-            PepperShare.opened(keyrings["lab"], "bank", 0, *sealed)
+            PepperShare.unseal(keyrings["lab"], "bank", 0, *sealed)
 
 
 def test_nobody_agrees_with_himself():
@@ -255,7 +259,7 @@ def test_nobody_agrees_with_himself():
 def test_no_secret_is_shown_by_repr():
     sent, kept = agreements(TABLES)
     assert repr(PepperShare("text", PEPPER)) == "PepperShare(kind='text')"
-    assert repr(sent["bank"]) == "Offer(least=1)"
+    assert repr(sent["bank"]) == "RowOffer(least=1)"
     assert "rows=4" in repr(kept["bank"])
     for hidden in ("pepper", "bits", "column"):
         assert hidden not in repr(kept["bank"])
@@ -562,10 +566,10 @@ def psi():
 
 def psi_pair(client, server, session="s1", most=1000):
     """One intersection: the places of the client's words that the server has, and all bytes on the way."""
-    keys = [alignment.psi_key(derive(name, "stored"), session, "peer") for name in (b"client", b"server")]
-    request, setup = alignment.psi_request(client, keys[0]), alignment.psi_setup(server, keys[1])
-    response = alignment.psi_respond(request, keys[1], most=most)
-    return alignment.psi_common(client, keys[0], setup, response, most=most), (request, setup, response)
+    keys = [psi_steps.psi_key(derive(name, "stored"), session, "peer") for name in (b"client", b"server")]
+    request, setup = psi_steps.psi_request(client, keys[0]), psi_steps.psi_setup(server, keys[1])
+    response = psi_steps.psi_respond(request, keys[1], most=most)
+    return psi_steps.psi_common(client, keys[0], setup, response, most=most), (request, setup, response)
 
 
 @given(client=keys_of_a_table, server=keys_of_a_table)
@@ -579,10 +583,10 @@ def test_a_private_intersection_finds_the_common_keys(client, server):
 def test_a_chain_of_private_intersections_ends_where_digests_do(psi):
     """The label holder narrows its rows party by party, then tells all of them, sealed, which are left."""
     sent, by_digests = agreements(TABLES)
-    words = alignment.psi_words(pl.Series(TABLES["bank"]), sent["bank"])
+    words = psi_steps.psi_words(pl.Series(TABLES["bank"]), sent["bank"])
     left = np.arange(len(words))
     for party in ("clinic", "lab"):
-        theirs = alignment.psi_words(pl.Series(TABLES[party]), sent[party])
+        theirs = psi_steps.psi_words(pl.Series(TABLES[party]), sent[party])
         left = left[psi_pair([words[i] for i in left], theirs)[0]]
     common = sent["bank"].digests[left]
     places = {p: left if p == "bank" else locate(sent[p], common) for p in TABLES}
@@ -600,15 +604,15 @@ def test_the_bytes_of_a_private_intersection_come_again_after_a_crash_and_differ
 
 def test_every_session_with_every_peer_is_blinded_by_a_key_of_its_own():
     """Two peers who saw a column under one key could compare what they saw."""
-    keys = {alignment.psi_key(p, s, peer) for p in (PEPPER, OTHER) for s in ("s1", "s2") for peer in ("lab", "bank")}
+    keys = {psi_steps.psi_key(p, s, peer) for p in (PEPPER, OTHER) for s in ("s1", "s2") for peer in ("lab", "bank")}
     assert len(keys) == 8
     assert all(len(key) == 32 and key[0] < 0x80 for key in keys)  # below the order of the curve
 
 
 def test_what_a_party_shows_in_a_private_intersection_does_not_tell_the_order_of_its_table(psi):
     words = canonical(pl.Series(TABLES["bank"]))
-    key = alignment.psi_key(PEPPER, "s1", "lab")
-    assert alignment.psi_setup(words, key) == alignment.psi_setup(words[::-1], key)
+    key = psi_steps.psi_key(PEPPER, "s1", "lab")
+    assert psi_steps.psi_setup(words, key) == psi_steps.psi_setup(words[::-1], key)
 
 
 def test_whoever_asks_about_more_keys_than_its_table_can_hold_learns_nothing(psi):
@@ -621,74 +625,74 @@ def test_whoever_asks_about_more_keys_than_its_table_can_hold_learns_nothing(psi
 
 def test_bytes_that_are_no_private_intersection_are_refused(psi):
     words = canonical(pl.Series([1, 2]))
-    key = alignment.psi_key(PEPPER, "s1", "lab")
+    key = psi_steps.psi_key(PEPPER, "s1", "lab")
     _, (_, setup, response) = psi_pair(words, words)
     junk = psi.Request(reveal_intersection=True, encrypted_elements=[b"junk"]).SerializeToString()
     for request in (b"\xff\xff", junk):
         with pytest.raises(WireError):
-            alignment.psi_respond(request, key, most=9)
+            psi_steps.psi_respond(request, key, most=9)
     for bad in (b"\xff\xff", b""):
         with pytest.raises(WireError):
-            alignment.psi_common(words, key, bad, response, most=9)
+            psi_steps.psi_common(words, key, bad, response, most=9)
     with pytest.raises(ProtocolError, match="1 keys were asked about, 2 were answered"):
-        alignment.psi_common(words[:1], key, setup, response, most=9)
+        psi_steps.psi_common(words[:1], key, setup, response, most=9)
     short = psi.Response(encrypted_elements=[b"x", b"y"]).SerializeToString()
     with pytest.raises(WireError, match="no points"):
-        alignment.psi_common(words, key, setup, short, most=9)
+        psi_steps.psi_common(words, key, setup, short, most=9)
     points = psi.Response(encrypted_elements=[b"\2" + b"\xff" * 32, b"\3" + b"\xff" * 32]).SerializeToString()
     with pytest.raises(WireError, match="cannot be unblinded"):
-        alignment.psi_common(words, key, setup, points, most=9)
+        psi_steps.psi_common(words, key, setup, points, most=9)
 
 
 def test_a_filter_that_says_yes_to_every_key_is_refused(psi):
     words = canonical(pl.Series([1, 2]))
-    key = alignment.psi_key(PEPPER, "s1", "lab")
+    key = psi_steps.psi_key(PEPPER, "s1", "lab")
     _, (_, _, response) = psi_pair(words, words)
     yes = psi.ServerSetup()
     yes.bloom_filter.num_hash_functions, yes.bloom_filter.bits = 1, b"\xff" * 64
     with pytest.raises(WireError, match="one by one"):
-        alignment.psi_common(words, key, yes.SerializeToString(), response, most=9)
+        psi_steps.psi_common(words, key, yes.SerializeToString(), response, most=9)
 
 
 def test_an_answer_to_one_key_cannot_stand_for_all(psi):
     """A party that has one of the keys would otherwise make all rows common, and be told the digests of all of them."""
     words = canonical(pl.Series([1, 2, 3]))
-    key, peer = alignment.psi_key(PEPPER, "s1", "lab"), alignment.psi_key(OTHER, "s1", "bank")
-    request, setup = alignment.psi_request(words, key), alignment.psi_setup(words, peer)
+    key, peer = psi_steps.psi_key(PEPPER, "s1", "lab"), psi_steps.psi_key(OTHER, "s1", "bank")
+    request, setup = psi_steps.psi_request(words, key), psi_steps.psi_setup(words, peer)
     answered = psi.Response()
-    answered.ParseFromString(alignment.psi_respond(request, peer, most=9))
+    answered.ParseFromString(psi_steps.psi_respond(request, peer, most=9))
     repeated = psi.Response(encrypted_elements=[answered.encrypted_elements[0]] * 3).SerializeToString()
     with pytest.raises(WireError, match="the same element twice"):
-        alignment.psi_common(words, key, setup, repeated, most=9)
+        psi_steps.psi_common(words, key, setup, repeated, most=9)
     asked = psi.Request()
     asked.ParseFromString(request)
     asked.encrypted_elements.append(asked.encrypted_elements[0])
     with pytest.raises(WireError, match="the same element twice"):
-        alignment.psi_respond(asked.SerializeToString(), peer, most=9)
+        psi_steps.psi_respond(asked.SerializeToString(), peer, most=9)
 
 
 def test_a_request_does_not_stand_in_the_order_of_its_words(psi):
     """It is the same for every order of the words: nobody can tell from a place which word stands there."""
     words = canonical(pl.Series(range(20)))
-    key = alignment.psi_key(PEPPER, "s1", "lab")
-    assert alignment.psi_request(words, key) == alignment.psi_request(words[::-1], key)
+    key = psi_steps.psi_key(PEPPER, "s1", "lab")
+    assert psi_steps.psi_request(words, key) == psi_steps.psi_request(words[::-1], key)
 
 
 @given(words=st.lists(st.one_of(st.none(), st.integers(1, 99)), max_size=9, unique_by=lambda w: w or object()))
 def test_words_are_filled_up_with_ones_that_nobody_else_has(words):
     given_ = [None if word is None else b"i%d" % word for word in words]
-    filled, other = (alignment.psi_filled(given_, 12, alignment.psi_key(p, "s1", "lab")) for p in (PEPPER, OTHER))
+    filled, other = (psi_steps.psi_fill(given_, 12, psi_steps.psi_key(p, "s1", "lab")) for p in (PEPPER, OTHER))
     assert len(filled) == len(set(filled)) == 12
     assert [word for word in given_ if word] == [f for f, word in zip(filled, given_, strict=False) if word]
     assert {word for word in given_ if word} == set(filled) & set(other)
     with pytest.raises(InvalidInput, match=r"more than the 8.*Nothing was sent"):
-        alignment.psi_filled([None] * 9, 8, PEPPER)
+        psi_steps.psi_fill([None] * 9, 8, PEPPER)
 
 
 def test_a_repeated_key_enters_no_private_intersection(psi):
-    for make in (alignment.psi_request, alignment.psi_setup):
+    for make in (psi_steps.psi_request, psi_steps.psi_setup):
         with pytest.raises(InvalidInput, match=r"stand once.*Nothing was sent"):
-            make([b"i1", b"i1"], alignment.psi_key(PEPPER, "s1", "lab"))
+            make([b"i1", b"i1"], psi_steps.psi_key(PEPPER, "s1", "lab"))
 
 
 def test_a_label_holder_that_names_foreign_rows_is_refused():
@@ -704,7 +708,7 @@ def test_without_the_package_the_error_names_the_extra_and_the_other_way(monkeyp
 
     monkeypatch.setattr(importlib, "import_module", missing)
     with pytest.raises(InvalidInput, match=r"colonnade\[psi\].*align by keyed digests"):
-        alignment.psi_request([b"i1"], PEPPER)
+        psi_steps.psi_request([b"i1"], PEPPER)
 
 
 # ------------------------------------------------------------------------------------------------ the page about it

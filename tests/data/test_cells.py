@@ -19,7 +19,7 @@ from scipy import sparse
 import colonnade as co
 from colonnade.data import readers
 from colonnade.data.federation_file import FederationFile, Member, new_key
-from colonnade.data.sources import encode, located
+from colonnade.data.sources import encode, table_at
 from colonnade.errors import ColonnadeError, InvalidInput, unquoted
 from colonnade.network.certs import Tls
 from colonnade.network.party_file import PartyFile
@@ -90,7 +90,7 @@ def database(folder: Path) -> Any:
         made.execute("create table t (pid, hiv)")
         made.executemany("insert into t values (?, ?)", [("1", 0), ("2", 1), ("3", SECRET)])
     made.close()
-    return of_frames(located(f"sqlite:///{folder / 't.db'}", query="select * from t"), NUMERIC)
+    return of_frames(table_at(f"sqlite:///{folder / 't.db'}", query="select * from t"), NUMERIC)
 
 
 def parquet(folder: Path) -> Any:
@@ -130,7 +130,7 @@ DOORS: dict[str, Callable[[Path], Any]] = {
     "csv, date": lambda folder: of_frames(planted(folder), DATE),
     "csv, late": lambda folder: encode(numbers(folder), NUMERIC),
     "csv, read": lambda folder: co.read(planted(folder), schema=NUMERIC),
-    "csv, blocks": lambda folder: list(located(planted(folder)).blocks(None, NUMERIC)),
+    "csv, blocks": lambda folder: list(table_at(planted(folder)).blocks(None, NUMERIC)),
     "csv, one holder": lambda folder: readers.read(planted(folder), "pid"),
     "party": party,
     "configuration": configured,

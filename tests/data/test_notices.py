@@ -16,7 +16,7 @@ from sklearn.base import clone
 
 import colonnade as co
 from colonnade.data.federation_file import FederationFile, Member, new_key
-from colonnade.data.notices import about_columns, about_labels, about_levels, different
+from colonnade.data.notices import about_columns, about_labels, about_levels, count_labels
 from colonnade.methods.method import Job
 from colonnade.network.party_data import PartyData
 from colonnade.network.party_service import PartyService
@@ -234,19 +234,21 @@ def test_matrices_of_one_value_are_noticed_dense_and_sparse():
 
 def test_labels_of_a_regression_are_noticed_only_where_all_are_the_same():
     job = Job(co.Problem(co.LeastSquares()), co.Federation.split(np.eye(4), np.arange(4.0)).roster(), PRIVATE)
-    assert about_labels(different([1.0, 2.0, np.nan, 5.0]), job) == ()
-    assert about_labels(different([2.0, np.nan, 2.0]), job) != ()
-    assert about_labels(different(["a", "b"]), job) == ()
+    assert about_labels(count_labels([1.0, 2.0, np.nan, 5.0]), job) == ()
+    assert about_labels(count_labels([2.0, np.nan, 2.0]), job) != ()
+    assert about_labels(count_labels(["a", "b"]), job) == ()
 
 
 def test_labels_that_their_range_clips_are_noticed_once_they_are_more_than_half():
     ranged = replace(PRIVATE, label_range=(0.0, 10.0))
     job = Job(co.Problem(co.LeastSquares()), co.Federation.split(np.eye(4), np.arange(4.0)).roster(), ranged)
-    assert about_labels(different([0.0, 10.0, 12.0, -1.0]), job) == ()  # half of them; the ends are inside
-    (found,) = about_labels(different([np.inf, 10.0, 12.0, -1.0]), job)
+    assert about_labels(count_labels([0.0, 10.0, 12.0, -1.0]), job) == ()  # half of them; the ends are inside
+    (found,) = about_labels(count_labels([np.inf, 10.0, 12.0, -1.0]), job)
     assert "3 of 4 labels lie outside their declared range" in found
-    assert about_labels(different([11.0, 12.0, 10.0, 11.0]), job)[-1].startswith("the labels of all rows are the same")
-    assert "6 of 8 labels are no numbers" in about_labels(different([1.0, 2.0, *[np.nan] * 6]), job)[0]
+    assert about_labels(count_labels([11.0, 12.0, 10.0, 11.0]), job)[-1].startswith(
+        "the labels of all rows are the same"
+    )
+    assert "6 of 8 labels are no numbers" in about_labels(count_labels([1.0, 2.0, *[np.nan] * 6]), job)[0]
 
 
 def test_a_table_that_cannot_be_looked_at_changes_no_answer_to_the_hub(monkeypatch):
@@ -259,7 +261,7 @@ def test_a_table_that_cannot_be_looked_at_changes_no_answer_to_the_hub(monkeypat
     file = FederationFile({"a": Member(schema, co.Policy(), new_key()[0])}, "pid", ("a", "sick"))
     party_data = PartyData(file, "a", table().select("pid", "age", "sick"))
     monkeypatch.setattr(co.Schema, "encode", breaks)
-    monkeypatch.setattr("colonnade.network.party_data.different", breaks)
+    monkeypatch.setattr("colonnade.network.party_data.count_labels", breaks)
     job = Job(RIDGE, co.Federation.split(np.eye(4), np.ones(4)).roster(), PRIVATE)
     (found,) = party_data.notices(job)
     assert "could not be looked at (OverflowError)" in found
@@ -273,7 +275,7 @@ def test_labels_are_counted_when_a_party_starts_and_not_when_a_run_is_proposed(m
     )
     party_data = PartyData(file, "a", table().select("pid", "age").with_columns(sick=pl.Series(np.arange(ROWS) % 3)))
     assert party_data.nothing == ()  # what `colonnade party run` looks at before it dials
-    monkeypatch.delattr("colonnade.network.party_data.different")
+    monkeypatch.delattr("colonnade.network.party_data.count_labels")
     job = Job(RIDGE, co.Federation.split(np.eye(4), np.ones(4)).roster(), PRIVATE)
     assert "3 different labels become two classes" in party_data.notices(job)[0]
 

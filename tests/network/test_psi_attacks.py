@@ -15,8 +15,10 @@ from test_party_service import BREAKS, tmp_path  # noqa: F401
 from test_psi import COMMON as SHARED
 from test_psi import MOST, Watched, _logged, asked, check_rows, key, keyed, last_seen, until  # noqa: F401
 
-from colonnade.data import alignment, row_order
-from colonnade.data.alignment import PepperShare, psi_common, psi_key, psi_respond, psi_setup
+from colonnade.data import psi as psi_steps
+from colonnade.data import row_order
+from colonnade.data.alignment import PepperShare
+from colonnade.data.psi import psi_common, psi_key, psi_respond, psi_setup
 from colonnade.data.row_order import canonical
 from colonnade.errors import WireError
 from colonnade.network.parcel import Parcel
@@ -93,7 +95,7 @@ def test_a_session_has_one_pepper(tmp_path):  # noqa: F811
     """Another share in the middle would put digests in another order, and the label holder tell of rows that nobody has."""
     with until(keyed(tmp_path), "tell") as straw:
         keyring, _ = keys_of(straw, "lab", last_seen(straw, "lab", "show"))
-        share = PepperShare("text", bytes(32)).sealed(keyring, {"bank": PEPPER})["bank"]
+        share = PepperShare("text", bytes(32)).seal(keyring, {"bank": PEPPER})["bank"]
         given = last_seen(straw, "bank", "seek")
         assert asked(straw, "bank", "tell", [*given[:6], *share]).head == {"code": BREAKS}
         assert {"code": asked(straw, "bank", "tell", given).head["code"]} == {"code": OK}
@@ -147,7 +149,7 @@ def test_a_party_cannot_have_rows_declared_common_that_it_does_not_hold(tmp_path
                 {**question.head, "peers": ["clinic", "lab"], "peer": "lab"}, last_seen(straw, "bank", "seek")
             )
             _, _, _, _, sought = bank._sought(asked_, 0)
-            order = alignment._secret_order(sought, bank._psi_key(session, "lab"))
+            order = psi_steps._secret_order(sought, bank._psi_key(session, "lab"))
             lucky = request.encrypted_elements[order.index(sought.index(known))]  # a cheater would have to guess which
             answer = psi.Response()
             answer.ParseFromString(psi_respond(request.SerializeToString(), secrets[0], most=10**4))
@@ -185,7 +187,7 @@ def test_a_point_has_one_form(tmp_path):  # noqa: F811
     asked_ = words(1, 2, 3)
     setup = psi_setup(words(1, 9), theirs)
     answer = psi.Response()
-    answer.ParseFromString(psi_respond(alignment.psi_request(asked_, mine), theirs, most=3))
+    answer.ParseFromString(psi_respond(psi_steps.psi_request(asked_, mine), theirs, most=3))
     for at in range(3):
         point = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), answer.encrypted_elements[at])
         at_x, at_y = (n.to_bytes(32, "big") for n in (point.public_numbers().x, point.public_numbers().y))

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from colonnade.data import alignment, row_order
+from colonnade.data import alignment, psi, row_order
 from colonnade.kernels.ring import Ring, uniform
 from colonnade.methods.gram.secure_products import Stage
 from colonnade.privacy.keyring import Keyring, derive, public_key, wrap
@@ -97,7 +97,7 @@ def test_the_digests_and_the_order_of_rows_are_derived_word_for_word():
 
 def test_a_pepper_is_the_hash_of_all_shares_in_the_order_of_names():
     shares = {
-        name: alignment.PepperShare.grown(pl.Series([1]), secret, "s1")
+        name: alignment.PepperShare.from_secret(pl.Series([1]), secret, "s1")
         for name, secret in (("b", OTHER), ("a", SECRET))
     }
     contributions = [by_hand(secret, "align", "share", "s1") for secret in (SECRET, OTHER)]
@@ -109,7 +109,7 @@ def test_a_pepper_is_the_hash_of_all_shares_in_the_order_of_names():
 def test_what_a_party_keeps_and_confirms_of_an_agreement_is_derived_word_for_word():
     offered = alignment.offer(pl.Series([1, 2, 3]), SECRET, least=1)
     bits = alignment.bitmap(np.array([0, 2]), 3)
-    made = alignment.Agreement.made(offered, bits, SECRET, session="s1", party="b", parties=["b", "a"])
+    made = alignment.Agreement.from_answer(offered, bits, SECRET, session="s1", party="b", parties=["b", "a"])
     assert made.column == hmac.digest(by_hand(SECRET, "align", "column"), offered.digests.tobytes(), "sha256")
     order = hmac.digest(by_hand(SECRET, "align", "order", "run"), offered.digests[[0, 2]].tobytes(), "sha256")
     said = {name: hmac.digest(by_hand(SECRET, "align", "confirm", name, "a", "b"), order, "sha256") for name in "ab"}
@@ -119,12 +119,12 @@ def test_what_a_party_keeps_and_confirms_of_an_agreement_is_derived_word_for_wor
 
 def test_the_keys_of_a_private_intersection_are_derived_word_for_word():
     grown = by_hand(SECRET, "align", "psi", "s1", "a")
-    key = alignment.psi_key(SECRET, "s1", "a")
+    key = psi.psi_key(SECRET, "s1", "a")
     assert key == bytes([grown[0] & 0x7F]) + grown[1:]
     pad = by_hand(key, "align", "pad")
     digests = [hashlib.blake2b(str(at).encode(), digest_size=16, key=pad).hexdigest().encode() for at in range(3)]
-    filled = alignment.psi_filled([None, b"i7"], 3, key)
-    assert [filled[0], filled[2]] == [alignment._FILL + digests[0], alignment._FILL + digests[2]]
+    filled = psi.psi_fill([None, b"i7"], 3, key)
+    assert [filled[0], filled[2]] == [psi._FILL + digests[0], psi._FILL + digests[2]]
     mark, words = by_hand(key, "align", "order of a request"), [b"i1", b"i2", b"i3", b"i4"]
     marks = [hashlib.blake2b(word, digest_size=16, key=mark).digest() for word in words]
-    assert alignment._secret_order(words, key) == sorted(range(4), key=marks.__getitem__)
+    assert psi._secret_order(words, key) == sorted(range(4), key=marks.__getitem__)

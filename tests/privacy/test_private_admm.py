@@ -21,6 +21,7 @@ from scipy import sparse
 import colonnade as co
 from colonnade.audit import sharing_admm as audit_admm
 from colonnade.audit.lower_bound import epsilon_lower_bound
+from colonnade.audit.setting import CLAIMS
 from colonnade.methods.admm import private_sharing as admm
 from colonnade.methods.admm.private_sharing import PrivateSharingADMM, column_moves, noisy_prox, row_moves
 from colonnade.methods.admm.sharing import SharingADMM
@@ -273,7 +274,7 @@ def test_an_attack_stays_below_the_claim(name: str) -> None:
 
 
 @pytest.mark.audit
-@pytest.mark.parametrize("claim", audits.CLAIMS)
+@pytest.mark.parametrize("claim", CLAIMS)
 @pytest.mark.parametrize("name", ATTACKS)
 def test_an_attack_stays_below_the_claim_in_a_full_audit(name: str, claim: float) -> None:
     assert lower_bound(ATTACKS[name], claim, 10_000) <= claim

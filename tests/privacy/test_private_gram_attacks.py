@@ -20,6 +20,7 @@ from scipy.stats import binom, chi2
 
 import colonnade as co
 from colonnade.audit import gram as attacks
+from colonnade.audit import gram_runs, gram_scores
 from colonnade.audit.lower_bound import epsilon_lower_bound
 from colonnade.errors import ProtocolError
 from colonnade.kernels.ring import Ring, product, uniform
@@ -418,7 +419,7 @@ def u_in_two_stages(monkeypatch):
 
 def right_guesses(adversary, runs):
     """Of so many runs on each of two neighbouring tables, how often the attack names the right one."""
-    attack = attacks.ATTACKS["class-sums-gram"].viewers[adversary].attack
+    attack = attacks.ATTACKS["class-sums-gram"].adversaries[adversary].attack
     inside, outside = (attack(ONE_EPSILON, side, runs) for side in (True, False))
     return int((inside > 0).sum() + (outside < 0).sum())
 
@@ -460,11 +461,29 @@ SENSITIVITIES = {
 }
 
 
+def movement(world, setting):
+    """For each release of a run: how far it moves between the two tables, and how far its parties say it can.
+
+    Both tables are asked for the same release, that which the run on the first one prepared.
+    """
+    job, view = world.job(setting), gram_runs.run(world, setting, world.blocks(setting, True))
+    found = []
+    stated = zip(gram_scores.stages(world, setting, view), gram_scores.sensitivities(view), strict=True)
+    for stage, sensitivity in stated:
+        first, second = (stage.means(job, world.blocks(setting, side)) for side in (True, False))
+        total = 0.0
+        for name, weights in stage.weights.items():
+            for mean1, mean2, weight in zip(first[name], second[name], weights, strict=True):
+                total += float(np.square((mean1 - mean2) / weight).sum())
+        found.append((np.sqrt(total), sensitivity))
+    return found
+
+
 def test_two_rows_at_right_angles_need_nearly_all_of_the_sensitivity_and_no_more():
     """How far the release moves is computed from the two tables alone: no bug in a bound can hide in it."""
-    ((moved, stated),) = attacks.movement(attacks.RAW, ONE_EPSILON)
+    ((moved, stated),) = movement(gram_runs.RAW, ONE_EPSILON)
     assert 0.99 * stated <= moved <= stated
-    for moved, stated in attacks.movement(attacks.FIRST_SUMS, ONE_EPSILON):
+    for moved, stated in movement(gram_runs.FIRST_SUMS, ONE_EPSILON):
         assert moved <= stated
 
 
@@ -472,14 +491,14 @@ def test_two_rows_at_right_angles_need_nearly_all_of_the_sensitivity_and_no_more
 def test_planted_a_sensitivity_that_leaves_something_out_is_found(bug, monkeypatch):
     """By the distance itself: a twelfth or a fifth too little noise is more than trials could show in a test."""
     monkeypatch.setattr(secure_design, "joint_sensitivity", SENSITIVITIES[bug])
-    ((moved, stated),) = attacks.movement(attacks.RAW, ONE_EPSILON)
+    ((moved, stated),) = movement(gram_runs.RAW, ONE_EPSILON)
     assert moved > 1.05 * stated
 
 
 class Door:
     """A gate that only remembers what it was given."""
 
-    node = attacks.ONE
+    node = gram_runs.ONE
 
     def integers(self, exact, *more, **terms):
         self.given = exact
@@ -488,10 +507,10 @@ class Door:
 
 def tied(labels):
     """How far the release of a party's own products moves when a row turns round, given these labels; and what it states."""
-    world, doors = attacks.OWN, (Door(), Door())
+    world, doors = gram_runs.OWN, (Door(), Door())
     local = local_gram.Local(world.job(ONE_EPSILON), sketch=False)
     for door, side in zip(doors, (True, False), strict=True):
-        local_gram.own_products_release(local, world.blocks(ONE_EPSILON, side)[attacks.ONE], door, labels)
+        local_gram.own_products_release(local, world.blocks(ONE_EPSILON, side)[gram_runs.ONE], door, labels)
     first, second = (door.given.value for door in doors)
     weights = (1.0, gram_design.HALF, gram_design.HALF, gram_design.HALF)
     moved = sum(float(np.square((a - b) / w).sum()) for a, b, w in zip(first, second, weights, strict=True))
@@ -499,7 +518,7 @@ def tied(labels):
 
 
 def wild_labels():
-    return np.random.default_rng(0).normal(0.0, 50.0, attacks.OWN.rows) * 1e3
+    return np.random.default_rng(0).normal(0.0, 50.0, gram_runs.OWN.rows) * 1e3
 
 
 @pytest.mark.parametrize("labels", [wild_labels(), np.full(12, 1.7e308), np.full(12, -5e-324), np.zeros(12)])
@@ -526,7 +545,7 @@ def test_planted_noisy_labels_that_are_not_cut_again_are_found(monkeypatch):
 
 def shown(name, adversary, trials, setting=ONE_EPSILON):
     """The epsilon that an attack proves, wrong once in a million times."""
-    attack = attacks.ATTACKS[name].viewers[adversary].attack
+    attack = attacks.ATTACKS[name].adversaries[adversary].attack
     inside, outside = (attack(setting, side, trials) for side in (True, False))
     return epsilon_lower_bound(inside, outside, setting.delta, 1 - ERROR).epsilon
 
@@ -540,36 +559,42 @@ VIEWS = [
     (name, adversary)
     for name, attacked in attacks.ATTACKS.items()
     if attacked.trials < 1000
-    for adversary in attacked.viewers
+    for adversary in attacked.adversaries
 ]
 
 
 def bound(score, quiet=None, runs=104):
     """The epsilon that scores of whole runs prove. With 52 runs a side to judge, one that is always right proves 1.1."""
-    world, scores = attacks.FIRST_SUMS, []
+    world, scores = gram_runs.FIRST_SUMS, []
     for side in (True, False):
         blocks = world.blocks(ONE_EPSILON, side, only_one=quiet is not None)
-        views = (attacks.run(world, ONE_EPSILON, blocks, quiet) for _ in range(runs))
+        views = (gram_runs.run(world, ONE_EPSILON, blocks, quiet) for _ in range(runs))
         scores.append(np.array([score(view) for view in views]).T)
     return [epsilon_lower_bound(*pair, ONE_EPSILON.delta, 1 - ERROR).epsilon for pair in zip(*scores, strict=True)]
 
 
 def test_from_no_viewpoint_does_a_whole_run_tell_more_than_it_states():
     """Coordinator, dealer and reader of the same runs: class sums, then the Gram matrix. `make audit` makes more."""
-    seen = attacks.FIRST_SUMS, ONE_EPSILON
-    shown = bound(lambda view: [score(*seen, view) for score in (attacks.likelihood, attacks.dealt, attacks.model)])
+    seen = gram_runs.FIRST_SUMS, ONE_EPSILON
+    shown = bound(
+        lambda view: [
+            score(*seen, view) for score in (gram_scores.likelihood, gram_scores.dealer_score, gram_scores.model_score)
+        ]
+    )
     assert max(shown) <= 1.0
 
 
 def test_a_partner_learns_no_more_than_a_run_states_even_from_the_released_matrix():
-    seen = attacks.FIRST_SUMS, ONE_EPSILON
-    shown = bound(lambda v: [attacks.likelihood(*seen, v, attacks.TWO), attacks.compared(*seen, v)], attacks.TWO)
+    seen = gram_runs.FIRST_SUMS, ONE_EPSILON
+    shown = bound(
+        lambda v: [gram_scores.likelihood(*seen, v, gram_runs.TWO), gram_scores.masks_score(*seen, v)], gram_runs.TWO
+    )
     assert max(shown) <= 1.0
 
 
 def test_planted_the_same_number_of_runs_finds_a_dealer_that_can_see(monkeypatch):
     without_r(monkeypatch)
-    assert bound(lambda view: [attacks.dealt(attacks.FIRST_SUMS, ONE_EPSILON, view)], runs=120)[0] > 1.0
+    assert bound(lambda view: [gram_scores.dealer_score(gram_runs.FIRST_SUMS, ONE_EPSILON, view)], runs=120)[0] > 1.0
 
 
 @pytest.mark.audit
@@ -588,18 +613,18 @@ def test_the_noise_of_a_release_survives_a_million_draws(name, adversary, epsilo
 
 def spreads():
     """The noise of every part of the release, in units of its stated variance: both parties' own, and their product."""
-    world, trials = attacks.RAW, 2_000
-    given = dict(attacks.run(world, ONE_EPSILON, world.blocks(ONE_EPSILON, True)).given)
-    drawn = {name: attacks._often(name, what, trials) for name, what in given.items()}
+    world, trials = gram_runs.RAW, 2_000
+    given = dict(gram_runs.run(world, ONE_EPSILON, world.blocks(ONE_EPSILON, True)).given)
+    drawn = {name: attacks._draw_often(name, what, trials) for name, what in given.items()}
     found = {}
     for name, what in given.items():
         stated = gaussian_sigma(what.exact.sensitivity, what.rho)
         noise = [part - OWN.signed(exact) for part, exact in zip(drawn[name][:-1], what.exact.value[:-1], strict=True)]
         found[name] = [float(np.mean((x / (w * stated)) ** 2)) for x, w in zip(noise, what.weights, strict=False)]
-    ring = given[attacks.ONE].rings[-1]
-    exact = ring.add(*(given[name].exact.value[-1] for name in attacks.NAMES))
-    both = ring.signed(ring.subtract(ring.add(*(drawn[name][-1] for name in attacks.NAMES)), exact))
-    return found, float(np.mean((both / (given[attacks.ONE].weights[-1] * stated)) ** 2))
+    ring = given[gram_runs.ONE].rings[-1]
+    exact = ring.add(*(given[name].exact.value[-1] for name in gram_runs.NAMES))
+    both = ring.signed(ring.subtract(ring.add(*(drawn[name][-1] for name in gram_runs.NAMES)), exact))
+    return found, float(np.mean((both / (given[gram_runs.ONE].weights[-1] * stated)) ** 2))
 
 
 # Of 2,000 draws and more: chi-square, at a millionth for all eight bounds of a test together.
@@ -612,7 +637,7 @@ def test_every_part_of_a_release_has_its_full_noise_and_products_have_it_twice()
     assert 2 * LEAST <= both <= 2 * MOST
 
 
-@pytest.mark.parametrize("party", attacks.NAMES)
+@pytest.mark.parametrize("party", gram_runs.NAMES)
 def test_planted_without_one_partys_noise_in_a_product_the_partners_is_enough(party, monkeypatch):
     bare_shares([party], monkeypatch)
     _, both = spreads()
@@ -621,13 +646,13 @@ def test_planted_without_one_partys_noise_in_a_product_the_partners_is_enough(pa
 
 
 def test_planted_without_both_parties_noise_in_a_product_it_is_missed(monkeypatch):
-    bare_shares(attacks.NAMES, monkeypatch)
+    bare_shares(gram_runs.NAMES, monkeypatch)
     assert spreads()[1] < LEAST
 
 
 def bare_shares(parties, monkeypatch):
     """No noise on the shares of some parties; their own parts keep it."""
-    often = attacks._often
+    often = attacks._draw_often
 
     def planted(name, what, trials):
         drawn = often(name, what, trials)
@@ -636,7 +661,7 @@ def bare_shares(parties, monkeypatch):
         exact = what.rings[-1].signed(what.exact.value[-1])
         return *drawn[:-1], np.broadcast_to(exact, (trials, *exact.shape))
 
-    monkeypatch.setattr(attacks, "_often", planted)
+    monkeypatch.setattr(attacks, "_draw_often", planted)
 
 
 def scaled_noise(factor, monkeypatch):

@@ -13,7 +13,7 @@ import colonnade as co
 from colonnade.data.alignment import Agreement, PepperShare, agree, bitmap, intersect
 from colonnade.data.federation import Federation
 from colonnade.data.federation_file import FederationFile, Member, new_key
-from colonnade.data.row_order import kind
+from colonnade.data.row_order import key_kind
 from colonnade.errors import InvalidInput
 from colonnade.methods.method import Job
 from colonnade.methods.node_setup import usable_labels
@@ -79,7 +79,9 @@ def between(folder: Path, shared: FederationFile) -> dict[str, tuple[list[str], 
         ).read_data()
         for name in SCHEMAS
     }
-    shares = {name: PepperShare.grown(party.keys, name.encode().ljust(32), "s") for name, party in parties.items()}
+    shares = {
+        name: PepperShare.from_secret(party.keys, name.encode().ljust(32), "s") for name, party in parties.items()
+    }
     pepper = agree(shares, "s")
     offers = {name: party.offer(pepper) for name, party in parties.items()}
     _, places = intersect({name: mine.digests for name, mine in offers.items()})
@@ -87,7 +89,7 @@ def between(folder: Path, shared: FederationFile) -> dict[str, tuple[list[str], 
     found = {}
     for name, party in parties.items():
         bits = bitmap(places[name], len(offers[name].digests))
-        kept = Agreement.made(offers[name], bits, pepper, session="s", party=name, parties=list(parties))
+        kept = Agreement.from_answer(offers[name], bits, pepper, session="s", party=name, parties=list(parties))
         block = party.block(job, kept)
         found[name] = (party.keys_in_order(kept).to_list(), block.matrix, block.labels)
     return found
@@ -182,7 +184,7 @@ def test_a_whole_number_is_the_level_that_means_it_however_both_are_written():
 
 def test_digits_match_numbers_and_texts_but_numbers_do_not_match_texts_with_leading_zeros(tmp_path):
     numbers, digits, zeros = pl.Series([17, 18]), pl.Series(["17", "18"]), pl.Series(["017", "18"])
-    assert [kind(keys) for keys in (numbers, digits, zeros)] == ["whole number", "digits", "text"]
+    assert [key_kind(keys) for keys in (numbers, digits, zeros)] == ["whole number", "digits", "text"]
     pl.DataFrame({"pid": numbers, "a": [0.0, 1.0]}).write_parquet(tmp_path / "a.parquet")
     (tmp_path / "b.csv").write_text("pid,b\n18,1\n17,0\n")
     (tmp_path / "c.csv").write_text("pid,c\n18,1\n017,0\n")

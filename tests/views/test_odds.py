@@ -13,7 +13,7 @@ import pytest
 import colonnade as co
 from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.mechanisms import gaussian_sigma, rational_sigma
-from colonnade.views import odds, rendered
+from colonnade.views import odds, render_report
 
 ROOT = Path(__file__).resolve().parents[2]
 DELTA = 1e-6
@@ -79,14 +79,14 @@ def test_every_report_says_these_figures_and_no_chance_of_failure():
     fit = co.fit(fed, co.Problem(co.LeastSquares(), co.L1Ball(1.0)), co.DistributedFrankWolfe(rounds=2))
     rho = 0.02436
     said = replace(fit.privacy, epsilon=1.0, delta=1e-6, guarantee="proven", rho=rho)
-    page = re.sub(r"<[^>]+>", "", rendered(replace(fit, privacy=said, seconds=None)))
+    page = re.sub(r"<[^>]+>", "", render_report(replace(fit, privacy=said, seconds=None)))
     loss = rho + 2 * math.sqrt(rho * 6 * math.log(10))
     assert "at most e^epsilon = 2.719 times its chance under the other, plus delta = 1e−06" in page
     assert "in at most 73.2 %" in page  # (e + 1e-6) / (1 + e) = 0.731059
     grown = f"{math.ceil(math.exp(loss) * 1000) / 1000:g}"
     assert f"odds for the truth by at most {grown}, except with a chance of at most 1e−06" in page
     assert "50 %76.6 %" in page  # 1 / (1 + e^−1.18462) = 0.76578
-    page = re.sub(r"<[^>]+>", "", rendered(replace(fit, privacy=replace(said, rho=None), seconds=None)))
+    page = re.sub(r"<[^>]+>", "", render_report(replace(fit, privacy=replace(said, rho=None), seconds=None)))
     assert "odds for the truth by at most 5.437, except with a chance of at most 2e−06" in page  # 2e = 5.43656
 
 

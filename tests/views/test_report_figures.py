@@ -17,7 +17,7 @@ from test_report import Page, table_of
 import colonnade as co
 from colonnade.runs.evaluation import evaluated
 from colonnade.runtime.wire import decode
-from colonnade.views import rendered
+from colonnade.views import render_report
 
 RADIUS, ROUNDS = 2.5, 7
 PARTIES = {"hospital": [0, 1, 2], "lab": [3, 4], "insurer": [5, 6, 7]}
@@ -55,7 +55,7 @@ class Ran:
             for x in tap.letters
         ]
         split = co.Federation.split(new, None, PARTIES)
-        self.page = Page(rendered(self.fit, evaluation=evaluated(self.fit, (split, self.labels), "public")))
+        self.page = Page(render_report(self.fit, evaluation=evaluated(self.fit, (split, self.labels), "public")))
         self.text = " ".join(self.page.words)
 
     def summed(self, key, wanted=lambda letter: True) -> dict:
@@ -134,7 +134,7 @@ def test_rows_that_were_brought_are_told_from_rows_in_common():
         "b": pl.DataFrame({"key": range(40, 95), "v": rng.normal(size=55), "w": rng.normal(size=55)}),
     }
     fed = co.Federation.from_frames(frames, on="key", label=("a", "y"))
-    page = Page(rendered(co.fit(fed, co.Problem(co.LeastSquares(), co.L1Ball(1.0)))))
+    page = Page(render_report(co.fit(fed, co.Problem(co.LeastSquares(), co.L1Ball(1.0)))))
     rows = {row[0]: (row[3], row[4]) for row in table_of(page, "Who took part")[1:]}
     assert rows == {"a": ("70", "1"), "b": ("55", "2")}
     assert any("30 rows matched in all parties" in words and "'key'" in words for words in page.words)
@@ -293,7 +293,7 @@ def test_every_figure_of_a_model_of_values_is_that_of_the_rows_given():
     X, new = rng.normal(size=(60, 4)), rng.normal(size=(50, 4))
     y, labels = X[:, 0] + 0.1 * rng.normal(size=60), new[:, 0] + 0.5 * rng.normal(size=50)
     fit = co.fit(co.Federation.split(X, y, 2), co.Problem(co.LeastSquares(), co.L1Ball(0.8), intercept=True))
-    page = Page(rendered(fit, evaluation=evaluated(fit, (co.Federation.split(new, None, 2), labels), "public")))
+    page = Page(render_report(fit, evaluation=evaluated(fit, (co.Federation.split(new, None, 2), labels), "public")))
     off = new @ np.concatenate(list(fit.coefficients.values())) + fit.intercept - labels
     assert {row[0]: row[1] for row in table_of(page, "Figures of quality")[1:]} == {
         "RMSE": four(math.sqrt(np.mean(off**2))),
@@ -322,7 +322,7 @@ def test_the_price_of_a_private_run_is_that_of_its_ledgers(tmp_path):
     spent = np.min(orders * sum(prices) + np.log1p(-1 / orders) - np.log(1e-5 * orders) / (orders - 1))
     assert spent == pytest.approx(0.7, rel=2e-3)
     assert fit.privacy.epsilon == pytest.approx(spent, rel=2e-3)
-    page = Page(rendered(fit))
+    page = Page(render_report(fit))
     cards = dict(re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", page.text))
     figures = dict(row for row in table_of(page, "The statement in figures") if len(row) == 2)
     assert (cards["epsilon"], cards["objective"], cards["gap to the best, at most"]) == (

@@ -1,7 +1,7 @@
-"""Attacks on private block Frank-Wolfe, for `colonnade.audit.run`: the parties' real programs behind real gates and ledgers.
+"""Attacks on private block Frank-Wolfe: the parties' real programs behind real gates and ledgers.
 
-sketches   trust "nobody". The coordinator is the adversary and sends whatever slope and labels it likes: those that look at
-           one row only. It scores every sketch and product it gets by their likelihood ratio.
+sketches   trust "nobody". The coordinator is the adversary and sends whatever slope and labels it likes: those that
+           look at one row only. It scores every sketch and product it gets by their likelihood ratio.
 models     trust "consortium". The adversary reads the model; two parties and the coordinator run their programs.
 """
 
@@ -11,40 +11,21 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from colonnade.audit.setting import Setting
-from colonnade.methods.frank_wolfe.private_block import (
-    HashedSketch,
-    PrivateBlockFrankWolfe,
-    Slope,
-)
+from colonnade.audit.gates import gate as gate_of
+from colonnade.audit.mechanisms import table
+from colonnade.audit.setting import LABEL_FLIPPED, LIKELIHOOD, Adversary, Floats, Setting, Target
+from colonnade.methods.frank_wolfe.private_block import HashedSketch, PrivateBlockFrankWolfe, Slope
 from colonnade.methods.frank_wolfe.private_spend import PRODUCT
 from colonnade.methods.method import Finish, Job, Roster
 from colonnade.privacy.block import Block
-from colonnade.privacy.events import Plan, Policy
-from colonnade.privacy.gate import Gate
-from colonnade.privacy.ledger import Ledger, Terms
-from colonnade.privacy.mechanisms import SystemNoise
-from colonnade.privacy.statement import Privacy
-from colonnade.privacy.store import MemoryLog
+from colonnade.privacy.statement import Privacy, Trust
 from colonnade.problem import L1Ball, LeastSquares, Logistic, Problem
 from colonnade.problem.labels import PublicLabels
 from colonnade.runtime.program import COORDINATOR
 
-Floats = NDArray[np.float64]
 ROWS, SIZE, ROUNDS = 21, 8, 2
-RUN, NAMES = "audit", ("one", "two")
-
-
-def _gate(name: str, trust: str, plans: Mapping[str, Plan], policy: Policy) -> Gate:
-    ledger = Ledger(MemoryLog(), name, policy)
-    ledger.open_run(RUN, Terms("audit", "", trust, "one row", "replace one row", ""), plans)
-    return Gate(ledger, RUN, SystemNoise())
-
-
-def _budget(claim: Setting) -> Policy:
-    return Policy(epsilon=claim.epsilon, delta=claim.delta, consortium=True)
+NAMES = ("one", "two")
 
 
 # ------------------------------------------------------------------------------------------------ trust "nobody"
@@ -65,7 +46,7 @@ def _sent(claim: Setting, inside: bool) -> float:
     job = Job(Problem(LeastSquares(), L1Ball(1.0)), roster, privacy)
     plans, found = method.price(job), 0.0
     for name in NAMES:
-        gate = _gate(name, "nobody", plans, _budget(claim))
+        gate = gate_of(name, claim, plans)
         block = Block(X, np.array(roster.positions[name]))
         sketch, program = HashedSketch(gate.run, SIZE, ROWS), method.party(job, block, gate)
         next(program)
@@ -96,17 +77,13 @@ def models(claim: Setting, inside: bool, trials: int) -> Floats:
 
 def _model(claim: Setting, inside: bool) -> Mapping[str, Floats]:
     """One run of all programs: two parties of one column each, who also hold the labels, and their coordinator."""
-    others = np.random.default_rng(claim.seed).uniform(
-        -1, 1, (10, 2)
-    )  # each with either label: they cancel in every sum
-    X = np.vstack([others, others, np.ones((1, 2))])
-    y = np.concatenate([np.ones(10), -np.ones(10), [1.0 if inside else -1.0]])
+    X, y = table(claim, inside)
     method = PrivateBlockFrankWolfe(1)  # later picks turn back towards zero whatever the row says, and tell less
     privacy = Privacy(claim.epsilon, claim.delta, trust="consortium", feature_bound=1.0)
     roster = Roster(len(y), {"one": (0,), "two": (1,)}, "one")
     job = Job(Problem(Logistic(), L1Ball(2.0)), roster, privacy)
     plans = method.price(job)
-    gates = {name: _gate(name, "consortium", plans, _budget(claim)) for name in (*NAMES, COORDINATOR)}
+    gates = {name: gate_of(name, claim, plans, Trust.CONSORTIUM) for name in (*NAMES, COORDINATOR)}
     blocks = {n: Block(np.ascontiguousarray(X[:, [k]]), np.array([k]), labels=y) for k, n in enumerate(NAMES)}
     programs: dict[str, Any] = {name: method.party(job, blocks[name], gates[name]) for name in NAMES}
     programs[COORDINATOR] = method.coordinator(job, gates[COORDINATOR])
@@ -122,3 +99,18 @@ def _model(claim: Setting, inside: bool) -> Mapping[str, Floats]:
         for gate in gates.values():
             gate.flush()
     return {name: sent.coefficients for name, sent in post.to.items()}
+
+
+ATTACKS: Mapping[str, Target] = {
+    "block-frank-wolfe": Target(
+        "a whole run of PrivateBlockFrankWolfe: two parties' programs, a coordinator that asks about one row",
+        "replace one row of 21: +1 and −1 in the columns of both parties, or −1 and +1; labels are public",
+        {"coordinator": Adversary("column numbers, sketches, products", LIKELIHOOD, sketches)},
+    ),
+    "shared-choice": Target(
+        "a whole run of PrivateBlockFrankWolfe inside a consortium: two parties and their coordinator",
+        LABEL_FLIPPED,
+        {"reader": Adversary("the final model", "the sum of its coefficients", models)},
+        trust=Trust.CONSORTIUM,
+    ),
+}

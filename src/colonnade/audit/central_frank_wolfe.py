@@ -1,4 +1,4 @@
-"""Attacks on CentralFrankWolfe, for `colonnade.audit.run`: the holder's program behind its own gate and budget.
+"""Attacks on CentralFrankWolfe: the holder's program behind its own gate and budget.
 
 transcripts   the coordinator scores all signed column numbers of a run by their likelihood ratio.
 models        a reader sees the final model only.
@@ -6,28 +6,24 @@ models        a reader sees the final model only.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
+from colonnade.audit.gates import gate as gate_of
 from colonnade.audit.lower_bound import choice_log_ratio
-from colonnade.audit.mechanisms import PARTY, RUN, TERMS, table
-from colonnade.audit.setting import Setting
+from colonnade.audit.mechanisms import PARTY, table
+from colonnade.audit.setting import LABEL_FLIPPED, LIKELIHOOD_OF_ALL, Adversary, Floats, Setting, Target
 from colonnade.methods.frank_wolfe.central import CentralFrankWolfe, Choose
 from colonnade.methods.method import Job, Roster
 from colonnade.privacy.block import Block
-from colonnade.privacy.events import Policy
-from colonnade.privacy.gate import Gate
-from colonnade.privacy.ledger import Ledger
-from colonnade.privacy.mechanisms import SystemNoise, gumbel_scale
+from colonnade.privacy.mechanisms import gumbel_scale
 from colonnade.privacy.statement import Privacy
-from colonnade.privacy.store import MemoryLog
 from colonnade.problem import L1Ball, Logistic, Problem
 from colonnade.runtime.program import COORDINATOR
 
-Floats = NDArray[np.float64]
 ROUNDS, RADIUS, COLUMNS = 4, 2.0, 2
 
 
@@ -37,9 +33,7 @@ def _choices(setting: Setting, inside: bool) -> list[tuple[int, int]]:
     method, places = CentralFrankWolfe(rounds=ROUNDS), np.arange(COLUMNS)
     privacy = Privacy(setting.epsilon, setting.delta, "nobody", feature_bound=1.0)
     job = Job(Problem(Logistic(), L1Ball(RADIUS)), Roster(len(y), {PARTY: tuple(places.tolist())}, PARTY), privacy)
-    ledger = Ledger(MemoryLog(), PARTY, Policy(epsilon=setting.epsilon, delta=setting.delta))
-    ledger.open_run(RUN, TERMS, method.price(job))
-    gate = Gate(ledger, RUN, SystemNoise())
+    gate = gate_of(PARTY, setting, method.price(job))
     program = method.party(job, Block(X, places, labels=y), gate)
     next(program)
     left = []
@@ -82,3 +76,15 @@ def models(setting: Setting, inside: bool, trials: int) -> Floats:
 def _stepped(x: Floats, t: int, index: int, sign: int) -> Floats:
     step = 2 / (t + 3)
     return np.asarray((1 - step) * x - step * sign * RADIUS * (np.arange(COLUMNS) == index))
+
+
+ATTACKS: Mapping[str, Target] = {
+    "frank-wolfe": Target(
+        "a whole run of CentralFrankWolfe: the holder's program behind its gate and budget",
+        LABEL_FLIPPED,
+        {
+            "coordinator": Adversary("every signed column number", LIKELIHOOD_OF_ALL, transcripts),
+            "reader": Adversary("the final model", "the sum of its coefficients", models),
+        },
+    )
+}

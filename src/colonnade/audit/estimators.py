@@ -1,50 +1,47 @@
 """Audit targets for the sparse estimators: what a recipe releases, drawn through the real ledger and gate.
 
-    colonnade.audit.run.audit("class-sums")       "noisy-gradient"       "sparse-picks"
-
 Method   a recipe of `estimators/recipe.py` is fitted to one of two neighbouring tables, again and again. The adversary
-         sees every release, or the model. For every release the score is the likelihood ratio, given the answers before:
-         both tables are asked the same questions, by fitting the recipe once more to each with the seen answers in
-         place of noise.
+         sees every release, or the model. For every release the score is the likelihood ratio, given the answers
+         before: both tables are asked the same questions, by fitting the recipe once more to each with the seen answers
+         in place of noise.
 Leaves   nothing of anybody's: the tables are made up here.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
+from colonnade.audit.gates import terms
 from colonnade.audit.lower_bound import choice_log_ratio
-from colonnade.audit.setting import Setting
-from colonnade.estimators.recipe import Linear, PickRecipe, RowRecipe
+from colonnade.audit.setting import LABEL_FLIPPED, LIKELIHOOD_OF_ALL, Adversary, Floats, Setting, Target
 from colonnade.privacy.gate import Gate
-from colonnade.privacy.ledger import Terms
 from colonnade.privacy.local import LocalLedger
 from colonnade.privacy.mechanisms import SystemNoise, gumbel_scale
 
-Floats = NDArray[np.float64]
+if TYPE_CHECKING:  # they bring scikit-learn with them
+    from colonnade.estimators.recipe import Linear, PickRecipe, RowRecipe
+
 Table = tuple[Floats, Floats]
-TERMS = Terms("audit", "", "nobody", "one row", "replace one row", "")
 COLUMNS, STEPS, PICKS, RADIUS = 3, 3, 3, 2.0
 
 
 # ------------------------------------------------------------------------------------------------ rows of norm 1
 
 
-def tables(budget: Setting, last: Sequence[Sequence[float]]) -> tuple[Table, Table]:
+def tables(setting: Setting, last: Sequence[Sequence[float]]) -> tuple[Table, Table]:
     """Five rows and their opposites, each once with either target, and a last row: one of the two given.
 
     The others cancel in every sum, whatever targets are centred at, so the last row decides as much as it can.
     """
-    half = np.random.default_rng(budget.seed).uniform(-1, 1, (5, COLUMNS))
+    half = np.random.default_rng(setting.seed).uniform(-1, 1, (5, COLUMNS))
     others = np.vstack([half, -half])
     targets = np.concatenate([np.ones(10), -np.ones(10), [1.0]])
     first, second = (np.vstack([others, others, [row]]) for row in last)
@@ -57,7 +54,7 @@ MOVED = ((100.0, 0.0, 0.0), (0.0, 100.0, 0.0))  # sizes of columns differ too
 
 
 @dataclass
-class Witness:
+class ReleaseRecorder:
     """A gate that passes everything on, and remembers what left."""
 
     gate: Gate
@@ -82,44 +79,46 @@ class Script:
         return SimpleNamespace(value=answer)
 
 
-def summed(budget: Setting) -> RowRecipe:
-    """One weighted sum of rows."""
-    return RowRecipe(21, COLUMNS, budget.rho, 1.0, 1, True)
+@dataclass(frozen=True)
+class RowFits:
+    """Fits of one recipe in the row-norm geometry, to tables that end in one of two rows."""
+
+    last: Sequence[Sequence[float]]
+    keep: int | None = None  # columns that are screened for first
+    rounds: int | None = None  # gradient steps; None: one weighted sum of rows
+
+    def _recipe(self, setting: Setting) -> RowRecipe:
+        from colonnade.estimators.recipe import RowRecipe
+
+        return RowRecipe(21, COLUMNS, setting.rho, 1.0, 1, True, keep=self.keep, rounds=self.rounds)
+
+    def _fits(self, setting: Setting, inside: bool, trials: int) -> Iterator[tuple[list[Floats], Linear]]:
+        """Each trial's releases and model, in a ledger of its own."""
+        recipe = self._recipe(setting)
+        rows, targets = tables(setting, self.last)[0 if inside else 1]
+        for _ in range(trials):
+            with LocalLedger().run(terms(), recipe.plan(), SystemNoise(), recipe.distance) as gate:
+                recorder: Any = ReleaseRecorder(gate)
+                _, models = recipe.fit(recorder, rows, [targets])
+            yield recorder.seen, models[0]
+
+    def releases(self, setting: Setting, inside: bool, trials: int) -> Floats:
+        """The likelihood ratio of everything that a fit releases."""
+        recipe, both = self._recipe(setting), tables(setting, self.last)
+        return np.array([_log_ratio(recipe, both, seen) for seen, _ in self._fits(setting, inside, trials)])
+
+    def models(self, setting: Setting, inside: bool, trials: int) -> Floats:
+        """The coefficient of the first column, in which the two last rows differ."""
+        return np.array([model.w[0] for _, model in self._fits(setting, inside, trials)])
+
+    def sizes(self, setting: Setting, inside: bool, trials: int) -> Floats:
+        """The size of the first column against that of the second, the first thing that a screened fit releases."""
+        return np.array([seen[0][0] - seen[0][1] for seen, _ in self._fits(setting, inside, trials)])
 
 
-def stepped(budget: Setting) -> RowRecipe:
-    """A few gradient steps."""
-    return RowRecipe(21, COLUMNS, budget.rho, 1.0, 1, True, rounds=STEPS)
-
-
-def screened(budget: Setting) -> RowRecipe:
-    """The largest columns first, then a sum over them."""
-    return RowRecipe(21, COLUMNS, budget.rho, 1.0, 1, True, keep=COLUMNS - 1)
-
-
-def fits(recipe: RowRecipe, rows: Table, trials: int) -> Iterator[tuple[list[Floats], Linear]]:
-    """Each trial's releases and model, in a ledger of its own."""
-    for _ in range(trials):
-        with LocalLedger().run(TERMS, recipe.plan(), SystemNoise(), recipe.distance) as gate:
-            witness: Any = Witness(gate)
-            _, models = recipe.fit(witness, rows[0], [rows[1]])
-        yield witness.seen, models[0]
-
-
-def releases(recipe: RowRecipe, both: tuple[Table, Table], inside: bool, trials: int) -> Floats:
-    """The likelihood ratio of everything that a fit releases."""
-    rows = both[0 if inside else 1]
-    return np.array([_log_ratio(recipe, both, seen) for seen, _ in fits(recipe, rows, trials)])
-
-
-def models(recipe: RowRecipe, both: tuple[Table, Table], inside: bool, trials: int) -> Floats:
-    """The coefficient of the first column, in which the two last rows differ."""
-    return np.array([model.w[0] for _, model in fits(recipe, both[0 if inside else 1], trials)])
-
-
-def sizes(recipe: RowRecipe, both: tuple[Table, Table], inside: bool, trials: int) -> Floats:
-    """The size of the first column against that of the second, the first thing that a screened fit releases."""
-    return np.array([seen[0][0] - seen[0][1] for seen, _ in fits(recipe, both[0 if inside else 1], trials)])
+CLASS_SUMS = RowFits(TURNED)
+SCREENED_SUMS = RowFits(MOVED, keep=COLUMNS - 1)
+GRADIENTS = RowFits(TURNED, rounds=STEPS)
 
 
 def _log_ratio(recipe: RowRecipe, both: tuple[Table, Table], seen: Sequence[Floats]) -> float:
@@ -137,20 +136,22 @@ def _log_ratio(recipe: RowRecipe, both: tuple[Table, Table], seen: Sequence[Floa
 # ------------------------------------------------------------------------------------------------ picks
 
 
-def pick_recipe(budget: Setting) -> PickRecipe:
+def pick_recipe(setting: Setting) -> PickRecipe:
     """A few picks among three columns."""
-    return PickRecipe(21, COLUMNS, budget.rho, 1.0, 1, True, RADIUS, rounds=PICKS)
+    from colonnade.estimators.recipe import PickRecipe
+
+    return PickRecipe(21, COLUMNS, setting.rho, 1.0, 1, True, RADIUS, rounds=PICKS)
 
 
-def pick_table(budget: Setting, inside: bool) -> Table:
+def pick_table(setting: Setting, inside: bool) -> Table:
     """The last row has large entries, and its target is the only difference: every score moves in full."""
-    (rows, targets), _ = tables(budget, ((100.0,) * COLUMNS,) * 2)
+    (rows, targets), _ = tables(setting, ((100.0,) * COLUMNS,) * 2)
     targets[-1] = 1.0 if inside else -1.0
     return rows, targets
 
 
 @dataclass
-class PickWitness:
+class PickRecorder:
     """A gate that passes picks on, and remembers them."""
 
     gate: Gate
@@ -162,32 +163,32 @@ class PickWitness:
         return columns, signs
 
 
-def picks(budget: Setting, inside: bool, trials: int) -> Floats:
+def picks(setting: Setting, inside: bool, trials: int) -> Floats:
     """The likelihood ratio of all picks of a fit."""
-    recipe, (rows, targets), found = pick_recipe(budget), pick_table(budget, inside), np.empty(trials)
+    recipe, (rows, targets), found = pick_recipe(setting), pick_table(setting, inside), np.empty(trials)
     for trial in range(trials):
-        with LocalLedger().run(TERMS, recipe.plan(), SystemNoise(), recipe.distance) as gate:
-            witness: Any = PickWitness(gate)
-            recipe.fit(witness, rows, [targets])
-        found[trial] = _picks_log_ratio(budget, tuple(witness.seen))
+        with LocalLedger().run(terms(), recipe.plan(), SystemNoise(), recipe.distance) as gate:
+            recorder: Any = PickRecorder(gate)
+            recipe.fit(recorder, rows, [targets])
+        found[trial] = _picks_log_ratio(setting, tuple(recorder.seen))
     return found
 
 
-def pick_models(budget: Setting, inside: bool, trials: int) -> Floats:
+def pick_models(setting: Setting, inside: bool, trials: int) -> Floats:
     """The sum of a model's coefficients."""
-    recipe, (rows, targets), found = pick_recipe(budget), pick_table(budget, inside), np.empty(trials)
+    recipe, (rows, targets), found = pick_recipe(setting), pick_table(setting, inside), np.empty(trials)
     for trial in range(trials):
-        with LocalLedger().run(TERMS, recipe.plan(), SystemNoise(), recipe.distance) as gate:
+        with LocalLedger().run(terms(), recipe.plan(), SystemNoise(), recipe.distance) as gate:
             _, models = recipe.fit(gate, rows, [targets])
         found[trial] = models[0].w.sum()
     return found
 
 
 @lru_cache(maxsize=4096)
-def _picks_log_ratio(budget: Setting, history: tuple[tuple[int, int], ...]) -> float:
+def _picks_log_ratio(setting: Setting, history: tuple[tuple[int, int], ...]) -> float:
     """The log-ratio of every pick given the ones before, added up; the formulas are written down anew here."""
-    sides = [pick_table(budget, inside) for inside in (True, False)]
-    scale, total, w = gumbel_scale(2.0, budget.rho / len(history)), 0.0, np.zeros(COLUMNS)
+    sides = [pick_table(setting, inside) for inside in (True, False)]
+    scale, total, w = gumbel_scale(2.0, setting.rho / len(history)), 0.0, np.zeros(COLUMNS)
     for t, (index, sign) in enumerate(history, 1):
         first, second = (sign * (np.clip(X, -1, 1).T @ (-y * expit(-y * (np.clip(X, -1, 1) @ w)))) for X, y in sides)
         # With the sign turned into the scores, the candidate that was picked is always the one at `index`.
@@ -195,3 +196,49 @@ def _picks_log_ratio(budget: Setting, history: tuple[tuple[int, int], ...]) -> f
         step = 2.0 / (t + 2.0)
         w = (1.0 - step) * w - step * RADIUS * sign * (np.arange(COLUMNS) == index)
     return total
+
+
+# ------------------------------------------------------------------------------------------------ the table
+
+_TURNED = "replace one row of 21: the same target, features that point the other way"
+_EVERY_RELEASE = "every release of a fit"
+_OF_ITS_COLUMN = "the coefficient of the row's column"
+ATTACKS: Mapping[str, Target] = {
+    "class-sums": Target(
+        "SparseClassifier by class sums: mean, weighted sum of rows, moments of scores",
+        _TURNED,
+        {
+            "receiver": Adversary(_EVERY_RELEASE, LIKELIHOOD_OF_ALL, CLASS_SUMS.releases),
+            "reader": Adversary("the fitted model", _OF_ITS_COLUMN, CLASS_SUMS.models),
+        },
+        trials=500,
+    ),
+    "screened-sums": Target(
+        "SparseClassifier with max_features: sizes of columns first, then class sums",
+        "replace one row of 21: the same target, another feature",
+        {
+            "receiver": Adversary(_EVERY_RELEASE, LIKELIHOOD_OF_ALL, SCREENED_SUMS.releases),
+            "screener": Adversary(
+                "the noisy sizes of columns", "one column's against the other's", SCREENED_SUMS.sizes
+            ),
+        },
+        trials=500,
+    ),
+    "noisy-gradient": Target(
+        "SparseClassifier by gradient steps in the row-norm geometry",
+        _TURNED,
+        {
+            "receiver": Adversary(_EVERY_RELEASE, LIKELIHOOD_OF_ALL, GRADIENTS.releases),
+            "reader": Adversary("the fitted model", _OF_ITS_COLUMN, GRADIENTS.models),
+        },
+        trials=500,
+    ),
+    "sparse-picks": Target(
+        "SparseClassifier by sparse Frank-Wolfe: all picks of a fit",
+        LABEL_FLIPPED,
+        {
+            "receiver": Adversary("every signed column number", LIKELIHOOD_OF_ALL, picks),
+            "reader": Adversary("the fitted model", "the sum of its coefficients", pick_models),
+        },
+    ),
+}

@@ -12,11 +12,7 @@ Note     a consistent verdict proves nothing more: a better attack may exist.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from itertools import pairwise
-from multiprocessing import get_context
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,14 +62,6 @@ class LowerBound:
         return Verdict(claim, self.epsilon, self.trials, self.confidence)
 
 
-def clopper_pearson(successes: int, trials: int, confidence: float) -> tuple[float, float]:
-    """Exact bounds on a success rate: each side errs with probability at most (1 - confidence)/2."""
-    if not 0 <= successes <= trials or trials < 1:
-        raise InvalidInput(f"{successes} successes in {trials} trials: count each trial once, at least one.")
-    low, high = _bounds(np.array([successes]), trials, _error(confidence) / 2)
-    return float(low[0]), float(high[0])
-
-
 def epsilon_lower_bound(scores_in: Scores, scores_out: Scores, delta: float, confidence: float) -> LowerBound:
     """How large epsilon must be, given the attacker's scores under the two neighbours, one score a trial."""
     scores_in, scores_out = np.asarray(scores_in, dtype=float), np.asarray(scores_out, dtype=float)
@@ -98,57 +86,9 @@ def epsilon_lower_bound(scores_in: Scores, scores_out: Scores, delta: float, con
     return best
 
 
-def gaussian_log_ratio(
-    release: NDArray[np.float64], mean_in: NDArray[np.float64], mean_out: NDArray[np.float64], sigma: float
-) -> float:
-    """log P(release | in) / P(release | out) under Gaussian noise, discrete or not: the best score there is."""
-    shift = np.asarray(mean_in, dtype=float) - mean_out
-    middle = (np.asarray(mean_in, dtype=float) + mean_out) / 2
-    return float(np.sum((np.asarray(release) - middle) * shift) / sigma**2)
-
-
 def choice_log_ratio(index: int, scores_in: Scores, scores_out: Scores, scale: float) -> float:
     """log P(index | in) / P(index | out) of the exponential mechanism at this scale."""
     return _choice_log(index, scores_in, scale) - _choice_log(index, scores_out, scale)
-
-
-def run_trials(
-    sample: Callable[[bool, int], float],
-    trials: int,
-    jobs: int = 1,
-    progress: Callable[[int], None] | None = None,
-) -> tuple[Scores, Scores]:
-    """Scores under both neighbours, `sample(inside, trial)` for trial 0, 1, ...: (inside, outside).
-
-    `sample` makes its data from the trial's number, so both neighbours share them and a run can be repeated;
-    the noise under attack is the mechanism's own. With jobs > 1 it must be a function at a module's top level.
-    """
-    if trials < 1 or jobs < 1:
-        raise InvalidInput(f"trials={trials} and jobs={jobs} must both be at least 1.")
-    edges = np.linspace(0, trials, min(trials, 16 * jobs) + 1).astype(int)
-    chunks = [range(start, end) for start, end in pairwise(edges)]
-    parts: list[list[tuple[float, float]]] = []
-    if jobs == 1:
-        for chunk in chunks:
-            parts.append(_run_chunk(sample, chunk))
-            _tell(progress, len(parts[-1]))
-    else:
-        # Fresh processes: a forked child would inherit locked threads of numba and BLAS.
-        with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-            for part in pool.map(_run_chunk, [sample] * len(chunks), chunks):
-                parts.append(part)
-                _tell(progress, len(part))
-    scores = np.array([pair for part in parts for pair in part], dtype=float)
-    return scores[:, 0].copy(), scores[:, 1].copy()
-
-
-def _run_chunk(sample: Callable[[bool, int], float], chunk: range) -> list[tuple[float, float]]:
-    return [(sample(True, trial), sample(False, trial)) for trial in chunk]
-
-
-def _tell(progress: Callable[[int], None] | None, finished: int) -> None:
-    if progress is not None:
-        progress(finished)
 
 
 def _choice_log(index: int, scores: Scores, scale: float) -> float:
@@ -171,7 +111,7 @@ def _choose_event(many: Scores, few: Scores, delta: float, tail: float) -> tuple
 def _rates(many: Scores, few: Scores, thresholds: Scores, tail: float) -> tuple[Scores, Scores]:
     """For each threshold: a lower bound of the rate of scores ≥ it in `many`, an upper bound in `few`."""
     hits, falses = (scores.size - np.searchsorted(np.sort(scores), thresholds, side="left") for scores in (many, few))
-    return _bounds(hits, many.size, tail)[0], _bounds(falses, few.size, tail)[1]
+    return clopper_pearson(hits, many.size, tail)[0], clopper_pearson(falses, few.size, tail)[1]
 
 
 def _ratio(hit: Scores, false: Scores, delta: float) -> Scores:
@@ -179,7 +119,8 @@ def _ratio(hit: Scores, false: Scores, delta: float) -> Scores:
     return np.asarray(np.log(np.maximum(hit - delta, 1e-300) / false))
 
 
-def _bounds(successes: NDArray[np.int64], trials: int, tail: float) -> tuple[Scores, Scores]:
+def clopper_pearson(successes: NDArray[np.int64], trials: int, tail: float) -> tuple[Scores, Scores]:
+    """Exact bounds on success rates: each side errs with probability at most `tail`."""
     from scipy.stats import beta
 
     failures = trials - successes

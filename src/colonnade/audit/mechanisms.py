@@ -1,4 +1,4 @@
-"""Attacks on the gate's own mechanisms, for `colonnade.audit.run`: one release through a real gate and ledger, drawn many times.
+"""Attacks on the gate's own mechanisms: one release through a real gate and ledger, drawn many times.
 
 Leaves   nothing of anybody's: the tables are made up here.
 """
@@ -6,31 +6,30 @@ Leaves   nothing of anybody's: the tables are made up here.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-from numpy.typing import NDArray
 
+from colonnade.audit.gates import RUN, terms
 from colonnade.audit.lower_bound import choice_log_ratio
-from colonnade.audit.setting import Setting
+from colonnade.audit.setting import LABEL_FLIPPED, LIKELIHOOD, Adversary, Floats, Setting, Target
 from colonnade.privacy.events import Charge, Event, Mechanism, Policy
 from colonnade.privacy.gate import Gate
-from colonnade.privacy.ledger import Ledger, Terms
+from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.mechanisms import SystemNoise, gumbel_scale
 from colonnade.privacy.released import Private
 from colonnade.privacy.store import FileLog, Log, MemoryLog
 from colonnade.runtime.transcript import Transcript
 
-Floats = NDArray[np.float64]
-RUN, PARTY = "audit", "party"
-TERMS = Terms("audit", "", "nobody", "one row", "replace one row", "")
+PARTY = "party"
 
 
 def _gate(event: Event, count: int, log: Log | None = None) -> Gate:
     """A real gate over a real ledger whose plan is `count` such events."""
     ledger = Ledger(log or MemoryLog(), PARTY, Policy())
-    ledger.open_run(RUN, TERMS, {PARTY: (Charge(event, count, "audited release"),)})
+    ledger.open_run(RUN, terms(), {PARTY: (Charge(event, count, "audited release"),)})
     return Gate(ledger, RUN, SystemNoise())
 
 
@@ -127,6 +126,45 @@ def symmetric(setting: Setting, inside: bool, trials: int) -> Floats:
     found = np.empty(trials)
     for trial in range(trials):
         gate.begin(trial, trial, None)
-        # Off the diagonal the variance is half as large and each entry is seen twice: one sum over all weighs both right.
+        # Off the diagonal the variance is half and each entry is seen twice: one sum over all weighs both right.
         found[trial] = (direction * gate.symmetric(exact, rho=setting.rho).value).sum()
     return found
+
+
+ATTACKS: Mapping[str, Target] = {
+    "gaussian": Target(
+        "sums through the gate's Gaussian mechanism",
+        LABEL_FLIPPED,
+        {"receiver": Adversary("the noisy sums", "their total, which is the likelihood ratio", gaussian)},
+        trials=200_000,
+        batch=50_000,
+    ),
+    "replay": Target(
+        "the same release, replayed after each of fifteen crashes",
+        LABEL_FLIPPED,
+        {"receiver": Adversary("what each of sixteen lives sends", "the mean of the totals", replayed)},
+        trials=50_000,
+        batch=25_000,
+    ),
+    "noisy-max": Target(
+        "the largest signed sum through the gate's exponential mechanism",
+        LABEL_FLIPPED,
+        {"receiver": Adversary("index and sign", LIKELIHOOD, noisy_max)},
+        trials=3_000,
+        batch=500,
+    ),
+    "top": Target(
+        "the two largest signed sums through the gate",
+        LABEL_FLIPPED,
+        {"receiver": Adversary("the ordered picks", LIKELIHOOD, top)},
+        trials=2_000,
+        batch=500,
+    ),
+    "symmetric": Target(
+        "a Gram matrix through the gate's symmetric Gaussian mechanism",
+        "replace one row of 21: two orthogonal rows of full length",
+        {"receiver": Adversary("the noisy matrix", LIKELIHOOD, symmetric)},
+        trials=3_000,
+        batch=500,
+    ),
+}

@@ -1,23 +1,25 @@
 """Audit targets for private sharing ADMM: the parties' real programs behind real gates, ledgers and budgets.
 
-"sharing-admm"          one row of 200 is replaced, its label too. The coordinator is the adversary: it sends what makes the row show most,
-                        residuals beyond the clip for the predictions, and one row's residual alone for the coefficients.
+"sharing-admm"          one row of 200 is replaced, its label too. The coordinator is the adversary: it sends what makes
+                        the row show most, residuals beyond the clip for the predictions, and one row's residual alone
+                        for the coefficients.
 "sharing-admm-column"   one column is replaced: parallel to the residual, or orthogonal to it.
 
-Method   the party has one column, so that its coefficient has a closed form, which is written down anew here. The score is the
-         likelihood ratio of everything that leaves: labels, predictions of two rounds, the coefficient.
+Method   the party has one column, so that its coefficient has a closed form, which is written down anew here. The
+         score is the likelihood ratio of everything that leaves: labels, predictions of two rounds, the coefficient.
 Leaves   nothing of anybody's: the tables are made up here.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from colonnade.audit.setting import Setting
+from colonnade.audit.gates import gate as gate_of
+from colonnade.audit.setting import Adversary, Floats, Setting, Target
 from colonnade.methods.admm.private_sharing import (
     LABELS,
     MODEL,
@@ -28,17 +30,12 @@ from colonnade.methods.admm.private_sharing import (
 )
 from colonnade.methods.method import Job, Roster
 from colonnade.privacy.block import COLUMN, ROW, Block, Unit
-from colonnade.privacy.events import Policy
 from colonnade.privacy.gate import Gate
-from colonnade.privacy.ledger import Ledger, Terms
-from colonnade.privacy.mechanisms import SystemNoise
 from colonnade.privacy.statement import Privacy
-from colonnade.privacy.store import MemoryLog
 from colonnade.problem import Logistic, Problem, Ridge
 from colonnade.runtime.program import COORDINATOR
 
-Floats = NDArray[np.float64]
-RUN, HOLDER, LABELLER = "audit", "one", "labels"
+HOLDER, LABELLER = "one", "labels"
 ROWS, SHORT = 200, 8  # rows of the two tables
 RIDGE, STEEP = 10.0, 1000.0  # their ridges: where the bounds are nearly reached, and an entry out of bounds shows
 ROUNDS, RADIUS, NORM, CLIPPED = 3, 0.1, 1.0, 2.0
@@ -126,9 +123,7 @@ def _holders(claim: Setting, privacy: Privacy, unit: Unit, ridge: float, column:
     }
     running: dict[str, tuple[Gate, Any]] = {}
     for name, block in blocks.items():
-        ledger = Ledger(MemoryLog(), name, Policy(epsilon=claim.epsilon, delta=claim.delta))
-        ledger.open_run(RUN, Terms("audit", "", "nobody", str(unit), unit.neighbours, ""), method.price(job))
-        gate = Gate(ledger, RUN, SystemNoise())
+        gate = gate_of(name, claim, method.price(job), unit=unit)
         running[name] = gate, method.party(job, block, gate)
         next(running[name][1])
     asked = 0
@@ -143,3 +138,21 @@ def _holders(claim: Setting, privacy: Privacy, unit: Unit, ridge: float, column:
         return answer
 
     return ask
+
+
+_ALL_OF_IT = "the likelihood ratio of all of it"
+ATTACKS: Mapping[str, Target] = {
+    "sharing-admm": Target(
+        "a whole run of PrivateSharingADMM: both holders' programs behind their gates and budgets",
+        "replace one row of 200: its feature and its label change sign",
+        {
+            "coordinator": Adversary("noisy labels, predictions, coefficients", _ALL_OF_IT, rows_seen),
+            "reader": Adversary("the model", "the coefficient", models_seen),
+        },
+    ),
+    "sharing-admm-column": Target(
+        "the same for one feature column",
+        "change one column: parallel to the residual, or orthogonal to it",
+        {"coordinator": Adversary("noisy predictions and coefficients", _ALL_OF_IT, columns_seen)},
+    ),
+}

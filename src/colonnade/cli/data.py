@@ -66,7 +66,7 @@ def inspect(
         from rich.table import Table
 
         from colonnade.data.schema import look
-        from colonnade.data.sources import located
+        from colonnade.data.sources import table_at
         from colonnade.errors import InvalidInput
 
         if (file is None) == (sql is None):
@@ -75,7 +75,7 @@ def inspect(
             raise InvalidInput(
                 f"{output} is there already, and may have been edited. Choose another name, or remove it."
             )
-        source = located(sql or str(file), query=query)
+        source = table_at(sql or str(file), query=query)
         left_out = set(leave_out or ())
         with busy(f"reading {source.shown}", quiet or as_json):
             looks = look(source.blocks(None))

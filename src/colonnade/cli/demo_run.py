@@ -23,8 +23,9 @@ from warnings import catch_warnings, simplefilter
 import numpy as np
 
 from colonnade.cli import flights
-from colonnade.data.federation import LABELS, Alignment, Federation
+from colonnade.data.federation import Federation
 from colonnade.data.notices import about_levels
+from colonnade.data.party import LABELS, Alignment
 from colonnade.errors import InvalidInput, UnusedLevels
 from colonnade.methods.frank_wolfe.distributed import DistributedFrankWolfe
 from colonnade.methods.gram.private_gram import PrivateGram

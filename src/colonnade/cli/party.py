@@ -284,13 +284,13 @@ def _terms(asked: Request) -> Iterator[tuple[str, str, str]]:
     from colonnade.privacy.statement import joined, large_delta, remarks_on
     from colonnade.problem import Problem
     from colonnade.runs.config import Preview
-    from colonnade.views.words import counted, plain_words, problem_sentence, value_words
+    from colonnade.views.words import count_noun, plain_words, problem_sentence, value_words
 
     method, problem, privacy = asked.call.method, asked.call.problem, asked.call.privacy
     yield "method", asked.terms.method, "" if isinstance(method, MaskedScores) else repr(method)
     if isinstance(method, MaskedScores):
         yield "model", f"run {method.model}", ""
-        yield "before", f"{counted(asked.scored, 'run')} of scores of these rows", ""
+        yield "before", f"{count_noun(asked.scored, 'run')} of scores of these rows", ""
         yield "of rows", "new ones" if asked.new else "that models may have been learned from", ""
     words = (
         f"{problem_sentence(problem)} {plain_words(problem)}" if isinstance(problem, Problem) else value_words(problem)

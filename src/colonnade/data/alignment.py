@@ -2,15 +2,16 @@
 
 Solves   every party holds a table with a key column; all must end with the same rows in the same order.
 Digests  parties agree on a pepper that the coordinator does not know (`PepperShare`, `agree`). Each sends the sorted
-         keyed digests of its keys (`offer`); the coordinator intersects (`intersect`) and answers each with a bitmap over
-         what it sent (`bitmap`). The order of rows is the order of digests, so an answer cannot express another one.
+         keyed digests of its keys (`offer`); the coordinator intersects (`intersect`) and answers each with a bitmap
+         over what it sent (`bitmap`). The order of rows is the order of digests, so an answer cannot express another
+         one.
 PSI      or the label holder finds the common rows by elliptic-curve private set intersection with one party after the
          other (`psi_key`, `psi_request`, `psi_setup`, `psi_respond`, `psi_common`), in messages of public size
-         (`psi_filled`), and sends the digests of the common rows sealed (`locate`).
+         (`psi_fill`), and sends the digests of the common rows sealed (`locate`).
 After    each party keeps an `Agreement` and checks in every run that all others have the same rows in the same order.
-Leaves   digests: sizes of all tables and all pairwise overlaps to the coordinator; each party learns which of its rows all
-         others have. With the pepper, digests can be tested against guessed keys. PSI: the number of common rows to the
-         coordinator; to the label holder also which rows it shares with the first party, the first two, and so on.
+Leaves   digests: sizes of all tables and all pairwise overlaps to the coordinator; each party learns which of its rows
+         all others have. With the pepper, digests can be tested against guessed keys. PSI: the number of common rows to
+         the coordinator; to the label holder also which rows it shares with the first party, the first two, and so on.
          docs/alignment.md derives both.
 Price    none in epsilon: who is in the common rows is not protected by noise. `least`, from a party's policy, is
          the agreement to that: the fewest common rows it takes part with, None for none at all.
@@ -24,7 +25,6 @@ import base64
 import binascii
 import hashlib
 import hmac
-import importlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -41,11 +41,10 @@ from colonnade.data.row_order import (
     Digests,
     Places,
     as_words,
-    canonical,
     checked_secret,
     in_order,
-    kind,
-    match,
+    key_kind,
+    kinds_match,
 )
 from colonnade.errors import InvalidInput, PolicyRefused, ProtocolError, WireError
 from colonnade.privacy.keyring import Keyring, derive
@@ -54,9 +53,6 @@ if TYPE_CHECKING:
     import polars as pl
 
 _VERSION = 1
-_FILL = b"p"  # the mark of words that stand for no key
-_FRAMED = 35  # bytes of a point in a message; a message has a few more of its own
-_POINT = 33  # bytes of a point on P-256, compressed: 2 or 3, then its x
 
 
 # ------------------------------------------------------------------------------------------------ the pepper
@@ -74,20 +70,20 @@ class PepperShare:
             raise WireError(f"a share of a pepper is one of {', '.join(KINDS)} and {SECRET} bytes; this is not one.")
 
     @classmethod
-    def grown(cls, keys: pl.Series, secret: bytes, session: str) -> PepperShare:
+    def from_secret(cls, keys: pl.Series, secret: bytes, session: str) -> PepperShare:
         """The share of a party that keeps 32 random bytes: the same secret and session give the same share again.
 
         A session is tried once. Whoever is refused begins another: sealing two different shares under one session would
         encrypt twice with one key.
         """
-        return cls(kind(keys), derive(checked_secret(secret), "align", "share", session))
+        return cls(key_kind(keys), derive(checked_secret(secret), "align", "share", session))
 
-    def sealed(self, keyring: Keyring, places: Mapping[str, int]) -> dict[str, tuple[bytes, bytes]]:
+    def seal(self, keyring: Keyring, places: Mapping[str, int]) -> dict[str, tuple[bytes, bytes]]:
         """For each other party what only it can open; `places` as `Keyring.seal` takes them."""
         return keyring.seal(places, self.contribution + self.kind.encode(), "align/pepper")
 
     @classmethod
-    def opened(cls, keyring: Keyring, sender: str, place: int, wrapped: bytes, content: bytes) -> PepperShare:
+    def unseal(cls, keyring: Keyring, sender: str, place: int, wrapped: bytes, content: bytes) -> PepperShare:
         """The share that `sender` sealed for this party."""
         body = keyring.open(sender, place, wrapped, content)
         return cls(body[SECRET:].decode(errors="replace"), body[:SECRET])
@@ -96,12 +92,12 @@ class PepperShare:
 def agree(shares: Mapping[str, PepperShare], session: str) -> bytes:
     """The pepper of a session, from the shares of all parties, this one's included.
 
-    It is a hash of all contributions: unknown to everybody outside as long as one of them is random and kept, whatever the
-    others are.
+    It is a hash of all contributions: unknown to everybody outside as long as one of them is random and kept, whatever
+    the others are.
     """
     if len(shares) < 2:
         raise InvalidInput(f"a pepper is agreed between at least 2 parties; there are {len(shares)}.")
-    if not match({share.kind for share in shares.values()}):
+    if not kinds_match({share.kind for share in shares.values()}):
         found = ", ".join(f"{party}: {share.kind}" for party, share in sorted(shares.items()))
         raise InvalidInput(
             f"the key is not of one sort at all parties ({found}). No digest was sent. Convert it to the same sort "
@@ -115,7 +111,7 @@ def agree(shares: Mapping[str, PepperShare], session: str) -> bytes:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Offer:
+class RowOffer:
     """A party's rows for an alignment. Only `digests` leave it."""
 
     digests: Digests = field(repr=False)  # sorted, so that their order says nothing about the table's
@@ -125,7 +121,7 @@ class Offer:
 
 def offer(
     keys: pl.Series, pepper: bytes, *, least: int | None, people: pl.Series | None = None, rows: int = 1
-) -> Offer:
+) -> RowOffer:
     """A party's digests, ready to be sent, if its policy lets the number of common rows be known.
 
     `people`, at the one party that says whom rows are about, cuts everybody to `rows` rows before anything is sent, by
@@ -133,16 +129,16 @@ def offer(
     """
     if least is None:
         raise PolicyRefused(
-            "this party's policy does not let the number of common rows be known, and every method uses it in the clear. "
-            "Nothing was sent. Set the fewest common rows it takes part with, or do not take part."
+            "this party's policy does not let the number of common rows be known, and every method uses it in the "
+            "clear. Nothing was sent. Set the fewest common rows it takes part with, or do not take part."
         )
     if least < 1:
         raise InvalidInput(f"least={least}: a party takes part with at least 1 common row.")
     mine, places = in_order(keys, pepper, people, rows)
-    return Offer(_fixed(mine), _fixed(places), least)
+    return RowOffer(_fixed(mine), _fixed(places), least)
 
 
-# ------------------------------------------------------------------------------------------------ what a coordinator does
+# ------------------------------------------------------------------------------------------------ the coordinator
 
 
 def intersect(by_party: Mapping[str, Digests], least: int = 1) -> tuple[Digests, dict[str, Places]]:
@@ -156,8 +152,8 @@ def intersect(by_party: Mapping[str, Digests], least: int = 1) -> tuple[Digests,
     common = reduce(lambda a, b: np.intersect1d(a, b, assume_unique=True), sent.values())
     if common.size < least:
         raise InvalidInput(
-            f"fewer than {least:,} rows are in all of {', '.join(map(repr, sent))}. Nobody was told which. Is it the same "
-            "key, written the same way, and the same pepper?"
+            f"fewer than {least:,} rows are in all of {', '.join(map(repr, sent))}. Nobody was told which. Is it the "
+            "same key, written the same way, and the same pepper?"
         )
     places = {party: np.searchsorted(words, common).astype(np.int64) for party, words in sent.items()}
     return common.view(np.uint8).reshape(-1, DIGEST), places
@@ -171,8 +167,8 @@ def _sorted_words(party: str, given: Digests) -> NDArray[np.bytes_]:
     words = as_words(given)
     if (double := int((words[1:] == words[:-1]).sum())) or (words[1:] < words[:-1]).any():
         raise ProtocolError(
-            f"{party!r} sent digests that are not sorted, or repeat ({double:,} times). Each key may stand once: let it "
-            "aggregate the rows of a key, or use a finer key."
+            f"{party!r} sent digests that are not sorted, or repeat ({double:,} times). Each key may stand once: let "
+            "it aggregate the rows of a key, or use a finer key."
         )
     return words
 
@@ -204,7 +200,7 @@ def order_digest(digests: Digests, pepper: bytes, run: str) -> bytes:
     return hmac.digest(derive(checked_secret(pepper), "align", "order", run), digests.tobytes(), "sha256")
 
 
-def locate(offered: Offer, common: Digests) -> Places:
+def locate(offered: RowOffer, common: Digests) -> Places:
     """Where the common digests that a label holder sent stand among a party's own; a foreign one is refused."""
     words, wanted = as_words(offered.digests), _sorted_words("the label holder", common)
     places = np.minimum(np.searchsorted(words, wanted), words.size - 1)
@@ -229,8 +225,8 @@ class Agreement:
     rows: int
 
     @classmethod
-    def made(
-        cls, offered: Offer, bits: bytes, pepper: bytes, *, session: str, party: str, parties: Sequence[str]
+    def from_answer(
+        cls, offered: RowOffer, bits: bytes, pepper: bytes, *, session: str, party: str, parties: Sequence[str]
     ) -> Agreement:
         """An agreement from the coordinator's answer, if it leaves enough rows."""
         if party not in parties or len(set(parties)) != len(parties):
@@ -239,15 +235,15 @@ class Agreement:
         _enough(rows, offered.least)
         return cls(session, party, tuple(sorted(parties)), pepper, bits, _column(offered, pepper), rows)
 
-    def places(self, offered: Offer) -> Places:
-        """The rows of the table, in the common order. The table may be sorted anew; its keys must be those agreed on."""
+    def places(self, offered: RowOffer) -> Places:
+        """The rows of the table in the common order. The table may be sorted anew, with the keys agreed on."""
         return offered.places[self._common(offered)]
 
-    def confirmation(self, offered: Offer, run: str) -> bytes:
+    def confirmation(self, offered: RowOffer, run: str) -> bytes:
         """What this party sends to all others in every run: its rows and their order, under its own name."""
         return self._confirmation(self.party, self._order(offered, run))
 
-    def check(self, offered: Offer, run: str, confirmations: Mapping[str, bytes]) -> None:
+    def check(self, offered: RowOffer, run: str, confirmations: Mapping[str, bytes]) -> None:
         """Whether every other party confirmed the same rows in the same order.
 
         A confirmation carries its sender's name under the pepper: a coordinator can neither make one nor pass one
@@ -267,17 +263,18 @@ class Agreement:
         ]
         if wrong:
             raise ProtocolError(
-                f"{', '.join(map(repr, wrong))} did not confirm the rows that {self.party!r} would use, or their order. "
-                "Nothing of this run was computed. Begin another alignment; if it happens again, ask who runs the coordinator."
+                f"{', '.join(map(repr, wrong))} did not confirm the rows that {self.party!r} would use, or their "
+                "order. Nothing of this run was computed. Begin another alignment; if it happens again, ask who runs "
+                "the coordinator."
             )
 
-    def _order(self, offered: Offer, run: str) -> bytes:
+    def _order(self, offered: RowOffer, run: str) -> bytes:
         return order_digest(offered.digests[self._common(offered)], self.pepper, run)
 
     def _confirmation(self, party: str, order: bytes) -> bytes:
         return hmac.digest(derive(self.pepper, "align", "confirm", party, *self.parties), order, "sha256")
 
-    def _common(self, offered: Offer) -> NDArray[np.bool_]:
+    def _common(self, offered: RowOffer) -> NDArray[np.bool_]:
         if not hmac.compare_digest(self.column, _column(offered, self.pepper)):
             raise InvalidInput(
                 f"the keys of {self.party!r} are not those that were agreed on in session {self.session!r}: rows were "
@@ -299,7 +296,8 @@ class Agreement:
             raw = json.loads(text)
             if raw.pop("version") != _VERSION:
                 raise InvalidInput(
-                    f"an agreement of another version; this Colonnade reads version {_VERSION}. Make a new one with `colonnade party realign`."
+                    f"an agreement of another version; this Colonnade reads version {_VERSION}. Make a new one with "
+                    "`colonnade party realign`."
                 )
             raw |= {"pepper": checked_secret(bytes.fromhex(raw["pepper"])), "column": bytes.fromhex(raw["column"])}
             raw |= {"bits": base64.b64decode(raw["bits"], validate=True), "parties": tuple(raw["parties"])}
@@ -314,175 +312,16 @@ class Agreement:
         return found
 
 
-def _column(offered: Offer, pepper: bytes) -> bytes:
+def _column(offered: RowOffer, pepper: bytes) -> bytes:
     return hmac.digest(derive(checked_secret(pepper), "align", "column"), offered.digests.tobytes(), "sha256")
 
 
 def _enough(rows: int, least: int) -> None:
     if rows < least:
         raise PolicyRefused(
-            f"the common rows are fewer than the {least:,} that this party's policy asks for. Nothing of its columns was sent. "
-            "A coordinator that answers with few rows may be after one of them."
+            f"the common rows are fewer than the {least:,} that this party's policy asks for. Nothing of its columns "
+            "was sent. A coordinator that answers with few rows may be after one of them."
         )
-
-
-# ------------------------------------------------------------------------------------------------ private set intersection
-
-
-def psi_key(secret: bytes, session: str, peer: str) -> bytes:
-    """A private key for one intersection with one peer, grown from a party's stored secret."""
-    grown = derive(checked_secret(secret), "align", "psi", session, peer)
-    return bytes([grown[0] & 0x7F]) + grown[1:]  # below the order of P-256, so that no draw is ever refused
-
-
-def psi_words(keys: pl.Series, offered: Offer) -> list[bytes]:
-    """The keys that a party offers, in the order of their digests: the places that `psi_common` finds are then the offer's."""
-    words = canonical(keys)
-    return [words[place] for place in offered.places]
-
-
-def psi_filled(words: Sequence[bytes | None], size: int, key: bytes) -> list[bytes]:
-    """So many words, whatever there is: each that is missing becomes one that nobody else can have.
-
-    Blinded, nobody can tell them apart. So the size of a message is a public bound, and says neither how long a table is
-    nor how many rows are left in a chain of intersections.
-    """
-    if len(words) > size:
-        raise InvalidInput(
-            f"{len(words):,} keys are more than the {size:,} that this party may bring by the federation file. Nothing was "
-            "sent. Raise its `most` there, with the agreement of all parties."
-        )
-    pad = derive(key, "align", "pad")
-    given = [*words, *[None] * (size - len(words))]
-    return [
-        _FILL + hashlib.blake2b(str(at).encode(), digest_size=DIGEST, key=pad).hexdigest().encode()
-        if word is None
-        else word
-        for at, word in enumerate(given)
-    ]
-
-
-def psi_request(words: Sequence[bytes], key: bytes) -> bytes:
-    """Label holder → party: its keys (`canonical`), blinded."""
-    given = _distinct(words)
-    asked = [given[at] for at in _secret_order(words, key)]
-    request = _psi().client.CreateFromKey(key, True).CreateRequest(asked)
-    return bytes(request.SerializeToString())
-
-
-def psi_setup(words: Sequence[bytes], key: bytes) -> bytes:
-    """Party → label holder: its own keys, blinded and sorted. The structure is exact: no row is common by chance."""
-    psi = _psi()
-    given = _distinct(words)
-    setup = psi.server.CreateFromKey(key, True).CreateSetupMessage(1e-12, len(given), given, psi.DataStructure.RAW)
-    return bytes(setup.SerializeToString())
-
-
-def psi_respond(request: bytes, key: bytes, *, most: int) -> bytes:
-    """Party → label holder: the label holder's blinded keys, blinded again, if there are at most so many.
-
-    Whoever may ask about every key there is learns the whole column: `most` is what the label holder's table can hold.
-    """
-    psi = _psi()
-    asked = _parsed(psi.Request, request, most)
-    _within(len(asked.encrypted_elements), most)
-    _each_once(asked.encrypted_elements)
-    try:
-        return bytes(psi.server.CreateFromKey(key, True).ProcessRequest(asked).SerializeToString())
-    except RuntimeError as error:  # points that are not on the curve
-        raise WireError("a request that is none: its elements cannot be blinded. Nothing was sent.") from error
-
-
-def psi_common(words: Sequence[bytes], key: bytes, setup: bytes, response: bytes, *, most: int) -> Places:
-    """At the label holder: which of its keys the party has, if the party brought at most so many."""
-    psi = _psi()
-    given, answered = _parsed(psi.ServerSetup, setup, most), _parsed(psi.Response, response, len(words))
-    if given.WhichOneof("data_structure") != "raw":  # a filter could be made to say yes to every key
-        raise WireError("the party's keys did not come one by one, so they cannot be compared.")
-    _within(len(given.raw.encrypted_elements), most)
-    if len(answered.encrypted_elements) != len(words):
-        raise ProtocolError(
-            f"{len(words):,} keys were asked about, {len(answered.encrypted_elements):,} were answered."
-        )
-    _each_once(answered.encrypted_elements)
-    _each_once(given.raw.encrypted_elements)
-    try:
-        found = psi.client.CreateFromKey(key, True).GetIntersection(given, answered)
-    except RuntimeError as error:
-        raise WireError("an answer that is none: its elements cannot be unblinded.") from error
-    order = np.asarray(_secret_order(words, key), np.int64)
-    places = np.unique(order[np.asarray(found, np.int64)])
-    if any(words[place].startswith(_FILL) for place in places):
-        raise ProtocolError(
-            "the party is said to have words that nobody else can have: it departs from the protocol. Nobody was told any row."
-        )
-    return places
-
-
-def _within(count: int, most: int) -> None:
-    if count > most:
-        raise PolicyRefused(
-            f"the other party brings {count:,} keys, more than the {most:,} that its table can hold. Nothing was sent. Agree "
-            "on a larger bound only if its table is that large: whoever brings every key there is learns the whole column."
-        )
-
-
-def _each_once(elements: Sequence[bytes]) -> None:
-    """A party that answers every question with its answer to one would make all rows common wherever it has that one."""
-    if not all(len(element) == _POINT and element[0] in (2, 3) for element in elements):
-        raise WireError("elements of a private set intersection that are no points, or not in their one form.")
-    if len(set(elements)) != len(elements):
-        raise WireError("the same element twice in a private set intersection: each key may stand once.")
-
-
-def _secret_order(words: Sequence[bytes], key: bytes) -> list[int]:
-    """The order of a request. That of digests would show to whoever has the pepper about where a key stands."""
-    mark = derive(key, "align", "order of a request")
-    marks = [hashlib.blake2b(word, digest_size=DIGEST, key=mark).digest() for word in words]
-    return sorted(range(len(words)), key=marks.__getitem__)
-
-
-def _distinct(words: Sequence[bytes]) -> list[str]:
-    if not words or len(set(words)) != len(words):
-        raise InvalidInput(
-            "each key may stand once, and there must be one. Aggregate the rows of a key. Nothing was sent."
-        )
-    return [word.decode() for word in words]
-
-
-def psi_ready() -> bool:
-    """Whether this machine can take part in a private set intersection."""
-    try:
-        _psi()
-    except InvalidInput:
-        return False
-    return True
-
-
-def _psi() -> Any:
-    try:
-        return importlib.import_module("private_set_intersection.python")
-    except ImportError as error:
-        raise InvalidInput(
-            "private set intersection needs the package openmined-psi: pip install 'colonnade[psi]'. Without it, align by "
-            "keyed digests."
-        ) from error
-
-
-def _parsed(shape: Any, body: bytes, most: int) -> Any:
-    if (
-        len(body) > _FRAMED * (most + most // 8) + 4096
-    ):  # far too long; elements without a byte take 25 times their length to read
-        raise WireError(f"a message of a private set intersection is longer than {most:,} keys can make it.")
-    message = shape()
-    try:
-        message.ParseFromString(body)
-    except Exception as error:  # protobuf's DecodeError, which cannot be named without importing protobuf
-        raise WireError("bytes that are no message of a private set intersection.") from error
-    return message
-
-
-# ------------------------------------------------------------------------------------------------ small things
 
 
 def _fixed(array: NDArray[Any]) -> NDArray[Any]:

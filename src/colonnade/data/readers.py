@@ -1,11 +1,12 @@
 """Files into a sparse matrix by columns and a vector of labels, without a second copy in memory.
 
-Every format is a stream of chunks that can be run twice. The first run counts the entries of each column; the second puts
-them where they belong. So the memory is that of the answer and one chunk, and columns come out with their rows in order.
+Every format is a stream of chunks that can be run twice. The first run counts the entries of each column; the second
+puts them where they belong. So the memory is that of the answer and one chunk, and columns come out with their rows in
+order.
 
     .svm .svmlight .libsvm .txt (also .gz, .bz2)   "label index:value ..." a line; indices from 1, unless a 0 occurs
     .csv .parquet                                  numbers; `label` names the column of labels (default: the last)
-    .npz                                           a scipy matrix; `label` is a .npy file (default: y*.npy beside X*.npz)
+    .npz                                           a scipy matrix; `label` is a .npy file (default: y*.npy beside it)
 
 Nothing is unpickled. What cannot be read is refused with its line, or its row and column, and is not quoted.
 """
@@ -26,7 +27,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 from scipy import sparse
 
 from colonnade.errors import InvalidInput, unquoted
@@ -57,11 +58,10 @@ def read(
     path: str | PathLike[str],
     label: str | None = None,
     *,
-    dtype: DTypeLike = np.float64,
     columns: int | None = None,
     progress: Progress | None = None,
 ) -> tuple[Any, NDArray[Any]]:
-    """(X, y): a CSC matrix of float64 or float32, and the labels.
+    """(X, y): a CSC matrix of float64, and the labels.
 
     columns  for svmlight files, the public number of columns, counted from 1; entries beyond it are left out. Without
              it the largest number in the file decides, which tells about the row that holds it.
@@ -69,8 +69,6 @@ def read(
     file = Path(path)
     if not file.is_file():
         raise InvalidInput(f"{file} is not a file. Give the path of a {', '.join((*TEXT, *TABLES, '.npz'))} file.")
-    if np.dtype(dtype) not in (np.dtype(np.float32), np.dtype(np.float64)):
-        raise InvalidInput(f"dtype must be float32 or float64, got {np.dtype(dtype)}")
     kind = kind_of(file)
     tell = progress or (lambda _: None)
     if file.stat().st_size == 0:
@@ -78,12 +76,12 @@ def read(
     if kind in TEXT:
         if label is not None:
             raise InvalidInput("a svmlight file has its labels at the start of each line: leave label= out.")
-        return _assembled(lambda: _within(_svmlight(file), columns), np.dtype(dtype), tell, 1, (columns or -1) + 1)
+        return _assemble(lambda: _within(svmlight_chunks(file), columns), tell, 1, (columns or -1) + 1)
     if kind in TABLES:
-        width, chunks = _table(file, label)
-        return _assembled(chunks, np.dtype(dtype), tell, first=0, columns=width)
+        chosen, features = label_and_features(file, label)
+        return _assemble(lambda: _table_chunks(file, features, chosen), tell, 0, len(features))
     if kind == ".npz":
-        return _matrix(file, label, np.dtype(dtype), tell)
+        return _matrix(file, label, tell)
     raise InvalidInput(
         f"{file.name}: no reader for {kind or 'a file without a suffix'}; there are {TEXT + TABLES + ('.npz',)}"
     )
@@ -126,8 +124,8 @@ def fit_file(
     """Read a file and fit an estimator, `SparseClassifier` or `SparseRegressor`, to it."""
     if estimator.epsilon is not None and columns is None and kind_of(Path(path)) in TEXT:
         raise InvalidInput(
-            "a private fit of a svmlight file needs columns=, the number of columns from public knowledge (--columns on the "
-            "command line): the largest number in the file tells about the row that holds it."
+            "a private fit of a svmlight file needs columns=, the number of columns from public knowledge (--columns "
+            "on the command line): the largest number in the file tells about the row that holds it."
         )
     X, y = read(path, label, columns=columns, progress=progress)
     rows, columns = X.shape
@@ -147,9 +145,7 @@ def _place(row, column, value, begin, at, indices, data):  # type: ignore[no-unt
         at[k] += 1
 
 
-def _assembled(
-    chunks: Chunks, dtype: np.dtype[Any], tell: Progress, first: int, columns: int = 0
-) -> tuple[Any, NDArray[Any]]:
+def _assemble(chunks: Chunks, tell: Progress, first: int, columns: int = 0) -> tuple[Any, NDArray[Any]]:
     counts, rows, labels = np.zeros(max(columns, 1), np.int64), 0, []
     for chunk in chunks():
         if chunk.column.size:
@@ -165,7 +161,7 @@ def _assembled(
     skip = first if counts[0] == 0 and first < counts.size else 0  # with a public width nothing is numbered 0
     ends = np.concatenate([[0], np.cumsum(counts)])
     small = rows < 2**31 and ends[-1] < 2**31
-    indices, data = np.empty(ends[-1], np.int32 if small else np.int64), np.empty(ends[-1], dtype)
+    indices, data = np.empty(ends[-1], np.int32 if small else np.int64), np.empty(ends[-1])
     at, begin = ends[:-1].copy(), 0
     for chunk in chunks():
         more = np.bincount(chunk.column, minlength=counts.size)
@@ -183,13 +179,13 @@ def _assembled(
 # ------------------------------------------------------------------------------------------------ svmlight
 
 
-def _svmlight(file: Path) -> Iterator[Chunk]:
+def svmlight_chunks(file: Path) -> Iterator[Chunk]:
     """Lines "label index:value ..."; "#" starts a comment, and qid:... is left out."""
     opened: Any = {".gz": gzip.open, ".bz2": bz2.open}.get(file.suffix, lambda raw, _: nullcontext(raw))
     size, begin = max(file.stat().st_size, 1), 1
     with file.open("rb") as raw, opened(raw, "rb") as stream:
         while lines := stream.readlines(CHUNK):
-            yield _parsed(lines, begin, min(raw.tell() / size, 1.0))
+            yield _parse_lines(lines, begin, min(raw.tell() / size, 1.0))
             begin += len(lines)
 
 
@@ -203,7 +199,7 @@ def _within(chunks: Iterator[Chunk], columns: int | None) -> Iterator[Chunk]:
         yield chunk._replace(row=chunk.row[kept], column=chunk.column[kept], value=chunk.value[kept])
 
 
-def _parsed(lines: list[bytes], begin: int, done: float) -> Chunk:
+def _parse_lines(lines: list[bytes], begin: int, done: float) -> Chunk:
     clean = [(number, line) for number, line in enumerate(map(_without_comment, lines), begin) if line]
     pairs = np.array([line.count(b":") for _, line in clean], np.int64)
     starts = np.concatenate([[0], np.cumsum(1 + 2 * pairs)])
@@ -263,19 +259,19 @@ def _is_number(word: bytes) -> bool:
 # ------------------------------------------------------------------------------------------------ tables
 
 
-def _table(file: Path, label: str | None) -> tuple[int, Chunks]:
-    """The number of columns beside the label, and the chunks of a table."""
+def label_and_features(file: Path, label: str | None) -> tuple[str, list[str]]:
+    """The column of labels (None: the last), and the names of all others."""
     names = _names(file) or [""]
     chosen = names[-1] if label is None else label
     if chosen not in names or len(set(names)) < len(names):
         raise InvalidInput(
-            f"{file.name} has no column {chosen!r}, or two columns of one name. It has {len(names)} columns: "
+            f"{file.name} has no column {chosen!r}, or two columns of one name. It has {len(names):,} columns: "
             f"{', '.join(names[:8])}{', ...' if len(names) > 8 else ''}."
         )
     features = [name for name in names if name != chosen]
     if not features:
         raise InvalidInput(f"{file.name} has a column of labels and no other; add the features.")
-    return len(features), lambda: _table_chunks(file, features, chosen)
+    return chosen, features
 
 
 def _names(file: Path) -> list[str]:
@@ -294,7 +290,8 @@ def _names(file: Path) -> list[str]:
             return next(csv.reader(text), [])
     except UnicodeDecodeError:
         raise InvalidInput(
-            f"{file.name} is not UTF-8 (in its first lines). Save it as UTF-8, for example: iconv -f latin1 -t utf-8 old > new"
+            f"{file.name} is not UTF-8 (in its first lines). Save it as UTF-8, for example: iconv -f latin1 -t utf-8 "
+            "old > new"
         ) from None
 
 
@@ -336,7 +333,7 @@ def _csv_fault(text: str) -> str:
 def _table_chunks(file: Path, features: list[str], label: str) -> Iterator[Chunk]:
     begin = 0
     for batch, done in _batches(file, features):
-        dense = np.column_stack([_numbers(batch.column(name), name, file, begin) for name in features])
+        dense = np.column_stack([finite_numbers(batch.column(name), name, file, begin) for name in features])
         row, column = np.nonzero(dense)
         labels = batch.column(label)
         if labels.null_count:
@@ -347,7 +344,7 @@ def _table_chunks(file: Path, features: list[str], label: str) -> Iterator[Chunk
         begin += batch.num_rows
 
 
-def _numbers(column: Any, name: str, file: Path, begin: int) -> NDArray[np.float64]:
+def finite_numbers(column: Any, name: str, file: Path, begin: int) -> NDArray[np.float64]:
     import pyarrow as pa
 
     if column.null_count:
@@ -374,14 +371,14 @@ def _place_of(file: Path, row: int) -> str:
 # ------------------------------------------------------------------------------------------------ npz
 
 
-def _matrix(file: Path, label: str | None, dtype: np.dtype[Any], tell: Progress) -> tuple[Any, NDArray[Any]]:
+def _matrix(file: Path, label: str | None, tell: Progress) -> tuple[Any, NDArray[Any]]:
     """A matrix that scipy saved, and labels in a .npy file."""
     name = file.with_suffix(".npy").name
     beside = file.with_name(f"y{name[1:]}") if label is None and name[:1] in "Xx" else Path(label or "")
     if not beside.is_file():
         raise InvalidInput(f"no labels for {file.name}: give label=, the path of a .npy file (looked for {beside}).")
     try:
-        X = sparse.csc_array(sparse.load_npz(file), dtype=dtype)
+        X = sparse.csc_array(sparse.load_npz(file), dtype=np.float64)
         y = np.array(np.lib.format.open_memmap(beside, mode="r"))
     except (ValueError, KeyError, OSError) as error:
         raise InvalidInput(

@@ -5,8 +5,8 @@ the same. Without the secret the order is random, whatever the rows hold and who
 another one's place in the table may be thought to take the place in the order, too: docs/privacy.md, "Place of a row".
 
     place   rows are sorted by one digest of their key
-    cut     of a person with too many rows those stay whose *other* digest is lowest: where the rows that stay stand does
-            not tell how many the person had
+    cut     of a person with too many rows those stay whose *other* digest is lowest: where the rows that stay stand
+            does not tell how many the person had
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ Digests = NDArray[np.uint8]  # n × 16
 Places = NDArray[np.int64]
 
 
-def kind(keys: pl.Series) -> str:
-    """What sort of key a column holds: "whole number", "digits" (texts that all write one), "text" or "date"; see `match`."""
+def key_kind(keys: pl.Series) -> str:
+    """What sort of key a column holds: "whole number", "digits" (texts that all write one), "text" or "date"."""
     import polars as pl
 
     if keys.dtype.is_integer():
@@ -47,25 +47,26 @@ def kind(keys: pl.Series) -> str:
     if keys.dtype == pl.Date:
         return "date"
     raise InvalidInput(
-        f"the key column has type {keys.dtype}; a key is a whole number, a text or a date. Convert it, in the same way at "
-        "every party."
+        f"the key column has type {keys.dtype}; a key is a whole number, a text or a date. Convert it, in the same way "
+        "at every party."
     )
 
 
-def match(kinds: Set[str]) -> bool:
-    """Whether keys of these sorts may be compared: "17" is 17, and parties that hold "0017" and numbers lost a zero somewhere."""
+def kinds_match(kinds: Set[str]) -> bool:
+    """Whether keys of these sorts may be compared: "17" is 17; "0017" beside numbers lost a zero somewhere."""
     return len(kinds) == 1 or kinds in ({"whole number", "digits"}, {"digits", "text"})
 
 
 def canonical(keys: pl.Series) -> list[bytes]:
     """The bytes that stand for each key: a mark, then decimal digits, text in Unicode's form NFC, or the ISO date.
 
-    The width of integers, the composition of accents and whether digits are a number or a text do not matter; leading zeros do.
-    A party whose texts have them would lose rows without a word to one that holds numbers, so `agree` refuses the two.
+    The width of integers, the composition of accents and whether digits are a number or a text do not matter; leading
+    zeros do. A party whose texts have them would lose rows without a word to one that holds numbers, so `agree` refuses
+    the two.
     """
     import polars as pl
 
-    sort = kind(keys)
+    sort = key_kind(keys)
     if keys.is_empty():
         raise InvalidInput("the key column has no rows.")
     if nulls := keys.null_count():
@@ -102,19 +103,24 @@ def in_order(keys: pl.Series, secret: bytes, people: pl.Series | None = None, ro
 
 def _stays(people: pl.Series, order: NDArray[np.intp], rows: int) -> NDArray[np.bool_]:
     """Which rows of the table are, taken in this order, among the first `rows` of their person."""
-    import polars as pl
-
     if len(people) != order.size or rows < 1:
         raise InvalidInput(
-            f"people says whom {len(people):,} rows are about, with at most {rows} each; there are {order.size:,} keys, "
-            "and a person keeps at least 1 row."
+            f"people says whom {len(people):,} rows are about, with at most {rows} each; there are {order.size:,} "
+            "keys, and a person keeps at least 1 row."
         )
     if nulls := people.null_count():
         raise InvalidInput(f"{nulls:,} rows do not say whom they are about; fill it in or leave them out.")
-    ranks = people.gather(order).to_frame("p").select(pl.int_range(pl.len()).over("p")).to_series()
+    ranks = rank_in_person(people.gather(order))
     stays = np.empty(order.size, np.bool_)
     stays[order] = (ranks < rows).to_numpy()
     return stays
+
+
+def rank_in_person(people: pl.Series) -> pl.Series:
+    """For each row, how many rows of the same person stand before it."""
+    import polars as pl
+
+    return people.to_frame("p").select(pl.int_range(pl.len()).over("p")).to_series()
 
 
 def as_words(given: Digests) -> NDArray[np.bytes_]:

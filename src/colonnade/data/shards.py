@@ -3,12 +3,12 @@
     fed = co.Federation.shards("clicks.svm", parties=8)
     co.fit(fed, problem, method=co.DistributedFrankWolfe(), engine=co.Ray("auto"))
 
-Whoever makes the federation reads the labels and the size of the table, nothing else. A party's block is a recipe: a path
-and a range of columns. Only the recipe travels; the columns are read from the file, under the same path, by the process
-that first computes with them.
+Whoever makes the federation reads the labels and the size of the table, nothing else. A party's block is a recipe: a
+path and a range of columns. Only the recipe travels; the columns are read from the file, under the same path, by the
+process that first computes with them.
 
     .parquet                                       numbers; of the file only the party's columns are read
-    .svm .svmlight .libsvm .txt (also .gz, .bz2)   read once from end to end; only entries of the party's columns are kept
+    .svm .svmlight .libsvm .txt (also .gz, .bz2)   read from end to end; only entries of the party's columns are kept
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from colonnade.data import readers
-from colonnade.data.federation import LABELS, OPEN, Alignment, Federation, Party, _Names
+from colonnade.data.federation import Federation
+from colonnade.data.party import LABELS, OPEN, Alignment, LazyNames, Party
+from colonnade.data.split_table import labels_only
 from colonnade.errors import InvalidInput
 from colonnade.privacy.block import LARGEST, ROW, Block
 
@@ -51,13 +53,13 @@ class Recipe:
         file = Path(self.path)
         if not file.is_file():
             raise InvalidInput(
-                f"{file} is not on this machine. Put it under the same path on every machine of the cluster, or say where it "
-                "is: co.Ray(placement={party: address})."
+                f"{file} is not on this machine. Put it under the same path on every machine of the cluster, or say "
+                "where it is: co.Ray(placement={party: address})."
             )
         if file.stat().st_size != self.size:
             raise InvalidInput(
-                f"{file.name} has {file.stat().st_size:,} bytes here and had {self.size:,} when the federation was made. Give "
-                "every machine the same file, and make the federation again."
+                f"{file.name} has {file.stat().st_size:,} bytes here and had {self.size:,} when the federation was "
+                "made. Give every machine the same file, and make the federation again."
             )
         found = _dense(file, self) if self.names else _sparse(file, self)
         if found.shape != (self.rows, self.stop - self.start):
@@ -133,8 +135,8 @@ def shards(
         recipe = Recipe(
             str(file), state.st_size, state.st_mtime_ns, y.size, start, stop, tuple(names[start:stop]), first
         )
-        made[f"party{k}"] = Party(f"party{k}", Shard(recipe), recipe.names or _Names(None, range(start, stop)), OPEN)
-    made[LABELS] = Party(LABELS, Block(np.zeros((y.size, 0)), np.zeros(0, np.int64)), (), OPEN)
+        made[f"party{k}"] = Party(f"party{k}", Shard(recipe), recipe.names or LazyNames(None, range(start, stop)), OPEN)
+    made[LABELS] = labels_only(y.size, ROW)
     return Federation(made, LABELS, Alignment(dict.fromkeys(made, y.size), y.size), unit=ROW, _y=y)
 
 
@@ -145,22 +147,13 @@ def _parquet(file: Path, label: str | None) -> tuple[tuple[str, ...], NDArray[An
     """The names of the features, and the labels: the one column that is read here."""
     from pyarrow import parquet
 
-    names = readers._names(file)
-    chosen = label if label is not None else (names or [""])[-1]
-    if chosen not in names or len(set(names)) < len(names):
-        raise InvalidInput(
-            f"{file.name} has no column {chosen!r}, or two columns of one name. It has {len(names):,} columns: "
-            f"{', '.join(names[:8])}{', ...' if len(names) > 8 else ''}."
-        )
-    features = tuple(name for name in names if name != chosen)
-    if not features:
-        raise InvalidInput(f"{file.name} has a column of labels and no other; add the features.")
+    chosen, features = readers.label_and_features(file, label)
     column = parquet.ParquetFile(file).read(columns=[chosen], use_threads=False).column(0)
     if column.null_count:
         raise InvalidInput(f"{file.name}: the label {chosen!r} is missing in {column.null_count:,} rows; drop them.")
     if not len(column):
         raise InvalidInput("the file holds no row; give a file with data.")
-    return features, column.to_numpy()
+    return tuple(features), column.to_numpy()
 
 
 def _dense(file: Path, recipe: Recipe) -> NDArray[np.float64]:
@@ -172,7 +165,7 @@ def _dense(file: Path, recipe: Recipe) -> NDArray[np.float64]:
         if begin + batch.num_rows > recipe.rows:
             raise InvalidInput(readers.CHANGED)
         for j, name in enumerate(recipe.names):
-            out[begin : begin + batch.num_rows, j] = readers._numbers(batch.column(name), name, file, begin)
+            out[begin : begin + batch.num_rows, j] = readers.finite_numbers(batch.column(name), name, file, begin)
         begin += batch.num_rows
     if begin != recipe.rows:
         raise InvalidInput(readers.CHANGED)
@@ -185,7 +178,7 @@ def _dense(file: Path, recipe: Recipe) -> NDArray[np.float64]:
 def _svmlight(file: Path, columns: int | None) -> tuple[int, int, NDArray[Any]]:
     """How many columns there are, the number of the first one, and the labels."""
     labels, least, most = [], 1, 0
-    for chunk in readers._svmlight(file):
+    for chunk in readers.svmlight_chunks(file):
         labels.append(chunk.labels)
         least = min(least, int(chunk.column.min(initial=1)))
         most = max(most, int(chunk.column.max(initial=0)))
@@ -198,7 +191,7 @@ def _svmlight(file: Path, columns: int | None) -> tuple[int, int, NDArray[Any]]:
 def _sparse(file: Path, recipe: Recipe) -> Any:
     begin, low, high = 0, recipe.first + recipe.start, recipe.first + recipe.stop
     entries: list[tuple[NDArray[Any], ...]] = [(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))]
-    for chunk in readers._svmlight(file):
+    for chunk in readers.svmlight_chunks(file):
         own = (low <= chunk.column) & (chunk.column < high)
         entries.append((begin + chunk.row[own], chunk.column[own] - low, chunk.value[own]))
         begin += chunk.labels.size

@@ -1,4 +1,4 @@
-"""Rows of people who have more than a unit may, kept beside a federation: another order of rows keeps others of them."""
+"""Rows of people who have more than a unit may: kept beside a federation for another order of its rows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Surplus:
         return " ".join(block.digest() for block in blocks)
 
 
-def taken(first: Any, then: Any, places: NDArray[np.int64]) -> Any:
+def take_rows(first: Any, then: Any, places: NDArray[np.int64]) -> Any:
     """Some rows of a matrix that is followed by another, or by none, in this order."""
     if sparse.issparse(first):
         whole = first if then is None else sparse.vstack([first, then])

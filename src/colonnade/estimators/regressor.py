@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import RegressorMixin, clone
 from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
 
-from colonnade.data.notices import about_range, different
+from colonnade.data.notices import about_range, count_labels
 from colonnade.errors import InvalidInput
 from colonnade.estimators.base import SparseLinear
 from colonnade.kernels.sparse_fw import Floats, LossCode
@@ -101,7 +101,7 @@ class SparseRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]  # sc
         check_consistent_length(X, y)
         middle, bound = (low + high) / 2.0, (high - low) / 2.0
         t = cleaned(np.clip(np.nan_to_num(y, nan=middle), low, high) - middle, bound) / bound
-        labels = different(y)
+        labels = count_labels(y)
         notices = () if labels is None else about_range(labels, low, high)
         coef, b = self._private(X, [t], False, bound, notices)
         self.coef_, self.intercept_, self.gap_ = coef[0], middle + float(b[0]), None

@@ -30,15 +30,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.data.alignment import (
-    Agreement,
-    Offer,
-    PepperShare,
-    agree,
-    bitmap,
-    locate,
+from colonnade.data.alignment import Agreement, PepperShare, RowOffer, agree, bitmap, locate
+from colonnade.data.psi import (
     psi_common,
-    psi_filled,
+    psi_fill,
     psi_key,
     psi_ready,
     psi_request,
@@ -162,7 +157,7 @@ class PartyAlignment:
         session, peers = name_in(asked, "session"), names_in(asked, "peers")
         self._may_align(session)
         keyring = self._met(session, peers, asked.blobs)
-        sealed = self._share(session).sealed(keyring, dict.fromkeys(peers, PEPPER))
+        sealed = self._share(session).seal(keyring, dict.fromkeys(peers, PEPPER))
         return Parcel({"peers": peers}, tuple(part for peer in peers for part in sealed[peer]))
 
     def _keyring(self, session: str) -> Keyring:
@@ -171,7 +166,7 @@ class PartyAlignment:
         return Keyring(f"align/{session}", self.name, self.identity, pinned, secret)
 
     def _share(self, session: str) -> PepperShare:
-        share = PepperShare.grown(self.data.keys, self.records.secret("align", "share", 32), session)
+        share = PepperShare.from_secret(self.data.keys, self.records.secret("align", "share", 32), session)
         self._once(session, "sort of key", share.kind.encode())  # one key must never seal two different shares
         return share
 
@@ -196,7 +191,7 @@ class PartyAlignment:
         keyring = self._met(session, peers, [part for at in range(0, size, 4) for part in blobs[at : at + 2]])
         shares = {self.name: self._share(session)}
         for at, peer in enumerate(peers):
-            shares[peer] = PepperShare.opened(keyring, peer, PEPPER, *blobs[4 * at + 2 : 4 * at + 4])
+            shares[peer] = PepperShare.unseal(keyring, peer, PEPPER, *blobs[4 * at + 2 : 4 * at + 4])
         pepper = agree(shares, session)
         # Bits were found in the order of digests under this one; under another they would stand for other rows.
         self._once(session, "pepper", _hash(pepper))
@@ -221,7 +216,7 @@ class PartyAlignment:
         holder = self._way("psi", holds=False)
         session, keyring, pepper, _ = self._opened(asked, 0)
         key, words = self._psi_key(session, holder), psi_words(self.data.keys, self.data.offer(pepper))
-        setup = psi_setup(psi_filled(words, self._most(self.name), key), key)
+        setup = psi_setup(psi_fill(words, self._most(self.name), key), key)
         return self._said(session, keyring, {holder: SETUP}, setup, "setup")
 
     def seek(self, asked: Parcel) -> Parcel:
@@ -278,7 +273,7 @@ class PartyAlignment:
         left = self._left(session, len(offered.digests), peers[: peers.index(peer)])
         words = psi_words(self.data.keys, offered)
         some = [word if stays else None for word, stays in zip(words, left, strict=True)]
-        filled = psi_filled(some, self._most(self.name) + DECOYS, self._psi_key(session, peer))
+        filled = psi_fill(some, self._most(self.name) + DECOYS, self._psi_key(session, peer))
         return session, keyring, rest, peer, filled
 
     def _left(self, session: str, size: int, before: Sequence[str]) -> NDArray[np.bool_]:
@@ -339,7 +334,9 @@ class PartyAlignment:
             bits, how = rest[0], "keyed digests of their keys left"
         else:
             bits, how = self._intersected(session, keyring, offered, rest), "found by private set intersection"
-        made = Agreement.made(offered, bits, pepper, session=session, party=self.name, parties=list(self.file.members))
+        made = Agreement.from_answer(
+            offered, bits, pepper, session=session, party=self.name, parties=list(self.file.members)
+        )
         # Another answer for the same session, run after run, would show what single rows contribute.
         self._once(session, "rows", made.bits)
         write_synced(self.folder / AGREED, made.to_json().encode(), private=True)
@@ -348,7 +345,7 @@ class PartyAlignment:
         log.info("agreed", extra={"session": session, "rows": made.rows, "of": self.data.rows})
         return Parcel({"rows": made.rows})
 
-    def _intersected(self, session: str, keyring: Keyring, offered: Offer, rest: tuple[bytes, ...]) -> bytes:
+    def _intersected(self, session: str, keyring: Keyring, offered: RowOffer, rest: tuple[bytes, ...]) -> bytes:
         """Which rows are common: from the answers at the label holder, elsewhere from what it told."""
         holder = self.file.label[0]
         if self.name == holder:

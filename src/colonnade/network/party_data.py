@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from colonnade.data.alignment import Agreement, Offer, offer
+from colonnade.data.alignment import Agreement, RowOffer, offer
 from colonnade.data.federation import Federation
 from colonnade.data.federation_file import FederationFile
-from colonnade.data.notices import Labels, about_columns, about_labels, about_levels, different
+from colonnade.data.notices import LabelCounts, about_columns, about_labels, about_levels, count_labels
 from colonnade.errors import InvalidInput
 from colonnade.methods.method import Job
 from colonnade.methods.node_setup import usable_labels
@@ -33,7 +33,7 @@ class _Looked(NamedTuple):
 
     nothing: tuple[str, ...]
     unused: tuple[str, ...]
-    labels: Labels | None
+    labels: LabelCounts | None
 
 
 @dataclass(eq=False)
@@ -109,7 +109,7 @@ class PartyData:
 
     # ------------------------------------------------------------------------ rows in common
 
-    def offer(self, pepper: bytes) -> Offer:
+    def offer(self, pepper: bytes) -> RowOffer:
         """Its keyed digests, cut to the unit's rows where this party knows whom rows are about."""
         assert self.file.on is not None
         unit, cuts = self.file.unit, self.file.people == self.name
@@ -197,11 +197,11 @@ class PartyData:
         except Exception as error:  # whatever a row made of it: it is not to be seen in an answer to the hub
             return (f"the table could not be looked at ({type(error).__name__}), and a run may stop at that",), ()
 
-    def _different_labels(self) -> Labels | None:
+    def _different_labels(self) -> LabelCounts | None:
         if not self.labelled:
             return None
         try:
-            return different(self.labels if self.file.on is None else self.table[self.file.label[1]].to_numpy())
+            return count_labels(self.labels if self.file.on is None else self.table[self.file.label[1]].to_numpy())
         except Exception:  # as above
             return None
 

@@ -235,7 +235,7 @@ def read_table(source: str, query: str | None, file: FederationFile, name: str) 
     """
     from scipy import sparse
 
-    from colonnade.data.sources import located, read
+    from colonnade.data.sources import read, table_at
 
     if source.endswith(".npy"):
         return _array(Path(source))
@@ -248,7 +248,7 @@ def read_table(source: str, query: str | None, file: FederationFile, name: str) 
             ) from None  # its message may quote an entry
     if file.on is None or name not in file.members:
         return read(source, query=query)
-    table, schema = located(source, query=query), file.members[name].schema
+    table, schema = table_at(source, query=query), file.members[name].schema
     texts = {file.on, *([file.unit.name] if file.people == name else [])}
     named = {*texts, *(column.name for column in (schema.columns if schema else ()))}
     named |= {file.label[1]} if file.label[0] == name else set()

@@ -32,10 +32,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from colonnade.data.federation import OPEN, Alignment, Federation
+from colonnade.data.federation import Federation
 from colonnade.data.one_table import ROW_KEY
+from colonnade.data.party import OPEN, Alignment
 from colonnade.data.schema import Column, Schema
-from colonnade.data.sources import Table, located
+from colonnade.data.sources import Table, table_at
 from colonnade.data.text_file import at_line, read_text
 from colonnade.errors import ColonnadeError, InvalidInput, MostlyNoise, NothingToLearn, StoreError, UnusedLevels
 from colonnade.methods.method import GraphMethod, Job, Method
@@ -252,7 +253,7 @@ def _source(folder: Path, where: str, table: Mapping[str, Any]) -> tuple[Table, 
     """A table where it lies, and the names of its columns."""
     source, query = str(table["source"]), table.get("query")
     with _at_source(where):
-        found = located(source if "://" in source else folder / source, query=query)
+        found = table_at(source if "://" in source else folder / source, query=query)
         return found, found.names()
 
 

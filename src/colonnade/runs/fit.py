@@ -25,8 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.data.federation import Federation
-from colonnade.data.notices import KEEP, UNSPENT, about_columns, about_labels, about_levels, different
-from colonnade.data.row_order import kind
+from colonnade.data.notices import KEEP, UNSPENT, about_columns, about_labels, about_levels, count_labels
+from colonnade.data.row_order import key_kind
 from colonnade.errors import (
     ColonnadeError,
     InvalidInput,
@@ -203,7 +203,7 @@ def checked(
     _check_privacy(method, plans, job)
     _check_schemas(federation, privacy)
     if _reordered(federation, method, privacy):
-        kind(cast(Any, federation.keys))  # of a sort that has an order; refused before anything is written
+        key_kind(cast(Any, federation.keys))  # of a sort that has an order; refused before anything is written
     if noise is not None:
         _check_seeded(federation)
         plans = {party: unprotected(plan) for party, plan in plans.items()}
@@ -712,7 +712,9 @@ def noticed(federation: Federation, job: Job, blocks: Mapping[str, Block]) -> li
         for name, block in blocks.items()
         for what in about_columns(federation.parties[name].schema, block)
     ]
-    return found + [f"party {federation.label!r}: {what}" for what in about_labels(different(federation.labels), job)]
+    return found + [
+        f"party {federation.label!r}: {what}" for what in about_labels(count_labels(federation.labels), job)
+    ]
 
 
 def unused(federation: Federation, job: Job, blocks: Mapping[str, Block]) -> list[str]:

@@ -24,8 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from colonnade.data.federation import Alignment, Federation
+from colonnade.data.federation import Federation
 from colonnade.data.one_table import table_federation
+from colonnade.data.party import Alignment
 from colonnade.data.schema import Schema
 from colonnade.errors import ColonnadeError, InvalidInput
 from colonnade.methods.gram.private_gram import PrivateGram

@@ -1,6 +1,7 @@
 """Views render plain facts that they are handed: the report, its charts, and pieces that the live page shares.
 
-A `Fit` hands over `FitFacts`; no view opens a store or asks a party. Imports: `data` and below. Start with `views/page.py`.
+A `Fit` hands over `FitFacts`; no view opens a store or asks a party. Imports: `data` and below. Start with
+`views/page.py`.
 
 The report is one HTML file that answers what was asked, what came out, what left each party, and what it cost.
 
@@ -11,7 +12,7 @@ Reads    every chart has its figures in a table beside it; light, dark, printed,
 
 from __future__ import annotations
 
-from colonnade.views.page import check_target, rendered, write_report
+from colonnade.views.page import check_target, render_report, write_report
 from colonnade.views.quality import Quality
 from colonnade.views.run_facts import RunFacts
 from colonnade.views.traffic import left_by_party
@@ -24,6 +25,6 @@ __all__ = [
     "human_bytes",
     "left_by_party",
     "message_words",
-    "rendered",
+    "render_report",
     "write_report",
 ]

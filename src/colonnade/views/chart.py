@@ -1,4 +1,4 @@
-"""Small charts as inline SVG: lines, stacked bars, and bars inside a table's cell. No script, no fonts, a few kilobytes.
+"""Small charts as inline SVG: lines, stacked bars, and bars inside a table's cell. No script, no fonts.
 
 A chart is as wide as the page. Lines and bars stretch with it; text does not, since it stands in the outer picture at
 shares of the width. Text and grid take the page's colours, so that light, dark and print need nothing else.
@@ -22,7 +22,7 @@ Point = tuple[float, float]
 
 
 @dataclass(frozen=True)
-class Line:
+class Curve:
     """One curve."""
 
     name: str
@@ -81,7 +81,7 @@ class Axis:
         return f"{value:.4g}".replace("-", "−")
 
 
-def lines(curves: Sequence[Line], x: Axis, y: Axis, *, label: str, diagonal: bool = False) -> Markup:
+def lines(curves: Sequence[Curve], x: Axis, y: Axis, *, label: str, diagonal: bool = False) -> Markup:
     """Curves over common axes; values that a log axis cannot show must be left out before."""
     points = [point for curve in curves for point in curve.points]
     across, up = x.span([point[0] for point in points]), y.span([point[1] for point in points])
@@ -103,7 +103,7 @@ def lines(curves: Sequence[Line], x: Axis, y: Axis, *, label: str, diagonal: boo
     return Markup(_framed(inner, marks, x.ticks(across), y.ticks(up), x.name, y.name, label) + keys)
 
 
-def stacked(
+def stacked_bars(
     heights: Mapping[str, Sequence[float]],
     places: Sequence[int],
     colours: Mapping[str, str],
@@ -136,7 +136,7 @@ def stacked(
 
 
 def bar(value: float, error: float, span: tuple[float, float], colour: str) -> Markup:
-    """A bar from zero inside a table's cell, with a whisker of `error` to either side; the cell beside it has the figure."""
+    """A bar from zero inside a table's cell, with a whisker of `error` to either side."""
 
     def at(number: float) -> float:
         return 100.0 * (min(max(number, span[0]), span[1]) - span[0]) / (span[1] - span[0])
@@ -189,7 +189,8 @@ def _framed(
         f'<p class="axis" aria-hidden="true">{escape(y_name)}</p>'
         f'<svg class="plot" role="img" aria-label="{escape(label)}"><g class="grid">{"".join(grid)}'
         '<line x1="0" x2="0" y1="0" y2="100%"/><line x1="0" x2="100%" y1="100%" y2="100%"/></g>'
-        f'<svg viewBox="0 0 {UNIT:g} {UNIT:g}" width="100%" height="100%" preserveAspectRatio="none">{"".join(inner)}</svg>'
+        f'<svg viewBox="0 0 {UNIT:g} {UNIT:g}" width="100%" height="100%" '
+        f'preserveAspectRatio="none">{"".join(inner)}</svg>'
         f"{''.join(outer)}{''.join(text)}</svg>"
         f'<p class="axis right" aria-hidden="true">{escape(x_name)}</p>'
     )

@@ -101,17 +101,12 @@ class FitFacts:
     link: Link | None = field(default=None, repr=False)  # from scores to probabilities, where they need one
     remarks: tuple[str, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict, repr=False)  # public ones about the run, for its report
-    by_rows: bool = (
-        False  # whether the parties held different rows: then each has the same coefficients, of all columns
-    )
-
-    model: Support | Mapping[str, Stumps] | None = field(
-        default=None, repr=False
-    )  # where coefficients alone predict not
+    by_rows: bool = False  # whether the parties held different rows: then each has the same coefficients
+    model: Support | Mapping[str, Stumps] | None = field(default=None, repr=False)  # where coefficients do not predict
 
     @property
     def coreset(self) -> pl.DataFrame:
-        """The atoms that the model is made of, with their weights: columns, examples, or stumps with their thresholds."""
+        """The atoms of the model with their weights: columns, examples, or stumps with their thresholds."""
         import polars as pl
 
         kinds = {"party": pl.String, "name": pl.String, "index": pl.Int64, "weight": pl.Float64}

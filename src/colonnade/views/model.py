@@ -12,15 +12,15 @@ from colonnade.problem.kernel import Support
 from colonnade.views import chart
 from colonnade.views.colours import COLOURS, party_colours
 from colonnade.views.fit_facts import FitFacts
-from colonnade.views.parts import Markup, figure, folded, paragraph, table
+from colonnade.views.parts import Markup, figure, folded_part, paragraph, table
 from colonnade.views.quality import BASES, Evaluation, Quality
-from colonnade.views.words import counted, number
+from colonnade.views.words import count_noun, number
 
 LARGEST = 20  # coefficients shown with a bar
 CURVES = 6  # of the path
 
 
-class Entry(NamedTuple):
+class NonzeroCoefficient(NamedTuple):
     """One coefficient that is not zero."""
 
     party: str
@@ -39,16 +39,16 @@ def model_section(fit: FitFacts) -> str:
     if not entries:
         return "".join([*parts, paragraph("All coefficients known here are zero.")])
     total = sum(x.size for x in fit.coefficients.local.values())
-    parts.append(paragraph(f"{len(entries):,} of {counted(total, 'coefficient')} known here are not zero."))
+    parts.append(paragraph(f"{len(entries):,} of {count_noun(total, 'coefficient')} known here are not zero."))
     parts += [_bars(fit, entries[:LARGEST], len(entries)), _path(fit)]
     heads = ["party", "column", "coefficient", "standard error"][: 3 if fit.errors is None else 4]
     rows = [(e.party, e.feature, number(e.value), number(e.error))[: len(heads)] for e in entries]
     everything = table("Coefficients, largest first", heads, rows, numbers=len(heads) - 2)
-    parts.append(folded(f"All {counted(len(entries), 'coefficient')} as a table", everything))
+    parts.append(folded_part(f"All {count_noun(len(entries), 'coefficient')} as a table", everything))
     return "".join(parts)
 
 
-def _entries(fit: FitFacts) -> tuple[list[tuple[str, ...]], list[Entry]]:
+def _entries(fit: FitFacts) -> tuple[list[tuple[str, ...]], list[NonzeroCoefficient]]:
     """A line of counts for each party, and every coefficient known here that is not zero, the largest first."""
     counts: list[tuple[str, ...]] = []
     entries = []
@@ -63,11 +63,11 @@ def _entries(fit: FitFacts) -> tuple[list[tuple[str, ...]], list[Entry]]:
         for place in zip(*np.nonzero(x), strict=True):
             name = str(fit.features[party][int(place[0])])
             name += f", response {place[1] + 1}" if len(place) > 1 else ""
-            entries.append(Entry(party, name, float(x[place]), float(errors[place])))
+            entries.append(NonzeroCoefficient(party, name, float(x[place]), float(errors[place])))
     return counts, sorted(entries, key=lambda entry: -abs(entry.value))
 
 
-def _bars(fit: FitFacts, largest: Sequence[Entry], count: int) -> Markup:
+def _bars(fit: FitFacts, largest: Sequence[NonzeroCoefficient], count: int) -> Markup:
     """The chart is a table: each figure stands beside its bar."""
     colours = party_colours(list(fit.coefficients))
     lengths = [2.0 * entry.error if np.isfinite(entry.error) else 0.0 for entry in largest]
@@ -88,8 +88,9 @@ def _bars(fit: FitFacts, largest: Sequence[Entry], count: int) -> Markup:
     note = ""
     if fit.errors is not None:
         note = paragraph(
-            "The lines show two standard errors: of sampling, and of the noise that privacy added. They are shown where about 19 "
-            "of 20 such lines hold the truth, if residuals spread alike in all rows; docs/private-gram.md says how that is decided.",
+            "The lines show two standard errors: of sampling, and of the noise that privacy added. They are shown "
+            "where about 19 of 20 such lines hold the truth, if residuals spread alike in all rows; "
+            "docs/private-gram.md says how that is decided.",
             "soft",
         )
     return Markup(made + keys + note)
@@ -106,14 +107,14 @@ def _path(fit: FitFacts) -> str:
             curves.append((f"{party}: {name}", rows[:, j]))
     curves.sort(key=lambda curve: -float(np.abs(curve[1]).max()))
     shown = [
-        chart.Line(name, list(zip(weights.tolist(), values.tolist(), strict=True)), COLOURS[k % len(COLOURS)], k)
+        chart.Curve(name, list(zip(weights.tolist(), values.tolist(), strict=True)), COLOURS[k % len(COLOURS)], k)
         for k, (name, values) in enumerate(curves[:CURVES])
     ]
     if not shown or weights.min() <= 0.0:
         return ""
     caption = (
-        f"The {len(shown)} largest coefficients along the weight of the penalty (or the radius of the set): all from the same "
-        "release, at no further price."
+        f"The {len(shown)} largest coefficients along the weight of the penalty (or the radius of the set): all from "
+        "the same release, at no further price."
     )
     drawn = chart.lines(shown, chart.Axis("weight", log=True), chart.Axis("coefficient"), label=caption)
     sizes = [
@@ -139,12 +140,13 @@ def quality_section(evaluation: Evaluation | None, quality: Quality | None) -> s
         if quality is None:
             parts.append(
                 paragraph(
-                    "No figures of quality: they would be a release about the rows they are computed on, and no rows were given "
-                    "that are public or paid for. Give some with fit.report(path, evaluation=(rows, labels), evaluation_is='public')."
+                    "No figures of quality: they would be a release about the rows they are computed on, and no rows "
+                    "were given that are public or paid for. Give some with fit.report(path, evaluation=(rows, "
+                    "labels), evaluation_is='public')."
                 )
             )
         return "".join(parts)
-    parts.append(paragraph(f"On {counted(evaluation.rows, 'row')} given for this report. {BASES[evaluation.basis]}"))
+    parts.append(paragraph(f"On {count_noun(evaluation.rows, 'row')} given for this report. {BASES[evaluation.basis]}"))
     rows3 = [(name, number(value), meaning) for name, (value, meaning) in evaluation.figures.items()]
     parts.append(table("Figures of quality", ("measure", "figure", "meaning"), rows3))
     parts += ['<div class="pair">', _roc(evaluation), _calibration(evaluation), "</div>", _contribution(evaluation)]
@@ -158,7 +160,7 @@ def _roc(evaluation: Evaluation) -> str:
         "ROC: positive rows found against negative rows accused, for every threshold; on the grey line are guesses."
     )
     x, y = (chart.Axis(name, low=0.0, high=1.0) for name in ("negative rows accused", "positive rows found"))
-    drawn = chart.lines([chart.Line("model", evaluation.roc, COLOURS[0])], x, y, label=caption, diagonal=True)
+    drawn = chart.lines([chart.Curve("model", evaluation.roc, COLOURS[0])], x, y, label=caption, diagonal=True)
     places = np.unique(np.linspace(0, len(evaluation.roc) - 1, min(12, len(evaluation.roc))).astype(int))
     rows = [tuple(f"{share:.3f}" for share in evaluation.roc[k]) for k in places]
     return figure(drawn, caption, table("Points of the ROC", (x.name, y.name), rows, numbers=2))
@@ -174,7 +176,7 @@ def _calibration(evaluation: Evaluation) -> str:
     ends = (min(map(min, points)), max(map(max, points)))
     low, high = (0.0, 1.0) if evaluation.roc else ends
     x, y = (chart.Axis(name, low=low, high=high) for name in ("predicted", "found"))
-    line = chart.Line("model", points, COLOURS[0], marks=True)
+    line = chart.Curve("model", points, COLOURS[0], marks=True)
     drawn = chart.lines([line], x, y, label=caption, diagonal=bool(evaluation.roc))
     rows = [(f"{predicted:.4g}", f"{found:.4g}", f"{size:,}") for predicted, found, size in evaluation.groups]
     return figure(drawn, caption, table("Groups", ("predicted", "found", "rows"), rows, numbers=3))
@@ -188,7 +190,7 @@ def _contribution(evaluation: Evaluation) -> str:
     rows += [(f"without {p}", number(value), number(value - whole)) for p, value in evaluation.without.items()]
     made = table("What each party adds", ("scores", evaluation.measure, "difference"), rows, numbers=2)
     return made + paragraph(
-        "A party's part of every score is left out and the rest stays as it is: what it adds to this model, not what a model "
-        "without it could reach.",
+        "A party's part of every score is left out and the rest stays as it is: what it adds to this model, not what a "
+        "model without it could reach.",
         "soft",
     )

@@ -1,13 +1,15 @@
 """What an epsilon and a delta mean for somebody who tries to find out about one person.
 
-Two tables that differ in one unit, A and B; the adversary knows everything else and sees what the statement says it sees.
-(epsilon, delta) says of every set S of outcomes: P_A(S) ≤ e^epsilon · P_B(S) + delta, and the same with A and B swapped. Hence
+Two tables that differ in one unit, A and B; the adversary knows everything else and sees what the statement says it
+sees. (epsilon, delta) says of every set S of outcomes: P_A(S) ≤ e^epsilon · P_B(S) + delta, and the same with A and B
+swapped. Hence
     a fair coin between A and B is guessed with probability at most (e^epsilon + delta) / (e^epsilon + 1),
-    a test of B that is wrong in a share a of cases finds A in at most min(e^epsilon·a + delta, 1 − e^(−epsilon)·(1 − delta − a)).
+    a test of B that is wrong in a share a of cases finds A in at most
+    min(e^epsilon·a + delta, 1 − e^(−epsilon)·(1 − delta − a)).
 It does not say that odds move by at most e^epsilon except with chance delta. Of odds this holds:
     odds for the truth afterwards ≤ e^t · odds before, except with a chance of at most c,
-with t = rho + 2·√(rho·ln(1/delta)) and c = delta for a release of price rho in zCDP, and with t = epsilon + ln 2 and c = 2·delta
-for every other. The proofs are in docs/privacy.md, "What epsilon and delta mean".
+with t = rho + 2·√(rho·ln(1/delta)) and c = delta for a release of price rho in zCDP, and with t = epsilon + ln 2 and c
+= 2·delta for every other. The proofs are in docs/privacy.md, "What epsilon and delta mean".
 """
 
 from __future__ import annotations
@@ -38,9 +40,7 @@ def guess(epsilon: float, delta: float) -> float:
 
 def power(wrong: float, epsilon: float, delta: float) -> float:
     """The largest share of true cases found by a test that accuses wrongly in the share `wrong`."""
-    first = (
-        math.exp(epsilon) * wrong + delta if epsilon < 700.0 else math.inf
-    )  # beyond that it overflows, and is above 1
+    first = math.exp(epsilon) * wrong + delta if epsilon < 700.0 else math.inf  # beyond, it overflows
     second = 1.0 - math.exp(-epsilon) * (1.0 - delta - wrong)
     return max(0.0, min(1.0, first, second))
 

@@ -24,18 +24,6 @@ from colonnade.views.sections import (
 )
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-SECTIONS = {
-    "question": "The question",
-    "parties": "The parties",
-    "model": "The model",
-    "quality": "How good it is",
-    "privacy": "Privacy",
-    "traffic": "What left each party",
-    "convergence": "Convergence",
-    "cost": "Cost",
-    "settings": "Settings and scaling",
-    "reproduction": "Reproduction",
-}
 
 
 def write_report(
@@ -53,7 +41,7 @@ def write_report(
     facts       what is known about the run beside the fit; by default what the fit carries.
     """
     target = check_target(path)
-    text = rendered(fit, quality=quality, evaluation=evaluation, facts=facts)
+    text = render_report(fit, quality=quality, evaluation=evaluation, facts=facts)
     write_synced(target, text.encode())
     return target
 
@@ -73,7 +61,7 @@ def check_target(path: str | Path) -> Path:
     return target
 
 
-def rendered(
+def render_report(
     fit: FitFacts,
     *,
     quality: Quality | None = None,
@@ -82,20 +70,20 @@ def rendered(
 ) -> str:
     """The report as text; arguments as in `write_report`."""
     known = RunFacts.of(fit) if facts is None else facts
-    bodies = {
-        "question": question_section(fit),
-        "parties": parties_section(fit, known),
-        "model": model_section(fit),
-        "quality": quality_section(evaluation, quality),
-        "privacy": privacy_section(fit),
-        "traffic": traffic_section(fit),
-        "convergence": convergence_section(fit),
-        "cost": cost_section(fit),
-        "settings": settings_section(fit, known),
-        "reproduction": reproduction_section(fit, known),
-    }
-    links = "".join(f'<li><a href="#{key}">{title}</a></li>' for key, title in SECTIONS.items())
-    sections = "".join(section(key, title, bodies[key]) for key, title in SECTIONS.items())
+    parts = [
+        ("question", "The question", question_section(fit)),
+        ("parties", "The parties", parties_section(fit, known)),
+        ("model", "The model", model_section(fit)),
+        ("quality", "How good it is", quality_section(evaluation, quality)),
+        ("privacy", "Privacy", privacy_section(fit)),
+        ("traffic", "What left each party", traffic_section(fit)),
+        ("convergence", "Convergence", convergence_section(fit)),
+        ("cost", "Cost", cost_section(fit)),
+        ("settings", "Settings and scaling", settings_section(fit, known)),
+        ("reproduction", "Reproduction", reproduction_section(fit, known)),
+    ]
+    links = "".join(f'<li><a href="#{key}">{title}</a></li>' for key, title, _ in parts)
+    sections = "".join(section(*part) for part in parts)
     count = len(parties_of(fit))
     title = f"One model from {count:,} {'party' if count == 1 else 'parties'}"
     return f"""<!DOCTYPE html>

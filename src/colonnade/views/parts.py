@@ -16,7 +16,7 @@ class Markup(str):
     __slots__ = ()
 
 
-def told(value: str) -> str:
+def as_html(value: str) -> str:
     """Any text as HTML; what is HTML already stays."""
     return value if isinstance(value, Markup) else escape(value)
 
@@ -42,7 +42,7 @@ def table(
             kind = "th" if names else "td"
             marks = f' scope="{scope}"' if names else ""
             marks += ' class="n"' if 0 < len(cells) - bars - place <= numbers else ""
-            made.append(f"<{kind}{marks}>{told(cell)}</{kind}>")
+            made.append(f"<{kind}{marks}>{as_html(cell)}</{kind}>")
         return f"<tr>{''.join(made)}</tr>"
 
     body = "".join(line(row, "row") for row in rows)
@@ -51,7 +51,8 @@ def table(
     foot = f"<tfoot>{line(total, 'row')}</tfoot>" if total else ""
     return Markup(
         # A table wider than the screen scrolls inside this region, which the keyboard can reach.
-        f'<div class="{kind}" role="region" aria-label="{escape(caption)}" tabindex="0"><table><caption>{escape(caption)}</caption>'
+        f'<div class="{kind}" role="region" aria-label="{escape(caption)}" '
+        f'tabindex="0"><table><caption>{escape(caption)}</caption>'
         f"{top}<tbody>{body}</tbody>{foot}</table></div>"
     )
 
@@ -63,22 +64,23 @@ def facts(caption: str, values: Mapping[str, str]) -> Markup:
 
 def cards(values: Mapping[str, str]) -> Markup:
     """A few figures that catch the eye."""
-    inside = "".join(f"<div><dt>{told(name)}</dt><dd>{told(value)}</dd></div>" for name, value in values.items())
+    inside = "".join(f"<div><dt>{as_html(name)}</dt><dd>{as_html(value)}</dd></div>" for name, value in values.items())
     return Markup(f'<dl class="figures">{inside}</dl>')
 
 
 def paragraph(text: str, kind: str = "") -> Markup:
-    return Markup(f'<p class="{kind}">{told(text)}</p>' if kind else f"<p>{told(text)}</p>")
+    return Markup(f'<p class="{kind}">{as_html(text)}</p>' if kind else f"<p>{as_html(text)}</p>")
 
 
-def folded(summary: str, inside: str) -> Markup:
-    return Markup(f"<details><summary>{told(summary)}</summary>{told(inside)}</details>")
+def folded_part(summary: str, inside: str) -> Markup:
+    return Markup(f"<details><summary>{as_html(summary)}</summary>{as_html(inside)}</details>")
 
 
 def figure(chart: str, caption: str, data: str) -> Markup:
     """A chart with its caption, and the same figures as a table for whoever cannot see it."""
     return Markup(
-        f"<figure>{told(chart)}<figcaption>{escape(caption)}</figcaption>{folded('The figures as a table', data)}</figure>"
+        f"<figure>{as_html(chart)}<figcaption>{escape(caption)}</figcaption>"
+        f"{folded_part('The figures as a table', data)}</figure>"
     )
 
 

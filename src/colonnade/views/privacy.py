@@ -1,4 +1,4 @@
-"""The sections about what left: the statement in plain words with its odds worked out, and every message by type and round."""
+"""The sections about what left: the statement in plain words with its odds, and messages by type and round."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from colonnade.privacy.statement import Guarantee
 from colonnade.views import chart, odds
 from colonnade.views.colours import COLOURS, party_colours
 from colonnade.views.fit_facts import FitFacts
-from colonnade.views.parts import Markup, facts, figure, folded, paragraph, table
+from colonnade.views.parts import Markup, facts, figure, folded_part, paragraph, table
 from colonnade.views.sections import parties_of
 from colonnade.views.traffic import left_by_party, left_by_round, reached_by_party
 from colonnade.views.words import human_bytes, message_words, number
@@ -50,8 +50,8 @@ def _meaning(fit: FitFacts) -> str:
     epsilon, delta, unit = fit.privacy.epsilon, fit.privacy.delta, fit.privacy.unit
     if math.isinf(epsilon):
         return "<h3>What this means</h3>" + paragraph(
-            "No number bounds what an adversary can find out. Take it that whoever saw the messages below knows what is in them, and all "
-            f"that follows from it about {unit}."
+            "No number bounds what an adversary can find out. Take it that whoever saw the messages below knows what "
+            f"is in them, and all that follows from it about {unit}."
         )
     claimed = ""
     if fit.privacy.guarantee != Guarantee.PROVEN:
@@ -60,18 +60,20 @@ def _meaning(fit: FitFacts) -> str:
         )
     loss, chance = odds.tail(epsilon, delta, fit.privacy.rho)
     text = (
-        f"Take two tables that differ in {unit} only, and any set of outcomes. Its chance under one of them is at most e^epsilon = "
-        f"{number(odds.factor(epsilon))} times its chance under the other, plus delta = {number(delta)}. From this follows what an adversary can "
-        "do who knows everything but which of the two tables was used, and sees what the statement says."
+        f"Take two tables that differ in {unit} only, and any set of outcomes. Its chance under one of them is at most "
+        f"e^epsilon = {number(odds.factor(epsilon))} times its chance under the other, plus delta = {number(delta)}. "
+        "From this follows what an adversary can do who knows everything but which of the two tables was used, and "
+        "sees what the statement says."
     )
     example = (
         f"A coin decides which of the two it is. Without seeing anything the adversary guesses right in 50 % of cases; "
-        f"with all it sees, in at most {odds.percent(odds.guess(epsilon, delta))}. And if it may accuse wrongly in {odds.percent(WRONG)} of cases only, "
-        f"it finds out the truth in at most {odds.percent(odds.power(WRONG, epsilon, delta))}, where blind accusing finds {odds.percent(WRONG)}."
+        f"with all it sees, in at most {odds.percent(odds.guess(epsilon, delta))}. And if it may accuse wrongly in "
+        f"{odds.percent(WRONG)} of cases only, it finds out the truth in at most "
+        f"{odds.percent(odds.power(WRONG, epsilon, delta))}, where blind accusing finds {odds.percent(WRONG)}."
     )
     surprise = (
-        f"What it sees multiplies its odds for the truth by at most {number(odds.factor(loss))}, except with a chance of at most "
-        f"{number(chance)}. So sure can it become:"
+        f"What it sees multiplies its odds for the truth by at most {number(odds.factor(loss))}, except with a chance "
+        f"of at most {number(chance)}. So sure can it become:"
     )
     rows = [(odds.percent(before), odds.percent(odds.belief(before, loss))) for before in BELIEFS]
     made = table(
@@ -115,11 +117,11 @@ def traffic_section(fit: FitFacts) -> str:
         [
             made,
             paragraph(
-                "A message between two parties stands at both; the last line counts it once. Bytes are those of the codec, without "
-                "encryption and transport.",
+                "A message between two parties stands at both; the last line counts it once. Bytes are those of the "
+                "codec, without encryption and transport.",
                 "soft",
             ),
-            folded("What the messages are", table("Types of messages", ("message", "meaning"), meanings)),
+            folded_part("What the messages are", table("Types of messages", ("message", "meaning"), meanings)),
             _timeline(fit),
         ]
     )
@@ -137,7 +139,7 @@ def _timeline(fit: FitFacts) -> str:
         for number_, size in left_by_round(fit, party).items():
             parts[number_ // width] += size
     caption = f"Bytes that left each party, by {'round' if width == 1 else f'{width} rounds'}."
-    drawn = chart.stacked(
+    drawn = chart.stacked_bars(
         heights, places, colours, chart.Axis("round"), chart.Axis("bytes that left", bytes=True, low=0.0), label=caption
     )
     rows = [

@@ -1,4 +1,4 @@
-"""Figures of quality: found on rows that a caller gave, or computed by the caller, such as a comparison of several models."""
+"""Figures of quality: found on rows that a caller gave, or computed by the caller."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 BASES = {
     "public": "These rows are public, so the caller says: the figures tell nothing that is not known.",
-    "paid for": "The caller says that these figures are paid for: their release is accounted for apart from the run, and is not in "
-    "the epsilon of this report.",
+    "paid for": "The caller says that these figures are paid for: their release is accounted for apart from the "
+    "run, and is not in the epsilon of this report.",
 }
 
 

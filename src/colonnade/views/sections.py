@@ -14,10 +14,10 @@ from colonnade.privacy.figures import shown
 from colonnade.views import chart
 from colonnade.views.colours import COLOURS
 from colonnade.views.fit_facts import FitFacts
-from colonnade.views.parts import Markup, cards, facts, figure, folded, paragraph, table, told
+from colonnade.views.parts import Markup, as_html, cards, facts, figure, folded_part, paragraph, table
 from colonnade.views.run_facts import RunFacts
 from colonnade.views.traffic import left_by_party
-from colonnade.views.words import counted, human_bytes, listed, number, plain_words, problem_sentence
+from colonnade.views.words import count_noun, human_bytes, join_names, number, plain_words, problem_sentence
 
 HISTORY_ROWS = 12  # of the table beside the plots
 DIRECTIONS = {"up": "from the parties", "down": "to the parties", "across": "between parties"}
@@ -32,7 +32,11 @@ def question_section(fit: FitFacts) -> str:
     parties = parties_of(fit)
     held = "different rows with the same columns" if fit.by_rows else "different columns of the same rows"
     label = "each with its labels" if fit.by_rows else f"the label is held by {fit.label}"
-    who = f"The parties {listed(parties)} hold {held}" if len(parties) > 1 else f"The party {parties[0]} holds all data"
+    who = (
+        f"The parties {join_names(parties)} hold {held}"
+        if len(parties) > 1
+        else f"The party {parties[0]} holds all data"
+    )
     text = [
         paragraph(f"{who}; {label}. {problem_sentence(fit.problem)} {plain_words(fit.problem)}".rstrip()),
         paragraph(f"It was found by {fit.method} and stopped because: {fit.status.value}."),
@@ -61,7 +65,7 @@ def parties_section(fit: FitFacts, known: RunFacts) -> str:
     )
     matched = "The number of rows in common is not kept with this fit."
     if known.rows is not None:
-        matched = f"{counted(known.rows, 'row')} {'in all' if fit.by_rows else 'matched in all parties'}."
+        matched = f"{count_noun(known.rows, 'row')} {'in all' if fit.by_rows else 'matched in all parties'}."
     on = f" They were matched on {fit.on!r}." if fit.on else ""
     allowed = (
         " A policy says what a party would allow at most; what left it in this run is listed under its own heading."
@@ -85,7 +89,7 @@ def convergence_section(fit: FitFacts) -> str:
     for name, (caption, axis) in CURVES.items():
         points = _history(fit, name, log=axis.log)
         if points:
-            line = chart.Line(name, points, COLOURS[0])
+            line = chart.Curve(name, points, COLOURS[0])
             drawn = chart.lines([line], chart.Axis("round"), axis, label=caption)
             parts.append(figure(drawn, caption, _history_table(fit, name)))
     if not parts:
@@ -100,7 +104,7 @@ def _history_table(fit: FitFacts, name: str) -> str:
     rows = [
         (f"{note.get('round', place):,}", number(note.get(name))) for place, note in zip(places, notes, strict=True)
     ]
-    caption = f"The {name} in {len(rows)} of {counted(len(fit.notes), 'round')}, before the step of that round"
+    caption = f"The {name} in {len(rows)} of {count_noun(len(fit.notes), 'round')}, before the step of that round"
     return table(caption, ("round", name), rows, numbers=2)
 
 
@@ -129,7 +133,10 @@ def cost_section(fit: FitFacts) -> str:
         took = f"It took {fit.seconds:.1f} seconds."
     price = "No price in privacy can be named: exact values left the parties."
     if math.isfinite(fit.privacy.epsilon):
-        price = f"It cost epsilon {shown(fit.privacy.epsilon)} of every budget that counts these rows, at delta {number(fit.privacy.delta)}."
+        price = (
+            f"It cost epsilon {shown(fit.privacy.epsilon)} "
+            f"of every budget that counts these rows, at delta {number(fit.privacy.delta)}."
+        )
     return "".join([paragraph(took), paragraph(price), made, _so_far(fit)])
 
 
@@ -145,7 +152,7 @@ def _so_far(fit: FitFacts) -> str:
             for number_ in sorted({*own, last}):
                 total += own.get(number_, 0)
                 points.append((float(number_), float(total)))
-            curves.append(chart.Line(name, points, COLOURS[place], place, steps=True))
+            curves.append(chart.Curve(name, points, COLOURS[place], place, steps=True))
             columns.append((name, dict(points)))
     if not curves:
         return ""
@@ -174,14 +181,14 @@ def settings_section(fit: FitFacts, known: RunFacts) -> str:
         if schema is None:
             continue
         read = "read off the data" if schema.source == "data" else "declared before the run"
-        parts.append(folded(f"Columns of {party} and how they are scaled ({read})", _lines(schema.to_text())))
+        parts.append(folded_part(f"Columns of {party} and how they are scaled ({read})", _lines(schema.to_text())))
     if len(parts) == 1:
         parts.append(paragraph("Columns were used as they came: no schema scaled them."))
     return "".join(parts)
 
 
 def _lines(text: str) -> str:
-    return Markup(f"<pre>{told(text)}</pre>")
+    return Markup(f"<pre>{as_html(text)}</pre>")
 
 
 def reproduction_section(fit: FitFacts, known: RunFacts) -> str:
@@ -201,8 +208,8 @@ def reproduction_section(fit: FitFacts, known: RunFacts) -> str:
         "Python": f"{platform.python_version()} on {platform.system()} {platform.machine()}",
     }
     return facts("What this run was", rows) + paragraph(
-        "The hashes are of public things and of the model above, never of data. The same call with the same store finds the run again; "
-        "without noise the same call gives the same model, bit for bit.",
+        "The hashes are of public things and of the model above, never of data. The same call with the same store "
+        "finds the run again; without noise the same call gives the same model, bit for bit.",
         "soft",
     )
 

@@ -35,12 +35,12 @@ def number(value: float | None) -> str:
     return f"{value:.4g}".replace("-", "−")
 
 
-def listed(names: Sequence[str]) -> str:
+def join_names(names: Sequence[str]) -> str:
     """a, b and c."""
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
-def counted(count: int, noun: str) -> str:
+def count_noun(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
@@ -55,7 +55,8 @@ MEANINGS = {
     "LeastSquares": "It predicts a number, and a miss counts by its square.",
     "Logistic": "It predicts the chance of a class.",
     "SquaredHinge": "It tells two classes apart with a margin, and a miss counts by its square.",
-    "Huber": "It predicts a number; small misses count by their square, large ones by their size, so that outliers weigh less.",
+    "Huber": "It predicts a number; small misses count by their square, large ones by their size, so that outliers "
+    "weigh less.",
     "Absolute": "It predicts a number, the middle of what is likely: a miss counts by its size.",
     "Quantile": "It predicts a number that a given share of the labels lies below.",
     "L1Ball": "The bound on the sum of sizes leaves few columns in use.",

@@ -9,7 +9,7 @@ from html import escape
 from colonnade.cli.live.reading import LedgerView, Message, Run
 from colonnade.privacy.figures import shown
 from colonnade.views.parts import Markup, cards, facts, paragraph, section, table
-from colonnade.views.words import counted, human_bytes, number
+from colonnade.views.words import count_noun, human_bytes, number
 
 
 def index_page(folder: str, runs: Sequence[Run], ledgers: Sequence[LedgerView], messages: Sequence[Message]) -> str:
@@ -19,7 +19,7 @@ def index_page(folder: str, runs: Sequence[Run], ledgers: Sequence[LedgerView], 
         section("budgets", "Budgets", _ledgers(ledgers)),
         section("messages", "Messages that left", _messages(messages, with_run=True)),
     ]
-    summary = f"{counted(len(runs), 'run')}, {running:,} running"
+    summary = f"{count_noun(len(runs), 'run')}, {running:,} running"
     return _whole(f"Store “{folder}”", summary, sections, "")
 
 
@@ -65,7 +65,7 @@ def _runs(runs: Sequence[Run]) -> str:
         for run in runs
     ]
     heads = ("run", "state", "round", "epsilon", "report", "method", "began")
-    return table(f"The newest {counted(len(runs), 'run')}, the last one first", heads, rows)
+    return table(f"The newest {count_noun(len(runs), 'run')}, the last one first", heads, rows)
 
 
 def _link(run: Run, up: str) -> Markup:
@@ -108,7 +108,7 @@ def _messages(messages: Sequence[Message], *, with_run: bool) -> str:
         )
         for one in messages
     ]
-    return table(f"The last {counted(len(rows), 'message')}, the newest first", heads, rows)
+    return table(f"The last {count_noun(len(rows), 'message')}, the newest first", heads, rows)
 
 
 def _epsilon(run: Run) -> str:

@@ -22,7 +22,7 @@ from colonnade.cli.live.page import error_page, index_page, run_page
 from colonnade.cli.live.reading import NotReadable, Reader
 from colonnade.errors import ColonnadeError, InvalidInput
 from colonnade.runs.result import load
-from colonnade.views import RunFacts, rendered
+from colonnade.views import RunFacts, render_report
 from colonnade.views.page import POLICY
 from colonnade.views.parts import style
 
@@ -121,7 +121,7 @@ class Server:
                     fit = load(path)
                     kept = RunFacts.of(fit)
                     known = kept if kept.settings else self.reader.facts(run)  # an older fit carries none
-                    return HTTPStatus.OK, HTML, POLICY, rendered(fit, facts=known)
+                    return HTTPStatus.OK, HTML, POLICY, render_report(fit, facts=known)
         return _refused(HTTPStatus.NOT_FOUND)
 
 

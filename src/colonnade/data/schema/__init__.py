@@ -13,7 +13,7 @@ Leaves   the schema itself, and nothing else: names, bounds and levels are publi
 
 from __future__ import annotations
 
-from colonnade.data.schema.columns import Binary, Categorical, Column, Date, Feature, Numeric, Plain
+from colonnade.data.schema.columns import Binary, Categorical, Column, Date, Feature, Numeric, Plain, features_of
 from colonnade.data.schema.infer import MANY_LEVELS, Look, look
 from colonnade.data.schema.matrix import SPARSE_BELOW
 from colonnade.data.schema.table import Encoded, Schema
@@ -36,6 +36,7 @@ __all__ = [
     "Plain",
     "Schema",
     "as_frame",
+    "features_of",
     "look",
     "toml_value",
 ]

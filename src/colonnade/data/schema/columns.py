@@ -14,15 +14,15 @@ import numpy as np
 
 from colonnade.data.schema.values import (
     LARGEST,
+    EncodedColumn,
     Missing,
-    Part,
     count_outside,
     days_of,
     numbers_of,
     one_hot,
     ones,
     refuse_gaps,
-    scaled,
+    scale_to_unit,
     texts_of,
     with_indicator,
 )
@@ -82,16 +82,13 @@ class Numeric:
         value = Feature(self.name, bound, nonnegative=not self.scale and self.low >= 0.0, binary=False)
         return (_with_indicator(value, self.missing),)
 
-    def features(self) -> tuple[Feature, ...]:
-        return _flat(self.groups())
-
-    def encode(self, values: pl.Series) -> Part:
+    def encode(self, values: pl.Series) -> EncodedColumn:
         numbers, gaps = numbers_of(self.name, self.missing, values)
         outside = count_outside(numbers, self.low, self.high, gaps)
         numbers = np.clip(numbers, self.low, self.high)
         if self.scale:
-            numbers = scaled(numbers, self.low, self.high)
-        return Part(with_indicator(numbers, gaps, self.missing), outside)
+            numbers = scale_to_unit(numbers, self.low, self.high)
+        return EncodedColumn(with_indicator(numbers, gaps, self.missing), outside)
 
 
 @dataclass(frozen=True)
@@ -125,8 +122,8 @@ class Date:
             object.__setattr__(self, "missing", _day(f"column {self.name!r}: missing", self.missing))
             if not self.low <= cast("dt.date", self.missing) <= self.high:
                 raise InvalidInput(
-                    f"column {self.name!r}: missing = {self.missing} lies outside the bounds {self.low} to {self.high}. "
-                    f"Choose a day between them."
+                    f"column {self.name!r}: missing = {self.missing} lies outside the bounds {self.low} to "
+                    f"{self.high}. Choose a day between them."
                 )
 
     def groups(self) -> Groups:
@@ -136,21 +133,18 @@ class Date:
         )
         return (_with_indicator(value, self.missing), *cycles)
 
-    def features(self) -> tuple[Feature, ...]:
-        return _flat(self.groups())
-
-    def encode(self, values: pl.Series) -> Part:
+    def encode(self, values: pl.Series) -> EncodedColumn:
         import polars as pl
 
         days, gaps = days_of(self.name, self.format, self.missing, values)
         low, high = (float((bound - dt.date(1970, 1, 1)).days) for bound in (self.low, self.high))
         numbers = np.array(days.to_physical().cast(pl.Float64).fill_null(low).to_numpy(), dtype=np.float64)
         outside = count_outside(numbers, low, high, gaps)
-        columns = with_indicator(scaled(np.clip(numbers, low, high), low, high), gaps, self.missing)
+        columns = with_indicator(scale_to_unit(np.clip(numbers, low, high), low, high), gaps, self.missing)
         for part in self.parts:
             codes = days.dt.month() if part == "month" else days.dt.weekday()
             columns += one_hot(codes.cast(pl.Int64).fill_null(0).to_numpy() - 1, CYCLES[part])
-        return Part(columns, outside)
+        return EncodedColumn(columns, outside)
 
 
 @dataclass(frozen=True)
@@ -172,10 +166,7 @@ class Binary:
     def groups(self) -> Groups:
         return (_with_indicator(_flag(self.name), self.missing),)
 
-    def features(self) -> tuple[Feature, ...]:
-        return _flat(self.groups())
-
-    def encode(self, values: pl.Series) -> Part:
+    def encode(self, values: pl.Series) -> EncodedColumn:
         numbers, gaps = numbers_of(self.name, self.missing, values)
         strange = np.count_nonzero((numbers != 0.0) & (numbers != 1.0))
         if strange:
@@ -183,7 +174,7 @@ class Binary:
                 f"column {self.name!r}: {strange:,} values are neither 0 nor 1, but the schema calls it "
                 f'binary. Declare type = "numeric" with bounds, or type = "categorical" with levels.'
             )
-        return Part(with_indicator(numbers, gaps, self.missing))
+        return EncodedColumn(with_indicator(numbers, gaps, self.missing))
 
 
 @dataclass(frozen=True)
@@ -211,10 +202,7 @@ class Categorical:
         indicator = (_indicator(self.name),) if self.missing == "indicator" else ()
         return ((*(_flag(name) for name in names), *indicator),)
 
-    def features(self) -> tuple[Feature, ...]:
-        return _flat(self.groups())
-
-    def encode(self, values: pl.Series) -> Part:
+    def encode(self, values: pl.Series) -> EncodedColumn:
         """One sparse column per level; the rows that belong to none of them get no entry."""
         import polars as pl
 
@@ -231,7 +219,7 @@ class Categorical:
         columns = one_hot(codes, len(self.levels))
         if self.missing == "indicator":
             columns.append(ones(np.flatnonzero(texts.is_null().to_numpy()).astype(np.int64)))
-        return Part(columns, known.null_count() - texts.null_count())
+        return EncodedColumn(columns, known.null_count() - texts.null_count())
 
 
 @dataclass(frozen=True)
@@ -248,10 +236,7 @@ class Plain:
     def groups(self) -> Groups:
         return (_with_indicator(Feature(self.name, None, nonnegative=False, binary=False), self.missing),)
 
-    def features(self) -> tuple[Feature, ...]:
-        return _flat(self.groups())
-
-    def encode(self, values: pl.Series) -> Part:
+    def encode(self, values: pl.Series) -> EncodedColumn:
         numbers, gaps = numbers_of(self.name, self.missing, values)
         infinite = np.count_nonzero(np.isinf(numbers))
         if infinite:
@@ -259,14 +244,14 @@ class Plain:
                 f"column {self.name!r}: {infinite:,} values are infinite. Declare the column numeric with "
                 f"bounds, which clips them, or remove those rows."
             )
-        return Part(with_indicator(numbers, gaps, self.missing))
+        return EncodedColumn(with_indicator(numbers, gaps, self.missing))
 
 
 Column = Numeric | Date | Binary | Categorical | Plain
 
 
-def _flat(groups: Groups) -> tuple[Feature, ...]:
-    return tuple(feature for group in groups for feature in group)
+def features_of(column: Column) -> tuple[Feature, ...]:
+    return tuple(feature for group in column.groups() for feature in group)
 
 
 def _flag(name: str) -> Feature:

@@ -80,14 +80,15 @@ class Look:
                     low, high = low - dt.timedelta(days=1), high + dt.timedelta(days=1)
                 return Date(self.name, low, high, missing=missing)
         raise InvalidInput(
-            f"column {self.name!r} holds {self.dtype}, which has no encoding. Turn it into numbers, dates or text, or drop it."
+            f"column {self.name!r} holds {self.dtype}, which has no encoding. Turn it into numbers, dates or text, or "
+            "drop it."
         )
 
     def _number(self, missing: Literal["refuse", "indicator"]) -> Column:
         if self.infinite:
             raise InvalidInput(
-                f"column {self.name!r} holds {self.infinite:,} infinite values. Replace them, or declare the column numeric "
-                f"with bounds, which clips them."
+                f"column {self.name!r} holds {self.infinite:,} infinite values. Replace them, or declare the column "
+                f"numeric with bounds, which clips them."
             )
         low, high = (-1.0, 1.0) if self.low is None else (float(self.low), float(self.high))
         if self.kind == "integer" and (low, high) == (0.0, 1.0):
@@ -99,8 +100,8 @@ class Look:
     def _text(self, missing: Literal["refuse", "indicator"]) -> Column:
         if (len(self.levels) > MANY_LEVELS and 2 * len(self.levels) > self.rows) or len(self.levels) > MOST_LEVELS:
             raise InvalidInput(
-                f"column {self.name!r} has {len(self.levels):,} different texts in {self.rows:,} rows: it looks like a name or a "
-                f"number of somebody. Leave it out, or declare it categorical with the levels that matter."
+                f"column {self.name!r} has {len(self.levels):,} different texts in {self.rows:,} rows: it looks like a "
+                f"name or a number of somebody. Leave it out, or declare it categorical with the levels that matter."
             )
         return Categorical(self.name, tuple(sorted(self.levels)), missing=missing)
 

@@ -15,12 +15,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from colonnade.data.schema.values import Sparse
-from colonnade.errors import InvalidInput
 
 SPARSE_BELOW = 0.3  # density under which a compressed matrix is both smaller and faster than an array
 
 
-def assembled(columns: Sequence[Sparse], height: int) -> Any:
+def assemble(columns: Sequence[Sparse], height: int) -> Any:
     """Encoded columns side by side: a CSC matrix with sorted indices, or a C-ordered array."""
     stored = sum(rows.size for rows, _ in columns)
     if stored < SPARSE_BELOW * height * len(columns):
@@ -46,25 +45,24 @@ def _csc(data: NDArray[Any], indices: NDArray[Any], indptr: NDArray[Any], height
 class Blocks:
     """Encoded blocks of rows, in order, until they are put together."""
 
-    def __init__(self, limits: Sequence[float | None], dtype: np.dtype[Any]) -> None:
+    def __init__(self, width: int) -> None:
         self.rows = self._stored = 0
-        self._limits = np.array([_largest(limit, dtype) for limit in limits], dtype)
+        self._width = width
         self._held: deque[Any] = deque()
 
     def add(self, columns: Sequence[Sparse], height: int) -> None:
-        """The next rows, already rounded to the answer's numbers."""
-        block = self._rounded(assembled(columns, height))
+        """The next rows."""
         self.rows += height
         self._stored += sum(rows.size for rows, _ in columns)
-        self._held.append(block)
+        self._held.append(assemble(columns, height))
 
     def together(self) -> Any:
         """All rows in one matrix, of the same form as if they had been encoded at once."""
         if len(self._held) == 1:
             return self._held.pop()
-        if self._stored < SPARSE_BELOW * self.rows * self._limits.size:
+        if self._stored < SPARSE_BELOW * self.rows * self._width:
             return self._compressed()
-        dense = np.empty((self.rows, self._limits.size), self._limits.dtype)
+        dense = np.empty((self.rows, self._width))
         begin = 0
         while self._held:
             block = self._held.popleft()
@@ -74,10 +72,10 @@ class Blocks:
         return dense
 
     def _compressed(self) -> Any:
-        counts = sum((_counts(block) for block in self._held), np.zeros(self._limits.size, np.int64))
+        counts = sum((_counts(block) for block in self._held), np.zeros(self._width, np.int64))
         ends = np.concatenate([[0], np.cumsum(counts)])
         index = np.int32 if max(self._stored, self.rows) <= np.iinfo(np.int32).max else np.int64
-        indices, data = np.empty(ends[-1], index), np.empty(ends[-1], self._limits.dtype)
+        indices, data = np.empty(ends[-1], index), np.empty(ends[-1])
         at, begin = ends[:-1].copy(), 0
         while self._held:
             held = self._held.popleft()
@@ -90,33 +88,8 @@ class Blocks:
             begin += block.shape[0]
         return _csc(data, indices, ends, self.rows)
 
-    def _rounded(self, block: Any) -> Any:
-        if self._limits.dtype == np.float64:
-            return block
-        with np.errstate(over="ignore"):  # looked at below
-            rounded = block.astype(self._limits.dtype)
-        # Rounding to fewer digits may go up: back inside the bound, or what was proven about a row would be wrong.
-        if sparse.issparse(rounded):
-            limits = np.repeat(self._limits, np.diff(rounded.indptr))
-            np.clip(rounded.data, -limits, limits, out=rounded.data)
-            rounded.has_sorted_indices = True
-            values = rounded.data
-        else:
-            values = np.clip(rounded, -self._limits, self._limits, out=rounded)
-        if not np.isfinite(values).all():
-            raise InvalidInput("a plain column holds a number that float32 cannot; read it with dtype=float64.")
-        return rounded
-
 
 def _counts(block: Any) -> NDArray[np.int64]:
     if sparse.issparse(block):
         return np.asarray(np.diff(block.indptr), np.int64)
     return np.asarray(np.count_nonzero(block, axis=0), np.int64)
-
-
-def _largest(limit: float | None, dtype: np.dtype[Any]) -> float:
-    """The largest number of this type that is not above the limit."""
-    if limit is None:
-        return np.inf
-    rounded = dtype.type(min(limit, float(np.finfo(dtype).max)))
-    return float(rounded if float(rounded) <= limit else np.nextafter(rounded, dtype.type(0)))

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
-from colonnade.data.schema.columns import Categorical, Column, Date, Feature, Numeric, Plain, number
+from colonnade.data.schema.columns import Categorical, Column, Date, Feature, Numeric, Plain, features_of, number
 from colonnade.data.schema.infer import look
 from colonnade.data.schema.matrix import Blocks
-from colonnade.data.schema.toml import parsed, plain, written
+from colonnade.data.schema.toml import column_entry, parse_schema, schema_text
 from colonnade.data.schema.values import Floats, frame_of
 from colonnade.errors import InvalidInput, StoreError, unquoted
 
@@ -36,7 +36,7 @@ class Encoded:
         return f"Encoded({self.matrix.shape[0]:,} rows x {self.matrix.shape[1]:,} columns)"
 
     def owner_notes(self) -> tuple[str, ...]:
-        """What the data's owner should know, and nobody else: such a count tells about the data, and nobody paid for it."""
+        """What the data's owner should know, and nobody else: no price covers a count of the data."""
         rows = self.matrix.shape[0]
         return tuple(
             f"column {name!r}: {count:,} of {rows:,} values {what}"
@@ -56,8 +56,8 @@ class Encoded:
 class Schema:
     """A party's columns in order, with what is public about them.
 
-    `label` declares the labels that this party holds, where they are numbers: a private regression clips them to its low and
-    high. `row_norm` is a public L2 bound to which the party is willing to clip its encoded rows in a private
+    `label` declares the labels that this party holds, where they are numbers: a private regression clips them to its
+    low and high. `row_norm` is a public L2 bound to which the party is willing to clip its encoded rows in a private
     run. `encode` does not clip rows, and `row_bound()` does not rely on it.
     """
 
@@ -147,13 +147,10 @@ class Schema:
         return self.encode_blocks([frame])
 
     @unquoted()
-    def encode_blocks(self, frames: Iterable[Any], *, dtype: DTypeLike = np.float64) -> Encoded:
-        """The same for a table that comes in blocks of rows, of which one is held at a time; float64 or float32."""
-        kind = np.dtype(dtype)
-        if kind not in (np.dtype(np.float32), np.dtype(np.float64)):
-            raise InvalidInput(f"dtype must be float32 or float64, got {kind}.")
+    def encode_blocks(self, frames: Iterable[Any]) -> Encoded:
+        """The same for a table that comes in blocks of rows, of which one is held at a time."""
         names = [column.name for column in self.columns]
-        blocks = Blocks([feature.bound for feature in self._features()], kind)
+        blocks = Blocks(self.width)
         outside = dict.fromkeys(names, 0)
         for place, frame in enumerate(frames):
             table = frame_of(frame, names)
@@ -178,18 +175,18 @@ class Schema:
 
     def digest(self) -> str:
         """SHA-256 of a canonical form: equal for equal schemas, on every machine."""
-        form = self._top() | {"column": [plain(column) for column in self.columns]}
+        form = self._top() | {"column": [column_entry(column) for column in self.columns]}
         text = json.dumps(form, sort_keys=True, separators=(",", ":"), ensure_ascii=True, default=str)
         return hashlib.sha256(b"colonnade schema 1\n" + text.encode("ascii")).hexdigest()
 
     def to_text(self) -> str:
         """The schema as the text of a TOML file."""
-        return written(self._top(), [plain(column) for column in self.columns])
+        return schema_text(self._top(), [column_entry(column) for column in self.columns])
 
     @classmethod
     def from_text(cls, text: str) -> Schema:
         """The inverse of `to_text`; a mistake is reported with its line and key."""
-        columns, top = parsed(text)
+        columns, top = parse_schema(text)
         return cls(columns, **top)
 
     def to_toml(self, path: str | Path) -> None:
@@ -212,12 +209,12 @@ class Schema:
             raise InvalidInput(f"the schema {path}: {error}") from error
 
     def _features(self) -> tuple[Feature, ...]:
-        return tuple(feature for column in self.columns for feature in column.features())
+        return tuple(feature for column in self.columns for feature in features_of(column))
 
     def _top(self) -> dict[str, Any]:
         top: dict[str, Any] = {"source": self.source}
         top |= {} if self.row_norm is None else {"row_norm": self.row_norm}
-        return top if self.label is None else top | {"label": plain(self.label)}
+        return top if self.label is None else top | {"label": column_entry(self.label)}
 
     def _require_public_bounds(self) -> None:
         if self.source == "data":

@@ -37,13 +37,13 @@ KINDS: dict[str, type[Column]] = {
 SINCE = {"date": 2}  # kinds that came after version 1
 
 
-def plain(column: Column) -> dict[str, Any]:
+def column_entry(column: Column) -> dict[str, Any]:
     """A column as text, numbers, days and lists: what the file and the digest are made from."""
     kind = next(name for name, cls in KINDS.items() if isinstance(column, cls))
     return {"type": kind, **asdict(column)}
 
 
-def written(top: Mapping[str, Any], columns: list[dict[str, Any]]) -> str:
+def schema_text(top: Mapping[str, Any], columns: list[dict[str, Any]]) -> str:
     """The text of a file."""
     lines = [f"{key} = {toml_value(value)}" for key, value in {"version": VERSION, **top}.items()]
     for column in columns:
@@ -69,7 +69,7 @@ def toml_value(value: str | bool | float | dt.date | tuple[str, ...] | dict[str,
             return "[" + ", ".join(toml_value(item) for item in value) + "]"
 
 
-def parsed(text: str) -> tuple[tuple[Column, ...], dict[str, Any]]:
+def parse_schema(text: str) -> tuple[tuple[Column, ...], dict[str, Any]]:
     """The columns of a file, and what it says beside them (source, row_norm)."""
     try:
         table = tomllib.loads(text)

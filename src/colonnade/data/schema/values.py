@@ -23,7 +23,7 @@ Sparse = tuple[Rows, Floats]  # one encoded column: increasing row numbers, and 
 LARGEST = 1e100  # of a bound: squares and sums of squares stay finite
 
 
-class Part(NamedTuple):
+class EncodedColumn(NamedTuple):
     """One column of a table as numbers, and how many of its values lay outside what was declared."""
 
     columns: list[Sparse]
@@ -87,7 +87,7 @@ def numbers_of(name: str, missing: Missing, values: pl.Series) -> tuple[Floats, 
 
 
 def days_of(name: str, written: str, missing: str | dt.date, values: pl.Series) -> tuple[pl.Series, Rows]:
-    """The days of dates, times or texts, with gaps filled where a date was declared for them, and the rows of the gaps."""
+    """The days of dates, times or texts, gaps filled where a date was declared for them; and the rows of the gaps."""
     import polars as pl
 
     if values.null_count() == values.len():
@@ -99,8 +99,8 @@ def days_of(name: str, written: str, missing: str | dt.date, values: pl.Series) 
         if strange.any():
             raise InvalidInput(
                 f"column {name!r}: {np.count_nonzero(strange):,} of {texts.len():,} texts are no dates of the form "
-                f"{written!r}, the first in row {int(np.argmax(strange)) + 1:,}. Correct them, or write the form they have "
-                f'as format = "%d.%m.%Y" in the schema.'
+                f"{written!r}, the first in row {int(np.argmax(strange)) + 1:,}. Correct them, or write the form they "
+                f'have as format = "%d.%m.%Y" in the schema.'
             )
     elif isinstance(values.dtype, pl.Datetime):
         values = values.dt.date()  # the day where the clock hangs, for times with a zone
@@ -163,7 +163,7 @@ def with_indicator(numbers: Floats, gaps: Rows, missing: object) -> list[Sparse]
     return [nonzeros(numbers), ones(gaps)]
 
 
-def scaled(numbers: Floats, low: float, high: float) -> Floats:
+def scale_to_unit(numbers: Floats, low: float, high: float) -> Floats:
     """Numbers between the bounds to [-1, 1]. In this order every rounding is monotone: no value ends past -1 or 1."""
     return 2.0 * ((numbers - low) / (high - low)) - 1.0
 

@@ -20,20 +20,19 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from colonnade.data import readers
 from colonnade.data.schema import Encoded, Schema, as_frame
 from colonnade.data.sources import sql
-from colonnade.data.sources.files import Columnar, Csv, Frame
+from colonnade.data.sources.files import Columnar, Csv, FrameTable
 from colonnade.data.sources.sql import Sql
 from colonnade.errors import InvalidInput, unquoted
 
 if TYPE_CHECKING:
     import polars as pl
 
-Table = Frame | Csv | Columnar | Sql
+Table = FrameTable | Csv | Columnar | Sql
 ARROW = (".arrow", ".feather", ".ipc")
 KINDS = (".csv", ".parquet", *ARROW, *readers.TEXT, ".npz")
 
@@ -60,7 +59,7 @@ def read(
         return readers.read(source, columns=columns)
     if isinstance(columns, int | str):
         raise InvalidInput(f"columns={columns!r}: give a list of names (a number is for svmlight files).")
-    return located(source, query=query).frame(columns, schema, texts)
+    return table_at(source, query=query).frame(columns, schema, texts)
 
 
 @unquoted()
@@ -70,7 +69,6 @@ def encode(
     *,
     keep: Sequence[str] = (),
     query: str | None = None,
-    dtype: DTypeLike = np.float64,
 ) -> tuple[Encoded, pl.DataFrame]:
     """A source encoded block by block, and the columns to `keep` beside it: the key, the label, whom a row is about.
 
@@ -78,7 +76,7 @@ def encode(
     """
     import polars as pl
 
-    table = located(source, query=query)
+    table = table_at(source, query=query)
     names = list(dict.fromkeys([*(column.name for column in schema.columns), *keep]))
     kept: list[pl.DataFrame] = []
 
@@ -87,18 +85,18 @@ def encode(
             kept.append(block.select(keep))
             yield block
 
-    encoded = schema.encode_blocks(blocks(), dtype=dtype)
+    encoded = schema.encode_blocks(blocks())
     return encoded, pl.concat(kept)
 
 
-def located(source: Any, *, query: str | None = None) -> Table:
+def table_at(source: Any, *, query: str | None = None) -> Table:
     """The value that stands for a source; nothing is read yet."""
     if isinstance(source, str) and re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", source):
-        return sql.located(source, query)
+        return sql.query_at(source, query)
     if query is not None:
         raise InvalidInput("query= is for databases: give an address such as postgresql://user@host/database.")
     if not isinstance(source, str | PathLike):
-        return Frame(as_frame(source))
+        return FrameTable(as_frame(source))
     file = Path(source)
     if not file.is_file():
         raise InvalidInput(

@@ -1,4 +1,4 @@
-"""What all sources share: the size of a block, the choice of columns, blocks put together, and Arrow's tables as frames."""
+"""What all sources share: the size of a block, the choice of columns, and Arrow's tables as frames."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def block_rows(columns: int) -> int:
     return min(max(BLOCK // (8 * max(columns, 1)), 1), MOST_ROWS)
 
 
-def chosen(shown: str, there: Sequence[str], columns: Sequence[str] | None) -> list[str]:
+def choose_columns(shown: str, there: Sequence[str], columns: Sequence[str] | None) -> list[str]:
     """The columns asked for (None: all), if a table has each of them once."""
     times = Counter(there)
     twice = [name for name in times if times[name] > 1]
@@ -39,7 +39,7 @@ def chosen(shown: str, there: Sequence[str], columns: Sequence[str] | None) -> l
     return list(dict.fromkeys(columns))
 
 
-def together(blocks: Iterable[pl.DataFrame]) -> pl.DataFrame:
+def join_blocks(blocks: Iterable[pl.DataFrame]) -> pl.DataFrame:
     """All blocks of a table in one frame."""
     import polars as pl
 

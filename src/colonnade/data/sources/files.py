@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from colonnade.data.schema import Binary, Categorical, Column, Date, Schema
-from colonnade.data.sources.blocks import BLOCK, block_rows, chosen, frame_of, together
+from colonnade.data.sources.blocks import BLOCK, block_rows, choose_columns, frame_of, join_blocks
 from colonnade.errors import InvalidInput, unquoted
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ LED_BY_ZEROS = r"^\s*[+-]?0[0-9]"
 
 
 @dataclass(frozen=True, eq=False)
-class Frame:
+class FrameTable:
     """A data frame in memory."""
 
     table: pl.DataFrame = field(repr=False)
@@ -33,7 +33,7 @@ class Frame:
         return self.table.columns
 
     def frame(self, columns: Sequence[str] | None, _: object = None, __: object = ()) -> pl.DataFrame:
-        return self.table.select(chosen(self.shown, self.table.columns, columns))
+        return self.table.select(choose_columns(self.shown, self.table.columns, columns))
 
     def blocks(self, columns: Sequence[str] | None, _: object = None, __: object = ()) -> Iterator[pl.DataFrame]:
         table = self.frame(columns)
@@ -56,7 +56,7 @@ class Csv:
     def frame(
         self, columns: Sequence[str] | None, schema: Schema | None = None, texts: Collection[str] = ()
     ) -> pl.DataFrame:
-        return together(self.blocks(columns, schema, texts))
+        return join_blocks(self.blocks(columns, schema, texts))
 
     def blocks(
         self, columns: Sequence[str] | None, schema: Schema | None = None, texts: Collection[str] = ()
@@ -68,7 +68,7 @@ class Csv:
         import pyarrow as pa
 
         names = self.names()
-        wanted = chosen(self.shown, names, columns)
+        wanted = choose_columns(self.shown, names, columns)
         types = {column.name: _declared(column) for column in (schema.columns if schema else ())}
         types |= dict.fromkeys(texts, pa.string())
         with unquoted(), self._explained(names):
@@ -84,7 +84,7 @@ class Csv:
             raise InvalidInput(_not_utf8(self.shown, "in its first lines")) from None
 
     def _types(self, names: list[str], wanted: list[str]) -> dict[str, pa.DataType]:
-        """A type for each column that holds in all its rows: guessed from the first block, widened where that was wrong."""
+        """A type per column that holds in all rows: guessed from the first block, widened where that was wrong."""
         import pyarrow as pa
 
         wider = {"null": pa.int64(), "int64": pa.float64()}  # then text
@@ -145,8 +145,8 @@ class Csv:
         cells = re.search(r"Expected (\d+) columns, got (\d+)", said)
         if cells:
             return (
-                f"{self.shown}: {cells[2]} cells{line}, and the header has {cells[1]}. Give every line as many cells; put "
-                f"texts that hold a comma in quotes."
+                f"{self.shown}: {cells[2]} cells{line}, and the header has {cells[1]}. Give every line as many cells; "
+                f"put texts that hold a comma in quotes."
             )
         if column is None:
             return f"{self.shown} cannot be read as CSV{line}. Save it as UTF-8 text with a header and commas."
@@ -155,8 +155,8 @@ class Csv:
             return _not_utf8(self.shown, f"in column {name!r}{line}")
         wanted = "0, 1, true or false" if "error to bool" in said else "a number"
         return (
-            f"{self.shown}: column {name!r} has a cell{line} that is not {wanted}, as its schema says. Correct the cell, or "
-            f"declare the column categorical with its levels."
+            f"{self.shown}: column {name!r} has a cell{line} that is not {wanted}, as its schema says. Correct the "
+            f"cell, or declare the column categorical with its levels."
         )
 
     def _polars(self, table: Any) -> pl.DataFrame:
@@ -213,11 +213,11 @@ class Columnar:
             return list(schema.names)
 
     def frame(self, columns: Sequence[str] | None, _: object = None, __: object = ()) -> pl.DataFrame:
-        return together(self.blocks(columns))
+        return join_blocks(self.blocks(columns))
 
     def blocks(self, columns: Sequence[str] | None, _: object = None, __: object = ()) -> Iterator[pl.DataFrame]:
         with unquoted(), self._opened() as (schema, batches):
-            names, empty = chosen(self.shown, schema.names, columns), True
+            names, empty = choose_columns(self.shown, schema.names, columns), True
             for batch in batches(names):
                 empty &= batch.num_rows == 0
                 yield from frame_of(batch).iter_slices(block_rows(len(names)))
@@ -266,5 +266,6 @@ def _damaged(shown: str, kind: str) -> Iterator[None]:
         yield
     except (pa.ArrowException, OSError) as error:
         raise InvalidInput(
-            f"{shown} cannot be read as {kind} ({type(error).__name__}). Is it whole, and is its suffix right? Write it again."
+            f"{shown} cannot be read as {kind} ({type(error).__name__}). Is it whole, and is its suffix right? Write "
+            "it again."
         ) from None

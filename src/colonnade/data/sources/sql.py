@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urlsplit
 
-from colonnade.data.sources.blocks import BLOCK, chosen, frame_of, together
+from colonnade.data.sources.blocks import BLOCK, choose_columns, frame_of, join_blocks
 from colonnade.errors import InvalidInput, unquoted
 
 if TYPE_CHECKING:
@@ -42,12 +42,12 @@ class Sql:
             return list(reader.schema.names)
 
     def frame(self, columns: Sequence[str] | None, _: object = None, __: object = ()) -> pl.DataFrame:
-        return together(self.blocks(columns))
+        return join_blocks(self.blocks(columns))
 
     def blocks(self, columns: Sequence[str] | None, _: object = None, __: object = ()) -> Iterator[pl.DataFrame]:
         with unquoted(), self._reader() as reader:
             empty = reader.schema.empty_table()
-            names = chosen(self.shown, list(reader.schema.names), columns)
+            names = choose_columns(self.shown, list(reader.schema.names), columns)
             batches = self._fetched(reader)
             first = next(batches, empty)
             for batch in chain([first], batches):
@@ -78,8 +78,9 @@ class Sql:
                 failed = True
             if failed:
                 raise InvalidInput(
-                    f"{self.shown}: the database failed after {rows:,} rows; its message may quote a cell and is not shown. "
-                    f"Does a column hold values of several types, or does an expression fail for some rows? CAST it in the query."
+                    f"{self.shown}: the database failed after {rows:,} rows; its message may quote a cell and is not "
+                    "shown. Does a column hold values of several types, or does an expression fail for some rows? "
+                    "CAST it in the query."
                 )
             if batch is None:
                 return
@@ -124,7 +125,7 @@ class Sql:
         return f"the query failed (SQLSTATE {state or 'unknown'}). Try it in the database's own shell."
 
 
-def located(address: str, query: str | None) -> Sql:
+def query_at(address: str, query: str | None) -> Sql:
     """The value that stands for a query to a database; nothing is asked yet."""
     scheme, _, rest = address.partition("://")
     if scheme not in DATABASES:

@@ -1,0 +1,245 @@
+"""One table per party, matched on a key column: read, compared, and encoded in blocks of rows.
+
+Keys, labels and people are held; the features stay where they are until they are encoded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from colonnade.data.party import OPEN, Party, list_names
+from colonnade.data.row_order import key_kind, kinds_match, rank_in_person
+from colonnade.data.schema import Encoded, Schema, look
+from colonnade.data.sources import Table, table_at
+from colonnade.data.sources.blocks import join_blocks
+from colonnade.data.surplus import Surplus
+from colonnade.errors import InvalidInput
+from colonnade.privacy.block import ROW, Block, FeatureColumn, Unit
+
+if TYPE_CHECKING:
+    import polars as pl
+
+COLUMNS_AT_ONCE = 64  # that are copied while rows are put in order
+
+
+@dataclass(frozen=True, eq=False)
+class KeyedTable:
+    """A party's table: its keys, labels and people are held; its features are read when they are encoded."""
+
+    name: str
+    table: Table
+    names: list[str]  # of all its columns
+    beside: pl.DataFrame  # the key, and the columns that are no features
+    texts: frozenset[str]  # of these, the ones that name somebody: text, where a file does not say
+
+    @classmethod
+    def read(cls, name: str, source: Any, on: str, beside: Set[str], texts: frozenset[str]) -> KeyedTable:
+        with _naming(name):
+            table: Table = source if isinstance(source, Table) else table_at(source)
+            names = table.names()
+        if on not in names:
+            raise InvalidInput(f"party {name!r} has no key column {on!r}; its columns are {list_names(names)}.")
+        with _naming(name):
+            held = join_blocks(table.blocks([column for column in names if column in beside], None, texts))
+        if held.is_empty():
+            raise InvalidInput(f"party {name!r} has no rows.")
+        if nulls := held[on].null_count():
+            raise InvalidInput(f"party {name!r}: {nulls:,} rows have no key in {on!r}; fill it in or leave them out.")
+        if double := held.height - held[on].n_unique():
+            raise InvalidInput(
+                f"party {name!r}: {double:,} rows repeat a key of {on!r}; each key may stand once. "
+                "Aggregate the rows of a key, or use a finer key."
+            )
+        return cls(name, table, names, held, texts)
+
+    def encoded(self, keys: pl.Series, schema: Schema | None) -> tuple[Schema, Encoded]:
+        """The rows of these keys, in their order, encoded a block at a time."""
+        own = [column for column in self.names if column not in self.beside.columns]
+        if schema is None:
+            declared, schema = None, Schema(())
+            if own:
+                with _naming(self.name):
+                    looks = look(block for block, _ in self._matched(keys, own, None))
+                    schema = Schema(tuple(seen.column() for seen in looks), source="data")
+        else:
+            declared, own = schema, [column.name for column in schema.columns]
+        if taken := [column for column in own if column in self.beside.columns]:
+            raise InvalidInput(
+                f"party {self.name!r}: its schema names {taken[0]!r}, which is the key, the label, or whom a row is "
+                f"about, and no feature. Leave it out of the schema."
+            )
+        if not own:  # a party with nothing but labels
+            return schema, Encoded(np.zeros((keys.len(), 0)), (), {}, {})
+        places: list[NDArray[np.int64]] = []
+
+        def blocks() -> Iterator[pl.DataFrame]:
+            for block, at in self._matched(keys, own, declared):
+                places.append(at)
+                yield block
+
+        with _naming(self.name):
+            encoded = schema.encode_blocks(blocks())
+        order = np.concatenate(places)
+        if not np.array_equal(np.sort(order), np.arange(keys.len())):
+            raise InvalidInput(
+                f"party {self.name!r}: its table changed while it was read; make the federation again when nobody "
+                "writes to it."
+            )
+        return schema, replace(encoded, matrix=_reorder(encoded.matrix, order))
+
+    def _matched(
+        self, keys: pl.Series, columns: Sequence[str], declared: Schema | None
+    ) -> Iterator[tuple[pl.DataFrame, NDArray[np.int64]]]:
+        """Blocks of the table without the rows that are not matched, and the place of each row among the keys."""
+        import polars as pl
+
+        wanted = pl.DataFrame({"key": keys, "place": pl.int_range(keys.len(), eager=True)})
+        for block in self.table.blocks([keys.name, *columns], declared, self.texts):
+            rows = pl.DataFrame(
+                {"key": block[keys.name].cast(keys.dtype), "row": pl.int_range(block.height, eager=True)}
+            )
+            both = rows.join(wanted, on="key", how="inner", maintain_order="left")
+            whole = both.height == block.height
+            yield (block if whole else block[both["row"]]).select(columns), both["place"].to_numpy()
+
+
+def _reorder(matrix: Any, place: NDArray[np.int64]) -> Any:
+    """Row r moved to place[r], without a second matrix."""
+    if np.array_equal(place, np.arange(place.size)):
+        return matrix
+    if sparse.issparse(matrix):
+        moved = sparse.csc_array(
+            (matrix.data, place.astype(matrix.indices.dtype)[matrix.indices], matrix.indptr), shape=matrix.shape
+        )
+        moved.sort_indices()
+        return moved
+    source = np.argsort(place)
+    for first in range(0, matrix.shape[1], COLUMNS_AT_ONCE):
+        part = matrix[:, first : first + COLUMNS_AT_ONCE]
+        part[:] = part[source]
+    return matrix
+
+
+@contextmanager
+def _naming(name: str) -> Iterator[None]:
+    """Say whose table a mistake is in."""
+    try:
+        yield
+    except InvalidInput as error:
+        raise InvalidInput(f"party {name!r}: {error}") from error
+
+
+def read_tables(frames: Mapping[str, Any], on: str, label: tuple[str, str] | None, unit: Unit) -> dict[str, KeyedTable]:
+    """Every party's key and the columns beside it that are no features, with keys that can be compared."""
+    texts = frozenset({on} if unit == ROW or isinstance(unit, FeatureColumn) else {on, unit.name})
+    tables = {}
+    for name, source in frames.items():
+        own = {label[1]} if label is not None and name == label[0] else set()
+        tables[name] = KeyedTable.read(name, source, on, texts | own, texts)
+    return _with_comparable_keys(tables, on)
+
+
+def _with_comparable_keys(tables: Mapping[str, KeyedTable], on: str) -> dict[str, KeyedTable]:
+    """The tables with keys of one type: as text, where digits are text at one party and numbers at another."""
+    import polars as pl
+
+    types = {name: table.beside[on].dtype for name, table in tables.items()}
+    if len(set(types.values())) == 1:
+        return dict(tables)
+    comparable = False
+    with suppress(InvalidInput):  # a type that is no key between organisations, either
+        comparable = kinds_match({key_kind(table.beside[on]) for table in tables.values()})
+    if not comparable:
+        found = ", ".join(f"{name}: {of}" for name, of in types.items())
+        raise InvalidInput(
+            f"the key {on!r} has different types ({found}); convert it to the same type everywhere, and mind leading "
+            "zeros."
+        )
+    return {name: replace(table, beside=table.beside.cast({on: pl.String})) for name, table in tables.items()}
+
+
+def common_keys(tables: Mapping[str, KeyedTable], on: str) -> pl.DataFrame:
+    keys = reduce(lambda a, b: a.join(b, on=on, how="inner"), (table.beside.select(on) for table in tables.values()))
+    if keys.is_empty():
+        raise InvalidInput(
+            f"no key of {on!r} is in all of {list_names(tables)}; is it the same key, written the same way?"
+        )
+    return keys.sort(on)
+
+
+def labels_of(keys: pl.DataFrame, tables: Mapping[str, KeyedTable], label: tuple[str, str], on: str) -> NDArray[Any]:
+    """The labels of these rows; `label` is (party, column)."""
+    holder, column = label
+    table = tables[holder]
+    if column not in table.names or column == on:
+        has = list_names(table.names)
+        raise InvalidInput(f"party {holder!r} has no column {column!r} to use as label; it has {has}.")
+    labels = keys.join(table.beside.select(on, column), on=on, how="left", maintain_order="left")[column]
+    if nulls := labels.null_count():
+        raise InvalidInput(
+            f"party {holder!r}: the label {column!r} is missing in {nulls:,} rows; leave those rows out."
+        )
+    return labels.to_numpy()
+
+
+def encode_parties(
+    tables: Mapping[str, KeyedTable], keys: pl.Series, schemas: Mapping[str, Schema], unit: Unit
+) -> dict[str, Party]:
+    """The parties with the rows of these keys; a table without a schema gets one read off its data."""
+    made: dict[str, Party] = {}
+    start = 0
+    for name, table in tables.items():
+        schema, own = table.encoded(keys, schemas.get(name))
+        positions = np.arange(start, start + schema.width)
+        block = Block(own.matrix, positions, unit=unit, owner_notes=own.owner_notes(), beyond=own.clipped)
+        made[name] = Party(name, block, schema.features, OPEN, schema)
+        start += schema.width
+    return made
+
+
+# ------------------------------------------------------------------------------------------------ people
+
+
+def cut_surplus(
+    keys: pl.DataFrame, tables: Mapping[str, KeyedTable], on: str, unit: Unit
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The keys of rows that stay in the order of the key, and of those that do not."""
+    holders = [name for name, table in tables.items() if unit.name in table.names]
+    if not holders:
+        raise InvalidInput(f"unit names the column {unit.name!r}, which no party has.")
+    people = keys.join(tables[holders[0]].beside.select(on, unit.name), on=on, how="left", maintain_order="left")
+    if nulls := people[unit.name].null_count():
+        raise InvalidInput(
+            f"party {holders[0]!r}: {nulls:,} rows do not say whom they are about ({unit.name!r} is empty)."
+        )
+    stays = rank_in_person(people[unit.name]) < unit.rows
+    return people.filter(stays), people.filter(~stays)
+
+
+def surplus_of(
+    tables: Mapping[str, KeyedTable],
+    parties: Mapping[str, Party],
+    keys: pl.DataFrame,
+    left: pl.DataFrame | None,
+    label: tuple[str, str] | None,
+    unit: Unit,
+) -> Surplus | None:
+    """The rows that were left out, for a private run to choose among; None where a schema was read off the data."""
+    import polars as pl
+
+    read_off = any(party.schema is not None and party.schema.source == "data" for party in parties.values())
+    if left is None or left.is_empty() or read_off:
+        return None
+    on = keys.columns[0]
+    people = pl.concat([keys[unit.name], left[unit.name]])
+    matrices = {name: table.encoded(left[on], parties[name].schema)[1].matrix for name, table in tables.items()}
+    y = None if label is None else labels_of(left, tables, label, on)
+    return Surplus(left[on], people, matrices, y)

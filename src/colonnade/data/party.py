@@ -1,0 +1,82 @@
+"""One party of a federation: its columns, its policy and its name; and how many rows all parties share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from colonnade.data.schema import Schema
+from colonnade.errors import InvalidInput
+from colonnade.privacy.block import Block
+from colonnade.privacy.events import Policy
+from colonnade.runtime.program import COORDINATOR
+
+LABELS = "labels"
+OPEN = Policy(exact=True)  # the default in process: whoever makes a federation from a table holds all of it
+
+
+@dataclass(frozen=True, eq=False)
+class Party:
+    """One data holder: its encoded columns, how they were encoded, and what it allows."""
+
+    name: str
+    block: Block
+    features: Sequence[str]
+    policy: Policy
+    schema: Schema | None = None  # None: a plain matrix, about which nothing is public but its width
+
+
+@dataclass(frozen=True, slots=True)
+class Alignment:
+    """How many rows each party brought, and how many all of them have."""
+
+    rows: Mapping[str, int]
+    matched: int
+    surplus: int = 0  # matched, and left out because their person has more rows than a unit may
+
+    @property
+    def left_out(self) -> dict[str, int]:
+        return {party: count - self.matched for party, count in self.rows.items()}
+
+    def __str__(self) -> str:
+        parts = (f"{party} {count:,}" for party, count in self.left_out.items() if count)
+        surplus = f"; {self.surplus:,} surplus rows of people with many" if self.surplus else ""
+        return f"{self.matched:,} rows matched in all parties; left out: {', '.join(parts) or 'none'}{surplus}"
+
+
+class LazyNames(Sequence[str]):
+    """Names of some columns of a table, made when asked for: a million columns need no million strings."""
+
+    def __init__(self, names: Sequence[str] | None, places: Sequence[int], word: str = "x") -> None:
+        self._names, self._places, self._word = names, places, word
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __getitem__(self, i: Any) -> Any:
+        if isinstance(i, slice):
+            return [self[k] for k in range(*i.indices(len(self)))]
+        place = self._places[i]
+        return self._names[place] if self._names is not None else f"{self._word}{place}"
+
+
+# ------------------------------------------------------------------------------------------------ names
+
+
+def check_party_names(names: Iterable[str]) -> None:
+    for name in names:
+        if not (isinstance(name, str) and name and name == name.strip() and name.isprintable() and "/" not in name):
+            raise InvalidInput(f"{name!r} cannot name a party: use a short text without slashes or outer spaces.")
+        if name == COORDINATOR:
+            raise InvalidInput(f"{COORDINATOR!r} is the coordinator's name; give the party another.")
+
+
+def require_party(name: str, parties: Iterable[str], where: str) -> None:
+    if name not in parties:
+        raise InvalidInput(f"{where} names {name!r}, which is not a party; there are {list_names(parties)}.")
+
+
+def list_names(names: Iterable[str]) -> str:
+    shown = [repr(name) for name in names]
+    return ", ".join(shown[:8]) + (f" and {len(shown) - 8:,} more" if len(shown) > 8 else "")
