@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from colonnade.cli.terminal import UNCUT, answer, answers, busy, explained
+from colonnade.cli.terminal import UNCUT, AsJson, answer, answers, busy, explained
 from colonnade.privacy.figures import shown
 
 app = typer.Typer(
@@ -20,7 +20,6 @@ app = typer.Typer(
 )
 
 Store = Annotated[Path, typer.Argument(metavar="STORE", help="The folder given as store= to fit.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing where all is in order.")]
 Party = Annotated[str, typer.Argument(metavar="PARTY", help="Whose ledger.")]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from colonnade.cli.terminal import answer, answers, busy, explained
+from colonnade.cli.terminal import AsJson, answer, answers, busy, explained
 
 if TYPE_CHECKING:
     from colonnade.data.fetch import DataSet
@@ -28,7 +28,6 @@ WARNING = (
 )
 SHOWN_LEVELS = 4
 NAMES = ("column", "kind", "proposed", "missing")
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 
 @app.command()

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from colonnade.cli.terminal import answer, explained
+from colonnade.cli.terminal import AsJson, answer, explained
 
 
 class Kind(StrEnum):
@@ -98,7 +98,7 @@ def init(
     ] = Kind.FEDERATION,
     force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Write a commented configuration that `colonnade fit` runs once its names are yours.
 

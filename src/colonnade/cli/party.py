@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from colonnade.cli.terminal import answer, explained, lined
+from colonnade.cli.terminal import AsJson, answer, explained, lined
 from colonnade.privacy.figures import shown
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ app = typer.Typer(
 )
 
 File = Annotated[Path, typer.Argument(metavar="PARTY.toml", help="This party's file.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")]
 
 _GLANCE = 0.2  # seconds between two looks at whether a question is still open

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,6 +17,7 @@ from colonnade.errors import ColonnadeError
 if TYPE_CHECKING:
     from rich.console import Console
 
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 UNCUT = 10_000  # columns: tables are as wide as their cells where nobody's screen ends
 EXIT_CODES = "Exit codes: 0 done; 1 refused or failed, and why in one line; 2 wrong usage; 130 Ctrl-C."
 AGAIN = "interrupted before the end; nothing was lost. Give the same command to start again."
@@ -28,17 +29,17 @@ def explained(interrupted: str = AGAIN) -> Iterator[None]:
     try:
         yield
     except ColonnadeError as error:
-        _complain("error: ", " ".join(str(error).split()))
+        complain("error: ", " ".join(str(error).split()))
         raise typer.Exit(1) from None
     except ModuleNotFoundError as error:
         extra = _extra_with(error.name or "")
         if extra is None:
             raise
-        _complain("error: ", f"this command needs {error.name}. Try: pip install 'colonnade[{extra}]'")
+        complain("error: ", f"this command needs {error.name}. Try: pip install 'colonnade[{extra}]'")
         raise typer.Exit(1) from None
     except (KeyboardInterrupt, typer.Abort) as stopped:  # the second is Ctrl-C at a question
         said = "".join(getattr(stopped, "__notes__", ()))
-        _complain("stopped: ", said if said.startswith("The run had finished") else interrupted)  # as fit.py notes it
+        complain("stopped: ", said if said.startswith("The run had finished") else interrupted)  # as fit.py notes it
         raise typer.Exit(130) from None
 
 
@@ -63,13 +64,19 @@ def lined(told: Mapping[str, Any], width: int = 12) -> str:
     return "\n".join(f"{name:{width}} {value}" for name, value in told.items())
 
 
+def on_screen(silent: bool) -> bool:
+    """Whether somebody looks at standard error, and wants to see more than the answer."""
+    from rich.console import Console
+
+    return Console(stderr=True).is_terminal and not silent
+
+
 @contextlib.contextmanager
 def busy(what: str, silent: bool) -> Iterator[None]:
     """A sign of life on a terminal, for work that may take longer than two seconds."""
     from rich.console import Console
 
-    console = Console(stderr=True)
-    with console.status(what) if console.is_terminal and not silent else contextlib.nullcontext():
+    with Console(stderr=True).status(what) if on_screen(silent) else contextlib.nullcontext():
         yield
 
 
@@ -80,7 +87,8 @@ def _extra_with(module: str) -> str | None:
     return next((extra for extra, (name, _) in EXTRAS.items() if name == module.partition(".")[0]), None)
 
 
-def _complain(kind: str, text: str) -> None:
+def complain(kind: str, text: str) -> None:
+    """One line on standard error."""
     from rich.console import Console
     from rich.text import Text
 

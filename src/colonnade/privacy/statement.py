@@ -279,7 +279,7 @@ def check_delta(privacy: Privacy, count: int, what: str = "rows") -> None:
         advised = 10.0 ** math.floor(math.log10(0.1 / count))
         raise InvalidInput(
             f"{wrong}. Nothing was sent. Ask for delta={advised:g} or less, or, if you know what it means, set "
-            "allow_large_delta=True (`colonnade fit --data`: --allow-large-delta); the statement then says so."
+            "allow_large_delta=True (`colonnade sparse`: --allow-large-delta); the statement then says so."
         )
 
 
