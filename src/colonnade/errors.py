@@ -77,6 +77,10 @@ class HeldByParty(ColonnadeError):
     """The value exists, at a party, and stays there."""
 
 
+class FinishedInterrupt(KeyboardInterrupt):
+    """Ctrl-C after a run had finished; its note says where the fit is."""
+
+
 class ColonnadeWarning(UserWarning):
     """Root of all warnings of ours."""
 

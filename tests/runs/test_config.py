@@ -25,8 +25,9 @@ from colonnade.cli.init import Kind, init, template
 from colonnade.cli.runs import listed
 from colonnade.errors import InvalidInput, StoreError
 from colonnade.privacy.accountant import rho_for
-from colonnade.runs.config import load_config, preview
-from colonnade.runs.fit import checked, fingerprint, in_order
+from colonnade.runs.call import call_fingerprint, checked_call, ordered_call
+from colonnade.runs.config import load_config
+from colonnade.runs.preview import preview
 from colonnade.runtime.run_store import RunStore
 
 tool = typer.Typer()
@@ -266,11 +267,11 @@ def test_a_dry_run_finds_the_run_that_the_call_would_go_on_with(folder: Path) ->
     """By the secret that the store has: with another the rows would stand in another order, and be another call."""
     asked = load_config(config(folder))
     fed, job = asked.federation, asked.job
-    call_ = checked(fed, job.problem, job.method, job.privacy)
+    call_ = checked_call(fed, job.problem, job.method, job.privacy)
     with closing(RunStore(folder / "runs")) as books:
-        with books.run(fingerprint(fed, in_order(call_, fed, books))) as begun:
+        with books.run(call_fingerprint(fed, ordered_call(call_, fed, books))) as begun:
             pass
-        assert books.going_on(fingerprint(fed, in_order(call_, fed, books, kept=False))) == begun
+        assert books.going_on(call_fingerprint(fed, ordered_call(call_, fed, books, kept=False))) == begun
 
 
 @pytest.mark.parametrize("kind", Kind)

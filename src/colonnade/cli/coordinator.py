@@ -139,8 +139,8 @@ def _rehearsed(
     """A dry run: what would be proposed and at what price, if this side would not refuse it."""
     from colonnade.cli.preview import show
     from colonnade.network.transport.metrics import page
-    from colonnade.runs.config import preview
     from colonnade.runs.dry_run import ROWS, UNKNOWN, proposed, supposed
+    from colonnade.runs.preview import preview
 
     hub.rehearse()
     if metrics is not None:
@@ -181,8 +181,8 @@ def score(
     with explained("the same command goes on with a run that is not over."):
         from colonnade.data.federation import Federation
         from colonnade.network.hub import Grpc
-        from colonnade.runs.fit import score as scored
         from colonnade.runs.result import KeptScores, load
+        from colonnade.runs.scoring import score as scored
 
         _logged(as_json, quiet)
         model, fed = load(fit), Federation.open(file)

@@ -128,9 +128,9 @@ def _rehearsed(settings: PartyFile, job: Path | None, rows: int | None, quiet: b
     from colonnade.cli.terminal import busy
     from colonnade.network.transport.metrics import Metrics, page
     from colonnade.network.transport.party import rehearse as check_dialling
-    from colonnade.runs.config import seen_by
     from colonnade.runs.dry_run import opened, rehearse
     from colonnade.runs.job_file import load_job
+    from colonnade.runs.preview import seen_by
 
     asked = None if job is None else load_job(job)
     with busy("making every check that a run would make here", quiet or as_json), opened(settings) as office:
@@ -253,7 +253,7 @@ def _show(asked: Request, budget: Budget) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from colonnade.runs.config import seen_by
+    from colonnade.runs.preview import seen_by
 
     console = Console(stderr=True)
     console.print(f"\nThe coordinator proposes run {asked.run}", style="bold", markup=False)
@@ -282,7 +282,7 @@ def _terms(asked: Request) -> Iterator[tuple[str, str, str]]:
     from colonnade.privacy.events import row_rho
     from colonnade.privacy.statement import joined, large_delta, remarks_on
     from colonnade.problem import Problem
-    from colonnade.runs.config import Preview
+    from colonnade.runs.preview import Preview
     from colonnade.views.words import counted, plain_words, problem_sentence, value_words
 
     method, problem, privacy = asked.call.method, asked.call.problem, asked.call.privacy

@@ -13,7 +13,7 @@ from rich.text import Text
 from colonnade.cli.terminal import answers
 
 if TYPE_CHECKING:
-    from colonnade.runs.config import Preview
+    from colonnade.runs.preview import Preview
 
 NOTHING = "nothing was sent, and nothing was spent"
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from colonnade.errors import ColonnadeError
+from colonnade.errors import ColonnadeError, FinishedInterrupt
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,8 +38,8 @@ def explained(interrupted: str = AGAIN) -> Iterator[None]:
         complain("error: ", f"this command needs {error.name}. Try: pip install 'colonnade[{extra}]'")
         raise typer.Exit(1) from None
     except (KeyboardInterrupt, typer.Abort) as stopped:  # the second is Ctrl-C at a question
-        said = "".join(getattr(stopped, "__notes__", ()))
-        complain("stopped: ", said if said.startswith("The run had finished") else interrupted)  # as fit.py notes it
+        finished = isinstance(stopped, FinishedInterrupt)
+        complain("stopped: ", "".join(stopped.__notes__) if finished else interrupted)
         raise typer.Exit(130) from None
 
 

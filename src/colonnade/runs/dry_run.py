@@ -1,6 +1,6 @@
 """A dry run between organisations: every check that one side can make by itself before a run. It spends nothing and asks nobody.
 
-The checks are those of the real path, called from here: `fit.checked` and the limits of a question for the coordinator's proposal; for a
+The checks are those of the real path, called from here: `checked_call` and the limits of a question for the coordinator's proposal; for a
 party its table, ledger, policy and [limits]. What only others know stays unknown, and `UNKNOWN` says what that is.
 
 Where rows are matched by keys their number is not known before the parties have agreed on them. It is the least that they take part
@@ -24,7 +24,7 @@ from colonnade.network.hub_alignment import check_least
 from colonnade.network.party_file import PartyFile
 from colonnade.network.party_service import PartyService, Request
 from colonnade.network.transport.metrics import Metrics
-from colonnade.runs.fit import checked
+from colonnade.runs.call import checked_call
 from colonnade.runs.job_file import JobFile
 from colonnade.runtime.run_store import RunStore, check_folder
 
@@ -55,7 +55,7 @@ def supposed(charter: FederationFile, rows: int | None = None) -> Federation:
 def proposed(federation: Federation, asked: JobFile) -> Call:
     """What the coordinator would propose, if nothing of it is refused before anybody is asked."""
     assert federation.away is not None
-    passed = checked(federation, asked.problem, asked.method, asked.privacy)
+    passed = checked_call(federation, asked.problem, asked.method, asked.privacy)
     call = Call(passed.asked, asked.problem, passed.job.privacy, None)
     check_call(call.to_json(), Sizes.of(federation.away, federation.rows))
     return call

@@ -30,8 +30,9 @@ from colonnade.data.schema import Schema
 from colonnade.errors import ColonnadeError, InvalidInput
 from colonnade.methods.gram.private_gram import PrivateGram
 from colonnade.privacy.block import Block
-from colonnade.privacy.statement import Privacy, Trust
+from colonnade.privacy.statement import Privacy
 from colonnade.problem import LeastSquares, Logistic, Problem
+from colonnade.runs.call import checked_call, default_method
 from colonnade.runs.fit import fit
 from colonnade.runs.progress import Bar
 from colonnade.views.plots import plotly_objects
@@ -215,27 +216,21 @@ def _plan(
     bounds: Mapping[str, Any],
 ) -> tuple[list[_Case], list[str]]:
     """Every pair that can be run, and why the others cannot."""
-    from colonnade.runs.config import planned
-
     cases: list[_Case] = []
     refused: list[str] = []
     for name, method, own in _named(methods, problem):
         private = method is None or getattr(method, "DERIVATION", None) is not None
         terms = [Privacy(e, delta, trust, **bounds) for trust in trusts for e in epsilons] if private else [None]
         for privacy in terms:
-            chosen = method if method is not None else _usual(privacy)
+            chosen = method if method is not None else default_method(privacy, own)
             try:
-                job = planned(whole, own, chosen, privacy)
+                job = checked_call(whole, own, chosen, privacy).job
             except ColonnadeError as error:
                 where = "" if privacy is None else f", trust {privacy.trust}, epsilon {privacy.epsilon:g}"
                 refused.append(f"{name}{where}: {error}")
             else:
                 cases.append(_Case(name, chosen, own, job.privacy))
     return cases, refused
-
-
-def _usual(privacy: Privacy | None) -> PrivateGram:
-    return PrivateGram(cross="none" if privacy is not None and privacy.trust == Trust.NOBODY else "secure")
 
 
 def _named(methods: Any, problem: Problem) -> Iterator[tuple[str, Any, Problem]]:
