@@ -34,7 +34,14 @@ class ColonnadeError(Exception):
 
 
 class InvalidInput(ColonnadeError, ValueError):
-    """The data, a bound or a setting cannot be used; the message says which and what to do."""
+    """The data, a bound or a setting cannot be used; the message says which and what to do.
+
+    `setting` names it where it is one setting of a value: whoever reads values from a file finds its line by it.
+    """
+
+    def __init__(self, message: str = "", setting: str = "") -> None:
+        super().__init__(message)
+        self.setting = setting
 
 
 class LeakError(ColonnadeError):

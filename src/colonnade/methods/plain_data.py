@@ -65,8 +65,17 @@ def to_plain(value: Any) -> Any:
     )
 
 
+class InvalidValue(InvalidInput):
+    """A value that cannot be made, where it stands in the plain data: `place`, as in problem.loss."""
+
+    def __init__(self, place: str, what: str, setting: str = "") -> None:
+        super().__init__(f"{place}: {what}", setting)
+        self.place = place
+        self.what = what
+
+
 def from_plain(raw: Any, where: str = "value") -> Any:
-    """The value that `to_plain` wrote, or InvalidInput that names the place."""
+    """The value that `to_plain` wrote, or InvalidValue, which names the place."""
     if isinstance(raw, list):
         return tuple(from_plain(item, f"{where}[{place}]") for place, item in enumerate(raw))
     if not isinstance(raw, Mapping):
@@ -77,16 +86,18 @@ def from_plain(raw: Any, where: str = "value") -> Any:
     kind = known_values().get(str(name))
     if kind is None:
         near = [f"; the nearest name is {found!r}" for found in get_close_matches(str(name), known_values(), 1)]
-        raise InvalidInput(
-            f"{where}: {name!r} is not a value of colonnade{''.join(near)}. docs/reference.md lists all, under Public names."
+        raise InvalidValue(
+            where,
+            f"{name!r} is not a value of colonnade{''.join(near)}. docs/reference.md lists all, under Public names.",
         )
     given = {str(key): from_plain(item, f"{where}.{key}") for key, item in raw.items() if key != "type"}
     allowed = [f.name for f in fields(kind) if f.init]
     if unknown := sorted(set(given) - set(allowed)):
-        raise InvalidInput(f"{where}: {name} has no {unknown[0]!r}; it has {', '.join(allowed) or 'no settings'}.")
+        has = ", ".join(allowed) or "no settings"
+        raise InvalidValue(where, f"{name} has no {unknown[0]!r}; it has {has}.", unknown[0])
     try:
         return kind(**given)
     except TypeError as error:
-        raise InvalidInput(f"{where}: {name} cannot be made from {', '.join(given) or 'nothing'} ({error}).") from error
+        raise InvalidValue(where, f"{name} cannot be made from {', '.join(given) or 'nothing'} ({error}).") from error
     except InvalidInput as error:
-        raise InvalidInput(f"{where}: {error}") from error
+        raise InvalidValue(where, str(error), error.setting) from error

@@ -311,7 +311,7 @@ class GraphZerothOrder:
         for name in ("steps", "draws"):
             value = getattr(self, name)
             if not (isinstance(value, int) and value >= 1):
-                raise InvalidInput(f"{name} must be a whole number of at least 1, got {value!r}")
+                raise InvalidInput(f"{name} must be a whole number of at least 1, got {value!r}", name)
 
     @property
     def savable(self) -> bool:
@@ -386,9 +386,9 @@ def conditional(
     given = {"deviation": deviation, "slope_bound": slope_bound, "weight": weight, "rows": rows, "rounds": rounds}
     for name, value in given.items():
         if not 0 < value < math.inf:
-            raise InvalidInput(f"{name} must be a finite number above 0, got {value}.")
+            raise InvalidInput(f"{name} must be a finite number above 0, got {value}.", name)
     if not 0 < delta < 1:
-        raise InvalidInput(f"delta must lie between 0 and 1, got {delta}.")
+        raise InvalidInput(f"delta must lie between 0 and 1, got {delta}.", "delta")
     tail = math.log(1.25 / delta)
     once = 2.0 * slope_bound / (weight * rows) * math.sqrt(2.1 * tail) / deviation  # equation 4.11
     whole = once * math.sqrt(rounds * math.log(1.0 / delta) / (1.05 * tail))  # equation 4.16
