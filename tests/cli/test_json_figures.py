@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 import colonnade as co
 from colonnade.cli import app
-from colonnade.cli.init import Kind
+from colonnade.cli.init import DataKind
 
 RADIUS = 5.0
 
@@ -110,7 +110,7 @@ def test_a_configured_fit_prints_what_went_over_the_wires_and_its_plan_foretold_
         taps.append(co.Tap(co.InProcess()))
         return taps[-1]
 
-    path = config(folder, Kind.FEDERATION)
+    path = config(folder, DataKind.FEDERATION)
     plan = printed("fit", path, "--dry-run")
     monkeypatch.setattr(importlib.import_module("colonnade.runs.fit"), "InProcess", tapped)
     told = printed("fit", path)

@@ -7,18 +7,21 @@ import json
 import logging
 import shlex
 import signal
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from colonnade.cli.targets import Overwrite, check_free, cost_of_another
-from colonnade.cli.terminal import answer, busy, explained, lined
+from colonnade.cli.terminal import answer, busy, explained, lined, on_screen
 
 if TYPE_CHECKING:
+    from colonnade.data.federation import Federation
     from colonnade.data.federation_file import FederationFile
     from colonnade.network.hub import Grpc
     from colonnade.runs.job_file import JobFile
+    from colonnade.runs.result import Fit
 
 app = typer.Typer(no_args_is_help=True, help="Run a job between organisations: carry letters, hold no data.")
 federation = typer.Typer(no_args_is_help=True, help="A federation between organisations: is everybody there and ready?")
@@ -76,14 +79,10 @@ def run(
       colonnade coordinator run federation.toml --job job.toml --dry-run
     """
     with explained("the same command goes on with a run that is not over."):
-        from rich.console import Console
-
         from colonnade.data.federation import Federation
         from colonnade.errors import InvalidInput
         from colonnade.network.hub import Grpc
-        from colonnade.network.transport.metrics import page
         from colonnade.runs.config import save_finished
-        from colonnade.runs.fit import fit
         from colonnade.runs.job_file import load_job
         from colonnade.views import check_target
 
@@ -96,21 +95,24 @@ def run(
         check_free(output, overwrite, cost_of_another(asked.privacy), "name another file with --output")
         pending = Pending(store)
         if not overwrite:
-            pending.check_not_finished(file, job, output)
+            pending.check_not_finished(file=file, job=job, output=output)
         if dry_run:
-            _rehearsed(fed.away, asked, Grpc(_address(fed, listen), certs), store, rows, metrics, quiet, as_json)
+            _rehearse(fed.away, asked, Grpc(_address(fed, listen), certs), store, rows, metrics, quiet, as_json)
             return
         if rows is not None:
             raise InvalidInput("--rows is for --dry-run: the parties agree on their rows themselves.")
-        pending.note(file, job, certs, listen, patience, output, report, overwrite)
-        with contextlib.ExitStack() as last:
-            hub = last.enter_context(Grpc(_address(fed, listen), certs, patience=patience))
-            board = hub.open(fed.away)
-            if metrics is not None:
-                last.enter_context(page(hub.metrics, lambda: board.connected() == set(fed.parties), metrics))
-            seen = Console(stderr=True).is_terminal and not (as_json or quiet)
-            terms = (asked.problem, asked.method, asked.privacy)
-            made = fit(fed, *terms, engine=hub, store=store, progress=seen)
+        pending.note(
+            file=file,
+            job=job,
+            certs=certs,
+            listen=listen,
+            patience=patience,
+            output=output,
+            report=report,
+            overwrite=overwrite,
+        )
+        hub = Grpc(_address(fed, listen), certs, patience=patience)
+        made = _fit_between(fed, asked, hub, store, metrics, on_screen(quiet or as_json))
         save_finished(made, output, store)
         pending.clear()  # killed before, the next command sees in the store that the run is over
         if report is not None:
@@ -126,7 +128,20 @@ def run(
         answer(told, lined(told, 9), str(output), quiet, as_json)
 
 
-def _rehearsed(
+def _fit_between(fed: Federation, asked: JobFile, hub: Grpc, store: Path, metrics: int | None, progress: bool) -> Fit:
+    from colonnade.network.transport.metrics import page
+    from colonnade.runs.fit import fit
+
+    assert fed.away is not None
+    with contextlib.ExitStack() as last:
+        last.enter_context(hub)
+        board = hub.open(fed.away)
+        if metrics is not None:
+            last.enter_context(page(hub.metrics, lambda: board.connected() == set(fed.parties), metrics))
+        return fit(fed, asked.problem, asked.method, asked.privacy, engine=hub, store=store, progress=progress)
+
+
+def _rehearse(
     charter: FederationFile,
     asked: JobFile,
     hub: Grpc,
@@ -208,28 +223,29 @@ class Pending:
     def __init__(self, store: Path) -> None:
         self.path = store.expanduser() / "pending.json"
 
-    def note(self, *arguments: Any) -> None:
+    def note(self, **given: Any) -> None:
         from colonnade.privacy.store import write_synced
 
-        plain = [str(a.resolve()) if isinstance(a, Path) else a for a in arguments]
-        write_synced(self.path, json.dumps([*plain, len(self._ended())]).encode())
+        plain = {name: str(value.resolve()) if isinstance(value, Path) else value for name, value in given.items()}
+        write_synced(self.path, json.dumps({**plain, "ended_before": len(self._ended())}).encode())
 
-    def check_not_finished(self, *arguments: Path) -> None:
-        """Refuse to repeat a command whose run had finished when its process was killed: that would begin and pay another.
+    def check_not_finished(self, **given: Path) -> None:
+        """Refuse to repeat a command whose run had finished when its process was killed.
 
-        arguments  the first of the command that asks, and where it writes to; none: whatever command is noted.
+        That would begin and pay another. `given` is what the command at hand says: only a note of the same is looked at.
         """
         from colonnade.errors import InvalidInput
 
-        file, job, *_, output, _, _, before = self._noted()
-        if before is None or (arguments and [file, job, output] != [str(path.resolve()) for path in arguments]):
+        noted = self._noted()
+        if not noted or any(noted[name] != str(path.resolve()) for name, path in given.items()):
             return
-        for run, how in list(self._ended().items())[before:]:
+        for run, how in list(self._ended().items())[noted["ended_before"] :]:
             kept = self.path.parent / "fits" / f"{run}.json"
             if how == "finished" and kept.is_file():
                 raise InvalidInput(
-                    f"run {run} had finished when the command was stopped, before that was done with {output}. Nothing was begun. Its fit "
-                    f"is kept: copy {kept} to where you want it. `colonnade coordinator run --overwrite` begins and pays another run."
+                    f"run {run} had finished when the command was stopped, before that was done with {noted['output']}. "
+                    f"Nothing was begun. Its fit is kept: copy {kept} to where you want it. "
+                    "`colonnade coordinator run --overwrite` begins and pays another run."
                 )
 
     def _ended(self) -> dict[str, str]:
@@ -238,10 +254,10 @@ class Pending:
         with contextlib.closing(RunStore(self.path.parent)) as books:
             return books.ended()
 
-    def _noted(self) -> tuple[Any, ...]:
-        """What was noted, and how many runs were over then; earlier versions noted seven or eight things."""
-        noted = json.loads(self.path.read_text(encoding="utf-8")) if self.path.is_file() else [None] * 7
-        return (*noted, *(False, None)[len(noted) - 7 :])
+    def _noted(self) -> dict[str, Any]:
+        """What was noted; empty where no command was stopped."""
+        noted = json.loads(self.path.read_text(encoding="utf-8")) if self.path.is_file() else None
+        return noted if isinstance(noted, dict) else {}
 
     def clear(self) -> None:
         self.path.unlink(missing_ok=True)
@@ -249,23 +265,23 @@ class Pending:
     def repeat(self, quiet: bool = False, as_json: bool = False) -> None:
         from colonnade.errors import InvalidInput
 
-        if not self.path.is_file():
+        noted = self._noted()
+        if not noted:
             raise InvalidInput(
-                f"{self.path.parent} has no command of `colonnade coordinator run` that was stopped. A fit of your own program "
-                "goes on when the same call is repeated with the same store."
+                f"{self.path.parent} has no command of `colonnade coordinator run` that was stopped. A fit of your own "
+                "program goes on when the same call is repeated with the same store."
             )
         self.check_not_finished()
-        file, job, certs, listen, patience, output, report, overwrite, _ = self._noted()
         run(
-            Path(file),
-            Path(job),
-            Path(certs),
-            self.path.parent,
-            listen,
-            patience,
-            Path(output),
-            None if report is None else Path(report),
-            overwrite,
+            file=Path(noted["file"]),
+            job=Path(noted["job"]),
+            certs=Path(noted["certs"]),
+            store=self.path.parent,
+            listen=noted["listen"],
+            patience=noted["patience"],
+            output=Path(noted["output"]),
+            report=None if noted["report"] is None else Path(noted["report"]),
+            overwrite=noted["overwrite"],
             quiet=quiet,
             as_json=as_json,
         )
@@ -337,7 +353,7 @@ def example(
         answer(plain, "\n".join([*parties, *middle]), "", quiet, as_json)
 
 
-def _rows(fed: Any, said: Any) -> str:
+def _rows(fed: Federation, said: Mapping[str, Any]) -> str:
     if fed.on is None:
         return "rows need no agreement"
     if "begun" in said:
@@ -347,11 +363,12 @@ def _rows(fed: Any, said: Any) -> str:
     return f"{said['rows']:,} rows agreed on (session {said['session']})"
 
 
-def _address(fed: Any, listen: str | None) -> str:
+def _address(fed: Federation, listen: str | None) -> str:
     from colonnade.errors import InvalidInput
 
     if listen is not None:
         return listen
+    assert fed.away is not None
     if fed.away.hub is None:
         raise InvalidInput(
             'the federation file has no hub = "host:port"; say where to listen with --listen 0.0.0.0:7443.'

@@ -53,7 +53,7 @@ Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Model:
+class DemoModel:
     """A fitted model and how well it ranks the flights that were set aside."""
 
     name: str
@@ -74,16 +74,16 @@ class Model:
 class Demo:
     """Everything the demo found out."""
 
-    private: Model
-    joint: Model
-    alone: tuple[Model, ...]
+    private: DemoModel
+    joint: DemoModel
+    alone: tuple[DemoModel, ...]
     training: Alignment
     held_out: Alignment
     late: float  # share of late flights among those in training
     seconds: float
 
     @property
-    def models(self) -> tuple[Model, ...]:
+    def models(self) -> tuple[DemoModel, ...]:
         return (self.private, self.joint, *self.alone)
 
     def quality(self) -> Quality:
@@ -116,13 +116,13 @@ def run(
     test = _federation(held_out, data.schemas)
     settings = DistributedFrankWolfe(rounds or ROUNDS, TOLERANCE if rounds is None else 0.0)
 
-    def model(name: str, frames: Mapping[str, pl.DataFrame]) -> tuple[Model, Federation]:
+    def model(name: str, frames: Mapping[str, pl.DataFrame]) -> tuple[DemoModel, Federation]:
         federation = _federation(frames, data.schemas)
         parties = tuple(party for party in frames if party != LABELS)
         tell(f"Training on {federation.rows:,} flights: {name}")
         made = fit(federation, Problem(Logistic(), L1Ball(RADIUS), intercept=True), settings, progress=progress)
         # The held-out federation has the columns of all parties; a party's own model uses its own only.
-        return Model(name, parties, made, _auc(test.labels, made.scores(test))), federation
+        return DemoModel(name, parties, made, _auc(test.labels, made.scores(test))), federation
 
     federation = _federation(training, data.schemas)
     tell(f"Training on {federation.rows:,} flights: {PRIVATE}, epsilon {shown(epsilon)}")
@@ -134,7 +134,7 @@ def run(
         simplefilter("ignore", UnusedLevels)  # told above
         problem = Problem(Logistic(), penalty=Ridge(RIDGE), intercept=True)
         made = fit(federation, problem, PrivateGram(), terms, store=store, progress=progress)
-    private = Model(PRIVATE, tuple(training), made, _auc(test.labels, made.scores(test)))
+    private = DemoModel(PRIVATE, tuple(training), made, _auc(test.labels, made.scores(test)))
     joint, _ = model(JOINT, training)
     alone = tuple(model(f"{party} alone", own_frames(training, party))[0] for party in training)
     return Demo(

@@ -85,7 +85,7 @@ def run(
         log = logging.getLogger("colonnade.party")
         settings = PartyFile.load(file)
         if dry_run:
-            _rehearsed(replace(settings, approve="all") if yes else settings, job, rows, quiet, as_json)
+            _rehearse(replace(settings, approve="all") if yes else settings, job, rows, quiet, as_json)
             return
         if job is not None or rows is not None:
             raise InvalidInput(
@@ -122,7 +122,7 @@ def run(
         log.info("stopped", extra={"party": settings.name})
 
 
-def _rehearsed(settings: PartyFile, job: Path | None, rows: int | None, quiet: bool, as_json: bool) -> None:
+def _rehearse(settings: PartyFile, job: Path | None, rows: int | None, quiet: bool, as_json: bool) -> None:
     """A dry run: what a run would find here, if it would not be refused."""
     from colonnade.cli.preview import NOTHING
     from colonnade.cli.terminal import busy

@@ -88,7 +88,7 @@ def opened(store: str | Path, party: str) -> Iterator[Ledger]:
     log = FileLog(files[party])
     try:
         log.verify()
-        yield Ledger(log, party, _last_policy(log))
+        yield Ledger(log, party, last_policy(log))
     finally:
         log.close()
 
@@ -100,7 +100,7 @@ def prepared(store: str | Path, party: str) -> None:
     books.close()
 
 
-def _last_policy(log: FileLog) -> Policy:
+def last_policy(log: FileLog) -> Policy:
     """The limit that the party's policy set in its newest run; a run may come with another one."""
     openings = log.rows(kind="open")
     limit = json.loads(openings[-1].body).get("limit") if openings else None
@@ -114,10 +114,15 @@ def accounts(store: str | Path) -> list[Account]:
 
 def account(store: str | Path, party: str) -> Account:
     with opened(store, party) as ledger:
-        entries = ledger.entries()
-        exact = sum(math.isinf(entry.event.rho) for entry in entries)
-        unit = " and ".join(ledger.units()) or "not fixed yet"
-        return Account(party, ledger.budget(), len(entries), exact, len(ledger.open_runs()), unit)
+        return account_of(ledger)
+
+
+def account_of(ledger: Ledger) -> Account:
+    """A ledger summed up."""
+    entries = ledger.entries()
+    exact = sum(math.isinf(entry.event.rho) for entry in entries)
+    unit = " and ".join(ledger.units()) or "not fixed yet"
+    return Account(ledger.node, ledger.budget(), len(entries), exact, len(ledger.open_runs()), unit)
 
 
 def notes(store: str | Path, party: str) -> list[tuple[str, str]]:
