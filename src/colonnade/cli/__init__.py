@@ -2,8 +2,8 @@
 
 Imports: every other room. Start with the file of the command; `cli/terminal.py` is what all commands share.
 
-Answers go to standard output, everything else to standard error: --json makes an answer an object for programs, --quiet a
-word for scripts. A mistake is one line that says what to do, and the help of every command names the exit codes.
+Answers go to standard output, everything else to standard error: --json makes an answer an object for programs, --quiet
+a word for scripts. A mistake is one line that says what to do, and the help of every command names the exit codes.
 """
 
 from __future__ import annotations

@@ -23,9 +23,9 @@ def audit(
 ) -> None:
     """Bound epsilon from below by attack, and compare with what is claimed.
 
-    A release is drawn many times from two neighbouring data sets; a test chosen on one half of the trials is judged on the
-    other. "violated" is wrong with probability at most one in a million; "consistent" proves nothing more. The exit code
-    is 1 if one of our own claims is violated.
+    A release is drawn many times from two neighbouring data sets; a test chosen on one half of the trials is judged on
+    the other. "violated" is wrong with probability at most one in a million; "consistent" proves nothing more. The exit
+    code is 1 if one of our own claims is violated.
 
     Examples:
 

@@ -66,9 +66,9 @@ def run(
 ) -> None:
     """Wait for the parties, agree on rows, run the job, write the fit.
 
-    Every party prices the job itself and approves it before anything is reserved. Ctrl-C leaves the run to be resumed by
-    the same command. When it has finished, the same command does not begin and pay another run: it says that the fit is
-    there.
+    Every party prices the job itself and approves it before anything is reserved. Ctrl-C leaves the run to be resumed
+    by the same command. When it has finished, the same command does not begin and pay another run: it says that the fit
+    is there.
 
     Examples:
 
@@ -232,7 +232,7 @@ class Pending:
     def check_not_finished(self, **given: Path) -> None:
         """Refuse to repeat a command whose run had finished when its process was killed.
 
-        That would begin and pay another. `given` is what the command at hand says: only a note of the same is looked at.
+        That would begin and pay another. With `given`, only a note of the same files counts.
         """
         from colonnade.errors import InvalidInput
 
@@ -243,8 +243,8 @@ class Pending:
             kept = self.path.parent / "fits" / f"{run}.json"
             if how == "finished" and kept.is_file():
                 raise InvalidInput(
-                    f"run {run} had finished when the command was stopped, before that was done with {noted['output']}. "
-                    f"Nothing was begun. Its fit is kept: copy {kept} to where you want it. "
+                    f"run {run} had finished when the command was stopped, before that was done with "
+                    f"{noted['output']}. Nothing was begun. Its fit is kept: copy {kept} to where you want it. "
                     "`colonnade coordinator run --overwrite` begins and pays another run."
                 )
 
@@ -296,8 +296,9 @@ def check(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only what is not in order.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """See whether all parties come, speak the same version, hold the same file, have agreed on rows, and which of them are
-    connected directly; spends nothing.
+    """See whether all parties come, speak the same version, hold the same file and have agreed on rows; spends nothing.
+
+    It also says which of them are connected directly.
 
     Example: colonnade federation check federation.toml --certs certs
     """

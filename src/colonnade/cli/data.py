@@ -22,9 +22,9 @@ app = typer.Typer(
 )
 
 WARNING = (
-    "These bounds and levels were read off the rows: they tell about single people, and a private run refuses them. Replace "
-    "each by a figure that you would print in a data dictionary without looking at the data, or pay for it with a private "
-    'release; then remove the line source = "data".'
+    "These bounds and levels were read off the rows: they tell about single people, and a private run refuses them. "
+    "Replace each by a figure that you would print in a data dictionary without looking at the data, or pay for it "
+    'with a private release; then remove the line source = "data".'
 )
 SHOWN_LEVELS = 4
 NAMES = ("column", "kind", "proposed", "missing")
@@ -108,8 +108,8 @@ def fetch(
 ) -> None:
     """Fetch a public data set into FOLDER/NAME and check it against its known checksum.
 
-    A download that was interrupted goes on where it stopped; a file with another checksum is removed. Figures, benchmarks and
-    tests find the set if COLONNADE_DATA names the folder.
+    A download that was interrupted goes on where it stopped; a file with another checksum is removed. Figures,
+    benchmarks and tests find the set if COLONNADE_DATA names the folder.
 
     Examples:
 

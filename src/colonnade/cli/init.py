@@ -19,7 +19,7 @@ class DataKind(StrEnum):
 
 
 HEAD = """\
-# A run of `colonnade fit`. Change the names; `colonnade fit {name} --dry-run` says what would leave whom, and spends nothing.
+# A run of `colonnade fit`. Change the names; `colonnade fit {name} --dry-run` says what would leave whom.
 # Paths are relative to this file.
 
 store = "runs"             # ledgers and transcripts: keep it, it is the record of what was spent
@@ -83,7 +83,7 @@ constraint = { type = "L1Ball", radius = 5.0 }
 [method]
 type = "CentralFrankWolfe"               # for one holder of all columns and the labels
 
-[privacy]                                # left out, with [method]: exact values go into the model, and the result says so
+[privacy]                                # left out, with [method]: exact values go into the model
 epsilon = 1.0
 delta = 1e-6                             # well below 1 / rows
 feature_bound = 1.0                      # of an encoded column; numbers are mapped to -1 ... 1 by their schema

@@ -1,7 +1,7 @@
 """Structured logs on standard error: what happened, to which run, how often; never a value.
 
-A log record carries an event's name, a fixed word or sentence, and apart from it (`extra=`) a few named figures. As text:
-`12:00:00 reserved run=... method=...`; with `as_json` one object a line, for a collector.
+A log record carries an event's name, a fixed word or sentence, and apart from it (`extra=`) a few named figures. As
+text: `12:00:00 reserved run=... method=...`; with `as_json` one object a line, for a collector.
 """
 
 from __future__ import annotations

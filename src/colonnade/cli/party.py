@@ -226,15 +226,15 @@ def show(
 
 
 def _ask(asked: Request, budget: Budget, withdrawn: Callable[[], str | None]) -> bool:
-    """Show the terms of a run to the operator, and have them approved or not; `withdrawn` says why nobody waits any more."""
+    """Show the operator the terms of a run, for a yes or no; `withdrawn` says why nobody waits any more."""
     from colonnade.errors import PolicyRefused
     from colonnade.network.party_service import UnknownRun
 
     about = f"the question to the operator of {asked.party!r} about run {asked.run}"
     if not sys.stdin.isatty():
         raise PolicyRefused(
-            f"nobody can be shown {about}: standard input is no terminal. Nothing was sent. Start the party in a terminal, say "
-            '--yes, or write approve = "policy" and [limits] in its file.'
+            f"nobody can be shown {about}: standard input is no terminal. Nothing was sent. Start the party in a "
+            'terminal, say --yes, or write approve = "policy" and [limits] in its file.'
         )
     _show(asked, budget)
     termios.tcflush(sys.stdin, termios.TCIFLUSH)  # what was typed before was no answer to this
@@ -315,7 +315,7 @@ def _terms(asked: Request) -> Iterator[tuple[str, str, str]]:
 
 
 def _cost(asked: Request, budget: Budget) -> str:
-    """The run beside the limit, in the figures of `colonnade budget show`: at the limit's delta, what is reserved included."""
+    """The run beside the limit, as `colonnade budget show` has it: at the limit's delta, what is reserved included."""
     from colonnade.privacy.accountant import epsilon
     from colonnade.privacy.events import row_rho
 
@@ -325,7 +325,8 @@ def _cost(asked: Request, budget: Budget) -> str:
     if budget.epsilon is None or budget.delta is None:
         return "there is no limit: `colonnade budget set` sets one"
     if math.isinf(row):
-        return f"over your limit of epsilon {shown(budget.epsilon)}, as no epsilon holds for exact values: it will be refused"
+        limit = f"your limit of epsilon {shown(budget.epsilon)}"
+        return f"over {limit}, as no epsilon holds for exact values: it will be refused"
     told = (
         f"costs at most epsilon {shown(epsilon(row, budget.delta))} of your limit {shown(budget.epsilon)} (delta "
         f"{budget.delta:g}); {budget.spent:.4g} is spent or reserved; "

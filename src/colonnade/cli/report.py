@@ -18,7 +18,8 @@ def report(
 ) -> None:
     """Write the report of a saved fit: one HTML file that needs no network.
 
-    Figures of quality need rows that are public or paid for: fit.report(path, evaluation=..., evaluation_is=...) in Python.
+    Figures of quality need rows that are public or paid for: fit.report(path, evaluation=..., evaluation_is=...) in
+    Python.
 
     Examples:
 

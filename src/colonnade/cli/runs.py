@@ -89,8 +89,9 @@ def listed(store: Path) -> list[dict[str, Any]]:
 def _unfinished(store: Path, run: str) -> str:
     """Whether a live process drives the run: it holds a lock, which the system frees when the process dies.
 
-    Shared and given back at once. A call that looks for its own unfinished run in this very moment would find it taken and
-    begin a new one, so the journal is asked for first: whoever looks for runs does so inside one of its transactions.
+    Shared and given back at once. A call that looks for its own unfinished run in this very moment would find it taken
+    and begin a new one, so the journal is asked for first: whoever looks for runs does so inside one of its
+    transactions.
     """
     from colonnade.privacy.store import FileLog
 
@@ -217,8 +218,8 @@ def replaced(
 ) -> None:
     """Go on after a ledger was lost: its owner begins a new one, and all others agree to it by hand.
 
-    Every later statement counts it. Between organisations the owner signs a record and sends it to all others, who compare
-    it with what they know of the loss before they take it.
+    Every later statement counts it. Between organisations the owner signs a record and sends it to all others, who
+    compare it with what they know of the loss before they take it.
 
     Examples:
 
@@ -239,7 +240,10 @@ def replaced(
             from colonnade.runtime.run_store import begun_anew
 
             when, spent = begun_anew(place, node)
-            said = f"{node} has a new ledger since {when}, which begins with rho = {spent:.4g}; every later statement counts it"
+            said = (
+                f"{node} has a new ledger since {when}, which begins with rho = {spent:.4g}; every later statement "
+                "counts it"
+            )
             told: dict[str, Any] = {"node": node, "when": when, "rho": spent if math.isfinite(spent) else None}
         else:
             told, said = _between(place, sign, accept, rho, store, certs)
@@ -293,8 +297,8 @@ def _between(
             )
             record.save(sign)
             said = (
-                f"{name} has a new ledger since {record.when}, which begins with rho = {record.rho:.4g}; send {sign} to all others, "
-                "who take it with --accept"
+                f"{name} has a new ledger since {record.when}, which begins with rho = {record.rho:.4g}; send {sign} "
+                "to all others, who take it with --accept"
             )
         spent = record.rho if math.isfinite(record.rho) else None
         return {"node": record.node, "when": record.when, "rho": spent}, said

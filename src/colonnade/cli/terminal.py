@@ -1,6 +1,7 @@
 """What all commands share: errors as one line, answers as text, JSON or a word, exit codes.
 
-Colour: only on a terminal, and never where NO_COLOR is set. A table that goes into a pipe or a file is not cut to a width.
+Colour: only on a terminal, and never where NO_COLOR is set. A table that goes into a pipe or a file is not cut to a
+width.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def checked_call(
     privacy: Privacy | None,
     noise: SeededNoise | None = None,
 ) -> CheckedCall:
-    """Every check of a call that needs no store: `fit` makes them before a run, and `configured.preview` instead of one."""
+    """Every check of a call that needs no store."""
     asked = method if method is not None else default_method(privacy, problem)
     method = variant(asked, problem)
     privacy = settled(privacy, method)
@@ -76,7 +76,7 @@ def checked_call(
 
 
 def ordered_call(call: CheckedCall, federation: Federation, books: Store, *, kept: bool = True) -> CheckedCall:
-    """The call with its rows in the order of the store's secret, where a run is private and has keys; `kept` as there."""
+    """The call with its rows in the order of the store's secret, where a run is private and has keys."""
     if not (isinstance(books, RunStore) and _takes_secret_order(federation, call.method, call.job.privacy)):
         return call
     return replace(call, blocks=blocks_with_labels(federation.ordered(books.order_secret(kept=kept)), call.job))
@@ -99,17 +99,20 @@ def released_to_all(plans: Mapping[str, Plan]) -> str:
 def _check_arguments(federation: Federation, problem: object, method: Method | GraphMethod) -> None:
     if not isinstance(federation, Federation):
         raise InvalidInput(
-            f"fit wants a Federation first, got {type(federation).__name__}; make one with Federation.split or from_frames."
+            f"fit wants a Federation first, got {type(federation).__name__}; make one with Federation.split or "
+            "from_frames."
         )
     if not isinstance(problem, Problem | KernelSVM | AdaBoost):
         raise InvalidInput(
-            f"fit wants a Problem second, got {type(problem).__name__}; give one such as co.Problem(co.Logistic(), co.L1Ball(10.0))."
+            f"fit wants a Problem second, got {type(problem).__name__}; give one such as co.Problem(co.Logistic(), "
+            "co.L1Ball(10.0))."
         )
     if isinstance(method, type) or not (hasattr(method, "coordinator") or isinstance(method, GraphMethod)):
         raise InvalidInput(f"method={method!r} is not a method: give a value such as co.DistributedFrankWolfe().")
     if not isinstance(problem, getattr(method, "SOLVES", (Problem,))):
         raise InvalidInput(
-            f"{method.TITLE} does not solve a {type(problem).__name__}: use method=co.DistributedFrankWolfe(), which does."
+            f"{method.TITLE} does not solve a {type(problem).__name__}: use method=co.DistributedFrankWolfe(), which "
+            "does."
         )
     if federation.roster().responses and not getattr(method, "RESPONSES", False):
         raise InvalidInput(
@@ -117,8 +120,8 @@ def _check_arguments(federation: Federation, problem: object, method: Method | G
         )
     if federation.away is not None and federation.on is not None and labels_public(method):
         raise InvalidInput(
-            "public labels go by the place of a row, and nobody but the parties knows the order of rows that were matched by "
-            "keys: let a party hold the labels, or match rows in one process with from_frames."
+            "public labels go by the place of a row, and nobody but the parties knows the order of rows that were "
+            "matched by keys: let a party hold the labels, or match rows in one process with from_frames."
         )
     split = "rows" if federation.by_rows else "columns"
     if split not in (splits := getattr(method, "SPLITS", ("columns",))):
@@ -167,8 +170,8 @@ def with_label_range(
     if loss is None or loss.classifies:
         if privacy.label_range is not None:
             raise InvalidInput(
-                f"label_range={privacy.label_range} is for numbers, and {type(loss).__name__} is for classes: leave it out, "
-                "or take co.LeastSquares()."
+                f"label_range={privacy.label_range} is for numbers, and {type(loss).__name__} is for classes: leave "
+                "it out, or take co.LeastSquares()."
             )
         return privacy
     if declared is None or privacy.label_reach is not None:
@@ -185,8 +188,9 @@ def _check_seeded(federation: Federation) -> None:
     strict = [name for name, party in federation.parties.items() if not party.policy.exact]
     if strict:
         raise PolicyRefused(
-            f"seeded noise can be subtracted, so it protects nobody, and party {strict[0]!r} does not let exact values leave. "
-            "Nothing was sent. Leave noise= out; for a test or a figure, set Policy(exact=True) on data that may be shown."
+            f"seeded noise can be subtracted, so it protects nobody, and party {strict[0]!r} does not let exact "
+            "values leave. Nothing was sent. Leave noise= out; for a test or a figure, set Policy(exact=True) on "
+            "data that may be shown."
         )
 
 
@@ -195,8 +199,8 @@ def check_store(call: CheckedCall, federation: Federation, privacy: Privacy | No
     problem, method = call.job.problem, call.method
     if store is not None and not getattr(method, "savable", True):
         raise InvalidInput(
-            "these functions cannot be told from others after a restart, so a run in store= could not go on with the same "
-            "ones: give functions_version='a name', changed whenever they change, or leave store out."
+            "these functions cannot be told from others after a restart, so a run in store= could not go on with the "
+            "same ones: give functions_version='a name', changed whenever they change, or leave store out."
         )
     if store is not None and not getattr(problem, "savable", True):
         raise InvalidInput(
@@ -208,8 +212,9 @@ def check_store(call: CheckedCall, federation: Federation, privacy: Privacy | No
         raise InvalidInput("a run with a privacy budget needs store='a folder', where its ledgers outlive the process.")
     if limited := [name for name, party in federation.parties.items() if party.policy.epsilon is not None]:
         raise InvalidInput(
-            f"the policy of {limited[0]!r} limits what all runs together may spend, so what this one spends must be kept: give "
-            "store='a folder', where ledgers outlive the process, and a private method, since exact values exceed any limit."
+            f"the policy of {limited[0]!r} limits what all runs together may spend, so what this one spends must be "
+            "kept: give store='a folder', where ledgers outlive the process, and a private method, since exact "
+            "values exceed any limit."
         )
 
 
@@ -264,7 +269,7 @@ def run_fingerprint(
 
 
 def notices_about(federation: Federation, job: Job, blocks: Mapping[str, Block]) -> list[str]:
-    """What a private run in this process would spend its budget on for nothing: for the caller, who holds all tables."""
+    """What a private run in this process would pay for nothing: for the caller, who holds all tables."""
     if job.privacy is None or federation.away is not None:
         return []
     found = [

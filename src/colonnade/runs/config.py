@@ -69,7 +69,7 @@ class Configured:
         return made
 
     def preview(self) -> Preview:
-        """What running it would release, if it would not be refused: the checks are those of `run`, the ledgers' included."""
+        """What running it would release, after the same checks as those of `run`, the ledgers' included."""
         self._check_places()
         return preview(self.federation, self.job.problem, self.job.method, self.job.privacy, store=self.store)
 
@@ -85,7 +85,7 @@ class Configured:
 
 
 def save_finished(made: Fit, output: Path, store: Path | None) -> None:
-    """Write the fit of a run that is over; where that fails, say where it is kept, since repeating the call begins another run."""
+    """Write the fit of a run that is over; where that fails, say where it is kept."""
     try:
         made.save(output)
     except StoreError as error:
@@ -93,8 +93,9 @@ def save_finished(made: Fit, output: Path, store: Path | None) -> None:
             raise
         why = getattr(error.__cause__, "strerror", None) or "it cannot be written to"
         raise StoreError(
-            f"run {made.run} is finished, but not in {output}: {why}. Its fit is kept: copy {store / 'fits' / made.run}.json to where "
-            "you want it. Do not repeat the command, which would begin and pay another run."
+            f"run {made.run} is finished, but not in {output}: {why}. Its fit is kept: copy "
+            f"{store / 'fits' / made.run}.json to where you want it. Do not repeat the command, which would begin and "
+            "pay another run."
         ) from error
 
 

@@ -132,7 +132,7 @@ class RunDriver:
             log.warning("over, and not everybody could be told", extra={"run": self.run, "error": type(error).__name__})
 
     def check_heads(self) -> dict[NodeId, bytes]:
-        """Every chain must be whole, and nobody's ledger may lack a row that another one saw; the keys they sign with."""
+        """Check that every chain is whole and lacks no row that another node saw; the keys the nodes sign with."""
         self.ask_all("verify")
         standing: dict[NodeId, Standing] = self.ask_all("standing")
         self.replaced = [one for found in standing.values() for one in found.replaced]
@@ -145,7 +145,7 @@ class RunDriver:
         return {name: standing[name].key for name in self.job.roster.parties}
 
     def exchange_heads(self, when: str) -> None:
-        """The coordinator, if there is one, remembers where every ledger stands, and each party where the next one does."""
+        """Let the coordinator remember where every ledger stands, and each party where the next one does."""
         if not self.books.durable:
             return
         heads = {name: found.head for name, found in self.ask_all("standing").items()}

@@ -1,10 +1,11 @@
-"""A dry run between organisations: every check that one side can make by itself before a run. It spends nothing and asks nobody.
+"""A dry run between organisations: every check that one side can make by itself. It spends nothing and asks nobody.
 
-The checks are those of the real path, called from here: `checked_call` and the limits of a question for the coordinator's proposal; for a
-party its table, ledger, policy and [limits]. What only others know stays unknown, and `UNKNOWN` says what that is.
+The checks are those of the real path, called from here: `checked_call` and the limits of a question for the
+coordinator's proposal; for a party its table, ledger, policy and [limits]. What only others know stays unknown, and
+`UNKNOWN` says what that is.
 
-Where rows are matched by keys their number is not known before the parties have agreed on them. It is the least that they take part
-with, unless the caller supposes another.
+Where rows are matched by keys their number is not known before the parties have agreed on them. It is the least that
+they take part with, unless the caller supposes another.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ ROWS = "how many rows are common, before the parties have agreed on them"
 
 
 def supposed(charter: FederationFile, rows: int | None = None) -> Federation:
-    """What everybody knows of a federation, as if its parties had agreed on so many rows: by default the fewest they take part with."""
+    """The federation as if its parties had agreed on so many rows: by default the fewest they take part with."""
     if charter.on is None:
         if rows is not None:
             raise InvalidInput("the federation file says how many rows there are; leave --rows out.")
@@ -63,7 +64,7 @@ def proposed(federation: Federation, asked: JobFile) -> Call:
 
 @contextlib.contextmanager
 def opened(settings: PartyFile) -> Iterator[PartyService]:
-    """A party's office over its own ledger as it lies there; where there is none yet, over one that is gone afterwards."""
+    """A party's office over its own ledger; where there is none yet, over one that is gone afterwards."""
     with contextlib.ExitStack() as last:
         lines = settings.neighbours(Metrics())
         last.push(lines)  # closed at the end, and never started: nobody is dialled

@@ -63,8 +63,8 @@ def fit(
                 distributed Frank-Wolfe for a constraint set, which release exact values.
     privacy     the budget, the trust model and the public bounds; a method that releases exact values refuses it.
     engine      where the programs run; by default in this process.
-    store       a folder for ledgers and transcripts: with it, the same call resumes a run that was interrupted. A private run
-                takes rows that have keys in an order that follows from a secret of the store.
+    store       a folder for ledgers and transcripts: with it, the same call resumes a run that was interrupted. A
+                private run takes rows that have keys in an order that follows from a secret of the store.
     progress    show a progress bar.
     noise       for tests and published figures only: repeatable noise, which protects nobody, and the Fit says so.
     """

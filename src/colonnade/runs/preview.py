@@ -79,7 +79,8 @@ class Preview:
     def price(self) -> str:
         if math.isinf(self.rho):
             return "exact values would leave: no epsilon holds"
-        return f"epsilon {shown(self.epsilon)} at delta {self.delta:g} (rho {self.rho:.4g}) for {self.unit}, all parties together"
+        price = f"epsilon {shown(self.epsilon)} at delta {self.delta:g} (rho {self.rho:.4g})"
+        return f"{price} for {self.unit}, all parties together"
 
     def plain(self) -> dict[str, Any]:
         """As plain data; what is infinite is None."""
@@ -116,7 +117,7 @@ def preview(
     *,
     store: str | Path | None = None,
 ) -> Preview:
-    """What `co.fit` with the same arguments would release; it refuses what `co.fit` would refuse before its first message."""
+    """What `co.fit` with the same arguments would release, refused where `co.fit` would refuse it before sending."""
     call = checked_call(federation, problem, method, privacy)
     check_store(call, federation, privacy, store)
     _check_ledgers(call, federation, store)

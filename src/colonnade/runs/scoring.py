@@ -34,9 +34,9 @@ def score(
     """Linear scores of a federation's rows, as the label holder learns them: the sum, and nobody's part of it.
 
     Parties send masked parts to the label holder; the coordinator carries them sealed. `without` names parties that
-    are not there: their parts are left out, which the caller says, never a missing party. Where the parties run elsewhere
-    (engine=co.Grpc(...)) they approve it as a run of its own, and the label holder keeps the scores: what comes back says
-    where.
+    are not there: their parts are left out, which the caller says, never a missing party. Where the parties run
+    elsewhere (engine=co.Grpc(...)) they approve it as a run of its own, and the label holder keeps the scores: what
+    comes back says where.
     """
     if not isinstance(fitted, Fit) or not isinstance(federation, Federation):
         raise InvalidInput(
@@ -73,8 +73,8 @@ def _check_elsewhere(fitted: Fit, federation: Federation, without: Sequence[str]
     """Whether the parties of a federation file are those of a model: their coefficients are with them."""
     if fitted.by_rows or fitted.label != federation.label:
         raise InvalidInput(
-            f"scores go to {fitted.label!r}, who held the labels of a model over different columns; the federation file names "
-            f"{federation.label!r}."
+            f"scores go to {fitted.label!r}, who held the labels of a model over different columns; the federation "
+            f"file names {federation.label!r}."
         )
     missing = [name for name in fitted.features if name not in federation.parties]
     if set(missing) != set(without):

@@ -1,4 +1,4 @@
-"""The pages of the live view. Each is whole HTML, so that it reads without a script; the script only fetches it again."""
+"""The pages of the live view: whole HTML that reads without a script, which only fetches it again."""
 
 from __future__ import annotations
 
@@ -88,8 +88,8 @@ def _ledgers(ledgers: Sequence[Account]) -> str:
     heads = ("party", "epsilon spent", "at delta", "limit", "left of it", "releases", "of them exact", "open runs")
     made = table("Spent or reserved in this period", heads, rows, numbers=7)
     return made + paragraph(
-        "“No bound” means that exact values have left, so that no epsilon holds. This page does not check the chains of the ledgers; "
-        "colonnade budget show does.",
+        "“No bound” means that exact values have left, so that no epsilon holds. This page does not check the "
+        "chains of the ledgers; colonnade budget show does.",
         "soft",
     )
 

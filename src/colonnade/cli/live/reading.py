@@ -1,7 +1,7 @@
 """A store as it stands now, read without touching it: runs, budgets and messages, while other processes write.
 
-Every file is opened for reading only, for as long as one look takes. Of a message's body the first bytes are read, which hold its kind
-and its round, and its length; what is in it never comes into this process.
+Every file is opened for reading only, for as long as one look takes. Of a message's body the first bytes are read,
+which hold its kind and its round, and its length; what is in it never comes into this process.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Message:
 
 
 class ReadingLog(FileLog):
-    """A log for reading only. It is a FileLog so that a Ledger can sum it up; only the opening differs, which writes there."""
+    """A FileLog that is opened for reading only, so that a Ledger can sum it up."""
 
     def __init__(self, path: Path) -> None:
         self.path, self._blobs, self._depth = path, path.parent / "blobs", 0
@@ -252,8 +252,10 @@ def _limit(limit: list[float] | None) -> str:
 
 
 def _locked_files() -> set[int] | None:
-    """Inodes of the files that a process holds a lock on. To try a lock would take it for a moment, and a run that is just being
-    resumed would find it taken; so the system is asked instead. None where it does not say."""
+    """Inodes of the files that a process holds a lock on; None where the system does not say.
+
+    To try a lock would take it for a moment, and a run that is just being resumed would find it taken.
+    """
     try:
         lines = Path("/proc/locks").read_text(encoding="ascii").splitlines()
     except OSError:
