@@ -29,6 +29,20 @@ federation = typer.Typer(no_args_is_help=True, help="A federation between organi
 File = Annotated[Path, typer.Argument(metavar="FEDERATION.toml", help="The federation file.")]
 Certs = Annotated[Path, typer.Option(help="Folder with coordinator.pem, coordinator.key and authority.pem.")]
 Listen = Annotated[str | None, typer.Option(help="Where to listen, HOST:PORT; by default the federation file's port.")]
+Store = Annotated[Path, typer.Option(help="Where runs are kept; the same call goes on with an unfinished one.")]
+DryRun = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run", help="Make every check that needs no party, say what would leave; ask nobody, write nothing."
+    ),
+]
+SupposedRows = Annotated[
+    int | None,
+    typer.Option(
+        min=1, help="With --dry-run: suppose so many common rows; by default the fewest that parties take part with."
+    ),
+]
+MetricsPort = Annotated[int | None, typer.Option(help="Serve /metrics, /health and /ready on this loopback port.")]
 Patience = Annotated[float, typer.Option(min=1, help="Seconds to wait for parties, and for an answer.")]
 
 
@@ -37,30 +51,15 @@ def run(
     file: File,
     job: Annotated[Path, typer.Option(help="Problem, method and privacy (docs/organisations.md).")],
     certs: Certs = Path("certs"),
-    store: Annotated[
-        Path, typer.Option(help="Where runs are kept; the same call goes on with an unfinished one.")
-    ] = Path("hub-store"),
+    store: Store = Path("hub-store"),
     listen: Listen = None,
     patience: Patience = 600.0,
     output: Annotated[Path, typer.Option("--output", "-o", help="Where to write the fit.")] = Path("fit.json"),
     report: Annotated[Path | None, typer.Option(help="Write an HTML report here, too.")] = None,
     overwrite: Overwrite = False,
-    dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run", help="Make every check that needs no party, say what would leave; ask nobody, write nothing."
-        ),
-    ] = False,
-    rows: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="With --dry-run: suppose so many common rows; by default the fewest that parties take part with.",
-        ),
-    ] = None,
-    metrics: Annotated[
-        int | None, typer.Option(help="Serve /metrics, /health and /ready on this loopback port.")
-    ] = None,
+    dry_run: DryRun = False,
+    rows: SupposedRows = None,
+    metrics: MetricsPort = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only where the fit was written.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object at the end; logs as JSON lines.")] = False,
 ) -> None:
@@ -174,9 +173,7 @@ def score(
     file: File,
     fit: Annotated[Path, typer.Option(help="The fit of an earlier run, as `coordinator run` wrote it.")],
     certs: Certs = Path("certs"),
-    store: Annotated[
-        Path, typer.Option(help="Where runs are kept; the same call goes on with an unfinished one.")
-    ] = Path("hub-store"),
+    store: Store = Path("hub-store"),
     listen: Listen = None,
     patience: Patience = 600.0,
     without: Annotated[

@@ -23,6 +23,7 @@ from warnings import catch_warnings, simplefilter
 import numpy as np
 
 from colonnade.cli import flights
+from colonnade.cli.terminal import table_of
 from colonnade.data.federation import LABELS, Alignment, Federation
 from colonnade.data.notices import about_levels
 from colonnade.errors import InvalidInput, UnusedLevels
@@ -247,14 +248,9 @@ def show(demo: Demo, report: Path, console: Console) -> None:
 
 
 def _models(demo: Demo) -> Any:
-    from rich.table import Table
-
-    table = Table(
-        title=f"Who knows which flights arrive more than {flights.LATE_MINUTES} minutes late?", title_justify="left"
-    )
-    table.add_column("model")
-    for name in (MEASURE, "columns used", "rounds", "gap"):
-        table.add_column(name, justify="right")
+    figures = (MEASURE, "columns used", "rounds", "gap")
+    title = f"Who knows which flights arrive more than {flights.LATE_MINUTES} minutes late?"
+    table = table_of(title, ("model", *figures), right=figures)
     for model in demo.models:
         style = "bold" if model is demo.private else ""
         gap = "" if model.fit.gap is None else f"{model.fit.gap:.3f}"
@@ -265,14 +261,8 @@ def _models(demo: Demo) -> Any:
 
 
 def _left(joint: Fit) -> Any:
-    from rich.table import Table
-
-    table = Table(title="What left each party for the private model", title_justify="left")
-    table.add_column("party")
-    table.add_column("message")
-    for name in ("messages", "bytes"):
-        table.add_column(name, justify="right")
-    table.add_column("meaning")
+    names = ("party", "message", "messages", "bytes", "meaning")
+    table = table_of("What left each party for the private model", names, right=("messages", "bytes"))
     before = None
     for sent in left_by_party(joint):
         if before not in (None, sent.party):

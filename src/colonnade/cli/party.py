@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from colonnade.cli.terminal import AsJson, answer, explained, lined
+from colonnade.cli.terminal import AsJson, answer, explained, lined, table_of
 from colonnade.privacy.figures import shown
 
 if TYPE_CHECKING:
@@ -267,9 +267,7 @@ def _show(asked: Request, budget: Budget) -> None:
             terms.add_row("", Text(f"exactly: {exact}", style="dim"))
     cost.add_row("budget", Text(_cost(asked, budget)))
     console.print(terms)
-    table = Table(title="What would leave you", title_justify="left")
-    for column in ("times", "what", "price (rho)", "seen by"):
-        table.add_column(column, overflow="fold")
+    table = table_of("What would leave you", ("times", "what", "price (rho)", "seen by"))
     for charge in asked.own:
         price = "exact" if math.isinf(charge.rho) else f"{charge.rho:.4g}"
         table.add_row(f"{charge.count:,}", Text(charge.what), price, Text(seen_by(charge)))

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from colonnade.cli.terminal import answer, answers, explained
+from colonnade.cli.terminal import answer, answers, explained, table_of
 from colonnade.privacy.figures import shown
 
 app = typer.Typer(
@@ -126,8 +126,6 @@ def show(
     Example: colonnade runs show runs 20260101T120000-0123456789ab
     """
     with explained():
-        from rich.table import Table
-
         from colonnade.runtime.run_store import released
 
         found = released(store, run)
@@ -145,9 +143,7 @@ def show(
         if not found["left"]:
             typer.echo("Nothing left the nodes whose ledgers are in this store. Parties elsewhere have theirs.")
             return
-        table = Table(title="What left", title_justify="left")
-        for name in ("node", "what", "times", "price (rho)"):
-            table.add_column(name, overflow="fold")
+        table = table_of("What left", ("node", "what", "times", "price (rho)"))
         for line in found["left"]:
             table.add_row(line["node"], line["what"], f"{line['times']:,}", f"{line['rho']:.4g}")
         answers().print(table)

@@ -14,16 +14,23 @@ from colonnade.cli.targets import Overwrite, check_free
 from colonnade.cli.terminal import AsJson, answer, explained, lined, on_screen
 from colonnade.privacy.figures import shown
 
-STOPPED = "interrupted; no model was written. What its ledger was charged stays charged."
+STOPPED = "interrupted; no model was written. The same command begins again; what a ledger was charged stays charged."
+Label = Annotated[
+    str | None, typer.Option(help="The label's column (CSV, Parquet), or the .npy file of labels (.npz).")
+]
+Classes = Annotated[
+    str | None, typer.Option(help="The classes, as in -1,1: needed with --epsilon, since finding them is a release.")
+]
+Columns = Annotated[
+    int | None, typer.Option(min=1, help="The public number of columns of a svmlight file: needed with --epsilon.")
+]
 
 
 def sparse(
     data: Annotated[
         Path, typer.Argument(metavar="FILE", help="A svmlight/libsvm, .npz (scipy sparse), CSV or Parquet file.")
     ],
-    label: Annotated[
-        str | None, typer.Option(help="The label's column (CSV, Parquet), or the .npy file of labels (.npz).")
-    ] = None,
+    label: Label = None,
     task: Annotated[str, typer.Option(help="classify or regress.")] = "classify",
     radius: Annotated[float, typer.Option(help="Bound of the sum of the coefficients' sizes.")] = 50.0,
     rounds: Annotated[int | None, typer.Option(min=1, help="Rounds; by default from the gap or the budget.")] = None,
@@ -32,13 +39,8 @@ def sparse(
     allow_large_delta: Annotated[
         bool, typer.Option("--allow-large-delta", help="Fit though delta is not below 1/rows; the statement says so.")
     ] = False,
-    classes: Annotated[
-        str | None,
-        typer.Option(help="The classes, as in -1,1: needed with --epsilon, since finding them is a release."),
-    ] = None,
-    columns: Annotated[
-        int | None, typer.Option(min=1, help="The public number of columns of a svmlight file: needed with --epsilon.")
-    ] = None,
+    classes: Classes = None,
+    columns: Columns = None,
     row_norm: Annotated[float, typer.Option(help="Public bound of a row's length; longer rows are clipped.")] = 1.0,
     feature_bound: Annotated[float, typer.Option(help="Public bound of an entry; larger ones are clipped.")] = 1.0,
     label_range: Annotated[

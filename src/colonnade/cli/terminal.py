@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,6 +17,7 @@ from colonnade.errors import ColonnadeError, FinishedInterrupt
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 UNCUT = 10_000  # columns: tables are as wide as their cells where nobody's screen ends
@@ -50,6 +51,16 @@ def answers() -> Console:
 
     console = Console()
     return console if console.is_terminal else Console(width=UNCUT)
+
+
+def table_of(title: str | None, names: Sequence[str], right: Sequence[str] = ()) -> Table:
+    """An empty table with these columns; those in `right` hold numbers. Cells are folded, never cut."""
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left")
+    for name in names:
+        table.add_column(name, justify="right" if name in right else "left", overflow="fold")
+    return table
 
 
 def answer(plain: Any, text: str, brief: str, quiet: bool, as_json: bool) -> None:

@@ -76,7 +76,7 @@ class Simulation:
     measures: tuple[str, ...] = field(default=())
 
     def table(self) -> pl.DataFrame:
-        """One row for each method, trust model and epsilon: mean and standard error over splits, and what a run costs."""
+        """One row for each method, trust model and epsilon: mean and standard error over splits, cost of a run."""
         import polars as pl
 
         lines = []
