@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from colonnade.cli.terminal import UNCUT, AsJson, answer, answers, busy, explained
+from colonnade.cli.terminal import UNCUT, AsJson, answer, answers, busy, explained, finite
 from colonnade.privacy.figures import shown
 
 app = typer.Typer(
@@ -46,12 +46,9 @@ def show(
             accounts = [(account, _held(store, account)) for account in budget.accounts(store)]
         if plot is not None:
             _write_plot(store, plot)
-        if as_json:
-            typer.echo(json.dumps([_plain(account, held) for account, held in accounts], indent=2, allow_nan=False))
-            return
-        if quiet:
-            for account, _ in accounts:
-                typer.echo(f"{account.party}\t{_left(account)}")
+        if as_json or quiet:
+            brief = "\n".join(f"{account.party}\t{_left(account)}" for account, _ in accounts)
+            answer([_plain(account, held) for account, held in accounts], "", brief, quiet, as_json)
             return
         _print_table(f"Privacy spent in {store}", [_cells(account, held) for account, held in accounts])
         if any(account.budget.epsilon is None for account, _ in accounts):
@@ -171,7 +168,7 @@ def plan(
             f"noise      in each of {rounds} rounds: Gaussian sd {cast.sigma:.4g} or choice scale {cast.scale:.4g}, "
             "times the sensitivity of what is released"
         )
-        plain = {name: _finite(value) for name, value in vars(cast).items()}
+        plain = {name: finite(value) for name, value in vars(cast).items()}
         answer(plain, text, "yes" if cast.fits else "no", quiet, as_json)
 
 
@@ -198,7 +195,7 @@ def set_limit(
             ledger.set_budget(epsilon, delta)
             left = ledger.budget()
         said = f"{party}: limit epsilon {shown(epsilon)} at delta {delta:g}; {shown(left.spent)} of it is spent"
-        plain = {"party": party, "epsilon_limit": epsilon, "delta": delta, "epsilon_spent": _finite(left.spent)}
+        plain = {"party": party, "epsilon_limit": epsilon, "delta": delta, "epsilon_spent": finite(left.spent)}
         answer(plain, said, "", quiet, as_json)
 
 
@@ -269,11 +266,10 @@ def verify(store: Store, quiet: Quiet = False, as_json: AsJson = False) -> None:
 
         with busy("walking every chain of rows", quiet or as_json):
             counts = verified(store)
-        if as_json:
-            typer.echo(json.dumps({party: {"rows": count, "whole": True} for party, count in counts.items()}, indent=2))
-            return
-        for party, count in counts.items() if not quiet else ():
-            typer.echo(f"{party}: {count:,} rows, whole")
+        plain = {party: {"rows": count, "whole": True} for party, count in counts.items()}
+        answer(
+            plain, "\n".join(f"{party}: {count:,} rows, whole" for party, count in counts.items()), "", quiet, as_json
+        )
 
 
 def _epsilon(value: float) -> str:
@@ -300,20 +296,15 @@ def _plain(account: Any, held: _Held) -> dict[str, Any]:
         "period": account.budget.period,
         "epsilon_limit": account.budget.epsilon,
         "delta": account.delta,
-        "epsilon_spent": _finite(account.spent),  # reserved included: what the limit applies to
-        "epsilon_released": _finite(held.spent),
-        "epsilon_reserved": _finite(held.more),
-        "epsilon_lifetime": _finite(account.lifetime),
-        "rho_spent": _finite(account.budget.rho),
+        "epsilon_spent": finite(account.spent),  # reserved included: what the limit applies to
+        "epsilon_released": finite(held.spent),
+        "epsilon_reserved": finite(held.more),
+        "epsilon_lifetime": finite(account.lifetime),
+        "rho_spent": finite(account.budget.rho),
         "releases": account.releases,
         "exact_releases": account.exact,
         "open_runs": account.open_runs,
     }
-
-
-def _finite(value: Any) -> Any:
-    """JSON has no infinity."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _write_plot(store: Path, target: Path) -> None:

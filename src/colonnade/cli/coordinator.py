@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import shlex
 import signal
 from collections.abc import Mapping
@@ -208,9 +207,7 @@ def _logged(as_json: bool, quiet: bool) -> None:
     """Logs on standard error, and SIGTERM as gentle as Ctrl-C."""
     from colonnade.cli.logs import to_stderr
 
-    to_stderr(as_json)
-    if quiet:
-        logging.getLogger("colonnade").setLevel(logging.WARNING)
+    to_stderr(as_json, quiet)
     signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
 
 

@@ -11,7 +11,6 @@ Compares models without privacy: the same loss, ball, method, rounds and toleran
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from warnings import catch_warnings, simplefilter
 import numpy as np
 
 from colonnade.cli import flights
-from colonnade.cli.terminal import table_of
+from colonnade.cli.terminal import finite, table_of
 from colonnade.data.federation import LABELS, Alignment, Federation
 from colonnade.data.notices import about_levels
 from colonnade.errors import InvalidInput, UnusedLevels
@@ -215,14 +214,10 @@ def plain(demo: Demo, report: Path) -> dict[str, Any]:
             "left_out": demo.training.left_out,
             "late": demo.late,
         },
-        "privacy": {name: _finite(value) for name, value in private.privacy.table().items()},
+        "privacy": {name: finite(value) for name, value in private.privacy.table().items()},
         "seconds": demo.seconds,
         "report": str(report),
     }
-
-
-def _finite(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 # ------------------------------------------------------------------------------------------------ for people

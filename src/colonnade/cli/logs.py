@@ -40,10 +40,10 @@ def _brief(value: object) -> str:
     return text if text.isprintable() else repr(text)
 
 
-def to_stderr(as_json: bool = False) -> None:
-    """Let colonnade's logs appear on standard error."""
+def to_stderr(as_json: bool = False, quiet: bool = False) -> None:
+    """Let colonnade's logs appear on standard error; `quiet`: warnings and errors only."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Lines(as_json))
     root = logging.getLogger("colonnade")
     root.handlers, root.propagate = [handler], False
-    root.setLevel(logging.INFO)
+    root.setLevel(logging.WARNING if quiet else logging.INFO)

@@ -79,9 +79,7 @@ def run(
         from colonnade.network.transport.metrics import Metrics, page
         from colonnade.network.transport.party import serve
 
-        to_stderr(as_json)
-        if quiet:
-            logging.getLogger("colonnade").setLevel(logging.WARNING)
+        to_stderr(as_json, quiet)
         log = logging.getLogger("colonnade.party")
         settings = PartyFile.load(file)
         if dry_run:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from colonnade.cli.terminal import answer, answers, explained, table_of
+from colonnade.cli.terminal import answer, answers, explained, finite, table_of
 from colonnade.privacy.figures import shown
 
 app = typer.Typer(
@@ -37,12 +37,8 @@ def listing(store: Store, quiet: Quiet = False, as_json: AsJson = False) -> None
     """
     with explained():
         lines = listed(store)
-        if as_json:
-            typer.echo(json.dumps(lines, indent=2))
-            return
-        if quiet:
-            for line in lines:
-                typer.echo(line["run"])
+        if as_json or quiet:
+            answer(lines, "", "\n".join(line["run"] for line in lines), quiet, as_json)
             return
         from rich.table import Table
 
@@ -130,12 +126,9 @@ def show(
 
         found = released(store, run)
         found["state"] = next(line["state"] for line in listed(store) if line["run"] == run)
-        if as_json:
-            left = [{**line, "rho": line["rho"] if math.isfinite(line["rho"]) else None} for line in found["left"]]
-            typer.echo(json.dumps({**found, "left": left}, indent=2, allow_nan=False))
-            return
-        if quiet:
-            typer.echo(found["state"])
+        if as_json or quiet:
+            left = [{**line, "rho": finite(line["rho"])} for line in found["left"]]
+            answer({**found, "left": left}, "", found["state"], quiet, as_json)
             return
         typer.echo(f"{'run':11} {run}\n{'began':11} {found['began']}\n{'state':11} {found['state']}")
         for name, value in found["terms"].items():
@@ -240,7 +233,7 @@ def replaced(
                 f"{node} has a new ledger since {when}, which begins with rho = {spent:.4g}; every later statement "
                 "counts it"
             )
-            told: dict[str, Any] = {"node": node, "when": when, "rho": spent if math.isfinite(spent) else None}
+            told: dict[str, Any] = {"node": node, "when": when, "rho": finite(spent)}
         else:
             told, said = _between(place, sign, accept, rho, store, certs)
         answer(told, said, "", quiet, as_json)
@@ -296,7 +289,6 @@ def _between(
                 f"{name} has a new ledger since {record.when}, which begins with rho = {record.rho:.4g}; send {sign} "
                 "to all others, who take it with --accept"
             )
-        spent = record.rho if math.isfinite(record.rho) else None
-        return {"node": record.node, "when": record.when, "rho": spent}, said
+        return {"node": record.node, "when": record.when, "rho": finite(record.rho)}, said
     finally:
         books.close()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -69,6 +70,11 @@ def answer(plain: Any, text: str, brief: str, quiet: bool, as_json: bool) -> Non
         typer.echo(json.dumps(plain, indent=2, allow_nan=False, ensure_ascii=False, default=str))
     elif said := brief if quiet else text:
         typer.echo(said)
+
+
+def finite(value: Any) -> Any:
+    """The value for JSON, which has no infinity."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def lined(told: Mapping[str, Any], width: int = 12) -> str:
