@@ -118,7 +118,7 @@ def test_without_privacy_an_interrupted_command_ends_with_130(monkeypatch, place
     def pressed(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(budget, "verified", pressed)
+    monkeypatch.setattr(budget, "verify_ledgers", pressed)
     done = invoked("budget", "verify", places["folder"])
     assert (done.exit_code, done.stdout) == (130, "")
     assert done.stderr.startswith("stopped: ")

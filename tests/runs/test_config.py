@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 import colonnade as co
 from colonnade.cli import app
 from colonnade.cli.init import DataKind, init, template
-from colonnade.cli.runs import listed
+from colonnade.cli.runs import list_runs
 from colonnade.errors import InvalidInput, StoreError
 from colonnade.privacy.accountant import rho_for
 from colonnade.runs.call import call_fingerprint, checked_call, ordered_call
@@ -97,7 +97,7 @@ def test_a_finished_run_is_not_begun_and_paid_again_by_repeating_the_command(fol
     path = config(folder, DataKind.HOLDER)
     assert call(path)[0] == 0
     before = digests(folder)
-    (run,) = [line["run"] for line in listed(folder / "runs")]
+    (run,) = [line["run"] for line in list_runs(folder / "runs")]
     code, out, error = call(path)
     assert (code, out, before) == (1, "", digests(folder))
     assert (
@@ -109,7 +109,7 @@ def test_a_finished_run_is_not_begun_and_paid_again_by_repeating_the_command(fol
     assert call(path, "--dry-run")[2] == error
     assert call(path, "--dry-run", "--overwrite")[0] == 0
     assert call(path, "--overwrite")[0] == 0
-    assert [run, co.load(folder / "fit.json").run] == [line["run"] for line in listed(folder / "runs")]
+    assert [run, co.load(folder / "fit.json").run] == [line["run"] for line in list_runs(folder / "runs")]
 
 
 def test_a_run_that_was_stopped_goes_on_by_the_same_command_also_over_a_file(
@@ -121,10 +121,10 @@ def test_a_run_that_was_stopped_goes_on_by_the_same_command_also_over_a_file(
     with monkeypatch.context() as broken:
         broken.setattr(co.Fit, "save", mock.Mock(side_effect=KeyboardInterrupt))
         assert call(path, "--overwrite")[0] == 130
-    (stopped,) = listed(folder / "runs")
+    (stopped,) = list_runs(folder / "runs")
     assert stopped["state"] == "interrupted"
     assert call(path, "--overwrite")[0] == 0
-    assert [(stopped["run"], "finished")] == [(line["run"], line["state"]) for line in listed(folder / "runs")]
+    assert [(stopped["run"], "finished")] == [(line["run"], line["state"]) for line in list_runs(folder / "runs")]
 
 
 def test_ctrl_c_when_a_run_has_just_finished_says_where_its_fit_is_and_not_to_repeat_the_command(
@@ -133,7 +133,7 @@ def test_ctrl_c_when_a_run_has_just_finished_says_where_its_fit_is_and_not_to_re
     path, end = config(folder, DataKind.HOLDER), RunStore.end
     monkeypatch.setattr(RunStore, "end", lambda *run: (os.kill(os.getpid(), signal.SIGINT), end(*run)))
     code, _, error = call(path)
-    (line,) = listed(folder / "runs")
+    (line,) = list_runs(folder / "runs")
     assert (code, line["state"]) == (130, "finished")
     assert "would begin another" in error
     assert "goes on" not in error
@@ -145,7 +145,7 @@ def test_a_finished_run_whose_file_cannot_be_written_is_not_paid_again(folder: P
     asked = replace(load_config(path), output=folder / ("n" * 250))  # too long with what is added aside
     with pytest.raises(StoreError, match=r"File name too long.*Do not repeat the command") as told:
         asked.run()
-    (run,) = [line["run"] for line in listed(folder / "runs")]
+    (run,) = [line["run"] for line in list_runs(folder / "runs")]
     kept = folder / "runs" / "fits" / f"{run}.json"
     assert f"copy {kept} to" in str(told.value)
     assert co.load(kept).run == run

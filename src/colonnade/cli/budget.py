@@ -104,9 +104,9 @@ class _Held:
 def _held(store: Path, account: Any) -> _Held:
     from colonnade.privacy.accountant import epsilon
     from colonnade.privacy.ledger import recorded_event
-    from colonnade.runs.budgets import opened
+    from colonnade.runs.budgets import open_ledger
 
-    with opened(store, account.party) as ledger:
+    with open_ledger(store, account.party) as ledger:
         renewals = [row.seq for row in ledger.log.rows(kind="budget") if json.loads(row.body)["do"] == "renew"]
         start, still = max(renewals, default=0), ledger.open_runs()
         rho = math.fsum(row for seq, _, row in ledger._by_run() if start < seq < math.inf)  # of runs that are over
@@ -187,11 +187,11 @@ def set_limit(
     """
     with explained():
         from colonnade.privacy.events import Policy
-        from colonnade.runs.budgets import opened, prepared
+        from colonnade.runs.budgets import make_ledger, open_ledger
 
         Policy(epsilon=epsilon, delta=delta)  # a limit that is refused makes no ledger
-        prepared(store, party)
-        with opened(store, party) as ledger:
+        make_ledger(store, party)
+        with open_ledger(store, party) as ledger:
             ledger.set_budget(epsilon, delta)
             left = ledger.budget()
         said = f"{party}: limit epsilon {shown(epsilon)} at delta {delta:g}; {shown(left.spent)} of it is spent"
@@ -213,9 +213,9 @@ def renew(
     Example: colonnade budget renew runs hospital --reason "new study, other patients"
     """
     with explained():
-        from colonnade.runs.budgets import opened
+        from colonnade.runs.budgets import open_ledger
 
-        with opened(store, party) as ledger:
+        with open_ledger(store, party) as ledger:
             before = ledger.budget()
             asked = (
                 f"{party}: people in the data have already given rho {before.lifetime_rho:.4g}; a new period adds to "
@@ -244,9 +244,9 @@ def export(
     """
     with explained():
         from colonnade.privacy.store import write_synced
-        from colonnade.runs.budgets import exported
+        from colonnade.runs.budgets import export_releases
 
-        text = exported(store, party, "json" if as_json else form)
+        text = export_releases(store, party, "json" if as_json else form)
         if output is None:
             typer.echo(text, nl=False)
         else:
@@ -262,10 +262,10 @@ def verify(store: Store, quiet: Quiet = False, as_json: AsJson = False) -> None:
     Example: colonnade budget verify runs
     """
     with explained():
-        from colonnade.runs.budgets import verified
+        from colonnade.runs.budgets import verify_ledgers
 
         with busy("walking every chain of rows", quiet or as_json):
-            counts = verified(store)
+            counts = verify_ledgers(store)
         plain = {party: {"rows": count, "whole": True} for party, count in counts.items()}
         answer(
             plain, "\n".join(f"{party}: {count:,} rows, whole" for party, count in counts.items()), "", quiet, as_json

@@ -152,16 +152,16 @@ def _rehearse(
     """A dry run: what would be proposed and at what price, if this side would not refuse it."""
     from colonnade.cli.preview import show
     from colonnade.network.transport.metrics import page
-    from colonnade.runs.dry_run import ROWS, UNKNOWN, proposed, supposed
+    from colonnade.runs.dry_run import ROWS, UNKNOWN, propose_call, suppose_rows
     from colonnade.runs.preview import preview
 
     hub.rehearse()
     if metrics is not None:
         with page(hub.metrics, lambda: False, metrics):
             """The port is free."""
-    fed = supposed(charter, rows)
+    fed = suppose_rows(charter, rows)
     with busy("making every check that needs no party", quiet or as_json):
-        proposed(fed, asked)
+        propose_call(fed, asked)
         found = preview(fed, asked.problem, asked.method, asked.privacy, store=store)
     agreed = [f"{ROWS}: these figures suppose {fed.rows:,}"] if charter.on is not None else []
     show(found, quiet, as_json, [*agreed, *UNKNOWN])

@@ -126,12 +126,12 @@ def _rehearse(settings: PartyFile, job: Path | None, rows: int | None, quiet: bo
     from colonnade.cli.terminal import busy
     from colonnade.network.transport.metrics import Metrics, page
     from colonnade.network.transport.party import rehearse as check_dialling
-    from colonnade.runs.dry_run import opened, rehearse
+    from colonnade.runs.dry_run import open_office, rehearse
     from colonnade.runs.job_file import load_job
     from colonnade.runs.preview import seen_by
 
     asked = None if job is None else load_job(job)
-    with busy("making every check that a run would make here", quiet or as_json), opened(settings) as office:
+    with busy("making every check that a run would make here", quiet or as_json), open_office(settings) as office:
         if settings.metrics is not None:
             with page(Metrics(), lambda: False, settings.metrics):
                 """The port is free."""

@@ -36,7 +36,7 @@ def listing(store: Store, quiet: Quiet = False, as_json: AsJson = False) -> None
       colonnade runs list runs --json
     """
     with explained():
-        lines = listed(store)
+        lines = list_runs(store)
         if as_json or quiet:
             answer(lines, "", "\n".join(line["run"] for line in lines), quiet, as_json)
             return
@@ -53,7 +53,7 @@ def listing(store: Store, quiet: Quiet = False, as_json: AsJson = False) -> None
         answers().print(table)
 
 
-def listed(store: Path) -> list[dict[str, Any]]:
+def list_runs(store: Path) -> list[dict[str, Any]]:
     """Every run of a store as plain data."""
     from colonnade.runtime.run_store import RunStore, history, in_words, node_name
 
@@ -125,7 +125,7 @@ def show(
         from colonnade.runtime.run_store import released
 
         found = released(store, run)
-        found["state"] = next(line["state"] for line in listed(store) if line["run"] == run)
+        found["state"] = next(line["state"] for line in list_runs(store) if line["run"] == run)
         if as_json or quiet:
             left = [{**line, "rho": finite(line["rho"])} for line in found["left"]]
             answer({**found, "left": left}, "", found["state"], quiet, as_json)

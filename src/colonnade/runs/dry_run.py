@@ -38,7 +38,7 @@ UNKNOWN = (
 ROWS = "how many rows are common, before the parties have agreed on them"
 
 
-def supposed(charter: FederationFile, rows: int | None = None) -> Federation:
+def suppose_rows(charter: FederationFile, rows: int | None = None) -> Federation:
     """The federation as if its parties had agreed on so many rows: by default the fewest they take part with."""
     if charter.on is None:
         if rows is not None:
@@ -53,7 +53,7 @@ def supposed(charter: FederationFile, rows: int | None = None) -> Federation:
     return Federation.elsewhere(charter, fewest if rows is None else rows)
 
 
-def proposed(federation: Federation, asked: JobFile) -> Call:
+def propose_call(federation: Federation, asked: JobFile) -> Call:
     """What the coordinator would propose, if nothing of it is refused before anybody is asked."""
     assert federation.away is not None
     passed = checked_call(federation, asked.problem, asked.method, asked.privacy)
@@ -63,7 +63,7 @@ def proposed(federation: Federation, asked: JobFile) -> Call:
 
 
 @contextlib.contextmanager
-def opened(settings: PartyFile) -> Iterator[PartyService]:
+def open_office(settings: PartyFile) -> Iterator[PartyService]:
     """A party's office over its own ledger; where there is none yet, over one that is gone afterwards."""
     with contextlib.ExitStack() as last:
         lines = settings.neighbours(Metrics())
@@ -86,8 +86,8 @@ def rehearse(
         return None
     if agreement is not None and rows is not None:
         raise InvalidInput(f"{agreement.rows:,} rows are agreed on; leave --rows out.")
-    federation = supposed(settings.charter, rows) if agreement is None else office.holding.federation(agreement)
-    call = proposed(federation, asked)
+    federation = suppose_rows(settings.charter, rows) if agreement is None else office.holding.federation(agreement)
+    call = propose_call(federation, asked)
     priced = office.priced(call, federation)
     request = office.request(RUN, call, priced)
     if settings.approve == "policy":

@@ -26,7 +26,7 @@ GROUPS = 10
 ROC_POINTS = 200  # as many as a page can show
 
 
-def evaluated(fit: Fit, evaluation: tuple[Any, Any] | None, basis: str | None) -> Evaluation | None:
+def evaluate_fit(fit: Fit, evaluation: tuple[Any, Any] | None, basis: str | None) -> Evaluation | None:
     """The figures of a fit on (federation or frames, labels), if any are given."""
     if evaluation is None and basis is None:
         return None

@@ -243,10 +243,10 @@ class Fit(FitFacts):
         evaluation     (federation or frames, labels) as for `scores`: rows on which to show how good the model is.
         evaluation_is  "public", or "paid for": figures computed on rows are a release about them; required with it.
         """
-        from colonnade.runs.evaluation import evaluated  # a report is seldom asked for: loaded then
+        from colonnade.runs.evaluation import evaluate_fit  # a report is seldom asked for: loaded then
         from colonnade.views import write_report
 
-        return write_report(self, path, evaluation=evaluated(self, evaluation, evaluation_is))
+        return write_report(self, path, evaluation=evaluate_fit(self, evaluation, evaluation_is))
 
     # ------------------------------------------------------------------------ keeping it
 
