@@ -24,7 +24,6 @@ COMMANDS = leaves(typer.main.get_command(app))
 # Of commands that refuse nothing when their files are absent: what they do refuse. None: they refuse nothing.
 REFUSED: dict[str, list[str] | None] = {
     "audit": ["audit", "no-such-target"],
-    "fit": ["fit"],
     "init": ["init", "{there}"],
     "doctor": None,  # below
     "demo": ["demo", "--report", "{absent}/report.html"],
