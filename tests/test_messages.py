@@ -516,7 +516,7 @@ WRONG: Wrong = {
     "a delta that one row at random would satisfy": (
         lambda folder: central(folder, privacy=replace(PRIVACY, delta=0.1)),
         co.InvalidInput,
-        "delta=0.1 is not below 1/rows = 0.083: publishing one of them at random would satisfy it. Nothing was sent. Ask for delta=0.001 or less, or, if you know what it means, set allow_large_delta=True (`colonnade fit --data`: --allow-large-delta); the statement then says so.",
+        "delta=0.1 is not below 1/rows = 0.083: publishing one of them at random would satisfy it. Nothing was sent. Ask for delta=0.001 or less, or, if you know what it means, set allow_large_delta=True (`colonnade sparse`: --allow-large-delta); the statement then says so.",
     ),
     "noisy labels where nothing goes by them": (
         lambda folder: co.fit(
@@ -713,23 +713,18 @@ WRONG: Wrong = {
         "FOLDER/c.toml, line 8 (constraint = { type = \"L1Ball\", size = 1.0 }): problem.constraint.size: L1Ball has no 'size'; it has radius.",
     ),
     # command line
-    "neither config nor data": (
-        lambda folder: cli("fit"),
-        Said,
-        "give one of the two: a CONFIG.toml (`colonnade init` writes one), or --data FILE.",
-    ),
     "a task that is unknown": (
-        lambda folder: cli("fit", "--data", write(folder / "t.svm", "1 1:1\n"), "--task", "cluster"),
+        lambda folder: cli("sparse", write(folder / "t.svm", "1 1:1\n"), "--task", "cluster"),
         Said,
         "--task cluster is not known; choose classify or regress",
     ),
     "classes that are not numbers": (
-        lambda folder: cli("fit", "--data", write(folder / "t.svm", "1 1:1\n"), "--classes", "a,b"),
+        lambda folder: cli("sparse", write(folder / "t.svm", "1 1:1\n"), "--classes", "a,b"),
         Said,
         "--classes 'a,b' is not a list of numbers; write for example --classes=-1,1",
     ),
     "privacy without classes": (
-        lambda folder: cli("fit", "--data", write(folder / "t.svm", "1 1:1\n-1 2:1\n"), "--epsilon", 1),
+        lambda folder: cli("sparse", write(folder / "t.svm", "1 1:1\n-1 2:1\n"), "--epsilon", 1),
         Said,
         "a private fit of a svmlight file needs columns=, the number of columns from public knowledge (--columns on the command line): the largest number in the file tells about the row that holds it.",
     ),

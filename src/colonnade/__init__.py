@@ -10,12 +10,15 @@ Names are loaded when they are first used: `colonnade --help` and `import colonn
 
 from __future__ import annotations
 
+import ast
 import sys
+from functools import cache
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:  # what readers and type checkers see; `_HOMES` says the same to Python
+if TYPE_CHECKING:  # read by people, by type checkers and by `homes`
     from colonnade.audit.run import audit
     from colonnade.data.federation import Federation
     from colonnade.data.schema import Binary, Categorical, Date, Numeric, Plain, Schema
@@ -89,58 +92,23 @@ if TYPE_CHECKING:  # what readers and type checkers see; `_HOMES` says the same 
         SquaredHinge,
         Topology,
     )
-    from colonnade.runs.fit import fit, score
+    from colonnade.runs.fit import fit
     from colonnade.runs.result import Fit, load
+    from colonnade.runs.scoring import score
     from colonnade.runs.simulate import simulate
     from colonnade.runtime.inprocess import Faults, InProcess, Tap
     from colonnade.runtime.ray import Ray
     from colonnade.runtime.traffic import Communication
     from colonnade.views.fit_facts import CoefficientPath
 
-_HOMES = {
-    "methods.frank_wolfe.block": "BlockFrankWolfe",
-    "methods.frank_wolfe.central": "CentralFrankWolfe",
-    "methods.frank_wolfe.distributed": "Corrective DistributedFrankWolfe LineSearch OpenLoop",
-    "methods.graph.admm": "GraphADMM",
-    "methods.graph.ridge": "GraphRidge",
-    "methods.graph.tls": "GraphTLS",
-    "methods.graph.zeroth": "GraphZerothOrder",
-    "methods.method": "Status",
-    "methods.frank_wolfe.private_block": "PrivateBlockFrankWolfe",
-    "methods.gram.private_gram": "PrivateGram",
-    "methods.admm.private_sharing": "PrivateSharingADMM",
-    "methods.admm.sharing": "SharingADMM",
-    "audit.run": "audit",
-    "network.hub": "Grpc",
-    "network.certs": "Tls",
-    "runtime.inprocess": "Faults InProcess Tap",
-    "runtime.ray": "Ray",
-    "runtime.traffic": "Communication",
-    "errors": (
-        "BudgetExhausted ColonnadeError ColonnadeWarning HeldByParty InvalidInput LeakError LedgerDamaged MostlyNoise NothingToLearn NotPrivate PeerFailed PolicyRefused "
-        "ProtocolError ReplayDiverged StoreError UnusedLevels WireError"
-    ),
-    "estimators": "SparseClassifier SparseRegressor",
-    "estimators.federated_classifier": "FederatedClassifier",
-    "estimators.federated_regressor": "FederatedRegressor",
-    "data.federation": "Federation",
-    "runs.fit": "fit score",
-    "views.fit_facts": "CoefficientPath",
-    "privacy.block": "COLUMN",
-    "privacy.events": "Policy",
-    "privacy.mechanisms": "SeededNoise",
-    "privacy.statement": "Privacy PrivacyStatement",
-    "problem": (
-        "Absolute AdaBoost Changing ElasticNet Elementary GroupL1Ball GroupLasso Huber Independent KernelSVM L1Ball "
-        "Lasso LeastSquares Logistic Nice NuclearNorm PerParty Problem Product PublicLabels Quantile RBF Ridge Serial "
-        "Simplex SquaredHinge Topology"
-    ),
-    "runs.result": "Fit load",
-    "data.schema": "Binary Categorical Date Numeric Plain Schema",
-    "runs.simulate": "simulate",
-    "data.sources": "read",
-}
-HOME = {name: f"colonnade.{home}" for home, names in _HOMES.items() for name in names.split()}
+
+@cache
+def homes() -> dict[str, str]:
+    """The module of each public name, read off the imports above."""
+    tree = ast.parse(Path(__file__).read_text(encoding="utf-8"))
+    shown = next(node for node in tree.body if isinstance(node, ast.If))
+    imports = [node for node in shown.body if isinstance(node, ast.ImportFrom)]
+    return {alias.name: str(node.module) for node in imports for alias in node.names}
 
 
 class _Package(ModuleType):
@@ -157,9 +125,9 @@ if not TYPE_CHECKING:  # or every misspelt name would pass a type checker
 
     def __getattr__(name: str) -> Any:
         """A public name, loaded now and kept."""
-        if name not in HOME:
+        if name not in __all__:
             raise AttributeError(f"module 'colonnade' has no attribute {name!r}")
-        value = getattr(import_module(HOME[name]), name)
+        value = getattr(import_module(homes()[name]), name)
         globals()[name] = value
         return value
 

@@ -34,7 +34,14 @@ class ColonnadeError(Exception):
 
 
 class InvalidInput(ColonnadeError, ValueError):
-    """The data, a bound or a setting cannot be used; the message says which and what to do."""
+    """The data, a bound or a setting cannot be used; the message says which and what to do.
+
+    `setting` names it where it is one setting of a value: whoever reads values from a file finds its line by it.
+    """
+
+    def __init__(self, message: str = "", setting: str = "") -> None:
+        super().__init__(message)
+        self.setting = setting
 
 
 class LeakError(ColonnadeError):
@@ -77,6 +84,10 @@ class HeldByParty(ColonnadeError):
     """The value exists, at a party, and stays there."""
 
 
+class FinishedInterrupt(KeyboardInterrupt):
+    """Ctrl-C after a run had finished; its note says where the fit is."""
+
+
 class ColonnadeWarning(UserWarning):
     """Root of all warnings of ours."""
 
@@ -98,11 +109,11 @@ class NotPrivate(ColonnadeWarning):
 
 
 class unquoted(ContextDecorator):  # noqa: N801  # used as contextlib's are: @unquoted(), with unquoted():
-    """Around whatever touches cells: no message of another library leaves with an error, since such messages quote cells.
+    """Around whatever touches cells: no message of another library leaves with an error, since it may quote cells.
 
-    An error of ours loses the foreign ones that hang on it as cause or context, where tracebacks and loggers find them. A
-    foreign one that complains about values becomes InvalidInput with its type alone: only where it says `about`, if that is
-    given. Errors of the system stay: they name files.
+    An error of ours loses the foreign ones that hang on it as cause or context, where tracebacks and loggers find them.
+    A foreign one that complains about values becomes InvalidInput with its type alone: only where it says `about`, if
+    that is given. Errors of the system stay: they name files.
     """
 
     def __init__(self, about: str = "") -> None:
@@ -116,8 +127,8 @@ class unquoted(ContextDecorator):  # noqa: N801  # used as contextlib's are: @un
             _forget_foreign(error, set())
         elif (isinstance(error, ValueError) and self.about in str(error)) or _quoting(error):
             clean = InvalidInput(
-                f"some cells cannot be used ({type(error).__name__}; its message may quote one and is not shown). Is every "
-                "column of one type, and as its schema says?"
+                f"some cells cannot be used ({type(error).__name__}; its message may quote one and is not shown). Is "
+                "every column of one type, and as its schema says?"
             ).with_traceback(at)
             try:
                 raise clean

@@ -16,7 +16,7 @@ from test_report import contrast
 
 import colonnade as co
 from colonnade.cli.live import Server
-from colonnade.runs.evaluation import evaluated
+from colonnade.runs.evaluation import evaluate_fit
 from colonnade.views import RunFacts, write_report
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs Playwright: pip install playwright")
@@ -64,7 +64,7 @@ def addresses(fits, store, tmp_path_factory):
     private = write_report(
         fits["private"],
         folder / "private.html",
-        evaluation=evaluated(fits["private"], (co.Federation.split(X, None, PARTIES), y), "public"),
+        evaluation=evaluate_fit(fits["private"], (co.Federation.split(X, None, PARTIES), y), "public"),
         facts=facts,
     )
     exact = write_report(fits["exact"], folder / "exact.html")

@@ -284,7 +284,7 @@ class Asked:
         return self.hub.ask("party0", Question.CONSIDER, head)
 
     def reserved(self) -> list:
-        with budget.opened(self.home / "store", "party0") as ledger:
+        with budget.open_ledger(self.home / "store", "party0") as ledger:
             return ledger.log.rows(kind="open")
 
 

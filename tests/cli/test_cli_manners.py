@@ -322,13 +322,14 @@ LONG = {
     "audit": "progress=seen",
     "budget show": "busy(",
     "budget verify": "busy(",
-    "coordinator run": "progress=seen",
+    "coordinator run": "on_screen(quiet or as_json)",
     "demo": "progress=told.is_terminal",
     "doctor": "busy(",
     "federation check": "busy(",
     "federation example": "busy(",
-    "fit": "_bar(seen)",
+    "fit": "progress=on_screen(",
     "report": "busy(",
+    "sparse": "_reading_bar(on_screen(",
 }
 
 

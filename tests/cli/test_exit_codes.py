@@ -24,7 +24,6 @@ COMMANDS = leaves(typer.main.get_command(app))
 # Of commands that refuse nothing when their files are absent: what they do refuse. None: they refuse nothing.
 REFUSED: dict[str, list[str] | None] = {
     "audit": ["audit", "no-such-target"],
-    "fit": ["fit"],
     "init": ["init", "{there}"],
     "doctor": None,  # below
     "demo": ["demo", "--report", "{absent}/report.html"],
@@ -118,7 +117,7 @@ def test_without_privacy_an_interrupted_command_ends_with_130(monkeypatch, place
     def pressed(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(budget, "verified", pressed)
+    monkeypatch.setattr(budget, "verify_ledgers", pressed)
     done = invoked("budget", "verify", places["folder"])
     assert (done.exit_code, done.stdout) == (130, "")
     assert done.stderr.startswith("stopped: ")

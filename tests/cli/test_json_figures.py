@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 import colonnade as co
 from colonnade.cli import app
-from colonnade.cli.init import Kind
+from colonnade.cli.init import DataKind
 
 RADIUS = 5.0
 
@@ -45,7 +45,7 @@ def priced(epsilon: float, rho: float, delta: float) -> bool:
     return least * (1 - 1e-9) <= epsilon <= least * (1 + 1e-4)
 
 
-# ---------------------------------------------------------------- colonnade fit --data
+# ---------------------------------------------------------------- colonnade sparse
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def read_model(path: Path, columns: int) -> tuple[np.ndarray, float]:
 
 def test_a_fit_of_a_file_prints_the_figures_of_its_file_and_its_model(table, tmp_path):
     path, X, y = table
-    told = printed("fit", "--data", path, "--radius", RADIUS, "--rounds", 30, "--output", tmp_path / "m.json")
+    told = printed("sparse", path, "--radius", RADIUS, "--rounds", 30, "--output", tmp_path / "m.json")
     x, b = read_model(tmp_path / "m.json", 9)
     scores = X @ x + b
     gradient = X.T @ (-y / (1.0 + np.exp(y * scores)) / 120)
@@ -88,7 +88,7 @@ def test_a_fit_of_a_file_prints_the_figures_of_its_file_and_its_model(table, tmp
 def test_a_private_fit_of_a_file_prints_nothing_that_was_not_released(table, tmp_path):
     path, *_ = table
     private = ["--epsilon", 0.7, "--delta", 1e-5, "--classes=-1,1", "--columns", 9, "--ledger", tmp_path / "l"]
-    told = printed("fit", "--data", path, *private, "--output", tmp_path / "m.json")
+    told = printed("sparse", path, *private, "--output", tmp_path / "m.json")
     x, _ = read_model(tmp_path / "m.json", 9)
     assert set(told) == {"rows", "columns", "privacy", "columns used", "model"}
     assert (told["rows"], told["columns"], told["columns used"]) == (120, 9, np.count_nonzero(x))
@@ -110,7 +110,7 @@ def test_a_configured_fit_prints_what_went_over_the_wires_and_its_plan_foretold_
         taps.append(co.Tap(co.InProcess()))
         return taps[-1]
 
-    path = config(folder, Kind.FEDERATION)
+    path = config(folder, DataKind.FEDERATION)
     plan = printed("fit", path, "--dry-run")
     monkeypatch.setattr(importlib.import_module("colonnade.runs.fit"), "InProcess", tapped)
     told = printed("fit", path)

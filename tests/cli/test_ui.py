@@ -215,7 +215,7 @@ def test_a_limit_that_an_owner_set_is_shown(tmp_path):
     terms = co.Privacy(2.0, 1e-4, trust="secure", row_norm=3.0, feature_bound=1.0)
     co.fit(fed, co.Problem(co.Logistic(), penalty=co.Ridge(0.1)), None, terms, store=tmp_path)
     (first, *_) = Reader(tmp_path).ledgers()
-    assert (first.limit, first.delta) == (4.0, 1e-4)
+    assert (first.budget.epsilon, first.delta) == (4.0, 1e-4)
     assert 0.0 < first.spent <= 2.0 + 1e-9
 
 

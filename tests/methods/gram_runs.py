@@ -18,6 +18,8 @@ from colonnade.methods.method import Job
 from colonnade.privacy.events import Scope, unprotected
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.mechanisms import SeededNoise
+from colonnade.runs.call import blocks_with_labels
+from colonnade.runs.driver import RunDriver
 from colonnade.runs.progress import Silent
 from colonnade.runtime.run_store import MemoryStore
 
@@ -98,12 +100,11 @@ def silent_run(
         job = Job(asked, fed.roster(), privacy)
         method.check(job)
         plans = {name: unprotected(plan) for name, plan in method.price(job).items()}
-        blocks = running._with_labels(fed, job)
-        # One run id for all, so that public randomness is the same; nothing on disk, so that hundreds of runs are
-        # quick.
-        run = running._Run("run", fed, job, method, plans, blocks, MemoryStore(), Silent(), NoNoise(0))
-        with run.manned(co.InProcess()):
-            seen.fit = run.drive()
+        blocks = blocks_with_labels(fed, job)
+        # One run id for all, so that public randomness is the same; nothing on disk, so that hundreds of runs are quick.
+        run = RunDriver("run", fed, job, method, plans, blocks, MemoryStore(), Silent(), NoNoise(0))
+        with run.hosted(co.InProcess()):
+            seen.fit = running.drive_and_save(run)
     return seen
 
 

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 import colonnade as co
 from colonnade.cli import app
-from colonnade.cli.runs import listed
+from colonnade.cli.runs import list_runs
 from colonnade.errors import InvalidInput, PolicyRefused
 from colonnade.methods.method import Job
 from colonnade.methods.node_setup import Call, terms_of
@@ -146,7 +146,7 @@ def test_the_coordinators_line_typed_in_again_begins_and_pays_no_other_run(follo
     assert f"fit.json is there already, the result of run {run}, which is finished. Nothing was begun." in said
     assert "would cost epsilon 1 (delta 1e-06) once more. Say --overwrite" in said
     assert "--output" in said
-    assert [run] == [line["run"] for line in listed(home / "hub-store")]
+    assert [run] == [line["run"] for line in list_runs(home / "hub-store")]
     assert not (home / "hub-store" / "pending.json").exists()
 
 

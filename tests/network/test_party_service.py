@@ -23,7 +23,7 @@ import polars as pl
 import pytest
 
 import colonnade as co
-from colonnade.cli.runs import listed
+from colonnade.cli.runs import list_runs
 from colonnade.data.alignment import bitmap
 from colonnade.data.federation_file import FederationFile, Member, new_key
 from colonnade.data.schema import Numeric, Schema
@@ -241,9 +241,9 @@ def test_the_list_of_runs_says_whether_a_party_was_silent_failed_or_refused(what
         straw.ask = functools.partial(Grpc.ask, straw)
         with pytest.raises(PeerFailed):
             run_of(straw, STAR, tmp_path / "hub")
-    assert {"run": state} == {line["run"]: line["state"] for line in listed(tmp_path / "hub")}
+    assert {"run": state} == {line["run"]: line["state"] for line in list_runs(tmp_path / "hub")}
     coarse = {"run": "failed: another node refused, could not go on or did not answer"} if what == "turn" else {}
-    assert coarse == {line["run"]: line["state"] for line in listed(tmp_path / "party1")}
+    assert coarse == {line["run"]: line["state"] for line in list_runs(tmp_path / "party1")}
 
 
 @pytest.mark.parametrize("said", [PeerTimeout("no answer"), pack({"code": UNAVAILABLE})], ids=["silent", "unavailable"])
@@ -254,7 +254,7 @@ def test_a_finished_run_gives_its_fit_though_a_party_cannot_be_told_that_it_is_o
         straw.ask = functools.partial(Grpc.ask, straw)
         fit = run_of(straw, STAR, tmp_path / "hub", "first")
         assert ("first", co.load(tmp_path / "hub" / "fits" / "first.json").objective) == (fit.run, fit.objective)
-        assert {line["run"]: line["state"] for line in listed(tmp_path / "hub")} == {"first": "finished"}
+        assert {line["run"]: line["state"] for line in list_runs(tmp_path / "hub")} == {"first": "finished"}
         assert straw.services["party0"].ledger.open_runs() == {"first"}
         assert "over, and not everybody could be told" in caplog.text
         straw._board = Board(straw, "", said)
@@ -609,7 +609,7 @@ def test_what_a_hub_says_of_an_end_is_not_listed_as_the_partys_own_refusal(how, 
     with straw_hub(STAR, tmp_path) as straw:
         met(straw, STAR)
         assert straw.raw("party0", "over", {"run": "run", "how": how}).head["code"] == OK
-    (line,) = listed(tmp_path / "party0")
+    (line,) = list_runs(tmp_path / "party0")
     assert line["state"] == in_words(f"the hub says: {how}")
     assert line["state"].startswith("the hub says: ")
 

@@ -29,7 +29,7 @@ from colonnade.privacy.released import Private
 from colonnade.privacy.shared_choice import LEAST_RHO, SLACK, draw_party, own_part, shared_scale
 from colonnade.privacy.statement import BY_PLACE
 from colonnade.privacy.store import FileLog, MemoryLog
-from colonnade.runs.config import preview
+from colonnade.runs.preview import preview
 from colonnade.runtime.program import COORDINATOR
 from colonnade.runtime.transcript import Transcript
 

@@ -29,6 +29,8 @@ from colonnade.privacy.events import Scope
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.keyring import derive
 from colonnade.privacy.statement import BY_KEY, BY_PLACE, BY_SECRET
+from colonnade.runs.call import blocks_with_labels
+from colonnade.runs.driver import RunDriver
 from colonnade.runs.progress import Silent
 from colonnade.runtime.run_store import MemoryStore, RunStore, history
 
@@ -175,12 +177,12 @@ def run_of(federation, way, monkeypatch, earlier=None):
         patch.setattr("colonnade.privacy.gate.Gate._fresh", lambda _: Still())
         job = Job(problem, federation.roster(), privacy)
         method.check(job)
-        blocks = running._with_labels(federation, job)
+        blocks = blocks_with_labels(federation, job)
         # One id for all, so that buckets and sketches are the same: they are public, and the same for both neighbours.
         args = "run", federation, job, method, method.price(job), blocks, MemoryStore(), Silent(), None
-        run = running._Run(*args)
-        with run.manned(co.InProcess()):
-            run.drive()
+        run = RunDriver(*args)
+        with run.hosted(co.InProcess()):
+            running.drive_and_save(run)
     return tape
 
 
@@ -348,15 +350,15 @@ def test_a_private_run_orders_its_rows_by_the_secret_of_its_store_and_the_next_o
 
 
 def test_a_run_that_was_interrupted_goes_on_with_the_same_order(monkeypatch, tmp_path):
-    people, made = People.made(rows=40), running._Run.made
+    people, made = People.made(rows=40), running.assemble_fit
 
     def stopped(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(running._Run, "made", stopped)
+    monkeypatch.setattr(running, "assemble_fit", stopped)
     with pytest.raises(KeyboardInterrupt):
         co.fit(people.federation(), RIDGE, *WAYS["noisy labels"][::2], store=tmp_path)
-    monkeypatch.setattr(running._Run, "made", made)
+    monkeypatch.setattr(running, "assemble_fit", made)
     co.fit(people.federation(), RIDGE, *WAYS["noisy labels"][::2], store=tmp_path)
     assert [how for _, _, how in history(tmp_path)] == ["finished"]
 

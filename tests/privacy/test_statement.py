@@ -28,9 +28,9 @@ from colonnade.privacy.statement import (
     settled,
     told_replaced,
 )
-from colonnade.runs.config import preview
-from colonnade.runs.fit import _sees
+from colonnade.runs.call import released_to_all
 from colonnade.runs.job_file import load_job
+from colonnade.runs.preview import preview
 
 HARD = Assumption("nobody can factor 15", computational=True)
 KEPT = Assumption("everybody keeps quiet")
@@ -228,8 +228,8 @@ def test_a_consortium_s_masked_columns_are_not_among_what_readers_of_the_model_s
     sums = Charge(Event(Mechanism.LATTICE, 0.1, 1.0, Scope.JOINT, Audience.CONSORTIUM), 1, "noisy sums")
     outside = replace(sums, event=replace(sums.event, audience=Audience.ALL))
     hidden = Charge(MASKED, 1, "its columns under masks")
-    assert _sees({"a": (sums, hidden), "coordinator": (outside,)}) == "noisy sums"
-    assert _sees({"a": (outside, hidden)}) == "noisy sums; its columns under masks"
+    assert released_to_all({"a": (sums, hidden), "coordinator": (outside,)}) == "noisy sums"
+    assert released_to_all({"a": (outside, hidden)}) == "noisy sums; its columns under masks"
 
 
 # ------------------------------------------------------------------------------------------------ figures by hand

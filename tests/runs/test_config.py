@@ -21,12 +21,13 @@ from typer.testing import CliRunner
 
 import colonnade as co
 from colonnade.cli import app
-from colonnade.cli.init import Kind, init, template
-from colonnade.cli.runs import listed
+from colonnade.cli.init import DataKind, init, template
+from colonnade.cli.runs import list_runs
 from colonnade.errors import InvalidInput, StoreError
 from colonnade.privacy.accountant import rho_for
-from colonnade.runs.config import load_config, preview
-from colonnade.runs.fit import checked, fingerprint, in_order
+from colonnade.runs.call import call_fingerprint, checked_call, ordered_call
+from colonnade.runs.config import load_config
+from colonnade.runs.preview import preview
 from colonnade.runtime.run_store import RunStore
 
 tool = typer.Typer()
@@ -54,7 +55,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def config(folder: Path, kind: Kind = Kind.FEDERATION, *changes: tuple[str, str]) -> Path:
+def config(folder: Path, kind: DataKind = DataKind.FEDERATION, *changes: tuple[str, str]) -> Path:
     """The file of `colonnade init` with some of its lines changed; without a report, which is tested elsewhere."""
     text = template(kind).replace('report = "report.html"', "")
     for old, new in changes:
@@ -77,8 +78,8 @@ def digests(folder: Path) -> dict[str, str]:
 # ------------------------------------------------------------------------------------------------ init, and running it
 
 
-@pytest.mark.parametrize("kind", Kind)
-def test_what_init_writes_runs_as_it_is(folder: Path, kind: Kind) -> None:
+@pytest.mark.parametrize("kind", DataKind)
+def test_what_init_writes_runs_as_it_is(folder: Path, kind: DataKind) -> None:
     done = CliRunner().invoke(tool, [str(folder / "study.toml"), "--kind", kind.value])
     assert done.exit_code == 0, done.output
     path = config(folder, kind)  # the same text but for the report
@@ -88,15 +89,15 @@ def test_what_init_writes_runs_as_it_is(folder: Path, kind: Kind) -> None:
     assert re.match(r"\(1, 1e-06\)-(computational )?differential privacy for one row", told["privacy"])
     made = co.load(folder / "fit.json")
     assert made.run == told["run"]
-    assert ({"clinic", "laboratory"} if kind == Kind.FEDERATION else {"hospital"}) == set(made.coefficients)
+    assert ({"clinic", "laboratory"} if kind == DataKind.FEDERATION else {"hospital"}) == set(made.coefficients)
     assert (folder / "runs" / "runs.db").is_file()
 
 
 def test_a_finished_run_is_not_begun_and_paid_again_by_repeating_the_command(folder: Path) -> None:
-    path = config(folder, Kind.HOLDER)
+    path = config(folder, DataKind.HOLDER)
     assert call(path)[0] == 0
     before = digests(folder)
-    (run,) = [line["run"] for line in listed(folder / "runs")]
+    (run,) = [line["run"] for line in list_runs(folder / "runs")]
     code, out, error = call(path)
     assert (code, out, before) == (1, "", digests(folder))
     assert (
@@ -108,31 +109,31 @@ def test_a_finished_run_is_not_begun_and_paid_again_by_repeating_the_command(fol
     assert call(path, "--dry-run")[2] == error
     assert call(path, "--dry-run", "--overwrite")[0] == 0
     assert call(path, "--overwrite")[0] == 0
-    assert [run, co.load(folder / "fit.json").run] == [line["run"] for line in listed(folder / "runs")]
+    assert [run, co.load(folder / "fit.json").run] == [line["run"] for line in list_runs(folder / "runs")]
 
 
 def test_a_run_that_was_stopped_goes_on_by_the_same_command_also_over_a_file(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = config(folder, Kind.HOLDER)
+    path = config(folder, DataKind.HOLDER)
     (folder / "fit.json").write_text("somebody's")
     assert "fit.json is there already. Nothing was begun." in call(path)[2]
     with monkeypatch.context() as broken:
         broken.setattr(co.Fit, "save", mock.Mock(side_effect=KeyboardInterrupt))
         assert call(path, "--overwrite")[0] == 130
-    (stopped,) = listed(folder / "runs")
+    (stopped,) = list_runs(folder / "runs")
     assert stopped["state"] == "interrupted"
     assert call(path, "--overwrite")[0] == 0
-    assert [(stopped["run"], "finished")] == [(line["run"], line["state"]) for line in listed(folder / "runs")]
+    assert [(stopped["run"], "finished")] == [(line["run"], line["state"]) for line in list_runs(folder / "runs")]
 
 
 def test_ctrl_c_when_a_run_has_just_finished_says_where_its_fit_is_and_not_to_repeat_the_command(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, end = config(folder, Kind.HOLDER), RunStore.end
+    path, end = config(folder, DataKind.HOLDER), RunStore.end
     monkeypatch.setattr(RunStore, "end", lambda *run: (os.kill(os.getpid(), signal.SIGINT), end(*run)))
     code, _, error = call(path)
-    (line,) = listed(folder / "runs")
+    (line,) = list_runs(folder / "runs")
     assert (code, line["state"]) == (130, "finished")
     assert "would begin another" in error
     assert "goes on" not in error
@@ -140,11 +141,11 @@ def test_ctrl_c_when_a_run_has_just_finished_says_where_its_fit_is_and_not_to_re
 
 
 def test_a_finished_run_whose_file_cannot_be_written_is_not_paid_again(folder: Path) -> None:
-    path = config(folder, Kind.HOLDER)
+    path = config(folder, DataKind.HOLDER)
     asked = replace(load_config(path), output=folder / ("n" * 250))  # too long with what is added aside
     with pytest.raises(StoreError, match=r"File name too long.*Do not repeat the command") as told:
         asked.run()
-    (run,) = [line["run"] for line in listed(folder / "runs")]
+    (run,) = [line["run"] for line in list_runs(folder / "runs")]
     kept = folder / "runs" / "fits" / f"{run}.json"
     assert f"copy {kept} to" in str(told.value)
     assert co.load(kept).run == run
@@ -165,7 +166,7 @@ def test_one_table_shared_out_by_columns_is_the_federation_of_its_parts(folder: 
     parted = load_config(
         config(
             folder,
-            Kind.FEDERATION,
+            DataKind.FEDERATION,
             ('on = "pid"', 'on = "pid"\nsource = "stays.csv"'),
             ('source = "clinic.csv"', 'columns = ["age", "ward"]'),
             ('source = "laboratory.csv"', 'columns = ["crp"]'),
@@ -184,7 +185,7 @@ def test_a_database_is_a_source_like_a_file(folder: Path) -> None:
         db.executemany("insert into results values (?, ?)", pl.read_csv(folder / "laboratory.csv").rows())
     db.close()
     address = f'source = "sqlite:///{folder / "lab.db"}"\nquery = "select pid, crp from results"'
-    asked = load_config(config(folder, Kind.FEDERATION, ('source = "laboratory.csv"', address)))
+    asked = load_config(config(folder, DataKind.FEDERATION, ('source = "laboratory.csv"', address)))
     assert asked.federation.rows == 300
 
 
@@ -208,7 +209,7 @@ def _dense(matrix: object) -> np.ndarray:
 
 def test_a_limit_in_the_file_is_the_partys_policy(folder: Path) -> None:
     limit = ('schema = "laboratory.schema.toml"', 'schema = "laboratory.schema.toml"\nepsilon = 0.5\ndelta = 1e-6')
-    code, _, error = call(config(folder, Kind.FEDERATION, limit))
+    code, _, error = call(config(folder, DataKind.FEDERATION, limit))
     assert code == 1
     assert "over the limit 0.5" in error
 
@@ -266,15 +267,15 @@ def test_a_dry_run_finds_the_run_that_the_call_would_go_on_with(folder: Path) ->
     """By the secret that the store has: with another the rows would stand in another order, and be another call."""
     asked = load_config(config(folder))
     fed, job = asked.federation, asked.job
-    call_ = checked(fed, job.problem, job.method, job.privacy)
+    call_ = checked_call(fed, job.problem, job.method, job.privacy)
     with closing(RunStore(folder / "runs")) as books:
-        with books.run(fingerprint(fed, in_order(call_, fed, books))) as begun:
+        with books.run(call_fingerprint(fed, ordered_call(call_, fed, books))) as begun:
             pass
-        assert books.going_on(fingerprint(fed, in_order(call_, fed, books, kept=False))) == begun
+        assert books.going_on(call_fingerprint(fed, ordered_call(call_, fed, books, kept=False))) == begun
 
 
-@pytest.mark.parametrize("kind", Kind)
-def test_a_dry_run_says_what_the_run_then_releases_and_sends(folder: Path, kind: Kind) -> None:
+@pytest.mark.parametrize("kind", DataKind)
+def test_a_dry_run_says_what_the_run_then_releases_and_sends(folder: Path, kind: DataKind) -> None:
     path = config(folder, kind)
     said = json.loads(call(path, "--dry-run", "--json")[1])
     assert said["rho"] == pytest.approx(rho_for(1.0, 1e-6), rel=1e-6)
@@ -302,14 +303,14 @@ def test_bytes_of_long_runs_over_many_rows_are_drawn_on_in_a_straight_line() -> 
 
 
 def test_a_preview_refuses_what_the_run_would_refuse(folder: Path) -> None:
-    path = config(folder, Kind.FEDERATION, ("# [method]", '[method]\ntype = "SharingADMM"\n#'))
+    path = config(folder, DataKind.FEDERATION, ("# [method]", '[method]\ntype = "SharingADMM"\n#'))
     for words in ((path, "--dry-run"), (path,)):
         code, _, error = call(*words)
         assert code == 1
         assert "releases exact values" in error
-    bare = config(folder, Kind.FEDERATION, ('schema = "laboratory.schema.toml"', ""))
+    bare = config(folder, DataKind.FEDERATION, ('schema = "laboratory.schema.toml"', ""))
     assert "nothing public bounds the rows of party 'laboratory'" in call(bare, "--dry-run")[2]
-    storeless = config(folder, Kind.FEDERATION, ('store = "runs"', ""))
+    storeless = config(folder, DataKind.FEDERATION, ('store = "runs"', ""))
     assert 'add store = "runs"' in call(storeless, "--dry-run")[2]
 
 
@@ -366,7 +367,7 @@ def test_a_dry_run_refuses_exactly_what_the_run_refuses(case: str, folder: Path)
     changes, before = REFUSED[case]
     if before is not None:
         before(folder)
-    path = config(folder, Kind.FEDERATION, *changes)
+    path = config(folder, DataKind.FEDERATION, *changes)
     files = digests(folder)
     code, _, error = call(path, "--dry-run")
     assert (code, digests(folder)) == (1, files), (case, error)
@@ -378,7 +379,7 @@ def test_a_dry_run_refuses_exactly_what_the_run_refuses(case: str, folder: Path)
 
 # ------------------------------------------------------------------------------------------------ bad input
 
-FED = Kind.FEDERATION
+FED = DataKind.FEDERATION
 LABELLED = 'label = ["clinic", "readmitted"]'
 MESSAGES = [
     ([('on = "pid"', "")], "data needs on = "),
@@ -422,33 +423,45 @@ def test_a_mistake_in_the_data_points_to_its_line(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "advice"),
     [
-        ((), "give one of the two: a CONFIG.toml (`colonnade init` writes one), or --data FILE"),
-        (("study.toml", "--data", "x.csv"), "give one of the two"),
-        (("study.toml", "--epsilon", "1"), "--epsilon is for --data; write it into study.toml"),
-        (("study.toml", "--allow-large-delta"), "--allow-large-delta is for --data; write it into study.toml"),
-        (("--data", "x.csv", "--dry-run"), "--dry-run is for a CONFIG.toml"),
-        (("absent.toml",), "cannot read absent.toml"),
+        ((), "Missing argument 'CONFIG.toml'"),
+        (("study.toml", "--epsilon", "1"), "No such option: --epsilon"),
     ],
 )
-def test_what_does_not_go_together_is_said(words: tuple[str, ...], advice: str, tmp_path, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_words_that_fit_does_not_take_are_wrong_usage(words: tuple[str, ...], advice: str) -> None:
     code, _, error = call(*words)
-    assert code == 1
+    assert code == 2
     assert advice in error
 
 
+@pytest.mark.parametrize(
+    "words", [("--data", "x.csv"), ("--data=x.svm", "--epsilon", "1", "--json"), ("study.toml", "--data", "x.csv")]
+)
+def test_a_file_of_rows_is_sent_to_the_command_that_takes_one(words: tuple[str, ...]) -> None:
+    code, out, error = call(*words)
+    assert (code, out) == (2, "")
+    assert error.count("\n") <= 1
+    assert "colonnade sparse FILE" in error
+
+
+def test_a_file_that_is_absent_is_named(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, _, error = call("absent.toml")
+    assert code == 1
+    assert "cannot read absent.toml" in error
+
+
 def test_a_table_shared_out_names_the_column_it_lacks(folder: Path) -> None:
-    path = config(folder, Kind.HOLDER, ('columns = ["age", "ward", "crp"]', 'columns = ["age", "crq"]'))
+    path = config(folder, DataKind.HOLDER, ('columns = ["age", "ward", "crp"]', 'columns = ["age", "crq"]'))
     assert "names 'crq', which stays.csv does not have; it has pid, age" in call(path)[2]
-    path = config(folder, Kind.HOLDER, ('label = ["hospital", "readmitted"]', 'label = ["clinic", "readmitted"]'))
+    path = config(folder, DataKind.HOLDER, ('label = ["hospital", "readmitted"]', 'label = ["clinic", "readmitted"]'))
     assert "names 'clinic', which is not a party; there are hospital" in call(path)[2]
-    path = config(folder, Kind.HOLDER, ('columns = ["age", "ward", "crp"]', 'source = "stays.csv"'))
+    path = config(folder, DataKind.HOLDER, ('columns = ["age", "ward", "crp"]', 'source = "stays.csv"'))
     assert "shares the table of [data]" in call(path)[2]
 
 
 def test_the_page_about_the_file_shows_what_init_writes() -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "config.md").read_text()
-    assert f"```toml\n{template(Kind.FEDERATION)}```" in page
-    holder = template(Kind.HOLDER)
+    assert f"```toml\n{template(DataKind.FEDERATION)}```" in page
+    holder = template(DataKind.HOLDER)
     data = holder[holder.index("[data]") : holder.index("\n[problem]")].rstrip()
     assert f"```toml\n{data}\n```" in page

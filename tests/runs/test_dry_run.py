@@ -18,7 +18,7 @@ from colonnade.errors import BudgetExhausted
 from colonnade.network import certs
 from colonnade.network.hub import Grpc
 from colonnade.network.party_file import PartyFile, write_key
-from colonnade.runs.dry_run import opened, rehearse, supposed
+from colonnade.runs.dry_run import open_service, rehearse, suppose_rows
 from colonnade.runs.job_file import load_job
 from organisations import free_port
 
@@ -178,7 +178,7 @@ HUB_REFUSES = {
 @pytest.mark.parametrize("case", HUB_REFUSES)
 def test_a_coordinators_dry_run_refuses_in_the_words_of_the_run(case, place, monkeypatch):
     """The run's parties are not there: that they came and agreed on their rows is the one thing made up."""
-    monkeypatch.setattr(Grpc, "meet", lambda _, federation: supposed(federation.away))
+    monkeypatch.setattr(Grpc, "meet", lambda _, federation: suppose_rows(federation.away))
     spoil, words = HUB_REFUSES[case]
     with spoil(place) if case == "a port in use" else contextlib.nullcontext(spoil(place)):
         before = digests(place)
@@ -307,7 +307,7 @@ def test_a_partys_dry_run_knows_its_limits_its_ledger_and_a_damaged_one(place):
     changed(path, "epsilon = 0.5", "epsilon = 5")
     settings = PartyFile.load(path)
     settings.service(settings.limits).close()  # it makes the store
-    with opened(settings) as service:
+    with open_service(settings) as service:
         request = rehearse(settings, service, load_job(job))
         service.ledger.open_run("first", request.terms, request.plans)
         with pytest.raises(BudgetExhausted) as refused:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-
 import numpy as np
 import pytest
 
@@ -14,9 +12,9 @@ from colonnade.errors import InvalidInput
 from colonnade.methods.method import Job
 from colonnade.methods.node_setup import usable_labels
 from colonnade.privacy.mechanisms import SeededNoise
+from colonnade.runs.call import with_label_range
 from organisations import Organisations
 
-running = importlib.import_module("colonnade.runs.fit")  # the module; the name in the package is the function
 NUMBERS = co.Problem(co.LeastSquares(), penalty=co.Ridge(1e-6), intercept=True)
 BOUNDS = {"row_norm": 2.0, "feature_bound": 1.0}
 LOW, HIGH = 2.0, 6.0
@@ -184,7 +182,7 @@ def test_between_organisations_the_file_declares_the_range_and_every_party_sees_
     FederationFile(members, "pid", ("ward", "log_income")).save(tmp_path / "federation.toml")
     shared = FederationFile.load(tmp_path / "federation.toml")
     fed = co.Federation.elsewhere(shared, 50)
-    terms = running._with_range(co.Privacy(1.0, 1e-6, trust="secure"), fed, NUMBERS, co.PrivateGram())
+    terms = with_label_range(co.Privacy(1.0, 1e-6, trust="secure"), fed, NUMBERS, co.PrivateGram())
     assert terms.label_range == (LOW, HIGH)
     told = Job(NUMBERS, fed.roster(), terms)
     assert usable_labels(np.array([2.0, 3.0, 9.0, -1.0]), told).tolist() == [-2.0, -1.0, 2.0, -2.0]

@@ -24,7 +24,7 @@ from colonnade.errors import LedgerDamaged
 from colonnade.privacy.events import Policy
 from colonnade.privacy.ledger import ADMIN, CLOSING, OPENING, OWNER, Ledger
 from colonnade.privacy.store import FileLog
-from colonnade.runs.budgets import account, exported, spending
+from colonnade.runs.budgets import account, export_releases, spending
 from colonnade.runs.result import _FORMAT as FIT_VERSION
 from colonnade.runtime.transcript import Transcript
 
@@ -151,7 +151,9 @@ def test_owners_commands_read_a_ledger_of_format_1(ledger: Path) -> None:
     for words in (["show", store], ["verify", store], ["export", store, "clinic"], ["notes", store, "clinic"]):
         done = CliRunner().invoke(app, ["budget", *map(str, words)])
         assert done.exit_code == 0, done.output
-    assert [(x["what"], x["round"]) for x in json.loads(exported(store, "clinic", "json"))] == [("not recorded", 0)] * 5
+    assert [(x["what"], x["round"]) for x in json.loads(export_releases(store, "clinic", "json"))] == [
+        ("not recorded", 0)
+    ] * 5
     assert [("", math.inf)] == spending(store, "clinic")
 
 

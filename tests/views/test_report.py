@@ -20,7 +20,7 @@ from scipy.stats import norm
 from sklearn.metrics import roc_auc_score
 
 import colonnade as co
-from colonnade.runs.evaluation import GROUPS, area, evaluated, grouped, roc_curve
+from colonnade.runs.evaluation import GROUPS, area, evaluate_fit, grouped, roc_curve
 from colonnade.views import Quality, RunFacts, chart, colours, human_bytes, odds, render_report, write_report
 from colonnade.views.fit_facts import Coefficients
 
@@ -111,7 +111,7 @@ def table_of(page, start):
 
 
 def shown(fit, evaluation=None, evaluation_is=None, **options):
-    return Page(render_report(fit, evaluation=evaluated(fit, evaluation, evaluation_is), **options))
+    return Page(render_report(fit, evaluation=evaluate_fit(fit, evaluation, evaluation_is), **options))
 
 
 # ---------------------------------------------------------------- one file that needs nothing else

@@ -15,7 +15,7 @@ import pytest
 from test_report import Page, table_of
 
 import colonnade as co
-from colonnade.runs.evaluation import evaluated
+from colonnade.runs.evaluation import evaluate_fit
 from colonnade.runtime.wire import decode
 from colonnade.views import render_report
 
@@ -55,7 +55,7 @@ class Ran:
             for x in tap.letters
         ]
         split = co.Federation.split(new, None, PARTIES)
-        self.page = Page(render_report(self.fit, evaluation=evaluated(self.fit, (split, self.labels), "public")))
+        self.page = Page(render_report(self.fit, evaluation=evaluate_fit(self.fit, (split, self.labels), "public")))
         self.text = " ".join(self.page.words)
 
     def summed(self, key, wanted=lambda letter: True) -> dict:
@@ -293,7 +293,7 @@ def test_every_figure_of_a_model_of_values_is_that_of_the_rows_given():
     X, new = rng.normal(size=(60, 4)), rng.normal(size=(50, 4))
     y, labels = X[:, 0] + 0.1 * rng.normal(size=60), new[:, 0] + 0.5 * rng.normal(size=50)
     fit = co.fit(co.Federation.split(X, y, 2), co.Problem(co.LeastSquares(), co.L1Ball(0.8), intercept=True))
-    page = Page(render_report(fit, evaluation=evaluated(fit, (co.Federation.split(new, None, 2), labels), "public")))
+    page = Page(render_report(fit, evaluation=evaluate_fit(fit, (co.Federation.split(new, None, 2), labels), "public")))
     off = new @ np.concatenate(list(fit.coefficients.values())) + fit.intercept - labels
     assert {row[0]: row[1] for row in table_of(page, "Figures of quality")[1:]} == {
         "RMSE": four(math.sqrt(np.mean(off**2))),

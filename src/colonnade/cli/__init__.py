@@ -2,8 +2,8 @@
 
 Imports: every other room. Start with the file of the command; `cli/terminal.py` is what all commands share.
 
-Answers go to standard output, everything else to standard error: --json makes an answer an object for programs, --quiet a
-word for scripts. A mistake is one line that says what to do, and the help of every command names the exit codes.
+Answers go to standard output, everything else to standard error: --json makes an answer an object for programs, --quiet
+a word for scripts. A mistake is one line that says what to do, and the help of every command names the exit codes.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from colonnade.cli import doctor as doctor_command
 from colonnade.cli import fit as fit_command
 from colonnade.cli import init as init_command
 from colonnade.cli import report as report_command
+from colonnade.cli import sparse as sparse_command
 from colonnade.cli import ui as ui_command
-from colonnade.cli.terminal import EXIT_CODES, answer, explained
+from colonnade.cli.terminal import EXIT_CODES, AsJson, answer, explained
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -43,7 +44,8 @@ app.add_typer(coordinator.federation, name="federation")
 app.add_typer(certs.app, name="certs")
 app.command()(demo_command.demo)
 app.command()(audit_command.audit)
-app.command()(fit_command.fit)
+app.command(cls=fit_command.FitCommand)(fit_command.fit)
+app.command()(sparse_command.sparse)
 app.command()(init_command.init)
 app.command()(doctor_command.doctor)
 app.command()(report_command.report)
@@ -74,7 +76,7 @@ def _every(
 @app.command()
 def version(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the number.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show the version.
 

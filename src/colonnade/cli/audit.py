@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from colonnade.cli.terminal import answer, answers, explained, lined
+from colonnade.cli.terminal import answer, answers, explained, lined, table_of
 
 
 def audit(
@@ -23,9 +23,9 @@ def audit(
 ) -> None:
     """Bound epsilon from below by attack, and compare with what is claimed.
 
-    A release is drawn many times from two neighbouring data sets; a test chosen on one half of the trials is judged on the
-    other. "violated" is wrong with probability at most one in a million; "consistent" proves nothing more. The exit code
-    is 1 if one of our own claims is violated.
+    A release is drawn many times from two neighbouring data sets; a test chosen on one half of the trials is judged on
+    the other. "violated" is wrong with probability at most one in a million; "consistent" proves nothing more. The exit
+    code is 1 if one of our own claims is violated.
 
     Examples:
 
@@ -37,7 +37,6 @@ def audit(
     """
     with explained():
         from rich.console import Console
-        from rich.table import Table
 
         from colonnade.audit import run as attacks
 
@@ -55,9 +54,8 @@ def audit(
                 if line["verdict"] == "violated":
                     typer.echo(line["target"])
         else:
-            table = Table(title="Lower bounds on epsilon by attack", title_justify="left")
-            for name in lines[0]:
-                table.add_column(name, justify="left" if name in ("target", "adversary", "verdict") else "right")
+            figures = [name for name in lines[0] if name not in ("target", "adversary", "verdict")]
+            table = table_of("Lower bounds on epsilon by attack", list(lines[0]), right=figures)
             for line in lines:
                 table.add_row(*line.values(), style="red" if line["verdict"] == "violated" else "")
             answers().print(table)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from colonnade.cli.terminal import UNCUT, answer, answers, busy, explained
+from colonnade.cli.terminal import UNCUT, AsJson, answer, answers, busy, explained, finite
 from colonnade.privacy.figures import shown
 
 app = typer.Typer(
@@ -20,7 +20,6 @@ app = typer.Typer(
 )
 
 Store = Annotated[Path, typer.Argument(metavar="STORE", help="The folder given as store= to fit.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing where all is in order.")]
 Party = Annotated[str, typer.Argument(metavar="PARTY", help="Whose ledger.")]
 
@@ -47,12 +46,9 @@ def show(
             accounts = [(account, _held(store, account)) for account in budget.accounts(store)]
         if plot is not None:
             _write_plot(store, plot)
-        if as_json:
-            typer.echo(json.dumps([_plain(account, held) for account, held in accounts], indent=2, allow_nan=False))
-            return
-        if quiet:
-            for account, _ in accounts:
-                typer.echo(f"{account.party}\t{_left(account)}")
+        if as_json or quiet:
+            brief = "\n".join(f"{account.party}\t{_left(account)}" for account, _ in accounts)
+            answer([_plain(account, held) for account, held in accounts], "", brief, quiet, as_json)
             return
         _print_table(f"Privacy spent in {store}", [_cells(account, held) for account, held in accounts])
         if any(account.budget.epsilon is None for account, _ in accounts):
@@ -108,9 +104,9 @@ class _Held:
 def _held(store: Path, account: Any) -> _Held:
     from colonnade.privacy.accountant import epsilon
     from colonnade.privacy.ledger import recorded_event
-    from colonnade.runs.budgets import opened
+    from colonnade.runs.budgets import open_ledger
 
-    with opened(store, account.party) as ledger:
+    with open_ledger(store, account.party) as ledger:
         renewals = [row.seq for row in ledger.log.rows(kind="budget") if json.loads(row.body)["do"] == "renew"]
         start, still = max(renewals, default=0), ledger.open_runs()
         rho = math.fsum(row for seq, _, row in ledger._by_run() if start < seq < math.inf)  # of runs that are over
@@ -172,7 +168,7 @@ def plan(
             f"noise      in each of {rounds} rounds: Gaussian sd {cast.sigma:.4g} or choice scale {cast.scale:.4g}, "
             "times the sensitivity of what is released"
         )
-        plain = {name: _finite(value) for name, value in vars(cast).items()}
+        plain = {name: finite(value) for name, value in vars(cast).items()}
         answer(plain, text, "yes" if cast.fits else "no", quiet, as_json)
 
 
@@ -191,15 +187,15 @@ def set_limit(
     """
     with explained():
         from colonnade.privacy.events import Policy
-        from colonnade.runs.budgets import opened, prepared
+        from colonnade.runs.budgets import make_ledger, open_ledger
 
         Policy(epsilon=epsilon, delta=delta)  # a limit that is refused makes no ledger
-        prepared(store, party)
-        with opened(store, party) as ledger:
+        make_ledger(store, party)
+        with open_ledger(store, party) as ledger:
             ledger.set_budget(epsilon, delta)
             left = ledger.budget()
         said = f"{party}: limit epsilon {shown(epsilon)} at delta {delta:g}; {shown(left.spent)} of it is spent"
-        plain = {"party": party, "epsilon_limit": epsilon, "delta": delta, "epsilon_spent": _finite(left.spent)}
+        plain = {"party": party, "epsilon_limit": epsilon, "delta": delta, "epsilon_spent": finite(left.spent)}
         answer(plain, said, "", quiet, as_json)
 
 
@@ -217,9 +213,9 @@ def renew(
     Example: colonnade budget renew runs hospital --reason "new study, other patients"
     """
     with explained():
-        from colonnade.runs.budgets import opened
+        from colonnade.runs.budgets import open_ledger
 
-        with opened(store, party) as ledger:
+        with open_ledger(store, party) as ledger:
             before = ledger.budget()
             asked = (
                 f"{party}: people in the data have already given rho {before.lifetime_rho:.4g}; a new period adds to "
@@ -248,9 +244,9 @@ def export(
     """
     with explained():
         from colonnade.privacy.store import write_synced
-        from colonnade.runs.budgets import exported
+        from colonnade.runs.budgets import export_releases
 
-        text = exported(store, party, "json" if as_json else form)
+        text = export_releases(store, party, "json" if as_json else form)
         if output is None:
             typer.echo(text, nl=False)
         else:
@@ -266,15 +262,14 @@ def verify(store: Store, quiet: Quiet = False, as_json: AsJson = False) -> None:
     Example: colonnade budget verify runs
     """
     with explained():
-        from colonnade.runs.budgets import verified
+        from colonnade.runs.budgets import verify_ledgers
 
         with busy("walking every chain of rows", quiet or as_json):
-            counts = verified(store)
-        if as_json:
-            typer.echo(json.dumps({party: {"rows": count, "whole": True} for party, count in counts.items()}, indent=2))
-            return
-        for party, count in counts.items() if not quiet else ():
-            typer.echo(f"{party}: {count:,} rows, whole")
+            counts = verify_ledgers(store)
+        plain = {party: {"rows": count, "whole": True} for party, count in counts.items()}
+        answer(
+            plain, "\n".join(f"{party}: {count:,} rows, whole" for party, count in counts.items()), "", quiet, as_json
+        )
 
 
 def _epsilon(value: float) -> str:
@@ -301,20 +296,15 @@ def _plain(account: Any, held: _Held) -> dict[str, Any]:
         "period": account.budget.period,
         "epsilon_limit": account.budget.epsilon,
         "delta": account.delta,
-        "epsilon_spent": _finite(account.spent),  # reserved included: what the limit applies to
-        "epsilon_released": _finite(held.spent),
-        "epsilon_reserved": _finite(held.more),
-        "epsilon_lifetime": _finite(account.lifetime),
-        "rho_spent": _finite(account.budget.rho),
+        "epsilon_spent": finite(account.spent),  # reserved included: what the limit applies to
+        "epsilon_released": finite(held.spent),
+        "epsilon_reserved": finite(held.more),
+        "epsilon_lifetime": finite(account.lifetime),
+        "rho_spent": finite(account.budget.rho),
         "releases": account.releases,
         "exact_releases": account.exact,
         "open_runs": account.open_runs,
     }
-
-
-def _finite(value: Any) -> Any:
-    """JSON has no infinity."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _write_plot(store: Path, target: Path) -> None:

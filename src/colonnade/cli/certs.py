@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from colonnade.cli.terminal import answer, explained, lined
+from colonnade.cli.terminal import AsJson, answer, explained, lined
 
 if TYPE_CHECKING:
     from colonnade.network.certs import Card
@@ -20,7 +20,6 @@ app = typer.Typer(
 )
 
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The authority's folder.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="'coordinator', or a party's name in the federation.")]
 
 

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import shlex
 import signal
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from colonnade.cli.targets import Overwrite, check_free, cost_of_another
-from colonnade.cli.terminal import answer, busy, explained, lined
+from colonnade.cli.terminal import answer, busy, explained, lined, on_screen
 
 if TYPE_CHECKING:
+    from colonnade.data.federation import Federation
     from colonnade.data.federation_file import FederationFile
     from colonnade.network.hub import Grpc
     from colonnade.runs.job_file import JobFile
+    from colonnade.runs.result import Fit
 
 app = typer.Typer(no_args_is_help=True, help="Run a job between organisations: carry letters, hold no data.")
 federation = typer.Typer(no_args_is_help=True, help="A federation between organisations: is everybody there and ready?")
@@ -26,6 +28,20 @@ federation = typer.Typer(no_args_is_help=True, help="A federation between organi
 File = Annotated[Path, typer.Argument(metavar="FEDERATION.toml", help="The federation file.")]
 Certs = Annotated[Path, typer.Option(help="Folder with coordinator.pem, coordinator.key and authority.pem.")]
 Listen = Annotated[str | None, typer.Option(help="Where to listen, HOST:PORT; by default the federation file's port.")]
+Store = Annotated[Path, typer.Option(help="Where runs are kept; the same call goes on with an unfinished one.")]
+DryRun = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run", help="Make every check that needs no party, say what would leave; ask nobody, write nothing."
+    ),
+]
+SupposedRows = Annotated[
+    int | None,
+    typer.Option(
+        min=1, help="With --dry-run: suppose so many common rows; by default the fewest that parties take part with."
+    ),
+]
+MetricsPort = Annotated[int | None, typer.Option(help="Serve /metrics, /health and /ready on this loopback port.")]
 Patience = Annotated[float, typer.Option(min=1, help="Seconds to wait for parties, and for an answer.")]
 
 
@@ -34,38 +50,23 @@ def run(
     file: File,
     job: Annotated[Path, typer.Option(help="Problem, method and privacy (docs/organisations.md).")],
     certs: Certs = Path("certs"),
-    store: Annotated[
-        Path, typer.Option(help="Where runs are kept; the same call goes on with an unfinished one.")
-    ] = Path("hub-store"),
+    store: Store = Path("hub-store"),
     listen: Listen = None,
     patience: Patience = 600.0,
     output: Annotated[Path, typer.Option("--output", "-o", help="Where to write the fit.")] = Path("fit.json"),
     report: Annotated[Path | None, typer.Option(help="Write an HTML report here, too.")] = None,
     overwrite: Overwrite = False,
-    dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run", help="Make every check that needs no party, say what would leave; ask nobody, write nothing."
-        ),
-    ] = False,
-    rows: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="With --dry-run: suppose so many common rows; by default the fewest that parties take part with.",
-        ),
-    ] = None,
-    metrics: Annotated[
-        int | None, typer.Option(help="Serve /metrics, /health and /ready on this loopback port.")
-    ] = None,
+    dry_run: DryRun = False,
+    rows: SupposedRows = None,
+    metrics: MetricsPort = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only where the fit was written.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object at the end; logs as JSON lines.")] = False,
 ) -> None:
     """Wait for the parties, agree on rows, run the job, write the fit.
 
-    Every party prices the job itself and approves it before anything is reserved. Ctrl-C leaves the run to be resumed by
-    the same command. When it has finished, the same command does not begin and pay another run: it says that the fit is
-    there.
+    Every party prices the job itself and approves it before anything is reserved. Ctrl-C leaves the run to be resumed
+    by the same command. When it has finished, the same command does not begin and pay another run: it says that the fit
+    is there.
 
     Examples:
 
@@ -76,14 +77,10 @@ def run(
       colonnade coordinator run federation.toml --job job.toml --dry-run
     """
     with explained("the same command goes on with a run that is not over."):
-        from rich.console import Console
-
         from colonnade.data.federation import Federation
         from colonnade.errors import InvalidInput
         from colonnade.network.hub import Grpc
-        from colonnade.network.transport.metrics import page
         from colonnade.runs.config import save_finished
-        from colonnade.runs.fit import fit
         from colonnade.runs.job_file import load_job
         from colonnade.views import check_target
 
@@ -96,21 +93,24 @@ def run(
         check_free(output, overwrite, cost_of_another(asked.privacy), "name another file with --output")
         pending = Pending(store)
         if not overwrite:
-            pending.check_not_finished(file, job, output)
+            pending.check_not_finished(file=file, job=job, output=output)
         if dry_run:
-            _rehearsed(fed.away, asked, Grpc(_address(fed, listen), certs), store, rows, metrics, quiet, as_json)
+            _rehearse(fed.away, asked, Grpc(_address(fed, listen), certs), store, rows, metrics, quiet, as_json)
             return
         if rows is not None:
             raise InvalidInput("--rows is for --dry-run: the parties agree on their rows themselves.")
-        pending.note(file, job, certs, listen, patience, output, report, overwrite)
-        with contextlib.ExitStack() as last:
-            hub = last.enter_context(Grpc(_address(fed, listen), certs, patience=patience))
-            board = hub.open(fed.away)
-            if metrics is not None:
-                last.enter_context(page(hub.metrics, lambda: board.connected() == set(fed.parties), metrics))
-            seen = Console(stderr=True).is_terminal and not (as_json or quiet)
-            terms = (asked.problem, asked.method, asked.privacy)
-            made = fit(fed, *terms, engine=hub, store=store, progress=seen)
+        pending.note(
+            file=file,
+            job=job,
+            certs=certs,
+            listen=listen,
+            patience=patience,
+            output=output,
+            report=report,
+            overwrite=overwrite,
+        )
+        hub = Grpc(_address(fed, listen), certs, patience=patience)
+        made = _fit_between(fed, asked, hub, store, metrics, on_screen(quiet or as_json))
         save_finished(made, output, store)
         pending.clear()  # killed before, the next command sees in the store that the run is over
         if report is not None:
@@ -126,7 +126,20 @@ def run(
         answer(told, lined(told, 9), str(output), quiet, as_json)
 
 
-def _rehearsed(
+def _fit_between(fed: Federation, asked: JobFile, hub: Grpc, store: Path, metrics: int | None, progress: bool) -> Fit:
+    from colonnade.network.transport.metrics import page
+    from colonnade.runs.fit import fit
+
+    assert fed.away is not None
+    with contextlib.ExitStack() as last:
+        last.enter_context(hub)
+        board = hub.open(fed.away)
+        if metrics is not None:
+            last.enter_context(page(hub.metrics, lambda: board.connected() == set(fed.parties), metrics))
+        return fit(fed, asked.problem, asked.method, asked.privacy, engine=hub, store=store, progress=progress)
+
+
+def _rehearse(
     file: FederationFile,
     asked: JobFile,
     hub: Grpc,
@@ -139,16 +152,16 @@ def _rehearsed(
     """A dry run: what would be proposed and at what price, if this side would not refuse it."""
     from colonnade.cli.preview import show
     from colonnade.network.transport.metrics import page
-    from colonnade.runs.config import preview
-    from colonnade.runs.dry_run import ROWS, UNKNOWN, proposed, supposed
+    from colonnade.runs.dry_run import ROWS, UNKNOWN, propose_call, suppose_rows
+    from colonnade.runs.preview import preview
 
     hub.rehearse()
     if metrics is not None:
         with page(hub.metrics, lambda: False, metrics):
             """The port is free."""
-    fed = supposed(file, rows)
+    fed = suppose_rows(file, rows)
     with busy("making every check that needs no party", quiet or as_json):
-        proposed(fed, asked)
+        propose_call(fed, asked)
         found = preview(fed, asked.problem, asked.method, asked.privacy, store=store)
     agreed = [f"{ROWS}: these figures suppose {fed.rows:,}"] if file.on is not None else []
     show(found, quiet, as_json, [*agreed, *UNKNOWN])
@@ -159,9 +172,7 @@ def score(
     file: File,
     fit: Annotated[Path, typer.Option(help="The fit of an earlier run, as `coordinator run` wrote it.")],
     certs: Certs = Path("certs"),
-    store: Annotated[
-        Path, typer.Option(help="Where runs are kept; the same call goes on with an unfinished one.")
-    ] = Path("hub-store"),
+    store: Store = Path("hub-store"),
     listen: Listen = None,
     patience: Patience = 600.0,
     without: Annotated[
@@ -181,8 +192,8 @@ def score(
     with explained("the same command goes on with a run that is not over."):
         from colonnade.data.federation import Federation
         from colonnade.network.hub import Grpc
-        from colonnade.runs.fit import score as scored
         from colonnade.runs.result import KeptScores, load
+        from colonnade.runs.scoring import score as scored
 
         _logged(as_json, quiet)
         model, fed = load(fit), Federation.open(file)
@@ -196,9 +207,7 @@ def _logged(as_json: bool, quiet: bool) -> None:
     """Logs on standard error, and SIGTERM as gentle as Ctrl-C."""
     from colonnade.cli.logs import to_stderr
 
-    to_stderr(as_json)
-    if quiet:
-        logging.getLogger("colonnade").setLevel(logging.WARNING)
+    to_stderr(as_json, quiet)
     signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
 
 
@@ -208,28 +217,29 @@ class Pending:
     def __init__(self, store: Path) -> None:
         self.path = store.expanduser() / "pending.json"
 
-    def note(self, *arguments: Any) -> None:
+    def note(self, **given: Any) -> None:
         from colonnade.privacy.store import write_synced
 
-        plain = [str(a.resolve()) if isinstance(a, Path) else a for a in arguments]
-        write_synced(self.path, json.dumps([*plain, len(self._ended())]).encode())
+        plain = {name: str(value.resolve()) if isinstance(value, Path) else value for name, value in given.items()}
+        write_synced(self.path, json.dumps({**plain, "ended_before": len(self._ended())}).encode())
 
-    def check_not_finished(self, *arguments: Path) -> None:
-        """Refuse to repeat a command whose run had finished when its process was killed: that would begin and pay another.
+    def check_not_finished(self, **given: Path) -> None:
+        """Refuse to repeat a command whose run had finished when its process was killed.
 
-        arguments  the first of the command that asks, and where it writes to; none: whatever command is noted.
+        That would begin and pay another. With `given`, only a note of the same files counts.
         """
         from colonnade.errors import InvalidInput
 
-        file, job, *_, output, _, _, before = self._noted()
-        if before is None or (arguments and [file, job, output] != [str(path.resolve()) for path in arguments]):
+        noted = self._noted()
+        if not noted or any(noted[name] != str(path.resolve()) for name, path in given.items()):
             return
-        for run, how in list(self._ended().items())[before:]:
+        for run, how in list(self._ended().items())[noted["ended_before"] :]:
             kept = self.path.parent / "fits" / f"{run}.json"
             if how == "finished" and kept.is_file():
                 raise InvalidInput(
-                    f"run {run} had finished when the command was stopped, before that was done with {output}. Nothing was begun. Its fit "
-                    f"is kept: copy {kept} to where you want it. `colonnade coordinator run --overwrite` begins and pays another run."
+                    f"run {run} had finished when the command was stopped, before that was done with "
+                    f"{noted['output']}. Nothing was begun. Its fit is kept: copy {kept} to where you want it. "
+                    "`colonnade coordinator run --overwrite` begins and pays another run."
                 )
 
     def _ended(self) -> dict[str, str]:
@@ -238,10 +248,10 @@ class Pending:
         with contextlib.closing(RunStore(self.path.parent)) as books:
             return books.ended()
 
-    def _noted(self) -> tuple[Any, ...]:
-        """What was noted, and how many runs were over then; earlier versions noted seven or eight things."""
-        noted = json.loads(self.path.read_text(encoding="utf-8")) if self.path.is_file() else [None] * 7
-        return (*noted, *(False, None)[len(noted) - 7 :])
+    def _noted(self) -> dict[str, Any]:
+        """What was noted; empty where no command was stopped."""
+        noted = json.loads(self.path.read_text(encoding="utf-8")) if self.path.is_file() else None
+        return noted if isinstance(noted, dict) else {}
 
     def clear(self) -> None:
         self.path.unlink(missing_ok=True)
@@ -249,23 +259,23 @@ class Pending:
     def repeat(self, quiet: bool = False, as_json: bool = False) -> None:
         from colonnade.errors import InvalidInput
 
-        if not self.path.is_file():
+        noted = self._noted()
+        if not noted:
             raise InvalidInput(
-                f"{self.path.parent} has no command of `colonnade coordinator run` that was stopped. A fit of your own program "
-                "goes on when the same call is repeated with the same store."
+                f"{self.path.parent} has no command of `colonnade coordinator run` that was stopped. A fit of your own "
+                "program goes on when the same call is repeated with the same store."
             )
         self.check_not_finished()
-        file, job, certs, listen, patience, output, report, overwrite, _ = self._noted()
         run(
-            Path(file),
-            Path(job),
-            Path(certs),
-            self.path.parent,
-            listen,
-            patience,
-            Path(output),
-            None if report is None else Path(report),
-            overwrite,
+            file=Path(noted["file"]),
+            job=Path(noted["job"]),
+            certs=Path(noted["certs"]),
+            store=self.path.parent,
+            listen=noted["listen"],
+            patience=noted["patience"],
+            output=Path(noted["output"]),
+            report=None if noted["report"] is None else Path(noted["report"]),
+            overwrite=noted["overwrite"],
             quiet=quiet,
             as_json=as_json,
         )
@@ -280,8 +290,9 @@ def check(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only what is not in order.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """See whether all parties come, speak the same version, hold the same file, have agreed on rows, and which of them are
-    connected directly; spends nothing.
+    """See whether all parties come, speak the same version, hold the same file and have agreed on rows; spends nothing.
+
+    It also says which of them are connected directly.
 
     Example: colonnade federation check federation.toml --certs certs
     """
@@ -337,7 +348,7 @@ def example(
         answer(plain, "\n".join([*parties, *middle]), "", quiet, as_json)
 
 
-def _rows(fed: Any, said: Any) -> str:
+def _rows(fed: Federation, said: Mapping[str, Any]) -> str:
     if fed.on is None:
         return "rows need no agreement"
     if "begun" in said:
@@ -347,11 +358,12 @@ def _rows(fed: Any, said: Any) -> str:
     return f"{said['rows']:,} rows agreed on (session {said['session']})"
 
 
-def _address(fed: Any, listen: str | None) -> str:
+def _address(fed: Federation, listen: str | None) -> str:
     from colonnade.errors import InvalidInput
 
     if listen is not None:
         return listen
+    assert fed.away is not None
     if fed.away.hub is None:
         raise InvalidInput(
             'the federation file has no hub = "host:port"; say where to listen with --listen 0.0.0.0:7443.'

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from colonnade.cli.terminal import answer, answers, busy, explained
+from colonnade.cli.terminal import AsJson, answer, answers, busy, explained, table_of
 
 if TYPE_CHECKING:
     from colonnade.data.fetch import DataSet
@@ -22,13 +22,12 @@ app = typer.Typer(
 )
 
 WARNING = (
-    "These bounds and levels were read off the rows: they tell about single people, and a private run refuses them. Replace "
-    "each by a figure that you would print in a data dictionary without looking at the data, or pay for it with a private "
-    'release; then remove the line source = "data".'
+    "These bounds and levels were read off the rows: they tell about single people, and a private run refuses them. "
+    "Replace each by a figure that you would print in a data dictionary without looking at the data, or pay for it "
+    'with a private release; then remove the line source = "data".'
 )
 SHOWN_LEVELS = 4
 NAMES = ("column", "kind", "proposed", "missing")
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 
 @app.command()
@@ -63,7 +62,6 @@ def inspect(
     """
     with explained():
         from rich.console import Console
-        from rich.table import Table
 
         from colonnade.data.schema import look
         from colonnade.data.sources import table_at
@@ -86,9 +84,7 @@ def inspect(
             for seen, column, reason in proposals
         ]
         if not quiet and not as_json:
-            table = Table(title=f"{source.shown}: {looks[0].rows:,} rows", title_justify="left")
-            for name in NAMES:
-                table.add_column(name, justify="right" if name == "missing" else "left")
+            table = table_of(f"{source.shown}: {looks[0].rows:,} rows", NAMES, right=("missing",))
             for line in lines:
                 table.add_row(*(_plain(f"{cell:,}" if isinstance(cell, int) else str(cell)) for cell in line.values()))
             answers().print(table)
@@ -109,8 +105,8 @@ def fetch(
 ) -> None:
     """Fetch a public data set into FOLDER/NAME and check it against its known checksum.
 
-    A download that was interrupted goes on where it stopped; a file with another checksum is removed. Figures, benchmarks and
-    tests find the set if COLONNADE_DATA names the folder.
+    A download that was interrupted goes on where it stopped; a file with another checksum is removed. Figures,
+    benchmarks and tests find the set if COLONNADE_DATA names the folder.
 
     Examples:
 
@@ -135,17 +131,13 @@ def list_data_sets(
     Example: colonnade data list
     """
     with explained():
-        from rich.table import Table
-
         from colonnade.data.fetch import DATA_SETS
 
         if quiet or as_json:
             sets = [{"name": name, "bytes": data.size, **_about(data)} for name, data in DATA_SETS.items()]
             answer(sets, "", "\n".join(DATA_SETS), quiet, as_json)
             return
-        table = Table(title="Public data sets", title_justify="left")
-        for name in ("name", "what it is", "bytes", "licence", "from"):
-            table.add_column(name, justify="right" if name == "bytes" else "left", overflow="fold")
+        table = table_of("Public data sets", ("name", "what it is", "bytes", "licence", "from"), right=("bytes",))
         for name, data in DATA_SETS.items():
             addresses = "\n".join(file.address for file in data.files)
             table.add_row(name, data.about, f"{data.size:,}", data.licence, addresses)

@@ -11,7 +11,6 @@ Compares models without privacy: the same loss, ball, method, rounds and toleran
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from warnings import catch_warnings, simplefilter
 import numpy as np
 
 from colonnade.cli import flights
+from colonnade.cli.terminal import finite, table_of
 from colonnade.data.federation import Federation
 from colonnade.data.notices import about_levels
 from colonnade.data.party import LABELS, Alignment
@@ -54,7 +54,7 @@ Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Model:
+class DemoModel:
     """A fitted model and how well it ranks the flights that were set aside."""
 
     name: str
@@ -75,16 +75,16 @@ class Model:
 class Demo:
     """Everything the demo found out."""
 
-    private: Model
-    joint: Model
-    alone: tuple[Model, ...]
+    private: DemoModel
+    joint: DemoModel
+    alone: tuple[DemoModel, ...]
     training: Alignment
     held_out: Alignment
     late: float  # share of late flights among those in training
     seconds: float
 
     @property
-    def models(self) -> tuple[Model, ...]:
+    def models(self) -> tuple[DemoModel, ...]:
         return (self.private, self.joint, *self.alone)
 
     def quality(self) -> Quality:
@@ -117,13 +117,13 @@ def run(
     test = _federation(held_out, data.schemas)
     settings = DistributedFrankWolfe(rounds or ROUNDS, TOLERANCE if rounds is None else 0.0)
 
-    def model(name: str, frames: Mapping[str, pl.DataFrame]) -> tuple[Model, Federation]:
+    def model(name: str, frames: Mapping[str, pl.DataFrame]) -> tuple[DemoModel, Federation]:
         federation = _federation(frames, data.schemas)
         parties = tuple(party for party in frames if party != LABELS)
         tell(f"Training on {federation.rows:,} flights: {name}")
         made = fit(federation, Problem(Logistic(), L1Ball(RADIUS), intercept=True), settings, progress=progress)
         # The held-out federation has the columns of all parties; a party's own model uses its own only.
-        return Model(name, parties, made, _auc(test.labels, made.scores(test))), federation
+        return DemoModel(name, parties, made, _auc(test.labels, made.scores(test))), federation
 
     federation = _federation(training, data.schemas)
     tell(f"Training on {federation.rows:,} flights: {PRIVATE}, epsilon {shown(epsilon)}")
@@ -135,7 +135,7 @@ def run(
         simplefilter("ignore", UnusedLevels)  # told above
         problem = Problem(Logistic(), penalty=Ridge(RIDGE), intercept=True)
         made = fit(federation, problem, PrivateGram(), terms, store=store, progress=progress)
-    private = Model(PRIVATE, tuple(training), made, _auc(test.labels, made.scores(test)))
+    private = DemoModel(PRIVATE, tuple(training), made, _auc(test.labels, made.scores(test)))
     joint, _ = model(JOINT, training)
     alone = tuple(model(f"{party} alone", own_frames(training, party))[0] for party in training)
     return Demo(
@@ -215,14 +215,10 @@ def plain(demo: Demo, report: Path) -> dict[str, Any]:
             "left_out": demo.training.left_out,
             "late": demo.late,
         },
-        "privacy": {name: _finite(value) for name, value in private.privacy.table().items()},
+        "privacy": {name: finite(value) for name, value in private.privacy.table().items()},
         "seconds": demo.seconds,
         "report": str(report),
     }
-
-
-def _finite(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 # ------------------------------------------------------------------------------------------------ for people
@@ -248,14 +244,9 @@ def show(demo: Demo, report: Path, console: Console) -> None:
 
 
 def _models(demo: Demo) -> Any:
-    from rich.table import Table
-
-    table = Table(
-        title=f"Who knows which flights arrive more than {flights.LATE_MINUTES} minutes late?", title_justify="left"
-    )
-    table.add_column("model")
-    for name in (MEASURE, "columns used", "rounds", "gap"):
-        table.add_column(name, justify="right")
+    figures = (MEASURE, "columns used", "rounds", "gap")
+    title = f"Who knows which flights arrive more than {flights.LATE_MINUTES} minutes late?"
+    table = table_of(title, ("model", *figures), right=figures)
     for model in demo.models:
         style = "bold" if model is demo.private else ""
         gap = "" if model.fit.gap is None else f"{model.fit.gap:.3f}"
@@ -266,14 +257,8 @@ def _models(demo: Demo) -> Any:
 
 
 def _left(joint: Fit) -> Any:
-    from rich.table import Table
-
-    table = Table(title="What left each party for the private model", title_justify="left")
-    table.add_column("party")
-    table.add_column("message")
-    for name in ("messages", "bytes"):
-        table.add_column(name, justify="right")
-    table.add_column("meaning")
+    names = ("party", "message", "messages", "bytes", "meaning")
+    table = table_of("What left each party for the private model", names, right=("messages", "bytes"))
     before = None
     for sent in left_by_party(joint):
         if before not in (None, sent.party):

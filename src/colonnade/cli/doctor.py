@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from colonnade.cli.terminal import answers, busy, explained
+from colonnade.cli.terminal import answers, busy, explained, table_of
 
 STYLES = {"ok": "green", "note": "yellow", "trouble": "bold red"}
 
@@ -38,12 +38,9 @@ def doctor(
         if as_json:
             typer.echo(json.dumps({"healthy": healthy(checks), "checks": [asdict(check) for check in shown]}, indent=2))
         elif shown:
-            from rich.table import Table
             from rich.text import Text
 
-            table = Table()
-            for name in ("what", "state", "found", "what to do"):
-                table.add_column(name, overflow="fold")
+            table = table_of(None, ("what", "state", "found", "what to do"))
             for check in shown:
                 state = Text(check.state, style=STYLES[check.state])
                 table.add_row(check.name, state, Text(check.found), Text(check.advice))

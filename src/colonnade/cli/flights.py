@@ -45,23 +45,8 @@ RIC ROC RSW SAN SAT SAV SBN SDF SEA SFO SJC SJU SLC SMF SNA SRQ STL STT SYR TPA 
 """
 # How the registry writes a maker's name begins with one of these; anything else is "OTHER".
 MAKERS = (
-    "AIRBUS",
-    "BEECH",
-    "BELL",
-    "BOEING",
-    "BOMBARDIER",
-    "CANADAIR",
-    "CESSNA",
-    "CIRRUS",
-    "DEHAVILLAND",
-    "DOUGLAS",
-    "EMBRAER",
-    "GULFSTREAM",
-    "LEARJET",
-    "MCDONNELL DOUGLAS",
-    "PIPER",
-    "ROBINSON",
-    "SIKORSKY",
+    *("AIRBUS", "BEECH", "BELL", "BOEING", "BOMBARDIER", "CANADAIR", "CESSNA", "CIRRUS", "DEHAVILLAND", "DOUGLAS"),
+    *("EMBRAER", "GULFSTREAM", "LEARJET", "MCDONNELL DOUGLAS", "PIPER", "ROBINSON", "SIKORSKY"),
 )
 # Pilots class visibility by miles: below 1, below 3, 3 to 5, more ("VFR"). Above 3 it is reported in whole
 # miles, so 5.5 keeps the 5 in.

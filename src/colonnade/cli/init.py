@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from colonnade.cli.terminal import answer, explained
+from colonnade.cli.terminal import AsJson, answer, explained
 
 
-class Kind(StrEnum):
+class DataKind(StrEnum):
     """Who holds the data."""
 
     FEDERATION = "federation"
@@ -19,7 +19,7 @@ class Kind(StrEnum):
 
 
 HEAD = """\
-# A run of `colonnade fit`. Change the names; `colonnade fit {name} --dry-run` says what would leave whom, and spends nothing.
+# A run of `colonnade fit`. Change the names; `colonnade fit {name} --dry-run` says what would leave whom.
 # Paths are relative to this file.
 
 store = "runs"             # ledgers and transcripts: keep it, it is the record of what was spent
@@ -29,7 +29,7 @@ report = "report.html"     # a page about the run; leave it out for none
 """
 
 DATA = {
-    Kind.FEDERATION: """\
+    DataKind.FEDERATION: """\
 [data]
 on = "pid"                               # the key by which rows are matched; it is no feature
 label = ["clinic", "readmitted"]         # who holds the label, and its column: 1 for the positive class, else 0
@@ -47,7 +47,7 @@ schema = "laboratory.schema.toml"
 # epsilon = 4.0                          # the most that private runs may spend on this party's rows, with
 # delta = 1e-6                           # a delta: docs/concepts.md
 """,
-    Kind.HOLDER: """\
+    DataKind.HOLDER: """\
 [data]
 source = "stays.csv"                     # CSV, Parquet, Arrow; or a database's address, with query = "select ..."
 label = ["hospital", "readmitted"]       # the holder, and the label's column: 1 for the positive class, else 0
@@ -59,7 +59,7 @@ schema = "stays.schema.toml"             # `colonnade data inspect stays.csv` pr
 }
 
 REST = {
-    Kind.FEDERATION: """
+    DataKind.FEDERATION: """
 [problem]
 loss = "Logistic"                        # LeastSquares for numbers; with label_range = [low, high] in [privacy]
 penalty = { type = "Ridge", a = 1e-3 }
@@ -75,7 +75,7 @@ delta = 1e-6                             # well below 1 / rows
 # trust = "secure"                       # or "nobody", "consortium": docs/private-gram.md. Left out: secure, or the
                                          # strictest that the method has
 """,
-    Kind.HOLDER: """
+    DataKind.HOLDER: """
 [problem]
 loss = "Logistic"
 constraint = { type = "L1Ball", radius = 5.0 }
@@ -83,7 +83,7 @@ constraint = { type = "L1Ball", radius = 5.0 }
 [method]
 type = "CentralFrankWolfe"               # for one holder of all columns and the labels
 
-[privacy]                                # left out, with [method]: exact values go into the model, and the result says so
+[privacy]                                # left out, with [method]: exact values go into the model
 epsilon = 1.0
 delta = 1e-6                             # well below 1 / rows
 feature_bound = 1.0                      # of an encoded column; numbers are mapped to -1 ... 1 by their schema
@@ -94,11 +94,11 @@ feature_bound = 1.0                      # of an encoded column; numbers are map
 def init(
     file: Annotated[Path, typer.Argument(metavar="[FILE]", help="The file to write.")] = Path("colonnade.toml"),
     kind: Annotated[
-        Kind, typer.Option(help="federation: several parties, one file each; holder: one table, one owner.")
-    ] = Kind.FEDERATION,
+        DataKind, typer.Option(help="federation: several parties, one file each; holder: one table, one owner.")
+    ] = DataKind.FEDERATION,
     force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Write a commented configuration that `colonnade fit` runs once its names are yours.
 
@@ -120,6 +120,6 @@ def init(
         answer({"file": str(file), "kind": kind.value}, str(file), "", quiet, as_json)
 
 
-def template(kind: Kind, name: str = "colonnade.toml") -> str:
+def template(kind: DataKind, name: str = "colonnade.toml") -> str:
     """The text of a configuration."""
     return HEAD.format(name=name) + DATA[kind] + REST[kind]

@@ -1,7 +1,7 @@
 """Structured logs on standard error: what happened, to which run, how often; never a value.
 
-A log record carries an event's name, a fixed word or sentence, and apart from it (`extra=`) a few named figures. As text:
-`12:00:00 reserved run=... method=...`; with `as_json` one object a line, for a collector.
+A log record carries an event's name, a fixed word or sentence, and apart from it (`extra=`) a few named figures. As
+text: `12:00:00 reserved run=... method=...`; with `as_json` one object a line, for a collector.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ def _brief(value: object) -> str:
     return text if text.isprintable() else repr(text)
 
 
-def to_stderr(as_json: bool = False) -> None:
-    """Let colonnade's logs appear on standard error."""
+def to_stderr(as_json: bool = False, quiet: bool = False) -> None:
+    """Let colonnade's logs appear on standard error; `quiet`: warnings and errors only."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Lines(as_json))
     root = logging.getLogger("colonnade")
     root.handlers, root.propagate = [handler], False
-    root.setLevel(logging.INFO)
+    root.setLevel(logging.WARNING if quiet else logging.INFO)

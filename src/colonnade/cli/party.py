@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from colonnade.cli.terminal import answer, explained, lined
+from colonnade.cli.terminal import AsJson, answer, explained, lined, table_of
 from colonnade.privacy.figures import shown
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ app = typer.Typer(
 )
 
 File = Annotated[Path, typer.Argument(metavar="PARTY.toml", help="This party's file.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")]
 
 _GLANCE = 0.2  # seconds between two looks at whether a question is still open
@@ -80,13 +79,11 @@ def run(
         from colonnade.network.transport.metrics import Metrics, page
         from colonnade.network.transport.party import serve
 
-        to_stderr(as_json)
-        if quiet:
-            logging.getLogger("colonnade").setLevel(logging.WARNING)
+        to_stderr(as_json, quiet)
         log = logging.getLogger("colonnade.party")
         settings = PartyFile.load(file)
         if dry_run:
-            _rehearsed(replace(settings, approve="all") if yes else settings, job, rows, quiet, as_json)
+            _rehearse(replace(settings, approve="all") if yes else settings, job, rows, quiet, as_json)
             return
         if job is not None or rows is not None:
             raise InvalidInput(
@@ -123,18 +120,18 @@ def run(
         log.info("stopped", extra={"party": settings.name})
 
 
-def _rehearsed(settings: PartyFile, job: Path | None, rows: int | None, quiet: bool, as_json: bool) -> None:
+def _rehearse(settings: PartyFile, job: Path | None, rows: int | None, quiet: bool, as_json: bool) -> None:
     """A dry run: what a run would find here, if it would not be refused."""
     from colonnade.cli.preview import NOTHING
     from colonnade.cli.terminal import busy
     from colonnade.network.transport.metrics import Metrics, page
     from colonnade.network.transport.party import rehearse as check_dialling
-    from colonnade.runs.config import seen_by
-    from colonnade.runs.dry_run import opened, rehearse
+    from colonnade.runs.dry_run import open_service, rehearse
     from colonnade.runs.job_file import load_job
+    from colonnade.runs.preview import seen_by
 
     asked = None if job is None else load_job(job)
-    with busy("making every check that a run would make here", quiet or as_json), opened(settings) as service:
+    with busy("making every check that a run would make here", quiet or as_json), open_service(settings) as service:
         if settings.metrics is not None:
             with page(Metrics(), lambda: False, settings.metrics):
                 """The port is free."""
@@ -227,15 +224,15 @@ def show(
 
 
 def _ask(asked: Request, budget: Budget, withdrawn: Callable[[], str | None]) -> bool:
-    """Show the terms of a run to the operator, and have them approved or not; `withdrawn` says why nobody waits any more."""
+    """Show the operator the terms of a run, for a yes or no; `withdrawn` says why nobody waits any more."""
     from colonnade.errors import PolicyRefused
     from colonnade.network.party_run import UnknownRun
 
     about = f"the question to the operator of {asked.party!r} about run {asked.run}"
     if not sys.stdin.isatty():
         raise PolicyRefused(
-            f"nobody can be shown {about}: standard input is no terminal. Nothing was sent. Start the party in a terminal, say "
-            '--yes, or write approve = "policy" and [limits] in its file.'
+            f"nobody can be shown {about}: standard input is no terminal. Nothing was sent. Start the party in a "
+            'terminal, say --yes, or write approve = "policy" and [limits] in its file.'
         )
     _show(asked, budget)
     termios.tcflush(sys.stdin, termios.TCIFLUSH)  # what was typed before was no answer to this
@@ -254,7 +251,7 @@ def _show(asked: Request, budget: Budget) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from colonnade.runs.config import seen_by
+    from colonnade.runs.preview import seen_by
 
     console = Console(stderr=True)
     console.print(f"\nThe coordinator proposes run {asked.run}", style="bold", markup=False)
@@ -268,9 +265,7 @@ def _show(asked: Request, budget: Budget) -> None:
             terms.add_row("", Text(f"exactly: {exact}", style="dim"))
     cost.add_row("budget", Text(_cost(asked, budget)))
     console.print(terms)
-    table = Table(title="What would leave you", title_justify="left")
-    for column in ("times", "what", "price (rho)", "seen by"):
-        table.add_column(column, overflow="fold")
+    table = table_of("What would leave you", ("times", "what", "price (rho)", "seen by"))
     for charge in asked.own:
         price = "exact" if math.isinf(charge.rho) else f"{charge.rho:.4g}"
         table.add_row(f"{charge.count:,}", Text(charge.what), price, Text(seen_by(charge)))
@@ -283,7 +278,7 @@ def _terms(asked: Request) -> Iterator[tuple[str, str, str]]:
     from colonnade.privacy.events import row_rho
     from colonnade.privacy.statement import joined, large_delta, remarks_on
     from colonnade.problem import Problem
-    from colonnade.runs.config import Preview
+    from colonnade.runs.preview import Preview
     from colonnade.views.words import count_noun, plain_words, problem_sentence, value_words
 
     method, problem, privacy = asked.call.method, asked.call.problem, asked.call.privacy
@@ -316,7 +311,7 @@ def _terms(asked: Request) -> Iterator[tuple[str, str, str]]:
 
 
 def _cost(asked: Request, budget: Budget) -> str:
-    """The run beside the limit, in the figures of `colonnade budget show`: at the limit's delta, what is reserved included."""
+    """The run beside the limit, as `colonnade budget show` has it: at the limit's delta, what is reserved included."""
     from colonnade.privacy.accountant import epsilon
     from colonnade.privacy.events import row_rho
 
@@ -326,7 +321,8 @@ def _cost(asked: Request, budget: Budget) -> str:
     if budget.epsilon is None or budget.delta is None:
         return "there is no limit: `colonnade budget set` sets one"
     if math.isinf(row):
-        return f"over your limit of epsilon {shown(budget.epsilon)}, as no epsilon holds for exact values: it will be refused"
+        limit = f"your limit of epsilon {shown(budget.epsilon)}"
+        return f"over {limit}, as no epsilon holds for exact values: it will be refused"
     told = (
         f"costs at most epsilon {shown(epsilon(row, budget.delta))} of your limit {shown(budget.epsilon)} (delta "
         f"{budget.delta:g}); {budget.spent:.4g} is spent or reserved; "

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
-from colonnade.cli.terminal import answers
+from colonnade.cli.terminal import answers, table_of
 
 if TYPE_CHECKING:
-    from colonnade.runs.config import Preview
+    from colonnade.runs.preview import Preview
 
 NOTHING = "nothing was sent, and nothing was spent"
 
@@ -25,9 +24,8 @@ def show(found: Preview, quiet: bool, as_json: bool, unknown: Sequence[str] = ()
         typer.echo(json.dumps({**found.plain(), **more}, indent=2))
         return
     if not quiet:
-        table = Table(title=f"What {found.method} would release over {found.rows:,} rows", title_justify="left")
-        for name in ("party", "what", "times", "price (rho)", "seen by"):
-            table.add_column(name, justify="right" if name in ("times", "price (rho)") else "left", overflow="fold")
+        names = ("party", "what", "times", "price (rho)", "seen by")
+        table = table_of(f"What {found.method} would release over {found.rows:,} rows", names, right=names[2:4])
         for line in found.lines:
             price = "exact" if line.rho == float("inf") else f"{line.rho:.4g}"
             table.add_row(Text(line.party), Text(line.what), f"{line.times:,}", price, line.seen_by)

@@ -7,18 +7,19 @@ from typing import Annotated
 
 import typer
 
-from colonnade.cli.terminal import answer, busy, explained
+from colonnade.cli.terminal import AsJson, answer, busy, explained
 
 
 def report(
     saved: Annotated[Path, typer.Argument(metavar="FIT.json", help="A fit saved with fit.save(path).")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Where to write the report.")] = Path("report.html"),
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Write the report of a saved fit: one HTML file that needs no network.
 
-    Figures of quality need rows that are public or paid for: fit.report(path, evaluation=..., evaluation_is=...) in Python.
+    Figures of quality need rows that are public or paid for: fit.report(path, evaluation=..., evaluation_is=...) in
+    Python.
 
     Examples:
 

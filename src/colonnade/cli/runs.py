@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from colonnade.cli.terminal import answer, answers, explained
+from colonnade.cli.terminal import answer, answers, explained, finite, table_of
 from colonnade.privacy.figures import shown
 
 app = typer.Typer(
@@ -36,13 +36,9 @@ def listing(store: Store, quiet: Quiet = False, as_json: AsJson = False) -> None
       colonnade runs list runs --json
     """
     with explained():
-        lines = listed(store)
-        if as_json:
-            typer.echo(json.dumps(lines, indent=2))
-            return
-        if quiet:
-            for line in lines:
-                typer.echo(line["run"])
+        lines = list_runs(store)
+        if as_json or quiet:
+            answer(lines, "", "\n".join(line["run"] for line in lines), quiet, as_json)
             return
         from rich.table import Table
 
@@ -57,7 +53,7 @@ def listing(store: Store, quiet: Quiet = False, as_json: AsJson = False) -> None
         answers().print(table)
 
 
-def listed(store: Path) -> list[dict[str, Any]]:
+def list_runs(store: Path) -> list[dict[str, Any]]:
     """Every run of a store as plain data."""
     from colonnade.runtime.run_store import RunStore, history, in_words, node_name
 
@@ -89,8 +85,9 @@ def listed(store: Path) -> list[dict[str, Any]]:
 def _unfinished(store: Path, run: str) -> str:
     """Whether a live process drives the run: it holds a lock, which the system frees when the process dies.
 
-    Shared and given back at once. A call that looks for its own unfinished run in this very moment would find it taken and
-    begin a new one, so the journal is asked for first: whoever looks for runs does so inside one of its transactions.
+    Shared and given back at once. A call that looks for its own unfinished run in this very moment would find it taken
+    and begin a new one, so the journal is asked for first: whoever looks for runs does so inside one of its
+    transactions.
     """
     from colonnade.privacy.store import FileLog
 
@@ -125,18 +122,13 @@ def show(
     Example: colonnade runs show runs 20260101T120000-0123456789ab
     """
     with explained():
-        from rich.table import Table
-
         from colonnade.runtime.run_store import released
 
         found = released(store, run)
-        found["state"] = next(line["state"] for line in listed(store) if line["run"] == run)
-        if as_json:
-            left = [{**line, "rho": line["rho"] if math.isfinite(line["rho"]) else None} for line in found["left"]]
-            typer.echo(json.dumps({**found, "left": left}, indent=2, allow_nan=False))
-            return
-        if quiet:
-            typer.echo(found["state"])
+        found["state"] = next(line["state"] for line in list_runs(store) if line["run"] == run)
+        if as_json or quiet:
+            left = [{**line, "rho": finite(line["rho"])} for line in found["left"]]
+            answer({**found, "left": left}, "", found["state"], quiet, as_json)
             return
         typer.echo(f"{'run':11} {run}\n{'began':11} {found['began']}\n{'state':11} {found['state']}")
         for name, value in found["terms"].items():
@@ -144,9 +136,7 @@ def show(
         if not found["left"]:
             typer.echo("Nothing left the nodes whose ledgers are in this store. Parties elsewhere have theirs.")
             return
-        table = Table(title="What left", title_justify="left")
-        for name in ("node", "what", "times", "price (rho)"):
-            table.add_column(name, overflow="fold")
+        table = table_of("What left", ("node", "what", "times", "price (rho)"))
         for line in found["left"]:
             table.add_row(line["node"], line["what"], f"{line['times']:,}", f"{line['rho']:.4g}")
         answers().print(table)
@@ -217,8 +207,8 @@ def replaced(
 ) -> None:
     """Go on after a ledger was lost: its owner begins a new one, and all others agree to it by hand.
 
-    Every later statement counts it. Between organisations the owner signs a record and sends it to all others, who compare
-    it with what they know of the loss before they take it.
+    Every later statement counts it. Between organisations the owner signs a record and sends it to all others, who
+    compare it with what they know of the loss before they take it.
 
     Examples:
 
@@ -239,8 +229,11 @@ def replaced(
             from colonnade.runtime.run_store import begun_anew
 
             when, spent = begun_anew(place, node)
-            said = f"{node} has a new ledger since {when}, which begins with rho = {spent:.4g}; every later statement counts it"
-            told: dict[str, Any] = {"node": node, "when": when, "rho": spent if math.isfinite(spent) else None}
+            said = (
+                f"{node} has a new ledger since {when}, which begins with rho = {spent:.4g}; every later statement "
+                "counts it"
+            )
+            told: dict[str, Any] = {"node": node, "when": when, "rho": finite(spent)}
         else:
             told, said = _between(place, sign, accept, rho, store, certs)
         answer(told, said, "", quiet, as_json)
@@ -293,10 +286,9 @@ def _between(
             )
             record.save(sign)
             said = (
-                f"{name} has a new ledger since {record.when}, which begins with rho = {record.rho:.4g}; send {sign} to all others, "
-                "who take it with --accept"
+                f"{name} has a new ledger since {record.when}, which begins with rho = {record.rho:.4g}; send {sign} "
+                "to all others, who take it with --accept"
             )
-        spent = record.rho if math.isfinite(record.rho) else None
-        return {"node": record.node, "when": record.when, "rho": spent}, said
+        return {"node": record.node, "when": record.when, "rho": finite(record.rho)}, said
     finally:
         books.close()

@@ -1,7 +1,7 @@
 """Where a result goes: a file that is there already is kept, unless the user says otherwise.
 
-The same command goes on with a run that was stopped, and begins a new one, which is paid for, when that run is over. Whoever
-repeats a command that had finished is told so instead.
+The same command goes on with a run that was stopped, and begins a new one, which is paid for, when that run is over.
+Whoever repeats a command that had finished is told so instead.
 """
 
 from __future__ import annotations

@@ -1,22 +1,26 @@
 """What all commands share: errors as one line, answers as text, JSON or a word, exit codes.
 
-Colour: only on a terminal, and never where NO_COLOR is set. A table that goes into a pipe or a file is not cut to a width.
+Colour: only on a terminal, and never where NO_COLOR is set. A table that goes into a pipe or a file is not cut to a
+width.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from colonnade.errors import ColonnadeError
+from colonnade.errors import ColonnadeError, FinishedInterrupt
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 UNCUT = 10_000  # columns: tables are as wide as their cells where nobody's screen ends
 EXIT_CODES = "Exit codes: 0 done; 1 refused or failed, and why in one line; 2 wrong usage; 130 Ctrl-C."
 AGAIN = "interrupted before the end; nothing was lost. Give the same command to start again."
@@ -28,17 +32,17 @@ def explained(interrupted: str = AGAIN) -> Iterator[None]:
     try:
         yield
     except ColonnadeError as error:
-        _complain("error: ", " ".join(str(error).split()))
+        complain("error: ", " ".join(str(error).split()))
         raise typer.Exit(1) from None
     except ModuleNotFoundError as error:
         extra = _extra_with(error.name or "")
         if extra is None:
             raise
-        _complain("error: ", f"this command needs {error.name}. Try: pip install 'colonnade[{extra}]'")
+        complain("error: ", f"this command needs {error.name}. Try: pip install 'colonnade[{extra}]'")
         raise typer.Exit(1) from None
     except (KeyboardInterrupt, typer.Abort) as stopped:  # the second is Ctrl-C at a question
-        said = "".join(getattr(stopped, "__notes__", ()))
-        _complain("stopped: ", said if said.startswith("The run had finished") else interrupted)  # as fit.py notes it
+        finished = isinstance(stopped, FinishedInterrupt)
+        complain("stopped: ", "".join(stopped.__notes__) if finished else interrupted)
         raise typer.Exit(130) from None
 
 
@@ -50,6 +54,16 @@ def answers() -> Console:
     return console if console.is_terminal else Console(width=UNCUT)
 
 
+def table_of(title: str | None, names: Sequence[str], right: Sequence[str] = ()) -> Table:
+    """An empty table with these columns; those in `right` hold numbers. Cells are folded, never cut."""
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left")
+    for name in names:
+        table.add_column(name, justify="right" if name in right else "left", overflow="fold")
+    return table
+
+
 def answer(plain: Any, text: str, brief: str, quiet: bool, as_json: bool) -> None:
     """A result on standard output: as JSON, as the word that a script wants (an empty one: nothing), or as text."""
     if as_json:
@@ -58,9 +72,21 @@ def answer(plain: Any, text: str, brief: str, quiet: bool, as_json: bool) -> Non
         typer.echo(said)
 
 
+def finite(value: Any) -> Any:
+    """The value for JSON, which has no infinity."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def lined(told: Mapping[str, Any], width: int = 12) -> str:
     """One line for each name and value."""
     return "\n".join(f"{name:{width}} {value}" for name, value in told.items())
+
+
+def on_screen(silent: bool) -> bool:
+    """Whether somebody looks at standard error, and wants to see more than the answer."""
+    from rich.console import Console
+
+    return Console(stderr=True).is_terminal and not silent
 
 
 @contextlib.contextmanager
@@ -68,8 +94,7 @@ def busy(what: str, silent: bool) -> Iterator[None]:
     """A sign of life on a terminal, for work that may take longer than two seconds."""
     from rich.console import Console
 
-    console = Console(stderr=True)
-    with console.status(what) if console.is_terminal and not silent else contextlib.nullcontext():
+    with Console(stderr=True).status(what) if on_screen(silent) else contextlib.nullcontext():
         yield
 
 
@@ -80,7 +105,8 @@ def _extra_with(module: str) -> str | None:
     return next((extra for extra, (name, _) in EXTRAS.items() if name == module.partition(".")[0]), None)
 
 
-def _complain(kind: str, text: str) -> None:
+def complain(kind: str, text: str) -> None:
+    """One line on standard error."""
     from rich.console import Console
     from rich.text import Text
 

@@ -255,7 +255,9 @@ def network(topology: Topology | Changing | None, roster: Roster) -> Topology:
     if isinstance(topology, Changing):
         topology = topology.union
     if not isinstance(topology, Topology):
-        raise InvalidInput(f"topology={topology!r} is not a graph: give a value such as co.Topology.ring(4).")
+        raise InvalidInput(
+            f"topology={topology!r} is not a graph: give a value such as co.Topology.ring(4).", "topology"
+        )
     if topology.size == len(parties):
         return topology
     place = {i: parties.index(name) for i, name in enumerate(roster.with_columns)}

@@ -27,7 +27,7 @@ from colonnade.privacy.statement import Privacy
 def known_values() -> dict[str, type]:
     """Every frozen value that may be part of a job, by its name: of `problem`, and what `methods` has in public."""
     package = import_module("colonnade")  # its table of public names; the package loads this file when it is asked to
-    public = [getattr(package, name) for name, home in package.HOME.items() if home.startswith("colonnade.methods.")]
+    public = [getattr(package, name) for name, home in package.homes().items() if home.startswith("colonnade.methods.")]
     named = [*(getattr(problem, name) for name in problem.__all__), *public, Privacy]
     return {kind.__name__: kind for kind in named if isinstance(kind, type) and is_dataclass(kind)}
 
@@ -58,8 +58,17 @@ def to_plain(value: Any) -> Any:
     )
 
 
+class InvalidValue(InvalidInput):
+    """A value that cannot be made, where it stands in the plain data: `place`, as in problem.loss."""
+
+    def __init__(self, place: str, what: str, setting: str = "") -> None:
+        super().__init__(f"{place}: {what}", setting)
+        self.place = place
+        self.what = what
+
+
 def from_plain(raw: Any, where: str = "value") -> Any:
-    """The value that `to_plain` wrote, or InvalidInput that names the place."""
+    """The value that `to_plain` wrote, or InvalidValue, which names the place."""
     if isinstance(raw, list):
         return tuple(from_plain(item, f"{where}[{place}]") for place, item in enumerate(raw))
     if not isinstance(raw, Mapping):
@@ -70,17 +79,18 @@ def from_plain(raw: Any, where: str = "value") -> Any:
     kind = known_values().get(str(name))
     if kind is None:
         near = [f"; the nearest name is {found!r}" for found in get_close_matches(str(name), known_values(), 1)]
-        raise InvalidInput(
-            f"{where}: {name!r} is not a value of colonnade{''.join(near)}. docs/reference.md lists all, under Public "
-            f"names."
+        raise InvalidValue(
+            where,
+            f"{name!r} is not a value of colonnade{''.join(near)}. docs/reference.md lists all, under Public names.",
         )
     given = {str(key): from_plain(item, f"{where}.{key}") for key, item in raw.items() if key != "type"}
     allowed = [f.name for f in fields(kind) if f.init]
     if unknown := sorted(set(given) - set(allowed)):
-        raise InvalidInput(f"{where}: {name} has no {unknown[0]!r}; it has {', '.join(allowed) or 'no settings'}.")
+        has = ", ".join(allowed) or "no settings"
+        raise InvalidValue(where, f"{name} has no {unknown[0]!r}; it has {has}.", unknown[0])
     try:
         return kind(**given)
     except TypeError as error:
-        raise InvalidInput(f"{where}: {name} cannot be made from {', '.join(given) or 'nothing'} ({error}).") from error
+        raise InvalidValue(where, f"{name} cannot be made from {', '.join(given) or 'nothing'} ({error}).") from error
     except InvalidInput as error:
-        raise InvalidInput(f"{where}: {error}") from error
+        raise InvalidValue(where, str(error), error.setting) from error

@@ -70,7 +70,9 @@ def checked_range(given: object, bound: float | None) -> tuple[float, float]:
         )
     pair = given if isinstance(given, tuple | list) else ()
     if len(pair) != 2 or not all(isinstance(end, int | float) and math.isfinite(end) for end in pair):
-        raise InvalidInput(f"label_range={given!r}: give two finite public figures, as in label_range=(2.0, 6.0).")
+        raise InvalidInput(
+            f"label_range={given!r}: give two finite public figures, as in label_range=(2.0, 6.0).", "label_range"
+        )
     low, high = float(pair[0]), float(pair[1])
     if not low < high:
         raise InvalidInput(f"label_range=({low:g}, {high:g}) is empty: give the lower figure first.")
@@ -106,19 +108,26 @@ class Privacy:
     def __post_init__(self) -> None:
         for name in ("epsilon", "delta"):
             if not isinstance(getattr(self, name), int | float):
-                raise InvalidInput(f"{name} must be a number, got {getattr(self, name)!r}")
+                raise InvalidInput(f"{name} must be a number, got {getattr(self, name)!r}", name)
         if not (math.isfinite(self.epsilon) and self.epsilon > 0):
-            raise InvalidInput(f"epsilon must be a finite number above 0, got {self.epsilon}; 1.0 is a common choice")
+            raise InvalidInput(
+                f"epsilon must be a finite number above 0, got {self.epsilon}; 1.0 is a common choice", "epsilon"
+            )
         if self.epsilon > LARGEST_EPSILON:
             raise InvalidInput(
-                f"epsilon={self.epsilon:g} protects nobody; leave privacy out for exact values, or ask for 10 or less."
+                f"epsilon={self.epsilon:g} protects nobody; leave privacy out for exact values, or ask for 10 or less.",
+                "epsilon",
             )
         if not 0 < self.delta < 1:
-            raise InvalidInput(f"delta must lie between 0 and 1, got {self.delta}; well below 1/rows, such as 1e-6")
+            raise InvalidInput(
+                f"delta must lie between 0 and 1, got {self.delta}; well below 1/rows, such as 1e-6", "delta"
+            )
         if not isinstance(self.allow_large_delta, bool):
-            raise InvalidInput(f"allow_large_delta must be True or False, got {self.allow_large_delta!r}")
+            raise InvalidInput(
+                f"allow_large_delta must be True or False, got {self.allow_large_delta!r}", "allow_large_delta"
+            )
         if self.trust is not None and self.trust not in set(Trust):
-            raise InvalidInput(f"trust={self.trust!r} is not known; choose one of {', '.join(Trust)}")
+            raise InvalidInput(f"trust={self.trust!r} is not known; choose one of {', '.join(Trust)}", "trust")
         norms = self.row_norm.values() if isinstance(self.row_norm, Mapping) else [self.row_norm]
         for name, bound in [
             *(("row_norm", norm) for norm in norms),
@@ -278,7 +287,7 @@ def check_delta(privacy: Privacy, count: int, what: str = "rows") -> None:
         advised = 10.0 ** math.floor(math.log10(0.1 / count))
         raise InvalidInput(
             f"{wrong}. Nothing was sent. Ask for delta={advised:g} or less, or, if you know what it means, set "
-            "allow_large_delta=True (`colonnade fit --data`: --allow-large-delta); the statement then says so."
+            "allow_large_delta=True (`colonnade sparse`: --allow-large-delta); the statement then says so."
         )
 
 

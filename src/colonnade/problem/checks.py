@@ -29,7 +29,7 @@ def positive(name: str, value: float, advice: str) -> float:
     except (TypeError, ValueError):
         number = math.nan
     if not (math.isfinite(number) and number > 0.0):
-        raise InvalidInput(f"{name} must be a finite number above 0, got {value!r}. {advice}")
+        raise InvalidInput(f"{name} must be a finite number above 0, got {value!r}. {advice}", name)
     return number
 
 
@@ -88,7 +88,9 @@ def disjoint_groups(groups: Iterable[Iterable[int]]) -> Groups:
     try:
         frozen = tuple(tuple(index(column) for column in group) for group in groups)
     except TypeError as cause:
-        raise InvalidInput("groups must be sequences of column numbers, for example groups=((0, 1), (2,)).") from cause
+        raise InvalidInput(
+            "groups must be sequences of column numbers, for example groups=((0, 1), (2,)).", "groups"
+        ) from cause
     columns = [column for group in frozen for column in group]
     if not frozen or not all(frozen):
         raise InvalidInput(f"{len(frozen)} groups given, some or all empty: leave empty groups out.")

@@ -332,7 +332,7 @@ class Quantile:
     def __post_init__(self) -> None:
         q = positive("q", self.q, "It is the quantile to fit, between 0 and 1: 0.5 is the median.")
         if q >= 1.0:
-            raise InvalidInput(f"q must be below 1, got {q}. It is the quantile to fit: 0.5 is the median.")
+            raise InvalidInput(f"q must be below 1, got {q}. It is the quantile to fit: 0.5 is the median.", "q")
         object.__setattr__(self, "q", q)
 
     def check(self, y: Any) -> Array:

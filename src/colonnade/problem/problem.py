@@ -60,4 +60,4 @@ def certificate(loss: Loss, penalty: Penalty, A: Any, x: Array, y: Array) -> flo
 
 def _is_value(name: str, value: object, kind: type, example: str) -> None:
     if isinstance(value, type) or not isinstance(value, kind):
-        raise InvalidInput(f"{name}={value!r} is not a {name}: give a value such as {example}.")
+        raise InvalidInput(f"{name}={value!r} is not a {name}: give a value such as {example}.", name)

@@ -183,5 +183,5 @@ def _count(name: str, value: int) -> int:
     except TypeError:
         number = 0
     if number < 1:
-        raise InvalidInput(f"{name} must be a whole number of at least 1, got {value!r}.")
+        raise InvalidInput(f"{name} must be a whole number of at least 1, got {value!r}.", name)
     return number

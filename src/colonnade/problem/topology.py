@@ -78,7 +78,9 @@ class Topology:
         """
         n = _whole("size", size)
         if _whole("degree", degree) < 2:
-            raise InvalidInput(f"degree must be at least 2, got {degree}: for fewer links, use Topology.tree.")
+            raise InvalidInput(
+                f"degree must be at least 2, got {degree}: for fewer links, use Topology.tree.", "degree"
+            )
         # random() is the one stream that Python promises to keep: nodes with other versions get the same graph.
         draw = Random(_whole("seed", seed)).random  # noqa: S311  # a public graph, not a secret
 
@@ -179,14 +181,14 @@ def _sorted_edges(edges: Iterable[tuple[int, int]]) -> Edges:
     try:
         return tuple(sorted({_pair(index(i), index(j)) for i, j in edges}))
     except (TypeError, ValueError) as cause:
-        raise InvalidInput("edges must be pairs of node numbers, for example [(0, 1), (1, 2)].") from cause
+        raise InvalidInput("edges must be pairs of node numbers, for example [(0, 1), (1, 2)].", "edges") from cause
 
 
 def _whole(name: str, value: int) -> int:
     try:
         return index(value)
     except TypeError as cause:
-        raise InvalidInput(f"{name} must be a whole number, got {value!r}.") from cause
+        raise InvalidInput(f"{name} must be a whole number, got {value!r}.", name) from cause
 
 
 @dataclass(frozen=True)

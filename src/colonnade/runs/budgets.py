@@ -80,7 +80,7 @@ def ledger_files(store: str | Path) -> dict[str, Path]:
 
 
 @contextmanager
-def opened(store: str | Path, party: str) -> Iterator[Ledger]:
+def open_ledger(store: str | Path, party: str) -> Iterator[Ledger]:
     """One party's ledger, checked before it is used."""
     files = ledger_files(store)
     if party not in files:
@@ -88,19 +88,19 @@ def opened(store: str | Path, party: str) -> Iterator[Ledger]:
     log = FileLog(files[party])
     try:
         log.verify()
-        yield Ledger(log, party, _last_policy(log))
+        yield Ledger(log, party, last_policy(log))
     finally:
         log.close()
 
 
-def prepared(store: str | Path, party: str) -> None:
+def make_ledger(store: str | Path, party: str) -> None:
     """Make a party's ledger, so that its owner can set a limit before the first run."""
     books = RunStore(store)
     books.log(party)
     books.close()
 
 
-def _last_policy(log: FileLog) -> Policy:
+def last_policy(log: FileLog) -> Policy:
     """The limit that the party's policy set in its newest run; a run may come with another one."""
     openings = log.rows(kind="open")
     limit = json.loads(openings[-1].body).get("limit") if openings else None
@@ -113,16 +113,21 @@ def accounts(store: str | Path) -> list[Account]:
 
 
 def account(store: str | Path, party: str) -> Account:
-    with opened(store, party) as ledger:
-        entries = ledger.entries()
-        exact = sum(math.isinf(entry.event.rho) for entry in entries)
-        unit = " and ".join(ledger.units()) or "not fixed yet"
-        return Account(party, ledger.budget(), len(entries), exact, len(ledger.open_runs()), unit)
+    with open_ledger(store, party) as ledger:
+        return account_of(ledger)
+
+
+def account_of(ledger: Ledger) -> Account:
+    """A ledger summed up."""
+    entries = ledger.entries()
+    exact = sum(math.isinf(entry.event.rho) for entry in entries)
+    unit = " and ".join(ledger.units()) or "not fixed yet"
+    return Account(ledger.node, ledger.budget(), len(entries), exact, len(ledger.open_runs()), unit)
 
 
 def notes(store: str | Path, party: str) -> list[tuple[str, str]]:
     """What a party's own operator may know about its data: run and text."""
-    with opened(store, party) as ledger:
+    with open_ledger(store, party) as ledger:
         return ledger.operator_notes()
 
 
@@ -130,7 +135,7 @@ def forecast(store: str | Path, party: str, target: float, delta: float, rounds:
     """What a run would cost, and how much noise each of its rounds would carry."""
     Policy(epsilon=target, delta=delta)  # the same checks
     rho = rho_for(target, delta)
-    with opened(store, party) as ledger:
+    with open_ledger(store, party) as ledger:
         budget = ledger.budget()
     after = epsilon(budget.rho + rho, budget.delta or delta)
     left = math.inf if math.isinf(budget.limit) else math.floor(budget.left / rho * (1 + 1e-12))
@@ -140,7 +145,7 @@ def forecast(store: str | Path, party: str, target: float, delta: float, rounds:
 
 def spending(store: str | Path, party: str) -> list[tuple[str, float]]:
     """When something was released, and the epsilon spent in all by then (at the budget's delta)."""
-    with opened(store, party) as ledger:
+    with open_ledger(store, party) as ledger:
         delta = ledger.budget().delta or DELTA
         by_time: dict[str, float] = {}
         for entry in ledger.entries():
@@ -152,9 +157,9 @@ def spending(store: str | Path, party: str) -> list[tuple[str, float]]:
     return curve
 
 
-def exported(store: str | Path, party: str, form: str) -> str:
+def export_releases(store: str | Path, party: str, form: str) -> str:
     """Every release of a party as CSV or JSON: facts only, no released values."""
-    with opened(store, party) as ledger:
+    with open_ledger(store, party) as ledger:
         lines = [_plain(entry) for entry in ledger.entries()]
     if form == "json":
         return json.dumps(lines, indent=1)
@@ -167,7 +172,7 @@ def exported(store: str | Path, party: str, form: str) -> str:
     return out.getvalue()
 
 
-def verified(store: str | Path) -> dict[str, int]:
+def verify_ledgers(store: str | Path) -> dict[str, int]:
     """The rows of every ledger, after each chain was walked and compared with what the other nodes remember."""
     logs = {node_name(path.stem): FileLog(path) for path in sorted((Path(store) / "nodes").glob("*.db"))}
     if not logs:

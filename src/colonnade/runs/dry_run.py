@@ -1,10 +1,11 @@
-"""A dry run between organisations: every check that one side can make by itself before a run. It spends nothing and asks nobody.
+"""A dry run between organisations: every check that one side can make by itself. It spends nothing and asks nobody.
 
-The checks are those of the real path, called from here: `fit.checked` and the limits of a question for the coordinator's proposal; for a
-party its table, ledger, policy and [limits]. What only others know stays unknown, and `UNKNOWN` says what that is.
+The checks are those of the real path, called from here: `checked_call` and the limits of a question for the
+coordinator's proposal; for a party its table, ledger, policy and [limits]. What only others know stays unknown, and
+`UNKNOWN` says what that is.
 
-Where rows are matched by keys their number is not known before the parties have agreed on them. It is the least that they take part
-with, unless the caller supposes another.
+Where rows are matched by keys their number is not known before the parties have agreed on them. It is the least that
+they take part with, unless the caller supposes another.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from colonnade.network.party_file import PartyFile
 from colonnade.network.party_service import PartyService
 from colonnade.network.proposals import Request, price, request_for
 from colonnade.network.transport.metrics import Metrics
-from colonnade.runs.fit import checked
+from colonnade.runs.call import checked_call
 from colonnade.runs.job_file import JobFile
 from colonnade.runtime.run_store import RunStore, check_folder
 
@@ -38,8 +39,8 @@ UNKNOWN = (
 ROWS = "how many rows are common, before the parties have agreed on them"
 
 
-def supposed(file: FederationFile, rows: int | None = None) -> Federation:
-    """What everybody knows of a federation, as if its parties had agreed on so many rows: by default the fewest they take part with."""
+def suppose_rows(file: FederationFile, rows: int | None = None) -> Federation:
+    """The federation as if its parties had agreed on so many rows: by default the fewest they take part with."""
     if file.on is None:
         if rows is not None:
             raise InvalidInput("the federation file says how many rows there are; leave --rows out.")
@@ -53,18 +54,18 @@ def supposed(file: FederationFile, rows: int | None = None) -> Federation:
     return Federation.elsewhere(file, fewest if rows is None else rows)
 
 
-def proposed(federation: Federation, asked: JobFile) -> Call:
+def propose_call(federation: Federation, asked: JobFile) -> Call:
     """What the coordinator would propose, if nothing of it is refused before anybody is asked."""
     assert federation.away is not None
-    passed = checked(federation, asked.problem, asked.method, asked.privacy)
+    passed = checked_call(federation, asked.problem, asked.method, asked.privacy)
     call = Call(passed.asked, asked.problem, passed.job.privacy, None)
     check_call(call.to_json(), Sizes.of(federation.away, federation.rows))
     return call
 
 
 @contextlib.contextmanager
-def opened(settings: PartyFile) -> Iterator[PartyService]:
-    """A party's service over its own ledger as it lies there; where there is none yet, over one that is gone afterwards."""
+def open_service(settings: PartyFile) -> Iterator[PartyService]:
+    """A party's service over its own ledger; where there is none yet, over one that is gone afterwards."""
     with contextlib.ExitStack() as last:
         lines = settings.neighbours(Metrics())
         last.push(lines)  # closed at the end, and never started: nobody is dialled
@@ -86,8 +87,10 @@ def rehearse(
         return None
     if agreement is not None and rows is not None:
         raise InvalidInput(f"{agreement.rows:,} rows are agreed on; leave --rows out.")
-    federation = supposed(settings.federation_file, rows) if agreement is None else service.data.federation(agreement)
-    call = proposed(federation, asked)
+    federation = (
+        suppose_rows(settings.federation_file, rows) if agreement is None else service.data.federation(agreement)
+    )
+    call = propose_call(federation, asked)
     priced = price(call, federation, service.data, service.scoring)
     request = request_for(RUN, call, priced, service.data, service.ledger.score_runs())
     if settings.approve == "policy":

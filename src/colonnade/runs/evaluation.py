@@ -1,7 +1,8 @@
 """How good a model is, on rows that the caller hands over and says to be public or paid for.
 
-A figure of quality is a function of the rows it was computed on, so it is a release about them. The report computes none on the
-rows of the fit: those belong to the parties. It says which kind of rows it was given, and whoever gives them answers for that.
+A figure of quality is a function of the rows it was computed on, so it is a release about them. The report computes
+none on the rows of the fit: those belong to the parties. It says which kind of rows it was given, and whoever gives
+them answers for that.
 
 ROC          share of the positive found against share of the negative accused, for every threshold; ties are one step.
 Calibration  rows in ten groups of equal size by prediction: what was predicted in a group, and what was found.
@@ -25,7 +26,7 @@ GROUPS = 10
 ROC_POINTS = 200  # as many as a page can show
 
 
-def evaluated(fit: Fit, evaluation: tuple[Any, Any] | None, basis: str | None) -> Evaluation | None:
+def evaluate_fit(fit: Fit, evaluation: tuple[Any, Any] | None, basis: str | None) -> Evaluation | None:
     """The figures of a fit on (federation or frames, labels), if any are given."""
     if evaluation is None and basis is None:
         return None
@@ -43,8 +44,8 @@ def evaluated(fit: Fit, evaluation: tuple[Any, Any] | None, basis: str | None) -
     labels = np.asarray(given)
     if scores.ndim != 1 or labels.shape != scores.shape:
         raise InvalidInput(
-            f"evaluation= brings labels of shape {labels.shape} for scores of shape {scores.shape}; give one label a row, "
-            "in the order of the rows."
+            f"evaluation= brings labels of shape {labels.shape} for scores of shape {scores.shape}; give one label a "
+            "row, in the order of the rows."
         )
     checked = np.asarray(fit.problem.loss.check(labels), np.float64)
     made = _of_classes if fit.problem.loss.classifies else _of_values

@@ -1,7 +1,8 @@
 """What stands in a saved fit: a rule for every field, checked as plain JSON before anything is made of it.
 
-A file may have been cut, edited or made by somebody else. Whatever it holds, `co.load` gives a fit that can be shown and
-used, or one error that names the field; sizes are bounded by the file's own length, so a small file cannot ask for memory.
+A file may have been cut, edited or made by somebody else. Whatever it holds, `co.load` gives a fit that can be shown
+and used, or one error that names the field; sizes are bounded by the file's own length, so a small file cannot ask for
+memory.
 """
 
 from __future__ import annotations

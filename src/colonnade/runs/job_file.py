@@ -20,7 +20,6 @@ A mistake is answered with the line it is on. docs/organisations.md describes ev
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -30,7 +29,7 @@ from typing import Any
 from colonnade.data.text_file import at_line, read_text
 from colonnade.errors import InvalidInput
 from colonnade.methods.method import MethodBase
-from colonnade.methods.plain_data import from_plain, known_methods, known_values
+from colonnade.methods.plain_data import InvalidValue, from_plain, known_methods, known_values
 from colonnade.privacy.statement import Privacy
 from colonnade.problem import AdaBoost, KernelSVM, Problem
 
@@ -65,13 +64,13 @@ def load_job(path: str | Path, *, others: tuple[str, ...] = ()) -> JobFile:
     if "problem" not in raw:
         raise InvalidInput(f'{path} has no [problem]; write at least: [problem] and loss = "Logistic".')
     try:
-        problem = _made(raw["problem"], "problem", "Problem")
-        method = _made(raw["method"], "method", None) if "method" in raw else None
-        privacy = _made(raw["privacy"], "privacy", "Privacy") if "privacy" in raw else None
+        problem = _made_from_table(raw["problem"], "problem", "Problem")
+        method = _made_from_table(raw["method"], "method", None) if "method" in raw else None
+        privacy = _made_from_table(raw["privacy"], "privacy", "Privacy") if "privacy" in raw else None
         _check_kinds(problem, method, privacy)
-    except InvalidInput as error:
-        place, _, what = str(error).partition(": ")
-        raise at_line(path, text, _nearer(raw, place, what), what, mark=":") from error
+    except InvalidValue as error:
+        place = f"{error.place}.{error.setting}" if error.setting else error.place
+        raise at_line(path, text, place, error.what, mark=":") from error
     return JobFile(problem, method, privacy, {name: raw[name] for name in others if name in raw})
 
 
@@ -80,41 +79,32 @@ def accepted() -> dict[str, tuple[type, ...]]:
     return {"problem": _PROBLEMS, "method": tuple(known_methods().values()), "privacy": (Privacy,)}
 
 
-def _nearer(raw: Mapping[str, Any], place: str, what: str) -> str:
-    """The place of a key inside the table at `place`, if the message begins with its name or says that there is no such."""
-    table: Any = raw
-    for word in place.split("."):
-        table = table.get(word, {}) if isinstance(table, dict) else {}
-    keys = table if isinstance(table, dict) else {}
-    named = [key for key in keys if re.match(rf"{re.escape(key)}\b", what) or f"has no {key!r}" in what]
-    return f"{place}.{named[0]}" if named else place
-
-
 def _check_kinds(problem: object, method: object, privacy: object) -> None:
     """Each table must hold what its name says: a Ridge is a value of colonnade, and no method."""
     if not isinstance(problem, _PROBLEMS):
-        raise InvalidInput(
-            f"problem: {type(problem).__name__} is no problem; leave type out, or write KernelSVM or AdaBoost"
-        )
+        name = type(problem).__name__
+        raise InvalidValue("problem", f"{name} is no problem; leave type out, or write KernelSVM or AdaBoost")
     if method is not None and not isinstance(method, MethodBase):
-        raise InvalidInput(f'method: {type(method).__name__} is no method; write for example type = "PrivateGram"')
+        name = type(method).__name__
+        raise InvalidValue("method", f'{name} is no method; write for example type = "PrivateGram"')
     if not isinstance(privacy, Privacy | None):
-        raise InvalidInput(f"privacy: {type(privacy).__name__} says nothing about privacy; leave type out of [privacy]")
+        name = type(privacy).__name__
+        raise InvalidValue("privacy", f"{name} says nothing about privacy; leave type out of [privacy]")
 
 
-def _made(raw: Any, where: str, kind: str | None) -> Any:
+def _made_from_table(raw: Any, where: str, kind: str | None) -> Any:
     if not isinstance(raw, dict):
-        raise InvalidInput(f"{where}: must be a table, as in [{where}]")
+        raise InvalidValue(where, f"must be a table, as in [{where}]")
     if kind is None and "type" not in raw:
-        raise InvalidInput(f'{where}: needs type = "...", such as type = "PrivateGram"')
-    return from_plain(_named({**({} if kind is None else {"type": kind}), **raw}), where)
+        raise InvalidValue(where, 'needs type = "...", such as type = "PrivateGram"')
+    return from_plain(_with_types({**({} if kind is None else {"type": kind}), **raw}), where)
 
 
-def _named(raw: Any) -> Any:
+def _with_types(raw: Any) -> Any:
     """Names of values for values without settings, and tables without a type for tables."""
     if isinstance(raw, dict):
-        inside = {key: _named(item) if key != "type" else item for key, item in raw.items()}
+        inside = {key: _with_types(item) if key != "type" else item for key, item in raw.items()}
         return inside if "type" in raw else {"type": "table", "entries": inside}
     if isinstance(raw, list):
-        return [_named(item) for item in raw]
+        return [_with_types(item) for item in raw]
     return {"type": raw} if isinstance(raw, str) and raw in known_values() else raw

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,9 +28,6 @@ from colonnade.problem.link import PLAIN, Link
 from colonnade.runs import fit_file as fitfile
 from colonnade.runtime.traffic import Communication
 from colonnade.views.fit_facts import CoefficientPath, Coefficients, FitFacts
-
-if TYPE_CHECKING:
-    pass
 
 Floats = NDArray[np.float64]
 _FORMAT = 2
@@ -68,13 +65,13 @@ class Fit(FitFacts):
                  {party: frame}: matched on the fit's key, in the order of the first frame, all of whose rows must be
                  matched;
                  one frame: all parties' columns side by side, in the order of its rows.
-        without  parties that cannot take part: their part of every score is left out. A party that is missing and is not
-                 named here is an error.
+        without  parties that cannot take part: their part of every score is left out. A party that is missing and is
+                 not named here is an error.
         """
         if isinstance(data, Federation) and data.away is not None:
             raise HeldByParty(
-                "the rows are held by parties elsewhere: co.score(fit, federation, engine=co.Grpc(...)) lets the label holder "
-                "learn their scores."
+                "the rows are held by parties elsewhere: co.score(fit, federation, engine=co.Grpc(...)) lets the "
+                "label holder learn their scores."
             )
         if self.by_rows:
             return self._row_scores(data)
@@ -112,7 +109,7 @@ class Fit(FitFacts):
         return self.model[party].scores(block.matrix)
 
     def _row_scores(self, data: Any) -> Floats:
-        """Of a model whose coefficients are the same at every party: any split of the columns or of the rows will do."""
+        """Scores by a model whose coefficients are the same at every party: any split of columns or rows will do."""
         party, x = next(iter(self.coefficients.items()))
         if isinstance(self.model, Support):
             return self._kernel_scores(self.model, data)
@@ -132,7 +129,7 @@ class Fit(FitFacts):
         return scores
 
     def _kernel_scores(self, model: Support, data: Any) -> Floats:
-        """Each part of the table on its own, so that no table of all rows is made; a split of columns is put together."""
+        """Scores part by part, so that no table of all rows is made; a split of columns is put together."""
         assert isinstance(self.problem, KernelSVM)
         kernel, features = self.problem.kernel, model.points.shape[1]
         if not isinstance(data, Federation):
@@ -187,8 +184,8 @@ class Fit(FitFacts):
                 )
             if found.block.columns != len(x):
                 raise InvalidInput(
-                    f"party {party!r} brings {found.block.columns:,} columns; the model was fitted on {len(x):,}. Give the "
-                    "same columns in the same order."
+                    f"party {party!r} brings {found.block.columns:,} columns; the model was fitted on {len(x):,}. "
+                    "Give the same columns in the same order."
                 )
         return {party: federation.parties[party].block for party in wanted}
 
@@ -208,8 +205,8 @@ class Fit(FitFacts):
         asked = asked if federation.keys is None else asked.cast({str(self.on): federation.keys.dtype})
         if len(asked) != federation.rows:
             raise InvalidInput(
-                f"{len(asked) - federation.rows:,} of the {len(asked):,} rows of {first!r} are not at every party, so they have "
-                f"no score. Leave them out first: their {self.on!r} is not in federation.keys of "
+                f"{len(asked) - federation.rows:,} of the {len(asked):,} rows of {first!r} are not at every party, so "
+                f"they have no score. Leave them out first: their {self.on!r} is not in federation.keys of "
                 "Federation.from_frames(...) over the same frames."
             )
         assert federation.keys is not None
@@ -230,8 +227,8 @@ class Fit(FitFacts):
         frames = {party: as_frame(data[party] if isinstance(data, Mapping) else data) for party in wanted}
         if len({frame.height for frame in frames.values()}) > 1:
             raise InvalidInput(
-                "the frames have different numbers of rows, and this model knows no key to match them by. Give frames of the "
-                "same rows in the same order."
+                "the frames have different numbers of rows, and this model knows no key to match them by. Give "
+                "frames of the same rows in the same order."
             )
         return {
             party: Block(schemas[party].encode(frame).matrix, np.arange(schemas[party].width))
@@ -246,10 +243,10 @@ class Fit(FitFacts):
         evaluation     (federation or frames, labels) as for `scores`: rows on which to show how good the model is.
         evaluation_is  "public", or "paid for": figures computed on rows are a release about them; required with it.
         """
-        from colonnade.runs.evaluation import evaluated  # a report is seldom asked for: loaded then
+        from colonnade.runs.evaluation import evaluate_fit  # a report is seldom asked for: loaded then
         from colonnade.views import write_report
 
-        return write_report(self, path, evaluation=evaluated(self, evaluation, evaluation_is))
+        return write_report(self, path, evaluation=evaluate_fit(self, evaluation, evaluation_is))
 
     # ------------------------------------------------------------------------ keeping it
 
@@ -311,8 +308,8 @@ def load(path: str | Path) -> Fit:
         raise InvalidInput(f"{path} is not a saved fit, or it is damaged. Save the fit again, or restore a copy.")
     if version > _FORMAT:
         raise InvalidInput(
-            f"{path} is of version {version}, of a later Colonnade; this one reads versions up to {_FORMAT}. Install that one: "
-            "pip install --upgrade colonnade."
+            f"{path} is of version {version}, of a later Colonnade; this one reads versions up to {_FORMAT}. Install "
+            "that one: pip install --upgrade colonnade."
         )
     if hashlib.sha256(body.encode()).hexdigest() != header.get("sha256"):
         raise InvalidInput(f"{path} is damaged: its content does not match its check-sum. Restore it from a copy.")
@@ -328,8 +325,8 @@ def load(path: str | Path) -> Fit:
 
 def _missing(party: str) -> InvalidInput:
     return InvalidInput(
-        f"a prediction needs a frame of every party, and {party!r} is missing. Add its frame, or name it in without= to leave "
-        "its part of every score out."
+        f"a prediction needs a frame of every party, and {party!r} is missing. Add its frame, or name it in without= "
+        "to leave its part of every score out."
     )
 
 

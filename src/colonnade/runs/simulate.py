@@ -1,14 +1,16 @@
 """What would privacy cost here? Methods, trust models and budgets compared on a table of one's own.
 
-    found = co.simulate(X, y, parties={"hospital": [0, 1, 2], "lab": [3, 4]}, epsilons=[0.1, 1, 4], feature_bound=1.0, row_norm=2.0)
+    columns = {"hospital": [0, 1, 2], "lab": [3, 4]}
+    found = co.simulate(X, y, columns, epsilons=[0.1, 1, 4], feature_bound=1.0, row_norm=2.0)
     found.table()          found.plot().show()
 
-Every figure is of rows that were set aside: a split (80 % to train on) is made from a seed, everything else is a whole run of `co.fit`
-with the noise that it has, which is never seeded. Beside them: all columns together and each party's alone, by scikit-learn, not
-private.
+Every figure is of rows that were set aside: a split (80 % to train on) is made from a seed, everything else is a whole
+run of `co.fit` with the noise that it has, which is never seeded. Beside them: all columns together and each party's
+alone, by scikit-learn, not private.
 
-Leaves   nothing, and everything: the table's holder looks at results computed from its rows. That is exploration, for which nobody
-         paid: the ledgers are thrown away, and the result says so. Choose settings on rows that no private release is about.
+Leaves   nothing, and everything: the table's holder looks at results computed from its rows. That is exploration, for
+         which nobody paid: the ledgers are thrown away, and the result says so. Choose settings on rows that no private
+         release is about.
 """
 
 from __future__ import annotations
@@ -32,8 +34,9 @@ from colonnade.errors import ColonnadeError, InvalidInput
 from colonnade.methods.gram.private_gram import PrivateGram
 from colonnade.methods.method import GraphMethod, Method
 from colonnade.privacy.block import Block
-from colonnade.privacy.statement import Privacy, Trust
+from colonnade.privacy.statement import Privacy
 from colonnade.problem import LeastSquares, Logistic, Problem
+from colonnade.runs.call import checked_call, default_method
 from colonnade.runs.fit import fit
 from colonnade.runs.progress import Bar
 from colonnade.views.plots import plotly_objects
@@ -46,8 +49,8 @@ TRAINED = 0.8  # of the rows
 FIRST_SEED = 1000  # of the splits: the next one is 1001
 TOGETHER, ALONE = "together, not private", "alone, not private"
 EXPLORED = (
-    "Exploration: these figures were computed from the rows themselves and nobody paid for them; the ledgers of the runs were "
-    "thrown away. Whoever sees them, or a setting chosen by them, learns about the rows."
+    "Exploration: these figures were computed from the rows themselves and nobody paid for them; the ledgers of the "
+    "runs were thrown away. Whoever sees them, or a setting chosen by them, learns about the rows."
 )
 
 
@@ -75,7 +78,7 @@ class Simulation:
     measures: tuple[str, ...] = field(default=())
 
     def table(self) -> pl.DataFrame:
-        """One row for each method, trust model and epsilon: mean and standard error over splits, bytes, rounds, seconds a run."""
+        """One row for each method, trust model and epsilon: mean and standard error over splits, cost of a run."""
         import polars as pl
 
         lines = []
@@ -153,8 +156,9 @@ def simulate(
 
     X, y, parties, schemas, label   as in co.FederatedClassifier
     problem                         None: logistic with an intercept for two labels, else least squares
-    methods                         co.PrivateGram() and others, or {name: method}; (method, problem) for one with a problem of
-                                    its own. One that releases exact values is run once, without privacy. None: the default
+    methods                         co.PrivateGram() and others, or {name: method}; (method, problem) for one with a
+                                    problem of its own. One that releases exact values is run once, without privacy.
+                                    None: the default
     trusts, epsilons, delta         what to try; trust None: as co.Privacy has it
     row_norm, feature_bound, label_bound, label_range   public bounds, as in co.Privacy
     splits                          how many; standard errors are over them
@@ -217,27 +221,21 @@ def _plan(
     bounds: Mapping[str, Any],
 ) -> tuple[list[_Case], list[str]]:
     """Every pair that can be run, and why the others cannot."""
-    from colonnade.runs.config import planned
-
     cases: list[_Case] = []
     refused: list[str] = []
     for name, method, own in _named(methods, problem):
         private = method is None or method.DERIVATION is not None
         terms = [Privacy(e, delta, trust, **bounds) for trust in trusts for e in epsilons] if private else [None]
         for privacy in terms:
-            chosen = method if method is not None else _usual(privacy)
+            chosen = method if method is not None else default_method(privacy, own)
             try:
-                job = planned(whole, own, chosen, privacy)
+                job = checked_call(whole, own, chosen, privacy).job
             except ColonnadeError as error:
                 where = "" if privacy is None else f", trust {privacy.trust}, epsilon {privacy.epsilon:g}"
                 refused.append(f"{name}{where}: {error}")
             else:
                 cases.append(_Case(name, chosen, own, job.privacy))
     return cases, refused
-
-
-def _usual(privacy: Privacy | None) -> PrivateGram:
-    return PrivateGram(cross="none" if privacy is not None and privacy.trust == Trust.NOBODY else "secure")
 
 
 def _named(methods: Any, problem: Problem) -> Iterator[tuple[str, Any, Problem]]:
@@ -271,7 +269,7 @@ def _trial(case: _Case, told: Federation, held: Federation, split: int, classifi
 
 
 def _baselines(told: Federation, held: Federation, split: int, classifies: bool) -> Iterator[Trial]:
-    """All columns, and each party's, without privacy: scikit-learn's logistic regression, or its ridge, with their defaults."""
+    """All columns, and each party's, without privacy: scikit-learn's logistic regression or ridge with its defaults."""
     from sklearn.linear_model import LogisticRegression, Ridge
 
     holders = [name for name, party in told.parties.items() if party.block.columns]

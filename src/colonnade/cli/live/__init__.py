@@ -1,9 +1,10 @@
 """The live view: a page on this machine over a store, for looking only.
 
 Shows    runs and their rounds, budgets by data holder, messages as they leave (kind, size, round, receiver), reports.
-Never    a value: of a message's body only the first bytes are read, which say its kind and round; secrets are not read at all.
-Safe     it listens on the loopback address alone, wants a random token in the address, refuses foreign Host and Origin headers,
-         loads nothing from elsewhere, and opens every file of the store for reading only.
+Never    a value: of a message's body only the first bytes are read, which say its kind and round; secrets are not read
+         at all.
+Safe     it listens on the loopback address alone, wants a random token in the address, refuses foreign Host and Origin
+         headers, loads nothing from elsewhere, and opens every file of the store for reading only.
 """
 
 from __future__ import annotations

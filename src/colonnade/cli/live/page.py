@@ -1,4 +1,4 @@
-"""The pages of the live view. Each is whole HTML, so that it reads without a script; the script only fetches it again."""
+"""The pages of the live view: whole HTML that reads without a script, which only fetches it again."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import math
 from collections.abc import Sequence
 from html import escape
 
-from colonnade.cli.live.reading import LedgerView, Message, Run
+from colonnade.cli.live.reading import Message, Run
 from colonnade.privacy.figures import shown
+from colonnade.runs.budgets import Account
 from colonnade.views.parts import Markup, cards, facts, paragraph, section, table
 from colonnade.views.words import count_noun, human_bytes, number
 
 
-def index_page(folder: str, runs: Sequence[Run], ledgers: Sequence[LedgerView], messages: Sequence[Message]) -> str:
+def index_page(folder: str, runs: Sequence[Run], ledgers: Sequence[Account], messages: Sequence[Message]) -> str:
     running = sum(run.state == "running" for run in runs)
     sections = [
         section("runs", "Runs", _runs(runs)),
@@ -75,20 +76,20 @@ def _link(run: Run, up: str) -> Markup:
     return Markup(f'<a href="{up}report/{name}" aria-label="report of run {name}">report</a>')
 
 
-def _ledgers(ledgers: Sequence[LedgerView]) -> str:
+def _ledgers(ledgers: Sequence[Account]) -> str:
     if not ledgers:
         return paragraph("No data holder has a ledger in this store.")
     rows = []
     for one in ledgers:
-        limit = "none" if one.limit is None else number(one.limit)
-        left = "no limit" if one.limit is None else f"{max(0.0, 1.0 - one.spent / one.limit):.0%}"
-        spent = (number(one.spent), number(one.delta), limit, left)
+        limit = one.budget.epsilon
+        left = "no limit" if limit is None else f"{max(0.0, 1.0 - one.spent / limit):.0%}"
+        spent = (number(one.spent), number(one.delta), "none" if limit is None else number(limit), left)
         rows.append((one.party, *spent, f"{one.releases:,}", f"{one.exact:,}", f"{one.open_runs:,}"))
     heads = ("party", "epsilon spent", "at delta", "limit", "left of it", "releases", "of them exact", "open runs")
     made = table("Spent or reserved in this period", heads, rows, numbers=7)
     return made + paragraph(
-        "“No bound” means that exact values have left, so that no epsilon holds. This page does not check the chains of the ledgers; "
-        "colonnade budget show does.",
+        "“No bound” means that exact values have left, so that no epsilon holds. This page does not check the "
+        "chains of the ledgers; colonnade budget show does.",
         "soft",
     )
 

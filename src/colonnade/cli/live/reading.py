@@ -1,7 +1,7 @@
 """A store as it stands now, read without touching it: runs, budgets and messages, while other processes write.
 
-Every file is opened for reading only, for as long as one look takes. Of a message's body the first bytes are read, which hold its kind
-and its round, and its length; what is in it never comes into this process.
+Every file is opened for reading only, for as long as one look takes. Of a message's body the first bytes are read,
+which hold its kind and its round, and its length; what is in it never comes into this process.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from colonnade.privacy.events import Policy
 from colonnade.privacy.figures import shown
 from colonnade.privacy.ledger import Ledger, rest_rho
 from colonnade.privacy.store import FileLog, check_format
-from colonnade.runs.budgets import DELTA
+from colonnade.runs.budgets import DELTA, Account, account_of, last_policy
 from colonnade.runtime.messages import BY_CODE
 from colonnade.runtime.program import COORDINATOR
 from colonnade.runtime.run_store import in_words, node_name
@@ -75,22 +75,8 @@ class Message:
     round: int
 
 
-@dataclass(frozen=True)
-class LedgerView:
-    """One data holder's budget."""
-
-    party: str
-    period: int
-    limit: float | None
-    delta: float
-    spent: float
-    releases: int
-    exact: int
-    open_runs: int
-
-
 class ReadingLog(FileLog):
-    """A log for reading only. It is a FileLog so that a Ledger can sum it up; only the opening differs, which writes there."""
+    """A FileLog that is opened for reading only, so that a Ledger can sum it up."""
 
     def __init__(self, path: Path) -> None:
         self.path, self._blobs, self._depth = path, path.parent / "blobs", 0
@@ -112,7 +98,7 @@ class Reader:
         self.folder = Path(folder).expanduser()
         if not (self.folder / "runs.db").is_file():
             raise InvalidInput(f"{folder} is not a store: it has no runs.db. Name the folder that was given as store=.")
-        self._sums: dict[str, tuple[int, float, float, LedgerView]] = {}  # by party: rows, when, how long, what
+        self._sums: dict[str, tuple[int, float, float, Account]] = {}  # by party: rows, when, how long, what
         load_all()  # messages of any method may be in the store
 
     # -------------------------------------------------------------------------------- runs
@@ -206,31 +192,17 @@ class Reader:
 
     # -------------------------------------------------------------------------------- budgets
 
-    def ledgers(self) -> list[LedgerView]:
+    def ledgers(self) -> list[Account]:
         """Every data holder's budget. The chains are not checked here: `colonnade budget show` does that."""
         return [self._ledger(party, path) for party, path in self._holders().items()]
 
-    def _ledger(self, party: str, path: Path) -> LedgerView:
+    def _ledger(self, party: str, path: Path) -> Account:
         with self._looking(path) as log:
             count, now = log.length(), time.monotonic()
             known = self._sums.get(party)
             if known and (known[0] == count or now - known[1] < PATIENCE * known[2]):
                 return known[3]
-            openings = log.rows(kind="open")
-            limit = json.loads(openings[-1].body).get("limit") if openings else None
-            ledger = Ledger(log, party, Policy(epsilon=limit[0], delta=limit[1]) if limit else Policy())
-            budget, entries = ledger.budget(), ledger.entries()
-            delta = budget.delta if budget.delta is not None else DELTA
-            made = LedgerView(
-                party,
-                budget.period,
-                budget.epsilon,
-                delta,
-                epsilon(budget.rho, delta),
-                len(entries),
-                sum(math.isinf(entry.event.rho) for entry in entries),
-                len(ledger.open_runs()),
-            )
+            made = account_of(Ledger(log, party, last_policy(log)))
         self._sums[party] = (count, now, time.monotonic() - now, made)
         return made
 
@@ -280,8 +252,10 @@ def _limit(limit: list[float] | None) -> str:
 
 
 def _locked_files() -> set[int] | None:
-    """Inodes of the files that a process holds a lock on. To try a lock would take it for a moment, and a run that is just being
-    resumed would find it taken; so the system is asked instead. None where it does not say."""
+    """Inodes of the files that a process holds a lock on; None where the system does not say.
+
+    To try a lock would take it for a moment, and a run that is just being resumed would find it taken.
+    """
     try:
         lines = Path("/proc/locks").read_text(encoding="ascii").splitlines()
     except OSError:

@@ -1,8 +1,10 @@
 """The server of the live view: the standard library's, on the loopback address, read-only.
 
-Who may read   whoever knows the token, which is random and part of every address. A page of another site cannot guess it;
-               a name of its own that it points at this machine is refused by its Host header, a request of its script by its Origin.
-What is served fixed routes. No part of an address becomes part of a path: a run is looked up among those of the journal.
+Who may read   whoever knows the token, which is random and part of every address. A page of another site cannot guess
+               it; a name of its own that it points at this machine is refused by its Host header, a request of its
+               script by its Origin.
+What is served fixed routes. No part of an address becomes part of a path: a run is looked up among those of the
+               journal.
 """
 
 from __future__ import annotations

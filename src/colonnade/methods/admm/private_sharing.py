@@ -190,10 +190,11 @@ class PrivateSharingADMM(Method):
     def __post_init__(self) -> None:
         if self.rounds is not None and not (isinstance(self.rounds, int) and self.rounds >= 1):
             raise InvalidInput(
-                f"rounds must be None (from the budget) or a whole number from 1 on, got {self.rounds!r}"
+                f"rounds must be None (from the budget) or a whole number from 1 on, got {self.rounds!r}",
+                "rounds",
             )
         if not (math.isfinite(self.radius) and self.radius > 0):
-            raise InvalidInput(f"radius must be a finite public bound above 0, got {self.radius!r}")
+            raise InvalidInput(f"radius must be a finite public bound above 0, got {self.radius!r}", "radius")
         check_sensible(radius=self.radius)
 
     @property

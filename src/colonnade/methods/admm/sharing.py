@@ -227,11 +227,15 @@ class SharingADMM(Method):
 
     def __post_init__(self) -> None:
         if not (isinstance(self.rounds, int) and self.rounds >= 1):
-            raise InvalidInput(f"rounds must be a whole number of at least 1, got {self.rounds!r}")
+            raise InvalidInput(f"rounds must be a whole number of at least 1, got {self.rounds!r}", "rounds")
         if not (self.tolerance >= 0 and math.isfinite(self.tolerance)):
-            raise InvalidInput(f"tolerance must be 0 (use all rounds) or a positive number, got {self.tolerance!r}")
+            raise InvalidInput(
+                f"tolerance must be 0 (use all rounds) or a positive number, got {self.tolerance!r}", "tolerance"
+            )
         if self.coupling is not None and not (math.isfinite(self.coupling) and self.coupling > 0):
-            raise InvalidInput(f"coupling must be None (balanced) or a finite number above 0, got {self.coupling!r}")
+            raise InvalidInput(
+                f"coupling must be None (balanced) or a finite number above 0, got {self.coupling!r}", "coupling"
+            )
         Start.of(self.start)  # or InvalidInput
 
     __repr__ = printed

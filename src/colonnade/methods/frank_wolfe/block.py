@@ -177,11 +177,11 @@ class BlockFrankWolfe(Method):
                 f"sampling={self.sampling!r}: give a value with draw and probabilities, such as Nice(4)."
             )
         if not (isinstance(self.rounds, int) and self.rounds >= 1):
-            raise InvalidInput(f"rounds must be a whole number of at least 1, got {self.rounds!r}")
+            raise InvalidInput(f"rounds must be a whole number of at least 1, got {self.rounds!r}", "rounds")
         for name in ("tolerance", "gradient_error", "oracle_error"):
             value = getattr(self, name)
             if not (value >= 0 and math.isfinite(value)):
-                raise InvalidInput(f"{name} must be 0 or a positive number, got {value!r}")
+                raise InvalidInput(f"{name} must be 0 or a positive number, got {value!r}", name)
 
     def check(self, job: Job) -> None:
         self.least(job)

@@ -107,7 +107,8 @@ class CentralFrankWolfe(Method):
     def __post_init__(self) -> None:
         if self.rounds is not None and not (isinstance(self.rounds, int) and self.rounds >= 1):
             raise InvalidInput(
-                f"rounds must be None (from the budget) or a whole number from 1 on, got {self.rounds!r}"
+                f"rounds must be None (from the budget) or a whole number from 1 on, got {self.rounds!r}",
+                "rounds",
             )
 
     @property

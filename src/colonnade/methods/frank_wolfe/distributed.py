@@ -344,11 +344,13 @@ class WalkSettings:
 
     def __post_init__(self) -> None:
         if not (isinstance(self.rounds, int) and self.rounds >= 1):
-            raise InvalidInput(f"rounds must be a whole number of at least 1, got {self.rounds!r}")
+            raise InvalidInput(f"rounds must be a whole number of at least 1, got {self.rounds!r}", "rounds")
         if not isinstance(self.step, Step):
-            raise InvalidInput(f"step={self.step!r}: give co.Corrective(), co.LineSearch() or co.OpenLoop()")
+            raise InvalidInput(f"step={self.step!r}: give co.Corrective(), co.LineSearch() or co.OpenLoop()", "step")
         if not (self.tolerance >= 0 and math.isfinite(self.tolerance)):
-            raise InvalidInput(f"tolerance must be 0 (use all rounds) or a positive number, got {self.tolerance!r}")
+            raise InvalidInput(
+                f"tolerance must be 0 (use all rounds) or a positive number, got {self.tolerance!r}", "tolerance"
+            )
 
 
 @dataclass(frozen=True)
@@ -366,7 +368,9 @@ class DistributedFrankWolfe(WalkSettings, Method):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not (self.topology is None or isinstance(self.topology, Topology)):
-            raise InvalidInput(f"topology={self.topology!r} is not a graph: give a value such as co.Topology.ring(4).")
+            raise InvalidInput(
+                f"topology={self.topology!r} is not a graph: give a value such as co.Topology.ring(4).", "topology"
+            )
 
     def variant(self, problem: object) -> Method | GraphMethod:
         """The form of the method that solves this problem on this topology."""

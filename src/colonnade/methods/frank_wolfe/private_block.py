@@ -365,11 +365,13 @@ class PrivateBlockFrankWolfe(Method):
         for name in ("rounds", "sketch_rows"):
             value = getattr(self, name)
             if value is not None and not (isinstance(value, int) and value >= 1):
-                raise InvalidInput(f"{name} must be None (from the budget) or a whole number from 1 on, got {value!r}")
+                raise InvalidInput(
+                    f"{name} must be None (from the budget) or a whole number from 1 on, got {value!r}", name
+                )
         if not 0.0 < self.label_share < 1.0:
-            raise InvalidInput(f"label_share must lie between 0 and 1, got {self.label_share!r}")
+            raise InvalidInput(f"label_share must lie between 0 and 1, got {self.label_share!r}", "label_share")
         if self.labels is not None and not isinstance(self.labels, PublicLabels):
-            raise InvalidInput("labels must be None (a party holds them) or PublicLabels(y)")
+            raise InvalidInput("labels must be None (a party holds them) or PublicLabels(y)", "labels")
 
     @property
     def trusts(self) -> tuple[Trust, ...]:

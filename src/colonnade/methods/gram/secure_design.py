@@ -55,13 +55,15 @@ class GramSettings:
 
     def __post_init__(self) -> None:
         if self.cross not in TRUSTS:
-            raise InvalidInput(f"cross={self.cross!r} is not known; choose one of {', '.join(map(repr, TRUSTS))}")
+            raise InvalidInput(
+                f"cross={self.cross!r} is not known; choose one of {', '.join(map(repr, TRUSTS))}", "cross"
+            )
         if self.labels not in ("secure", "released"):
-            raise InvalidInput(f"labels={self.labels!r} is not known; choose 'secure' or 'released'")
+            raise InvalidInput(f"labels={self.labels!r} is not known; choose 'secure' or 'released'", "labels")
         for name in ("screen", "sketch_rows"):
             value = getattr(self, name)
             if value is not None and not (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
-                raise InvalidInput(f"{name} must be None or a whole number from 1 on, got {value!r}")
+                raise InvalidInput(f"{name} must be None or a whole number from 1 on, got {value!r}", name)
         idle = [name for name in ("screen", "sketch_rows") if getattr(self, name) is not None]
         idle += ["labels"] * (self.labels != "secure")
         if idle and self.cross != "secure":

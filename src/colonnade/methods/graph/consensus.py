@@ -225,9 +225,9 @@ def ratio(part: float, whole: float) -> float:
 def check_settings(rounds: int, tolerance: float) -> None:
     """What every graph method asks of its settings."""
     if not (isinstance(rounds, int) and not isinstance(rounds, bool) and rounds >= 1):
-        raise InvalidInput(f"rounds must be a whole number of at least 1, got {rounds!r}")
+        raise InvalidInput(f"rounds must be a whole number of at least 1, got {rounds!r}", "rounds")
     if not 0 <= tolerance < math.inf:
-        raise InvalidInput(f"tolerance must be 0 (use all rounds) or a positive number, got {tolerance!r}")
+        raise InvalidInput(f"tolerance must be 0 (use all rounds) or a positive number, got {tolerance!r}", "tolerance")
 
 
 def told(gate: Gate, estimate: Floats, accord: Accord, reports: bool) -> tuple[Released[Array], Note]:

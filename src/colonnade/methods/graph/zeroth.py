@@ -316,7 +316,7 @@ class GraphZerothOrder(GraphMethod):
         for name in ("steps", "draws"):
             value = getattr(self, name)
             if not (isinstance(value, int) and value >= 1):
-                raise InvalidInput(f"{name} must be a whole number of at least 1, got {value!r}")
+                raise InvalidInput(f"{name} must be a whole number of at least 1, got {value!r}", name)
 
     @property
     def savable(self) -> bool:

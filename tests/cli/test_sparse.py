@@ -1,4 +1,4 @@
-"""`colonnade fit` on a file."""
+"""`colonnade sparse`: one file of rows."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def data(tmp_path: Path) -> Path:
 
 
 def call(*words: object) -> tuple[int, str, str]:
-    result = CliRunner().invoke(app, ["fit", *map(str, words)])
+    result = CliRunner().invoke(app, ["sparse", *map(str, words)])
     return result.exit_code, result.stdout, " ".join(result.stderr.split())
 
 
 def test_a_file_is_fitted_and_the_model_written(data: Path, tmp_path: Path) -> None:
-    code, out, _ = call("--data", data, "--radius", 5, "--output", tmp_path / "m.json", "--json")
+    code, out, _ = call(data, "--radius", 5, "--output", tmp_path / "m.json", "--json")
     assert code == 0
     assert json.loads(out)["rows"] == 300
     model = json.loads((tmp_path / "m.json").read_text())
@@ -41,7 +41,7 @@ def test_a_file_is_fitted_and_the_model_written(data: Path, tmp_path: Path) -> N
 
 
 def test_a_private_fit_says_so_and_is_charged(data: Path, tmp_path: Path) -> None:
-    words = ["--data", data, "--epsilon", 1, "--classes=-1,1", "--ledger", tmp_path / "train.ledger"]
+    words = [data, "--epsilon", 1, "--classes=-1,1", "--ledger", tmp_path / "train.ledger"]
     words += ["--columns", 39, "--output", tmp_path / "m.json"]
     for fits in (1, 2):
         code, out, error = call(*words, *(["--overwrite"] if fits > 1 else []))
@@ -58,13 +58,13 @@ def test_a_private_fit_says_so_and_is_charged(data: Path, tmp_path: Path) -> Non
 def test_a_delta_of_one_over_rows_is_refused_and_taken_by_the_flag_that_the_refusal_names(
     data: Path, tmp_path: Path, task: str
 ) -> None:
-    words = ["--data", data, "--epsilon", 1, "--delta", 0.01, "--columns", 39, "--task", task]
+    words = [data, "--epsilon", 1, "--delta", 0.01, "--columns", 39, "--task", task]
     words += ["--classes=-1,1"] if task == "classify" else ["--label-range=-1,1"]
     words += ["--ledger", tmp_path / "train.ledger", "--output", tmp_path / "m.json"]
     code, _, error = call(*words)
     assert (code, (tmp_path / "m.json").exists()) == (1, False)
     assert "delta=0.01 is not below 1/rows = 0.0033" in error
-    (flag,) = re.findall(r"`colonnade fit --data`: (--[a-z-]+)", error)
+    (flag,) = re.findall(r"`colonnade sparse`: (--[a-z-]+)", error)
     code, out, error = call(*words, flag)
     assert code == 0, error
     assert "Mind: delta=0.01 is not below 1/rows" in " ".join(out.split())
@@ -82,7 +82,7 @@ def test_a_delta_of_one_over_rows_is_refused_and_taken_by_the_flag_that_the_refu
 def test_a_model_that_has_no_place_is_refused_before_it_is_paid(
     place: str, says: str, data: Path, tmp_path: Path
 ) -> None:
-    words = ["--data", data, "--epsilon", 1, "--classes=-1,1", "--ledger", tmp_path / "train.ledger", "--columns", 39]
+    words = [data, "--epsilon", 1, "--classes=-1,1", "--ledger", tmp_path / "train.ledger", "--columns", 39]
     code, _, error = call(*words, "--output", tmp_path / place)
     assert (code, (tmp_path / "train.ledger").exists()) == (1, False)
     assert says in error
@@ -100,13 +100,13 @@ def test_a_model_that_has_no_place_is_refused_before_it_is_paid(
     ],
 )
 def test_a_mistake_is_one_line_with_advice(data: Path, tmp_path: Path, words: list[str], advice: str) -> None:
-    code, _, error = call("--data", data, "--output", tmp_path / "m.json", *words)
+    code, _, error = call(data, "--output", tmp_path / "m.json", *words)
     assert code == 1
     assert advice in error
     assert not (tmp_path / "m.json").exists()
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    code, _, error = call("--data", tmp_path / "none.svm")
+    code, _, error = call(tmp_path / "none.svm")
     assert code == 1
     assert "is not a file" in error

@@ -1,0 +1,294 @@
+"""Checking a call before anything is written or sent: what would run, on which rows, and what it would release.
+
+`checked_call` makes every check that needs no store; `co.fit` makes them before a run, a dry run instead of one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+from colonnade.data.federation import Federation
+from colonnade.data.notices import about_columns, about_labels, about_levels, count_labels
+from colonnade.data.row_order import key_kind
+from colonnade.errors import InvalidInput, PolicyRefused
+from colonnade.methods.admm.sharing import SharingADMM
+from colonnade.methods.frank_wolfe.distributed import DistributedFrankWolfe
+from colonnade.methods.gram.private_gram import PrivateGram
+from colonnade.methods.masked_scores import MaskedScores
+from colonnade.methods.method import GraphMethod, Job, Method, network
+from colonnade.methods.node_setup import source_of, usable_labels
+from colonnade.privacy.accountant import epsilon, rho_for
+from colonnade.privacy.block import Block, FeatureColumn
+from colonnade.privacy.events import MASKED, Audience, Plan, row_rho, unprotected
+from colonnade.privacy.figures import shown
+from colonnade.privacy.mechanisms import SeededNoise
+from colonnade.privacy.statement import Privacy, Trust, check_delta, settled
+from colonnade.problem import AdaBoost, ElasticNet, GroupLasso, KernelSVM, Lasso, Problem, Ridge
+from colonnade.runtime.run_store import RunStore, Store
+
+
+@dataclass(frozen=True, eq=False)
+class CheckedCall:
+    """A call that no check of public figures refuses: what would run, on what, and what it would release."""
+
+    asked: Method | GraphMethod
+    method: Method | GraphMethod
+    job: Job
+    blocks: Mapping[str, Block]
+    plans: Mapping[str, Plan]
+
+
+def checked_call(
+    federation: Federation,
+    problem: Problem | KernelSVM | AdaBoost,
+    method: Method | GraphMethod | None,
+    privacy: Privacy | None,
+    noise: SeededNoise | None = None,
+) -> CheckedCall:
+    """Every check of a call that needs no store."""
+    asked = method if method is not None else default_method(privacy, problem)
+    _check_kinds(federation, problem, asked)
+    method = asked.variant(problem)
+    privacy = settled(privacy, method.trusts)
+    _check_arguments(federation, problem, method)
+    solved = cast(Problem, problem)  # a method that knows no other kind refused it above
+    privacy = with_label_range(privacy, federation, solved, method)
+    job = Job(solved, federation.roster(), privacy)
+    if isinstance(federation.unit, FeatureColumn) and not method.PROTECTS_COLUMNS:
+        raise InvalidInput(f"{method.TITLE} protects rows or people, and this federation's unit is one feature column.")
+    method.check(job)
+    if isinstance(method, GraphMethod):
+        network(method.topology, job.roster)  # refused before anything is written
+    blocks = blocks_with_labels(federation, job)
+    plans = method.price(job)
+    _check_privacy(method, plans, job)
+    _check_schemas(federation, privacy)
+    if _takes_secret_order(federation, method, privacy):
+        key_kind(cast(Any, federation.keys))  # of a sort that has an order; refused before anything is written
+    if noise is not None:
+        _check_seeded(federation)
+        plans = {party: unprotected(plan) for party, plan in plans.items()}
+    return CheckedCall(asked, method, job, blocks, plans)
+
+
+def ordered_call(call: CheckedCall, federation: Federation, books: Store, *, kept: bool = True) -> CheckedCall:
+    """The call with its rows in the order of the store's secret, where a run is private and has keys."""
+    if not (isinstance(books, RunStore) and _takes_secret_order(federation, call.method, call.job.privacy)):
+        return call
+    return replace(call, blocks=blocks_with_labels(federation.ordered(books.order_secret(kept=kept)), call.job))
+
+
+def default_method(privacy: Privacy | None, problem: object) -> Method | GraphMethod:
+    if privacy is None:
+        added = isinstance(problem, Problem) and isinstance(problem.penalty, Ridge | Lasso | ElasticNet | GroupLasso)
+        return SharingADMM() if added else DistributedFrankWolfe()
+    return PrivateGram(cross="none" if privacy.trust == Trust.NOBODY else "secure")
+
+
+def released_to_all(plans: Mapping[str, Plan]) -> str:
+    charges = [charge for plan in plans.values() for charge in plan]
+    inside = any(charge.event.audience is Audience.CONSORTIUM for charge in charges)  # masks go between members then
+    seen = [c for c in charges if c.event.audience is Audience.ALL and not (inside and c.event == MASKED)]
+    return "; ".join(dict.fromkeys(charge.what for charge in seen))
+
+
+def _check_kinds(federation: object, problem: object, method: object) -> None:
+    if not isinstance(federation, Federation):
+        raise InvalidInput(
+            f"fit wants a Federation first, got {type(federation).__name__}; make one with Federation.split or "
+            "from_frames."
+        )
+    if not isinstance(problem, Problem | KernelSVM | AdaBoost):
+        raise InvalidInput(
+            f"fit wants a Problem second, got {type(problem).__name__}; give one such as co.Problem(co.Logistic(), "
+            "co.L1Ball(10.0))."
+        )
+    if not isinstance(method, Method | GraphMethod):
+        raise InvalidInput(f"method={method!r} is not a method: give a value such as co.DistributedFrankWolfe().")
+
+
+def _check_arguments(federation: Federation, problem: object, method: Method | GraphMethod) -> None:
+    if not isinstance(problem, method.SOLVES):
+        raise InvalidInput(
+            f"{method.TITLE} does not solve a {type(problem).__name__}: use method=co.DistributedFrankWolfe(), which "
+            "does."
+        )
+    if federation.roster().responses and not method.SEVERAL_RESPONSES:
+        raise InvalidInput(
+            f"{method.TITLE} takes one label a row; with several, use co.GraphADMM, or fit them one by one."
+        )
+    if federation.away is not None and federation.on is not None and method.labels_public:
+        raise InvalidInput(
+            "public labels go by the place of a row, and nobody but the parties knows the order of rows that were "
+            "matched by keys: let a party hold the labels, or match rows in one process with from_frames."
+        )
+    split = "rows" if federation.by_rows else "columns"
+    if split not in (splits := method.SPLITS):
+        raise InvalidInput(
+            f"{method.TITLE} works on split {' or '.join(splits)}, and the parties of this federation hold different "
+            f"{split}: make it with Federation.split(..., by={splits[0]!r}), or choose another method."
+        )
+
+
+def _check_privacy(method: Method | GraphMethod, plans: Mapping[str, Plan], job: Job) -> None:
+    privacy = job.privacy
+    if privacy is None:
+        return
+    price = row_rho(plans)
+    if math.isinf(price):
+        raise InvalidInput(
+            f"{method.TITLE} releases exact values ({released_to_all(plans)}), so no finite epsilon can hold. "
+            "Leave privacy out, or choose a private method."
+        )
+    if price > rho_for(privacy.epsilon, privacy.delta) * (1 + 1e-12):
+        raise InvalidInput(
+            f"{method.TITLE} would cost epsilon {shown(epsilon(price, privacy.delta))}, and privacy= allows "
+            f"{shown(privacy.epsilon)} (delta={privacy.delta:g}). Nothing was sent. Lower rounds or raise epsilon."
+        )
+    check_delta(privacy, *job.units)
+
+
+def _check_schemas(federation: Federation, privacy: Privacy | None) -> None:
+    read_off = [name for name, party in federation.parties.items() if party.schema and party.schema.source == "data"]
+    if privacy is not None and read_off:
+        raise InvalidInput(
+            f"the schema of {read_off[0]!r} was read off its data: its bounds and levels would tell about single rows. "
+            "Declare it: from_frames(..., schemas={party: co.Schema(...)}), or pass a plain matrix and public bounds."
+        )
+
+
+def with_label_range(
+    privacy: Privacy | None, federation: Federation, problem: Problem, method: Method | GraphMethod
+) -> Privacy | None:
+    """The terms with the range of labels that the label holder's schema declares, unless they name one themselves."""
+    if privacy is None or method.labels_public or federation.label not in federation.parties:
+        return privacy  # without labels the job is refused further on, with advice
+    schema = federation.parties[federation.label].schema
+    declared = schema.label if schema is not None and schema.source == "declared" else None
+    loss = getattr(problem, "loss", None)
+    if loss is None or loss.classifies:
+        if privacy.label_range is not None:
+            raise InvalidInput(
+                f"label_range={privacy.label_range} is for numbers, and {type(loss).__name__} is for classes: leave "
+                "it out, or take co.LeastSquares()."
+            )
+        return privacy
+    if declared is None or privacy.label_reach is not None:
+        return privacy
+    if federation.label_column not in (None, declared.name):
+        raise InvalidInput(
+            f"the schema of {federation.label!r} declares the label {declared.name!r}, and the labels are its column "
+            f"{federation.label_column!r}. Declare that one, or give privacy=co.Privacy(..., label_range=(low, high))."
+        )
+    return replace(privacy, label_range=(declared.low, declared.high))
+
+
+def _check_seeded(federation: Federation) -> None:
+    strict = [name for name, party in federation.parties.items() if not party.policy.exact]
+    if strict:
+        raise PolicyRefused(
+            f"seeded noise can be subtracted, so it protects nobody, and party {strict[0]!r} does not let exact "
+            "values leave. Nothing was sent. Leave noise= out; for a test or a figure, set Policy(exact=True) on "
+            "data that may be shown."
+        )
+
+
+def check_store(call: CheckedCall, federation: Federation, privacy: Privacy | None, store: str | Path | None) -> None:
+    """Whether a run needs a folder, or cannot be kept in one."""
+    problem, method = call.job.problem, call.method
+    if store is not None and not method.savable:
+        raise InvalidInput(
+            "these functions cannot be told from others after a restart, so a run in store= could not go on with the "
+            "same ones: give functions_version='a name', changed whenever they change, or leave store out."
+        )
+    if store is not None and not getattr(problem, "savable", True):
+        raise InvalidInput(
+            "a kernel that is a function of yours cannot be kept in store=: use co.RBF, or leave store out."
+        )
+    if store is not None:
+        return
+    if privacy is not None:
+        raise InvalidInput("a run with a privacy budget needs store='a folder', where its ledgers outlive the process.")
+    if limited := [name for name, party in federation.parties.items() if party.policy.epsilon is not None]:
+        raise InvalidInput(
+            f"the policy of {limited[0]!r} limits what all runs together may spend, so what this one spends must be "
+            "kept: give store='a folder', where ledgers outlive the process, and a private method, since exact "
+            "values exceed any limit."
+        )
+
+
+def _takes_secret_order(federation: Federation, method: Method | GraphMethod, privacy: Privacy | None) -> bool:
+    """Whether a run takes its rows in the order of the store's secret: a private one of rows that have keys.
+
+    Public labels name rows by their place, so their order is public, too.
+    """
+    return privacy is not None and federation.keys is not None and not method.labels_public
+
+
+def blocks_with_labels(federation: Federation, job: Job) -> dict[str, Block]:
+    """The parties' blocks; the label holder's with the labels as the loss wants them."""
+    if federation.away is not None:
+        return {name: party.block for name, party in federation.parties.items()}
+    labels = usable_labels(federation.labels, job)
+    blocks = {name: party.block for name, party in federation.parties.items()}
+    if federation.by_rows:
+        return {name: replace(block, labels=labels[federation.places[name]]) for name, block in blocks.items()}
+    return {**blocks, federation.label: replace(blocks[federation.label], labels=labels)}
+
+
+def call_fingerprint(federation: Federation, call: CheckedCall, noise: SeededNoise | None = None) -> str:
+    """What makes two calls the same call, so that the second goes on with the run of the first."""
+    return run_fingerprint(federation, call.job, call.method, call.blocks, noise)
+
+
+def run_fingerprint(
+    federation: Federation,
+    job: Job,
+    method: Method | GraphMethod | MaskedScores,
+    blocks: Mapping[str, Block],
+    noise: SeededNoise | None,
+) -> str:
+    """What makes two calls the same call: method, problem, terms, who holds what, the data, the code."""
+    data = [(name, block.digest()) for name, block in blocks.items()]
+    data += [] if federation.away is None else [(federation.session, federation.away.digest)]
+    policies = [(name, repr(party.policy)) for name, party in federation.parties.items()]
+    parts = (
+        method,
+        job.problem,
+        job.privacy,
+        noise,
+        job.roster.label,
+        job.roster.unit,
+        job.roster.known,
+        data,
+        policies,
+        source_of(method),
+    )
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+
+def notices_about(federation: Federation, job: Job, blocks: Mapping[str, Block]) -> list[str]:
+    """What a private run in this process would pay for nothing: for the caller, who holds all tables."""
+    if job.privacy is None or federation.away is not None:
+        return []
+    found = [
+        f"party {name!r}: {what}"
+        for name, block in blocks.items()
+        for what in about_columns(federation.parties[name].schema, block)
+    ]
+    return found + [
+        f"party {federation.label!r}: {what}" for what in about_labels(count_labels(federation.labels), job)
+    ]
+
+
+def unused_levels(federation: Federation, job: Job, blocks: Mapping[str, Block]) -> list[str]:
+    """Declared levels that no row has, for the same caller: information, since the table may be in order."""
+    if job.privacy is None or federation.away is not None:
+        return []
+    parties = federation.parties
+    return [f"party {n!r}: {what}" for n, block in blocks.items() for what in about_levels(parties[n].schema, block)]

@@ -1,0 +1,175 @@
+"""Driving one run: every ledger reserves its plan or refuses, then the programs talk, then the ledgers are closed.
+
+Ledgers are compared before a run and remembered by others at its start and end, so that an old copy is noticed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+from colonnade.data.federation import Federation
+from colonnade.errors import ColonnadeError, InvalidInput, PeerFailed
+from colonnade.methods.masked_scores import MaskedScores
+from colonnade.methods.method import GraphMethod, Job, Method
+from colonnade.methods.node_setup import Call, coordinator_setup, neighbours, party_setup, terms_of
+from colonnade.privacy.block import Block
+from colonnade.privacy.events import Plan
+from colonnade.privacy.ledger import REFUSED, Replaced
+from colonnade.privacy.mechanisms import SeededNoise
+from colonnade.runs.progress import Progress
+from colonnade.runtime.hosted_node import FINAL, Head, NodeSetup, Standing
+from colonnade.runtime.inprocess import Engine, LocalCrew, Outcome
+from colonnade.runtime.program import COORDINATOR, NodeId, Note
+from colonnade.runtime.run_store import Store
+from colonnade.runtime.turns import Crew, Distributed
+
+log = logging.getLogger("colonnade.runs.fit")
+
+
+@runtime_checkable
+class MeetingEngine(Protocol):
+    """An engine whose parties run elsewhere and agree on their rows before a run."""
+
+    def meet(self, federation: Federation) -> Federation: ...
+
+
+def meet_parties(federation: Federation, engine: object) -> Federation:
+    """The federation once its parties are there and have agreed on their rows."""
+    if not isinstance(engine, MeetingEngine):
+        raise InvalidInput(
+            "the parties of this federation run elsewhere: pass engine=co.Grpc(...), or open it with "
+            "Federation.open(path, frames={party: frame}) to run it in this process."
+        )
+    return engine.meet(federation)
+
+
+@dataclass(eq=False)
+class RunDriver:
+    """One run of one method, from its plans to the outcome of its programs."""
+
+    run: str
+    federation: Federation
+    job: Job
+    method: Method | GraphMethod | MaskedScores
+    plans: Mapping[str, Plan]
+    blocks: Mapping[str, Block]
+    books: Store
+    bar: Progress
+    noise: SeededNoise | None
+    call: Call | None = None
+    notes: list[Mapping[str, Any]] = field(default_factory=list)
+    began: float = field(default_factory=time.perf_counter)
+    crew: Crew = field(init=False)
+    replaced: list[Replaced] = field(default_factory=list)  # ledgers that took the place of lost ones
+
+    def run_programs(self) -> Outcome:
+        """Reserve, run, and close the run if that fails for good."""
+        try:
+            self.reserve()
+        except tuple(FINAL) as error:
+            with contextlib.suppress(PeerFailed):  # whoever refused this refuses what follows from it, too
+                self.end(f"{REFUSED}: {type(error).__name__}")
+            raise
+        try:
+            return self.crew.drive()
+        except tuple(FINAL) as error:
+            with contextlib.suppress(PeerFailed):
+                self.end(f"failed: {type(error).__name__}")
+            raise
+
+    @contextlib.contextmanager
+    def hosted(self, engine: Engine | Distributed) -> Iterator[None]:
+        """With a host for every node."""
+        if isinstance(engine, Distributed):
+            self.crew = engine.crew(self.run, self.setups(), self.books, self.listen, self.call)
+        else:
+            self.crew = LocalCrew(self.run, self.setups(), self.books.log, engine, self.listen)
+        try:
+            yield
+        finally:
+            self.crew.close()
+
+    def ask_all(self, what: str, *arguments: Any) -> dict[NodeId, Any]:
+        """The same question to all hosts."""
+        return self.crew.ask(what, dict.fromkeys(self.nodes, arguments))
+
+    @property
+    def nodes(self) -> tuple[NodeId, ...]:
+        graph = isinstance(self.method, GraphMethod)
+        return self.job.roster.parties if graph else (COORDINATOR, *self.job.roster.parties)
+
+    def reserve(self) -> None:
+        """Every ledger reserves its whole plan, or nothing is sent at all."""
+        keys = self.check_heads()
+        if over := self.books.ended():  # runs whose process died before it could close every ledger
+            self.ask_all("settle", over)
+        terms = terms_of(self.job, self.method)
+        if self.federation.away is None:  # parties elsewhere are asked whether they would take part
+            self.ask_all("same_unit", terms, self.plans)
+        self.ask_all("reserve", terms, self.plans, keys)
+        self.exchange_heads("start")
+
+    def end(self, how: str) -> None:
+        self.books.end(self.run, how)
+        self.ask_all("close", how)
+        self.exchange_heads("end")
+
+    def finish(self) -> None:
+        """The result is there. Parties elsewhere that cannot be told now are told before the next run.
+
+        An error would have the caller repeat the call, which would begin and pay another run.
+        """
+        try:
+            self.end("finished")
+        except ColonnadeError as error:
+            if self.federation.away is None or self.run not in self.books.ended():
+                raise
+            log.warning("over, and not everybody could be told", extra={"run": self.run, "error": type(error).__name__})
+
+    def check_heads(self) -> dict[NodeId, bytes]:
+        """Check that every chain is whole and lacks no row that another node saw; the keys the nodes sign with."""
+        self.ask_all("verify")
+        standing: dict[NodeId, Standing] = self.ask_all("standing")
+        self.replaced = [one for found in standing.values() for one in found.replaced]
+        seen: dict[NodeId, dict[NodeId, Head]] = {name: {} for name in standing}
+        for witness, found in standing.items():
+            for peer, head in found.remembered.items():
+                if peer in seen:
+                    seen[peer][witness] = head
+        self.crew.ask("vouch", {name: (heads,) for name, heads in seen.items() if heads})
+        return {name: standing[name].key for name in self.job.roster.parties}
+
+    def exchange_heads(self, when: str) -> None:
+        """Let the coordinator remember where every ledger stands, and each party where the next one does."""
+        if not self.books.durable:
+            return
+        heads = {name: found.head for name, found in self.ask_all("standing").items()}
+        names = list(heads)
+        told = {
+            name: (when, heads if name == COORDINATOR else {peer: heads[peer]})
+            for name, peer in zip(names, [*names[1:], names[0]], strict=True)
+        }
+        self.crew.ask("remember", told)
+
+    def setups(self) -> dict[NodeId, NodeSetup]:
+        policies = {name: party.policy for name, party in self.federation.parties.items()}
+        made = {
+            name: party_setup(self.job, self.method, self.blocks[name], policies[name], self.noise, name, around)
+            for name, around in neighbours(self.job, self.method).items()
+        }
+        if not isinstance(self.method, GraphMethod):
+            made = {COORDINATOR: coordinator_setup(self.job, self.method, self.noise), **made}
+        return made
+
+    def listen(self, node: NodeId, note: Note) -> None:
+        if node != COORDINATOR and not note.keys() - {"round", "party"}:
+            return  # an agent that counts its rounds and has no figures to show
+        # How long a round takes depends on the data: under privacy the history does not say.
+        clock = {} if self.job.privacy else {"seconds": time.perf_counter() - self.began}
+        self.notes.append({**note, **clock})
+        self.bar.show(note)

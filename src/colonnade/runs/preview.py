@@ -1,0 +1,228 @@
+"""What a run would release, how often and at what price, without running it: nothing is spent, nothing is sent."""
+
+from __future__ import annotations
+
+import logging
+import math
+import tempfile
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from colonnade.data.federation import Federation
+from colonnade.data.party import OPEN, Alignment
+from colonnade.errors import ColonnadeError, MostlyNoise, NothingToLearn, UnusedLevels
+from colonnade.methods.method import GraphMethod, Method
+from colonnade.methods.node_setup import coordinator_setup, terms_of
+from colonnade.privacy.accountant import epsilon
+from colonnade.privacy.block import Block
+from colonnade.privacy.events import MASKED, SCORES, Audience, Charge, row_rho
+from colonnade.privacy.figures import shown
+from colonnade.privacy.ledger import Ledger
+from colonnade.privacy.statement import Privacy, large_delta, remarks_on
+from colonnade.privacy.store import MemoryLog
+from colonnade.runs.call import (
+    CheckedCall,
+    call_fingerprint,
+    check_store,
+    checked_call,
+    notices_about,
+    ordered_call,
+    unused_levels,
+)
+from colonnade.runs.fit import fit
+from colonnade.runtime.run_store import RunStore, check_folder
+
+CELLS = 400_000  # of the made-up table that a preview's bytes are counted on
+FEW_ROUNDS = 3
+HIDDEN = "its receiver, as uniform numbers"
+SCORED = "the label holder, in a sum with the others' parts"
+SEEN = {Audience.ALL: "everybody", Audience.CONSORTIUM: "the parties and their coordinator"}
+
+
+@dataclass(frozen=True)
+class PreviewLine:
+    """One thing that would leave one party."""
+
+    party: str
+    what: str
+    times: int
+    rho: float  # of all those times together
+    seen_by: str
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What a run would release, how often, and at what price. Making one spends nothing and sends nothing."""
+
+    method: str
+    rows: int
+    lines: tuple[PreviewLine, ...]
+    rho: float  # of one row, everything together
+    delta: float | None
+    size: int | None  # bytes sent by all nodes together, estimated; None where it could not be
+    notices: tuple[str, ...] = ()  # what it would pay for nothing: for whoever holds the tables
+    unused: tuple[str, ...] = ()  # declared levels that no row has, in tables otherwise in order: for the same
+    unit: str = "one row"
+    trust: str | None = None  # the trust model that the run would have; None where it is not private
+    notes: tuple[str, ...] = ()  # what is to be said of the figures
+
+    @property
+    def epsilon(self) -> float:
+        return math.inf if self.delta is None else epsilon(self.rho, self.delta)
+
+    @property
+    def price(self) -> str:
+        if math.isinf(self.rho):
+            return "exact values would leave: no epsilon holds"
+        price = f"epsilon {shown(self.epsilon)} at delta {self.delta:g} (rho {self.rho:.4g})"
+        return f"{price} for {self.unit}, all parties together"
+
+    def plain(self) -> dict[str, Any]:
+        """As plain data; what is infinite is None."""
+
+        def finite(value: float) -> float | None:
+            return value if math.isfinite(value) else None
+
+        return {
+            "method": self.method,
+            "rows": self.rows,
+            "leaves": [{**vars(line), "rho": finite(line.rho)} for line in self.lines],
+            "rho": finite(self.rho),
+            "epsilon": finite(self.epsilon),
+            "delta": self.delta,
+            "unit": self.unit,
+            "trust": self.trust,
+            "notes": list(self.notes),
+            "bytes": self.size,
+            "notices": list(self.notices),
+            "unused_levels": list(self.unused),
+        }
+
+
+def seen_by(charge: Charge) -> str:
+    """Who sees what a line of a plan lets out."""
+    return {MASKED: HIDDEN, SCORES: SCORED}.get(charge.event, SEEN[charge.event.audience])
+
+
+def preview(
+    federation: Federation,
+    problem: Any,
+    method: Method | GraphMethod | None = None,
+    privacy: Privacy | None = None,
+    *,
+    store: str | Path | None = None,
+) -> Preview:
+    """What `co.fit` with the same arguments would release, refused where `co.fit` would refuse it before sending."""
+    call = checked_call(federation, problem, method, privacy)
+    check_store(call, federation, privacy, store)
+    _check_ledgers(call, federation, store)
+    lines = tuple(
+        PreviewLine(party, charge.what, charge.count, charge.rho, seen_by(charge))
+        for party, plan in call.plans.items()
+        for charge in plan
+        if charge.count
+    )
+    rho, unit, terms = row_rho(call.plans), str(call.job.roster.unit), call.job.privacy
+    size = _rehearsed(federation, problem, call.method, terms)
+    notices = tuple(notices_about(federation, call.job, call.blocks))
+    absent = tuple(unused_levels(federation, call.job, call.blocks))
+    known = Preview(call.method.TITLE, federation.rows, lines, rho, None, size, notices, absent, unit)
+    if terms is None:
+        return known
+    notes = (*filter(None, [large_delta(terms, *call.job.units)]), *remarks_on(terms))
+    return replace(known, delta=terms.delta, trust=terms.trust, notes=notes)
+
+
+def _check_ledgers(call: CheckedCall, federation: Federation, store: str | Path | None) -> None:
+    """Refuse what policies and ledgers would refuse when the run is reserved; nothing is written."""
+    terms, folder = terms_of(call.job, call.method), None if store is None else Path(store).expanduser()
+    with ExitStack() as last:
+        books = None
+        if folder is not None and (folder / "runs.db").is_file():
+            books = last.enter_context(closing(RunStore(folder)))
+        elif folder is not None:
+            check_folder(folder)
+        run = None
+        if books is not None:
+            run = books.going_on(call_fingerprint(federation, ordered_call(call, federation, books, kept=False)))
+        nodes = {name: (party.policy, True) for name, party in federation.parties.items()}
+        if not isinstance(call.method, GraphMethod):
+            setup = coordinator_setup(call.job, call.method, None)
+            nodes[setup.name] = (setup.policy, setup.guarded)
+        for name, (policy, guarded) in nodes.items():
+            kept = books is not None and books.log_path(name).is_file()
+            log = books.log(name) if books is not None and kept else MemoryLog()
+            Ledger(log, name, policy, holds_data=guarded).check_run(run or "a run to come", terms, call.plans)
+
+
+def _rehearsed(
+    federation: Federation, problem: Any, method: Method | GraphMethod, privacy: Privacy | None
+) -> int | None:
+    """Bytes, from the same programs on a made-up table of the same columns; nothing is read off the data but its shape.
+
+    Beyond CELLS cells, or a few rounds, the counts of two smaller runs are drawn on in a straight line.
+    """
+    if federation.by_rows:
+        return None
+    columns = sum(party.block.columns for party in federation.parties.values())
+    most = max(50, CELLS // max(columns, 1))
+    rows = [federation.rows] if federation.rows <= most else [most // 2, most]
+    rounds = method.rounds or 0
+    tries = [FEW_ROUNDS, 2 * FEW_ROUNDS] if rounds > 2 * FEW_ROUNDS else [rounds]
+    try:
+        sent = [
+            _straight(tries, [_made_up(federation, problem, _short(method, t), privacy, n) for t in tries], rounds)
+            for n in rows
+        ]
+    except ColonnadeError:  # a method that takes no fewer rounds or rows: no estimate
+        return None
+    return round(_straight(rows, sent, federation.rows))
+
+
+@contextmanager
+def _about_a_made_up_table() -> Iterator[None]:
+    """Nobody needs to hear what a run says of such a table: neither as a warning nor in a log."""
+    log = logging.getLogger("colonnade.runs.fit")
+    before = log.disabled
+    with warnings.catch_warnings():
+        for kind in (NothingToLearn, UnusedLevels, MostlyNoise):
+            warnings.simplefilter("ignore", kind)
+        log.disabled = True
+        try:
+            yield
+        finally:
+            log.disabled = before
+
+
+def _straight(at: Sequence[float], values: Sequence[float], wanted: float) -> float:
+    if len(at) == 1:
+        return values[0]
+    return values[1] + (values[1] - values[0]) * (wanted - at[1]) / (at[1] - at[0])
+
+
+def _short(method: Any, rounds: int) -> Any:
+    """The same method with so many rounds, all of them used; 0 or its own number: as it is."""
+    if rounds in (0, method.rounds):
+        return method
+    return replace(method, rounds=rounds, **({"tolerance": 0.0} if method.tolerance is not None else {}))
+
+
+def _made_up(federation: Federation, problem: Any, method: Any, privacy: Privacy | None, rows: int) -> float:
+    rng = np.random.default_rng(0)  # which numbers they are does not matter: noise and masks are not drawn from it
+    parties = {}
+    for name, party in federation.parties.items():
+        cells = (rng.random((rows, party.block.columns)) < 0.5).astype(np.float64)
+        block = Block(cells, party.block.positions, unit=party.block.unit)
+        parties[name] = replace(party, block=block, policy=OPEN)
+    y = np.where(np.arange(rows) % 2, 1.0, -1.0)
+    same = Alignment(dict.fromkeys(parties, rows), rows)
+    made = replace(federation, parties=parties, alignment=same, _y=y, keys=None, away=None)
+    with tempfile.TemporaryDirectory() as store, _about_a_made_up_table():
+        found = fit(made, problem, method, privacy, store=None if privacy is None else store)
+    return float(found.communication.bytes)

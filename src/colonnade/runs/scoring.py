@@ -1,0 +1,90 @@
+"""Masked scores of rows by a model: a run of its own, which only the label holder learns the result of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.data.federation import Federation
+from colonnade.errors import InvalidInput
+from colonnade.methods.masked_scores import MaskedScores
+from colonnade.methods.method import Job
+from colonnade.methods.node_setup import Call
+from colonnade.runs.call import run_fingerprint
+from colonnade.runs.driver import RunDriver, meet_parties
+from colonnade.runs.progress import Silent
+from colonnade.runs.result import Fit, KeptScores
+from colonnade.runtime.inprocess import Engine, InProcess
+from colonnade.runtime.run_store import MemoryStore, RunStore, Store
+from colonnade.runtime.turns import Distributed
+
+
+def score(
+    fitted: Fit,
+    federation: Federation,
+    *,
+    without: Sequence[str] = (),
+    engine: Engine | Distributed | None = None,
+    store: str | Path | None = None,
+) -> NDArray[np.float64] | KeptScores:
+    """Linear scores of a federation's rows, as the label holder learns them: the sum, and nobody's part of it.
+
+    Parties send masked parts to the label holder; the coordinator carries them sealed. `without` names parties that
+    are not there: their parts are left out, which the caller says, never a missing party. Where the parties run
+    elsewhere (engine=co.Grpc(...)) they approve it as a run of its own, and the label holder keeps the scores: what
+    comes back says where.
+    """
+    if not isinstance(fitted, Fit) or not isinstance(federation, Federation):
+        raise InvalidInput(
+            "score wants a Fit and a Federation of the rows: co.score(fit, Federation.from_frames(...))."
+        )
+    if fitted.model is not None:
+        raise InvalidInput(f"masked scores are for linear models, and this is a {type(fitted.problem).__name__}.")
+    if federation.away is not None:
+        _check_elsewhere(fitted, federation, without)
+        there = meet_parties(federation, engine)
+        method = MaskedScores(fitted.run, fitted.intercept)
+    else:
+        blocks = fitted.blocks(federation, without)
+        kept = {name: party for name, party in federation.parties.items() if name in blocks or name == fitted.label}
+        there = replace(federation, parties=kept, label=fitted.label)
+        method = MaskedScores(fitted.run, fitted.intercept, {name: fitted.coefficients[name] for name in blocks})
+    job = Job(fitted.problem, there.roster())
+    method.check(job)
+    books: Store = MemoryStore() if store is None else RunStore(store)
+    held = {name: party.block for name, party in there.parties.items()}
+    call = Call(method, fitted.problem, None)
+    try:
+        with books.run(run_fingerprint(there, job, method, held, None)) as run:
+            one = RunDriver(run, there, job, method, method.price(job), held, books, Silent(), None, call)
+            with one.hosted(engine or InProcess()):
+                scores = one.run_programs().results[fitted.label]
+                one.finish()
+            return np.asarray(scores) if there.away is None else KeptScores(run, fitted.label, there.rows)
+    finally:
+        books.close()
+
+
+def _check_elsewhere(fitted: Fit, federation: Federation, without: Sequence[str]) -> None:
+    """Whether the parties of a federation file are those of a model: their coefficients are with them."""
+    if fitted.by_rows or fitted.label != federation.label:
+        raise InvalidInput(
+            f"scores go to {fitted.label!r}, who held the labels of a model over different columns; the federation "
+            f"file names {federation.label!r}."
+        )
+    missing = [name for name in fitted.features if name not in federation.parties]
+    if set(missing) != set(without):
+        raise InvalidInput(
+            f"parties of the model that are not in the federation file: {', '.join(missing) or 'none'}; without= names "
+            f"{', '.join(without) or 'none'}. Write a file of those that take part, and name the others in without=."
+        )
+    for name, features in fitted.features.items():
+        if name in federation.parties and federation.parties[name].block.columns != len(features):
+            raise InvalidInput(
+                f"party {name!r} brings {federation.parties[name].block.columns:,} columns; the model was fitted on "
+                f"{len(features):,}."
+            )
