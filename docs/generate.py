@@ -32,6 +32,7 @@ SOURCE = ROOT / "src"
 PACKAGE = SOURCE / "colonnade"
 BLOCK = re.compile(r"(<!-- generated: (?P<name>[^\n]+?) -->\n)(?P<body>.*?)(<!-- end -->)", re.DOTALL)
 EXAMPLE_ROWS, EXAMPLE_COLUMNS = 10_000, 40  # of the price table
+EVERYWHERE = {"--quiet", "--json", "--install-completion", "--show-completion"}  # said once, above the commands
 
 
 def main(arguments: list[str], root: Path = ROOT) -> int:
@@ -283,12 +284,12 @@ def folders(path: Path) -> list[Path]:
 
 def pages() -> str:
     """Every page of this folder: its title and its first sentence."""
-    rows = []
+    lines = []
     for path in sorted((ROOT / "docs").glob("*.md")):
         title, _, rest = path.read_text(encoding="utf-8").partition("\n")
         if path.name != "index.md":
-            rows.append([f"[{path.name}]({path.name})", title.removeprefix("# "), opening(rest)])
-    return table(["Page", "Title", "What it holds"], rows)
+            lines.append(f"- [{title.removeprefix('# ')}]({path.name}). {opening(rest)}")
+    return "\n".join(lines)
 
 
 def opening(text: str) -> str:
@@ -297,22 +298,12 @@ def opening(text: str) -> str:
     return re.split(r"(?<=\.)(?<!\b[A-Z]\.) ", paragraph)[0]
 
 
-def files() -> str:
-    """Every source file and the first line of its card."""
-    paths = sorted(PACKAGE.rglob("*.py"), key=lambda path: (len(path.parts), path))
-    rows = [(path.relative_to(PACKAGE), card(path)) for path in paths]
-    return table(["File", "What it is"], [(f"`{name}`", text) for name, text in rows if text])
-
-
 def names() -> str:
     """Every public name with the first paragraph of its docstring."""
     rows = []
     for name in colonnade.__all__:
-        thing = getattr(colonnade, name)
-        rows.append(
-            [f"`co.{name}`", summary(thing), f"`{getattr(thing, '__module__', name).removeprefix('colonnade.')}`"]
-        )
-    return table(["Name", "What it is", "Module"], rows)
+        rows.append([f"`co.{name}`", summary(getattr(colonnade, name))])
+    return table(["Name", "What it is"], rows)
 
 
 def settings() -> str:
@@ -388,19 +379,21 @@ def walk(command: Any, path: str = "colonnade") -> Iterator[tuple[str, Any]]:
 
 
 def command_text(path: str, command: Any) -> str:
-    """One command: its name, its help, its arguments and options."""
-    rows = []
+    """One command: its name, the first paragraph of its help, its arguments and options."""
+    lines = []
     for parameter in command.params:
         option = parameter.param_type_name == "option"
         names = (
             [*parameter.opts, *parameter.secondary_opts] if option else [parameter.metavar or parameter.name.upper()]
         )
+        if EVERYWHERE & {*names}:
+            continue
         default = parameter.default
-        shown = "" if default in (None, False, ()) or callable(default) else f"`{default}`"
+        shown = "" if default in (None, False, ()) or callable(default) else f" (default `{default}`)"
         help_ = " ".join((getattr(parameter, "help", None) or "").split())
-        rows.append([", ".join(f"`{name}`" for name in names), help_, shown])
-    head = f"### {path}\n\n```text\n{inspect.cleandoc(command.help or '')}\n```"
-    return f"{head}\n\n{table(['Option', 'What it does', 'Default'], rows)}" if rows else head
+        lines.append(f"- {', '.join(f'`{name}`' for name in names)}{shown}: {help_}")
+    said = " ".join(inspect.cleandoc(command.help or "").split("\n\n")[0].split())
+    return "\n".join([f"### {path}", "", said, *([""] if lines else []), *lines])
 
 
 def source(file: Path, wanted: str) -> str:
@@ -438,7 +431,6 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "rooms": rooms,
     "tree": tree,
     "pages": pages,
-    "files": files,
     "names": names,
     "settings": settings,
     "signatures": signatures,
