@@ -117,17 +117,26 @@ def methods() -> str:
         ):
             continue
         job = example_job(name, kind())
-        for party, plan in kind().price(job).items():
-            for charge in plan:
-                price = f"ρ = {charge.event.rho:.3g} each, {charge.rho:.3g} in all"
-                price = price if math.isfinite(charge.rho) else "no finite ε: exact value"
-                rows.append([f"`{name}`", role(party, job), charge.what, f"{charge.count:,}", price])
+        rows += [[f"`{name}`", *line] for line in releases(kind().price(job), job)]
     note = (
         f"Default settings, {EXAMPLE_ROWS:,} rows, {EXAMPLE_COLUMNS} columns a party, logistic loss over an L1 ball of radius 10 or "
         "the nearest problem that the method solves. A method that needs a budget is given ε = 1, δ = 1e-6 and bounds of 1. "
         "The lines are those of each method's own `price()`."
     )
-    return table(["Method", "Who", "What leaves", "At most", "Price"], rows) + f"\n\n{note}"
+    return table(["Method", "What leaves, and how often at most", "Price in all"], rows) + f"\n\n{note}"
+
+
+def releases(plans: dict[str, Any], job: Any) -> list[tuple[str, str]]:
+    """What leaves in a run, by whom, and its price: a line for each price, one for all that is exact."""
+    said: dict[str, dict[str, list[str]]] = {}
+    for party, plan in plans.items():
+        for charge in plan:
+            price = f"ρ = {charge.rho:.3g}" if math.isfinite(charge.rho) else "no finite ε: exact"
+            said.setdefault(price, {}).setdefault(f"{charge.what} ({charge.count:,})", []).append(role(party, job))
+    return [
+        ("; ".join(f"{' and '.join(who)}: {what}" for what, who in whats.items()), price)
+        for price, whats in said.items()
+    ]
 
 
 def example_job(name: str, method: Any) -> Any:
