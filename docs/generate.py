@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import importlib
-import importlib.util
 import inspect
 import io
 import itertools
@@ -187,17 +185,17 @@ def output() -> str:
 
 
 def messages() -> str:
-    """The table of messages, once every method is imported."""
+    """The list of messages, once every method is imported."""
     from colonnade.methods import load_all
     from colonnade.runtime.messages import BY_CODE
 
     load_all()
-    rows = []
+    lines = []
     for code, shape in sorted(BY_CODE.items()):
         if shape.cls.__module__.startswith("colonnade."):
             fields = ", ".join(f"{f.name}{' *' if 'Released[' in f.declared else ''}" for f in shape.fields)
-            rows.append([code, f"`{shape.cls.__name__}`", fields or "nothing", summary(shape.cls)])
-    return table(["Number", "Message", "Fields (* = Released)", "Who to whom, and what it means"], rows)
+            lines.append(f"- {code} `{shape.cls.__name__}({fields})` {summary(shape.cls)}")
+    return "\n".join(lines)
 
 
 def values() -> str:
@@ -309,10 +307,7 @@ def opening(text: str) -> str:
 
 def names() -> str:
     """Every public name with the first paragraph of its docstring."""
-    rows = []
-    for name in colonnade.__all__:
-        rows.append([f"`co.{name}`", summary(getattr(colonnade, name))])
-    return table(["Name", "What it is"], rows)
+    return "\n".join(f"- `co.{name}`: {summary(getattr(colonnade, name))}" for name in colonnade.__all__)
 
 
 def settings() -> str:
@@ -360,7 +355,7 @@ def signatures() -> str:
             public = not name.startswith("_") and (inspect.isfunction(member) or inspect.ismethod(bound))
             if public and inspect.getdoc(bound):
                 shown.append((f"{owner.__name__}.{name}", bound))
-    return table(["Call", "What it does"], [(f"`{n}{call(f)}`", summary(f)) for n, f in shown])
+    return "\n".join(f"- `{n}{call(f)}`: {summary(f)}" for n, f in shown)
 
 
 def call(function: Callable[..., Any]) -> str:
@@ -372,12 +367,11 @@ def call(function: Callable[..., Any]) -> str:
 
 def commands() -> str:
     """The command line, command by command."""
-    if importlib.util.find_spec("colonnade.cli") is None:
-        return "This version has no command line."
     import typer.main
 
-    app = importlib.import_module("colonnade.cli").app
-    return "\n\n".join(command_text(path, command) for path, command in walk(typer.main.get_command(app)))
+    from colonnade.cli import app
+
+    return "\n".join(command_text(path, command) for path, command in walk(typer.main.get_command(app)))
 
 
 def walk(command: Any, path: str = "colonnade") -> Iterator[tuple[str, Any]]:
@@ -388,21 +382,16 @@ def walk(command: Any, path: str = "colonnade") -> Iterator[tuple[str, Any]]:
 
 
 def command_text(path: str, command: Any) -> str:
-    """One command: its name, the first paragraph of its help, its arguments and options."""
-    lines = []
-    for parameter in command.params:
-        option = parameter.param_type_name == "option"
-        names = (
-            [*parameter.opts, *parameter.secondary_opts] if option else [parameter.metavar or parameter.name.upper()]
-        )
-        if EVERYWHERE & {*names}:
-            continue
-        default = parameter.default
-        shown = "" if default in (None, False, ()) or callable(default) else f" (default `{default}`)"
-        help_ = " ".join((getattr(parameter, "help", None) or "").split())
-        lines.append(f"- {', '.join(f'`{name}`' for name in names)}{shown}: {help_}")
+    """One command: its name, arguments and options, and the first paragraph of its help."""
+    given = [parameter for parameter in command.params if not EVERYWHERE & {*parameter.opts}]
+    words = []
+    for parameter in given:
+        if parameter.param_type_name == "option":
+            words.append(parameter.opts[0] if parameter.required else f"[{parameter.opts[0]}]")
+        else:
+            words.append(parameter.metavar or parameter.name.upper())
     said = " ".join(inspect.cleandoc(command.help or "").split("\n\n")[0].split())
-    return "\n".join([f"### {path}", "", said, *([""] if lines else []), *lines])
+    return f"- `{' '.join([path, *words])}`: {said}"
 
 
 def source(file: Path, wanted: str) -> str:
