@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import importlib
-import importlib.util
 import inspect
 import io
 import itertools
@@ -33,6 +31,7 @@ SOURCE = ROOT / "src"
 PACKAGE = SOURCE / "colonnade"
 BLOCK = re.compile(r"(<!-- generated: (?P<name>[^\n]+?) -->\n)(?P<body>.*?)(<!-- end -->)", re.DOTALL)
 EXAMPLE_ROWS, EXAMPLE_COLUMNS = 10_000, 40  # of the price table
+EVERYWHERE = {"--quiet", "--json", "--install-completion", "--show-completion"}  # said once, above the commands
 
 
 def main(arguments: list[str], root: Path = ROOT) -> int:
@@ -112,17 +111,26 @@ def methods() -> str:
     rows = []
     for name, kind in sorted(known_methods().items()):
         job = example_job(name, kind())
-        for party, plan in kind().price(job).items():
-            for charge in plan:
-                price = f"ρ = {charge.event.rho:.3g} each, {charge.rho:.3g} in all"
-                price = price if math.isfinite(charge.rho) else "no finite ε: exact value"
-                rows.append([f"`{name}`", role(party, job), charge.what, f"{charge.count:,}", price])
+        rows += [[f"`{name}`", *line] for line in releases(kind().price(job), job)]
     note = (
         f"Default settings, {EXAMPLE_ROWS:,} rows, {EXAMPLE_COLUMNS} columns a party, logistic loss over an L1 ball of radius 10 or "
         "the nearest problem that the method solves. A method that needs a budget is given ε = 1, δ = 1e-6 and bounds of 1. "
         "The lines are those of each method's own `price()`."
     )
-    return table(["Method", "Who", "What leaves", "At most", "Price"], rows) + f"\n\n{note}"
+    return table(["Method", "What leaves, and how often at most", "Price in all"], rows) + f"\n\n{note}"
+
+
+def releases(plans: dict[str, Any], job: Any) -> list[tuple[str, str]]:
+    """What leaves in a run, by whom, and its price: a line for each price, one for all that is exact."""
+    said: dict[str, dict[str, list[str]]] = {}
+    for party, plan in plans.items():
+        for charge in plan:
+            price = f"ρ = {charge.rho:.3g}" if math.isfinite(charge.rho) else "no finite ε: exact"
+            said.setdefault(price, {}).setdefault(f"{charge.what} ({charge.count:,})", []).append(role(party, job))
+    return [
+        ("; ".join(f"{' and '.join(who)}: {what}" for what, who in whats.items()), price)
+        for price, whats in said.items()
+    ]
 
 
 def example_job(name: str, method: Any) -> Any:
@@ -172,17 +180,17 @@ def output() -> str:
 
 
 def messages() -> str:
-    """The table of messages, once every method is imported."""
+    """The list of messages, once every method is imported."""
     from colonnade.methods import load_all
     from colonnade.runtime.messages import BY_CODE
 
     load_all()
-    rows = []
+    lines = []
     for code, shape in sorted(BY_CODE.items()):
         if shape.cls.__module__.startswith("colonnade."):
             fields = ", ".join(f"{f.name}{' *' if 'Released[' in f.declared else ''}" for f in shape.fields)
-            rows.append([code, f"`{shape.cls.__name__}`", fields or "nothing", summary(shape.cls)])
-    return table(["Number", "Message", "Fields (* = Released)", "Who to whom, and what it means"], rows)
+            lines.append(f"- {code} `{shape.cls.__name__}({fields})` {summary(shape.cls)}")
+    return "\n".join(lines)
 
 
 def values() -> str:
@@ -279,12 +287,12 @@ def folders(path: Path) -> list[Path]:
 
 def pages() -> str:
     """Every page of this folder: its title and its first sentence."""
-    rows = []
+    lines = []
     for path in sorted((ROOT / "docs").glob("*.md")):
         title, _, rest = path.read_text(encoding="utf-8").partition("\n")
         if path.name != "index.md":
-            rows.append([f"[{path.name}]({path.name})", title.removeprefix("# "), opening(rest)])
-    return table(["Page", "Title", "What it holds"], rows)
+            lines.append(f"- [{title.removeprefix('# ')}]({path.name}). {opening(rest)}")
+    return "\n".join(lines)
 
 
 def opening(text: str) -> str:
@@ -293,22 +301,9 @@ def opening(text: str) -> str:
     return re.split(r"(?<=\.)(?<!\b[A-Z]\.) ", paragraph)[0]
 
 
-def files() -> str:
-    """Every source file and the first line of its card."""
-    paths = sorted(PACKAGE.rglob("*.py"), key=lambda path: (len(path.parts), path))
-    rows = [(path.relative_to(PACKAGE), card(path)) for path in paths]
-    return table(["File", "What it is"], [(f"`{name}`", text) for name, text in rows if text])
-
-
 def names() -> str:
     """Every public name with the first paragraph of its docstring."""
-    rows = []
-    for name in colonnade.__all__:
-        thing = getattr(colonnade, name)
-        rows.append(
-            [f"`co.{name}`", summary(thing), f"`{getattr(thing, '__module__', name).removeprefix('colonnade.')}`"]
-        )
-    return table(["Name", "What it is", "Module"], rows)
+    return "\n".join(f"- `co.{name}`: {summary(getattr(colonnade, name))}" for name in colonnade.__all__)
 
 
 def settings() -> str:
@@ -356,7 +351,7 @@ def signatures() -> str:
             public = not name.startswith("_") and (inspect.isfunction(member) or inspect.ismethod(bound))
             if public and inspect.getdoc(bound):
                 shown.append((f"{owner.__name__}.{name}", bound))
-    return table(["Call", "What it does"], [(f"`{n}{call(f)}`", summary(f)) for n, f in shown])
+    return "\n".join(f"- `{n}{call(f)}`: {summary(f)}" for n, f in shown)
 
 
 def call(function: Callable[..., Any]) -> str:
@@ -368,12 +363,11 @@ def call(function: Callable[..., Any]) -> str:
 
 def commands() -> str:
     """The command line, command by command."""
-    if importlib.util.find_spec("colonnade.cli") is None:
-        return "This version has no command line."
     import typer.main
 
-    app = importlib.import_module("colonnade.cli").app
-    return "\n\n".join(command_text(path, command) for path, command in walk(typer.main.get_command(app)))
+    from colonnade.cli import app
+
+    return "\n".join(command_text(path, command) for path, command in walk(typer.main.get_command(app)))
 
 
 def walk(command: Any, path: str = "colonnade") -> Iterator[tuple[str, Any]]:
@@ -384,19 +378,16 @@ def walk(command: Any, path: str = "colonnade") -> Iterator[tuple[str, Any]]:
 
 
 def command_text(path: str, command: Any) -> str:
-    """One command: its name, its help, its arguments and options."""
-    rows = []
-    for parameter in command.params:
-        option = parameter.param_type_name == "option"
-        names = (
-            [*parameter.opts, *parameter.secondary_opts] if option else [parameter.metavar or parameter.name.upper()]
-        )
-        default = parameter.default
-        shown = "" if default in (None, False, ()) or callable(default) else f"`{default}`"
-        help_ = " ".join((getattr(parameter, "help", None) or "").split())
-        rows.append([", ".join(f"`{name}`" for name in names), help_, shown])
-    head = f"### {path}\n\n```text\n{inspect.cleandoc(command.help or '')}\n```"
-    return f"{head}\n\n{table(['Option', 'What it does', 'Default'], rows)}" if rows else head
+    """One command: its name, arguments and options, and the first paragraph of its help."""
+    given = [parameter for parameter in command.params if not EVERYWHERE & {*parameter.opts}]
+    words = []
+    for parameter in given:
+        if parameter.param_type_name == "option":
+            words.append(parameter.opts[0] if parameter.required else f"[{parameter.opts[0]}]")
+        else:
+            words.append(parameter.metavar or parameter.name.upper())
+    said = " ".join(inspect.cleandoc(command.help or "").split("\n\n")[0].split())
+    return f"- `{' '.join([path, *words])}`: {said}"
 
 
 def source(file: Path, wanted: str) -> str:
@@ -434,7 +425,6 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "rooms": rooms,
     "tree": tree,
     "pages": pages,
-    "files": files,
     "names": names,
     "settings": settings,
     "signatures": signatures,

@@ -15,6 +15,7 @@ import threading
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Self
 
 from colonnade.data.federation import Federation
 from colonnade.data.notices import KEEP, UNSPENT
