@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from colonnade.errors import InvalidInput, ProtocolError
+from colonnade.kernels.arrays import Floats
 from colonnade.kernels.columns import csc_matvec, csc_rmatvec, dense_matvec, dense_rmatvec
 
-Floats = NDArray[np.float64]
 Column: TypeAlias = Any  # a dense array of length n, or a CSC block of n rows and one column
 LARGEST = 2.0**300  # of a cell where nothing less is declared: products of a few of them stay finite
 SENSIBLE = 2.0**100  # of a public figure that sums are bounded by; and its inverse

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import InvalidInput, LeakError, LedgerDamaged, ProtocolError, ReplayDiverged
+from colonnade.kernels.arrays import Floats
 from colonnade.kernels.ring import Ring
 from colonnade.kernels.sparse_fw import Picks
 from colonnade.kernels.stream import Stream, keyed_stream
@@ -48,7 +49,6 @@ from colonnade.privacy.values import Packed, decode_value, encode_value, release
 
 REPEATABLE = (Mechanism.EXACT, Mechanism.MASKED, Mechanism.SCORES)  # drawn from nothing: a replay makes the same again
 T = TypeVar("T")
-Floats = NDArray[np.float64]
 Drawer = Callable[[float, Stream], Picks]  # c and a stream in, picks out
 
 
