@@ -26,8 +26,9 @@ from colonnade.errors import BudgetExhausted, PeerFailed, PolicyRefused
 from colonnade.methods.method import Job
 from colonnade.methods.node_setup import Call, source_of, terms_of
 from colonnade.network.party_service import Request
+from colonnade.privacy.approval import Budget
 from colonnade.privacy.events import SCORES, Charge, Policy
-from colonnade.privacy.ledger import Budget, Ledger
+from colonnade.privacy.ledger import Ledger
 from colonnade.runs import budgets as budget
 from colonnade.runtime.run_store import RunStore
 from contract import EVERY_METHOD, federation

@@ -12,6 +12,7 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
+from spending import own_spent
 from test_party_service import (  # noqa: F401
     BREAKS,
     NOISY,
@@ -54,7 +55,7 @@ def state(office: PartyService) -> tuple:
     ledger = office.ledger
     office.log.verify()
     length = office.log.length()
-    counted = ledger.budget(), ledger.own_spent(), ledger.row_spent(), ledger.open_runs()
+    counted = ledger.budget(), own_spent(ledger), ledger.row_spent(), ledger.open_runs()
     return *counted, length, office.log.head_at(length), office.books.begun(), office.books.ended()
 
 

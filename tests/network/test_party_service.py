@@ -21,6 +21,7 @@ from unittest import mock
 import numpy as np
 import polars as pl
 import pytest
+from spending import own_spent
 
 import colonnade as co
 from colonnade.cli.runs import listed
@@ -41,8 +42,8 @@ from colonnade.network.run_log import RunLog
 from colonnade.network.transport.envelope import PeerTimeout
 from colonnade.network.transport.metrics import Metrics
 from colonnade.privacy.block import Unit
-from colonnade.privacy.ledger import REFUSED
 from colonnade.privacy.mechanisms import SeededNoise
+from colonnade.privacy.run_prices import REFUSED
 from colonnade.runtime.hosted_node import FINAL
 from colonnade.runtime.messages import Failed, FailureCode
 from colonnade.runtime.node import Letter
@@ -202,7 +203,7 @@ def test_what_a_refused_reservation_costs_is_as_its_message_says(tmp_path):
             )
         spent = {name: office.ledger for name, office in straw.offices.items()}
         assert spent[last].row_spent() == 0
-        assert spent[first].own_spent() == 0
+        assert own_spent(spent[first]) == 0
         assert spent[first].row_spent() > 0
         assert not straw.wire
 
@@ -590,7 +591,7 @@ def test_a_hub_that_says_refused_does_not_give_back_what_others_may_have_spent(w
         asked = proposal(NOISY, seeded=False)
         assert straw.raw("party0", "reserve", asked).head["code"] == OK
         ledger = straw.offices["party0"].ledger
-        reserved, own = ledger.row_spent(), ledger.own_spent()
+        reserved, own = ledger.row_spent(), own_spent(ledger)
         assert 0 < own < reserved
         ended = {"run": "run", "how": REFUSED, "over": {"run": REFUSED, "another": "finished", "owner": "finished"}}
         assert straw.raw("party0", what, ended).head["code"] == OK

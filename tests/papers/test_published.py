@@ -17,10 +17,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from papers.published import calibrations
+from spending import pld_epsilon
 
 import colonnade as co
 from colonnade.errors import InvalidInput
-from colonnade.privacy.accountant import pld_epsilon, rho_for
+from colonnade.privacy.accountant import rho_for
 from papers import attacks as papers
 from papers import published
 

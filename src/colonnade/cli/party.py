@@ -25,7 +25,7 @@ from colonnade.privacy.figures import shown
 if TYPE_CHECKING:
     from colonnade.network.party_file import PartyFile
     from colonnade.network.party_service import Request
-    from colonnade.privacy.ledger import Budget
+    from colonnade.privacy.approval import Budget
 
 app = typer.Typer(
     no_args_is_help=True,

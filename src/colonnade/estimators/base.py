@@ -24,13 +24,13 @@ from colonnade.estimators.solver import NEGLIGIBLE, Solution, certified, solve
 from colonnade.estimators.surroundings import DELTA, looked_at
 from colonnade.kernels.lazy import lazy_picks
 from colonnade.kernels.sparse_fw import Floats, Loss, model_of_picks
+from colonnade.privacy.accountant import delta_left, rho_for
 from colonnade.privacy.accountant import epsilon as epsilon_of
-from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.block import ROW, SENSIBLE
 from colonnade.privacy.events import plan_rho
 from colonnade.privacy.figures import shown
 from colonnade.privacy.ledger import Terms
-from colonnade.privacy.local import LocalLedger, delta_left
+from colonnade.privacy.local import LocalLedger
 from colonnade.privacy.mechanisms import SystemNoise
 from colonnade.privacy.statement import Privacy, PrivacyStatement, Trust, check_delta, derived, large_delta, remarks_on
 

@@ -57,7 +57,8 @@ from colonnade.network.scoring import Scoring, part_path
 from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.events import Plan, row_rho, unprotected
 from colonnade.privacy.keyring import Keyring, public_key
-from colonnade.privacy.ledger import OWNER, REFUSED, Ledger, Terms
+from colonnade.privacy.ledger import OWNER, Ledger, Terms
+from colonnade.privacy.run_prices import REFUSED
 from colonnade.privacy.statement import Assumption, check_delta
 from colonnade.privacy.store import write_synced
 from colonnade.runtime.hosted_node import FINAL, HostedNode, code_of

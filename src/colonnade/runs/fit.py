@@ -58,8 +58,9 @@ from colonnade.privacy.accountant import epsilon, rho_for
 from colonnade.privacy.block import Block, FeatureColumn
 from colonnade.privacy.events import MASKED, Audience, Plan, Policy, row_rho, unprotected
 from colonnade.privacy.figures import shown
-from colonnade.privacy.ledger import REFUSED, Replaced
+from colonnade.privacy.ledger import Replaced
 from colonnade.privacy.mechanisms import SeededNoise
+from colonnade.privacy.run_prices import REFUSED
 from colonnade.privacy.statement import (
     BY_SECRET,
     Guarantee,

@@ -16,7 +16,7 @@ from functools import lru_cache
 
 from colonnade.privacy.events import Event
 from colonnade.privacy.gate import Gate
-from colonnade.privacy.ledger import recorded_event
+from colonnade.privacy.run_prices import recorded_event
 from colonnade.privacy.store import Log
 from colonnade.runtime.wire import HEADER_SIZE, Frame
 
