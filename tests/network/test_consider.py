@@ -35,8 +35,8 @@ from colonnade.network import approvals
 from colonnade.network.hub import FAREWELL
 from colonnade.network.parcel import Parcel, pack, unpack
 from colonnade.network.party_service import DIVERGED, OK, PartyService, Request
-from colonnade.runtime.run_store import aborted
-from colonnade.runtime.turns import Kept, Lost
+from colonnade.runtime.run_store import abort_run
+from colonnade.runtime.turns import Answered, Lost
 from contract import Case, federation
 from organisations import SERVER, Organisations
 
@@ -155,7 +155,7 @@ def test_a_run_that_was_refused_first_is_not_paid_back_when_it_was_run_after_all
             assert straw.raw(name, "reserve", dear(SECURE, "first")).head == {"code": REFUSES}
         ask = straw.ask
         straw.ask = lambda party, what, *rest: (
-            Kept(lambda: Parcel({})) if what in ("over", "settle") else ask(party, what, *rest)
+            Answered(lambda: Parcel({})) if what in ("over", "settle") else ask(party, what, *rest)
         )
         with mock.patch("colonnade.runtime.run_store.new_run_id", return_value="first"):
             attempt(straw, tmp_path)
@@ -170,7 +170,7 @@ def test_a_run_that_the_operator_aborted_is_not_begun_under_its_name(tmp_path): 
     """Killed when the journal had it and the ledger had not; then its operator ended it."""
     with straw_hub(NOISY, tmp_path, co.Policy(epsilon=20.0, delta=1e-6)) as straw:
         straw.offices["party0"].books.adopt("run")
-        aborted(tmp_path / "party0", "run")
+        abort_run(tmp_path / "party0", "run")
         before = state(straw.offices["party0"])
         for what in ("consider", "reserve"):
             assert straw.raw("party0", what, proposal(NOISY, seeded=False)).head == {"code": DIVERGED}
@@ -184,7 +184,7 @@ def test_a_run_that_is_aborted_while_its_party_is_at_work_releases_nothing_more(
         def aborting(party, what, *rest):
             turns[party, what] += 1
             if (party, what) == ("party0", "turn") and turns[party, what] == 2:
-                assert aborted(tmp_path / "party0", "run") == ["party0"]
+                assert abort_run(tmp_path / "party0", "run") == ["party0"]
             return ask(party, what, *rest)
 
         straw.ask = aborting
@@ -204,7 +204,7 @@ def test_a_refusal_to_consider_when_others_had_reserved_does_not_say_that_nothin
             if (party, what) == ("party1", "reserve") and straw.lives[party] == 0:
                 straw.die(party)
                 straw.offices[party].approve = lambda _: False
-                return Kept(lambda: (_ for _ in ()).throw(Lost(party)))
+                return Answered(lambda: (_ for _ in ()).throw(Lost(party)))
             return ask(party, what, *rest)
 
         straw.ask = dying

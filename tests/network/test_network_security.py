@@ -283,7 +283,7 @@ def test_damaged_questions_of_an_alignment_get_a_code_and_change_no_agreement(tm
         assert office.agreement() == agreement
 
 
-def read(crew: _Crew, what: str, raw: bytes) -> None:
+def read(hosted_nodes: _Crew, what: str, raw: bytes) -> None:
     """As the hub reads an answer: a value, or an error of ours."""
     with contextlib.suppress(ColonnadeError, Lost):
         found = _opened("party0", what, raw)
@@ -292,20 +292,20 @@ def read(crew: _Crew, what: str, raw: bytes) -> None:
         elif what == "reserve":
             _promised("party0", found)
         else:
-            crew.places.clear()
-            crew.heard("party0", what, found)
+            hosted_nodes.places.clear()
+            hosted_nodes.heard("party0", what, found)
 
 
 def fuzz_hub(folder: Path, count: int, seed: int) -> None:
     with straw_hub(GRAPH, folder) as straw:
         _, answers = recorded(straw, GRAPH, folder)
-        crew = _Crew(straw, "run", dict.fromkeys(straw.made.names), None, lambda *_: None, None)
+        hosted_nodes = _Crew(straw, "run", dict.fromkeys(straw.made.names), None, lambda *_: None, None)
         draw, everything = random.Random(seed), [raw for raws in answers.values() for raw in raws]
         for what, raws in answers.items():
-            read(crew, what, raws[0])
+            read(hosted_nodes, what, raws[0])
         for _ in range(count):
             what = draw.choice(list(answers))
-            read(crew, what, damaged(draw.choice(answers[what]), draw, everything))
+            read(hosted_nodes, what, damaged(draw.choice(answers[what]), draw, everything))
 
 
 def test_ten_thousand_damaged_answers_are_read_or_refused(tmp_path):  # noqa: F811

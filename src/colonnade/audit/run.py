@@ -27,7 +27,7 @@ from colonnade.audit import block_frank_wolfe, central_frank_wolfe, gram, mechan
 from colonnade.audit.lower_bound import Verdict, epsilon_lower_bound
 from colonnade.audit.setting import Setting
 from colonnade.errors import InvalidInput
-from colonnade.privacy.statement import OF_TRUST, Guarantee, Trust, guaranteed
+from colonnade.privacy.statement import OF_TRUST, Guarantee, Trust, guarantee_under
 from colonnade.runs.progress import Bar
 
 Floats = NDArray[np.float64]
@@ -61,7 +61,7 @@ class Target:
     @property
     def guarantee(self) -> Guarantee:
         """What stands behind the claim: of ours, what a statement under this trust model says."""
-        return Guarantee.CLAIMED if self.claimed else guaranteed(OF_TRUST.get(self.trust, ()))
+        return Guarantee.CLAIMED if self.claimed else guarantee_under(OF_TRUST.get(self.trust, ()))
 
 
 @dataclass(frozen=True)

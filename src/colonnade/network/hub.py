@@ -45,8 +45,18 @@ from colonnade.runtime.inprocess import Outcome
 from colonnade.runtime.messages import Direct, FailureCode
 from colonnade.runtime.node import Letter, Listener
 from colonnade.runtime.program import COORDINATOR, NodeId
-from colonnade.runtime.traffic import Line, Traffic
-from colonnade.runtime.turns import Books, Crew, Kept, Lost, Promise, Then, Turns, gathered, settled
+from colonnade.runtime.traffic import Traffic, TrafficRow
+from colonnade.runtime.turns import (
+    Answered,
+    Computed,
+    HostedNodes,
+    Lost,
+    NodeLogs,
+    Promise,
+    Turns,
+    gather_answers,
+    wait_for_all,
+)
 from colonnade.runtime.wire import HEADER_SIZE, encode
 
 if TYPE_CHECKING:
@@ -174,12 +184,14 @@ class Grpc:
 
     # ------------------------------------------------------------------------ a run
 
-    def crew(self, run: str, setups: Mapping[NodeId, NodeSetup], books: Books, listener: Listener, call: Any) -> Crew:
+    def hosted_nodes(
+        self, run: str, setups: Mapping[NodeId, NodeSetup], books: NodeLogs, listener: Listener, call: Any
+    ) -> HostedNodes:
         if self._board is None or not isinstance(call, Call):
             raise InvalidInput("co.Grpc is for federations whose parties run elsewhere: Federation.open(file).")
         assert self._charter is not None
         check_call(call.to_json(), Sizes.of(self._charter, self.rows))  # as every party will
-        return _Crew(self, run, setups, books, listener, call)
+        return GrpcNodes(self, run, setups, books, listener, call)
 
     def process(self, party: NodeId) -> str | None:
         """Which process of a party is on the line."""
@@ -217,7 +229,7 @@ class Grpc:
                 raise PeerBroken(str(error)) from error
             return _opened(party, what, said)
 
-        return Then(raw, opened)
+        return Computed(raw, opened)
 
     def _all(
         self, names: Sequence[str] | Mapping[str, Any], what: str, head: Mapping[str, Any] | None = None
@@ -228,15 +240,17 @@ class Grpc:
         """All answers; asked again, a party that died meanwhile answers the same."""
         for _ in range(LOSSES):
             with contextlib.suppress(Lost):
-                return gathered({name: self.ask(name, what, head, blobs) for name, (head, blobs) in asked.items()})
+                return gather_answers(
+                    {name: self.ask(name, what, head, blobs) for name, (head, blobs) in asked.items()}
+                )
         raise PeerBroken(f"a party began anew {LOSSES:,} times when it was asked {what!r}; its own log says why.")
 
 
-class _Crew:
+class GrpcNodes:
     """The coordinator here, if the method has one, and every party at its own office."""
 
     def __init__(
-        self, hub: Grpc, run: str, setups: Mapping[NodeId, NodeSetup], books: Books, listener: Listener, call: Call
+        self, hub: Grpc, run: str, setups: Mapping[NodeId, NodeSetup], books: NodeLogs, listener: Listener, call: Call
     ) -> None:
         self.hub, self.run, self.listener, self.call = hub, run, listener, call
         self.names = list(setups)
@@ -270,7 +284,7 @@ class _Crew:
             to = {name: arguments for name, arguments in to.items() if name == COORDINATOR}
         while True:
             try:
-                return gathered({name: self.promise(name, what, *arguments) for name, arguments in to.items()})
+                return gather_answers({name: self.promise(name, what, *arguments) for name, arguments in to.items()})
             except Lost:  # asked again, a party's books answer the same
                 continue
 
@@ -302,13 +316,13 @@ class _Crew:
                     if not self.hub.listens(name, self.process[name]):
                         raise Lost(name)  # whoever begins anew has forgotten its operator's yes, and may now hear a no
                 self.reserving = True
-                answers = gathered({name: self.propose(name, "reserve", proposal) for name in names})
+                answers = gather_answers({name: self.propose(name, "reserve", proposal) for name in names})
                 self.said |= {name: _promised(name, answer) for name, answer in answers.items()}
                 told = {}
                 for name in names:
                     others = [peer for peer in self.parties if peer != name]
                     told[name] = ({"run": self.run, "peers": others}, _introductions([self.said[p] for p in others]))
-                gathered({name: self.hub.ask(name, "meet", *parts) for name, parts in told.items()})
+                gather_answers({name: self.hub.ask(name, "meet", *parts) for name, parts in told.items()})
                 return
             except Lost as lost:
                 self.count(lost)
@@ -323,7 +337,7 @@ class _Crew:
             except PeerRefused as error:
                 raise refusal(name, what, int(FailureCode.REFUSED) + 1, scores=True) from error
 
-        return Then(asked, heard) if isinstance(self.call.method, MaskedScores) else asked
+        return Computed(asked, heard) if isinstance(self.call.method, MaskedScores) else asked
 
     def close(self) -> None:
         """The line stays open for the next run."""
@@ -331,12 +345,12 @@ class _Crew:
 
     def promise(self, name: NodeId, what: str, *arguments: Any) -> Promise:
         if name == COORDINATOR:
-            return Kept(lambda: getattr(self.local, what)(*arguments))
+            return Answered(lambda: getattr(self.local, what)(*arguments))
         another = self.process.get(name) != self.hub.process(name)
         if what == "join" and another:
             self.introduce([name])  # it must hear of the run again
         if what == "turn" and another:  # with its process died the letters that it held and had not read
-            asked: Promise = Kept(lambda: _lost(name))
+            asked: Promise = Answered(lambda: _lost(name))
         else:
             question, head, blobs = self.question(what, arguments)
             asked = self.hub.ask(name, question, {"run": self.run, **head}, blobs, self.patience)
@@ -348,7 +362,7 @@ class _Crew:
                 self.count(lost)
                 raise
 
-        return Then(asked, heard)
+        return Computed(asked, heard)
 
     def question(self, what: str, arguments: tuple[Any, ...]) -> tuple[str, dict[str, Any], Sequence[bytes]]:
         match what, arguments:
@@ -449,7 +463,7 @@ def _lost(party: str) -> NoReturn:
 
 def _willing(answers: Mapping[NodeId, Promise]) -> None:
     """All would take part; or the error of one that would not, before the loss of another: an operator says no once."""
-    settled(answers.values())
+    wait_for_all(answers.values())
     lost: list[Lost] = []
     refused: dict[NodeId, PeerFailed] = {}
     for name, answer in answers.items():
@@ -567,7 +581,7 @@ def _traffic(party: str, lines: Sequence[Sequence[Any]]) -> Traffic:
     for sender, receiver, kind, number, messages, size, numbers in lines:
         if sender != party:
             raise ValueError("a party counts what it sent, and nothing else")
-        line = Line(sender, str(receiver)[:200], str(kind)[:200], _count(number))
+        line = TrafficRow(sender, str(receiver)[:200], str(kind)[:200], _count(number))
         counts = (_count(messages), _count(size), _count(numbers))
         traffic.lines[line] = list(counts)
     return traffic

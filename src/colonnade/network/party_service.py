@@ -65,7 +65,7 @@ from colonnade.runtime.hosted_node import FINAL, HostedNode, code_of
 from colonnade.runtime.messages import FailureCode, Sealed
 from colonnade.runtime.node import Letter
 from colonnade.runtime.program import COORDINATOR
-from colonnade.runtime.run_store import HUB_SAYS, RunStore, in_words
+from colonnade.runtime.run_store import HUB_SAYS, RunStore, ending_in_words
 from colonnade.runtime.wire import Frame, decode, encode, type_name
 
 PROTOCOL = 4
@@ -480,12 +480,12 @@ class PartyService:
         """The run is over here; what it did not use returns."""
         self.desks.pop(run, None)
         if self.approvals.forget(run):
-            log.info("not begun", extra={"run": run, "how": in_words(how)})
+            log.info("not begun", extra={"run": run, "how": ending_in_words(how)})
         if self.neighbours is not None:
             self.neighbours.end(run)
         if run in dict(self.books.begun()) and run not in self.books.ended():
             self.books.end(run, how)
-            log.info("over", extra={"run": run, "how": in_words(how)})
+            log.info("over", extra={"run": run, "how": ending_in_words(how)})
         self.ledger.close_run(run, how)
 
     def _settle(self, over: Mapping[str, str]) -> None:
@@ -616,7 +616,7 @@ def _told(how: object) -> str:
     """How a run ended, in the hub's words: fit for a terminal, and never taken for this party's own refusal."""
     if not (isinstance(how, str) and _MANNER.fullmatch(how)):
         raise WireError("the end of a run without a short word on how it ended")
-    return f"{HUB_SAYS}{how}" if how.startswith(REFUSED) or in_words(how).startswith(REFUSED) else how
+    return f"{HUB_SAYS}{how}" if how.startswith(REFUSED) or ending_in_words(how).startswith(REFUSED) else how
 
 
 def _heads(asked: Parcel) -> dict[str, tuple[int, bytes]]:

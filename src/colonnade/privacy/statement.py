@@ -54,7 +54,7 @@ MEMBERS = Assumption("parties, coordinator and their links are trusted: it prote
 OF_TRUST: dict[str, tuple[Assumption, ...]] = {Trust.SECURE: (MASKS, FOLLOWED), Trust.CONSORTIUM: (MEMBERS,)}
 
 
-def guaranteed(assumed: Sequence[Assumption]) -> Guarantee:
+def guarantee_under(assumed: Sequence[Assumption]) -> Guarantee:
     """The word of a derivation of ours: proven where nothing is assumed but what docs/privacy.md assumes of every run."""
     return Guarantee.CONDITIONAL if assumed else Guarantee.PROVEN
 
@@ -62,7 +62,7 @@ def guaranteed(assumed: Sequence[Assumption]) -> Guarantee:
 LARGEST_EPSILON = 1e12
 
 
-def checked_range(given: object, bound: float | None) -> tuple[float, float]:
+def check_range(given: object, bound: float | None) -> tuple[float, float]:
     """A declared range of labels as two numbers, or an error."""
     if bound is not None:
         raise InvalidInput(
@@ -127,7 +127,7 @@ class Privacy:
         ]:
             check_sensible(**{name: bound})
         if self.label_range is not None:
-            object.__setattr__(self, "label_range", checked_range(self.label_range, self.label_bound))
+            object.__setattr__(self, "label_range", check_range(self.label_range, self.label_bound))
 
     @property
     def label_middle(self) -> float:
@@ -191,7 +191,7 @@ class PrivacyStatement:
         return json.dumps({**self.table(), "epsilon": self.epsilon if math.isfinite(self.epsilon) else None}, indent=1)
 
 
-def derived(
+def derived_statement(
     privacy: Privacy,
     rho: float,
     unit: Unit,
@@ -212,10 +212,10 @@ def derived(
         neighbours=unit.neighbours,
         trust=privacy.trust,
         accountant=f"Renyi bound of {rho:.4g}-zCDP",
-        guarantee=guaranteed(assumed),
+        guarantee=guarantee_under(assumed),
         derivation=derivation,
         sees=sees,
-        assumes=joined(assumed),
+        assumes=join_assumptions(assumed),
         computational=any(one.computational for one in assumed),
         caveat=caveat,
         rho=rho,
@@ -235,7 +235,7 @@ BY_KEY = (
 BY_PLACE = f"{_BY_PLACE}: a row is known by its place in the table, and neighbours keep their places"
 
 
-def told_replaced(ledgers: Iterable[tuple[str, str, str]]) -> str:
+def describe_replaced(ledgers: Iterable[tuple[str, str, str]]) -> str:
     """What to say of ledgers that were replaced: whose, when, and how often. Two are the same if all three words are."""
     days: dict[str, list[str]] = {}
     for node, when, _ in sorted(set(ledgers)):
@@ -252,12 +252,12 @@ def told_replaced(ledgers: Iterable[tuple[str, str, str]]) -> str:
     return f"{words}: {'; '.join(said)}. What only a lost ledger had counted is in no later sum"
 
 
-def joined(assumed: Iterable[Assumption]) -> str:
+def join_assumptions(assumed: Iterable[Assumption]) -> str:
     """Assumptions as one clause; each stands after "if"."""
     return "; and if ".join(one.says for one in assumed)
 
 
-def settled(privacy: Privacy | None, method: object) -> Privacy | None:
+def with_trust(privacy: Privacy | None, method: object) -> Privacy | None:
     """The terms with their trust model: the one asked for, else `secure` where the method has it, else its strictest."""
     if privacy is None or privacy.trust is not None:
         return privacy

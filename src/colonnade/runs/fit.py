@@ -68,23 +68,23 @@ from colonnade.privacy.statement import (
     PrivacyStatement,
     Trust,
     check_delta,
-    derived,
+    derived_statement,
+    describe_replaced,
     large_delta,
     not_private,
     remarks_on,
-    settled,
-    told_replaced,
+    with_trust,
 )
 from colonnade.problem import AdaBoost, ElasticNet, GroupLasso, KernelSVM, Lasso, Problem, Ridge
 from colonnade.problem.kernel import Support
 from colonnade.runs.progress import Progress, Silent, watching
 from colonnade.runs.result import Fit, KeptScores
 from colonnade.runtime.hosted_node import FINAL, Head, NodeSetup, Standing
-from colonnade.runtime.inprocess import Engine, InProcess, LocalCrew, Outcome
+from colonnade.runtime.inprocess import Engine, InProcess, LocalNodes, Outcome
 from colonnade.runtime.program import COORDINATOR, NodeId, Note
 from colonnade.runtime.run_store import MemoryStore, RunStore, Store
 from colonnade.runtime.traffic import Communication
-from colonnade.runtime.turns import Crew, Distributed
+from colonnade.runtime.turns import Distributed, HostedNodes
 from colonnade.views.fit_facts import CoefficientPath, Coefficients
 
 log = logging.getLogger("colonnade.runs.fit")
@@ -116,7 +116,9 @@ def fit(
     """
     if privacy is not None and not isinstance(privacy, Privacy):
         raise InvalidInput(f"privacy={privacy!r}: give co.Privacy(epsilon, delta, trust='secure'), or leave it out.")
-    if engine is not None and (isinstance(engine, type) or not (hasattr(engine, "run") or hasattr(engine, "crew"))):
+    if engine is not None and (
+        isinstance(engine, type) or not (hasattr(engine, "run") or hasattr(engine, "hosted_nodes"))
+    ):
         raise InvalidInput(f"engine={engine!r} is not an engine: give a value such as co.InProcess() or co.Ray().")
     if isinstance(federation, Federation) and federation.away is not None:
         federation = _met(federation, engine)
@@ -179,7 +181,7 @@ def checked(
     """Every check of a call that needs no store: `fit` makes them before a run, and `configured.preview` instead of one."""
     asked = method if method is not None else _default(privacy, problem)
     method = variant(asked, problem)
-    privacy = settled(privacy, method)
+    privacy = with_trust(privacy, method)
     _check_call(federation, problem, method)
     solved = cast(Problem, problem)  # a method that knows no other kind refused it above
     privacy = _with_range(privacy, federation, solved, method)
@@ -269,7 +271,7 @@ class _Run:
     call: Call | None = None
     notes: list[Mapping[str, Any]] = field(default_factory=list)
     began: float = field(default_factory=time.perf_counter)
-    crew: Crew = field(init=False)
+    hosted_nodes: HostedNodes = field(init=False)
     replaced: list[Replaced] = field(default_factory=list)  # ledgers that took the place of lost ones
 
     def drive(self) -> Fit:
@@ -293,7 +295,7 @@ class _Run:
                 self.end(f"{REFUSED}: {type(error).__name__}")
             raise
         try:
-            return self.crew.drive()
+            return self.hosted_nodes.drive()
         except tuple(FINAL) as error:
             with contextlib.suppress(PeerFailed):
                 self.end(f"failed: {type(error).__name__}")
@@ -303,17 +305,17 @@ class _Run:
     def manned(self, engine: Engine | Distributed) -> Iterator[None]:
         """With all hosts in their places."""
         if isinstance(engine, Distributed):
-            self.crew = engine.crew(self.run, self.setups(), self.books, self.listen, self.call)
+            self.hosted_nodes = engine.hosted_nodes(self.run, self.setups(), self.books, self.listen, self.call)
         else:
-            self.crew = LocalCrew(self.run, self.setups(), self.books.log, engine, self.listen)
+            self.hosted_nodes = LocalNodes(self.run, self.setups(), self.books.log, engine, self.listen)
         try:
             yield
         finally:
-            self.crew.close()
+            self.hosted_nodes.close()
 
     def everybody(self, what: str, *arguments: Any) -> dict[NodeId, Any]:
         """The same question to all hosts."""
-        return self.crew.ask(what, dict.fromkeys(self.seat_names, arguments))
+        return self.hosted_nodes.ask(what, dict.fromkeys(self.seat_names, arguments))
 
     @property
     def seat_names(self) -> tuple[NodeId, ...]:
@@ -358,7 +360,7 @@ class _Run:
             for peer, head in found.remembered.items():
                 if peer in seen:
                     seen[peer][witness] = head
-        self.crew.ask("vouch", {name: (heads,) for name, heads in seen.items() if heads})
+        self.hosted_nodes.ask("vouch", {name: (heads,) for name, heads in seen.items() if heads})
         return {name: standing[name].key for name in self.job.roster.parties}
 
     def exchange_heads(self, when: str) -> None:
@@ -371,7 +373,7 @@ class _Run:
             name: (when, heads if name == COORDINATOR else {peer: heads[peer]})
             for name, peer in zip(names, [*names[1:], names[0]], strict=True)
         }
-        self.crew.ask("remember", told)
+        self.hosted_nodes.ask("remember", told)
 
     def setups(self) -> dict[NodeId, NodeSetup]:
         policies = {name: party.policy for name, party in self.federation.parties.items()}
@@ -464,7 +466,7 @@ class _Run:
 
     def statement(self) -> PrivacyStatement:
         """What the result may claim; ledgers that were replaced are told whatever it is."""
-        return replace(self._claimed(), replaced=told_replaced(self.replaced))
+        return replace(self._claimed(), replaced=describe_replaced(self.replaced))
 
     def _claimed(self) -> PrivacyStatement:
         unit, sees = self.job.roster.unit, _sees(self.plans)
@@ -474,7 +476,9 @@ class _Run:
             return not_private("the noise was seeded, so whoever knows the seed can subtract it", unit, sees)
         assumed = assumptions(self.job, self.method)
         caveat = large_delta(self.job.privacy, *self.job.units)
-        made = derived(self.job.privacy, row_rho(self.plans), unit, sees, self.method.DERIVATION, assumed, caveat)
+        made = derived_statement(
+            self.job.privacy, row_rho(self.plans), unit, sees, self.method.DERIVATION, assumed, caveat
+        )
         place = place_of(self.job, self.method, keyed=self.federation.on is not None)
         if place != BY_SECRET:
             return replace(made, place=place)

@@ -41,7 +41,7 @@ class Outcome:
     traffic: Traffic
 
 
-def straight(letter: Letter) -> Iterable[Letter]:
+def deliver_once(letter: Letter) -> Iterable[Letter]:
     """A wire that delivers what it is given."""
     return (letter,)
 
@@ -49,7 +49,7 @@ def straight(letter: Letter) -> Iterable[Letter]:
 class InProcess:
     """Runs every node in this process, one step at a time, with one BLAS thread."""
 
-    def run(self, nodes: Mapping[NodeId, Node], carry: Carry = straight) -> Outcome:
+    def run(self, nodes: Mapping[NodeId, Node], carry: Carry = deliver_once) -> Outcome:
         with threadpool_limits(limits=1), _seldom_collecting():
             return _Loop(nodes, carry, self.pick).run()
 
@@ -70,7 +70,7 @@ def _seldom_collecting() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
-class LocalCrew:
+class LocalNodes:
     """All hosts of a run in this process, driven by an engine that takes their nodes."""
 
     def __init__(
@@ -170,7 +170,7 @@ class Tap:
         self.engine = engine
         self.letters: list[Letter] = []
 
-    def run(self, nodes: Mapping[NodeId, Node], carry: Carry = straight) -> Outcome:
+    def run(self, nodes: Mapping[NodeId, Node], carry: Carry = deliver_once) -> Outcome:
         def listen(letter: Letter) -> Iterable[Letter]:
             self.letters.append(letter)
             return carry(letter)
@@ -184,7 +184,7 @@ class Faults:
     def __init__(self, engine: Engine, fault: Carry) -> None:
         self.engine, self.fault = engine, fault
 
-    def run(self, nodes: Mapping[NodeId, Node], carry: Carry = straight) -> Outcome:
+    def run(self, nodes: Mapping[NodeId, Node], carry: Carry = deliver_once) -> Outcome:
         def disturbed(letter: Letter) -> Iterable[Letter]:
             for arriving in self.fault(letter):
                 yield from carry(arriving)

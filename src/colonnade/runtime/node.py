@@ -27,7 +27,7 @@ from colonnade.privacy.released import Released, released_body
 from colonnade.runtime.messages import Failed, Sealed
 from colonnade.runtime.program import NodeId, Note, Post, Program
 from colonnade.runtime.receipts import Receipts
-from colonnade.runtime.transcript import Transcript, kept
+from colonnade.runtime.transcript import Transcript, recorded_form
 from colonnade.runtime.wire import Frame, decode, encode, type_name
 
 Replies = Mapping[type | None, type]
@@ -131,7 +131,7 @@ class Node:
             for sender, frame in received.items():
                 self._seen[sender][frame.sequence] = frame.check
             made = self._letters(self._advance(received, step.releases))
-            if {x.receiver: kept(x.frame) for x in made} != step.sent:
+            if {x.receiver: recorded_form(x.frame) for x in made} != step.sent:
                 raise ReplayDiverged(
                     f"{self.name!r}, step {step.tick}: the replay sends other bytes than were recorded. Data, code or "
                     "settings changed since: restore them and repeat the call."

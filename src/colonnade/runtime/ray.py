@@ -34,7 +34,7 @@ from colonnade.runtime.hosted_node import HostedNode, NodeSetup
 from colonnade.runtime.inprocess import Outcome
 from colonnade.runtime.node import Listener
 from colonnade.runtime.program import COORDINATOR, NodeId
-from colonnade.runtime.turns import Books, Crew, Kept, Lost, Promise, Then, Turns, settled
+from colonnade.runtime.turns import Answered, Computed, HostedNodes, Lost, NodeLogs, Promise, Turns, wait_for_all
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -135,7 +135,9 @@ class Ray:
         self._stays = False
         self.close()
 
-    def crew(self, run: str, setups: Mapping[NodeId, NodeSetup], books: Books, listener: Listener, _: Any) -> Crew:
+    def hosted_nodes(
+        self, run: str, setups: Mapping[NodeId, NodeSetup], logs: NodeLogs, listener: Listener, _: Any
+    ) -> HostedNodes:
         if strangers := self.placement.keys() - (setups.keys() - {COORDINATOR}):
             raise InvalidInput(
                 f"placement names {min(strangers)!r}, which is not a party; there are "
@@ -144,7 +146,7 @@ class Ray:
         self._start()
         try:
             self._check_machines()
-            return _Crew(self, run, setups, books, listener)
+            return RayNodes(self, run, setups, logs, listener)
         except BaseException:
             self.release({})
             raise
@@ -217,26 +219,26 @@ class Ray:
             self._ours = False
 
 
-class _Crew:
+class RayNodes:
     """The coordinator here, if the method has one, and every party in an actor of its own."""
 
     def __init__(
-        self, engine: Ray, run: str, setups: Mapping[NodeId, NodeSetup], books: Books, listener: Listener
+        self, engine: Ray, run: str, setups: Mapping[NodeId, NodeSetup], logs: NodeLogs, listener: Listener
     ) -> None:
         self.engine, self.run, self.listener, self.names = engine, run, listener, list(setups)
-        self.passing = None if books.durable else Path(tempfile.mkdtemp(prefix="colonnade-ray-"))
+        self.passing = None if logs.durable else Path(tempfile.mkdtemp(prefix="colonnade-ray-"))
         here = COORDINATOR in setups
-        self.local = HostedNode(setups[COORDINATOR], run, books.log(COORDINATOR)) if here else None
+        self.local = HostedNode(setups[COORDINATOR], run, logs.log(COORDINATOR)) if here else None
         parties = {name: setup for name, setup in setups.items() if name != COORDINATOR}
-        self.paths = {name: self.path(books, name, place) for place, name in enumerate(parties)}
+        self.paths = {name: self.path(logs, name, place) for place, name in enumerate(parties)}
         self.terms: dict[NodeId, tuple[Any, ...]] = {}  # what each host reserved, for actors that are started again
         self.absent = set(parties)  # whose actor has not heard of the run
         self.deaths: Counter[NodeId] = Counter()  # since a party's last answer
         self.setups = {name: _ray().put(setup) for name, setup in parties.items()}
         self.actors = {name: engine.hire(name) for name in parties}
 
-    def path(self, books: Books, name: NodeId, place: int) -> str:
-        path = books.log_path(name) if self.passing is None else self.passing / str(place) / "node.db"
+    def path(self, logs: NodeLogs, name: NodeId, place: int) -> str:
+        path = logs.log_path(name) if self.passing is None else self.passing / str(place) / "node.db"
         assert path is not None
         return str(path.resolve())
 
@@ -248,9 +250,9 @@ class _Crew:
         answers: dict[NodeId, Any] = {}
         while missing := to.keys() - answers.keys():
             promised = {name: self.promise(name, what, *to[name]) for name in to if name in missing}
-            settled(promised.values())
+            wait_for_all(promised.values())
             for name, promise in promised.items():
-                with contextlib.suppress(Lost):  # asked again, its books answer the same
+                with contextlib.suppress(Lost):  # asked again, its logs answer the same
                     answers[name] = promise.result()
         return {name: answers[name] for name in to}
 
@@ -259,7 +261,7 @@ class _Crew:
 
     def promise(self, name: NodeId, what: str, *arguments: Any) -> Promise:
         if name == COORDINATOR:
-            return Kept(lambda: getattr(self.local, what)(*arguments))
+            return Answered(lambda: getattr(self.local, what)(*arguments))
         self.revive(name)
         if name in self.absent:  # calls of one caller are taken in order: this one comes before the question
             self.absent.discard(name)
@@ -268,9 +270,9 @@ class _Crew:
             )
         if what == "turn":
             asked = self.actors[name].call.remote(what, *turn_bytes.question(*arguments))
-            return Then(asked.future(), lambda found: turn_bytes.answered(self.heard(name, found)))
+            return Computed(asked.future(), lambda found: turn_bytes.answered(self.heard(name, found)))
         asked = self.actors[name].call.remote(what, *arguments)
-        return Then(asked.future(), lambda found: self.heard(name, found))
+        return Computed(asked.future(), lambda found: self.heard(name, found))
 
     def heard(self, name: NodeId, found: Promise) -> Any:
         """An answer, or what became of it."""

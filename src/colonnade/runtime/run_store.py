@@ -226,7 +226,7 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def in_words(how: str) -> str:
+def ending_in_words(how: str) -> str:
     """How a run ended, for people; what has no words stays as it is."""
     name = how.rpartition(": ")[2]
     if name not in _WORDS:
@@ -239,7 +239,7 @@ def history(folder: str | Path) -> list[tuple[str, str, str]]:
     store = _existing(folder)
     try:
         ended = store.ended()
-        return [(run, began, in_words(ended.get(run, _GOING))) for run, began in store.begun()]
+        return [(run, began, ending_in_words(ended.get(run, _GOING))) for run, began in store.begun()]
     finally:
         store.close()
 
@@ -262,20 +262,20 @@ def released(folder: str | Path, run: str) -> dict[str, Any]:
             for what in dict.fromkeys(entry.what for entry in entries):
                 prices = [entry.event.rho for entry in entries if entry.what == what]
                 left.append({"node": node, "what": what, "times": len(prices), "rho": sum(prices)})
-        state = in_words(store.ended().get(run, _GOING))
+        state = ending_in_words(store.ended().get(run, _GOING))
         return {"run": run, "began": began, "state": state, "terms": terms, "left": left}
     finally:
         store.close()
 
 
-def aborted(folder: str | Path, run: str) -> list[str]:
+def abort_run(folder: str | Path, run: str) -> list[str]:
     """End an interrupted run; the nodes whose ledgers were closed."""
     store = _existing(folder)
     try:
         if run not in dict(store.begun()):
             raise InvalidInput(f"{folder} holds no run {run!r}; `colonnade runs list {folder}` shows those it has.")
         if run in store.ended():
-            raise InvalidInput(f"run {run} is over already: {in_words(store.ended()[run])}.")
+            raise InvalidInput(f"run {run} is over already: {ending_in_words(store.ended()[run])}.")
         return _abort(store, run)
     finally:
         store.close()
@@ -305,7 +305,7 @@ def end_open_runs(store: RunStore) -> None:
         _abort(store, run)
 
 
-def begun_anew(folder: str | Path, node: str) -> tuple[str, float]:
+def begin_new_ledger(folder: str | Path, node: str) -> tuple[str, float]:
     """Begin a new ledger in the place of one that was lost from a store that holds all of them: when, and the rho it begins with.
 
     What the others' ledgers count about the same rows is known here, so the new one begins with the largest of their sums.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-class Line(NamedTuple):
+class TrafficRow(NamedTuple):
     """One kind of message on one edge in one round."""
 
     sender: str
@@ -60,12 +60,12 @@ class Traffic:
             mine[:] = [a + b for a, b in zip(mine, counts, strict=True)]
 
     @property
-    def table(self) -> dict[Line, tuple[int, int, int]]:
+    def table(self) -> dict[TrafficRow, tuple[int, int, int]]:
         """Messages, bytes and numbers of every line."""
-        return {Line(*key): (counts[0], counts[1], counts[2]) for key, counts in self.lines.items()}
+        return {TrafficRow(*key): (counts[0], counts[1], counts[2]) for key, counts in self.lines.items()}
 
     @property
-    def messages(self) -> dict[Line, int]:
+    def messages(self) -> dict[TrafficRow, int]:
         return {line: counts[0] for line, counts in self.table.items()}
 
 

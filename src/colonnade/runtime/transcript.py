@@ -52,7 +52,7 @@ class Transcript:
                 header = frame.sequence.to_bytes(8, "little") + frame.round.to_bytes(8, "little")
                 self._log.append(self._run, tick, "in", peer, header + frame.body)
             for peer, frame in sent.items():
-                self._log.append(self._run, tick, "out", peer, kept(frame))
+                self._log.append(self._run, tick, "out", peer, recorded_form(frame))
             self._log.append(self._run, tick, "step", "", _listed(tuple(received)))
 
     def steps(self) -> Iterator[Step]:
@@ -84,7 +84,7 @@ def _listed(names: tuple[str, ...]) -> bytes:
     return json.dumps(names).encode()
 
 
-def kept(frame: Frame) -> bytes:
+def recorded_form(frame: Frame) -> bytes:
     """What the record holds of a message that was sent: all of it, or kind, length and hash if it is not short."""
     body = frame.body
     if len(body) < SHORT:
@@ -92,7 +92,7 @@ def kept(frame: Frame) -> bytes:
     return b"".join((_HASHED, body[:HEADER_SIZE], len(body).to_bytes(8, "little"), frame.sha256))
 
 
-def said_of(start: bytes, length: int) -> tuple[bytes, int] | None:
+def header_and_length(start: bytes, length: int) -> tuple[bytes, int] | None:
     """The head and the length of a sent message, from the first bytes of what is kept of it.
 
     None if they are not kept: earlier versions wrote of a large one its hash alone.

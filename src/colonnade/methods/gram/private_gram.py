@@ -94,7 +94,7 @@ from colonnade.methods.method import (
     numbers,
     swamped,
 )
-from colonnade.privacy.block import LARGEST, Block, cleaned
+from colonnade.privacy.block import LARGEST, Block, clean_cells
 from colonnade.privacy.events import MASKED, Audience, Charge, Event, Mechanism, Plan, Scope
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.released import Private, Released
@@ -401,7 +401,7 @@ def _class_weights(job: Job, labels: Integers, top: int) -> Integers:
 
 def _cut(job: Job, labels: Integers) -> Floats:
     """Labels relative to their bound, within ±1 whatever they are."""
-    return cleaned(labels, label_bound(job)) / label_bound(job)
+    return clean_cells(labels, label_bound(job)) / label_bound(job)
 
 
 def _squared(job: Job, name: str) -> NDArray[np.bool_]:
