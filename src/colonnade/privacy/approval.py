@@ -47,8 +47,9 @@ def check_policy(node: str, policy: Policy, plan: Plan) -> None:
     exact = [charge.what for charge in plan if math.isinf(charge.event.rho) and charge.count]
     if exact and not policy.exact:
         raise PolicyRefused(
-            f"party {node!r} does not let exact values leave, and this method would release {'; '.join(exact)}. Nothing "
-            "was sent. Choose a private method (privacy=...), or, if the party agrees, set Policy(exact=True) for it."
+            f"party {node!r} does not let exact values leave, and this method would release {'; '.join(exact)}. "
+            "Nothing was sent. Choose a private method (privacy=...), or, if the party agrees, set "
+            "Policy(exact=True) for it."
         )
     members = [charge for charge in plan if charge.event.audience is Audience.CONSORTIUM and charge.count]
     inside = [charge.what for charge in members if charge.event.mechanism is not Mechanism.GAUSSIAN]  # that adds noise
@@ -84,14 +85,14 @@ def check_budget(node: str, budget: Budget, rho: float, distance: float = 0.0) -
     if rho > limit:  # also of a new period
         raise BudgetExhausted(
             f"party {node!r}: this run alone costs epsilon {shown(epsilon(rho, delta))}, over the limit "
-            f"{shown(budget.epsilon)} (delta={budget.delta:g}) of a whole period.{rounding} Nothing was sent. Ask for a "
-            "smaller epsilon or fewer rounds, or let the owner raise the limit: in the party's policy, or, if that "
+            f"{shown(budget.epsilon)} (delta={budget.delta:g}) of a whole period.{rounding} Nothing was sent. Ask for "
+            "a smaller epsilon or fewer rounds, or let the owner raise the limit: in the party's policy, or, if that "
             "allows more, with `colonnade budget set`."
         )
     if budget.rho + rho > limit:
         raise BudgetExhausted(
-            f"party {node!r}: this run would bring epsilon to {shown(epsilon(budget.rho + rho, delta))}, over the limit "
-            f"{shown(budget.epsilon)} (delta={budget.delta:g}); {shown(budget.spent)} is spent or reserved in this "
-            f"period.{rounding} Nothing was sent. Ask for a smaller epsilon or fewer rounds, close runs that will not go "
-            "on, or let the owner open a new period with `colonnade budget renew`."
+            f"party {node!r}: this run would bring epsilon to {shown(epsilon(budget.rho + rho, delta))}, over the "
+            f"limit {shown(budget.epsilon)} (delta={budget.delta:g}); {shown(budget.spent)} is spent or reserved in "
+            f"this period.{rounding} Nothing was sent. Ask for a smaller epsilon or fewer rounds, close runs that will "
+            "not go on, or let the owner open a new period with `colonnade budget renew`."
         )

@@ -1,8 +1,8 @@
 """The gate: the only place where a party's values become `Released`.
 
 Every call is one mechanism, one event and one ledger row, however many arrays it releases together. The order is fixed:
-the event takes its line of the reserved plan, then noise is drawn, then value and row are recorded in the transaction of
-the step, then the step's messages are sent.
+the event takes its line of the reserved plan, then noise is drawn, then value and row are recorded in the transaction
+of the step, then the step's messages are sent.
 
 When a run is replayed after a crash, a recorded release is not computed again: a noisy one is read back (noise drawn
 twice about one value would average out), an exact one must come out the same. Either way the exact input must hash to
@@ -102,7 +102,8 @@ class Gate:
         """The arrays with discrete Gaussian noise on a common grid: one mechanism for all of them together.
 
         Values are rounded to multiples of a power of two small against the noise, and the rounding is counted in the
-        sensitivity; noise is added in whole grid steps, so the low bits carry nothing. Members of a consortium see noise too.
+        sensitivity; noise is added in whole grid steps, so the low bits carry nothing. Members of a consortium see
+        noise too.
         """
         audience = self._members if audience == Audience.CONSORTIUM else Audience.ALL
         for private in exact:
@@ -188,8 +189,9 @@ class Gate:
     ) -> tuple[Released[Packed], ...]:
         """Arrays of integers, or shares of them, with discrete Gaussian noise modulo 2^bits: one mechanism for all.
 
-        Noise of part i has sd weights[i]·Δ/√(2ρ), where Δ is the L2 sensitivity of all parts, each divided by its weight.
-        Inside a consortium no noise is added, and the price is paid now: whoever publishes adds the noise, once.
+        Noise of part i has sd weights[i]·Δ/√(2ρ), where Δ is the L2 sensitivity of all parts, each divided by its
+        weight. Inside a consortium no noise is added, and the price is paid now: whoever publishes adds the noise,
+        once.
         """
         audience = self._members if audience == Audience.CONSORTIUM else Audience.ALL
         event = Event(Mechanism.LATTICE, self._price(rho), exact.sensitivity, scope, audience)
@@ -272,7 +274,7 @@ class Gate:
         return index, sign, mass
 
     def publish(self, masses: Private[tuple[int, ...]], *, rho: float) -> Released[int]:
-        """Whose pick is taken, drawn from the parties' masses: the end of the choice, and all that leaves the consortium."""
+        """Whose pick is taken, drawn from the parties' masses: all of the choice that leaves the consortium."""
         event = Event(Mechanism.GUMBEL, self._price(rho), masses.sensitivity, Scope.JOINT)
         scale = shared_scale(masses.sensitivity, rho)
         given = partial(encode_value, masses.value)
@@ -286,8 +288,8 @@ class Gate:
         trust = json.loads(opened[0].body)["terms"]["trust"] if opened else "unknown"
         if trust != Audience.CONSORTIUM:
             raise LeakError(
-                f"the trust model of this run is {trust!r}: there are no members whom exact values could be shown for free. "
-                "Nothing was sent. Ask for Privacy(..., trust='consortium'), or release with noise."
+                f"the trust model of this run is {trust!r}: there are no members whom exact values could be shown for "
+                "free. Nothing was sent. Ask for Privacy(..., trust='consortium'), or release with noise."
             )
         return Audience.CONSORTIUM
 
@@ -388,6 +390,6 @@ def _check_finite(values: Floats) -> None:
     """
     if not np.isfinite(values).all():
         raise LeakError(
-            "a release was to be made of a number that is not finite, about which no sensitivity holds. Nothing was sent. "
-            "The method must clean entries before it adds them up (Block.clipped) and bound what messages bring."
+            "a release was to be made of a number that is not finite, about which no sensitivity holds. Nothing was "
+            "sent. The method must clean entries before it adds them up (Block.clipped) and bound what messages bring."
         )

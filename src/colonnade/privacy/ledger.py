@@ -1,12 +1,12 @@
 """A data holder's ledger: what left, in which run, and what it may still spend.
 
-Before a run's first message its whole plan is reserved here, durably; each release then takes its line of the plan before
-any noise is drawn, and its row is written in the same transaction as the step that sends it. So a crash can waste a
-reservation, never hide a release. What a run did not use returns when it closes. Whether something is refused depends
-on past events and on the plan, never on data, and never on the clock: order is the order of rows.
+Before a run's first message its whole plan is reserved here, durably; each release then takes its line of the plan
+before any noise is drawn, and its row is written in the same transaction as the step that sends it. So a crash can
+waste a reservation, never hide a release. What a run did not use returns when it closes. Whether something is refused
+depends on past events and on the plan, never on data, and never on the clock: order is the order of rows.
 
-A ledger has one unit (a row, a patient with at most 5 rows, a feature column): prices about different neighbours do not add up.
-The first run with a finite price that counts fixes it; a run about another unit is refused.
+A ledger has one unit (a row, a patient with at most 5 rows, a feature column): prices about different neighbours do not
+add up. The first run with a finite price that counts fixes it; a run about another unit is refused.
 
 It fails closed. A file whose chain of hashes is broken releases nothing; neither does one that lacks a row which a peer
 remembers (a copy from an old backup), until its owner says how to go on.
@@ -136,8 +136,8 @@ class Ledger:
             return sum(any(line["event"]["mechanism"] == SCORES.mechanism for line in plan) for plan in plans)
         except (ValueError, KeyError, TypeError) as error:
             raise LedgerDamaged(
-                f"the ledger of {self.node!r} holds a run whose plan cannot be read. Nothing is released: restore the newest "
-                "copy of the file and its `blobs` folder."
+                f"the ledger of {self.node!r} holds a run whose plan cannot be read. Nothing is released: restore the "
+                "newest copy of the file and its `blobs` folder."
             ) from error
 
     def units(self) -> tuple[str, ...]:
@@ -145,7 +145,7 @@ class Ledger:
         return tuple(dict.fromkeys(unit for unit, _ in self.counted_units()))
 
     def counted_units(self) -> list[tuple[str, str]]:
-        """Unit and neighbours of every run with a finite price that is not all paid back. An exact run has no price of any unit."""
+        """Unit and neighbours of every run with a finite price that is not all paid back; an exact run has none."""
         opened = [json.loads(row.body)["terms"] for row in self.log.rows(kind="open")]
         prices = prices_of_runs(self.log)
         found = [
@@ -157,7 +157,7 @@ class Ledger:
         return list(dict.fromkeys([*((unit, neighbours) for units in before for unit, neighbours in units), *found]))
 
     def check_unit(self, terms: Terms, plans: Mapping[str, Plan]) -> None:
-        """Refuse a run whose price would be added to that of runs about another unit; an exact or a free one adds nothing to it."""
+        """Refuse a run whose price would be added to that of runs about another unit; exact and free ones add none."""
         if not (self.holds_data and 0.0 < total_price(plans).row < math.inf):
             return
         units = self.counted_units()
@@ -166,9 +166,9 @@ class Ledger:
         counted = " and ".join(unit for unit, _ in units)
         instead = f"Ask for the unit {counted}, or keep" if len(units) == 1 else "Keep"
         raise BudgetExhausted(
-            f"party {self.node!r}: its ledger counts for {counted}, and this run is about {terms.unit}. Prices about different "
-            f"neighbours do not add up to a promise. Nothing was sent. {instead} runs about {terms.unit} in a store of their own; its "
-            "owner sets that limit with both in mind."
+            f"party {self.node!r}: its ledger counts for {counted}, and this run is about {terms.unit}. Prices about "
+            f"different neighbours do not add up to a promise. Nothing was sent. {instead} runs about {terms.unit} in "
+            "a store of their own; its owner sets that limit with both in mind."
         )
 
     # -------------------------------------------------------------------------------- releases
@@ -293,15 +293,16 @@ class Ledger:
         return heads
 
     def check_new(self) -> None:
-        """A ledger in the place of a lost one holds nothing but that it is, and what it knows of other replaced ones."""
+        """Refuse to begin anew in a ledger that holds more than what it knows of replaced ones."""
         if self.log.length() != len(self.log.rows(OWNER, "replaced")):
             raise InvalidInput(
-                f"the ledger of {self.node!r} has rows, so it is not new. Nothing was changed. Move its file away if it is lost, or "
-                "restore the newest copy."
+                f"the ledger of {self.node!r} has rows, so it is not new. Nothing was changed. Move its file away if "
+                "it is lost, or restore the newest copy."
             )
 
     def begin_anew(self, rho: float, units: Iterable[tuple[str, str]] = ()) -> Replaced:
-        """Begin in the place of a ledger that was lost, with what may have been spent, and about which units and neighbours.
+        """Begin in the place of a ledger that was lost, with what may have been spent, and about which units and
+        neighbours.
 
         Until the first run the owner may say a larger rho; that is the same replacement.
         """
@@ -319,30 +320,28 @@ class Ledger:
         return one
 
     def knows_replaced(self, one: Replaced) -> bool:
-        """Whether this record was taken before: it is then no news. One from before the newest is refused, as it would bring an old
-        ledger back.
-        """
+        """Whether this record was taken before. An older one is refused: it would bring an old ledger back."""
         taken = [found for found in self.replaced() if found.node == one.node]
         if any(found.mark == one.mark for found in taken):
             return True
         if taken and one.when <= (last := max(found.when for found in taken)):
             raise InvalidInput(
-                f"the record about {one.node!r} is of {one.when}, and the ledger of {self.node!r} has taken one of {last}. Nothing was "
-                "changed. Ask its owner for the newest record."
+                f"the record about {one.node!r} is of {one.when}, and the ledger of {self.node!r} has taken one of "
+                f"{last}. Nothing was changed. Ask its owner for the newest record."
             )
         return False
 
     def accept_replaced(self, one: Replaced, head: tuple[int, bytes], rho: float) -> None:
-        """Another node's ledger was lost, and this is where its new one stands: it counts at least what this one does, or is refused."""
+        """Take the head of a new ledger of another node, unless it counts less than this one does."""
         with self.log.atomic():
             if self.knows_replaced(one):
                 return
             spent = self.row_spent()
             if rho < spent * (1.0 - 1e-9):
                 raise InvalidInput(
-                    f"the new ledger of {one.node!r} begins with rho = {rho!r}, and the one of {self.node!r} counts {spent!r} about the "
-                    "same rows: it would forget the rest. The record was not taken. Let its owner sign again with "
-                    f"--rho {spent!r} or more."
+                    f"the new ledger of {one.node!r} begins with rho = {rho!r}, and the one of {self.node!r} counts "
+                    f"{spent!r} about the same rows: it would forget the rest. The record was not taken. Let its "
+                    f"owner sign again with --rho {spent!r} or more."
                 )
             self._write_replaced({**one._asdict(), "head": [head[0], head[1].hex()]})
 
@@ -364,8 +363,8 @@ class Ledger:
             raise LedgerDamaged(
                 f"the ledger of {self.node!r} lacks row {count}, which {witness!r} saw before: it was "
                 "rolled back, for example by restoring an old copy, and would forget what was spent. Nothing is "
-                "released. Restore the newest copy; if it is lost, let the owner begin a new ledger, and all others take its "
-                "record: `colonnade runs replaced`."
+                "released. Restore the newest copy; if it is lost, let the owner begin a new ledger, and all others "
+                "take its record: `colonnade runs replaced`."
             )
 
 

@@ -1,15 +1,16 @@
 """One data holder, one fit: a run in a ledger without a conversation.
 
-The plan is reserved before anything is computed, every release takes its line before noise is drawn, and the rows of all
-releases are written in one transaction before the caller sees a model. A run that is interrupted is closed with what it
-had drawn; if even that cannot be written, its whole reservation stays spent. So a ledger may say too much, never too little.
+The plan is reserved before anything is computed, every release takes its line before noise is drawn, and the rows of
+all releases are written in one transaction before the caller sees a model. A run that is interrupted is closed with
+what it had drawn; if even that cannot be written, its whole reservation stays spent. So a ledger may say too much,
+never too little.
 
 The ledger is a file, or memory that lives with its owner. Nothing here can be resumed: a fit that failed is made again
 and paid for again. So the file keeps the events and not the bytes that were released.
 
-Besides rho a run may have a distance: by how much, in total variation, its sampler's law may differ from the ideal one that
-rho was computed for. Distances add up over runs, and cost (1 + e^epsilon) times their sum in delta (docs/privacy.md,
-sparse Frank-Wolfe picks). They stand in the terms of a run; the limit and the total count them.
+Besides rho a run may have a distance: by how much, in total variation, its sampler's law may differ from the ideal one
+that rho was computed for. Distances add up over runs, and cost (1 + e^epsilon) times their sum in delta
+(docs/privacy.md, sparse Frank-Wolfe picks). They stand in the terms of a run; the limit and the total count them.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ class Total:
     distance: float = 0.0
 
     def epsilon(self, delta: float) -> float:
-        """The epsilon of all runs together at this delta, both prices counted; infinite if the distances alone use it up."""
+        """The epsilon of all runs together at this delta, both prices counted; infinite if the distances alone use it
+        up.
+        """
         found = epsilon_of(self.rho, delta)
         while math.isfinite(found) and (left := delta_left(delta, found, self.distance)) > 0.0:
             if (needed := epsilon_of(self.rho, left)) <= found:

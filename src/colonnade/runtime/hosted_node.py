@@ -1,9 +1,9 @@
 """A host: one node where it lives, with its ledger, its transcript and its program.
 
 An engine that keeps all hosts in one process drives their nodes itself (inprocess.py). Elsewhere a host is reached
-by asking: it joins a run, says what it has received and sent, sends again what a peer has missed, and takes turns: letters
-in, steps, letters out (turns.py). Everything that is asked and answered is plain values, so it does not matter whether a
-call, a cluster or a network lies between.
+by asking: it joins a run, says what it has received and sent, sends again what a peer has missed, and takes turns:
+letters in, steps, letters out (turns.py). Everything that is asked and answered is plain values, so it does not matter
+whether a call, a cluster or a network lies between.
 
 A host whose process died joins again from its transcript, and goes on to the bit; letters that were on their way
 are made again, the same, by replay.
@@ -223,8 +223,8 @@ class HostedNode:
         """The letters for each neighbour from the place given; those recorded in an earlier life are made again."""
         if all(since.get(receiver, 0) >= count for receiver, count in self.join().sent.items()):
             return ()
-        # Letters are not kept: a replay from the transcript makes the same ones again. Beside the node, not in its place:
-        # the node may hold letters that it has not read, and has said that it has.
+        # Letters are not kept: a replay from the transcript makes the same ones again. It runs beside the node, not in
+        # its place: the node may hold letters that it has not read, and has said that it has.
         notes, self._notes = self._notes, []
         try:
             again = self._made().replay()

@@ -1,8 +1,8 @@
 """All nodes in one process: a plain loop over generators.
 
 An engine moves letters between nodes and resumes whoever has all it waits for; it knows no mathematics and no topology.
-Since programs form a Kahn network the order in which it does so cannot change a result. `Tap` and `Faults` wrap an engine
-and have the same face, so tests and reports need no hooks inside.
+Since programs form a Kahn network the order in which it does so cannot change a result. `Tap` and `Faults` wrap an
+engine and have the same face, so tests and reports need no hooks inside.
 """
 
 from __future__ import annotations

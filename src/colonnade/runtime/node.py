@@ -5,8 +5,8 @@ holds a program to:
 
 - messages go to neighbours only, and reads name a neighbour;
 - a guarded node (one that holds data or labels) sends only released fields, and only the one reply its method declares
-  for what it was asked (`REPLIES`): a choice between two kinds of answer would leak a bit. `REPLIES[None]`, where given,
-  is the kind of message it may send unasked;
+  for what it was asked (`REPLIES`): a choice between two kinds of answer would leak a bit. `REPLIES[None]`, where
+  given, is the kind of message it may send unasked;
 - a frame seen before is dropped if it is the same and refused if it is not;
 - what goes to a node that is reached through another one (`relayed`) is sealed here and opened there, and nothing that
   comes from such a node is read unless it was sealed.

@@ -3,10 +3,10 @@
     co.fit(fed, problem, method, engine=co.Ray())                       # a local Ray, started on demand
     co.fit(fed, problem, method, engine=co.Ray("auto"), store="runs")   # the cluster this machine belongs to
 
-Blocks go through Ray's object store, once; of a block that is a recipe only the recipe goes. An actor that dies is started
-again by Ray, which forgets what it held; its host does not: it replays its transcript, and the run goes on to the bit.
-Without `store=` transcripts are kept in a temporary folder for as long as the run lasts, and not synced to disk: they
-outlive an actor, and not the machine, with which such a run ends anyway.
+Blocks go through Ray's object store, once; of a block that is a recipe only the recipe goes. An actor that dies is
+started again by Ray, which forgets what it held; its host does not: it replays its transcript, and the run goes on to
+the bit. Without `store=` transcripts are kept in a temporary folder for as long as the run lasts, and not synced to
+disk: they outlive an actor, and not the machine, with which such a run ends anyway.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Host:
 
 @contextlib.contextmanager
 def _held(path: Path, passing: bool) -> Iterator[None]:
-    """With the records of a node for this process alone: an actor of a driver that was killed may still write to them."""
+    """Hold the records of a node for this process alone: an actor of a killed driver may still write to them."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.with_suffix(".lock").open("w") as lock:
         _claim(lock, path)
@@ -109,7 +109,8 @@ def _claim(lock: IO[str], path: Path) -> None:
             return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if time.monotonic() > late:
             raise StoreError(
-                f"another process has held {path} for {PATIENCE:.0f} seconds. Nothing was sent; end it and repeat the call."
+                f"another process has held {path} for {PATIENCE:.0f} seconds. Nothing was sent; end it and "
+                "repeat the call."
             )
         time.sleep(0.02)
 
@@ -117,8 +118,9 @@ def _claim(lock: IO[str], path: Path) -> None:
 class Ray:
     """An engine on Ray. As a context (`with co.Ray() as engine:`) it keeps its actors for the next run.
 
-    address    of a cluster, or "auto" for the one this machine belongs to; None is what RAY_ADDRESS says, and without it Ray is
-               started here, and stopped afterwards. Where the process is connected to Ray already, that is used.
+    address    of a cluster, or "auto" for the one this machine belongs to; None is what RAY_ADDRESS says, and without
+               it Ray is started here, and stopped afterwards. Where the process is connected to Ray already, that is
+               used.
     placement  {party: address of a machine of the cluster}, for parties whose files lie there.
     """
 
@@ -295,8 +297,8 @@ class RayNodes:
         """Another actor for a party whose own does not come back."""
         if self.deaths[name] >= ATTEMPTS:
             raise ColonnadeError(
-                f"the actor of {name!r} died {self.deaths[name]} times in a row; Ray's own logs say why (memory?). The run is "
-                "not lost: with store=, the same call goes on with it."
+                f"the actor of {name!r} died {self.deaths[name]} times in a row; Ray's own logs say why (memory?). The "
+                "run is not lost: with store=, the same call goes on with it."
             )
         if self.deaths[name] and self.deaths[name] % SPARE == 0:
             _ray().kill(self.actors[name])
@@ -342,11 +344,12 @@ def _not_there(address: str | None, error: Exception) -> ColonnadeError:
     why = type(error).__name__
     if address is None:
         return ColonnadeError(
-            f"Ray did not start here, {STARTS} times ({why}); its own logs say why (memory, a full disk?). Repeat the call, or "
-            "start Ray with `ray start --head` and use co.Ray('auto')."
+            f"Ray did not start here, {STARTS} times ({why}); its own logs say why (memory, a full disk?). Repeat the "
+            "call, or start Ray with `ray start --head` and use co.Ray('auto')."
         )
     return InvalidInput(
-        f"no Ray cluster answers at {address!r} ({why}). Start it with `ray start`, or leave the address out to start Ray here."
+        f"no Ray cluster answers at {address!r} ({why}). Start it with `ray start`, or leave the address "
+        "out to start Ray here."
     )
 
 

@@ -1,8 +1,8 @@
 """A node's transcript: every step's inbox and outbox, in the same log as its ledger.
 
-One step is one transaction: what came in, what the gate released, what goes out. Only then is anything sent. Reading the
-steps back gives exactly what a replay needs. Of a message that was sent and is not short only kind, length and hash are
-kept, since a replay makes it again; large ones that came in are files, gone when the run closes.
+One step is one transaction: what came in, what the gate released, what goes out. Only then is anything sent. Reading
+the steps back gives exactly what a replay needs. Of a message that was sent and is not short only kind, length and hash
+are kept, since a replay makes it again; large ones that came in are files, gone when the run closes.
 
 Kinds of rows: `in` and `out` (key: the other node), `step` (the order of the inbox).
 """

@@ -3,8 +3,8 @@
     question   a head, and each letter's body as it is
     answer     length of the head (4 bytes, little-endian) | head | the bodies, one behind the other
 
-A head is JSON: of each letter sender, receiver, the kind of message inside, place, round and length. Both ends are processes
-of one owner and one version; between organisations turns travel in parcels, which trust nothing.
+A head is JSON: of each letter sender, receiver, the kind of message inside, place, round and length. Both ends are
+processes of one owner and one version; between organisations turns travel in parcels, which trust nothing.
 """
 
 from __future__ import annotations

@@ -84,7 +84,8 @@ Ask = Callable[..., Promise]  # (host, what, *arguments)
 class Computed:
     """What becomes of an answer once it is there: made once, by the thread that asks for it first.
 
-    Not a Future of its own: every message of every round makes a promise, and a Future costs as much as reading the message.
+    Not a Future of its own: every message of every round makes a promise, and a Future costs as much as reading the
+    message.
     """
 
     __slots__ = ("_compute", "_error", "_promised", "_value")
