@@ -75,9 +75,14 @@ class Gate:
     """The gate of one node in one run."""
 
     def __init__(self, ledger: Ledger, run: str, noise: Noise, keyring: Keyring | None = None) -> None:
-        self._ledger, self._run, self._noise, self._keyring = ledger, run, noise, keyring
+        self._ledger = ledger
+        self._run = run
+        self._noise = noise
+        self._keyring = keyring
         self._pads: dict[bytes, int] = {}  # rows that each one-time mask has covered
-        self._tick, self._slot, self._round = 0, 0, 0
+        self._tick = 0
+        self._slot = 0
+        self._round = 0
         self._recorded: dict[int, tuple[Event, bytes]] | None = None
         self._pending: list[_Pending] = []
         self._events: list[Event] = []
@@ -315,7 +320,11 @@ class Gate:
 
     def begin(self, tick: int, number: int, recorded: dict[int, tuple[Event, bytes]] | None) -> None:
         """Start a step of round `number`; `recorded` holds its releases when the step is a replayed one."""
-        self._tick, self._round, self._slot, self._recorded, self._pending = tick, number, 0, recorded, []
+        self._tick = tick
+        self._round = number
+        self._slot = 0
+        self._recorded = recorded
+        self._pending = []
 
     def flush(self) -> None:
         """Record the step's releases; the caller's transaction also records what is sent."""
@@ -332,12 +341,12 @@ class Gate:
         self._events.append(event)
         digest = self._digest(given()) if self._ledger.log.durable else b""
         if self._recorded is not None:
-            return self._replayed(slot, event, digest)
+            return self._replay_release(slot, event, digest)
         what = self._ledger.take(self._run, event)
         body = b"" if draw is None else encode_value(draw())
         kept = digest + body if self._ledger.log.durable else b""  # many large releases would fill the memory
         self._pending.append(_Pending(slot, event, what, kept))
-        return _marked(body) if body else ()
+        return _mark_released(body) if body else ()
 
     def _price(self, rho: float) -> float:
         if not (math.isfinite(rho) and rho > 0):
@@ -353,7 +362,7 @@ class Gate:
             return hmac.digest(self._key, exact, "sha256")[:16]
         return hmac.new(self._key, exact, "sha256").digest()[:16]  # the other takes less than 2 GiB
 
-    def _replayed(self, slot: int, event: Event, digest: bytes) -> tuple[Released[Any], ...]:
+    def _replay_release(self, slot: int, event: Event, digest: bytes) -> tuple[Released[Any], ...]:
         assert self._recorded is not None
         if slot not in self._recorded:
             raise ReplayDiverged(f"step {self._tick} asks for a release that it did not make when it was recorded.")
@@ -369,10 +378,10 @@ class Gate:
             raise LedgerDamaged(
                 f"step {self._tick}: release {slot} left, and its bytes are gone. The run cannot go on."
             )
-        return _marked(body[16:]) if body[16:] else ()
+        return _mark_released(body[16:]) if body[16:] else ()
 
 
-def _marked(body: bytes) -> tuple[Released[Any], ...]:
+def _mark_released(body: bytes) -> tuple[Released[Any], ...]:
     return tuple(make_released(value, encode_value(value)) for value in decode_value(body))
 
 

@@ -34,7 +34,11 @@ class Keyring:
     def __init__(
         self, run: str, me: str, identity: bytes, pinned: Mapping[str, bytes], secret: bytes, told: str = ""
     ) -> None:
-        self._run, self._me, self._pinned, self._secret, self._told = run, me, dict(pinned), secret, told
+        self._run = run
+        self._me = me
+        self._pinned = dict(pinned)
+        self._secret = secret
+        self._told = told
         self._identity = Ed25519PrivateKey.from_private_bytes(identity)
         self._private = X25519PrivateKey.from_private_bytes(derive(secret, "x25519", run, me))
         self._shared: dict[str, bytes] = {}

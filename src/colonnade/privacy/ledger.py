@@ -77,7 +77,10 @@ class Ledger:
     """The ledger of one node over one log."""
 
     def __init__(self, log: Log, node: str, policy: Policy, *, holds_data: bool = True) -> None:
-        self.log, self.node, self.policy, self.holds_data = log, node, policy, holds_data
+        self.log = log
+        self.node = node
+        self.policy = policy
+        self.holds_data = holds_data
         self._left: dict[str, list[tuple[Charge, int]]] = {}
 
     # -------------------------------------------------------------------------------- runs

@@ -98,7 +98,9 @@ class LocalNodes:
 
 class _Loop:
     def __init__(self, nodes: Mapping[NodeId, Node], carry: Carry, pick: Callable[[deque[NodeId]], NodeId]) -> None:
-        self.nodes, self.carry, self.pick = nodes, carry, pick
+        self.nodes = nodes
+        self.carry = carry
+        self.pick = pick
         self.traffic = Traffic()
         self.ready: deque[NodeId] = deque()
         self.queued: set[NodeId] = set()

@@ -62,16 +62,19 @@ class Node:
     ) -> None:
         self.receipts = receipts
         self._relayed = frozenset(relayed)  # neighbours that are reached through somebody who must not read along
-        self.name, self.gate, self.neighbours, self.guarded = name, gate, frozenset(neighbours), guarded
+        self.name = name
+        self.gate = gate
+        self.neighbours = frozenset(neighbours)
+        self.guarded = guarded
         self.wait: tuple[NodeId, ...] = ()
         self._missing: set[NodeId] = set()  # of those it waits for, who has not sent yet
-        self.finished, self.started, self.result = False, False, None
-        self._program, self._transcript, self._replies, self._listener = (
-            program,
-            transcript,
-            replies,
-            listener,
-        )
+        self.finished = False
+        self.started = False
+        self.result = None
+        self._program = program
+        self._transcript = transcript
+        self._replies = replies
+        self._listener = listener
         self._tick, self._round = 0, 0
         self._inbox: dict[NodeId, deque[Frame]] = defaultdict(deque)
         self._unnoted: list[tuple[tuple[NodeId, NodeId], Frame]] = []  # frames that came and have no receipt yet
@@ -167,7 +170,9 @@ class Node:
                 post = self._program.send(inbox) if self.started else next(self._program)
         except StopIteration as stop:
             self.result, self.finished, post = stop.value, True, Post()
-        self.started, self.wait, self._tick = True, post.wait, self._tick + 1
+        self.started = True
+        self.wait = post.wait
+        self._tick = self._tick + 1
         self._missing = {node for node in post.wait if not self._inbox[node]}
         self._check_edges(post)
         if post.note is not None:
@@ -177,11 +182,15 @@ class Node:
     def _tell(self, note: Note) -> None:
         self._round += 1
         if self.guarded:
-            note = {"round": self._round, "party": self.name, **{name: self._paid(v) for name, v in note.items()}}
+            note = {
+                "round": self._round,
+                "party": self.name,
+                **{name: self._check_released(v) for name, v in note.items()},
+            }
         if self._listener is not None:
             self._listener(self.name, note)
 
-    def _paid(self, value: Any) -> Any:
+    def _check_released(self, value: Any) -> Any:
         if type(value) is not Released:
             raise LeakError(
                 f"{self.name!r} holds data and writes a bare value into a note for the history; there only released "

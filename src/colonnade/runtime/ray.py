@@ -65,7 +65,7 @@ class Host:
         """Take a setup in a run; `terms` are what it reserved, if it sat there before."""
         try:
             self.rise()
-            self.leaving.enter_context(_held(Path(path), passing))
+            self.leaving.enter_context(_hold_records(Path(path), passing))
             log = FileLog(path, synced=not passing)
             self.leaving.callback(log.close)
             host = HostedNode(setup, run, log)
@@ -85,12 +85,12 @@ class Host:
         if self.host is None:
             raise self.refused
         if what == "turn":
-            return turn_bytes.answer(self.host.turn(turn_bytes.questioned(*arguments)))
+            return turn_bytes.write_answer(self.host.turn(turn_bytes.read_question(*arguments)))
         return getattr(self.host, what)(*arguments)
 
 
 @contextlib.contextmanager
-def _held(path: Path, passing: bool) -> Iterator[None]:
+def _hold_records(path: Path, passing: bool) -> Iterator[None]:
     """Hold the records of a node for this process alone: an actor of a killed driver may still write to them."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.with_suffix(".lock").open("w") as lock:
@@ -227,7 +227,10 @@ class RayNodes:
     def __init__(
         self, engine: Ray, run: str, setups: Mapping[NodeId, NodeSetup], logs: NodeLogs, listener: Listener
     ) -> None:
-        self.engine, self.run, self.listener, self.names = engine, run, listener, list(setups)
+        self.engine = engine
+        self.run = run
+        self.listener = listener
+        self.names = list(setups)
         self.passing = None if logs.durable else Path(tempfile.mkdtemp(prefix="colonnade-ray-"))
         here = COORDINATOR in setups
         self.local = HostedNode(setups[COORDINATOR], run, logs.log(COORDINATOR)) if here else None
@@ -271,12 +274,12 @@ class RayNodes:
                 self.setups[name], self.run, self.paths[name], self.terms.get(name), self.passing is not None
             )
         if what == "turn":
-            asked = self.actors[name].call.remote(what, *turn_bytes.question(*arguments))
-            return Computed(asked.future(), lambda found: turn_bytes.answered(self.heard(name, found)))
+            asked = self.actors[name].call.remote(what, *turn_bytes.write_question(*arguments))
+            return Computed(asked.future(), lambda found: turn_bytes.read_answer(self.read_answer(name, found)))
         asked = self.actors[name].call.remote(what, *arguments)
-        return Computed(asked.future(), lambda found: self.heard(name, found))
+        return Computed(asked.future(), lambda found: self.read_answer(name, found))
 
-    def heard(self, name: NodeId, found: Promise) -> Any:
+    def read_answer(self, name: NodeId, found: Promise) -> Any:
         """An answer, or what became of it."""
         from ray.exceptions import RayActorError, RayTaskError
 

@@ -53,7 +53,7 @@ class Transcript:
                 self._log.append(self._run, tick, "in", peer, header + frame.body)
             for peer, frame in sent.items():
                 self._log.append(self._run, tick, "out", peer, recorded_form(frame))
-            self._log.append(self._run, tick, "step", "", _listed(tuple(received)))
+            self._log.append(self._run, tick, "step", "", _names_as_json(tuple(received)))
 
     def steps(self) -> Iterator[Step]:
         """All recorded steps in order, one in memory at a time; a step ends with its `step` row."""
@@ -80,7 +80,7 @@ class Transcript:
 
 
 @lru_cache(maxsize=256)
-def _listed(names: tuple[str, ...]) -> bytes:
+def _names_as_json(names: tuple[str, ...]) -> bytes:
     return json.dumps(names).encode()
 
 

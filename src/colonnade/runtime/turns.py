@@ -163,7 +163,9 @@ class Turns:
     """One drive of all hosts to their end."""
 
     def __init__(self, names: Sequence[NodeId], ask: Ask, listener: Listener) -> None:
-        self.names, self.ask, self.listener = tuple(names), ask, listener
+        self.names = tuple(names)
+        self.ask = ask
+        self.listener = listener
         self.mail: dict[NodeId, list[Letter]] = {}
         self.busy: dict[NodeId, Promise] = {}
         self.over: SimpleQueue[tuple[NodeId, Promise]] = SimpleQueue()  # turns that have ended, as they end

@@ -129,7 +129,9 @@ class Frame:
     __slots__ = ("_sha256", "body", "round", "sequence")
 
     def __init__(self, sequence: int, round: int, body: bytes, sha256: bytes = b"") -> None:  # noqa: A002  a field
-        self.sequence, self.round, self.body = sequence, round, body
+        self.sequence = sequence
+        self.round = round
+        self.body = body
         self._sha256 = sha256  # empty until it is asked for
 
     def __eq__(self, other: object) -> bool:
