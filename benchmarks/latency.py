@@ -302,7 +302,7 @@ def whole(folder: Path, count: int, size: int, rounds: int, between: Callable[[]
         made = federation_file(folder, count)
         board = hub.open(made)
         with parties(f"whole{count}", board.port, folder, count), tempfile.TemporaryDirectory(dir=folder) as store:
-            crew, began = hub.crew, [now()]
+            hosted_nodes, began = hub.hosted_nodes, [now()]
 
             def noted(*_: Any) -> None:
                 spent.append(now() - began[0])
@@ -310,9 +310,9 @@ def whole(folder: Path, count: int, size: int, rounds: int, between: Callable[[]
                 began[0] = now()
 
             def listening(run: str, setups: Any, books: Any, _: Any, call: Any) -> Any:
-                return crew(run, setups, books, noted, call)
+                return hosted_nodes(run, setups, books, noted, call)
 
-            hub.crew = listening  # type: ignore[method-assign]
+            hub.hosted_nodes = listening  # type: ignore[method-assign]
             problem = co.Problem(co.LeastSquares(), co.L1Ball(1.0))
             co.fit(co.Federation.elsewhere(made), problem, Catch(rounds + WARM, size), engine=hub, store=store)
     return spent[WARM:]

@@ -107,12 +107,12 @@ def ours(engine: Ray, folder: Path | None, count: int, size: int, rounds: int) -
     terms = Terms("echo", "echo()", "nobody", "one row", "replace one row", "0")
     with tempfile.TemporaryDirectory(dir=folder) as place:
         books = MemoryStore() if folder is None else RunStore(place)
-        crew = engine.crew("run", setups, books, lambda *_: None, None)
+        hosted_nodes = engine.hosted_nodes("run", setups, books, lambda *_: None, None)
         try:
-            crew.ask("reserve", dict.fromkeys(setups, (terms, plan, {})))
-            crew.drive()
+            hosted_nodes.ask("reserve", dict.fromkeys(setups, (terms, plan, {})))
+            hosted_nodes.drive()
         finally:
-            crew.close()
+            hosted_nodes.close()
             books.close()
     return times[WARM:]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.errors import InvalidInput, StoreError
-from colonnade.privacy.statement import OF_TRUST, Guarantee, guaranteed
+from colonnade.privacy.statement import OF_TRUST, Guarantee, guarantee_under
 from papers.comparison.models import BETWEEN, NOBODY, ONE, OURS
 
 START, END = "<!-- written by python -m papers comparison -->", "<!-- end of what was measured -->"
@@ -107,7 +107,7 @@ def _cells(line: Line) -> Iterator[str]:
 def _guarantee(line: Line) -> str:
     """As recorded; a word of ours by the rule of today's statements, since a record may be of an earlier one."""
     ours = line["guarantee"] in (Guarantee.PROVEN, Guarantee.CONDITIONAL)
-    return guaranteed(OF_TRUST.get(line["trust"], ())) if ours else str(line["guarantee"])
+    return guarantee_under(OF_TRUST.get(line["trust"], ())) if ours else str(line["guarantee"])
 
 
 def area(line: Line) -> str:

@@ -27,7 +27,7 @@ from colonnade.privacy.mechanisms import SystemNoise
 from colonnade.privacy.store import FileLog
 from colonnade.runtime import ray as engines
 from colonnade.runtime.ray import Host, Ray
-from colonnade.runtime.turns import Kept, Then
+from colonnade.runtime.turns import Answered, Computed
 from contract import EVERY_METHOD, METHODS, federation, fitted
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'colonnade[ray]'")
@@ -103,8 +103,8 @@ class Actor:
             return failed(ActorDiedError())
         arguments = [cloudpickle.loads(a) if what == "sit" and isinstance(a, bytes) else a for a in arguments]
         try:
-            answer = Kept(lambda: getattr(self.host, what)(*arguments))
-            answer = Kept(lambda: cloudpickle.loads(cloudpickle.dumps(answer.result())))
+            answer = Answered(lambda: getattr(self.host, what)(*arguments))
+            answer = Answered(lambda: cloudpickle.loads(cloudpickle.dumps(answer.result())))
             answer.result()
         except Exception as error:
             answer = failed(RayTaskError(what, "", error))
@@ -244,8 +244,8 @@ class Deadly(Ray):
         self.asked, self.interrupt = 0, 0
         self.wire: dict[tuple, set[bytes]] = {}
 
-    def crew(self, *arguments):
-        made = super().crew(*arguments)
+    def hosted_nodes(self, *arguments):
+        made = super().hosted_nodes(*arguments)
         promise, self.asked = made.promise, 0
 
         def watched(name, what, *letters):
@@ -262,7 +262,7 @@ class Deadly(Ray):
                 os.kill(pid, signal.SIGKILL)
             elif way == "by Ray":
                 ray.kill(made.actors[name], no_restart=False)
-            return Then(future, self.noted) if what == "turn" else future
+            return Computed(future, self.noted) if what == "turn" else future
 
         made.promise = watched
         return made

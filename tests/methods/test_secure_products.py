@@ -16,7 +16,7 @@ from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.pads import Pad
 from colonnade.privacy.store import FileLog
 from colonnade.privacy.values import Packed
-from colonnade.runtime.inprocess import InProcess, straight
+from colonnade.runtime.inprocess import InProcess, deliver_once
 from colonnade.runtime.messages import Sealed
 from colonnade.runtime.node import Letter, Node
 from colonnade.runtime.program import COORDINATOR
@@ -54,7 +54,7 @@ class Until:
     def __init__(self, letters):
         self.left, self.sent = letters, []
 
-    def run(self, nodes, carry=straight):
+    def run(self, nodes, carry=deliver_once):
         def watched(letter):
             if not self.left:
                 raise Cut

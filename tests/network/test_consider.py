@@ -12,6 +12,7 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
+from spending import own_spent
 from test_party_service import (  # noqa: F401
     BREAKS,
     NOISY,
@@ -35,8 +36,8 @@ from colonnade.network.hub_run import FAREWELL
 from colonnade.network.parcel import Parcel, pack, unpack
 from colonnade.network.party_service import DIVERGED, OK, PartyService
 from colonnade.network.proposals import Request
-from colonnade.runtime.run_store import aborted
-from colonnade.runtime.turns import Kept, Lost
+from colonnade.runtime.run_store import abort_run
+from colonnade.runtime.turns import Answered, Lost
 from contract import Case, federation
 from organisations import SERVER, Organisations
 
@@ -55,7 +56,7 @@ def state(service: PartyService) -> tuple:
     ledger = service.ledger
     service.log.verify()
     length = service.log.length()
-    counted = ledger.budget(), ledger.own_spent(), ledger.row_spent(), ledger.open_runs()
+    counted = ledger.budget(), own_spent(ledger), ledger.row_spent(), ledger.open_runs()
     return *counted, length, service.log.head_at(length), service.books.begun(), service.books.ended()
 
 
@@ -155,7 +156,7 @@ def test_a_run_that_was_refused_first_is_not_paid_back_when_it_was_run_after_all
             assert straw.raw(name, "reserve", dear(SECURE, "first")).head == {"code": REFUSES}
         ask = straw.ask
         straw.ask = lambda party, what, *rest: (
-            Kept(lambda: Parcel({})) if what in ("over", "settle") else ask(party, what, *rest)
+            Answered(lambda: Parcel({})) if what in ("over", "settle") else ask(party, what, *rest)
         )
         with mock.patch("colonnade.runtime.run_store.new_run_id", return_value="first"):
             attempt(straw, tmp_path)
@@ -170,7 +171,7 @@ def test_a_run_that_the_operator_aborted_is_not_begun_under_its_name(tmp_path): 
     """Killed when the journal had it and the ledger had not; then its operator ended it."""
     with straw_hub(NOISY, tmp_path, co.Policy(epsilon=20.0, delta=1e-6)) as straw:
         straw.services["party0"].books.adopt("run")
-        aborted(tmp_path / "party0", "run")
+        abort_run(tmp_path / "party0", "run")
         before = state(straw.services["party0"])
         for what in ("consider", "reserve"):
             assert straw.raw("party0", what, proposal(NOISY, seeded=False)).head == {"code": DIVERGED}
@@ -184,7 +185,7 @@ def test_a_run_that_is_aborted_while_its_party_is_at_work_releases_nothing_more(
         def aborting(party, what, *rest):
             turns[party, what] += 1
             if (party, what) == ("party0", "turn") and turns[party, what] == 2:
-                assert aborted(tmp_path / "party0", "run") == ["party0"]
+                assert abort_run(tmp_path / "party0", "run") == ["party0"]
             return ask(party, what, *rest)
 
         straw.ask = aborting
@@ -204,7 +205,7 @@ def test_a_refusal_to_consider_when_others_had_reserved_does_not_say_that_nothin
             if (party, what) == ("party1", "reserve") and straw.lives[party] == 0:
                 straw.die(party)
                 straw.services[party].approve = lambda _: False
-                return Kept(lambda: (_ for _ in ()).throw(Lost(party)))
+                return Answered(lambda: (_ for _ in ()).throw(Lost(party)))
             return ask(party, what, *rest)
 
         straw.ask = dying

@@ -35,7 +35,7 @@ from colonnade.network.party_service import OK, UNAVAILABLE, UNKNOWN  # noqa: E4
 from colonnade.network.transport.metrics import Metrics  # noqa: E402
 from colonnade.runtime.messages import Direct, Sealed  # noqa: E402
 from colonnade.runtime.node import Letter  # noqa: E402
-from colonnade.runtime.turns import Then  # noqa: E402
+from colonnade.runtime.turns import Computed  # noqa: E402
 from colonnade.runtime.wire import Frame, decode, encode  # noqa: E402
 from contract import RIDGE, Case, federation  # noqa: E402
 from organisations import Organisations, free_port, same_arrays  # noqa: E402
@@ -65,7 +65,7 @@ def overheard(hub):
                     seen.setdefault((x.sender, x.receiver), []).append(x.frame)
             return found
 
-        return Then(ask(party, what, *rest), noted)
+        return Computed(ask(party, what, *rest), noted)
 
     with mock.patch.object(hub, "ask", listening):
         yield seen

@@ -21,6 +21,7 @@ from unittest import mock
 import numpy as np
 import polars as pl
 import pytest
+from spending import own_spent
 
 import colonnade as co
 from colonnade.cli.runs import list_runs
@@ -43,13 +44,13 @@ from colonnade.network.run_log import RunLog
 from colonnade.network.transport.envelope import PeerTimeout
 from colonnade.network.transport.metrics import Metrics
 from colonnade.privacy.block import Unit
-from colonnade.privacy.ledger import REFUSED
 from colonnade.privacy.mechanisms import SeededNoise
+from colonnade.privacy.run_prices import REFUSED
 from colonnade.runtime.hosted_node import FINAL
 from colonnade.runtime.messages import Failed, FailureCode
 from colonnade.runtime.node import Letter
-from colonnade.runtime.run_store import in_words
-from colonnade.runtime.turns import Kept, Lost
+from colonnade.runtime.run_store import ending_in_words
+from colonnade.runtime.turns import Answered, Lost
 from colonnade.runtime.wire import Frame, decode, encode
 from contract import EVERY_METHOD, Case, federation, fitted
 from organisations import Organisations, same_arrays
@@ -112,7 +113,7 @@ class Straw(Grpc):
         if way == "silently":  # it is another process before anybody has noticed
             self.services[party].runs.clear()
             self.services[party].approvals = Approvals()
-        answer = Kept(
+        answer = Answered(
             lambda: read_answer(
                 party, Question(what), self.services[party].answer(pack({"what": what, **(head or {})}, blobs))
             )
@@ -123,11 +124,11 @@ class Straw(Grpc):
         if way in ("after", "idle"):  # idle: its answer was heard, and nothing is asked of it while it comes back
             self.die(party)
         if way in ("before", "after"):
-            return Kept(lambda: (_ for _ in ()).throw(Lost(party)))
+            return Answered(lambda: (_ for _ in ()).throw(Lost(party)))
         return answer
 
 
-def heard(answer: Kept) -> Parcel | None:
+def heard(answer: Answered) -> Parcel | None:
     """An answer that is there; None if it is an error."""
     with contextlib.suppress(Exception):
         return answer.result()
@@ -190,7 +191,7 @@ def test_what_a_refused_reservation_costs_is_as_its_message_says(tmp_path):
         straw.services[last].approve = lambda _: False
         ask = straw.ask
         straw.ask = lambda party, what, *rest: (
-            Kept(lambda: Parcel({})) if what == "consider" else ask(party, what, *rest)
+            Answered(lambda: Parcel({})) if what == "consider" else ask(party, what, *rest)
         )
         with pytest.raises(PeerFailed, match="Whoever had reserved already gets back its own part, and goes on"):
             co.fit(
@@ -203,7 +204,7 @@ def test_what_a_refused_reservation_costs_is_as_its_message_says(tmp_path):
             )
         spent = {name: service.ledger for name, service in straw.services.items()}
         assert spent[last].row_spent() == 0
-        assert spent[first].own_spent() == 0
+        assert own_spent(spent[first]) == 0
         assert spent[first].row_spent() > 0
         assert not straw.wire
 
@@ -217,10 +218,10 @@ class Board:
     def connected(self) -> set[str]:
         return self.straw.connected()
 
-    def ask(self, party: str, request: bytes, *, timeout: float) -> Kept:
+    def ask(self, party: str, request: bytes, *, timeout: float) -> Answered:
         if (party, unpack(request).head["what"]) != ("party0", self.what):
-            return Kept(lambda: self.straw.services[party].answer(request))
-        return Kept(lambda: self.said if isinstance(self.said, bytes) else (_ for _ in ()).throw(self.said))
+            return Answered(lambda: self.straw.services[party].answer(request))
+        return Answered(lambda: self.said if isinstance(self.said, bytes) else (_ for _ in ()).throw(self.said))
 
 
 @pytest.mark.parametrize("what", ["consider", "turn"])
@@ -264,10 +265,10 @@ def test_a_finished_run_gives_its_fit_though_a_party_cannot_be_told_that_it_is_o
 
 def test_how_a_run_ended_has_words_for_every_error_that_ends_one_and_keeps_what_it_does_not_know():
     for kind in (*FINAL, PeerFailed, refusals.PeerSilent, refusals.PeerRefused, refusals.PeerBroken):
-        assert kind.__name__ not in in_words(f"{REFUSED}: {kind.__name__}")
+        assert kind.__name__ not in ending_in_words(f"{REFUSED}: {kind.__name__}")
     for how in ("finished", "aborted", "failed: KeyError", "the hub says: refused", ""):
-        assert how == in_words(how)
-    assert in_words("the hub says: refused: PeerFailed").startswith("the hub says: failed: another node")
+        assert how == ending_in_words(how)
+    assert ending_in_words("the hub says: refused: PeerFailed").startswith("the hub says: failed: another node")
 
 
 # ------------------------------------------------------------------------------------------------ the coordinator's log
@@ -593,7 +594,7 @@ def test_a_hub_that_says_refused_does_not_give_back_what_others_may_have_spent(w
         asked = proposal(NOISY, seeded=False)
         assert straw.raw("party0", "reserve", asked).head["code"] == OK
         ledger = straw.services["party0"].ledger
-        reserved, own = ledger.row_spent(), ledger.own_spent()
+        reserved, own = ledger.row_spent(), own_spent(ledger)
         assert 0 < own < reserved
         ended = {"run": "run", "how": REFUSED, "over": {"run": REFUSED, "another": "finished", "owner": "finished"}}
         assert straw.raw("party0", what, ended).head["code"] == OK
@@ -610,7 +611,7 @@ def test_what_a_hub_says_of_an_end_is_not_listed_as_the_partys_own_refusal(how, 
         met(straw, STAR)
         assert straw.raw("party0", "over", {"run": "run", "how": how}).head["code"] == OK
     (line,) = list_runs(tmp_path / "party0")
-    assert line["state"] == in_words(f"the hub says: {how}")
+    assert line["state"] == ending_in_words(f"the hub says: {how}")
     assert line["state"].startswith("the hub says: ")
 
 

@@ -34,7 +34,7 @@ from colonnade.network.parcel import Parcel, unpack
 from colonnade.network.party_alignment import forget
 from colonnade.network.party_data import PartyData
 from colonnade.network.party_service import OK
-from colonnade.runtime.turns import Then
+from colonnade.runtime.turns import Computed
 from organisations import Organisations
 
 ROWS = {"clinic": range(2, 14), "bank": range(12), "lab": (*range(1, 9), 40, 41)}  # the bank holds the labels
@@ -458,7 +458,7 @@ def run(made: Organisations, kill: tuple[tuple[str, str], ...] = ()) -> tuple[co
                 made.kill(party)
                 made.start(party, hub.port)
             passed.extend(blobs)
-            return Then(ask(party, what, head, blobs), overheard)
+            return Computed(ask(party, what, head, blobs), overheard)
 
         def overheard(answer):
             found = answer.result()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from spending import own_spent
 from test_party_service import (
     BREAKS,
     GRAPH,
@@ -98,7 +99,7 @@ def test_a_letter_that_has_no_place_in_the_run_ends_it_and_gets_a_farewell_alone
         answer = brought(straw, letter, **changes)
         assert (answer.head["failure"], said(answer)) == (BREAKS, {"Failed"})
         assert answer.head["letters"] == (("party0", "coordinator", ""),)
-        assert (entries(straw.services["party0"]), ledger.own_spent(), ledger.open_runs()) == ([], 0.0, set())
+        assert (entries(straw.services["party0"]), own_spent(ledger), ledger.open_runs()) == ([], 0.0, set())
         assert dict(brought(straw, ASKED).head) == {"code": UNKNOWN}  # and it is over, whatever comes then
 
 

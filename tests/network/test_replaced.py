@@ -33,9 +33,9 @@ from colonnade.privacy.block import ROW
 from colonnade.privacy.events import Charge, Event, Mechanism
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.ledger import Ledger, Replaced, Terms
-from colonnade.privacy.statement import told_replaced
+from colonnade.privacy.statement import describe_replaced
 from colonnade.runtime.program import COORDINATOR
-from colonnade.runtime.run_store import RunStore, aborted, begun_anew
+from colonnade.runtime.run_store import RunStore, abort_run, begin_new_ledger
 
 POLICY = co.Policy(exact=False, epsilon=4.0, delta=1e-6)
 ROLLED_BACK = "rolled back|cannot go on with this run"
@@ -89,7 +89,7 @@ def test_a_store_goes_on_after_a_loss_with_what_the_others_remember_and_says_so(
     with pytest.raises(co.LedgerDamaged, match="colonnade runs replaced"):
         fit(tmp_path)
     lose(tmp_path, node)
-    when, rho = begun_anew(tmp_path, node)
+    when, rho = begin_new_ledger(tmp_path, node)
     assert spent(tmp_path, "a") >= known["a"] > 0
     assert spent(tmp_path, "b") == known["b"]
     assert rho >= max(known.values())
@@ -109,7 +109,7 @@ def test_a_new_ledger_is_no_new_budget(tmp_path):  # noqa: F811
     for days in (1, 2, 3):
         lose(tmp_path, "b")
         with later(days):
-            begun_anew(tmp_path, "b")
+            begin_new_ledger(tmp_path, "b")
     with ledger_of(tmp_path, "b", co.Policy(epsilon=4.0, delta=1e-6)) as ledger:
         assert ledger.budget().rho >= known > 0
         assert ledger.budget().lifetime_rho == ledger.row_spent()
@@ -117,7 +117,7 @@ def test_a_new_ledger_is_no_new_budget(tmp_path):  # noqa: F811
             fit(tmp_path, epsilon=3.1)
     lose(tmp_path, "b")
     with later(4):
-        begun_anew(tmp_path, "b")
+        begin_new_ledger(tmp_path, "b")
     found = fit(tmp_path, epsilon=0.1)
     assert (
         "4 ledgers were replaced after they were lost: that of b on 2031-01-01, 2031-01-02," in found.privacy.sentence
@@ -130,7 +130,7 @@ def test_a_new_ledger_keeps_the_unit_of_the_lost_one(tmp_path):  # noqa: F811
     with ledger_of(tmp_path, "b") as ledger:
         (unit,) = ledger.units()
     lose(tmp_path, "a")
-    begun_anew(tmp_path, "a")
+    begin_new_ledger(tmp_path, "a")
     with ledger_of(tmp_path, "a") as ledger:
         assert ledger.units() == (unit,)
         plans = {"a": (Charge(Event(Mechanism.GAUSSIAN, 0.01, 1.0), 1, "a sum"),)}
@@ -146,7 +146,7 @@ def test_a_run_that_was_open_at_a_loss_is_ended_and_stays_counted(tmp_path):  # 
     with ledger_of(tmp_path, "b") as ledger:
         assert len(ledger.open_runs()) == 1
     lose(tmp_path, "a")
-    _, rho = begun_anew(tmp_path, "a")
+    _, rho = begin_new_ledger(tmp_path, "a")
     assert rho > 0.0
     with ledger_of(tmp_path, "b") as ledger:
         assert ledger.open_runs() == set()
@@ -157,11 +157,11 @@ def test_a_ledger_that_is_there_is_not_replaced(tmp_path):  # noqa: F811
     fit(tmp_path)
     before = {name: spent(tmp_path, name) for name in ("a", "b")}
     with pytest.raises(co.InvalidInput, match=r"has rows, so it is not new\. Nothing was changed"):
-        begun_anew(tmp_path, "a")
+        begin_new_ledger(tmp_path, "a")
     with pytest.raises(
         co.InvalidInput, match=r"no ledger in .* remembers one of 'c'; there are those of a, b, coordin"
     ):
-        begun_anew(tmp_path, "c")
+        begin_new_ledger(tmp_path, "c")
     assert not (tmp_path / "nodes" / "c.db").exists()
     assert before == {name: spent(tmp_path, name) for name in ("a", "b")}
     assert fit(tmp_path, epsilon=0.5).privacy.replaced == ""
@@ -171,7 +171,7 @@ def test_the_command_for_one_owner_that_was_cut_off_is_repeated(tmp_path):  # no
     fit(tmp_path)
     lose(tmp_path, "a")
     with mock.patch.object(Ledger, "accept_replaced", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
-        begun_anew(tmp_path, "a")
+        begin_new_ledger(tmp_path, "a")
     for _ in range(2):
         said = CliRunner().invoke(app, ["runs", "replaced", str(tmp_path), "--node", "a"])
         assert said.exit_code == 0, said.output
@@ -499,7 +499,7 @@ def test_open_runs_are_ended_by_who_takes_the_record_and_stay_counted(made):
     assert 0 < ledger.row_spent() <= reserved  # its own part was not used; that of the others may have been
     assert made.straw.raw("party1", "reserve", proposal(NOISY, seeded=False)).head["code"] != OK
     with pytest.raises(co.InvalidInput, match="is over already"):
-        aborted(made.folder / "party1", "run")
+        abort_run(made.folder / "party1", "run")
 
 
 # ------------------------------------------------------------------------------------------------ what is said and read
@@ -507,11 +507,11 @@ def test_open_runs_are_ended_by_who_takes_the_record_and_stay_counted(made):
 
 def test_two_replacements_of_one_second_are_two():
     one, two = (Replaced("a", "2031-01-01T00:00:00+00:00", mark) for mark in ("0" * 16, "1" * 16))
-    assert told_replaced([one, one]).startswith("1 ledger was replaced")
-    assert told_replaced([one, two, one]).startswith(
+    assert describe_replaced([one, one]).startswith("1 ledger was replaced")
+    assert describe_replaced([one, two, one]).startswith(
         "2 ledgers were replaced after they were lost: that of a on 2031-01-01, 2031-"
     )
-    assert told_replaced([]) == ""
+    assert describe_replaced([]) == ""
 
 
 LIES: list[Callable[[list], object]] = [

@@ -20,8 +20,8 @@ from colonnade.data.alignment import Agreement
 from colonnade.data.federation_file import FederationFile, Member, new_key
 from colonnade.errors import InvalidInput
 from colonnade.network.party_data import PartyData
+from colonnade.privacy.approval import Budget
 from colonnade.privacy.block import Unit
-from colonnade.privacy.ledger import Budget
 from colonnade.privacy.statement import BY_SECRET
 from colonnade.runtime.run_store import RunStore
 from organisations import Organisations

@@ -33,8 +33,9 @@ from colonnade.network.party_file import Limits
 from colonnade.network.party_service import DIVERGED, OK, PartyService
 from colonnade.network.proposals import Request
 from colonnade.network.scoring import Scoring, part_path
+from colonnade.privacy.approval import Budget
 from colonnade.privacy.events import SCORES, Charge
-from colonnade.privacy.ledger import Budget, Terms
+from colonnade.privacy.ledger import Terms
 from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.runtime.wire import decode
 from contract import EVERY_METHOD, Case, federation, fitted

@@ -16,10 +16,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from spending import pld_epsilon
 
 import colonnade as co
 from colonnade.errors import InvalidInput
-from colonnade.privacy.accountant import pld_epsilon, rho_for
+from colonnade.privacy.accountant import rho_for
 from papers import attacks as papers
 from papers import published
 from papers.published import calibrations

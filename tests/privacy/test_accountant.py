@@ -8,9 +8,10 @@ import mpmath
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from spending import pld_epsilon
 
 from colonnade.errors import InvalidInput
-from colonnade.privacy.accountant import ORDERS, delta, epsilon, pld_epsilon, rho_for, rounds_for
+from colonnade.privacy.accountant import ORDERS, delta, epsilon, rho_for
 
 RHOS = (1e-8, 0.000433, 0.0306, 0.5, 8.0, 300.0)
 DELTAS = (1e-2, 1e-6, 1e-12)
@@ -123,24 +124,7 @@ def test_spending_more_never_reports_less(rho, more, chance):
     assert delta(rho, 1.0) <= delta(rho * more, 1.0)
 
 
-@settings(deadline=None)
-@given(budget=st.floats(0.01, 50), chance=chances, share=st.floats(1e-4, 2))
-def test_as_many_rounds_fit_as_the_budget_covers(budget, chance, share):
-    each = rho_for(budget, chance) * share
-    rounds = rounds_for(each, budget, chance)
-    assert epsilon(rounds * each, chance) <= budget
-    assert epsilon((rounds + 1) * each * (1 + 1e-6), chance) > budget
-
-
 # ---------------------------------------------------------------- the ends
-
-
-@pytest.mark.parametrize("count", [1, 2, 8, 64])
-def test_a_budget_of_so_many_rounds_affords_all_of_them(count):
-    """Powers of two, so that the parts add up to the budget to the last bit."""
-    each = rho_for(1.0, 1e-6) / count
-    assert rounds_for(each, 1.0, 1e-6) == count
-    assert rounds_for(math.nextafter(each, 1.0), 1.0, 1e-6) == count - 1
 
 
 def test_nothing_costs_nothing_and_an_exact_release_costs_everything():
@@ -150,7 +134,6 @@ def test_nothing_costs_nothing_and_an_exact_release_costs_everything():
     assert delta(0.1, math.inf) == 0
     assert rho_for(math.inf, 1e-6) == math.inf
     assert rho_for(1.0, 0.0) == 0
-    assert rounds_for(math.inf, 1.0, 1e-6) == 0
 
 
 def test_a_delta_too_small_for_a_float_is_not_reported_as_none():
@@ -171,19 +154,11 @@ def test_the_smallest_spending_still_has_a_delta(rho):
         lambda: delta(1.0, -1.0),
         lambda: rho_for(math.nan, 1e-6),
         lambda: rho_for(1.0, -1e-6),
-        lambda: rounds_for(-1.0, 1.0, 1e-6),
-        lambda: pld_epsilon(1.0, 1.0, 1, 2.0),
     ],
 )
 def test_what_is_no_price_is_refused(ask):
     with pytest.raises(InvalidInput, match="must not be negative"):
         ask()
-
-
-@pytest.mark.parametrize(("rho", "budget"), [(0.0, 1.0), (1.0, math.inf)])
-def test_an_endless_number_of_rounds_is_no_answer(rho, budget):
-    with pytest.raises(InvalidInput, match="any number of rounds"):
-        rounds_for(rho, budget, 1e-6)
 
 
 # ---------------------------------------------------------------- exact curves

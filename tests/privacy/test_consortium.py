@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf
 from scipy.stats import chisquare
+from spending import own_spent
 
 import colonnade as co
 from colonnade.methods.frank_wolfe.private_block import PrivateBlockFrankWolfe
@@ -214,7 +215,7 @@ def test_the_row_pays_the_budget_once_however_many_parties(tmp_path, loss, parti
     assert fit.privacy.epsilon == pytest.approx(1.0, rel=1e-6)
     for name in ("party0", "party1"):
         assert book(tmp_path, name).row_spent() == pytest.approx(row_rho(plans), rel=1e-12)
-        assert book(tmp_path, name).own_spent() == 0.0
+        assert own_spent(book(tmp_path, name)) == 0.0
     outside = [e for e in book(tmp_path, COORDINATOR).entries() if e.event.audience is Audience.ALL]
     assert [METHOD.rounds] == [len(outside)]
     assert sum(np.abs(x).sum() for x in fit.coefficients.values()) <= 1.5 * (1 + 1e-12)

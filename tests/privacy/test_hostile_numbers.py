@@ -32,7 +32,7 @@ from colonnade.methods.gram.secure_parts import Prepare, check_prepare
 from colonnade.methods.method import Finish, Job, SendLabels
 from colonnade.network.party_data import PartyData
 from colonnade.network.party_file import read_table
-from colonnade.privacy.block import COLUMN, LARGEST, Block, cleaned
+from colonnade.privacy.block import COLUMN, LARGEST, Block, clean_cells
 from colonnade.privacy.events import Charge, Event, Mechanism, Policy
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.ledger import Ledger, Terms
@@ -185,11 +185,11 @@ def test_a_cell_of_any_numeric_type_becomes_a_number_within_its_bound(kind):
     values = np.array([0, 1, 100], dtype=kind)
     if np.issubdtype(kind, np.floating):
         values = np.append(values, np.array([np.nan, np.inf, -np.inf, np.finfo(kind).max], dtype=kind))
-    made = cleaned(values, 3.0)
+    made = clean_cells(values, 3.0)
     assert made.dtype == np.float64
     assert made.tolist()[:3] == [0.0, 1.0, min(3.0, float(values[2]))]
     assert made.tolist()[3:] == ([] if made.size == 3 else [0.0, 3.0, -3.0, 3.0])
-    assert np.abs(cleaned(values)).max() <= LARGEST
+    assert np.abs(clean_cells(values)).max() <= LARGEST
 
 
 def test_a_cell_too_small_to_be_multiplied_ends_no_run_whatever_the_process_asks_of_numpy(tmp_path):

@@ -11,7 +11,7 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
@@ -27,7 +27,6 @@ from colonnade.privacy.mechanisms import (
     gaussian_sigma,
     grid_below,
     gumbel_scale,
-    quantise_rows,
     quantise_vector,
     rational_sigma,
     rounded_sensitivity,
@@ -264,37 +263,6 @@ def test_a_choice_too_cheap_for_its_grid_is_refused():
 
 
 # ---------------------------------------------------------------- whole grid steps
-
-
-@settings(deadline=None)
-@given(
-    rows=arrays(np.float64, st.tuples(st.integers(0, 6), st.integers(1, 8)), elements=finite),
-    bound=st.floats(1e-6, 1e6),
-    bits=st.integers(1, 30),
-)
-def test_no_quantised_row_is_longer_than_its_integer_bound(rows, bound, bits):
-    whole, limit = quantise_rows(rows, bound, bits)
-    assert all(sum(int(v) ** 2 for v in row) <= limit**2 for row in whole)
-    # Against the clipped rows: never away from zero, and less than a step off (up to double precision).
-    norms = np.linalg.norm(rows, axis=1, keepdims=True)
-    clipped = rows * np.minimum(1.0, bound / np.maximum(norms, 1e-300)) * (limit / bound)
-    assert (np.abs(whole) <= np.abs(clipped) * (1 + 1e-11)).all()
-    assert (np.abs(clipped - whole) < 1 + 1e-11 * limit).all()
-
-
-def test_rows_too_large_for_squares_are_clipped_all_the_same():
-    whole, limit = quantise_rows(np.array([[1e300, 1e300], [1e-300, 0.0], [0.0, 0.0]]), 1.0, 20)
-    assert whole.tolist() == [[741455, 741455], [0, 0], [0, 0]]
-    assert limit == 2**20
-
-
-@pytest.mark.parametrize(
-    ("rows", "bound", "bits"),
-    [([[math.nan]], 1.0, 8), ([[1.0]], 0.0, 8), ([[1.0]], math.inf, 8), ([[1.0]], 1.0, 31), ([1.0], 1.0, 8)],
-)
-def test_rows_without_a_bound_are_refused(rows, bound, bits):
-    with pytest.raises(InvalidInput, match=r"positive number|missing values"):
-        quantise_rows(np.array(rows), bound, bits)
 
 
 @given(values=arrays(np.float64, 5, elements=finite), exponent=st.integers(-20, 20))

@@ -23,10 +23,10 @@ from colonnade.privacy.statement import (
     Guarantee,
     Trust,
     check_delta,
-    derived,
+    derived_statement,
+    describe_replaced,
     remarks_on,
-    settled,
-    told_replaced,
+    with_trust,
 )
 from colonnade.runs.call import released_to_all
 from colonnade.runs.job_file import load_job
@@ -39,7 +39,7 @@ KEPT = Assumption("everybody keeps quiet")
 def stated(trust: str, *assumed: Assumption, epsilon: float = 1.0, delta: float = 1e-6):
     privacy = co.Privacy(epsilon, delta, trust=trust)
     rho = rho_for(epsilon, delta)
-    return derived(privacy, rho, ROW, "the model", "docs/privacy.md", (*OF_TRUST.get(trust, ()), *assumed))
+    return derived_statement(privacy, rho, ROW, "the model", "docs/privacy.md", (*OF_TRUST.get(trust, ()), *assumed))
 
 
 def test_a_statement_that_rests_on_nothing_more_than_its_derivation_is_proven():
@@ -135,9 +135,9 @@ def test_the_epsilon_that_was_asked_for_stands_in_the_sentence():
     ],
 )
 def test_terms_without_a_trust_model_get_secure_or_else_the_strictest(method, word):
-    assert settled(co.Privacy(1.0, 1e-6), method.trusts).trust == word
+    assert with_trust(co.Privacy(1.0, 1e-6), method.trusts).trust == word
     asked = co.Privacy(1.0, 1e-6, trust="consortium")
-    assert settled(asked, method.trusts) is asked
+    assert with_trust(asked, method.trusts) is asked
 
 
 def test_every_method_with_a_derivation_says_which_trust_models_it_knows():
@@ -262,9 +262,11 @@ def test_every_replaced_ledger_is_counted_once():
         ("b", "2031-01-02T00:00:00+00:00", "n"),
         ("a", "2031-02-03T", "o"),
     )
-    assert told_replaced([]) == ""
-    assert told_replaced([first, first]).startswith("1 ledger was replaced after it was lost: that of a on 2031-01-02.")
-    said = told_replaced([later, first, again, first])
+    assert describe_replaced([]) == ""
+    assert describe_replaced([first, first]).startswith(
+        "1 ledger was replaced after it was lost: that of a on 2031-01-02."
+    )
+    said = describe_replaced([later, first, again, first])
     assert said.startswith(
         "3 ledgers were replaced after they were lost: that of a on 2031-01-02, 2031-02-03; that of b on 2031-01-02."
     )

@@ -15,7 +15,8 @@ import colonnade as co
 from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.block import COLUMN, ROW, Unit
 from colonnade.privacy.events import EXACT, Charge, Event, Mechanism
-from colonnade.privacy.ledger import OPENING, Ledger, Terms, _opening
+from colonnade.privacy.ledger import OPENING, Ledger, Terms
+from colonnade.privacy.run_prices import opening
 from colonnade.privacy.store import FileLog, MemoryLog
 from colonnade.runs.budgets import account
 from colonnade.runtime.hosted_node import HostedNode
@@ -101,7 +102,7 @@ def test_a_node_without_data_counts_for_nobody():
 def test_an_earlier_ledger_of_two_units_opens_and_takes_no_further_price():
     ledger = book()
     for number, unit in enumerate((ROW, Unit("patient", 3))):  # as versions before wrote them
-        ledger.log.append(str(number), OPENING, "open", "", _opening(terms(unit), "a", PLAN, co.Policy()))
+        ledger.log.append(str(number), OPENING, "open", "", opening(terms(unit), "a", PLAN, co.Policy(), "2026-01-01"))
     assert ledger.units() == ("one row", "one patient (at most 3 rows)")
     for unit in (ROW, Unit("patient", 3)):
         with pytest.raises(co.BudgetExhausted, match=r"counts for one row and one patient \(at most 3 rows\)"):

@@ -14,7 +14,7 @@ from colonnade.runtime.messages import Failed, message
 from colonnade.runtime.node import Letter
 from colonnade.runtime.program import Post, ask_one, last, public_bytes, receive
 from colonnade.runtime.receipts import Receipts
-from colonnade.runtime.transcript import LOOK, Transcript, kept, said_of
+from colonnade.runtime.transcript import LOOK, Transcript, header_and_length, recorded_form
 from colonnade.runtime.wire import HEADER_SIZE, Frame, decode, encode
 from contract import Toy, nodes
 from contract import gate as gate_of
@@ -443,7 +443,7 @@ def test_of_a_longer_message_kind_length_and_hash_are_kept_and_a_change_is_still
     co.InProcess().run(nodes(pair(quiet, hub=generous(b"a")), logs))
     (sent,) = logs[HUB].rows(kind="out")
     body = encode(Parcel(bytes(5_000) + b"a"), guarded=False)
-    assert said_of(sent.body[:LOOK], len(sent.body)) == (body[:HEADER_SIZE], len(body))
+    assert header_and_length(sent.body[:LOOK], len(sent.body)) == (body[:HEADER_SIZE], len(body))
     assert sent.body.endswith(hashlib.sha256(body).digest())
     assert len(sent.body) == LOOK + 32
     co.InProcess().run(nodes(pair(quiet, hub=generous(b"a")), logs))
@@ -453,9 +453,9 @@ def test_of_a_longer_message_kind_length_and_hash_are_kept_and_a_change_is_still
 
 def test_of_a_short_message_the_record_tells_kind_and_length_and_of_an_earlier_hash_nothing():
     body = encode(Question(1), guarded=False)
-    assert kept(Frame(0, 0, body)) == body
-    assert said_of(body[:LOOK], len(body)) == (body[:HEADER_SIZE], len(body))
-    assert said_of(b"sha256:" + bytes(LOOK - 7), 7 + 32) is None
+    assert recorded_form(Frame(0, 0, body)) == body
+    assert header_and_length(body[:LOOK], len(body)) == (body[:HEADER_SIZE], len(body))
+    assert header_and_length(b"sha256:" + bytes(LOOK - 7), 7 + 32) is None
 
 
 def test_a_hub_that_changed_is_noticed(logs):

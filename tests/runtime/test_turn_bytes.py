@@ -31,14 +31,14 @@ turns = st.builds(
 
 @given(letters)
 def test_the_letters_of_a_question_arrive(sent):
-    assert list(sent) == turn_bytes.questioned(*turn_bytes.question(sent))
+    assert list(sent) == turn_bytes.read_question(*turn_bytes.write_question(sent))
 
 
 @given(turns)
 def test_a_quiet_turn_travels_as_bytes(turn):
-    raw = turn_bytes.answer(turn)
+    raw = turn_bytes.write_answer(turn)
     assert isinstance(raw, bytes)
-    assert turn == turn_bytes.answered(raw)
+    assert turn == turn_bytes.read_answer(raw)
 
 
 def test_a_turn_with_a_note_or_a_failure_travels_as_it_is():
@@ -47,4 +47,4 @@ def test_a_turn_with_a_note_or_a_failure_travels_as_it_is():
         Turn((), True, (), notes=({"round": 1},)),
         Turn((), True, (), failure=co.LeakError("nothing was sent")),
     ):
-        assert turn_bytes.answered(turn_bytes.answer(turn)) is turn
+        assert turn_bytes.read_answer(turn_bytes.write_answer(turn)) is turn

@@ -14,7 +14,7 @@ from colonnade.network.parcel import letters_out, pack, unpack
 from colonnade.runtime.hosted_node import Joined, Turn
 from colonnade.runtime.node import Letter
 from colonnade.runtime.traffic import Traffic
-from colonnade.runtime.turns import Kept, Lost, Then, Turns, check_records, gathered, settled
+from colonnade.runtime.turns import Answered, Computed, Lost, Turns, check_records, gather_answers, wait_for_all
 from colonnade.runtime.wire import Frame
 
 
@@ -24,7 +24,7 @@ class Raw:
 
 def test_an_answer_that_was_read_is_not_kept_beside_what_was_made_of_it():
     raw: Future[Raw] = Future()
-    promise = Then(Then(raw, lambda found: [found.result()]), lambda found: len(found.result()))
+    promise = Computed(Computed(raw, lambda found: [found.result()]), lambda found: len(found.result()))
     came = Raw()
     raw.set_result(came)
     held = weakref.ref(came)
@@ -36,7 +36,7 @@ def test_an_answer_that_was_read_is_not_kept_beside_what_was_made_of_it():
 
 def test_a_promise_is_computed_once_and_tells_also_those_who_come_late():
     computed, told = [], []
-    promise = Then(Kept(lambda: 3), lambda found: computed.append(found.result()))
+    promise = Computed(Answered(lambda: 3), lambda found: computed.append(found.result()))
     promise.add_done_callback(told.append)
     assert computed == []  # by who asks for it, not by who tells
     promise.result()
@@ -46,7 +46,7 @@ def test_a_promise_is_computed_once_and_tells_also_those_who_come_late():
 
 
 def test_an_error_stays_an_error():
-    promise = Then(Kept(lambda: 1 / 0), lambda found: found.result())
+    promise = Computed(Answered(lambda: 1 / 0), lambda found: found.result())
     for _ in range(2):
         with pytest.raises(ZeroDivisionError):
             promise.result()
@@ -64,7 +64,9 @@ def dies_while_the_other_says(first: Turn) -> tuple[Turns, list]:
             raise Lost(name)
         return turn
 
-    turns = Turns(["b", "a"], lambda name, what, *_: Kept(lambda: answer(name, what)), lambda *note: told.append(note))
+    turns = Turns(
+        ["b", "a"], lambda name, what, *_: Answered(lambda: answer(name, what)), lambda *note: told.append(note)
+    )
     return turns, told
 
 
@@ -83,7 +85,7 @@ def test_the_failure_of_a_station_that_lives_ends_the_run_though_another_died():
 def test_the_failure_is_told_and_not_that_the_run_is_over_at_whoever_failed():
     turns, _ = dies_while_the_other_says(Turn((), True, (), failure=LeakError("no")))
     asked = turns.ask
-    over = Kept(lambda: (_ for _ in ()).throw(co.ReplayDiverged("over")))
+    over = Answered(lambda: (_ for _ in ()).throw(co.ReplayDiverged("over")))
     turns.ask = lambda name, what, *rest: over if turns.failure and what == "join" else asked(name, what, *rest)
     with pytest.raises(LeakError):
         turns.run()
@@ -93,7 +95,7 @@ def test_a_sender_of_very_many_tiny_letters_does_not_make_a_question_that_its_re
     """The receiver would be named for it: a head is 16 MiB at most, and addresses grow when they are written again."""
     letters = [Letter("b", "a", Frame(place, 0, b"\1\0\0"), "\N{GRINNING FACE}" * 200) for place in range(8000)]
     asked: list[list[Letter]] = []
-    turns = Turns(["a", "b"], lambda _name, _what, given: Kept(lambda: asked.append(given)), lambda *_: None)
+    turns = Turns(["a", "b"], lambda _name, _what, given: Answered(lambda: asked.append(given)), lambda *_: None)
     turns.mail = defaultdict(list)
     turns.post(letters)
     while turns.mail["a"]:
@@ -109,7 +111,7 @@ def failing(error: Exception) -> Turn:
 
 
 def test_of_many_who_heard_of_a_failure_the_first_is_told_and_before_all_of_them_the_failure():
-    turns = Turns(["a", "b", "c"], lambda *_: Kept(lambda: None), lambda *_: None)
+    turns = Turns(["a", "b", "c"], lambda *_: Answered(lambda: None), lambda *_: None)
     turns.mail = defaultdict(list)
     turns.take("b", failing(PeerFailed("a stopped")))
     turns.take("c", failing(PeerFailed("b stopped")))
@@ -129,11 +131,11 @@ def test_the_first_error_is_told_when_everybody_has_answered():
             raise co.ProtocolError("one")
         return value
 
-    promised = {str(k): Then(Kept(lambda k=k: k), lambda found: answer(found.result())) for k in range(3)}
+    promised = {str(k): Computed(Answered(lambda k=k: k), lambda found: answer(found.result())) for k in range(3)}
     with pytest.raises(co.ProtocolError, match="one"):
-        gathered(promised)
+        gather_answers(promised)
     assert seen == [0, 1, 2]
-    settled(promised.values())
+    wait_for_all(promised.values())
     assert seen == [0, 1, 2]
 
 
@@ -157,7 +159,7 @@ def letter(sender: str, size: int = 1) -> Letter:
 
 
 def test_a_station_gets_a_turn_when_all_whom_it_waits_for_have_written():
-    turns = Turns(["a", "b", "c"], lambda *_: Kept(lambda: None), lambda *_: None)
+    turns = Turns(["a", "b", "c"], lambda *_: Answered(lambda: None), lambda *_: None)
     turns.mail = defaultdict(list)
     turns.done = {"c": Turn((), False, ("a", "b"), missing=frozenset({"a", "b"}))}
     for mail, due in (([], False), ("a", False), ("aa", False), ("ab", True), ("aab", True)):
@@ -173,8 +175,8 @@ def test_a_turn_brings_no_more_bytes_than_a_message_may_have_unless_one_letter_i
     monkeypatch.setattr("colonnade.runtime.turns.LOAD", 10)
     asked: list[list[int]] = []
 
-    def ask(_name: str, _what: str, given: list[Letter]) -> Kept:
-        return Kept(lambda: asked.append([len(x.frame.body) for x in given]))
+    def ask(_name: str, _what: str, given: list[Letter]) -> Answered:
+        return Answered(lambda: asked.append([len(x.frame.body) for x in given]))
 
     turns = Turns(["c"], ask, lambda *_: None)
     turns.mail = defaultdict(list, {"c": [letter("a", size) for size in (4, 6, 1, 25, 5, 6)]})

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.privacy.accountant import rho_for
-from colonnade.privacy.statement import OF_TRUST, Guarantee, Trust, guaranteed
+from colonnade.privacy.statement import OF_TRUST, Guarantee, Trust, guarantee_under
 
 Floats = NDArray[np.float64]
 CLAIMS = (0.1, 1.0, 4.0)
@@ -59,4 +59,4 @@ class Target:
     @property
     def guarantee(self) -> Guarantee:
         """What stands behind the claim: of ours, what a statement under this trust model says."""
-        return Guarantee.CLAIMED if self.claimed else guaranteed(OF_TRUST.get(self.trust, ()))
+        return Guarantee.CLAIMED if self.claimed else guarantee_under(OF_TRUST.get(self.trust, ()))

@@ -103,13 +103,13 @@ class _Held:
 
 def _held(store: Path, account: Any) -> _Held:
     from colonnade.privacy.accountant import epsilon
-    from colonnade.privacy.ledger import recorded_event
+    from colonnade.privacy.run_prices import recorded_event
     from colonnade.runs.budgets import open_ledger
 
     with open_ledger(store, account.party) as ledger:
         renewals = [row.seq for row in ledger.log.rows(kind="budget") if json.loads(row.body)["do"] == "renew"]
         start, still = max(renewals, default=0), ledger.open_runs()
-        rho = math.fsum(row for seq, _, row in ledger._by_run() if start < seq < math.inf)  # of runs that are over
+        rho = math.fsum(rho for seq, rho in ledger.counted_prices() if start < seq < math.inf)  # of runs that are over
         for row in ledger.log.rows(kind="event"):
             rho += recorded_event(row.body).rho if row.run in still else 0.0
     spent = epsilon(rho, account.delta)

@@ -25,7 +25,7 @@ from colonnade.privacy.figures import shown
 if TYPE_CHECKING:
     from colonnade.network.party_file import PartyFile
     from colonnade.network.proposals import Request
-    from colonnade.privacy.ledger import Budget
+    from colonnade.privacy.approval import Budget
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -276,7 +276,7 @@ def _terms(asked: Request) -> Iterator[tuple[str, str, str]]:
     """Name, words, and where words are not exact the value itself."""
     from colonnade.methods.masked_scores import MaskedScores
     from colonnade.privacy.events import row_rho
-    from colonnade.privacy.statement import joined, large_delta, remarks_on
+    from colonnade.privacy.statement import join_assumptions, large_delta, remarks_on
     from colonnade.problem import Problem
     from colonnade.runs.preview import Preview
     from colonnade.views.words import count_noun, plain_words, problem_sentence, value_words
@@ -299,7 +299,7 @@ def _terms(asked: Request) -> Iterator[tuple[str, str, str]]:
         ).price
         yield "privacy", price, repr(privacy)
         if asked.assumed:
-            yield "holds if", joined(asked.assumed), ""
+            yield "holds if", join_assumptions(asked.assumed), ""
         if asked.place:
             yield "order", asked.place, ""
         notes = (*filter(None, [large_delta(privacy, *asked.units)]), *remarks_on(privacy))

@@ -55,7 +55,7 @@ def listing(store: Store, quiet: Quiet = False, as_json: AsJson = False) -> None
 
 def list_runs(store: Path) -> list[dict[str, Any]]:
     """Every run of a store as plain data."""
-    from colonnade.runtime.run_store import RunStore, history, in_words, node_name
+    from colonnade.runtime.run_store import RunStore, ending_in_words, history, node_name
 
     past = history(store)  # refuses what is not a store
     books = RunStore(store)
@@ -74,7 +74,7 @@ def list_runs(store: Path) -> list[dict[str, Any]]:
                     "method": terms.get(run, {}).get("method"),
                     "epsilon": None if asked is None else float(asked[1]),
                     "delta": None if asked is None else float(asked[2]),
-                    "state": in_words(over[run]) if run in over else _unfinished(store, run),
+                    "state": ending_in_words(over[run]) if run in over else _unfinished(store, run),
                 }
             )
         return lines
@@ -170,9 +170,9 @@ def abort(
     Example: colonnade runs abort runs 20260101T120000-0123456789ab
     """
     with explained():
-        from colonnade.runtime.run_store import aborted
+        from colonnade.runtime.run_store import abort_run
 
-        closed = aborted(store, run)
+        closed = abort_run(store, run)
         said = f"{run} is over; closed in the ledgers of {', '.join(closed) or 'nobody'}"
         answer({"run": run, "state": "aborted", "closed_at": closed}, said, "", quiet, as_json)
 
@@ -226,9 +226,9 @@ def replaced(
         if [node, sign, accept].count(None) != 2:
             raise InvalidInput("say one of --node NAME (a store of one owner), --sign RECORD and --accept RECORD.")
         if node is not None:
-            from colonnade.runtime.run_store import begun_anew
+            from colonnade.runtime.run_store import begin_new_ledger
 
-            when, spent = begun_anew(place, node)
+            when, spent = begin_new_ledger(place, node)
             said = (
                 f"{node} has a new ledger since {when}, which begins with rho = {spent:.4g}; every later statement "
                 "counts it"

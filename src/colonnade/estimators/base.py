@@ -24,15 +24,23 @@ from colonnade.estimators.surroundings import DELTA, looked_at
 from colonnade.kernels.corrective import NEGLIGIBLE, Certified, SparseProblem, certify, corrective_fit, scores_of
 from colonnade.kernels.lazy import lazy_picks
 from colonnade.kernels.sparse_fw import Floats, LossCode, model_of_picks
+from colonnade.privacy.accountant import delta_left, rho_for
 from colonnade.privacy.accountant import epsilon as epsilon_of
-from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.block import ROW, SENSIBLE
 from colonnade.privacy.events import plan_rho
 from colonnade.privacy.figures import shown
 from colonnade.privacy.ledger import Terms
-from colonnade.privacy.local import LocalLedger, delta_left
+from colonnade.privacy.local import LocalLedger
 from colonnade.privacy.mechanisms import SystemNoise
-from colonnade.privacy.statement import Privacy, PrivacyStatement, Trust, check_delta, derived, large_delta, remarks_on
+from colonnade.privacy.statement import (
+    Privacy,
+    PrivacyStatement,
+    Trust,
+    check_delta,
+    derived_statement,
+    large_delta,
+    remarks_on,
+)
 
 METHODS = ("auto", "frank-wolfe", "gaussian")
 TOLERANCE = 1e-6  # of a fit without privacy: the certified gap over the objective
@@ -251,6 +259,6 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries
         spent = f"{total.runs} fit{'s' if total.runs > 1 else ''}, rho {total.rho:.4g} in all, {all_of_it}"
         derivation = f"docs/privacy.md, {why}{parts}; the ledger, kept {where}, has {spent}"
         sees = "the fitted model: coefficients, intercepts and settings"
-        made = derived(privacy, rho, ROW, sees, derivation, caveat=mind)
+        made = derived_statement(privacy, rho, ROW, sees, derivation, caveat=mind)
         # Where a part of delta pays for something else, rho alone does not bound all that is seen.
         return replace(made, epsilon=epsilon_of(rho, delta), rho=rho if delta == privacy.delta else None)

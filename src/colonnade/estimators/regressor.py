@@ -15,8 +15,8 @@ from colonnade.data.notices import about_range, count_labels
 from colonnade.errors import InvalidInput
 from colonnade.estimators.base import SparseLinear
 from colonnade.kernels.sparse_fw import Floats, LossCode
-from colonnade.privacy.block import SENSIBLE, cleaned
-from colonnade.privacy.statement import checked_range
+from colonnade.privacy.block import SENSIBLE, clean_cells
+from colonnade.privacy.statement import check_range
 
 
 class SparseRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]  # scikit-learn carries no types
@@ -94,13 +94,13 @@ class SparseRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]  # sc
         low, high = (
             (-float(self.label_bound or 0.0), float(self.label_bound or 0.0))
             if self.label_range is None
-            else checked_range(self.label_range, self.label_bound)
+            else check_range(self.label_range, self.label_bound)
         )
         X = self._private_rows(X)
         y = values_of(column_or_1d(y, warn=True))
         check_consistent_length(X, y)
         middle, bound = (low + high) / 2.0, (high - low) / 2.0
-        t = cleaned(np.clip(np.nan_to_num(y, nan=middle), low, high) - middle, bound) / bound
+        t = clean_cells(np.clip(np.nan_to_num(y, nan=middle), low, high) - middle, bound) / bound
         labels = count_labels(y)
         notices = () if labels is None else about_range(labels, low, high)
         coef, b = self._private(X, [t], False, bound, notices)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from colonnade.privacy.block import cleaned
+from colonnade.privacy.block import clean_cells
 
 
 @dataclass(frozen=True)
@@ -71,10 +71,10 @@ def as_doubles(X: Any) -> Any:
 
 def clipped(X: Any, bound: float) -> Any:
     """X as CSR of doubles with every entry within ±bound, NaN as zero."""
-    with np.errstate(over="ignore", invalid="ignore"):  # as in `cleaned`
+    with np.errstate(over="ignore", invalid="ignore"):  # as in `clean_cells`
         rows = sparse.csr_array(X, dtype=np.float64, copy=True)
         rows.sum_duplicates()
-    rows.data = cleaned(rows.data, bound)
+    rows.data = clean_cells(rows.data, bound)
     return rows
 
 

@@ -18,7 +18,7 @@ from colonnade.network.replaced_ledger import is_replaced
 from colonnade.privacy.ledger import Replaced
 from colonnade.runtime.hosted_node import Joined, Standing
 from colonnade.runtime.program import COORDINATOR, NodeId
-from colonnade.runtime.traffic import Line, Traffic
+from colonnade.runtime.traffic import Traffic, TrafficRow
 from colonnade.runtime.turns import Lost
 
 _MOST_REPLACED = 1000  # ledgers that one party may say were replaced
@@ -97,7 +97,7 @@ def read_outcome(party: NodeId, head: Mapping[str, Any]) -> tuple[Answer | None,
     for sender, receiver, kind, number, messages, size, numbers in head["traffic"]:
         if sender != party:
             raise ValueError("a party counts what it sent, and nothing else")
-        line = Line(sender, str(receiver)[:200], str(kind)[:200], read_count(number))
+        line = TrafficRow(sender, str(receiver)[:200], str(kind)[:200], read_count(number))
         traffic.lines[line] = [read_count(messages), read_count(size), read_count(numbers)]
     return answer, traffic
 

@@ -35,7 +35,7 @@ from colonnade.network.transport.metrics import Metrics
 from colonnade.runtime.hosted_node import NodeSetup
 from colonnade.runtime.node import Listener
 from colonnade.runtime.program import COORDINATOR, NodeId
-from colonnade.runtime.turns import Books, Crew, Lost, Promise, Then, gathered
+from colonnade.runtime.turns import Computed, HostedNodes, Lost, NodeLogs, Promise, gather_answers
 
 if TYPE_CHECKING:
     from colonnade.network.transport.hub import Switchboard
@@ -158,7 +158,9 @@ class Grpc:
 
     # ------------------------------------------------------------------------ a run
 
-    def crew(self, run: str, setups: Mapping[NodeId, NodeSetup], books: Books, listener: Listener, call: Any) -> Crew:
+    def hosted_nodes(
+        self, run: str, setups: Mapping[NodeId, NodeSetup], books: NodeLogs, listener: Listener, call: Any
+    ) -> HostedNodes:
         if self._board is None or not isinstance(call, Call):
             raise InvalidInput("co.Grpc is for federations whose parties run elsewhere: Federation.open(file).")
         assert self._file is not None
@@ -201,7 +203,7 @@ class Grpc:
                 raise PeerBroken(str(error)) from error
             return read_answer(party, what, said)
 
-        return Then(raw, opened)
+        return Computed(raw, opened)
 
     def _ask_all(self, names: Iterable[str], what: Question) -> dict[str, Parcel]:
         return self._ask_each(what, {name: ({}, ()) for name in names})
@@ -212,7 +214,9 @@ class Grpc:
         """All answers; asked again, a party that died meanwhile answers the same."""
         for _ in range(LOSSES):
             with contextlib.suppress(Lost):
-                return gathered({name: self.ask(name, what, head, blobs) for name, (head, blobs) in asked.items()})
+                return gather_answers(
+                    {name: self.ask(name, what, head, blobs) for name, (head, blobs) in asked.items()}
+                )
         raise PeerBroken(f"a party began anew {LOSSES:,} times when it was asked {what!r}; its own log says why.")
 
 

@@ -34,7 +34,7 @@ from colonnade.runtime.inprocess import Outcome
 from colonnade.runtime.messages import Direct, FailureCode
 from colonnade.runtime.node import Letter, Listener
 from colonnade.runtime.program import COORDINATOR, NodeId
-from colonnade.runtime.turns import Books, Kept, Lost, Promise, Then, Turns, gathered, settled
+from colonnade.runtime.turns import Answered, Computed, Lost, NodeLogs, Promise, Turns, gather_answers, wait_for_all
 from colonnade.runtime.wire import HEADER_SIZE, encode
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class HubRun:
     """The hosts of one run, as fit.py asks them."""
 
     def __init__(
-        self, hub: Grpc, run: str, setups: Mapping[NodeId, NodeSetup], books: Books, listener: Listener, call: Call
+        self, hub: Grpc, run: str, setups: Mapping[NodeId, NodeSetup], books: NodeLogs, listener: Listener, call: Call
     ) -> None:
         self.hub, self.run, self.listener, self.call = hub, run, listener, call
         self.names = list(setups)
@@ -84,13 +84,13 @@ class HubRun:
             to = {name: arguments for name, arguments in to.items() if name == COORDINATOR}
         while True:
             try:
-                return gathered({name: self.promise(name, what, *arguments) for name, arguments in to.items()})
+                return gather_answers({name: self.promise(name, what, *arguments) for name, arguments in to.items()})
             except Lost:  # asked again, a party's books answer the same
                 continue
 
     def promise(self, name: NodeId, what: str, *arguments: Any) -> Promise:
         if name == COORDINATOR:
-            return Kept(lambda: getattr(self.local, what)(*arguments))
+            return Answered(lambda: getattr(self.local, what)(*arguments))
         asked: Promise = getattr(self.parties[name], what)(*arguments)
         return asked
 
@@ -120,9 +120,9 @@ class HubRun:
                     if not self.hub.listens(name, self.process[name]):
                         raise Lost(name)  # whoever begins anew has forgotten its operator's yes, and may now hear a no
                 self.reserving = True
-                answers = gathered({name: self.propose(name, Question.RESERVE, proposal) for name in names})
+                answers = gather_answers({name: self.propose(name, Question.RESERVE, proposal) for name in names})
                 self.said |= {name: read_promise(name, answer) for name, answer in answers.items()}
-                gathered({name: self.let_meet(name) for name in names})
+                gather_answers({name: self.let_meet(name) for name in names})
                 return
             except Lost as lost:
                 self.count(lost)
@@ -142,7 +142,7 @@ class HubRun:
             except PeerRefused as error:
                 raise refusal(name, question, int(FailureCode.REFUSED) + 1, scores=True) from error
 
-        return Then(asked, read) if isinstance(self.call.method, MaskedScores) else asked
+        return Computed(asked, read) if isinstance(self.call.method, MaskedScores) else asked
 
     def count(self, lost: Lost) -> None:
         """A party begins anew: as often as machines fail, and not for ever."""
@@ -196,7 +196,7 @@ class RemoteParty:
 
     def turn(self, letters: Sequence[Letter]) -> Promise:
         if self._is_another_process():  # with its process died the letters that it held and had not read
-            return self._then(Question.TURN, Kept(lambda: _lose(self.name)))
+            return self._then(Question.TURN, Answered(lambda: _lose(self.name)))
         self.run.run_log.carried(letters)
         addresses, frames = letters_out(letters, self.run.run)
         return self._ask(Question.TURN, {"letters": addresses}, frames)
@@ -219,7 +219,7 @@ class RemoteParty:
                 self.run.count(lost)
                 raise
 
-        return Then(asked, read)
+        return Computed(asked, read)
 
     # ------------------------------------------------------------------------ its answers
 
@@ -273,7 +273,7 @@ def _plain_heads(heads: Mapping[str, Head]) -> dict[str, list[Any]]:
 
 def _check_willing(answers: Mapping[NodeId, Promise]) -> None:
     """All would take part; or the error of one that would not, before the loss of another: an operator says no once."""
-    settled(answers.values())
+    wait_for_all(answers.values())
     lost: list[Lost] = []
     refused: dict[NodeId, PeerFailed] = {}
     for name, answer in answers.items():

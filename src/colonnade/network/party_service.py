@@ -48,11 +48,12 @@ from colonnade.network.questions import Question
 from colonnade.network.replaced_ledger import keyed_head
 from colonnade.network.scoring import Scoring
 from colonnade.privacy.keyring import Keyring, public_key
-from colonnade.privacy.ledger import OWNER, REFUSED, Ledger
+from colonnade.privacy.ledger import OWNER, Ledger
+from colonnade.privacy.run_prices import REFUSED
 from colonnade.runtime.hosted_node import FINAL, HostedNode, code_of
 from colonnade.runtime.messages import FailureCode
 from colonnade.runtime.program import COORDINATOR
-from colonnade.runtime.run_store import HUB_SAYS, RunStore, in_words
+from colonnade.runtime.run_store import HUB_SAYS, RunStore, ending_in_words
 
 PROTOCOL = 4
 OK, UNAVAILABLE, DIVERGED, UNKNOWN = 0, 16, 17, 18  # beside the codes of runtime/messages.py
@@ -361,12 +362,12 @@ class PartyService:
         """The run is over here; what it did not use returns."""
         self.runs.pop(run, None)
         if self.approvals.forget(run):
-            log.info("not begun", extra={"run": run, "how": in_words(how)})
+            log.info("not begun", extra={"run": run, "how": ending_in_words(how)})
         if self.neighbours is not None:
             self.neighbours.end(run)
         if run in dict(self.books.begun()) and run not in self.books.ended():
             self.books.end(run, how)
-            log.info("over", extra={"run": run, "how": in_words(how)})
+            log.info("over", extra={"run": run, "how": ending_in_words(how)})
         self.ledger.close_run(run, how)
 
     def _run_asked(self, asked: Parcel) -> PartyRun:
@@ -398,7 +399,7 @@ def _checked_how(how: object) -> str:
     """How a run ended, in the hub's words: fit for a terminal, and never taken for this party's own refusal."""
     if not (isinstance(how, str) and _HOW.fullmatch(how)):
         raise WireError("the end of a run without a short word on how it ended")
-    return f"{HUB_SAYS}{how}" if how.startswith(REFUSED) or in_words(how).startswith(REFUSED) else how
+    return f"{HUB_SAYS}{how}" if how.startswith(REFUSED) or ending_in_words(how).startswith(REFUSED) else how
 
 
 def _heads(asked: Parcel) -> Mapping[str, tuple[int, bytes]]:

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from colonnade.runtime.node import Letter
 from colonnade.runtime.program import COORDINATOR
-from colonnade.runtime.run_store import in_words
+from colonnade.runtime.run_store import ending_in_words
 from colonnade.runtime.traffic import Communication, Traffic
 
 PAUSE = 10.0  # seconds at least between two lines about how far a run has come
@@ -53,7 +53,7 @@ class RunLog:
         if self.traffic is not None:
             found = Communication.of(self.traffic)
             sent = {"rounds": found.rounds, "messages": found.messages, "bytes": found.bytes}
-        log.info("over", extra={"run": self.run, "how": in_words(how), **sent, "seconds": self._seconds})
+        log.info("over", extra={"run": self.run, "how": ending_in_words(how), **sent, "seconds": self._seconds})
 
     def left(self) -> None:
         """The coordinator lets go of the run; one that is not over can be taken up again."""

@@ -4,8 +4,8 @@ Claim    a run whose events sum to ρ is (epsilon(ρ, δ), δ)-differentially pr
 Source   RDP of ZCDpEvent(ρ), D_α ≤ αρ, in Google's dp-accounting, over the orders below; converted by
          δ = exp((α-1)(αρ - ε)) (1 - 1/α)^α / (α - 1)   (Canonne, Kamath and Steinke 2020, proposition 12).
 Orders   any set of orders gives a valid bound; 50 a decade lose less than 0.1 % of epsilon.
-Not      `pld_epsilon` is tight for continuous Gaussian noise. What leaves a party is discrete, which it does
-         not bound: it is a cross-check, never the figure of a statement.
+Not      the privacy loss distribution is tight for continuous Gaussian noise, and does not bound what leaves a party,
+         which is discrete: a cross-check in the tests, never the figure of a statement.
 """
 
 from __future__ import annotations
@@ -72,25 +72,9 @@ def rho_for(epsilon: float, delta: float) -> float:
     return rho
 
 
-def rounds_for(rho: float, epsilon: float, delta: float) -> int:
-    """How many events of `rho` each fit the budget (epsilon, delta)."""
-    _check(rho=rho)
-    if rho == 0:
-        raise InvalidInput("an event of rho 0 costs nothing: any number of rounds fits, so rounds_for has no answer.")
-    budget = rho_for(epsilon, delta)
-    if budget == math.inf:
-        raise InvalidInput("an infinite epsilon affords any number of rounds: choose the rounds yourself.")
-    count = int(budget / rho)
-    return count - 1 if count and count * rho > budget else count
-
-
-def pld_epsilon(sigma: float, sensitivity: float, count: int, delta: float) -> float:
-    """Cross-check: epsilon of `count` continuous Gaussian releases by the privacy loss distribution."""
-    from dp_accounting import GaussianDpEvent
-    from dp_accounting.pld import PLDAccountant
-
-    _check(delta=delta)
-    return float(PLDAccountant().compose(GaussianDpEvent(sigma / sensitivity), count).get_epsilon(delta))
+def delta_left(delta: float, epsilon: float, distance: float) -> float:
+    """The delta that is left when a sampler's distance from its ideal law has been paid for."""
+    return delta - (1.0 + math.exp(min(epsilon, 700.0))) * distance
 
 
 _epsilon = epsilon  # `rho_for` has an argument of that name
@@ -106,6 +90,6 @@ def _composed(rho: float) -> RdpAccountant:
 def _check(*, rho: float = 0.0, epsilon: float = 0.0, delta: float = 0.0) -> None:
     if not (rho >= 0 and epsilon >= 0 and 0 <= delta < 1):  # also refuses nan
         raise InvalidInput(
-            f"rho={rho:g} and epsilon={epsilon:g} must not be negative, and delta={delta:g} must lie in [0, 1); keep delta far "
-            "below 1/rows."
+            f"rho={rho:g} and epsilon={epsilon:g} must not be negative, and delta={delta:g} must lie in [0, 1); keep "
+            "delta far below 1/rows."
         )

@@ -19,15 +19,15 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from colonnade.errors import InvalidInput, ProtocolError
+from colonnade.kernels.arrays import Floats
 from colonnade.kernels.columns import csc_matvec, csc_rmatvec, dense_matvec, dense_rmatvec
 
-Floats = NDArray[np.float64]
 Column: TypeAlias = Any  # a dense array of length n, or a CSC block of n rows and one column
 LARGEST = 2.0**300  # of a cell where nothing less is declared: products of a few of them stay finite
 SENSIBLE = 2.0**100  # of a public figure that sums are bounded by; and its inverse
 
 
-def cleaned(values: Any, bound: float = LARGEST) -> Floats:
+def clean_cells(values: Any, bound: float = LARGEST) -> Floats:
     """Cells as doubles within ±bound: no number counts as zero, infinite or too large as the bound with its sign.
 
     Each cell by itself, before any sum: a warning, an error or a sum that is no number would tell about one row.
@@ -148,16 +148,16 @@ class Block:
 
     def bounded_labels(self, bound: float) -> Floats:
         """The labels as numbers within ±bound, whatever they are."""
-        return cleaned(self.own_labels(), bound)
+        return clean_cells(self.own_labels(), bound)
 
     def clipped(self, bound: float = LARGEST) -> Block:
         """The same block with every entry a number within ±bound, whatever the data."""
         if not sparse.issparse(self.matrix):
-            return replace(self, matrix=np.ascontiguousarray(cleaned(self.matrix, bound)))
-        with np.errstate(over="ignore", invalid="ignore"):  # as in `cleaned`
+            return replace(self, matrix=np.ascontiguousarray(clean_cells(self.matrix, bound)))
+        with np.errstate(over="ignore", invalid="ignore"):  # as in `clean_cells`
             matrix = sparse.csc_array(self.matrix, dtype=np.float64, copy=True)
             matrix.sum_duplicates()  # what is stored twice at one place is one entry
-        matrix.data = cleaned(matrix.data, bound)
+        matrix.data = clean_cells(matrix.data, bound)
         return replace(self, matrix=matrix)
 
     def column(self, j: int) -> Column:

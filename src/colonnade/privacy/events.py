@@ -149,10 +149,10 @@ class Policy:
     exact           True: values may leave as they are, and no bound on epsilon holds.
     consortium      True: exact values may go to the other parties and their coordinator in a run whose trust is
                     "consortium", and nowhere else.
-    scores          True: its part of the scores of its rows, new ones or not, may go to the label holder, who learns the sum
-                    exactly.
-    least           the fewest rows in common with parties elsewhere that it takes part with; their number is then known to
-                    all. None: it takes part only where that number is public anyway.
+    scores          True: its part of the scores of its rows, new ones or not, may go to the label holder, who learns
+                    the sum exactly.
+    least           the fewest rows in common with parties elsewhere that it takes part with; their number is then known
+                    to all. None: it takes part only where that number is public anyway.
     epsilon, delta  the most that private runs may spend on a row together; None: no limit of its own.
 
     In a federation made in process a party without a policy lets exact values leave: its maker holds all tables anyway.

@@ -8,7 +8,7 @@ DIGITS = 4
 
 
 def shown(figure: float) -> str:
-    """An epsilon or a delta for people: four significant digits, rounded up, since a price must not look lower than it is.
+    """An epsilon or a delta for people: four significant digits, rounded up, so that no price looks lower than it is.
 
     What lies above a number of four digits by a part in 10⁹ or less is that number: the last bits of a computed figure.
     """

@@ -1,8 +1,8 @@
 """The gate: the only place where a party's values become `Released`.
 
 Every call is one mechanism, one event and one ledger row, however many arrays it releases together. The order is fixed:
-the event takes its line of the reserved plan, then noise is drawn, then value and row are recorded in the transaction of
-the step, then the step's messages are sent.
+the event takes its line of the reserved plan, then noise is drawn, then value and row are recorded in the transaction
+of the step, then the step's messages are sent.
 
 When a run is replayed after a crash, a recorded release is not computed again: a noisy one is read back (noise drawn
 twice about one value would average out), an exact one must come out the same. Either way the exact input must hash to
@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import InvalidInput, LeakError, LedgerDamaged, ProtocolError, ReplayDiverged
+from colonnade.kernels.arrays import Floats
 from colonnade.kernels.ring import Ring
 from colonnade.kernels.sparse_fw import Picks
 from colonnade.kernels.stream import Stream, keyed_stream
@@ -48,7 +49,6 @@ from colonnade.privacy.values import Packed, decode_value, encode_value, release
 
 REPEATABLE = (Mechanism.EXACT, Mechanism.MASKED, Mechanism.SCORES)  # drawn from nothing: a replay makes the same again
 T = TypeVar("T")
-Floats = NDArray[np.float64]
 Drawer = Callable[[float, Stream], Picks]  # c and a stream in, picks out
 
 
@@ -75,9 +75,14 @@ class Gate:
     """The gate of one node in one run."""
 
     def __init__(self, ledger: Ledger, run: str, noise: Noise, keyring: Keyring | None = None) -> None:
-        self._ledger, self._run, self._noise, self._keyring = ledger, run, noise, keyring
+        self._ledger = ledger
+        self._run = run
+        self._noise = noise
+        self._keyring = keyring
         self._pads: dict[bytes, int] = {}  # rows that each one-time mask has covered
-        self._tick, self._slot, self._round = 0, 0, 0
+        self._tick = 0
+        self._slot = 0
+        self._round = 0
         self._recorded: dict[int, tuple[Event, bytes]] | None = None
         self._pending: list[_Pending] = []
         self._events: list[Event] = []
@@ -102,7 +107,8 @@ class Gate:
         """The arrays with discrete Gaussian noise on a common grid: one mechanism for all of them together.
 
         Values are rounded to multiples of a power of two small against the noise, and the rounding is counted in the
-        sensitivity; noise is added in whole grid steps, so the low bits carry nothing. Members of a consortium see noise too.
+        sensitivity; noise is added in whole grid steps, so the low bits carry nothing. Members of a consortium see
+        noise too.
         """
         audience = self._members if audience == Audience.CONSORTIUM else Audience.ALL
         for private in exact:
@@ -188,8 +194,9 @@ class Gate:
     ) -> tuple[Released[Packed], ...]:
         """Arrays of integers, or shares of them, with discrete Gaussian noise modulo 2^bits: one mechanism for all.
 
-        Noise of part i has sd weights[i]·Δ/√(2ρ), where Δ is the L2 sensitivity of all parts, each divided by its weight.
-        Inside a consortium no noise is added, and the price is paid now: whoever publishes adds the noise, once.
+        Noise of part i has sd weights[i]·Δ/√(2ρ), where Δ is the L2 sensitivity of all parts, each divided by its
+        weight. Inside a consortium no noise is added, and the price is paid now: whoever publishes adds the noise,
+        once.
         """
         audience = self._members if audience == Audience.CONSORTIUM else Audience.ALL
         event = Event(Mechanism.LATTICE, self._price(rho), exact.sensitivity, scope, audience)
@@ -272,7 +279,7 @@ class Gate:
         return index, sign, mass
 
     def publish(self, masses: Private[tuple[int, ...]], *, rho: float) -> Released[int]:
-        """Whose pick is taken, drawn from the parties' masses: the end of the choice, and all that leaves the consortium."""
+        """Whose pick is taken, drawn from the parties' masses: all of the choice that leaves the consortium."""
         event = Event(Mechanism.GUMBEL, self._price(rho), masses.sensitivity, Scope.JOINT)
         scale = shared_scale(masses.sensitivity, rho)
         given = partial(encode_value, masses.value)
@@ -286,8 +293,8 @@ class Gate:
         trust = json.loads(opened[0].body)["terms"]["trust"] if opened else "unknown"
         if trust != Audience.CONSORTIUM:
             raise LeakError(
-                f"the trust model of this run is {trust!r}: there are no members whom exact values could be shown for free. "
-                "Nothing was sent. Ask for Privacy(..., trust='consortium'), or release with noise."
+                f"the trust model of this run is {trust!r}: there are no members whom exact values could be shown for "
+                "free. Nothing was sent. Ask for Privacy(..., trust='consortium'), or release with noise."
             )
         return Audience.CONSORTIUM
 
@@ -313,7 +320,11 @@ class Gate:
 
     def begin(self, tick: int, number: int, recorded: dict[int, tuple[Event, bytes]] | None) -> None:
         """Start a step of round `number`; `recorded` holds its releases when the step is a replayed one."""
-        self._tick, self._round, self._slot, self._recorded, self._pending = tick, number, 0, recorded, []
+        self._tick = tick
+        self._round = number
+        self._slot = 0
+        self._recorded = recorded
+        self._pending = []
 
     def flush(self) -> None:
         """Record the step's releases; the caller's transaction also records what is sent."""
@@ -330,12 +341,12 @@ class Gate:
         self._events.append(event)
         digest = self._digest(given()) if self._ledger.log.durable else b""
         if self._recorded is not None:
-            return self._replayed(slot, event, digest)
+            return self._replay_release(slot, event, digest)
         what = self._ledger.take(self._run, event)
         body = b"" if draw is None else encode_value(draw())
         kept = digest + body if self._ledger.log.durable else b""  # many large releases would fill the memory
         self._pending.append(_Pending(slot, event, what, kept))
-        return _marked(body) if body else ()
+        return _mark_released(body) if body else ()
 
     def _price(self, rho: float) -> float:
         if not (math.isfinite(rho) and rho > 0):
@@ -351,7 +362,7 @@ class Gate:
             return hmac.digest(self._key, exact, "sha256")[:16]
         return hmac.new(self._key, exact, "sha256").digest()[:16]  # the other takes less than 2 GiB
 
-    def _replayed(self, slot: int, event: Event, digest: bytes) -> tuple[Released[Any], ...]:
+    def _replay_release(self, slot: int, event: Event, digest: bytes) -> tuple[Released[Any], ...]:
         assert self._recorded is not None
         if slot not in self._recorded:
             raise ReplayDiverged(f"step {self._tick} asks for a release that it did not make when it was recorded.")
@@ -367,10 +378,10 @@ class Gate:
             raise LedgerDamaged(
                 f"step {self._tick}: release {slot} left, and its bytes are gone. The run cannot go on."
             )
-        return _marked(body[16:]) if body[16:] else ()
+        return _mark_released(body[16:]) if body[16:] else ()
 
 
-def _marked(body: bytes) -> tuple[Released[Any], ...]:
+def _mark_released(body: bytes) -> tuple[Released[Any], ...]:
     return tuple(make_released(value, encode_value(value)) for value in decode_value(body))
 
 
@@ -388,6 +399,6 @@ def _check_finite(values: Floats) -> None:
     """
     if not np.isfinite(values).all():
         raise LeakError(
-            "a release was to be made of a number that is not finite, about which no sensitivity holds. Nothing was sent. "
-            "The method must clean entries before it adds them up (Block.clipped) and bound what messages bring."
+            "a release was to be made of a number that is not finite, about which no sensitivity holds. Nothing was "
+            "sent. The method must clean entries before it adds them up (Block.clipped) and bound what messages bring."
         )

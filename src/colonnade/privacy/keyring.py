@@ -1,10 +1,12 @@
 """A party's keys in one run: who it is, what it shares with each other party, and messages only one of them can read.
 
 Solves   parties on a star talk to each other through a coordinator that must learn nothing from what it carries.
-Keys     each party has a signing key, pinned in the federation file, and one X25519 key a run, signed by it. Two parties
-         derive from X25519 whatever they share: a key for each direction, and secrets for masks, each under its own name.
+Keys     each party has a signing key, pinned in the federation file, and one X25519 key a run, signed by it. Two
+         parties derive from X25519 whatever they share: a key for each direction, and secrets for masks, each under its
+         own name.
 Sealing  content is encrypted once under a key of its own, and that key is wrapped for each receiver: AES-256-GCM twice.
-         Keys are derived, not drawn, so that a message repeated after a crash is the same bytes; every key encrypts once.
+         Keys are derived, not drawn, so that a message repeated after a crash is the same bytes; every key encrypts
+         once.
 Leaves   the run's public X25519 key and its signature. The private half is a secret of the run, erased when it closes:
          what is left of sealed messages on a disk can then be read by nobody.
 """
@@ -27,12 +29,16 @@ _NONCE = bytes(12)  # every key encrypts one message, ever
 
 
 class Keyring:
-    """The keys of one party in one run. `told` is what it was told of the run: who was told something else is not met."""
+    """The keys of one party in one run. Peers who were told something else of the run than `told` are not met."""
 
     def __init__(
         self, run: str, me: str, identity: bytes, pinned: Mapping[str, bytes], secret: bytes, told: str = ""
     ) -> None:
-        self._run, self._me, self._pinned, self._secret, self._told = run, me, dict(pinned), secret, told
+        self._run = run
+        self._me = me
+        self._pinned = dict(pinned)
+        self._secret = secret
+        self._told = told
         self._identity = Ed25519PrivateKey.from_private_bytes(identity)
         self._private = X25519PrivateKey.from_private_bytes(derive(secret, "x25519", run, me))
         self._shared: dict[str, bytes] = {}
@@ -72,8 +78,8 @@ class Keyring:
     def seal(self, places: Mapping[str, int], body: bytes, name: str) -> dict[str, tuple[bytes, bytes]]:
         """For each receiver a wrapped key, and the content, which is the same for all.
 
-        `places` says which message on its edge this is for each receiver, so that a copy opens nowhere else; `name` tells
-        this content from all others of the run.
+        `places` says which message on its edge this is for each receiver, so that a copy opens nowhere else; `name`
+        tells this content from all others of the run.
         """
         key = derive(self._secret, "content", self._run, self._me, name)
         content = AESGCM(key).encrypt(_NONCE, body, None)
@@ -89,8 +95,8 @@ class Keyring:
             return AESGCM(key).decrypt(_NONCE, content, None)
         except (InvalidTag, ValueError) as error:
             raise ProtocolError(
-                f"a sealed message of {sender!r} does not open: it was changed on the way, repeated at another place, or "
-                "meant for somebody else. Nothing of it was used."
+                f"a sealed message of {sender!r} does not open: it was changed on the way, repeated at another place, "
+                "or meant for somebody else. Nothing of it was used."
             ) from error
 
     def unwrap(self, public: bytes, wrapped: bytes, *purpose: str) -> bytes:

@@ -1,12 +1,12 @@
 """A data holder's ledger: what left, in which run, and what it may still spend.
 
-Before a run's first message its whole plan is reserved here, durably; each release then takes its line of the plan before
-any noise is drawn, and its row is written in the same transaction as the step that sends it. So a crash can waste a
-reservation, never hide a release. What a run did not use returns when it closes. Whether something is refused depends
-on past events and on the plan, never on data, and never on the clock: order is the order of rows.
+Before a run's first message its whole plan is reserved here, durably; each release then takes its line of the plan
+before any noise is drawn, and its row is written in the same transaction as the step that sends it. So a crash can
+waste a reservation, never hide a release. What a run did not use returns when it closes. Whether something is refused
+depends on past events and on the plan, never on data, and never on the clock: order is the order of rows.
 
-A ledger has one unit (a row, a patient with at most 5 rows, a feature column): prices about different neighbours do not add up.
-The first run with a finite price that counts fixes it; a run about another unit is refused.
+A ledger has one unit (a row, a patient with at most 5 rows, a feature column): prices about different neighbours do not
+add up. The first run with a finite price that counts fixes it; a run about another unit is refused.
 
 It fails closed. A file whose chain of hashes is broken releases nothing; neither does one that lacks a row which a peer
 remembers (a copy from an old backup), until its owner says how to go on.
@@ -29,26 +29,14 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from colonnade.errors import BudgetExhausted, InvalidInput, LeakError, LedgerDamaged, PolicyRefused, ReplayDiverged
-from colonnade.privacy.accountant import epsilon, rho_for
-from colonnade.privacy.events import (
-    SCORES,
-    Audience,
-    Charge,
-    Event,
-    Mechanism,
-    Plan,
-    Policy,
-    Scope,
-    joint_rho,
-    plan_rho,
-    row_rho,
-)
-from colonnade.privacy.figures import shown
+from colonnade.errors import BudgetExhausted, InvalidInput, LeakError, LedgerDamaged, ReplayDiverged
+from colonnade.privacy.accountant import rho_for
+from colonnade.privacy.approval import Budget, check_budget, check_policy
+from colonnade.privacy.events import SCORES, Charge, Event, Plan, Policy
+from colonnade.privacy.run_prices import opening, plan_lines, prices_of_runs, recorded_event, total_price
 from colonnade.privacy.store import Log, Row
 
 OPENING, CLOSING, ADMIN = -1, -2, -3  # ticks of the rows that are not a step of a program
-REFUSED = "refused"  # how a run ended that was never begun
 OWNER = "owner"  # the run of rows that the owner writes, not a program
 
 
@@ -77,32 +65,6 @@ class Entry:
     when: str
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """The limit in force, and what has been spent of it in this period."""
-
-    epsilon: float | None
-    delta: float | None
-    period: int
-    rho: float  # spent or reserved in this period, about one unit, all parties' parts
-    lifetime_rho: float
-
-    @property
-    def limit(self) -> float:
-        """The limit in zCDP; infinite where none is set."""
-        return math.inf if self.epsilon is None or self.delta is None else rho_for(self.epsilon, self.delta)
-
-    @property
-    def spent(self) -> float:
-        """The epsilon spent or reserved in this period, at the budget's delta."""
-        return epsilon(self.rho, self.delta) if self.delta is not None else math.nan
-
-    @property
-    def left(self) -> float:
-        """The rho that is left."""
-        return max(0.0, self.limit - self.rho)
-
-
 class Replaced(NamedTuple):
     """A ledger that took the place of a lost one."""
 
@@ -115,23 +77,26 @@ class Ledger:
     """The ledger of one node over one log."""
 
     def __init__(self, log: Log, node: str, policy: Policy, *, holds_data: bool = True) -> None:
-        self.log, self.node, self.policy, self.holds_data = log, node, policy, holds_data
+        self.log = log
+        self.node = node
+        self.policy = policy
+        self.holds_data = holds_data
         self._left: dict[str, list[tuple[Charge, int]]] = {}
 
     # -------------------------------------------------------------------------------- runs
 
-    def open_run(self, run: str, terms: Terms, plans: Mapping[str, Plan]) -> None:
-        """Reserve the whole plan of a run, or find it reserved already on the same terms."""
+    def open_run(self, run: str, terms: Terms, plans: Mapping[str, Plan], distance: float = 0.0) -> None:
+        """Reserve the whole plan of a run, or find it reserved already on the same terms (`distance`: approval.py)."""
         with self.log.atomic():
-            found = self.check_run(run, terms, plans)
+            found = self.check_run(run, terms, plans, distance)
             if not found:
-                self.log.append(run, OPENING, "open", "", _opening(terms, self.node, plans, self.policy))
+                self.log.append(run, OPENING, "open", "", opening(terms, self.node, plans, self.policy, _now()))
         self._left[run] = [(charge, charge.count) for charge in plans.get(self.node, ())]
         for row in found[1:]:
             self.take(run, recorded_event(row.body))
 
-    def check_run(self, run: str, terms: Terms, plans: Mapping[str, Plan]) -> list[Row]:
-        """Refuse what `open_run` refuses, and write nothing; the rows of a run that was opened before on the same terms."""
+    def check_run(self, run: str, terms: Terms, plans: Mapping[str, Plan], distance: float = 0.0) -> list[Row]:
+        """Refuse what `open_run` refuses, and write nothing; the rows of a run opened before on the same terms."""
         plan = plans.get(self.node, ())
         with self.log.atomic():
             self.log.verify()
@@ -140,10 +105,11 @@ class Ledger:
             found = [*self.log.rows(run, "open"), *self.log.rows(run, "event")]
             if not found:
                 self.check_unit(terms, plans)
-                self._approve(plan, _totals(_Same(plans)).row)
+                check_policy(self.node, self.policy, plan)
+                check_budget(self.node, self.budget(), total_price(plans).row, distance)
                 return []
         opened = json.loads(found[0].body)
-        if opened["terms"] != asdict(terms) or opened["plan"] != _plan_lines(plan):
+        if opened["terms"] != asdict(terms) or opened["plan"] != plan_lines(plan):
             raise ReplayDiverged(
                 f"run {run} was opened at {self.node!r} on other terms (code, settings, trust or schema). "
                 "Repeat the original call to resume it."
@@ -173,8 +139,8 @@ class Ledger:
             return sum(any(line["event"]["mechanism"] == SCORES.mechanism for line in plan) for plan in plans)
         except (ValueError, KeyError, TypeError) as error:
             raise LedgerDamaged(
-                f"the ledger of {self.node!r} holds a run whose plan cannot be read. Nothing is released: restore the newest "
-                "copy of the file and its `blobs` folder."
+                f"the ledger of {self.node!r} holds a run whose plan cannot be read. Nothing is released: restore the "
+                "newest copy of the file and its `blobs` folder."
             ) from error
 
     def units(self) -> tuple[str, ...]:
@@ -182,16 +148,20 @@ class Ledger:
         return tuple(dict.fromkeys(unit for unit, _ in self.counted_units()))
 
     def counted_units(self) -> list[tuple[str, str]]:
-        """Unit and neighbours of every run with a finite price that is not all paid back. An exact run has no price of any unit."""
+        """Unit and neighbours of every run with a finite price that is not all paid back; an exact run has none."""
         opened = [json.loads(row.body)["terms"] for row in self.log.rows(kind="open")]
-        priced = [0.0 < row < math.inf for _, _, row in self._runs()]
-        found = [(terms["unit"], terms["neighbours"]) for terms, counts in zip(opened, priced, strict=True) if counts]
+        prices = prices_of_runs(self.log)
+        found = [
+            (terms["unit"], terms["neighbours"])
+            for terms, price in zip(opened, prices, strict=True)
+            if 0.0 < price.row < math.inf
+        ]
         before = [body["units"] for body in self._replaced_rows() if 0.0 < body.get("rho", 0.0) < math.inf]
         return list(dict.fromkeys([*((unit, neighbours) for units in before for unit, neighbours in units), *found]))
 
     def check_unit(self, terms: Terms, plans: Mapping[str, Plan]) -> None:
-        """Refuse a run whose price would be added to that of runs about another unit; an exact or a free one adds nothing to it."""
-        if not (self.holds_data and 0.0 < _totals(_Same(plans)).row < math.inf):
+        """Refuse a run whose price would be added to that of runs about another unit; exact and free ones add none."""
+        if not (self.holds_data and 0.0 < total_price(plans).row < math.inf):
             return
         units = self.counted_units()
         if not units or units == [(terms.unit, terms.neighbours)]:
@@ -199,57 +169,10 @@ class Ledger:
         counted = " and ".join(unit for unit, _ in units)
         instead = f"Ask for the unit {counted}, or keep" if len(units) == 1 else "Keep"
         raise BudgetExhausted(
-            f"party {self.node!r}: its ledger counts for {counted}, and this run is about {terms.unit}. Prices about different "
-            f"neighbours do not add up to a promise. Nothing was sent. {instead} runs about {terms.unit} in a store of their own; its "
-            "owner sets that limit with both in mind."
+            f"party {self.node!r}: its ledger counts for {counted}, and this run is about {terms.unit}. Prices about "
+            f"different neighbours do not add up to a promise. Nothing was sent. {instead} runs about {terms.unit} in "
+            "a store of their own; its owner sets that limit with both in mind."
         )
-
-    def _approve(self, plan: Plan, row: float) -> None:
-        exact = [charge.what for charge in plan if math.isinf(charge.event.rho) and charge.count]
-        if exact and not self.policy.exact:
-            raise PolicyRefused(
-                f"party {self.node!r} does not let exact values leave, and this method would release "
-                f"{'; '.join(exact)}. Nothing was sent. Choose a private method (privacy=...), or, if the "
-                f"party agrees, set Policy(exact=True) for it."
-            )
-        members = [charge for charge in plan if charge.event.audience is Audience.CONSORTIUM and charge.count]
-        inside = [
-            charge for charge in members if charge.event.mechanism is not Mechanism.GAUSSIAN
-        ]  # that one adds noise
-        if inside and not (self.policy.exact or self.policy.consortium):
-            raise PolicyRefused(
-                f"party {self.node!r} does not show exact values to the other parties, and in a consortium this method would: "
-                f"{'; '.join(charge.what for charge in inside)}. Nothing was sent. Ask for trust='secure', or, if the party "
-                "trusts the others and their coordinator, set Policy(consortium=True) for it."
-            )
-        if not (self.policy.exact or self.policy.scores) and any(charge.event == SCORES for charge in plan):
-            raise PolicyRefused(
-                f"party {self.node!r} does not let its part of scores leave. Nothing was sent. If the party agrees that the "
-                "label holder learns the scores of these rows, set Policy(scores=True) for it."
-            )
-        budget = self.budget()
-        if budget.epsilon is None or budget.delta is None or not row:
-            return
-        if math.isinf(budget.rho):
-            raise BudgetExhausted(
-                f"party {self.node!r}: exact values about these rows have left in this period, so no epsilon holds for them "
-                "any more. Nothing was sent. Use rows that no exact run has seen, or let the owner decide with "
-                "`colonnade budget renew`."
-            )
-        if row > budget.limit * (1 + 1e-12):  # also of a new period
-            raise BudgetExhausted(
-                f"party {self.node!r}: this run alone costs epsilon {shown(epsilon(row, budget.delta))}, over the limit "
-                f"{shown(budget.epsilon)} (delta={budget.delta:g}) of a whole period. Nothing was sent. Ask for a smaller epsilon or fewer "
-                "rounds, or let the owner raise the limit: in the party's policy, or, if that allows more, with `colonnade "
-                "budget set`."
-            )
-        if budget.rho + row > budget.limit * (1 + 1e-12):
-            raise BudgetExhausted(
-                f"party {self.node!r}: this run would bring epsilon to {shown(epsilon(budget.rho + row, budget.delta))}, "
-                f"over the limit {shown(budget.epsilon)} (delta={budget.delta:g}); {shown(budget.spent)} is spent or "
-                "reserved in this period. Nothing was sent. Ask for a smaller epsilon or fewer rounds, close runs that "
-                "will not go on, or let the owner open a new period with `colonnade budget renew`."
-            )
 
     # -------------------------------------------------------------------------------- releases
 
@@ -326,39 +249,22 @@ class Ledger:
                 limit = (body["epsilon"], body["delta"])
             else:
                 limit = min((self.policy.epsilon, self.policy.delta), (body["epsilon"], body["delta"]), key=_tightness)
-        totals = self._by_run()
-        this_period = math.fsum(row for seq, _, row in totals if seq > start)  # runs still open at a renewal count on
-        return Budget(*limit, period, this_period, math.fsum(row for _, _, row in totals))
-
-    def own_spent(self) -> float:
-        """rho of this party's own releases: actual for closed runs, the whole plan for open ones."""
-        return math.fsum(own for _, own, _ in self._by_run())
+        counted = self.counted_prices()
+        this_period = math.fsum(rho for seq, rho in counted if seq > start)  # runs still open at a renewal count on
+        return Budget(*limit, period, this_period, math.fsum(rho for _, rho in counted))
 
     def row_spent(self) -> float:
         """rho of one row, the other parties' reserved releases about it included: what the limit applies to."""
-        return math.fsum(row for _, _, row in self._by_run())
+        return math.fsum(rho for _, rho in self.counted_prices())
 
-    def _by_run(self) -> list[tuple[float, float, float]]:
-        """For each run: where it closed (infinity: it is open), its own price, the row's price. So also for what came before a new ledger."""
-        found = [(row.seq, json.loads(row.body)) for row in self.log.rows(OWNER, "replaced")]
-        return self._runs() + [(seq, 0.0, float(body["rho"])) for seq, body in found if "rho" in body]
+    def counted_prices(self) -> list[tuple[float, float]]:
+        """What counts about one row: the row from which it is over (infinity: a run that is open), and its rho.
 
-    def _runs(self) -> list[tuple[float, float, float]]:
-        closed = {row.run: row for row in self.log.rows(kind="close")}
-        actual: dict[str, list[float]] = {}
-        for row in self.log.rows(kind="event"):
-            event = recorded_event(row.body)
-            if event.scope is Scope.OWN:
-                actual.setdefault(row.run, []).append(event.rho)
-        totals = []
-        for row in self.log.rows(kind="open"):
-            opened = json.loads(row.body)
-            own, rest, end = float(opened["own_rho"]), rest_rho(opened), math.inf
-            if row.run in closed:  # what this party did not use returns; the others' part stays as planned
-                own, end = math.fsum(actual.get(row.run, [])), closed[row.run].seq
-                rest = 0.0 if json.loads(closed[row.run].body)["how"].startswith(REFUSED) else rest
-            totals.append((end, own, own + rest))
-        return totals
+        That is every run, and what was spent before this ledger took the place of a lost one.
+        """
+        before = [(row.seq, json.loads(row.body)) for row in self.log.rows(OWNER, "replaced")]
+        runs = [(price.closed_at, price.row) for price in prices_of_runs(self.log)]
+        return runs + [(seq, float(body["rho"])) for seq, body in before if "rho" in body]
 
     # -------------------------------------------------------------------------------- what peers remember
 
@@ -390,15 +296,16 @@ class Ledger:
         return heads
 
     def check_new(self) -> None:
-        """A ledger in the place of a lost one holds nothing but that it is, and what it knows of other replaced ones."""
+        """Refuse to begin anew in a ledger that holds more than what it knows of replaced ones."""
         if self.log.length() != len(self.log.rows(OWNER, "replaced")):
             raise InvalidInput(
-                f"the ledger of {self.node!r} has rows, so it is not new. Nothing was changed. Move its file away if it is lost, or "
-                "restore the newest copy."
+                f"the ledger of {self.node!r} has rows, so it is not new. Nothing was changed. Move its file away if "
+                "it is lost, or restore the newest copy."
             )
 
     def begin_anew(self, rho: float, units: Iterable[tuple[str, str]] = ()) -> Replaced:
-        """Begin in the place of a ledger that was lost, with what may have been spent, and about which units and neighbours.
+        """Begin in the place of a ledger that was lost, with what may have been spent, and about which units and
+        neighbours.
 
         Until the first run the owner may say a larger rho; that is the same replacement.
         """
@@ -416,30 +323,28 @@ class Ledger:
         return one
 
     def knows_replaced(self, one: Replaced) -> bool:
-        """Whether this record was taken before: it is then no news. One from before the newest is refused, as it would bring an old
-        ledger back.
-        """
+        """Whether this record was taken before. An older one is refused: it would bring an old ledger back."""
         taken = [found for found in self.replaced() if found.node == one.node]
         if any(found.mark == one.mark for found in taken):
             return True
         if taken and one.when <= (last := max(found.when for found in taken)):
             raise InvalidInput(
-                f"the record about {one.node!r} is of {one.when}, and the ledger of {self.node!r} has taken one of {last}. Nothing was "
-                "changed. Ask its owner for the newest record."
+                f"the record about {one.node!r} is of {one.when}, and the ledger of {self.node!r} has taken one of "
+                f"{last}. Nothing was changed. Ask its owner for the newest record."
             )
         return False
 
     def accept_replaced(self, one: Replaced, head: tuple[int, bytes], rho: float) -> None:
-        """Another node's ledger was lost, and this is where its new one stands: it counts at least what this one does, or is refused."""
+        """Take the head of a new ledger of another node, unless it counts less than this one does."""
         with self.log.atomic():
             if self.knows_replaced(one):
                 return
             spent = self.row_spent()
             if rho < spent * (1.0 - 1e-9):
                 raise InvalidInput(
-                    f"the new ledger of {one.node!r} begins with rho = {rho!r}, and the one of {self.node!r} counts {spent!r} about the "
-                    "same rows: it would forget the rest. The record was not taken. Let its owner sign again with "
-                    f"--rho {spent!r} or more."
+                    f"the new ledger of {one.node!r} begins with rho = {rho!r}, and the one of {self.node!r} counts "
+                    f"{spent!r} about the same rows: it would forget the rest. The record was not taken. Let its "
+                    f"owner sign again with --rho {spent!r} or more."
                 )
             self._write_replaced({**one._asdict(), "head": [head[0], head[1].hex()]})
 
@@ -461,26 +366,12 @@ class Ledger:
             raise LedgerDamaged(
                 f"the ledger of {self.node!r} lacks row {count}, which {witness!r} saw before: it was "
                 "rolled back, for example by restoring an old copy, and would forget what was spent. Nothing is "
-                "released. Restore the newest copy; if it is lost, let the owner begin a new ledger, and all others take its "
-                "record: `colonnade runs replaced`."
+                "released. Restore the newest copy; if it is lost, let the owner begin a new ledger, and all others "
+                "take its record: `colonnade runs replaced`."
             )
 
 
 _UNSAID = {"what": "not recorded", "round": 0, "when": ""}  # of events of format 1
-
-
-def recorded_event(body: bytes) -> Event:
-    """The event of an `event` row; in files of format 1 it is the whole row."""
-    raw = json.loads(body)
-    return Event.from_json(json.dumps(raw.get("event", raw)))
-
-
-def rest_rho(opened: Mapping[str, Any]) -> float:
-    """What a run reserved about the same row at other parties or together; format 1 named the sum with this party's own."""
-    if "rest_rho" in opened:
-        return float(opened["rest_rho"])
-    whole = float(opened["row_rho"])
-    return whole if math.isinf(whole) else whole - float(opened["own_rho"])
 
 
 def _replaced(body: Mapping[str, Any]) -> Replaced:
@@ -491,53 +382,6 @@ def _tightness(limit: tuple[float | None, float | None]) -> float:
     assert limit[0] is not None
     assert limit[1] is not None
     return rho_for(limit[0], limit[1])
-
-
-def _plan_lines(plan: Plan) -> list[dict[str, object]]:
-    return [{"event": json.loads(c.event.to_json()), "count": c.count, "what": c.what} for c in plan]
-
-
-def _opening(terms: Terms, node: str, plans: Mapping[str, Plan], policy: Policy) -> bytes:
-    totals = _totals(_Same(plans))
-    others = list(totals.own.values())
-    if node in totals.own:
-        others.remove(totals.own[node])
-    body = {
-        "terms": asdict(terms),
-        "plan": _plan_lines(plans.get(node, ())),
-        "own_rho": totals.own.get(node, 0.0),
-        "rest_rho": math.fsum(others) + totals.joint,  # about the same row, at other parties or together
-        "limit": None if policy.epsilon is None else [policy.epsilon, policy.delta],
-        "when": _now(),
-    }
-    return json.dumps(body, sort_keys=True).encode()
-
-
-class _Totals(NamedTuple):
-    own: dict[str, float]  # by party
-    joint: float
-    row: float
-
-
-@dataclass(frozen=True, eq=False)
-class _Same:
-    """The plans of a run, equal to themselves only."""
-
-    plans: Mapping[str, Plan]
-
-    def __hash__(self) -> int:
-        return id(self.plans)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self.plans is other.plans
-
-
-@lru_cache(maxsize=2)
-def _totals(same: _Same) -> _Totals:
-    """What all plans of a run cost, added up once for the ledgers of its thousand parties."""
-    plans = same.plans
-    own = {name: plan_rho(c for c in plan if c.event.scope is Scope.OWN) for name, plan in plans.items()}
-    return _Totals(own, joint_rho(plans), row_rho(plans))
 
 
 @lru_cache(maxsize=256)

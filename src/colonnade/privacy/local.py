@@ -1,15 +1,16 @@
 """One data holder, one fit: a run in a ledger without a conversation.
 
-The plan is reserved before anything is computed, every release takes its line before noise is drawn, and the rows of all
-releases are written in one transaction before the caller sees a model. A run that is interrupted is closed with what it
-had drawn; if even that cannot be written, its whole reservation stays spent. So a ledger may say too much, never too little.
+The plan is reserved before anything is computed, every release takes its line before noise is drawn, and the rows of
+all releases are written in one transaction before the caller sees a model. A run that is interrupted is closed with
+what it had drawn; if even that cannot be written, its whole reservation stays spent. So a ledger may say too much,
+never too little.
 
 The ledger is a file, or memory that lives with its owner. Nothing here can be resumed: a fit that failed is made again
 and paid for again. So the file keeps the events and not the bytes that were released.
 
-Besides rho a run may have a distance: by how much, in total variation, its sampler's law may differ from the ideal one that
-rho was computed for. Distances add up over runs, and cost (1 + e^epsilon) times their sum in delta (docs/privacy.md,
-sparse Frank-Wolfe picks). They stand in the terms of a run; the limit and the total count them.
+Besides rho a run may have a distance: by how much, in total variation, its sampler's law may differ from the ideal one
+that rho was computed for. Distances add up over runs, and cost (1 + e^epsilon) times their sum in delta
+(docs/privacy.md, sparse Frank-Wolfe picks). They stand in the terms of a run; the limit and the total count them.
 """
 
 from __future__ import annotations
@@ -17,15 +18,17 @@ from __future__ import annotations
 import json
 import math
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from os import PathLike
+from typing import Any
 
 from colonnade.errors import BudgetExhausted
+from colonnade.privacy.accountant import delta_left
 from colonnade.privacy.accountant import epsilon as epsilon_of
-from colonnade.privacy.accountant import rho_for
-from colonnade.privacy.events import Mechanism, Plan, Policy, plan_rho
+from colonnade.privacy.approval import check_budget
+from colonnade.privacy.events import Mechanism, Plan, Policy
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.ledger import OWNER, Ledger, Terms
 from colonnade.privacy.mechanisms import Noise
@@ -49,7 +52,9 @@ class Total:
     distance: float = 0.0
 
     def epsilon(self, delta: float) -> float:
-        """The epsilon of all runs together at this delta, both prices counted; infinite if the distances alone use it up."""
+        """The epsilon of all runs together at this delta, both prices counted; infinite if the distances alone use it
+        up.
+        """
         found = epsilon_of(self.rho, delta)
         while math.isfinite(found) and (left := delta_left(delta, found, self.distance)) > 0.0:
             if (needed := epsilon_of(self.rho, left)) <= found:
@@ -76,8 +81,7 @@ class LocalLedger:
         with self._log() as log:
             ledger, run = Ledger(log, HOLDER, Policy()), secrets.token_hex(16)
             with log.atomic():
-                _approve(ledger, plan_rho(plan), distance)
-                ledger.open_run(run, terms, {HOLDER: plan})
+                ledger.open_run(run, terms, {HOLDER: plan}, distance + _counted_distance(ledger))
             gate = Gate(ledger, run, noise)
             gate.begin(0, 1, None)
             how = "interrupted"
@@ -103,7 +107,7 @@ class LocalLedger:
             if budget.epsilon is None:
                 return "its ledger has no limit, so nobody has said that it may cost as much"
             try:
-                _approve(ledger, rho, distance)
+                check_budget(HOLDER, budget, rho, distance + _counted_distance(ledger))
             except BudgetExhausted:
                 return f"its ledger has rho {budget.left:.3g} left of {budget.limit:.3g}"
             return ""
@@ -122,25 +126,10 @@ class LocalLedger:
                 yield log
 
 
-def delta_left(delta: float, epsilon: float, distance: float) -> float:
-    """The delta that is left when a sampler's distance from its ideal law has been paid for."""
-    return delta - (1.0 + math.exp(min(epsilon, 700.0))) * distance
-
-
-def _approve(ledger: Ledger, rho: float, distance: float) -> None:
-    """Refuse a run that the limit does not afford once distances are paid for out of its delta."""
-    budget = ledger.budget()
-    if budget.epsilon is None or budget.delta is None:
-        return
+def _counted_distance(ledger: Ledger) -> float:
+    """The distances of the runs that count in this period."""
     renewals = [row.seq for row in ledger.log.rows(OWNER, "budget") if json.loads(row.body)["do"] == "renew"]
-    left = delta_left(budget.delta, budget.epsilon, distance + _distance(ledger.log, max(renewals, default=0)))
-    if left <= 0.0 or budget.rho + rho > rho_for(budget.epsilon, left) * (1.0 + 1e-12):
-        raise BudgetExhausted(
-            f"this fit needs rho {rho:.3g} and {budget.rho:.3g} is spent or reserved, of {budget.limit:.3g} that the limit "
-            f"epsilon={budget.epsilon:g}, delta={budget.delta:g} buys; the rounding of samplers takes "
-            f"{min(budget.delta - left, budget.delta):.2g} off that delta. Nothing was sent. Ask for a smaller epsilon, or let "
-            "the owner set a larger limit or open a new period with `colonnade budget`."
-        )
+    return _distance(ledger.log, max(renewals, default=0))
 
 
 def _distance(log: Log, since: int = 0) -> float:
@@ -150,12 +139,12 @@ def _distance(log: Log, since: int = 0) -> float:
     return math.fsum(_distance_of(run) for run in opened)
 
 
-def _distance_of(opened: dict[str, object]) -> float:
-    """A run of picks that does not say how far its sampler was from the ideal one is as far as can be."""
-    terms, plan = opened["terms"], opened["plan"]
-    assert isinstance(terms, dict)
-    assert isinstance(plan, list)
+def _distance_of(opened: Mapping[str, Any]) -> float:
+    """The distance that `LocalLedger.run` wrote beside the settings.
+
+    A run of picks that does not say how far its sampler was from the ideal one is as far as can be.
+    """
     try:
-        return float(json.loads(terms["settings"])["distance"])
+        return float(json.loads(opened["terms"]["settings"])["distance"])
     except (ValueError, TypeError, KeyError):
-        return 1.0 if any(line["event"]["mechanism"] == Mechanism.PICKS for line in plan) else 0.0
+        return 1.0 if any(line["event"]["mechanism"] == Mechanism.PICKS for line in opened["plan"]) else 0.0

@@ -215,30 +215,6 @@ def _check_price(sensitivity: float, rho: float) -> None:
 # From real numbers to whole grid steps --------------------------------------------------------
 
 
-def quantise_rows(rows: NDArray[np.float64], bound: float, bits: int) -> tuple[NDArray[np.int64], int]:
-    """Rows clipped to L2 norm `bound`, in units of bound/2^bits, cut toward zero; and the bound, 2^bits.
-
-    The norm of every returned row is checked in integers, so a sensitivity built on 2^bits is exact.
-    """
-    if not 2.0**-500 <= bound <= 2.0**500 or not 1 <= bits <= 30:
-        raise InvalidInput(f"bound={bound:g} must be a positive number and bits={bits} lie within 1 to 30.")
-    if rows.ndim != 2 or not np.isfinite(rows).all():
-        raise InvalidInput("rows must be a finite matrix: fill or drop missing values before they are quantised.")
-    limit = 2**bits
-    largest = np.abs(rows).max(axis=1, initial=0.0, keepdims=True)
-    # Dividing by the largest entry first keeps squares of huge and tiny rows from over- or underflowing.
-    shape = rows / np.where(largest > 0, largest, 1.0)
-    norms = np.sqrt((shape**2).sum(axis=1, keepdims=True))
-    with np.errstate(over="ignore"):  # a row too long for a float is clipped like any other
-        length = np.minimum(largest * (limit / bound), limit / np.maximum(norms, 1.0))
-    whole = np.trunc(shape * length).astype(np.int64)
-    # Rounding in the lines above can leave a row a hair too long: shorten those until the integers agree.
-    while (long := (whole**2).sum(axis=1) > limit**2).any():
-        length[long] *= 1 - 2**-40
-        whole[long] = np.trunc(shape[long] * length[long]).astype(np.int64)
-    return whole, limit
-
-
 def quantise_vector(values: NDArray[np.float64], grid: float) -> NDArray[np.int64]:
     """Numbers in whole grid steps, to the nearest; `rounded_sensitivity` says what that costs."""
     if not 0 < grid < math.inf or math.frexp(grid)[0] != 0.5:

@@ -2,7 +2,8 @@
 
 `Released` marks a value that passed a gate (or came off the wire, where the sender's gate let it out). It is immutable:
 it keeps the bytes it was encoded to at the moment of release, and those bytes are what is sent, so nothing done to the
-value afterwards can change what leaves. Only the gate and the decoder make one; a test reads the source to hold us to it.
+value afterwards can change what leaves. Only the gate and the decoder make one; a test reads the source to hold us to
+it.
 
 `Private` is the opposite: an exact value together with how far it can move when one unit of data is replaced. It is the
 only thing a noisy mechanism of the gate accepts, so a sensitivity cannot come from a message.
@@ -73,7 +74,7 @@ def released_body(released: Released[Any]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Private(Generic[T]):
-    """An exact value that stays, and the most it moves (L2 for arrays, entrywise for scores) when one unit is replaced."""
+    """An exact value that stays, and the most it moves (L2; entrywise for scores) when one unit is replaced."""
 
     value: T
     sensitivity: float

@@ -1,16 +1,16 @@
-"""One choice over the scores of several parties, each of which draws its own part: the exponential mechanism, distributed.
+"""The exponential mechanism over the scores of several parties, each of which draws its own part.
 
-Claim    index and party together follow P ∝ exp(score/b) over all signed scores of all parties, up to one grid step a score,
-         which `shared_scale` pays for: exactly one sample of the central mechanism, at the price of one.
-How      party k draws one of its own candidates by its own law, P(i | k) = w_i / W_k, and says W_k = Σ w_i; then somebody draws
-         the party, P(k) = W_k / Σ W. The product is w_i / Σ W.
-Leaves   nothing by itself. W_k is an exact figure about the party's data: it may be shown to those only who are trusted with
-         the data, and neither it nor the losing picks may be published.
+Claim    index and party together follow P ∝ exp(score/b) over all signed scores of all parties, up to one grid step a
+         score, which `shared_scale` pays for: exactly one sample of the central mechanism, at the price of one.
+How      party k draws one of its own candidates by its own law, P(i | k) = w_i / W_k, and says W_k = Σ w_i; then
+         somebody draws the party, P(k) = W_k / Σ W. The product is w_i / Σ W.
+Leaves   nothing by itself. W_k is an exact figure about the party's data: it may be shown to those only who are trusted
+         with the data, and neither it nor the losing picks may be published.
 Price    ρ = Δ²/(2b²) once, however many parties (docs/privacy.md, "one choice by several parties").
 
-Weights are powers of two as in mechanisms.py: w_i = 2^(-gap_i/M) below the party's best, gaps capped at DEPTH·M. A mass is a
-whole number of grid steps, best + M·log2 Σ w_i to the nearest: the sum is correctly rounded and its terms are good to 2^-46, so
-what is said differs from the truth by less than one step. Parties are drawn without any cap.
+Weights are powers of two as in mechanisms.py: w_i = 2^(-gap_i/M) below the party's best, gaps capped at DEPTH·M. A mass
+is a whole number of grid steps, best + M·log2 Σ w_i to the nearest: the sum is correctly rounded and its terms are good
+to 2^-46, so what is said differs from the truth by less than one step. Parties are drawn without any cap.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def shared_scale(sensitivity: float, rho: float) -> float:
 
 
 def own_part(noise: Noise, scores: NDArray[np.float64], scale: float) -> tuple[int, int, int]:
-    """One of this party's signed candidates, drawn by their own law: index, sign, and the mass of all, in grid steps."""
+    """One of this party's signed candidates, by their own law: index, sign, and the mass of all, in grid steps."""
     grid, steps = choice_grid(scale)
     heights = _whole_steps(np.concatenate([scores, np.negative(scores)]), grid)
     best = int(heights.max())
@@ -58,7 +58,9 @@ def own_part(noise: Noise, scores: NDArray[np.float64], scale: float) -> tuple[i
 
 
 def draw_party(noise: Noise, masses: Sequence[int], scale: float) -> int:
-    """The number of the party whose pick is taken, P(k) ∝ 2^(mass_k/M): whole weights for the whole powers, then a coin."""
+    """The number of the party whose pick is taken, P(k) ∝ 2^(mass_k/M): whole weights for the whole powers, then a
+    coin.
+    """
     _, steps = choice_grid(scale)
     best = max(masses)
     powers, rests = zip(*(divmod(best - mass, steps) for mass in masses), strict=True)

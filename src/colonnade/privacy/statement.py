@@ -36,7 +36,7 @@ class Guarantee(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Assumption:
-    """Something a statement rests on beyond docs/privacy.md's standing assumptions; `says` completes "It holds if …"."""
+    """What a statement rests on beyond docs/privacy.md's standing assumptions; `says` completes "It holds if …"."""
 
     says: str
     computational: bool = False  # it speaks of what nobody can compute: epsilon holds for no adversary without a limit
@@ -47,26 +47,27 @@ MASKS = Assumption(
     computational=True,
 )
 FOLLOWED = Assumption(
-    "parties and coordinator follow the protocol, and the coordinator pools nothing with a party: if the coordinator and a "
-    "party pool what they have, they read the columns of all partners of that party exactly, whatever epsilon is"
+    "parties and coordinator follow the protocol, and the coordinator pools nothing with a party: if the coordinator "
+    "and a party pool what they have, they read the columns of all partners of that party exactly, whatever epsilon is"
 )
 MEMBERS = Assumption("parties, coordinator and their links are trusted: it protects against readers of the model alone")
 OF_TRUST: dict[str, tuple[Assumption, ...]] = {Trust.SECURE: (MASKS, FOLLOWED), Trust.CONSORTIUM: (MEMBERS,)}
 
 
-def guaranteed(assumed: Sequence[Assumption]) -> Guarantee:
-    """The word of a derivation of ours: proven where nothing is assumed but what docs/privacy.md assumes of every run."""
+def guarantee_under(assumed: Sequence[Assumption]) -> Guarantee:
+    """Proven where nothing is assumed but what docs/privacy.md assumes of every run, else conditional."""
     return Guarantee.CONDITIONAL if assumed else Guarantee.PROVEN
 
 
 LARGEST_EPSILON = 1e12
 
 
-def checked_range(given: object, bound: float | None) -> tuple[float, float]:
+def check_range(given: object, bound: float | None) -> tuple[float, float]:
     """A declared range of labels as two numbers, or an error."""
     if bound is not None:
         raise InvalidInput(
-            f"label_bound={bound:g} and label_range={given!r} say the same thing twice: give label_range=(low, high) alone."
+            f"label_bound={bound:g} and label_range={given!r} say the same thing twice: give "
+            "label_range=(low, high) alone."
         )
     pair = given if isinstance(given, tuple | list) else ()
     if len(pair) != 2 or not all(isinstance(end, int | float) and math.isfinite(end) for end in pair):
@@ -91,7 +92,8 @@ class Privacy:
                     strictest that it knows; plan and statement name the word.
     row_norm        public bound of a row's length; longer rows are clipped.
     feature_bound   public bound of an entry; larger ones are clipped.
-    label_range     public lowest and highest label, for regression; what lies outside is clipped. The nearer the better.
+    label_range     public lowest and highest label, for regression; what lies outside is clipped. The nearer the
+                    better.
     label_bound     B instead of label_range=(−B, B).
     allow_large_delta   True: run though delta is not below 1/rows; the statement then says so.
     """
@@ -136,7 +138,7 @@ class Privacy:
         ]:
             check_sensible(**{name: bound})
         if self.label_range is not None:
-            object.__setattr__(self, "label_range", checked_range(self.label_range, self.label_bound))
+            object.__setattr__(self, "label_range", check_range(self.label_range, self.label_bound))
 
     @property
     def label_middle(self) -> float:
@@ -200,7 +202,7 @@ class PrivacyStatement:
         return json.dumps({**self.table(), "epsilon": self.epsilon if math.isfinite(self.epsilon) else None}, indent=1)
 
 
-def derived(
+def derived_statement(
     privacy: Privacy,
     rho: float,
     unit: Unit,
@@ -221,10 +223,10 @@ def derived(
         neighbours=unit.neighbours,
         trust=privacy.trust,
         accountant=f"Renyi bound of {rho:.4g}-zCDP",
-        guarantee=guaranteed(assumed),
+        guarantee=guarantee_under(assumed),
         derivation=derivation,
         sees=sees,
-        assumes=joined(assumed),
+        assumes=join_assumptions(assumed),
         computational=any(one.computational for one in assumed),
         caveat=caveat,
         rho=rho,
@@ -233,19 +235,19 @@ def derived(
 
 _BY_PLACE = "What leaves depends on the place of a row"
 BY_SECRET = (
-    f"{_BY_PLACE}, in the order of a keyed hash of the key. Against whoever lacks its secret a replaced row has another "
-    "key, too (computational: no test tells that hash from a random one); against parties, who know the common keys and "
-    "their order, neighbours keep their keys, and who is among the common rows is not protected"
+    f"{_BY_PLACE}, in the order of a keyed hash of the key. Against whoever lacks its secret a replaced row has "
+    "another key, too (computational: no test tells that hash from a random one); against parties, who know the common "
+    "keys and their order, neighbours keep their keys, and who is among the common rows is not protected"
 )
 BY_KEY = (
-    f"{_BY_PLACE}, in the order of the key, since public labels go by it: neighbours keep their keys, and who is among the "
-    "common rows is not protected"
+    f"{_BY_PLACE}, in the order of the key, since public labels go by it: neighbours keep their keys, and who is among "
+    "the common rows is not protected"
 )
 BY_PLACE = f"{_BY_PLACE}: a row is known by its place in the table, and neighbours keep their places"
 
 
-def told_replaced(ledgers: Iterable[tuple[str, str, str]]) -> str:
-    """What to say of ledgers that were replaced: whose, when, and how often. Two are the same if all three words are."""
+def describe_replaced(ledgers: Iterable[tuple[str, str, str]]) -> str:
+    """What to say of ledgers that were replaced: whose, when, and how often. Equal triples are one ledger."""
     days: dict[str, list[str]] = {}
     for node, when, _ in sorted(set(ledgers)):
         days.setdefault(node, []).append(when[:10])
@@ -261,12 +263,12 @@ def told_replaced(ledgers: Iterable[tuple[str, str, str]]) -> str:
     return f"{words}: {'; '.join(said)}. What only a lost ledger had counted is in no later sum"
 
 
-def joined(assumed: Iterable[Assumption]) -> str:
+def join_assumptions(assumed: Iterable[Assumption]) -> str:
     """Assumptions as one clause; each stands after "if"."""
     return "; and if ".join(one.says for one in assumed)
 
 
-def settled(privacy: Privacy | None, known: Sequence[Trust]) -> Privacy | None:
+def with_trust(privacy: Privacy | None, known: Sequence[Trust]) -> Privacy | None:
     """The terms with their trust model: the one asked for, else `secure` where it is known, else the strictest."""
     if privacy is None or privacy.trust is not None:
         return privacy
@@ -278,7 +280,10 @@ def large_delta(privacy: Privacy, count: int, what: str = "rows") -> str:
     """What to say of a delta that publishing one unit, drawn at random, would satisfy; nothing where it is smaller."""
     if privacy.delta * count < 1.0:
         return ""
-    return f"delta={privacy.delta:g} is not below 1/{what} = {1.0 / count:.2g}: publishing one of them at random would satisfy it"
+    return (
+        f"delta={privacy.delta:g} is not below 1/{what} = {1.0 / count:.2g}: publishing one of them at random would "
+        "satisfy it"
+    )
 
 
 def check_delta(privacy: Privacy, count: int, what: str = "rows") -> None:
@@ -299,8 +304,8 @@ def remarks_on(privacy: Privacy | None) -> tuple[str, ...]:
     if privacy is None or privacy.epsilon <= LARGE_EPSILON:
         return ()
     return (
-        f"epsilon={shown(privacy.epsilon)} is over {LARGE_EPSILON:g}: it allows odds to grow by e^{shown(privacy.epsilon)}, which "
-        "rules out next to nothing; 1 is a common choice, 10 a large one",
+        f"epsilon={shown(privacy.epsilon)} is over {LARGE_EPSILON:g}: it allows odds to grow by "
+        f"e^{shown(privacy.epsilon)}, which rules out next to nothing; 1 is a common choice, 10 a large one",
     )
 
 

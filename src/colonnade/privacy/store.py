@@ -1,8 +1,8 @@
 """One file a node: an append-only, hash-chained log in SQLite, shared by its ledger and its transcript.
 
-A row is (run, tick, kind, key, body); its head is SHA-256 over the head before it and all its fields, so a row cannot be
-changed, removed from the middle or put in another order unnoticed. A change of state is one transaction, synced to disk
-before anything that depends on it leaves the node. Bodies over 1 MiB are files beside the database, named by their
+A row is (run, tick, kind, key, body); its head is SHA-256 over the head before it and all its fields, so a row cannot
+be changed, removed from the middle or put in another order unnoticed. A change of state is one transaction, synced to
+disk before anything that depends on it leaves the node. Bodies over 1 MiB are files beside the database, named by their
 hash and synced before the row that names them. Secrets are the one thing kept outside the chain: they must be erasable.
 
 `MemoryLog` has the same face and no disk: for runs of one owner that need not survive the process.
@@ -132,6 +132,7 @@ class FileLog:
         self._blobs = self.path.parent / "blobs"
         self._depth = 0
         self._head = _START
+        self._has_tables = False
         with _disk(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             if not self.path.exists():
@@ -155,6 +156,7 @@ class FileLog:
                 self._db.execute("insert into meta values ('format', ?)", (_FORMAT,))
             elif found != _FORMAT:
                 self._upgrade(found)
+        self._has_tables = True
 
     def stored_format(self) -> object:
         """What the file says about its own format; None: nothing yet."""
@@ -163,8 +165,9 @@ class FileLog:
         return None if found is None else found[0]
 
     def _upgrade(self, found: object) -> None:
-        """Mark a file of an earlier format, inside the transaction that opens it, so that an earlier Colonnade does not misread
-        what is added from now on. No row is rewritten: peers remember the chain of hashes, so readers know all formats."""
+        """Mark a file of an earlier format, inside the transaction that opens it, so that an earlier Colonnade does not
+        misread what is added from now on. No row is rewritten: peers remember the chain of hashes, so readers know all
+        formats."""
         check_format(self.path, found)
         self.verify()
         self._db.execute("update meta set value = ? where name = 'format'", (_FORMAT,))
@@ -178,7 +181,7 @@ class FileLog:
             with _disk(self.path):
                 self._db.execute("begin immediate")
                 try:
-                    self._head = self._last_head()
+                    self._head = self._last_head() if self._has_tables else _START
                 except BaseException:
                     self._db.execute("rollback")
                     raise
@@ -197,12 +200,7 @@ class FileLog:
                     self._db.execute("rollback")
 
     def _last_head(self) -> bytes:
-        try:
-            row = self._db.execute("select head from log order by seq desc limit 1").fetchone()
-        except sqlite3.OperationalError as error:
-            if "no such table" in str(error):
-                return _START
-            raise
+        row = self._db.execute("select head from log order by seq desc limit 1").fetchone()
         return bytes(row[0]) if row else _START
 
     def append(self, run: str, tick: int, kind: str, key: str, body: bytes) -> None:
@@ -269,8 +267,8 @@ class FileLog:
     def _blob(self, value: object) -> bytes:
         if not isinstance(value, bytes):
             raise LedgerDamaged(
-                f"{self.path}: a row holds {type(value).__name__} where bytes were written, so it does not continue the "
-                "chain of rows before it. Restore the newest copy of this file; until then nothing is released."
+                f"{self.path}: a row holds {type(value).__name__} where bytes were written, so it does not continue "
+                "the chain of rows before it. Restore the newest copy of this file; until then nothing is released."
             )
         return value
 
@@ -348,13 +346,13 @@ def check_format(path: Path, found: object) -> None:
     """Refuse a file that this version cannot read."""
     if isinstance(found, int) and found > _FORMAT:
         raise LedgerDamaged(
-            f"{path} has format {found}, of a later version of Colonnade; this one reads formats up to {_FORMAT}. Nothing in it "
-            "was changed, and nothing is released. Install that version: pip install --upgrade colonnade."
+            f"{path} has format {found}, of a later version of Colonnade; this one reads formats up to {_FORMAT}. "
+            "Nothing in it was changed, and nothing is released. Install that version: pip install --upgrade colonnade."
         )
     if not isinstance(found, int) or found < 1:
         raise LedgerDamaged(
-            f"{path} says that its format is {found!r}, which no version of Colonnade wrote. Nothing is released. Restore the "
-            "newest copy of this file and its `blobs` folder."
+            f"{path} says that its format is {found!r}, which no version of Colonnade wrote. Nothing is released. "
+            "Restore the newest copy of this file and its `blobs` folder."
         )
 
 
@@ -402,8 +400,8 @@ def write_synced(target: Path, body: bytes, *, private: bool = False) -> None:
         _write_aside(aside, target, body, 0o600 if private else 0o666)
     except OSError as error:
         raise StoreError(
-            f"cannot write {target}: {error.strerror or error}. Nothing was written; create its folder, make it writable or "
-            "free space, and try again."
+            f"cannot write {target}: {error.strerror or error}. Nothing was written; create its folder, make it "
+            "writable or free space, and try again."
         ) from error
 
 
@@ -441,22 +439,20 @@ class _disk:  # noqa: N801  read as a function, and a class since every step of 
 
 
 def _explained(path: Path, error: sqlite3.DatabaseError | OSError) -> Exception:
-    if isinstance(error, OSError):
-        return StoreError(
-            f"cannot write {path}: {error.strerror or error}. Nothing was sent that is not recorded; free space or "
-            "make the folder writable, then repeat the same call to go on where the run stopped."
-        )
-    text = str(error)
-    if "malformed" in text or "not a database" in text:
+    code = (
+        0 if isinstance(error, OSError) else getattr(error, "sqlite_errorcode", 0) & 0xFF
+    )  # the kind, without its detail
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return LedgerDamaged(
-            f"{path} is damaged ({text}). Nothing will be released from it: restore the newest copy of the file and "
+            f"{path} is damaged ({error}). Nothing will be released from it: restore the newest copy of the file and "
             "its `blobs` folder."
         )
-    if "locked" in text or "busy" in text:
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return StoreError(
             f"{path} has been locked by another process for a minute. Wait for it to end, then try again."
         )
+    said = error.strerror or error if isinstance(error, OSError) else error
     return StoreError(
-        f"cannot write {path}: {text}. Nothing was sent that is not recorded; free space or make the folder "
+        f"cannot write {path}: {said}. Nothing was sent that is not recorded; free space or make the folder "
         "writable, then repeat the same call to go on where the run stopped."
     )

@@ -330,7 +330,9 @@ def _read_sparse(view: memoryview, at: int) -> tuple[Any, int]:
 
 
 def numbers_in(body: bytes, at: int) -> int:
-    """How many numbers the values of `body` hold from `at` on, read off their headers; an entry of a sparse block is two."""
+    """How many numbers the values of `body` hold from `at` on, read off their headers; an entry of a sparse block is
+    two.
+    """
     total = 0
     while at < len(body):
         tag = body[at : at + 1]

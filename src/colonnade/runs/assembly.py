@@ -17,11 +17,11 @@ from colonnade.privacy.statement import (
     BY_SECRET,
     Guarantee,
     PrivacyStatement,
-    derived,
+    derived_statement,
+    describe_replaced,
     large_delta,
     not_private,
     remarks_on,
-    told_replaced,
 )
 from colonnade.problem.kernel import Support
 from colonnade.runs.call import released_to_all
@@ -49,7 +49,7 @@ def assemble_fit(run: RunDriver, outcome: Outcome) -> Fit:
         objective=answer.objective,
         gap=answer.gap,
         status=answer.status,
-        privacy=replace(_statement(run), replaced=told_replaced(run.replaced)),
+        privacy=replace(_statement(run), replaced=describe_replaced(run.replaced)),
         communication=Communication.of(outcome.traffic).along(run.notes, answer.gap),
         problem=job.problem,
         method=run.method.TITLE,
@@ -127,7 +127,7 @@ def _statement(run: RunDriver) -> PrivacyStatement:
         return not_private("the noise was seeded, so whoever knows the seed can subtract it", unit, seen)
     assumed = assumptions(run.job)
     caveat = large_delta(run.job.privacy, *run.job.units)
-    made = derived(run.job.privacy, row_rho(run.plans), unit, seen, run.method.DERIVATION, assumed, caveat)
+    made = derived_statement(run.job.privacy, row_rho(run.plans), unit, seen, run.method.DERIVATION, assumed, caveat)
     place = place_of(run.job, run.method, keyed=run.federation.on is not None)
     if place != BY_SECRET:
         return replace(made, place=place)

@@ -17,8 +17,9 @@ from typing import Any
 
 from colonnade.errors import InvalidInput, LedgerDamaged
 from colonnade.privacy.accountant import epsilon, rho_for
+from colonnade.privacy.approval import Budget
 from colonnade.privacy.events import Policy
-from colonnade.privacy.ledger import Budget, Entry, Ledger
+from colonnade.privacy.ledger import Entry, Ledger
 from colonnade.privacy.mechanisms import gaussian_sigma, gumbel_scale
 from colonnade.privacy.store import FileLog
 from colonnade.runtime.program import COORDINATOR

@@ -27,7 +27,7 @@ from colonnade.privacy.block import Block, FeatureColumn
 from colonnade.privacy.events import MASKED, Audience, Plan, row_rho, unprotected
 from colonnade.privacy.figures import shown
 from colonnade.privacy.mechanisms import SeededNoise
-from colonnade.privacy.statement import Privacy, Trust, check_delta, settled
+from colonnade.privacy.statement import Privacy, Trust, check_delta, with_trust
 from colonnade.problem import AdaBoost, ElasticNet, GroupLasso, KernelSVM, Lasso, Problem, Ridge
 from colonnade.runtime.run_store import RunStore, Store
 
@@ -54,7 +54,7 @@ def checked_call(
     asked = method if method is not None else default_method(privacy, problem)
     _check_kinds(federation, problem, asked)
     method = asked.variant(problem)
-    privacy = settled(privacy, method.trusts)
+    privacy = with_trust(privacy, method.trusts)
     _check_arguments(federation, problem, method)
     solved = cast(Problem, problem)  # a method that knows no other kind refused it above
     privacy = with_label_range(privacy, federation, solved, method)

@@ -19,14 +19,15 @@ from colonnade.methods.method import GraphMethod, Job, Method
 from colonnade.methods.node_setup import Call, coordinator_setup, neighbours, party_setup, terms_of
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import Plan
-from colonnade.privacy.ledger import REFUSED, Replaced
+from colonnade.privacy.ledger import Replaced
 from colonnade.privacy.mechanisms import SeededNoise
+from colonnade.privacy.run_prices import REFUSED
 from colonnade.runs.progress import Progress
 from colonnade.runtime.hosted_node import FINAL, Head, NodeSetup, Standing
-from colonnade.runtime.inprocess import Engine, LocalCrew, Outcome
+from colonnade.runtime.inprocess import Engine, LocalNodes, Outcome
 from colonnade.runtime.program import COORDINATOR, NodeId, Note
 from colonnade.runtime.run_store import Store
-from colonnade.runtime.turns import Crew, Distributed
+from colonnade.runtime.turns import Distributed, HostedNodes
 
 log = logging.getLogger("colonnade.runs.fit")
 
@@ -64,7 +65,7 @@ class RunDriver:
     call: Call | None = None
     notes: list[Mapping[str, Any]] = field(default_factory=list)
     began: float = field(default_factory=time.perf_counter)
-    crew: Crew = field(init=False)
+    hosted_nodes: HostedNodes = field(init=False)
     replaced: list[Replaced] = field(default_factory=list)  # ledgers that took the place of lost ones
 
     def run_programs(self) -> Outcome:
@@ -76,7 +77,7 @@ class RunDriver:
                 self.end(f"{REFUSED}: {type(error).__name__}")
             raise
         try:
-            return self.crew.drive()
+            return self.hosted_nodes.drive()
         except tuple(FINAL) as error:
             with contextlib.suppress(PeerFailed):
                 self.end(f"failed: {type(error).__name__}")
@@ -86,17 +87,17 @@ class RunDriver:
     def hosted(self, engine: Engine | Distributed) -> Iterator[None]:
         """With a host for every node."""
         if isinstance(engine, Distributed):
-            self.crew = engine.crew(self.run, self.setups(), self.books, self.listen, self.call)
+            self.hosted_nodes = engine.hosted_nodes(self.run, self.setups(), self.books, self.listen, self.call)
         else:
-            self.crew = LocalCrew(self.run, self.setups(), self.books.log, engine, self.listen)
+            self.hosted_nodes = LocalNodes(self.run, self.setups(), self.books.log, engine, self.listen)
         try:
             yield
         finally:
-            self.crew.close()
+            self.hosted_nodes.close()
 
     def ask_all(self, what: str, *arguments: Any) -> dict[NodeId, Any]:
         """The same question to all hosts."""
-        return self.crew.ask(what, dict.fromkeys(self.nodes, arguments))
+        return self.hosted_nodes.ask(what, dict.fromkeys(self.nodes, arguments))
 
     @property
     def nodes(self) -> tuple[NodeId, ...]:
@@ -141,7 +142,7 @@ class RunDriver:
             for peer, head in found.remembered.items():
                 if peer in seen:
                     seen[peer][witness] = head
-        self.crew.ask("vouch", {name: (heads,) for name, heads in seen.items() if heads})
+        self.hosted_nodes.ask("vouch", {name: (heads,) for name, heads in seen.items() if heads})
         return {name: standing[name].key for name in self.job.roster.parties}
 
     def exchange_heads(self, when: str) -> None:
@@ -154,7 +155,7 @@ class RunDriver:
             name: (when, heads if name == COORDINATOR else {peer: heads[peer]})
             for name, peer in zip(names, [*names[1:], names[0]], strict=True)
         }
-        self.crew.ask("remember", told)
+        self.hosted_nodes.ask("remember", told)
 
     def setups(self) -> dict[NodeId, NodeSetup]:
         policies = {name: party.policy for name, party in self.federation.parties.items()}

@@ -71,7 +71,9 @@ def fit(
     """
     if privacy is not None and not isinstance(privacy, Privacy):
         raise InvalidInput(f"privacy={privacy!r}: give co.Privacy(epsilon, delta, trust='secure'), or leave it out.")
-    if engine is not None and (isinstance(engine, type) or not (hasattr(engine, "run") or hasattr(engine, "crew"))):
+    if engine is not None and (
+        isinstance(engine, type) or not (hasattr(engine, "run") or hasattr(engine, "hosted_nodes"))
+    ):
         raise InvalidInput(f"engine={engine!r} is not an engine: give a value such as co.InProcess() or co.Ray().")
     if isinstance(federation, Federation) and federation.away is not None:
         federation = meet_parties(federation, engine)

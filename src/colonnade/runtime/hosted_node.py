@@ -1,9 +1,9 @@
 """A host: one node where it lives, with its ledger, its transcript and its program.
 
 An engine that keeps all hosts in one process drives their nodes itself (inprocess.py). Elsewhere a host is reached
-by asking: it joins a run, says what it has received and sent, sends again what a peer has missed, and takes turns: letters
-in, steps, letters out (turns.py). Everything that is asked and answered is plain values, so it does not matter whether a
-call, a cluster or a network lies between.
+by asking: it joins a run, says what it has received and sent, sends again what a peer has missed, and takes turns:
+letters in, steps, letters out (turns.py). Everything that is asked and answered is plain values, so it does not matter
+whether a call, a cluster or a network lies between.
 
 A host whose process died joins again from its transcript, and goes on to the bit; letters that were on their way
 are made again, the same, by replay.
@@ -118,7 +118,11 @@ class HostedNode:
         identity: bytes | None = None,
         told: str = "",
     ) -> None:
-        self.setup, self.run, self.log, self._own_key, self._told_of = setup, run, log, identity, told
+        self.setup = setup
+        self.run = run
+        self.log = log
+        self._own_key = identity
+        self._told_of = told
         self.ledger = Ledger(log, setup.name, setup.policy, holds_data=setup.guarded)
         self.receipts = Receipts(log, run, kept=setup.receipts)
         self._listener = listener or self._note
@@ -177,10 +181,10 @@ class HostedNode:
     @property
     def node(self) -> Node:
         if self._node is None:
-            self._node = self._made()
+            self._node = self._make_node()
         return self._node
 
-    def _made(self) -> Node:
+    def _make_node(self) -> Node:
         setup = self.setup
         noise = SystemNoise() if setup.noise is None else setup.noise.at(setup.name)
         gate = Gate(self.ledger, self.run, noise, self._keyring() if setup.sealing else None)
@@ -223,11 +227,11 @@ class HostedNode:
         """The letters for each neighbour from the place given; those recorded in an earlier life are made again."""
         if all(since.get(receiver, 0) >= count for receiver, count in self.join().sent.items()):
             return ()
-        # Letters are not kept: a replay from the transcript makes the same ones again. Beside the node, not in its place:
-        # the node may hold letters that it has not read, and has said that it has.
+        # Letters are not kept: a replay from the transcript makes the same ones again. It runs beside the node, not in
+        # its place: the node may hold letters that it has not read, and has said that it has.
         notes, self._notes = self._notes, []
         try:
-            again = self._made().replay()
+            again = self._make_node().replay()
         finally:
             self._notes = notes
         return tuple(x for x in again if x.frame.sequence >= since.get(x.receiver, 0))
@@ -242,10 +246,10 @@ class HostedNode:
                     node.deliver(letter.sender, letter.frame)
             node.acknowledge()
             while node.ready:
-                sent += self._counted(node.step())
+                sent += self._count_traffic(node.step())
         except tuple(FINAL) as error:
             failure = error
-            sent += self._counted(node.farewell(code_of(error)))
+            sent += self._count_traffic(node.farewell(code_of(error)))
         notes, self._notes = tuple(self._notes), []
         told, self._told = self._told, self._told + len(notes)
         return Turn(tuple(sent), node.finished, node.wait, notes, told, failure, missing=node.missing)
@@ -262,14 +266,17 @@ class HostedNode:
             self._replay()
 
     def _replay(self) -> list[Letter]:
-        self._node, self._traffic, self._notes, self._told = None, Traffic(), [], 0
+        self._node = None
+        self._traffic = Traffic()
+        self._notes = []
+        self._told = 0
         try:
-            return self._counted(self.node.replay())
+            return self._count_traffic(self.node.replay())
         except BaseException:
             self._node = None  # half a replay must not go on live
             raise
 
-    def _counted(self, letters: list[Letter]) -> list[Letter]:
+    def _count_traffic(self, letters: list[Letter]) -> list[Letter]:
         for letter in letters:
             self._traffic.count(letter)
         return letters

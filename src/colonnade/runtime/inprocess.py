@@ -1,8 +1,8 @@
 """All nodes in one process: a plain loop over generators.
 
 An engine moves letters between nodes and resumes whoever has all it waits for; it knows no mathematics and no topology.
-Since programs form a Kahn network the order in which it does so cannot change a result. `Tap` and `Faults` wrap an engine
-and have the same face, so tests and reports need no hooks inside.
+Since programs form a Kahn network the order in which it does so cannot change a result. `Tap` and `Faults` wrap an
+engine and have the same face, so tests and reports need no hooks inside.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Outcome:
     traffic: Traffic
 
 
-def straight(letter: Letter) -> Iterable[Letter]:
+def deliver_once(letter: Letter) -> Iterable[Letter]:
     """A wire that delivers what it is given."""
     return (letter,)
 
@@ -49,7 +49,7 @@ def straight(letter: Letter) -> Iterable[Letter]:
 class InProcess:
     """Runs every node in this process, one step at a time, with one BLAS thread."""
 
-    def run(self, nodes: Mapping[NodeId, Node], carry: Carry = straight) -> Outcome:
+    def run(self, nodes: Mapping[NodeId, Node], carry: Carry = deliver_once) -> Outcome:
         with threadpool_limits(limits=1), _seldom_collecting():
             return _Loop(nodes, carry, self.pick).run()
 
@@ -70,7 +70,7 @@ def _seldom_collecting() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
-class LocalCrew:
+class LocalNodes:
     """All hosts of a run in this process, driven by an engine that takes their nodes."""
 
     def __init__(
@@ -98,7 +98,9 @@ class LocalCrew:
 
 class _Loop:
     def __init__(self, nodes: Mapping[NodeId, Node], carry: Carry, pick: Callable[[deque[NodeId]], NodeId]) -> None:
-        self.nodes, self.carry, self.pick = nodes, carry, pick
+        self.nodes = nodes
+        self.carry = carry
+        self.pick = pick
         self.traffic = Traffic()
         self.ready: deque[NodeId] = deque()
         self.queued: set[NodeId] = set()
@@ -170,7 +172,7 @@ class Tap:
         self.engine = engine
         self.letters: list[Letter] = []
 
-    def run(self, nodes: Mapping[NodeId, Node], carry: Carry = straight) -> Outcome:
+    def run(self, nodes: Mapping[NodeId, Node], carry: Carry = deliver_once) -> Outcome:
         def listen(letter: Letter) -> Iterable[Letter]:
             self.letters.append(letter)
             return carry(letter)
@@ -184,7 +186,7 @@ class Faults:
     def __init__(self, engine: Engine, fault: Carry) -> None:
         self.engine, self.fault = engine, fault
 
-    def run(self, nodes: Mapping[NodeId, Node], carry: Carry = straight) -> Outcome:
+    def run(self, nodes: Mapping[NodeId, Node], carry: Carry = deliver_once) -> Outcome:
         def disturbed(letter: Letter) -> Iterable[Letter]:
             for arriving in self.fault(letter):
                 yield from carry(arriving)

@@ -8,9 +8,9 @@
         score: Released[float]
 
 A field's declared type is checked when a message is encoded and when it is decoded. Allowed: int, float, bool, str,
-bytes, NumPy arrays, CSC columns, Packed integers, tuples of these, unions of these, and each of them `Released`. A field
-declared Released cannot be filled with anything that did not pass a gate, whoever sends it. The sender is the edge a
-message came on, never a field.
+bytes, NumPy arrays, CSC columns, Packed integers, tuples of these, unions of these, and each of them `Released`. A
+field declared Released cannot be filled with anything that did not pass a gate, whoever sends it. The sender is the
+edge a message came on, never a field.
 
 Numbers: 1–9 runtime, 10–19 messages shared by methods, from 20 on ten for each method. A number is never reused.
 """
@@ -71,7 +71,8 @@ def message(code: int) -> Callable[[type[T]], type[T]]:
             raise ProtocolError(f"{cls.__name__} needs a docstring that says who sends it to whom, and what it means")
         made = dataclasses.dataclass(frozen=True, slots=True, eq=False)(cls)
         hints = typing.get_type_hints(made, include_extras=True)
-        fields = tuple(_field(made.__name__, f.name, hints[f.name]) for f in dataclasses.fields(made))  # type: ignore[arg-type]  # a dataclass since two lines
+        declared = dataclasses.fields(made)  # type: ignore[arg-type]  # a dataclass since two lines
+        fields = tuple(_field(made.__name__, f.name, hints[f.name]) for f in declared)
         BY_CODE[code] = BY_TYPE[made] = Shape(code, made, fields)
         return made
 

@@ -5,8 +5,8 @@ holds a program to:
 
 - messages go to neighbours only, and reads name a neighbour;
 - a guarded node (one that holds data or labels) sends only released fields, and only the one reply its method declares
-  for what it was asked (`REPLIES`): a choice between two kinds of answer would leak a bit. `REPLIES[None]`, where given,
-  is the kind of message it may send unasked;
+  for what it was asked (`REPLIES`): a choice between two kinds of answer would leak a bit. `REPLIES[None]`, where
+  given, is the kind of message it may send unasked;
 - a frame seen before is dropped if it is the same and refused if it is not;
 - what goes to a node that is reached through another one (`relayed`) is sealed here and opened there, and nothing that
   comes from such a node is read unless it was sealed.
@@ -27,7 +27,7 @@ from colonnade.privacy.released import Released, released_body
 from colonnade.runtime.messages import Failed, Sealed
 from colonnade.runtime.program import NodeId, Note, Post, Program
 from colonnade.runtime.receipts import Receipts
-from colonnade.runtime.transcript import Transcript, kept
+from colonnade.runtime.transcript import Transcript, recorded_form
 from colonnade.runtime.wire import Frame, decode, encode, type_name
 
 Replies = Mapping[type | None, type]
@@ -62,16 +62,19 @@ class Node:
     ) -> None:
         self.receipts = receipts
         self._relayed = frozenset(relayed)  # neighbours that are reached through somebody who must not read along
-        self.name, self.gate, self.neighbours, self.guarded = name, gate, frozenset(neighbours), guarded
+        self.name = name
+        self.gate = gate
+        self.neighbours = frozenset(neighbours)
+        self.guarded = guarded
         self.wait: tuple[NodeId, ...] = ()
         self._missing: set[NodeId] = set()  # of those it waits for, who has not sent yet
-        self.finished, self.started, self.result = False, False, None
-        self._program, self._transcript, self._replies, self._listener = (
-            program,
-            transcript,
-            replies,
-            listener,
-        )
+        self.finished = False
+        self.started = False
+        self.result = None
+        self._program = program
+        self._transcript = transcript
+        self._replies = replies
+        self._listener = listener
         self._tick, self._round = 0, 0
         self._inbox: dict[NodeId, deque[Frame]] = defaultdict(deque)
         self._unnoted: list[tuple[tuple[NodeId, NodeId], Frame]] = []  # frames that came and have no receipt yet
@@ -131,7 +134,7 @@ class Node:
             for sender, frame in received.items():
                 self._seen[sender][frame.sequence] = frame.check
             made = self._letters(self._advance(received, step.releases))
-            if {x.receiver: kept(x.frame) for x in made} != step.sent:
+            if {x.receiver: recorded_form(x.frame) for x in made} != step.sent:
                 raise ReplayDiverged(
                     f"{self.name!r}, step {step.tick}: the replay sends other bytes than were recorded. Data, code or "
                     "settings changed since: restore them and repeat the call."
@@ -167,7 +170,9 @@ class Node:
                 post = self._program.send(inbox) if self.started else next(self._program)
         except StopIteration as stop:
             self.result, self.finished, post = stop.value, True, Post()
-        self.started, self.wait, self._tick = True, post.wait, self._tick + 1
+        self.started = True
+        self.wait = post.wait
+        self._tick = self._tick + 1
         self._missing = {node for node in post.wait if not self._inbox[node]}
         self._check_edges(post)
         if post.note is not None:
@@ -177,11 +182,15 @@ class Node:
     def _tell(self, note: Note) -> None:
         self._round += 1
         if self.guarded:
-            note = {"round": self._round, "party": self.name, **{name: self._paid(v) for name, v in note.items()}}
+            note = {
+                "round": self._round,
+                "party": self.name,
+                **{name: self._check_released(v) for name, v in note.items()},
+            }
         if self._listener is not None:
             self._listener(self.name, note)
 
-    def _paid(self, value: Any) -> Any:
+    def _check_released(self, value: Any) -> Any:
         if type(value) is not Released:
             raise LeakError(
                 f"{self.name!r} holds data and writes a bare value into a note for the history; there only released "

@@ -1,8 +1,8 @@
 """Programs: a node is a generator, and what it yields is all that leaves it.
 
-There is one rule for star, tree, graph and party-to-party alike. A program yields `Post(to, wait)`: send these messages,
-resume me with exactly one message from each node in `wait` (at once if there is none). Edges are first-in-first-out and
-reads name their sender, so a result cannot depend on timing: a Kahn network.
+There is one rule for star, tree, graph and party-to-party alike. A program yields `Post(to, wait)`: send these
+messages, resume me with exactly one message from each node in `wait` (at once if there is none). Edges are
+first-in-first-out and reads name their sender, so a result cannot depend on timing: a Kahn network.
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
     co.fit(fed, problem, method, engine=co.Ray())                       # a local Ray, started on demand
     co.fit(fed, problem, method, engine=co.Ray("auto"), store="runs")   # the cluster this machine belongs to
 
-Blocks go through Ray's object store, once; of a block that is a recipe only the recipe goes. An actor that dies is started
-again by Ray, which forgets what it held; its host does not: it replays its transcript, and the run goes on to the bit.
-Without `store=` transcripts are kept in a temporary folder for as long as the run lasts, and not synced to disk: they
-outlive an actor, and not the machine, with which such a run ends anyway.
+Blocks go through Ray's object store, once; of a block that is a recipe only the recipe goes. An actor that dies is
+started again by Ray, which forgets what it held; its host does not: it replays its transcript, and the run goes on to
+the bit. Without `store=` transcripts are kept in a temporary folder for as long as the run lasts, and not synced to
+disk: they outlive an actor, and not the machine, with which such a run ends anyway.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from colonnade.runtime.hosted_node import HostedNode, NodeSetup
 from colonnade.runtime.inprocess import Outcome
 from colonnade.runtime.node import Listener
 from colonnade.runtime.program import COORDINATOR, NodeId
-from colonnade.runtime.turns import Books, Crew, Kept, Lost, Promise, Then, Turns, settled
+from colonnade.runtime.turns import Answered, Computed, HostedNodes, Lost, NodeLogs, Promise, Turns, wait_for_all
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -65,7 +65,7 @@ class Host:
         """Take a setup in a run; `terms` are what it reserved, if it sat there before."""
         try:
             self.rise()
-            self.leaving.enter_context(_held(Path(path), passing))
+            self.leaving.enter_context(_hold_records(Path(path), passing))
             log = FileLog(path, synced=not passing)
             self.leaving.callback(log.close)
             host = HostedNode(setup, run, log)
@@ -85,13 +85,13 @@ class Host:
         if self.host is None:
             raise self.refused
         if what == "turn":
-            return turn_bytes.answer(self.host.turn(turn_bytes.questioned(*arguments)))
+            return turn_bytes.write_answer(self.host.turn(turn_bytes.read_question(*arguments)))
         return getattr(self.host, what)(*arguments)
 
 
 @contextlib.contextmanager
-def _held(path: Path, passing: bool) -> Iterator[None]:
-    """With the records of a node for this process alone: an actor of a driver that was killed may still write to them."""
+def _hold_records(path: Path, passing: bool) -> Iterator[None]:
+    """Hold the records of a node for this process alone: an actor of a killed driver may still write to them."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.with_suffix(".lock").open("w") as lock:
         _claim(lock, path)
@@ -109,7 +109,8 @@ def _claim(lock: IO[str], path: Path) -> None:
             return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if time.monotonic() > late:
             raise StoreError(
-                f"another process has held {path} for {PATIENCE:.0f} seconds. Nothing was sent; end it and repeat the call."
+                f"another process has held {path} for {PATIENCE:.0f} seconds. Nothing was sent; end it and "
+                "repeat the call."
             )
         time.sleep(0.02)
 
@@ -117,8 +118,9 @@ def _claim(lock: IO[str], path: Path) -> None:
 class Ray:
     """An engine on Ray. As a context (`with co.Ray() as engine:`) it keeps its actors for the next run.
 
-    address    of a cluster, or "auto" for the one this machine belongs to; None is what RAY_ADDRESS says, and without it Ray is
-               started here, and stopped afterwards. Where the process is connected to Ray already, that is used.
+    address    of a cluster, or "auto" for the one this machine belongs to; None is what RAY_ADDRESS says, and without
+               it Ray is started here, and stopped afterwards. Where the process is connected to Ray already, that is
+               used.
     placement  {party: address of a machine of the cluster}, for parties whose files lie there.
     """
 
@@ -135,7 +137,9 @@ class Ray:
         self._stays = False
         self.close()
 
-    def crew(self, run: str, setups: Mapping[NodeId, NodeSetup], books: Books, listener: Listener, _: Any) -> Crew:
+    def hosted_nodes(
+        self, run: str, setups: Mapping[NodeId, NodeSetup], logs: NodeLogs, listener: Listener, _: Any
+    ) -> HostedNodes:
         if strangers := self.placement.keys() - (setups.keys() - {COORDINATOR}):
             raise InvalidInput(
                 f"placement names {min(strangers)!r}, which is not a party; there are "
@@ -144,7 +148,7 @@ class Ray:
         self._start()
         try:
             self._check_machines()
-            return _Crew(self, run, setups, books, listener)
+            return RayNodes(self, run, setups, logs, listener)
         except BaseException:
             self.release({})
             raise
@@ -217,26 +221,29 @@ class Ray:
             self._ours = False
 
 
-class _Crew:
+class RayNodes:
     """The coordinator here, if the method has one, and every party in an actor of its own."""
 
     def __init__(
-        self, engine: Ray, run: str, setups: Mapping[NodeId, NodeSetup], books: Books, listener: Listener
+        self, engine: Ray, run: str, setups: Mapping[NodeId, NodeSetup], logs: NodeLogs, listener: Listener
     ) -> None:
-        self.engine, self.run, self.listener, self.names = engine, run, listener, list(setups)
-        self.passing = None if books.durable else Path(tempfile.mkdtemp(prefix="colonnade-ray-"))
+        self.engine = engine
+        self.run = run
+        self.listener = listener
+        self.names = list(setups)
+        self.passing = None if logs.durable else Path(tempfile.mkdtemp(prefix="colonnade-ray-"))
         here = COORDINATOR in setups
-        self.local = HostedNode(setups[COORDINATOR], run, books.log(COORDINATOR)) if here else None
+        self.local = HostedNode(setups[COORDINATOR], run, logs.log(COORDINATOR)) if here else None
         parties = {name: setup for name, setup in setups.items() if name != COORDINATOR}
-        self.paths = {name: self.path(books, name, place) for place, name in enumerate(parties)}
+        self.paths = {name: self.path(logs, name, place) for place, name in enumerate(parties)}
         self.terms: dict[NodeId, tuple[Any, ...]] = {}  # what each host reserved, for actors that are started again
         self.absent = set(parties)  # whose actor has not heard of the run
         self.deaths: Counter[NodeId] = Counter()  # since a party's last answer
         self.setups = {name: _ray().put(setup) for name, setup in parties.items()}
         self.actors = {name: engine.hire(name) for name in parties}
 
-    def path(self, books: Books, name: NodeId, place: int) -> str:
-        path = books.log_path(name) if self.passing is None else self.passing / str(place) / "node.db"
+    def path(self, logs: NodeLogs, name: NodeId, place: int) -> str:
+        path = logs.log_path(name) if self.passing is None else self.passing / str(place) / "node.db"
         assert path is not None
         return str(path.resolve())
 
@@ -248,9 +255,9 @@ class _Crew:
         answers: dict[NodeId, Any] = {}
         while missing := to.keys() - answers.keys():
             promised = {name: self.promise(name, what, *to[name]) for name in to if name in missing}
-            settled(promised.values())
+            wait_for_all(promised.values())
             for name, promise in promised.items():
-                with contextlib.suppress(Lost):  # asked again, its books answer the same
+                with contextlib.suppress(Lost):  # asked again, its logs answer the same
                     answers[name] = promise.result()
         return {name: answers[name] for name in to}
 
@@ -259,7 +266,7 @@ class _Crew:
 
     def promise(self, name: NodeId, what: str, *arguments: Any) -> Promise:
         if name == COORDINATOR:
-            return Kept(lambda: getattr(self.local, what)(*arguments))
+            return Answered(lambda: getattr(self.local, what)(*arguments))
         self.revive(name)
         if name in self.absent:  # calls of one caller are taken in order: this one comes before the question
             self.absent.discard(name)
@@ -267,12 +274,12 @@ class _Crew:
                 self.setups[name], self.run, self.paths[name], self.terms.get(name), self.passing is not None
             )
         if what == "turn":
-            asked = self.actors[name].call.remote(what, *turn_bytes.question(*arguments))
-            return Then(asked.future(), lambda found: turn_bytes.answered(self.heard(name, found)))
+            asked = self.actors[name].call.remote(what, *turn_bytes.write_question(*arguments))
+            return Computed(asked.future(), lambda found: turn_bytes.read_answer(self.read_answer(name, found)))
         asked = self.actors[name].call.remote(what, *arguments)
-        return Then(asked.future(), lambda found: self.heard(name, found))
+        return Computed(asked.future(), lambda found: self.read_answer(name, found))
 
-    def heard(self, name: NodeId, found: Promise) -> Any:
+    def read_answer(self, name: NodeId, found: Promise) -> Any:
         """An answer, or what became of it."""
         from ray.exceptions import RayActorError, RayTaskError
 
@@ -293,8 +300,8 @@ class _Crew:
         """Another actor for a party whose own does not come back."""
         if self.deaths[name] >= ATTEMPTS:
             raise ColonnadeError(
-                f"the actor of {name!r} died {self.deaths[name]} times in a row; Ray's own logs say why (memory?). The run is "
-                "not lost: with store=, the same call goes on with it."
+                f"the actor of {name!r} died {self.deaths[name]} times in a row; Ray's own logs say why (memory?). The "
+                "run is not lost: with store=, the same call goes on with it."
             )
         if self.deaths[name] and self.deaths[name] % SPARE == 0:
             _ray().kill(self.actors[name])
@@ -340,11 +347,12 @@ def _not_there(address: str | None, error: Exception) -> ColonnadeError:
     why = type(error).__name__
     if address is None:
         return ColonnadeError(
-            f"Ray did not start here, {STARTS} times ({why}); its own logs say why (memory, a full disk?). Repeat the call, or "
-            "start Ray with `ray start --head` and use co.Ray('auto')."
+            f"Ray did not start here, {STARTS} times ({why}); its own logs say why (memory, a full disk?). Repeat the "
+            "call, or start Ray with `ray start --head` and use co.Ray('auto')."
         )
     return InvalidInput(
-        f"no Ray cluster answers at {address!r} ({why}). Start it with `ray start`, or leave the address out to start Ray here."
+        f"no Ray cluster answers at {address!r} ({why}). Start it with `ray start`, or leave the address "
+        "out to start Ray here."
     )
 
 

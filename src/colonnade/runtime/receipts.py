@@ -1,9 +1,10 @@
 """Receipts: what a node has heard, written down before anything of it is read.
 
-A step of a receiver is recorded when its program has read what came, so a process that dies in between has seen messages of
-which its record says nothing. If a sender's file is then an old copy, it draws its noise anew, for the same charge, and
-whoever has seen both subtracts. So where noise is drawn a receiver first writes down place and digest of every frame, and
-when the run is taken up again nobody may have heard more, or something else, than its sender remembers.
+A step of a receiver is recorded when its program has read what came, so a process that dies in between has seen
+messages of which its record says nothing. If a sender's file is then an old copy, it draws its noise anew, for the same
+charge, and whoever has seen both subtracts. So where noise is drawn a receiver first writes down place and digest of
+every frame, and when the run is taken up again nobody may have heard more, or something else, than its sender
+remembers.
 
 Kind of row: `got` (tick: the frame's place on its edge; key: sender and receiver).
 """
@@ -70,6 +71,7 @@ class Receipts:
 def old_copy(sender: str, receiver: str, heard: int, recorded: int) -> LedgerDamaged:
     """The sender of a message does not remember it as its receiver does."""
     return LedgerDamaged(
-        f"{receiver!r} received {heard:,} messages from {sender!r}, whose record holds {recorded:,} of them: the record of {sender!r} is "
-        "an old copy, and would draw its noise anew. Nothing was sent; restore the newest copy of its store."
+        f"{receiver!r} received {heard:,} messages from {sender!r}, whose record holds {recorded:,} of them: "
+        f"the record of {sender!r} is an old copy, and would draw its noise anew. Nothing was sent; restore "
+        "the newest copy of its store."
     )

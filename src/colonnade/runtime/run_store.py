@@ -5,8 +5,8 @@
     store/fits/RUN.json     the fit of a finished run
     store/locks/RUN.lock    held while a process drives the run; the system frees it when the process dies
 
-A run is begun under the fingerprint of its call: method, problem, federation, data, code. The same call finds a run that
-was begun and not ended, and goes on with it, unless another live process is driving it.
+A run is begun under the fingerprint of its call: method, problem, federation, data, code. The same call finds a run
+that was begun and not ended, and goes on with it, unless another live process is driving it.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from colonnade.privacy.store import FileLog, Log, MemoryLog
 ORDER = "order of rows"  # the name of its secret
 HUB_SAYS = "the hub says: "  # before what another organisation says of a run's end
 _GOING = "interrupted, or still running"
-# How a run ended stands in the books as a word and the name of an error; people read what that means. Of other parties a party
-# hears PeerFailed and no more (network/refusals.py): which of the three it was is theirs.
+# The journal says how a run ended by a word and the name of an error; people read what that means. Of other parties a
+# party hears PeerFailed and no more (network/refusals.py): which of the three it was is theirs.
 _WORDS = {
     "PeerSilent": "failed: a party did not answer in time",
     "PeerRefused": "refused: a party's policy, budget or operator said no",
@@ -123,11 +123,13 @@ class RunStore:
             held.close()
 
     def order_secret(self, *, kept: bool = True) -> bytes:
-        """The secret by which private runs in one process order their rows: one for all runs of the store (row_order.py).
+        """The secret by which private runs in one process order their rows: one for all runs of the store
+        (row_order.py).
 
         It lies in runs.db, its owner's alone. In another order the rows of a run that was interrupted would be others.
 
-        kept  False writes nothing: a store without a secret has no such run, and any secret does for one that will not be
+        kept  False writes nothing: a store without a secret has no such run, and any secret does for one that will not
+              be
         """
         if not kept and not self._journal.has_secret("store", ORDER):
             return secrets.token_bytes(32)
@@ -226,7 +228,7 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def in_words(how: str) -> str:
+def ending_in_words(how: str) -> str:
     """How a run ended, for people; what has no words stays as it is."""
     name = how.rpartition(": ")[2]
     if name not in _WORDS:
@@ -239,7 +241,7 @@ def history(folder: str | Path) -> list[tuple[str, str, str]]:
     store = _existing(folder)
     try:
         ended = store.ended()
-        return [(run, began, in_words(ended.get(run, _GOING))) for run, began in store.begun()]
+        return [(run, began, ending_in_words(ended.get(run, _GOING))) for run, began in store.begun()]
     finally:
         store.close()
 
@@ -262,20 +264,20 @@ def released(folder: str | Path, run: str) -> dict[str, Any]:
             for what in dict.fromkeys(entry.what for entry in entries):
                 prices = [entry.event.rho for entry in entries if entry.what == what]
                 left.append({"node": node, "what": what, "times": len(prices), "rho": sum(prices)})
-        state = in_words(store.ended().get(run, _GOING))
+        state = ending_in_words(store.ended().get(run, _GOING))
         return {"run": run, "began": began, "state": state, "terms": terms, "left": left}
     finally:
         store.close()
 
 
-def aborted(folder: str | Path, run: str) -> list[str]:
+def abort_run(folder: str | Path, run: str) -> list[str]:
     """End an interrupted run; the nodes whose ledgers were closed."""
     store = _existing(folder)
     try:
         if run not in dict(store.begun()):
             raise InvalidInput(f"{folder} holds no run {run!r}; `colonnade runs list {folder}` shows those it has.")
         if run in store.ended():
-            raise InvalidInput(f"run {run} is over already: {in_words(store.ended()[run])}.")
+            raise InvalidInput(f"run {run} is over already: {ending_in_words(store.ended()[run])}.")
         return _abort(store, run)
     finally:
         store.close()
@@ -305,10 +307,12 @@ def end_open_runs(store: RunStore) -> None:
         _abort(store, run)
 
 
-def begun_anew(folder: str | Path, node: str) -> tuple[str, float]:
-    """Begin a new ledger in the place of one that was lost from a store that holds all of them: when, and the rho it begins with.
+def begin_new_ledger(folder: str | Path, node: str) -> tuple[str, float]:
+    """Begin a new ledger in the place of one that was lost from a store that holds all of them: when, and the rho it
+    begins with.
 
-    What the others' ledgers count about the same rows is known here, so the new one begins with the largest of their sums.
+    What the others' ledgers count about the same rows is known here, so the new one begins with the largest of their
+    sums.
     """
     store = _existing(folder)
     try:

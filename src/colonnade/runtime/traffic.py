@@ -1,7 +1,7 @@
 """Every byte counted: messages, codec bytes and numbers by edge, message type and round.
 
-Numbers are what papers count: each integer, float, truth value or array entry is one, an entry of a sparse block two, its
-place and its value. Texts, keys and sealed contents are none.
+Numbers are what papers count: each integer, float, truth value or array entry is one, an entry of a sparse block two,
+its place and its value. Texts, keys and sealed contents are none.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-class Line(NamedTuple):
+class TrafficRow(NamedTuple):
     """One kind of message on one edge in one round."""
 
     sender: str
@@ -60,12 +60,12 @@ class Traffic:
             mine[:] = [a + b for a, b in zip(mine, counts, strict=True)]
 
     @property
-    def table(self) -> dict[Line, tuple[int, int, int]]:
+    def table(self) -> dict[TrafficRow, tuple[int, int, int]]:
         """Messages, bytes and numbers of every line."""
-        return {Line(*key): (counts[0], counts[1], counts[2]) for key, counts in self.lines.items()}
+        return {TrafficRow(*key): (counts[0], counts[1], counts[2]) for key, counts in self.lines.items()}
 
     @property
-    def messages(self) -> dict[Line, int]:
+    def messages(self) -> dict[TrafficRow, int]:
         return {line: counts[0] for line, counts in self.table.items()}
 
 
@@ -93,8 +93,8 @@ class Communication:
         """What had been sent by the end of the round whose certified gap is the first one at most `gap`."""
         if not self.gaps:
             raise InvalidInput(
-                "this run released no gaps, so what it sent to reach one is not known; fit.communication.by('round') has what "
-                "each round sent."
+                "this run released no gaps, so what it sent to reach one is not known; fit.communication.by('round') "
+                "has what each round sent."
             )
         reached = next((number for number, found in self.gaps if found <= gap), None)
         if reached is None:
@@ -131,7 +131,7 @@ class Communication:
         )
 
     def by(self, *columns: str) -> pl.DataFrame:
-        """Messages, bytes and numbers summed over everything but `columns`: "party", "direction", "type", "round", ..."""
+        """Messages, bytes and numbers by `columns`: "party", "direction", "type", "round", ..."""
         import polars as pl
 
         up = pl.col("receiver") == COORDINATOR

@@ -1,8 +1,8 @@
 """A node's transcript: every step's inbox and outbox, in the same log as its ledger.
 
-One step is one transaction: what came in, what the gate released, what goes out. Only then is anything sent. Reading the
-steps back gives exactly what a replay needs. Of a message that was sent and is not short only kind, length and hash are
-kept, since a replay makes it again; large ones that came in are files, gone when the run closes.
+One step is one transaction: what came in, what the gate released, what goes out. Only then is anything sent. Reading
+the steps back gives exactly what a replay needs. Of a message that was sent and is not short only kind, length and hash
+are kept, since a replay makes it again; large ones that came in are files, gone when the run closes.
 
 Kinds of rows: `in` and `out` (key: the other node), `step` (the order of the inbox).
 """
@@ -16,7 +16,7 @@ from functools import lru_cache
 
 from colonnade.privacy.events import Event
 from colonnade.privacy.gate import Gate
-from colonnade.privacy.ledger import recorded_event
+from colonnade.privacy.run_prices import recorded_event
 from colonnade.privacy.store import Log
 from colonnade.runtime.wire import HEADER_SIZE, Frame
 
@@ -52,8 +52,8 @@ class Transcript:
                 header = frame.sequence.to_bytes(8, "little") + frame.round.to_bytes(8, "little")
                 self._log.append(self._run, tick, "in", peer, header + frame.body)
             for peer, frame in sent.items():
-                self._log.append(self._run, tick, "out", peer, kept(frame))
-            self._log.append(self._run, tick, "step", "", _listed(tuple(received)))
+                self._log.append(self._run, tick, "out", peer, recorded_form(frame))
+            self._log.append(self._run, tick, "step", "", _names_as_json(tuple(received)))
 
     def steps(self) -> Iterator[Step]:
         """All recorded steps in order, one in memory at a time; a step ends with its `step` row."""
@@ -80,11 +80,11 @@ class Transcript:
 
 
 @lru_cache(maxsize=256)
-def _listed(names: tuple[str, ...]) -> bytes:
+def _names_as_json(names: tuple[str, ...]) -> bytes:
     return json.dumps(names).encode()
 
 
-def kept(frame: Frame) -> bytes:
+def recorded_form(frame: Frame) -> bytes:
     """What the record holds of a message that was sent: all of it, or kind, length and hash if it is not short."""
     body = frame.body
     if len(body) < SHORT:
@@ -92,7 +92,7 @@ def kept(frame: Frame) -> bytes:
     return b"".join((_HASHED, body[:HEADER_SIZE], len(body).to_bytes(8, "little"), frame.sha256))
 
 
-def said_of(start: bytes, length: int) -> tuple[bytes, int] | None:
+def header_and_length(start: bytes, length: int) -> tuple[bytes, int] | None:
     """The head and the length of a sent message, from the first bytes of what is kept of it.
 
     None if they are not kept: earlier versions wrote of a large one its hash alone.

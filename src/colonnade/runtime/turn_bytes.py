@@ -3,8 +3,8 @@
     question   a head, and each letter's body as it is
     answer     length of the head (4 bytes, little-endian) | head | the bodies, one behind the other
 
-A head is JSON: of each letter sender, receiver, the kind of message inside, place, round and length. Both ends are processes
-of one owner and one version; between organisations turns travel in parcels, which trust nothing.
+A head is JSON: of each letter sender, receiver, the kind of message inside, place, round and length. Both ends are
+processes of one owner and one version; between organisations turns travel in parcels, which trust nothing.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from colonnade.runtime.node import Letter
 from colonnade.runtime.wire import Frame
 
 
-def question(letters: Sequence[Letter]) -> tuple[bytes, ...]:
+def write_question(letters: Sequence[Letter]) -> tuple[bytes, ...]:
     """The letters that a turn brings: a head and the bodies."""
     return json.dumps(_heads(letters)).encode(), *(letter.frame.body for letter in letters)
 
 
-def questioned(head: bytes, *bodies: bytes) -> list[Letter]:
+def read_question(head: bytes, *bodies: bytes) -> list[Letter]:
     """The letters of a question."""
     return _letters(json.loads(head), bodies)
 
 
-def answer(turn: Turn) -> bytes | Turn:
+def write_answer(turn: Turn) -> bytes | Turn:
     """A turn as bytes; one with notes or a failure, which can hold anything, as it is."""
     if turn.notes or turn.failure is not None:
         return turn
@@ -38,7 +38,7 @@ def answer(turn: Turn) -> bytes | Turn:
     return b"".join([len(head).to_bytes(4, "little"), head, *(letter.frame.body for letter in turn.letters)])
 
 
-def answered(raw: bytes | Turn) -> Turn:
+def read_answer(raw: bytes | Turn) -> Turn:
     """The turn of an answer."""
     if isinstance(raw, Turn):
         return raw

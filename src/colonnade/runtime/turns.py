@@ -31,7 +31,7 @@ class Lost(Exception):
     """The host's process died and is there again, or the line to it was cut: it must join anew."""
 
 
-class Crew(Protocol):
+class HostedNodes(Protocol):
     """The hosts of one run, wherever they are."""
 
     def ask(self, what: str, to: Mapping[NodeId, tuple[Any, ...]]) -> dict[NodeId, Any]:
@@ -49,12 +49,14 @@ class Crew(Protocol):
 class Distributed(Protocol):
     """An engine whose hosts live elsewhere."""
 
-    def crew(self, run: str, setups: Mapping[NodeId, NodeSetup], books: Books, listener: Listener, call: Any) -> Crew:
+    def hosted_nodes(
+        self, run: str, setups: Mapping[NodeId, NodeSetup], logs: NodeLogs, listener: Listener, call: Any
+    ) -> HostedNodes:
         """The hosts of a run; `call` is what was asked for, for parties that make their own setups."""
         ...
 
 
-class Books(Protocol):
+class NodeLogs(Protocol):
     """What an engine needs of a store: where a node's records are."""
 
     durable: bool
@@ -79,10 +81,11 @@ class Promise(Protocol):
 Ask = Callable[..., Promise]  # (host, what, *arguments)
 
 
-class Then:
+class Computed:
     """What becomes of an answer once it is there: made once, by the thread that asks for it first.
 
-    Not a Future of its own: every message of every round makes a promise, and a Future costs as much as reading the message.
+    Not a Future of its own: every message of every round makes a promise, and a Future costs as much as reading the
+    message.
     """
 
     __slots__ = ("_compute", "_error", "_promised", "_value")
@@ -111,7 +114,7 @@ class Then:
             self._promised.add_done_callback(lambda _: tell(self))
 
 
-class Kept:
+class Answered:
     """A promise that is kept at once."""
 
     __slots__ = ("_error", "_value")
@@ -133,16 +136,16 @@ class Kept:
         tell(self)
 
 
-def settled(promised: Iterable[Promise]) -> None:
+def wait_for_all(promised: Iterable[Promise]) -> None:
     """Wait until nobody is at work any more, whatever came of it."""
     for promise in promised:
         with contextlib.suppress(Exception):
             promise.result()
 
 
-def gathered(promised: Mapping[NodeId, Promise]) -> dict[NodeId, Any]:
+def gather_answers(promised: Mapping[NodeId, Promise]) -> dict[NodeId, Any]:
     """All answers, or the first error once nobody is at work any more."""
-    settled(promised.values())
+    wait_for_all(promised.values())
     return {name: promise.result() for name, promise in promised.items()}
 
 
@@ -160,7 +163,9 @@ class Turns:
     """One drive of all hosts to their end."""
 
     def __init__(self, names: Sequence[NodeId], ask: Ask, listener: Listener) -> None:
-        self.names, self.ask, self.listener = tuple(names), ask, listener
+        self.names = tuple(names)
+        self.ask = ask
+        self.listener = listener
         self.mail: dict[NodeId, list[Letter]] = {}
         self.busy: dict[NodeId, Promise] = {}
         self.over: SimpleQueue[tuple[NodeId, Promise]] = SimpleQueue()  # turns that have ended, as they end
@@ -173,7 +178,7 @@ class Turns:
         while True:
             self.drive()
             try:
-                found = gathered({name: self.ask(name, "outcome") for name in self.names})
+                found = gather_answers({name: self.ask(name, "outcome") for name in self.names})
                 break
             except Lost:  # after its last turn: it joins, and finds in its transcript that it has finished
                 self.meet()
@@ -211,10 +216,10 @@ class Turns:
             for name, turn in ended.items():
                 self.hear(name, turn)
             try:
-                joined = gathered({name: self.ask(name, "join") for name in self.names})
+                joined = gather_answers({name: self.ask(name, "join") for name in self.names})
                 check_records(joined)
                 received = {s: {r: joined[r].received.get(s, 0) for r in joined[s].sent} for s in self.names}
-                again = gathered({name: self.ask(name, "resend", received[name]) for name in self.names})
+                again = gather_answers({name: self.ask(name, "resend", received[name]) for name in self.names})
                 break
             except Lost:
                 continue

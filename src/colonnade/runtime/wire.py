@@ -1,8 +1,8 @@
 """Messages and frames as bytes.
 
-A message is: version (1 byte), number in the table (2), then its fields in declared order (privacy/values.py). A frame is
-what an edge carries: a message with its run, its place on the edge, the round it belongs to, and a digest. Duplicated
-frames are dropped by their place; the same place with other bytes is refused.
+A message is: version (1 byte), number in the table (2), then its fields in declared order (privacy/values.py). A frame
+is what an edge carries: a message with its run, its place on the edge, the round it belongs to, and a digest.
+Duplicated frames are dropped by their place; the same place with other bytes is refused.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def _check_guard(name: str, pairs: tuple[tuple[Any, Any], ...]) -> None:
         items = value if type(value) is tuple else (value,)
         if not all(type(item) is Released for item in items):
             raise LeakError(
-                f"{name}.{declared.name} holds a bare {type(value).__name__} and its sender holds data; pass it through "
-                "the gate and declare the field Released. Nothing was sent."
+                f"{name}.{declared.name} holds a bare {type(value).__name__} and its sender holds data; pass it "
+                "through the gate and declare the field Released. Nothing was sent."
             )
 
 
@@ -128,8 +128,10 @@ class Frame:
 
     __slots__ = ("_sha256", "body", "round", "sequence")
 
-    def __init__(self, sequence: int, round: int, body: bytes, sha256: bytes = b"") -> None:  # noqa: A002  a field's name
-        self.sequence, self.round, self.body = sequence, round, body
+    def __init__(self, sequence: int, round: int, body: bytes, sha256: bytes = b"") -> None:  # noqa: A002  a field
+        self.sequence = sequence
+        self.round = round
+        self.body = body
         self._sha256 = sha256  # empty until it is asked for
 
     def __eq__(self, other: object) -> bool:

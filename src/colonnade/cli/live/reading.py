@@ -23,13 +23,14 @@ from colonnade.methods import load_all
 from colonnade.privacy.accountant import epsilon
 from colonnade.privacy.events import Policy
 from colonnade.privacy.figures import shown
-from colonnade.privacy.ledger import Ledger, rest_rho
+from colonnade.privacy.ledger import Ledger
+from colonnade.privacy.run_prices import rest_rho
 from colonnade.privacy.store import FileLog, check_format
 from colonnade.runs.budgets import DELTA, Account, account_of, last_policy
 from colonnade.runtime.messages import BY_CODE
 from colonnade.runtime.program import COORDINATOR
-from colonnade.runtime.run_store import in_words, node_name
-from colonnade.runtime.transcript import LOOK, said_of
+from colonnade.runtime.run_store import ending_in_words, node_name
+from colonnade.runtime.transcript import LOOK, header_and_length
 from colonnade.views import RunFacts
 
 NEWEST = 50  # runs on the page
@@ -120,7 +121,7 @@ class Reader:
 
     def _run(self, name: str, began: str, how: str | None, held: set[int] | None, nodes: dict[str, ReadingLog]) -> Run:
         openings = {node: json.loads(row.body) for node, log in nodes.items() for row in log.rows(name, "open")}
-        state = in_words(how) if how is not None else self._going(name, held)
+        state = ending_in_words(how) if how is not None else self._going(name, held)
         if not openings:
             return Run(name, began, state)
         terms = next(iter(openings.values()))["terms"]
@@ -239,7 +240,7 @@ def _round(log: ReadingLog, run: str, tick: int = 1 << 62) -> int:
 
 def _kind(start: bytes, length: int) -> tuple[str, int | None]:
     """Kind and size of a message, from the first bytes of its row: a mark, the wire's version, the kind's number."""
-    said = said_of(start[1:], length - 1) if start[:1] == b"\0" else None
+    said = header_and_length(start[1:], length - 1) if start[:1] == b"\0" else None
     if said is None:
         return "large message", None
     head, size = said

@@ -19,7 +19,7 @@ from scipy import sparse
 
 from colonnade.errors import InvalidInput
 from colonnade.methods.method import Job
-from colonnade.privacy.block import Block, cleaned
+from colonnade.privacy.block import Block, clean_cells
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -48,10 +48,10 @@ class IntegerRows:
         self._sparse = sparse.issparse(block.matrix)
         self._matrix = block.matrix
         if self._sparse:
-            with np.errstate(over="ignore", invalid="ignore"):  # as in `cleaned`
+            with np.errstate(over="ignore", invalid="ignore"):  # as in `clean_cells`
                 self._matrix = sparse.csr_array(block.matrix[:, grid.keep], dtype=np.float64, copy=True)
                 self._matrix.sum_duplicates()  # what is stored twice at one place is one entry
-            self._matrix.data = cleaned(self._matrix.data)
+            self._matrix.data = clean_cells(self._matrix.data)
         self.shortened = 0  # rows that were over the bound: for this party's operator, never for anybody else
 
     @property
@@ -62,7 +62,7 @@ class IntegerRows:
         """Rows `first` to `first + count`, as integers."""
         grid = self.grid
         part: Any = self._matrix[first : first + count]
-        dense = part.toarray() if self._sparse else cleaned(part[:, grid.keep])
+        dense = part.toarray() if self._sparse else clean_cells(part[:, grid.keep])
         real = (dense - grid.centre) * (grid.scale / grid.step)  # finite: entries, centres and scales are bounded
         whole = np.clip(np.rint(real), grid.low, grid.high).astype(np.int64)
         whole, shortened = within(whole, grid.norm2)

@@ -37,7 +37,7 @@ from colonnade.methods.gram.noisy_labels import NoisyLabels
 from colonnade.methods.gram.rule import GramRule, PublicColumns, RowFrame, as_they_are
 from colonnade.methods.gram.solve import Gram
 from colonnade.methods.method import Job
-from colonnade.privacy.block import Block, cleaned
+from colonnade.privacy.block import Block, clean_cells
 from colonnade.privacy.events import Charge, Event, Mechanism, Plan, Scope
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.mechanisms import gaussian_sigma
@@ -197,7 +197,7 @@ def sketch_release(local: Local, block: Block, gate: Gate, count: int) -> tuple[
 
 def _beside(labels: Floats, size: int) -> Integers:
     """Labels as a column of the nearest whole numbers, cut to ±size here, whoever sent them and whatever they are."""
-    return np.rint(cleaned(labels, 1.0) * size).astype(np.int64)
+    return np.rint(clean_cells(labels, 1.0) * size).astype(np.int64)
 
 
 def _rows(local: Local, block: Block, me: str) -> IntegerRows:

@@ -29,7 +29,7 @@ from colonnade.methods.method import (
     Floats,
     Job,
 )
-from colonnade.privacy.block import LARGEST, Block, cleaned
+from colonnade.privacy.block import LARGEST, Block, clean_cells
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.released import Released
 from colonnade.privacy.values import Packed
@@ -139,7 +139,7 @@ def class_weights(job: Job, labels: Integers, top: int) -> Integers:
 
 def _cut(job: Job, labels: Integers) -> Floats:
     """Labels relative to their bound, within ±1 whatever they are."""
-    return cleaned(labels, label_bound(job)) / label_bound(job)
+    return clean_cells(labels, label_bound(job)) / label_bound(job)
 
 
 def squared_columns(job: Job, name: str) -> NDArray[np.bool_]:
