@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.timing import median_time
-from colonnade.methods.method import Array
+from colonnade.kernels.arrays import Array
 from colonnade.privacy.events import EXACT, Charge, Policy
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.ledger import Ledger, Terms

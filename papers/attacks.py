@@ -8,12 +8,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colonnade.audit.setting import Adversary, Setting, Target
+from colonnade.kernels.arrays import Floats
 from papers import published
-
-Floats = NDArray[np.float64]
 
 
 def sketch_pair(setting: Setting, rows: int = 200, size: int = 20) -> tuple[Floats, Floats, Floats]:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from colonnade.errors import InvalidInput
-from colonnade.methods.method import Floats
+from colonnade.kernels.arrays import Floats
 from colonnade.problem import L1Ball, LeastSquares, Problem
 from colonnade.problem.hull import best_weights, quadratic_minimum
 from colonnade.problem.product import Product

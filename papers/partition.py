@@ -12,7 +12,7 @@ import numpy as np
 from scipy import sparse
 
 from colonnade.errors import InvalidInput
-from colonnade.kernels.prox import Indices
+from colonnade.kernels.arrays import Indices
 
 Parties = dict[str, list[int]]
 

@@ -26,10 +26,11 @@ from typing import Any
 import numpy as np
 
 import colonnade as co
+from colonnade.kernels.arrays import Floats
 from colonnade.privacy.statement import PrivacyStatement
 from colonnade.problem.problem import certificate
 from papers.comparison.rivals import Rivals
-from papers.comparison.tables import Floats, Places, Table
+from papers.comparison.tables import Places, Table
 from papers.figure import Row
 
 EPSILONS, DELTA = (0.1, 1.0, 4.0), 1e-6

@@ -22,9 +22,9 @@ from scipy import sparse
 from colonnade.data.federation import Federation
 from colonnade.data.schema import Binary, Numeric, Schema
 from colonnade.errors import InvalidInput
+from colonnade.kernels.arrays import Floats
 from papers.registry import data_folder
 
-Floats = NDArray[np.float64]
 Places = NDArray[np.int64]
 TRAINED, FIRST_SEED = 0.8, 1000
 SPLIT_COLUMNS = ("credit-default", "nhanes-diabetes", "a9a")  # over parties, with public bounds

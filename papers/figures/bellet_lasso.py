@@ -17,11 +17,11 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 import colonnade as co
 from colonnade.errors import InvalidInput
+from colonnade.kernels.arrays import Floats
 from papers import partition
 from papers.baselines import random_atoms
 from papers.figure import Row
@@ -30,7 +30,6 @@ from papers.registry import data_folder
 if TYPE_CHECKING:
     import polars as pl
 
-Floats = NDArray[np.float64]
 NODES, LOSS = 100, co.LeastSquares()
 PARTITIONS: dict[str, Callable[[Any, int], dict[str, list[int]]]] = {
     "uniform": lambda X, seed: partition.uniform(X.shape[1], NODES, seed),

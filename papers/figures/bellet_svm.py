@@ -13,18 +13,16 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 import colonnade as co
 from colonnade.errors import InvalidInput
+from colonnade.kernels.arrays import Floats, Indices
 from colonnade.problem.hull import quadratic_minimum
 from colonnade.problem.kernel import ROWS_AT_ONCE
 from papers.figure import Row
 from papers.registry import data_folder
 
-Floats = NDArray[np.float64]
-Indices = NDArray[np.int64]
 C = 100.0
 
 

@@ -17,9 +17,9 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 import colonnade as co
+from colonnade.kernels.arrays import Floats
 from colonnade.views.colours import COLOURS
 from papers.figure import EXACT, Case, Claim, Figure, Row, Verdict
 from papers.figures.watched_runs import admm_estimate, watched_fit
@@ -29,7 +29,6 @@ from papers.published.graph_rounds import adjacency
 if TYPE_CHECKING:
     import polars as pl
 
-Floats = NDArray[np.float64]
 ROWS, WIDTH, RIDGE, CORNER, SWEEPS, ROUNDS = 60, 2, 1.0, 1.0, 2, 300
 AGENTS = (2, 4, 6)
 PRINTED, SIGNED, MENDED, OURS = "as printed: θ", "sign mended: x = −θ", "both mended", "GraphADMM"

@@ -7,9 +7,9 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colonnade.data.federation import Federation
+from colonnade.kernels.arrays import Floats
 from colonnade.methods.graph.tls import GraphTLS
 from colonnade.problem import LeastSquares, Problem, Topology
 from papers.figure import Case, Claim, Figure, Row, Verdict
@@ -23,7 +23,6 @@ from papers.published.tls import d_tls, da_tls, ipi_d_tls, tables
 if TYPE_CHECKING:
     import polars as pl
 
-Floats = NDArray[np.float64]
 AGENTS = 20
 ADMM, DUAL, POWER, OURS = "DA-TLS", "D-TLS", "IPI-D-TLS", "ours (GraphTLS)"
 SETTING = (

@@ -19,9 +19,9 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colonnade.data.federation import Federation
+from colonnade.kernels.arrays import Floats
 from colonnade.methods.graph.zeroth import EstimateShare, GraphZerothOrder, Later
 from colonnade.problem import LeastSquares, Problem, Topology
 from colonnade.runs.fit import fit
@@ -43,7 +43,6 @@ from papers.published.zeroth_order import Intrinsic, ZerothADMM
 if TYPE_CHECKING:
     import polars as pl
 
-Floats = NDArray[np.float64]
 PAPER = "Gratton 2021"
 GRAPH = Topology.from_edges([(0, 1), (0, 3), (1, 2), (2, 3), (3, 4)])
 AGENTS, ROWS, COLUMNS, PENALTY, STEPS = 5, 20, 10, 4.0, 100

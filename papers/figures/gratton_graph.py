@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 import colonnade as co
+from colonnade.kernels.arrays import Floats
 from colonnade.problem import ElasticNet, Lasso, Penalty, Ridge
 from colonnade.problem.quadratic import minimise
 from papers.figure import Case, Row
@@ -26,7 +27,7 @@ from papers.published.broadcast import broadcast_admm
 from papers.published.consensus_ridge import d_ridge
 from papers.published.diffusion import diffusion_ridge
 from papers.published.dual_consensus import dc_admm
-from papers.published.graph_rounds import Estimates, Floats, numbers_sent
+from papers.published.graph_rounds import Estimates, numbers_sent
 from papers.published.nested_admm import feature_admm
 
 RIDGE = 1e-3  # the thesis' weight of ridge and of lasso

@@ -17,12 +17,12 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import brentq
 
 import colonnade as co
 from colonnade.errors import InvalidInput
+from colonnade.kernels.arrays import Floats
 from papers.figure import Row
 from papers.published.sharing_admm import FeatureSGD, ParallelSharing
 from papers.registry import data_folder
@@ -30,7 +30,6 @@ from papers.registry import data_folder
 if TYPE_CHECKING:
     import polars as pl
 
-Floats = NDArray[np.float64]
 Table = tuple[Any, Floats]
 RIDGE, LOSS, DELTA = 1e-3, co.Logistic(), 1e-6
 WIDTHS = {"a9a": (66, 57), "gisette": (2000, 2000, 1000)}

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
+from colonnade.kernels.arrays import Floats
 from colonnade.problem.sampling import Elementary, Nice, PerParty, Sampling, least_probability, universal_step
 from colonnade.views.colours import COLOURS
 from papers.figure import EXACT, Claim, Figure, Row, Verdict
@@ -23,7 +23,6 @@ from papers.plot import Panel, Plot
 if TYPE_CHECKING:
     import polars as pl
 
-Floats = NDArray[np.float64]
 PAPER = "Lou & Cheung 2020"
 ROWS, COLUMNS, ROUNDS = 1_000, 10_000, 200
 TAU = 4_000  # 0.4 of the columns, as in the paper

@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 import colonnade as co
 from colonnade.errors import InvalidInput
+from colonnade.kernels.arrays import Floats
 from colonnade.problem.labels import PublicLabels
 from colonnade.views.colours import COLOURS
 from papers.figure import Row, stated
@@ -34,7 +34,6 @@ from papers.published.dense_sketch import gaussian_sketch
 if TYPE_CHECKING:
     import polars as pl
 
-Floats = NDArray[np.float64]
 PAPER = "Lou & Cheung 2020"
 RADIUS, ROUNDS = 1.0, 20  # neither is given in the paper
 CLIP = 3.0  # ours clips features to this public bound, labels to three of the standard deviations that the tables are made with

@@ -15,11 +15,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 import colonnade as co
 from colonnade.errors import InvalidInput
+from colonnade.kernels.arrays import Floats
 from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.problem.hull import quadratic_minimum
 from colonnade.views.colours import COLOURS
@@ -30,7 +30,6 @@ from papers.registry import data_folder
 if TYPE_CHECKING:
     import polars as pl
 
-Floats = NDArray[np.float64]
 LOSS, RADIUS, DELTA = co.LeastSquares(), 3.0, 1e-6
 BLOCK, GRAM = "private block Frank-Wolfe", "Private Gram"
 CORRELATED, INDEPENDENT, ADULT = "correlated", "independent", "a9a"

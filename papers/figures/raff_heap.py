@@ -17,6 +17,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from colonnade.kernels.arrays import Floats, Indices
 from colonnade.kernels.sparse_fw import (
     LossCode,
     Picks,
@@ -28,13 +29,11 @@ from colonnade.kernels.sparse_fw import (
     slopes,
 )
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Sparse = tuple[Any, Any, Any]  # data, indices, indptr
 
 
 @njit(cache=True)  # type: ignore[untyped-decorator]  # numba carries no types
-def _rise(heap: Ints, place: Ints, key: Floats, k: int) -> None:
+def _rise(heap: Indices, place: Indices, key: Floats, k: int) -> None:
     """Item k, whose key grew, towards the top."""
     at = place[k]
     while at > 0:
@@ -49,7 +48,7 @@ def _rise(heap: Ints, place: Ints, key: Floats, k: int) -> None:
 
 
 @njit(cache=True)  # type: ignore[untyped-decorator]  # numba carries no types
-def _sink(heap: Ints, place: Ints, key: Floats, k: int, size: int) -> None:
+def _sink(heap: Indices, place: Indices, key: Floats, k: int, size: int) -> None:
     """Item k, whose key fell, towards the bottom."""
     at = place[k]
     while True:
@@ -68,7 +67,7 @@ def _sink(heap: Ints, place: Ints, key: Floats, k: int, size: int) -> None:
 
 
 @njit(cache=True)  # type: ignore[untyped-decorator]  # numba carries no types
-def _next(heap: Ints, place: Ints, key: Floats, alpha: Floats) -> Any:
+def _next(heap: Indices, place: Indices, key: Floats, alpha: Floats) -> Any:
     """Algorithm 3: (the steepest column, pops). A key bounds |α| from above; what is popped goes back with its true |α|."""
     best, pops = -1, 0
     while True:
@@ -88,10 +87,10 @@ def _heap_kernel(
     csr: Sparse,
     y: Floats,
     radius: float,
-    index: Ints,
+    index: Indices,
     sign: NDArray[np.int8],
-    pops: Ints,
-    work: Ints,
+    pops: Indices,
+    work: Indices,
 ) -> None:
     data, indices, indptr = csc
     row_data, row_columns, row_start = csr
@@ -122,7 +121,7 @@ def _heap_kernel(
             work[t - 1] += 4 * (row_start[i + 1] - row_start[i]) + 8
 
 
-def heap_picks(csc: Sparse, csr: Sparse, y: Floats, *, radius: float, rounds: int) -> tuple[Picks, Ints, Ints]:
+def heap_picks(csc: Sparse, csr: Sparse, y: Floats, *, radius: float, rounds: int) -> tuple[Picks, Indices, Indices]:
     """(picks, pops of each step, operations of each step without those of the heap); csc and csr are (data, indices, indptr)."""
     check_problem(*csc, y, LossCode.LOGISTIC, radius, rounds)
     picks = Picks(np.empty(rounds, np.int64), np.empty(rounds, np.int8))

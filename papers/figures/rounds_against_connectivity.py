@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import colonnade as co
+from colonnade.kernels.arrays import Floats
 from papers.figure import Case, Claim, Figure, Row, Verdict
 from papers.figures.gratton_curves import COLOURS, NO_PRIVACY
 from papers.figures.gratton_graph import sent, settled
 from papers.figures.watched_runs import ridge_estimate, watched_fit
 from papers.plot import Panel, Plot
-from papers.published.graph_rounds import Floats, algebraic_connectivity
+from papers.published.graph_rounds import algebraic_connectivity
 
 if TYPE_CHECKING:
     import polars as pl

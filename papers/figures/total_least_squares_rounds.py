@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import colonnade as co
+from colonnade.kernels.arrays import Floats
 from papers.figure import Case, Claim, Figure, Row, Verdict
 from papers.figures.gratton_curves import LEVEL, NO_PRIVACY, SIGN_TEST, curves, reaches
 from papers.figures.gratton_graph import sent, settled, thinned
 from papers.figures.watched_runs import tls_estimate, watched_fit
-from papers.published.graph_rounds import Estimates, Floats, numbers_sent
+from papers.published.graph_rounds import Estimates, numbers_sent
 from papers.published.tls import d_tls, da_tls, ipi_d_tls, tables
 
 if TYPE_CHECKING:

@@ -12,11 +12,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 import colonnade as co
+from colonnade.kernels.arrays import Floats
 
-Floats = NDArray[np.float64]
 Look = Callable[[Mapping[str, Any]], Floats | None]  # an agent's variables -> its estimate, or None outside the rounds
 
 

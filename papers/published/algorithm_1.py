@@ -15,7 +15,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from colonnade.kernels.sparse_fw import Floats, Ints, LossCode, Picks, check_problem, push_column, scores, shrink_rows
+from colonnade.kernels.arrays import Floats, Indices
+from colonnade.kernels.sparse_fw import LossCode, Picks, check_problem, push_column, scores, shrink_rows
 from colonnade.kernels.stream import Stream, open_uniform
 
 
@@ -54,7 +55,7 @@ def _argmax_kernel(
     y: Floats,
     loss: int,
     radius: float,
-    index: Ints,
+    index: Indices,
     sign: NDArray[np.int8],
     gap: Floats,
 ) -> None:
@@ -85,7 +86,7 @@ def _noisy_max_kernel(
     limit: float,
     c: float,
     stream: Stream,
-    index: Ints,
+    index: Indices,
     sign: NDArray[np.int8],
 ) -> None:
     v = np.zeros(y.size)

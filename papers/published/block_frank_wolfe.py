@@ -15,13 +15,11 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from colonnade.kernels.arrays import Floats
 from colonnade.privacy.statement import PrivacyStatement
 from papers.published.calibrations import SketchedColumns, check, claimed, gaussian_epsilon
 from papers.published.dense_sketch import gaussian_sketch, largest_column_norm
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from colonnade.errors import InvalidInput
+from colonnade.kernels.arrays import Floats
 from colonnade.problem import Penalty
-from papers.published.graph_rounds import Estimates, Floats, check_positive, local_step
+from papers.published.graph_rounds import Estimates, check_positive, local_step
 
 
 def broadcast_admm(blocks: Sequence[Floats], y: Floats, *, penalty: Penalty, rho: float) -> Estimates:

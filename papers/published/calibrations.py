@@ -23,12 +23,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from colonnade.errors import InvalidInput
+from colonnade.kernels.arrays import Floats
 from colonnade.kernels.sparse_fw import model_of_picks
 from colonnade.kernels.stream import Stream
 from colonnade.privacy.statement import Guarantee, PrivacyStatement, Trust
 from papers.published.sparse_kernel import published_big_step_little_step
 
-Floats = NDArray[np.float64]
 Choice = tuple[NDArray[np.int64], Floats]  # for each trial: a coordinate and the sign of its slope
 
 

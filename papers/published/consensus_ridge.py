@@ -14,8 +14,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from colonnade.kernels.arrays import Floats
 from colonnade.problem import Topology
-from papers.published.graph_rounds import Estimates, Floats, adjacency, check_blocks, check_positive
+from papers.published.graph_rounds import Estimates, adjacency, check_blocks, check_positive
 
 
 def d_ridge(

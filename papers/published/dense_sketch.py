@@ -7,9 +7,8 @@ Gaussian    N(0, 1/m): column norms scatter about 1; what counts for privacy is 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from colonnade.kernels.arrays import Floats
 
 
 def rademacher_sketch(seed: bytes, m: int, n: int) -> Floats:

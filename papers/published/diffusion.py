@@ -15,8 +15,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from colonnade.kernels.arrays import Floats
 from colonnade.problem import Topology
-from papers.published.graph_rounds import Estimates, Floats, check_blocks, check_positive, metropolis
+from papers.published.graph_rounds import Estimates, check_blocks, check_positive, metropolis
 
 
 def diffusion_ridge(

@@ -16,8 +16,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from colonnade.kernels.arrays import Floats
 from colonnade.problem import Penalty, Topology
-from papers.published.graph_rounds import Estimates, Floats, adjacency, check_blocks, check_positive, local_step
+from papers.published.graph_rounds import Estimates, adjacency, check_blocks, check_positive, local_step
 
 
 def dc_admm(

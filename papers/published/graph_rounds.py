@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import InvalidInput
+from colonnade.kernels.arrays import Floats
 from colonnade.kernels.coordinate import coordinate_descent
 from colonnade.problem import ElasticNet, Lasso, Penalty, Topology
 from colonnade.problem.nearest import Nearest, nearest
 
 SWEEPS, ROUNDING = 200, 1e-13  # of an agent's own problem: the most, and the change that ends them
 
-Floats = NDArray[np.float64]
 Estimates = Iterator[list[Floats]]  # by agent, after each round
 
 

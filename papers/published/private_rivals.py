@@ -24,14 +24,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from colonnade.kernels.arrays import Floats
 from colonnade.privacy.statement import Guarantee, PrivacyStatement, Trust
 from colonnade.problem import Topology
 from papers.published.calibrations import check
 from papers.published.graph_rounds import adjacency, metropolis
 
-Floats = NDArray[np.float64]
 Near = Callable[[Floats, Floats], Floats]  # centres (agents, columns), weights (agents,): argmin fᵢ + wᵢ/2 ‖x − vᵢ‖²
 Slopes = Callable[[Floats], Floats]  # (agents, columns) to (agents, columns)
 

@@ -17,13 +17,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colonnade.errors import InvalidInput
+from colonnade.kernels.arrays import Floats
 from colonnade.problem import Loss
 from colonnade.problem.nearest import NearestRidge
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from colonnade.kernels.sparse_fw import Floats, Ints, LossCode, Picks, check_problem, logistic_slope, scores
+from colonnade.kernels.arrays import Floats, Indices
+from colonnade.kernels.sparse_fw import LossCode, Picks, check_problem, logistic_slope, scores
 from colonnade.kernels.stream import Stream, open_uniform
 
 TINY = 1e-300  # the paper's own remedy against weights that underflow to 0
@@ -67,7 +68,7 @@ def _noisy_max_kernel(
     radius: float,
     c: float,
     stream: Stream,
-    index: Ints,
+    index: Indices,
     sign: NDArray[np.int8],
 ) -> None:
     u = np.zeros(y.size)
@@ -143,7 +144,7 @@ def _big_step_kernel(
     radius: float,
     c: float,
     stream: Stream,
-    index: Ints,
+    index: Indices,
     sign: NDArray[np.int8],
 ) -> None:
     data, indices, indptr = csc

@@ -14,12 +14,10 @@ import math
 from collections.abc import Callable, Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
+from colonnade.kernels.arrays import Floats
 from colonnade.problem import Topology
 from papers.published.graph_rounds import metropolis
-
-Floats = NDArray[np.float64]
 
 
 def subgradient(slopes: Callable[[Floats], Floats], topology: Topology, columns: int, step: float) -> Iterator[Floats]:

@@ -22,8 +22,9 @@ from __future__ import annotations
 import numpy as np
 
 from colonnade.errors import InvalidInput
+from colonnade.kernels.arrays import Floats
 from colonnade.problem import Topology
-from papers.published.graph_rounds import Estimates, Floats, adjacency, check_positive
+from papers.published.graph_rounds import Estimates, adjacency, check_positive
 
 
 def tables(A: Floats, y: Floats, agents: int) -> Floats:

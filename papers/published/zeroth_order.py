@@ -19,14 +19,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colonnade.errors import InvalidInput
+from colonnade.kernels.arrays import Floats
 from colonnade.privacy.statement import Guarantee, PrivacyStatement, Trust
 from colonnade.problem import Topology
 from papers.published.graph_rounds import adjacency
 
-Floats = NDArray[np.float64]
 Values = Callable[[Floats], Floats]  # (agents, points, columns) to (agents, points)
 FIRST = 0.54  # α₀ of chapter 4
 SPREAD = 0.5  # c of equation 4.9

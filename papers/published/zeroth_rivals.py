@@ -18,11 +18,9 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
+from colonnade.kernels.arrays import Floats
 from papers.published.zeroth_order import Values, guessed_slopes
-
-Floats = NDArray[np.float64]
 
 
 def optimal_rate(

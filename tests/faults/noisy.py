@@ -11,7 +11,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from colonnade.methods.method import Answer, Array, Done, Finish, Method, Own, Status
+from colonnade.kernels.arrays import Array
+from colonnade.methods.method import Answer, Done, Finish, Method, Own, Status
 from colonnade.privacy.events import Charge, Event, Mechanism
 from colonnade.privacy.released import Private, Released
 from colonnade.runtime.messages import message

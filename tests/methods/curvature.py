@@ -16,33 +16,33 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from colonnade.kernels.prox import Array, Indices
+from colonnade.kernels.arrays import Floats, Indices
 from colonnade.problem.checks import Groups
 from colonnade.problem.losses import Loss
 
 
-def block_products(loss: Loss, A: Any, groups: Groups, radii: Array) -> Array:
+def block_products(loss: Loss, A: Any, groups: Groups, radii: Floats) -> Floats:
     """M: for each pair of blocks, a bound of |<A_i δ_i, A_j δ_j>|·L/n over the set."""
     gram = A.T @ A
     size = np.abs(gram.toarray() if sparse.issparse(gram) else np.asarray(gram)) * loss.smoothness / A.shape[0]
     rows = np.stack([size[list(group)].max(axis=0) for group in groups])
     largest = np.stack([rows[:, list(group)].max(axis=1) for group in groups], axis=1)
-    products: Array = 4.0 * np.outer(radii, radii) * largest
+    products: Floats = 4.0 * np.outer(radii, radii) * largest
     return products
 
 
-def expected_curvature(products: Array, pairs: Array) -> float:
+def expected_curvature(products: Floats, pairs: Floats) -> float:
     """The bound for any sampling: pairs[i, j] = P(blocks i and j are both in a round), P(i) on the diagonal."""
     return float((products * pairs).sum())
 
 
-def nice_curvature(products: Array, tau: int) -> float:
+def nice_curvature(products: Floats, tau: int) -> float:
     """Proposition 3."""
     apart = ~np.eye(len(products), dtype=bool)
     return tau * float(products.diagonal().max()) + tau * (tau - 1) * float(products[apart].max(initial=0.0))
 
 
-def per_party_curvature(products: Array, owners: Indices, tau: int) -> float:
+def per_party_curvature(products: Floats, owners: Indices, tau: int) -> float:
     """Proposition 4: every one of K parties draws tau blocks."""
     parties = np.unique(owners).size
     same = owners[:, None] == owners[None, :]

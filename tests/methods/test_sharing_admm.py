@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import colonnade as co
-from colonnade.kernels.prox import Array
+from colonnade.kernels.arrays import Floats
 from colonnade.methods.admm import sharing as sharing_admm
 from colonnade.methods.admm.sharing import SharingADMM, SharingDual, SharingPart, balanced
 from colonnade.problem.nearest import NearestInBall, NearestRidge, nearest
@@ -24,7 +24,7 @@ LOSSES = [co.LeastSquares(), co.Logistic(), co.SquaredHinge(), co.Huber(0.5), co
 PENALTIES = ["ridge", "lasso", "elastic net", "group lasso"]
 
 
-def table(loss: Any, rows: int, columns: int, shared: float = 0.5, seed: int = 0) -> tuple[Array, Array]:
+def table(loss: Any, rows: int, columns: int, shared: float = 0.5, seed: int = 0) -> tuple[Floats, Floats]:
     """Columns with a common factor; labels that the loss accepts."""
     rng = np.random.default_rng(seed)
     X = np.sqrt(1 - shared) * rng.normal(size=(rows, columns)) + np.sqrt(shared) * rng.normal(size=(rows, 1))
@@ -44,7 +44,7 @@ def penalty(kind: str, columns: int, width: int) -> Any:
     }[kind]()
 
 
-def optimum(problem: co.Problem, X: Array, y: Array) -> float:
+def optimum(problem: co.Problem, X: Floats, y: Floats) -> float:
     """By another solver."""
     x, b = cp.Variable(X.shape[1]), cp.Variable()
     scores = X @ x + b
@@ -74,7 +74,7 @@ def optimum(problem: co.Problem, X: Array, y: Array) -> float:
     return confident(cp.Problem(cp.Minimize(loss / y.size + cost), free))
 
 
-def objective(fit: co.Fit, problem: co.Problem, X: Array, y: Array) -> float:
+def objective(fit: co.Fit, problem: co.Problem, X: Floats, y: Floats) -> float:
     """From the coefficients that the parties hold."""
     x = np.concatenate([fit.coefficients[party] for party in fit.coefficients])
     return problem.objective(X @ x + fit.intercept, x, y)
@@ -211,21 +211,21 @@ def test_the_party_and_the_coordinator_keep_the_same_state(monkeypatch: pytest.M
     from colonnade.methods.admm.sharing import Coupling
 
     X, y = table(co.Absolute(), 20, 8)
-    seen: list[tuple[bool, Array]] = []
+    seen: list[tuple[bool, Floats]] = []
     update = Coupling.update
 
-    def spied(self: Coupling, t: int, predictions: Array) -> None:
+    def spied(self: Coupling, t: int, predictions: Floats) -> None:
         update(self, t, predictions)
         seen.append((self.epochs.anchored, self.w - self.v / self.rho))
 
     monkeypatch.setattr(Coupling, "update", spied)
-    targets: dict[float, list[Array]] = {}
+    targets: dict[float, list[Floats]] = {}
     solve = sharing_admm.nearest
 
     def watched(matrix: Any, cost: Any) -> Any:
         inner, first = solve(matrix, cost), float(matrix[0, 0])
 
-        def closest(target: Array, rho: float) -> Array:
+        def closest(target: Floats, rho: float) -> Floats:
             targets.setdefault(first, []).append(target)
             return inner(target, rho)
 
@@ -261,7 +261,7 @@ def test_every_fixed_coupling_goes_towards_the_optimum_over_four_decades(couplin
 # ---------------------------------------------------------------- odd tables
 
 
-def rank_deficient() -> Array:
+def rank_deficient() -> Floats:
     X = np.random.default_rng(1).normal(size=(30, 8))
     X[:, 5], X[:, 2], X[:, 7] = X[:, 1], 2 * X[:, 0], 0.0
     return X
@@ -274,7 +274,7 @@ def rank_deficient() -> Array:
     [rank_deficient(), np.random.default_rng(2).normal(size=(8, 24))],
     ids=["rank deficient", "more columns than rows"],
 )
-def test_dependent_columns_and_wide_tables_are_solved(X: Array, store: Any, kind: str) -> None:
+def test_dependent_columns_and_wide_tables_are_solved(X: Floats, store: Any, kind: str) -> None:
     y = np.random.default_rng(3).normal(size=len(X))
     problem = co.Problem(co.LeastSquares(), penalty=penalty(kind, X.shape[1], 4))
     best = optimum(problem, X, y)

@@ -14,7 +14,8 @@ import numpy as np
 
 from colonnade.audit.gates import gate as gate_of
 from colonnade.audit.mechanisms import table
-from colonnade.audit.setting import LABEL_FLIPPED, LIKELIHOOD, Adversary, Floats, Setting, Target
+from colonnade.audit.setting import LABEL_FLIPPED, LIKELIHOOD, Adversary, Setting, Target
+from colonnade.kernels.arrays import Floats
 from colonnade.methods.frank_wolfe.private_block import HashedSketch, PrivateBlockFrankWolfe, Slope
 from colonnade.methods.frank_wolfe.private_spend import PRODUCT
 from colonnade.methods.method import Finish, Job, Roster

@@ -15,7 +15,8 @@ from scipy.special import expit
 from colonnade.audit.gates import gate as gate_of
 from colonnade.audit.lower_bound import choice_log_ratio
 from colonnade.audit.mechanisms import PARTY, table
-from colonnade.audit.setting import LABEL_FLIPPED, LIKELIHOOD_OF_ALL, Adversary, Floats, Setting, Target
+from colonnade.audit.setting import LABEL_FLIPPED, LIKELIHOOD_OF_ALL, Adversary, Setting, Target
+from colonnade.kernels.arrays import Floats
 from colonnade.methods.frank_wolfe.central import CentralFrankWolfe, Choose
 from colonnade.methods.method import Job, Roster
 from colonnade.privacy.block import Block

@@ -21,7 +21,8 @@ from scipy.special import expit
 
 from colonnade.audit.gates import terms
 from colonnade.audit.lower_bound import choice_log_ratio
-from colonnade.audit.setting import LABEL_FLIPPED, LIKELIHOOD_OF_ALL, Adversary, Floats, Setting, Target
+from colonnade.audit.setting import LABEL_FLIPPED, LIKELIHOOD_OF_ALL, Adversary, Setting, Target
+from colonnade.kernels.arrays import Floats
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.local import LocalLedger
 from colonnade.privacy.mechanisms import SystemNoise, gumbel_scale

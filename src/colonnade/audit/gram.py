@@ -52,7 +52,8 @@ from colonnade.audit.gram_scores import (
     model_score,
     stages,
 )
-from colonnade.audit.setting import LIKELIHOOD, LIKELIHOOD_OF_ALL, Adversary, Floats, Setting, Target
+from colonnade.audit.setting import LIKELIHOOD, LIKELIHOOD_OF_ALL, Adversary, Setting, Target
+from colonnade.kernels.arrays import Floats
 from colonnade.privacy.events import Charge, Event, Mechanism, Policy, Scope
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.ledger import Ledger

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colonnade.audit.gates import RUN
 from colonnade.audit.gram_runs import NAMES, ONE, TWO, View, World
-from colonnade.audit.setting import Floats, Setting
+from colonnade.audit.setting import Setting
+from colonnade.kernels.arrays import Floats, Integers
 from colonnade.kernels.ring import Ring, product
 from colonnade.methods.gram.design import HALF, Figures, grid, label_bound
 from colonnade.methods.gram.design import OWN as OWN_RING
@@ -31,7 +31,6 @@ from colonnade.privacy.block import Block
 from colonnade.privacy.mechanisms import gaussian_sigma
 from colonnade.runtime.program import COORDINATOR, public_bytes
 
-Integers = NDArray[Any]
 Parted = dict[str, tuple[Any, ...]]  # parts of a release: of each party, and of both
 BOTH = "both"
 

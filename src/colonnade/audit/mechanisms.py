@@ -14,7 +14,8 @@ import numpy as np
 
 from colonnade.audit.gates import RUN, terms
 from colonnade.audit.lower_bound import choice_log_ratio
-from colonnade.audit.setting import LABEL_FLIPPED, LIKELIHOOD, Adversary, Floats, Setting, Target
+from colonnade.audit.setting import LABEL_FLIPPED, LIKELIHOOD, Adversary, Setting, Target
+from colonnade.kernels.arrays import Floats
 from colonnade.privacy.events import Charge, Event, Mechanism, Policy
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.ledger import Ledger

@@ -23,8 +23,9 @@ import numpy as np
 
 from colonnade.audit import block_frank_wolfe, central_frank_wolfe, estimators, gram, mechanisms, sharing_admm
 from colonnade.audit.lower_bound import Verdict, epsilon_lower_bound
-from colonnade.audit.setting import Floats, Setting, Target
+from colonnade.audit.setting import Setting, Target
 from colonnade.errors import InvalidInput
+from colonnade.kernels.arrays import Floats
 from colonnade.runs.progress import Bar
 
 CONFIDENCE = 1 - 1e-6  # of one verdict: all verdicts of a sweep together then err less than once in 10,000 times

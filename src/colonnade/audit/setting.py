@@ -6,13 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-from numpy.typing import NDArray
-
+from colonnade.kernels.arrays import Floats
 from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.statement import OF_TRUST, Guarantee, Trust, guarantee_under
 
-Floats = NDArray[np.float64]
 CLAIMS = (0.1, 1.0, 4.0)
 LABEL_FLIPPED = "replace one row of 21: the same features, the opposite label"
 LIKELIHOOD = "the likelihood ratio"

@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from colonnade.audit.gates import gate as gate_of
-from colonnade.audit.setting import Adversary, Floats, Setting, Target
+from colonnade.audit.setting import Adversary, Setting, Target
+from colonnade.kernels.arrays import Floats
 from colonnade.methods.admm.private_sharing import (
     LABELS,
     MODEL,

@@ -21,9 +21,10 @@ from colonnade.errors import InvalidInput, MostlyNoise, NothingToLearn, unquoted
 from colonnade.estimators.recipe import PickRecipe, RowRecipe, cheaper, check_rounds
 from colonnade.estimators.rows import ClipMap, RowMap, as_doubles, clipped
 from colonnade.estimators.surroundings import DELTA, looked_at
+from colonnade.kernels.arrays import Floats
 from colonnade.kernels.corrective import NEGLIGIBLE, Certified, SparseProblem, certify, corrective_fit, scores_of
 from colonnade.kernels.lazy import lazy_picks
-from colonnade.kernels.sparse_fw import Floats, LossCode, model_of_picks
+from colonnade.kernels.sparse_fw import LossCode, model_of_picks
 from colonnade.privacy.accountant import delta_left, rho_for
 from colonnade.privacy.accountant import epsilon as epsilon_of
 from colonnade.privacy.block import ROW, SENSIBLE

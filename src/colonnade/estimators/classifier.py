@@ -16,7 +16,8 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d, vali
 from colonnade.data.notices import about_classes
 from colonnade.errors import InvalidInput
 from colonnade.estimators.base import SparseLinear
-from colonnade.kernels.sparse_fw import Floats, LossCode
+from colonnade.kernels.arrays import Floats
+from colonnade.kernels.sparse_fw import LossCode
 
 LOSSES = {"logistic": LossCode.LOGISTIC, "squared_hinge": LossCode.SQUARED_HINGE}
 

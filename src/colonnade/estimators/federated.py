@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import (
@@ -38,6 +37,7 @@ from colonnade.errors import InvalidInput, NothingToLearn, unquoted
 from colonnade.estimators.resumed_runs import resume_runs, same_call
 from colonnade.estimators.rows import as_doubles
 from colonnade.estimators.surroundings import DELTA, looked_at
+from colonnade.kernels.arrays import Floats
 from colonnade.methods.admm.sharing import SharingADMM
 from colonnade.privacy.accountant import epsilon as epsilon_of
 from colonnade.privacy.accountant import rho_for
@@ -48,7 +48,6 @@ from colonnade.runs.fit import fit as run
 from colonnade.runs.result import Fit
 from colonnade.runtime.run_store import RunStore
 
-Floats = NDArray[np.float64]
 OPEN_RIDGE = 1e-3  # where neither a penalty nor a constraint is given, and nothing is private
 SLACK = 1e-9  # of a share's epsilon: so that the shares' ρ are below ρ/K whatever the accountant rounds
 

@@ -18,7 +18,8 @@ from colonnade.data.federation import Federation
 from colonnade.data.notices import about_classes
 from colonnade.errors import InvalidInput, unquoted
 from colonnade.estimators.classifier import as_objects, label_keys, likeliest, probabilities
-from colonnade.estimators.federated import FederatedLinear, Floats
+from colonnade.estimators.federated import FederatedLinear
+from colonnade.kernels.arrays import Floats
 from colonnade.problem import Logistic
 from colonnade.problem.link import PLAIN, Link
 from colonnade.problem.weighted import ClassWeighted

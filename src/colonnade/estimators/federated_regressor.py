@@ -11,7 +11,8 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, c
 
 from colonnade.data.federation import Federation
 from colonnade.errors import InvalidInput, unquoted
-from colonnade.estimators.federated import FederatedLinear, Floats
+from colonnade.estimators.federated import FederatedLinear
+from colonnade.kernels.arrays import Floats
 from colonnade.problem import LeastSquares
 
 

@@ -21,8 +21,9 @@ from scipy import sparse
 
 from colonnade.errors import InvalidInput
 from colonnade.estimators.rows import ClipMap, RowMap, clipped, norm_slack
+from colonnade.kernels.arrays import Floats
 from colonnade.kernels.samplers import exact_picks
-from colonnade.kernels.sparse_fw import Floats, LossCode, Picks, model_of_picks
+from colonnade.kernels.sparse_fw import LossCode, Picks, model_of_picks
 from colonnade.kernels.stream import Stream
 from colonnade.methods.method import chosen_by_noise, swamped
 from colonnade.privacy.events import Charge, Event, Mechanism, Plan

@@ -14,7 +14,8 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d, vali
 from colonnade.data.notices import about_range, count_labels
 from colonnade.errors import InvalidInput
 from colonnade.estimators.base import SparseLinear
-from colonnade.kernels.sparse_fw import Floats, LossCode
+from colonnade.kernels.arrays import Floats
+from colonnade.kernels.sparse_fw import LossCode
 from colonnade.privacy.block import SENSIBLE, clean_cells
 from colonnade.privacy.statement import check_range
 

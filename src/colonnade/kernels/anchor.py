@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from colonnade.kernels.arrays import Floats
 
 
 @njit(cache=True)
 def anchored_exchange(
-    own: Array, other: Array, penalty: float, age: int, pair: Array, anchor: Array, now: Array, then: Array, sums: Array
+    own: Floats,
+    other: Floats,
+    penalty: float,
+    age: int,
+    pair: Floats,
+    anchor: Floats,
+    now: Floats,
+    then: Floats,
+    sums: Floats,
 ) -> None:
     """Writes pair (w_ij and w_ji) and now (z and λ_ij); anchor and then are what these two were at the last restart.
 

@@ -23,7 +23,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from colonnade.kernels.sparse_fw import LOGISTIC, Floats, logistic_slope, residual_slope, slopes
+from colonnade.kernels.arrays import Floats
+from colonnade.kernels.sparse_fw import LOGISTIC, logistic_slope, residual_slope, slopes
 
 CURVE = 0.09623  # max of |q''| = 1/(6√3) = 0.096225…
 BEND = 0.376  # max of |z²·q''(z)| = 0.37598…

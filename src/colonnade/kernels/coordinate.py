@@ -9,13 +9,13 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from colonnade.kernels.prox import Array
+from colonnade.kernels.arrays import Floats
 
 ACTIVE_PASSES = 20  # over the coordinates that are not zero, after each pass over all
 
 
 @njit(cache=True)
-def _sweep(G: Array, l1: float, l2: float, x: Array, slope: Array, everywhere: bool) -> float:
+def _sweep(G: Floats, l1: float, l2: float, x: Floats, slope: Floats, everywhere: bool) -> float:
     """One sweep; x and slope change in place. The largest change, in units of the objective's root."""
     largest = 0.0
     for j in range(x.size):
@@ -39,7 +39,7 @@ def _sweep(G: Array, l1: float, l2: float, x: Array, slope: Array, everywhere: b
 
 
 @njit(cache=True)
-def coordinate_descent(G: Array, l1: float, l2: float, x: Array, slope: Array) -> None:
+def coordinate_descent(G: Floats, l1: float, l2: float, x: Floats, slope: Floats) -> None:
     """A sweep over all coordinates, then sweeps over those in use until they settle; x and slope change in place."""
     first = _sweep(G, l1, l2, x, slope, True)
     for _ in range(ACTIVE_PASSES):

@@ -21,6 +21,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from colonnade.kernels.arrays import Floats, Indices
 from colonnade.kernels.newton_model import (
     FEW_COLUMNS,
     column_slopes,
@@ -31,8 +32,6 @@ from colonnade.kernels.newton_model import (
 )
 from colonnade.kernels.sparse_fw import (
     LOGISTIC,
-    Floats,
-    Ints,
     LossCode,
     logistic_slope,
     loss_value,
@@ -315,7 +314,7 @@ def _face_step(problem: SparseProblem, here: Certified, binding: bool) -> Certif
     return None
 
 
-def _newton_step(problem: SparseProblem, here: Certified, support: Ints, binding: bool) -> Floats:
+def _newton_step(problem: SparseProblem, here: Certified, support: Indices, binding: bool) -> Floats:
     """The change of (w on the support, b) by one Newton step, along the face if the ball binds."""
     h = np.empty(problem.y.size)
     row_curvatures(int(problem.loss), 1e-10, problem.y, problem.s, here.v, here.b, h)

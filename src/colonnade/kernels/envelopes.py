@@ -13,6 +13,7 @@ import numpy as np
 from numba import njit, uint64
 from numpy.typing import NDArray
 
+from colonnade.kernels.arrays import Floats, Indices
 from colonnade.kernels.column_scores import score_from_slopes
 from colonnade.kernels.score_bounds import (
     AGE,
@@ -34,7 +35,7 @@ from colonnade.kernels.score_bounds import (
     measure,
     note,
 )
-from colonnade.kernels.sparse_fw import Floats, Ints, exp_negative
+from colonnade.kernels.sparse_fw import exp_negative
 
 MARGIN = 1.0 + 2.0**-40  # far above the few ulps by which two calls of exp may disagree about which is larger
 
@@ -71,8 +72,8 @@ def see_column(
 @njit(cache=True)
 def see_all(
     csc: Csc,
-    which: Ints,
-    members: Ints,
+    which: Indices,
+    members: Indices,
     tilt: Floats,
     lean: Floats,
     bends: tuple[float, float],
@@ -146,7 +147,14 @@ def ceilings(heavy: Floats, c: float) -> Any:
 
 @njit(cache=True)
 def select_hot(
-    heavy: Floats, c: float, cut: float, ceiling: Floats, far_horizon: Floats, old: Ints, scratch: Floats, hot: Ints
+    heavy: Floats,
+    c: float,
+    cut: float,
+    ceiling: Floats,
+    far_horizon: Floats,
+    old: Indices,
+    scratch: Floats,
+    hot: Indices,
 ) -> Any:
     """Lists the columns that may reach the cut until the far horizon.
 
@@ -176,7 +184,7 @@ def rebuild_envelopes(
     cool: int,
     cool_top: float,
     shift: int,
-    hot: Ints,
+    hot: Indices,
     scratch: Floats,
     envelope: NDArray[np.uint64],
     groups: NDArray[np.uint64],

@@ -23,17 +23,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from colonnade.kernels.sparse_fw import (
-    Floats,
-    Ints,
-    LossCode,
-    Picks,
-    check_problem,
-    column_dot,
-    push_column,
-    scores,
-    shrink_rows,
-)
+from colonnade.kernels.arrays import Floats, Indices
+from colonnade.kernels.sparse_fw import LossCode, Picks, check_problem, column_dot, push_column, scores, shrink_rows
 
 
 @njit(cache=True)
@@ -62,7 +53,7 @@ def _distances(q: Floats, last: Floats, snapshot: Floats) -> Any:
 
 @njit(cache=True)
 def _choose_candidates(
-    at_snapshot: Floats, norms: Floats, margin: float, path: float, candidates: Ints, seen: Floats, stamp: Floats
+    at_snapshot: Floats, norms: Floats, margin: float, path: float, candidates: Indices, seen: Floats, stamp: Floats
 ) -> Any:
     """Lists the columns that can win while the slopes stay within the margin of the snapshot; returns their number."""
     floor = 0.0
@@ -84,7 +75,7 @@ def _largest_score(
     indices: NDArray[Any],
     indptr: NDArray[Any],
     q: Floats,
-    candidates: Ints,
+    candidates: Indices,
     path: float,
     seen: Floats,
     stamp: Floats,
@@ -116,7 +107,7 @@ def _lazy_kernel(
     loss: int,
     radius: float,
     norms: Floats,
-    index: Ints,
+    index: Indices,
     sign: NDArray[np.int8],
     gap: Floats,
 ) -> None:

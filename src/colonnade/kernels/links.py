@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from colonnade.kernels.arrays import Floats
 
 
 @njit(cache=True)
 def exchange(
-    own: Array, other: Array, penalty: float, relaxation: float, mine: Array, theirs: Array, middle: Array, sums: Array
+    own: Floats,
+    other: Floats,
+    penalty: float,
+    relaxation: float,
+    mine: Floats,
+    theirs: Floats,
+    middle: Floats,
+    sums: Floats,
 ) -> None:
     """Writes mine (w_ij), theirs (w_ji) and middle (z); adds to sums |x_j − x_i|², |z|², |ρ Δz|² and |ρ (x_i − w_ij)|²."""
     apart = size = moved = pull = 0.0

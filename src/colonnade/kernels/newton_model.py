@@ -13,7 +13,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from colonnade.kernels.sparse_fw import LOGISTIC, SQUARED, Floats, Ints, exp_negative
+from colonnade.kernels.arrays import Floats, Indices
+from colonnade.kernels.sparse_fw import LOGISTIC, SQUARED, exp_negative
 
 FEW_COLUMNS = 400  # up to here the matrix of products is worth its making
 SWEEPS = 500  # at most, over columns of the matrix
@@ -42,7 +43,7 @@ def row_curvatures(loss: int, floor: float, y: Floats, s: Floats, v: Floats, b: 
 
 
 @njit(cache=True)
-def products(data: NDArray[Any], indices: NDArray[Any], indptr: NDArray[Any], active: Ints, h: Floats) -> Any:
+def products(data: NDArray[Any], indices: NDArray[Any], indptr: NDArray[Any], active: Indices, h: Floats) -> Any:
     """XᵀHX over the active columns and, last, the intercept's column of ones."""
     last = active.size
     out = np.zeros((last + 1, last + 1))
@@ -66,7 +67,7 @@ def products(data: NDArray[Any], indices: NDArray[Any], indptr: NDArray[Any], ac
 
 
 @njit(cache=True)
-def column_slopes(data: NDArray[Any], indices: NDArray[Any], indptr: NDArray[Any], active: Ints, q: Floats) -> Any:
+def column_slopes(data: NDArray[Any], indices: NDArray[Any], indptr: NDArray[Any], active: Indices, q: Floats) -> Any:
     """Xᵀq over the active columns and, last, Σq for the intercept."""
     out = np.zeros(active.size + 1)
     for a in range(active.size):
@@ -145,7 +146,7 @@ def _sweep(
     data: NDArray[Any],
     indices: NDArray[Any],
     indptr: NDArray[Any],
-    active: Ints,
+    active: Indices,
     live: NDArray[np.bool_],
     curvature: Floats,
     h: Floats,
@@ -180,7 +181,7 @@ def solve_many(
     data: NDArray[Any],
     indices: NDArray[Any],
     indptr: NDArray[Any],
-    active: Ints,
+    active: Indices,
     h: Floats,
     mass: float,
     radius: float,

@@ -12,44 +12,42 @@ import math
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
+from colonnade.kernels.arrays import Floats, Indices
 
 
-def soft_threshold(v: Array, lam: float) -> Array:
+def soft_threshold(v: Floats, lam: float) -> Floats:
     """prox of lam‖·‖₁ at v."""
-    shrunk: Array = v - np.clip(v, -lam, lam)
+    shrunk: Floats = v - np.clip(v, -lam, lam)
     return shrunk
 
 
-def group_norms(v: Array, group: Indices, count: int) -> Array:
+def group_norms(v: Floats, group: Indices, count: int) -> Floats:
     """‖v_g‖₂ for g = 0 … count − 1, where column j belongs to group[j]."""
     # Scaled by the largest entry, so that squares of very large or very small entries stay representable.
     scale = float(np.max(np.abs(v), initial=0.0))
     if scale == 0.0 or not math.isfinite(scale):
         return np.full(count, scale)
-    norms: Array = scale * np.sqrt(np.bincount(group, weights=np.square(v / scale), minlength=count))
+    norms: Floats = scale * np.sqrt(np.bincount(group, weights=np.square(v / scale), minlength=count))
     return norms
 
 
-def group_soft_threshold(v: Array, group: Indices, lam: Array) -> Array:
+def group_soft_threshold(v: Floats, group: Indices, lam: Floats) -> Floats:
     """prox of Σ_g lam_g ‖v_g‖₂ at v."""
     norms = group_norms(v, group, lam.size)
     kept = np.divide(np.maximum(norms - lam, 0.0), norms, out=np.zeros_like(norms), where=norms > 0.0)
-    shrunk: Array = v * kept[group]
+    shrunk: Floats = v * kept[group]
     return shrunk
 
 
-def singular_value_threshold(v: Array, lam: float) -> Array:
+def singular_value_threshold(v: Floats, lam: float) -> Floats:
     """prox of lam‖·‖_* at the matrix v: soft thresholding of its singular values."""
     left, values, right = np.linalg.svd(v, full_matrices=False)
-    shrunk: Array = (left * np.maximum(values - lam, 0.0)) @ right
+    shrunk: Floats = (left * np.maximum(values - lam, 0.0)) @ right
     return shrunk
 
 
-def project_simplex(v: Array, radius: float) -> Array:
+def project_simplex(v: Floats, radius: float) -> Floats:
     """The nearest point to v with entries ≥ 0 that add up to radius."""
     # The answer does not change when a constant is added to v; with the largest entry at 0 the running
     # sums stay of the size of the radius, also when v is far away.
@@ -57,31 +55,31 @@ def project_simplex(v: Array, radius: float) -> Array:
     descending = np.sort(shifted)[::-1]
     thresholds = (np.cumsum(descending) - radius) / np.arange(1, v.size + 1)
     active = int(np.count_nonzero(descending > thresholds))
-    nearest: Array = np.maximum(shifted - thresholds[active - 1], 0.0)
+    nearest: Floats = np.maximum(shifted - thresholds[active - 1], 0.0)
     return nearest
 
 
-def project_l1(v: Array, radius: float) -> Array:
+def project_l1(v: Floats, radius: float) -> Floats:
     """The nearest point to v with ‖·‖₁ ≤ radius."""
     size = np.abs(v)
     if float(np.sum(size)) <= radius:
         return v.copy()
-    nearest: Array = np.copysign(project_simplex(size, radius), v)
+    nearest: Floats = np.copysign(project_simplex(size, radius), v)
     return nearest
 
 
-def project_group_l1(v: Array, group: Indices, count: int, radius: float) -> Array:
+def project_group_l1(v: Floats, group: Indices, count: int, radius: float) -> Floats:
     """The nearest point to v with Σ_g ‖·_g‖₂ ≤ radius: the norms are projected, the directions stay."""
     norms = group_norms(v, group, count)
     if float(np.sum(norms)) <= radius:
         return v.copy()
     kept = np.divide(project_simplex(norms, radius), norms, out=np.zeros_like(norms), where=norms > 0.0)
-    nearest: Array = v * kept[group]
+    nearest: Floats = v * kept[group]
     return nearest
 
 
 @njit(cache=True)
-def logistic_prox(margins: Array, h: float, out: Array) -> None:
+def logistic_prox(margins: Floats, h: float, out: Floats) -> None:
     """out[i] = argmin_m log(1 + exp(−m)) + (m − margins[i])²/(2h): Newton inside a bracket."""
     for i in range(margins.size):
         v = margins[i]

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from colonnade.errors import InvalidInput
+from colonnade.kernels.arrays import Integers
 
 ROWS = 256  # rows multiplied at a time: two blocks of some hundred columns stay in a core's cache
 STEP = 8  # rows a kernel takes in one pass: as many multipliers as fit in registers
@@ -37,8 +38,6 @@ EXACT_FLOAT = 1 << 53  # float64 sums of integers are exact up to here
 FLOAT_ROWS = 4096
 AES_BLOCK = 16
 CHUNK = bytes(1 << 16)
-
-Integers = NDArray[Any]  # of any integer dtype
 
 
 # ---------------------------------------------------------------------------------------------------- the ring

@@ -39,6 +39,7 @@ from numba import njit, uint64
 from numpy.typing import NDArray
 
 from colonnade.errors import ColonnadeError, InvalidInput
+from colonnade.kernels.arrays import Floats, Indices
 from colonnade.kernels.column_scores import BLOCK, all_slopes, grid_of, score, score_and_trend
 from colonnade.kernels.envelopes import (
     COOL,
@@ -95,7 +96,7 @@ from colonnade.kernels.score_bounds import (
     settle,
     shrinking,
 )
-from colonnade.kernels.sparse_fw import Floats, Ints, LossCode, Picks, check_problem
+from colonnade.kernels.sparse_fw import LossCode, Picks, check_problem
 from colonnade.kernels.stream import Stream, below, open_uniform
 
 # what things cost beside a nonzero read with its slope at hand: an exponential for a nonzero or a row, a new envelope
@@ -119,7 +120,7 @@ class Counts(NamedTuple):
 @njit(cache=True)
 def _start_heavy(
     csc: Csc,
-    which: Ints,
+    which: Indices,
     unit: float,
     eager: float,
     radius: float,
@@ -191,7 +192,7 @@ def _try_light(
     grid: float,
     envelope: float,
     stream: Stream,
-    counts: Ints,
+    counts: Indices,
 ) -> Any:
     """Accepts light column k in proportion to its weight: (whether, c times its score)."""
     data, indices, indptr = csc
@@ -213,7 +214,7 @@ def _try_light(
 @njit(cache=True)
 def _renew_envelopes(
     indptr: NDArray[Any],
-    which: Ints,
+    which: Indices,
     heavy: Floats,
     c: float,
     light: float,
@@ -228,11 +229,11 @@ def _renew_envelopes(
     choice: tuple[int, int, int, float, float],
     spent: float,
     n: int,
-    hot: Ints,
+    hot: Indices,
     scratch: Floats,
     envelope: NDArray[np.uint64],
     groups: NDArray[np.uint64],
-    counts: Ints,
+    counts: Indices,
 ) -> Any:
     """New envelopes, and a new choice of hot columns where the old one has had its time.
 
@@ -276,9 +277,9 @@ def _exact_kernel(
     limit: float,
     bounds: Floats,
     stream: Stream,
-    index: Ints,
+    index: Indices,
     sign: NDArray[np.int8],
-    counts: Ints,
+    counts: Indices,
 ) -> None:
     data, indices, indptr = csc
     curvature, sway, cap, span, reach, grid = bounds

@@ -38,8 +38,9 @@ from typing import Any
 from numba import njit
 from numpy.typing import NDArray
 
+from colonnade.kernels.arrays import Floats, Indices
 from colonnade.kernels.column_scores import clipped, is_full, sizes
-from colonnade.kernels.sparse_fw import Floats, Ints, LossCode
+from colonnade.kernels.sparse_fw import LossCode
 
 DRIFT = 2.0**-49
 SLACK = 1e-8
@@ -158,7 +159,7 @@ def log_bound(heavy: Floats, x: int, horizon: Floats, c: float) -> Any:
 
 
 @njit(cache=True, fastmath={"nnan", "nsz"})
-def log_bounds(heavy: Floats, members: Ints, horizon: Floats, c: float, out: Floats) -> Any:
+def log_bounds(heavy: Floats, members: Indices, horizon: Floats, c: float, out: Floats) -> Any:
     """The same for several columns; returns the largest, or 0."""
     top = 0.0
     for i in range(members.size):

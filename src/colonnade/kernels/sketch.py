@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from colonnade.kernels.arrays import Floats
 
 
 @njit(cache=True)

@@ -22,9 +22,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from colonnade.errors import InvalidInput
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from colonnade.kernels.arrays import Floats, Indices
 
 LOGISTIC = 0
 SQUARED = 1
@@ -42,7 +40,7 @@ class LossCode(IntEnum):
 class Picks(NamedTuple):
     """What a run chose: the coordinate and the sign of its gradient, pick by pick (the vertex is the opposite)."""
 
-    columns: Ints
+    columns: Indices
     signs: NDArray[np.int8]
 
 

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import InvalidInput, ProtocolError
+from colonnade.kernels.arrays import Floats
 from colonnade.kernels.ring import Ring
 from colonnade.methods.gram.secure_products import Introduce, RunKey, introduce, meet
 from colonnade.methods.method import Done, Job, MethodBase
@@ -36,7 +37,6 @@ from colonnade.runtime.messages import message
 from colonnade.runtime.node import Replies
 from colonnade.runtime.program import COORDINATOR, Post, Program, ask, expect, last, receive
 
-Floats = NDArray[np.float64]
 RING = Ring(64)
 FRACTION = 2.0**-32  # of a score; parts are rounded to it
 LARGEST = 2.0**25  # of a part: sums of 32 of them stay within the ring

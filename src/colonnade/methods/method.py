@@ -14,9 +14,9 @@ from enum import Enum
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colonnade.errors import InvalidInput, ProtocolError
+from colonnade.kernels.arrays import Array, Floats
 from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.block import ROW, Block, FeatureColumn, Unit
 from colonnade.privacy.events import Plan
@@ -28,9 +28,6 @@ from colonnade.problem.link import Link
 from colonnade.runtime.messages import message
 from colonnade.runtime.node import Replies
 from colonnade.runtime.program import COORDINATOR, Program, last
-
-Floats = NDArray[np.float64]
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)

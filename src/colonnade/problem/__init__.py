@@ -6,7 +6,6 @@ No data and no files: a value checks itself, evaluates itself and knows its cert
 
 from __future__ import annotations
 
-from colonnade.kernels.prox import Array
 from colonnade.problem.boosting import AdaBoost
 from colonnade.problem.kernel import RBF, KernelSVM
 from colonnade.problem.labels import PublicLabels
@@ -23,7 +22,6 @@ __all__ = [
     "RBF",
     "Absolute",
     "AdaBoost",
-    "Array",
     "Changing",
     "ClassWeighted",
     "ElasticNet",

@@ -18,7 +18,7 @@ from scipy import sparse
 from scipy.special import logsumexp, softmax, wrightomega, xlogy
 
 from colonnade.errors import InvalidInput
-from colonnade.kernels.prox import Array
+from colonnade.kernels.arrays import Floats
 from colonnade.problem.checks import EDGE, class_labels, positive, same_shape
 from colonnade.problem.losses import Loss
 from colonnade.problem.search import Along, Derivative, rising_zero, unbounded_zero
@@ -43,26 +43,26 @@ class LogMeanExp:
         """Of the whole, in the largest-entry norm; the loss is no sum over rows."""
         return 1.0 / self.temperature**2
 
-    def check(self, y: Any) -> Array:
+    def check(self, y: Any) -> Floats:
         return class_labels(y)
 
-    def row_weights(self, scores: Array, y: Array) -> Array:
+    def row_weights(self, scores: Floats, y: Floats) -> Floats:
         """How much each row counts: they add up to 1."""
         same_shape(scores, y)
         return np.asarray(softmax(-y * scores / self.temperature), dtype=np.float64)
 
-    def value(self, scores: Array, y: Array) -> float:
+    def value(self, scores: Floats, y: Floats) -> float:
         n = same_shape(scores, y)
         return float(logsumexp(-y * scores / self.temperature)) - float(np.log(n))
 
-    def slope(self, scores: Array, y: Array) -> Array:
+    def slope(self, scores: Floats, y: Floats) -> Floats:
         return -y * self.row_weights(scores, y) / self.temperature
 
-    def curvature(self, scores: Array, y: Array) -> Array:
+    def curvature(self, scores: Floats, y: Floats) -> Floats:
         """A diagonal that bounds the second derivative (diag w − wwᵀ)/T² from above."""
         return self.row_weights(scores, y) / self.temperature**2
 
-    def prox(self, v: Array, y: Array, step: float) -> Array:
+    def prox(self, v: Floats, y: Floats, step: float) -> Floats:
         from scipy.optimize import brentq  # slow to load, and few need it
 
         # s = v + step·y·w/T with w ∝ exp(−y·s/T): w_i = ω(a_i + shift)/c, and Σ w = 1 fixes the shift.
@@ -78,7 +78,7 @@ class LogMeanExp:
         shift = brentq(surplus, low, top + 1.0, xtol=1e-14) if surplus(low) < 0.0 else low
         return np.asarray(v + self.temperature * y * np.asarray(wrightomega(a + shift)), dtype=np.float64)
 
-    def conjugate(self, u: Array, y: Array) -> float:
+    def conjugate(self, u: Floats, y: Floats) -> float:
         n = same_shape(u, y)
         p = -self.temperature * u * y
         if p.min() < -EDGE or abs(float(p.sum()) - 1.0) > EDGE * n:
@@ -86,18 +86,20 @@ class LogMeanExp:
         p = np.maximum(p, 0.0)
         return float(np.sum(xlogy(p, p * n)))
 
-    def link(self, scores: Array) -> Array:
+    def link(self, scores: Floats) -> Floats:
         return np.where(scores >= 0.0, 1.0, -1.0)
 
-    def minimise_along(self, scores: Array, direction: Array, y: Array, low: float = 0.0, high: float = 1.0) -> float:
+    def minimise_along(
+        self, scores: Floats, direction: Floats, y: Floats, low: float = 0.0, high: float = 1.0
+    ) -> float:
         return rising_zero(self._line(scores, direction, y), low, high)
 
-    def best_intercept(self, scores: Array, y: Array) -> float:
+    def best_intercept(self, scores: Floats, y: Floats) -> float:
         if np.all(y == y.flat[0]):
             raise InvalidInput(f"all {y.size} labels are the same class: the best intercept is infinite.")
         return unbounded_zero(self._line(scores, np.ones_like(scores), y))
 
-    def _line(self, scores: Array, direction: Array, y: Array) -> Along:
+    def _line(self, scores: Floats, direction: Floats, y: Floats) -> Along:
         same_shape(direction, y)
         margins = y * direction / self.temperature
 
@@ -133,11 +135,11 @@ class Stumps:
     """One party's part of a boosted model: its stumps, each with sign and weight."""
 
     columns: Any  # place in the party's block
-    thresholds: Array
-    signs: Array  # +1: says yes above the threshold
-    weights: Array
+    thresholds: Floats
+    signs: Floats  # +1: says yes above the threshold
+    weights: Floats
 
-    def scores(self, matrix: Any) -> Array:
+    def scores(self, matrix: Any) -> Floats:
         """The party's part of the scores: Σ weight·sign·(+1 above the threshold, −1 below)."""
         total = np.zeros(matrix.shape[0])
         matrix = sparse.csc_array(matrix) if sparse.issparse(matrix) else matrix

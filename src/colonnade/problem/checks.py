@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from colonnade.errors import InvalidInput, unquoted
-from colonnade.kernels.prox import Array, Indices
+from colonnade.kernels.arrays import Floats, Indices
 
 Groups = tuple[tuple[int, ...], ...]
 
@@ -33,7 +33,7 @@ def positive(name: str, value: float, advice: str) -> float:
     return number
 
 
-def same_shape(scores: Array, y: Array) -> int:
+def same_shape(scores: Floats, y: Floats) -> int:
     """The number of rows, once scores and labels agree on it."""
     # Without this, (n,) against (n, 1) would broadcast to n × n and return a plausible number.
     if scores.shape != y.shape or scores.ndim == 0 or len(scores) == 0:
@@ -45,7 +45,7 @@ def same_shape(scores: Array, y: Array) -> int:
 
 
 @unquoted()
-def real_labels(y: Any) -> Array:
+def real_labels(y: Any) -> Floats:
     """Labels of a regression as float64: finite, at least one row; a matrix holds several responses."""
     labels = np.asarray(y)
     if labels.dtype.kind not in "biufO":
@@ -64,7 +64,7 @@ def real_labels(y: Any) -> Array:
     return labels
 
 
-def class_labels(y: Any) -> Array:
+def class_labels(y: Any) -> Floats:
     """Labels of a two-class problem as −1.0 and +1.0; 0/1 and booleans are mapped to them."""
     labels = real_labels(y)
     if labels.ndim != 1:
@@ -112,7 +112,7 @@ def group_of_column(groups: Groups) -> Indices:
     return owner
 
 
-def covers(owner: Indices, x: Array) -> Indices:
+def covers(owner: Indices, x: Floats) -> Indices:
     """The owners, once they are known to name each column of x exactly once."""
     if x.shape != owner.shape or owner.min() < 0:
         raise InvalidInput(

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from colonnade.kernels.prox import Array
+from colonnade.kernels.arrays import Floats
 from colonnade.problem.losses import Loss
 from colonnade.problem.sets import Set
 
@@ -20,7 +20,7 @@ NEWTON_STEPS = 2
 INNER_STEPS = 300
 
 
-def best_weights(loss: Loss, constraint: Set, atoms: Any, weights: Array, intercept: float, y: Array) -> Array:
+def best_weights(loss: Loss, constraint: Set, atoms: Any, weights: Floats, intercept: float, y: Floats) -> Floats:
     """Weights of the atoms in use that are at least as good as `weights`, and near the best there are."""
     used = np.flatnonzero(weights)
     best = np.zeros(weights.size)
@@ -28,7 +28,7 @@ def best_weights(loss: Loss, constraint: Set, atoms: Any, weights: Array, interc
     return best
 
 
-def _refined(loss: Loss, constraint: Set, atoms: Any, u: Array, intercept: float, y: Array) -> Array:
+def _refined(loss: Loss, constraint: Set, atoms: Any, u: Floats, intercept: float, y: Floats) -> Floats:
     scores = np.asarray(atoms @ u) + intercept
     for _ in range(NEWTON_STEPS if loss.smoothness != 1.0 or loss.classifies else 1):
         slope = np.asarray(atoms.T @ loss.slope(scores, y))
@@ -44,7 +44,7 @@ def _refined(loss: Loss, constraint: Set, atoms: Any, u: Array, intercept: float
     return constraint.project(u)  # rounding may have left the set by a hair
 
 
-def quadratic_minimum(hessian: Array, linear: Array, constraint: Set, start: Array) -> Array:
+def quadratic_minimum(hessian: Floats, linear: Floats, constraint: Set, start: Floats) -> Floats:
     """argmin ½uᵀHu + cᵀu over the set, by projected gradients with momentum, restarted when they turn back."""
     bound = _largest_eigenvalue(hessian)
     if bound == 0.0:
@@ -63,7 +63,7 @@ def quadratic_minimum(hessian: Array, linear: Array, constraint: Set, start: Arr
     return u
 
 
-def _largest_eigenvalue(hessian: Array) -> float:
+def _largest_eigenvalue(hessian: Floats) -> float:
     """By power steps, a little above: too small a figure costs progress, which the line search outside notices."""
     vector = np.ones(len(hessian))
     for _ in range(30):

@@ -16,7 +16,7 @@ import numpy as np
 from scipy import sparse
 
 from colonnade.errors import InvalidInput
-from colonnade.kernels.prox import Array
+from colonnade.kernels.arrays import Floats
 from colonnade.problem.checks import positive
 from colonnade.problem.losses import Loss, SquaredHinge
 from colonnade.problem.sets import Simplex
@@ -36,7 +36,7 @@ class RBF:
         advice = "It is one over twice the squared width: larger means that fewer examples count as near."
         object.__setattr__(self, "gamma", positive("gamma", self.gamma, advice))
 
-    def __call__(self, X: Any, Z: Any) -> Array:
+    def __call__(self, X: Any, Z: Any) -> Floats:
         products = X @ Z.T
         products = products.toarray() if sparse.issparse(products) else np.asarray(products)
         distances = _squares(X)[:, None] + _squares(Z)[None, :] - 2.0 * products
@@ -67,7 +67,7 @@ class KernelSVM:
         return isinstance(self.kernel, RBF)
 
 
-def kernel_values(kernel: Kernel, X: Any, Z: Any) -> Array:
+def kernel_values(kernel: Kernel, X: Any, Z: Any) -> Floats:
     """The table of k(x, z), or InvalidInput when the user's function gave something else."""
     raw = kernel(X, Z)
     values = np.asarray(raw.toarray() if sparse.issparse(raw) else raw, dtype=np.float64)
@@ -81,14 +81,14 @@ def kernel_values(kernel: Kernel, X: Any, Z: Any) -> Array:
     return values
 
 
-def check_positive(column: Array, diagonal: Array, own: float) -> None:
+def check_positive(column: Floats, diagonal: Floats, own: float) -> None:
     """InvalidInput when k(x, z)² > k(x, x)·k(z, z) somewhere: a positive kernel cannot do that."""
     bound = diagonal * own
     if own < 0.0 or bool(np.any(np.square(column) > bound + ROOM * np.abs(bound) + np.finfo(np.float64).tiny)):
         raise not_positive()
 
 
-def check_table(values: Array) -> None:
+def check_table(values: Floats) -> None:
     """InvalidInput when a table of values among some examples is not symmetric or has a negative eigenvalue."""
     size = float(np.abs(values).max())
     if np.abs(values - values.T).max() > ROOM * size or np.linalg.eigvalsh(values)[0] < -ROOM * size * len(values):
@@ -107,10 +107,10 @@ class Support:
     """What a kernel machine predicts with: the examples that were chosen, their labels and weights."""
 
     points: Any  # one row an example, dense or CSR
-    labels: Array
-    weights: Array
+    labels: Floats
+    weights: Floats
 
-    def scores(self, kernel: Kernel, X: Any) -> Array:
+    def scores(self, kernel: Kernel, X: Any) -> Floats:
         """Σ_j α_j y_j (k(x_j, x) + 1) for the rows of X."""
         X = sparse.csr_array(X) if sparse.issparse(X) else X
         signed = self.weights * self.labels
@@ -121,5 +121,5 @@ class Support:
         return out + float(signed.sum())
 
 
-def _squares(X: Any) -> Array:
+def _squares(X: Any) -> Floats:
     return np.asarray((X * X).sum(axis=1) if not sparse.issparse(X) else X.multiply(X).sum(axis=1)).ravel()

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from colonnade.errors import InvalidInput
-from colonnade.kernels.prox import Array
+from colonnade.kernels.arrays import Floats
 
 
 @dataclass(frozen=True, eq=False)
 class PublicLabels:
     """Labels that everybody may know: they are not protected, and neighbouring tables have the same ones."""
 
-    values: Array
+    values: Floats
 
     def __post_init__(self) -> None:
         values = np.array(self.values, dtype=np.float64)

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import expit, logit, ndtri
 
-from colonnade.kernels.prox import Array
+from colonnade.kernels.arrays import Floats
 
 NEAREST, FARTHEST = 0.05, 0.6  # of the share: how near a linear probability comes to 0 and 1, at R² of 1 and 0
 COST = 2e-4  # nats of log loss a row that noise alone may cost on average
@@ -43,12 +43,12 @@ class Link(NamedTuple):
     low: float = 0.0
     high: float = 1.0
 
-    def __call__(self, scores: Array) -> Array:
+    def __call__(self, scores: Floats) -> Floats:
         normal = expit(self.slope * np.asarray(scores) + self.offset)
         line = np.clip(self.level + self.rise * np.asarray(scores), self.low, self.high)
         return np.asarray(self.weight * normal + (1.0 - self.weight) * line)
 
-    def log_odds(self, scores: Array) -> Array:
+    def log_odds(self, scores: Floats) -> Floats:
         """Of label +1: at least 0 exactly where its probability is a half or more."""
         if self.weight == 1.0:
             return np.asarray(self.slope * np.asarray(scores) + self.offset)

@@ -23,8 +23,9 @@ import numpy as np
 from scipy.special import expit, xlog1py, xlogy
 
 from colonnade.errors import InvalidInput
+from colonnade.kernels.arrays import Floats
 from colonnade.kernels.line import logistic_along
-from colonnade.kernels.prox import Array, logistic_prox
+from colonnade.kernels.prox import logistic_prox
 from colonnade.problem.checks import EDGE, class_labels, positive, real_labels, same_shape
 from colonnade.problem.search import Along, Derivative, rising_zero, unbounded_zero
 
@@ -48,37 +49,39 @@ class Loss(Protocol):
         """Whether labels are −1 and +1."""
         ...
 
-    def check(self, y: Any) -> Array:
+    def check(self, y: Any) -> Floats:
         """Labels as float64, or InvalidInput that says what is wrong with them."""
         ...
 
-    def value(self, scores: Array, y: Array) -> float: ...
+    def value(self, scores: Floats, y: Floats) -> float: ...
 
-    def slope(self, scores: Array, y: Array) -> Array:
+    def slope(self, scores: Floats, y: Floats) -> Floats:
         """Gradient in the scores; a subgradient where the loss has a kink."""
         ...
 
-    def curvature(self, scores: Array, y: Array) -> Array:
+    def curvature(self, scores: Floats, y: Floats) -> Floats:
         """Second derivative in each score; one of its limits where it jumps."""
         ...
 
-    def prox(self, v: Array, y: Array, step: float) -> Array:
+    def prox(self, v: Floats, y: Floats, step: float) -> Floats:
         """argmin_s value(s, y) + ‖s − v‖²/(2·step)."""
         ...
 
-    def conjugate(self, u: Array, y: Array) -> float:
+    def conjugate(self, u: Floats, y: Floats) -> float:
         """sup_s <u, s> − value(s, y); inf outside its domain."""
         ...
 
-    def link(self, scores: Array) -> Array:
+    def link(self, scores: Floats) -> Floats:
         """What the model predicts at these scores."""
         ...
 
-    def minimise_along(self, scores: Array, direction: Array, y: Array, low: float = 0.0, high: float = 1.0) -> float:
+    def minimise_along(
+        self, scores: Floats, direction: Floats, y: Floats, low: float = 0.0, high: float = 1.0
+    ) -> float:
         """The t in [low, high] that minimises value(scores + t·direction, y)."""
         ...
 
-    def best_intercept(self, scores: Array, y: Array) -> float:
+    def best_intercept(self, scores: Floats, y: Floats) -> float:
         """The b that minimises value(scores + b, y)."""
         ...
 
@@ -91,34 +94,36 @@ class LeastSquares:
     smoothness: ClassVar[float] = 1.0
     classifies: ClassVar[bool] = False
 
-    def check(self, y: Any) -> Array:
+    def check(self, y: Any) -> Floats:
         return real_labels(y)
 
-    def value(self, scores: Array, y: Array) -> float:
+    def value(self, scores: Floats, y: Floats) -> float:
         n = same_shape(scores, y)
         return 0.5 * float(np.sum(np.square(scores - y))) / n
 
-    def slope(self, scores: Array, y: Array) -> Array:
+    def slope(self, scores: Floats, y: Floats) -> Floats:
         n = same_shape(scores, y)
         return (scores - y) / n
 
-    def curvature(self, scores: Array, y: Array) -> Array:
+    def curvature(self, scores: Floats, y: Floats) -> Floats:
         n = same_shape(scores, y)
         return np.full(scores.shape, 1.0 / n)
 
-    def prox(self, v: Array, y: Array, step: float) -> Array:
+    def prox(self, v: Floats, y: Floats, step: float) -> Floats:
         h = _row_step(v, y, step)
         return (v + h * y) / (1.0 + h)
 
-    def conjugate(self, u: Array, y: Array) -> float:
+    def conjugate(self, u: Floats, y: Floats) -> float:
         n = same_shape(u, y)
         w = n * u
         return float(np.sum(w * y + 0.5 * np.square(w))) / n
 
-    def link(self, scores: Array) -> Array:
+    def link(self, scores: Floats) -> Floats:
         return scores
 
-    def minimise_along(self, scores: Array, direction: Array, y: Array, low: float = 0.0, high: float = 1.0) -> float:
+    def minimise_along(
+        self, scores: Floats, direction: Floats, y: Floats, low: float = 0.0, high: float = 1.0
+    ) -> float:
         same_shape(scores, y)
         _ordered(low, high)
         scale = float(np.max(np.abs(direction)))
@@ -128,7 +133,7 @@ class LeastSquares:
         best = float(np.sum(unit * (y - scores))) / (float(np.sum(np.square(unit))) * scale)
         return float(min(max(best, low), high))
 
-    def best_intercept(self, scores: Array, y: Array) -> float:
+    def best_intercept(self, scores: Floats, y: Floats) -> float:
         same_shape(scores, y)
         return float(np.mean(y - scores))
 
@@ -141,44 +146,46 @@ class Logistic:
     smoothness: ClassVar[float] = 0.25
     classifies: ClassVar[bool] = True
 
-    def check(self, y: Any) -> Array:
+    def check(self, y: Any) -> Floats:
         return class_labels(y)
 
-    def value(self, scores: Array, y: Array) -> float:
+    def value(self, scores: Floats, y: Floats) -> float:
         n = same_shape(scores, y)
         return float(np.sum(np.logaddexp(0.0, -y * scores))) / n
 
-    def slope(self, scores: Array, y: Array) -> Array:
+    def slope(self, scores: Floats, y: Floats) -> Floats:
         n = same_shape(scores, y)
-        slope: Array = -y * expit(-y * scores) / n
+        slope: Floats = -y * expit(-y * scores) / n
         return slope
 
-    def curvature(self, scores: Array, y: Array) -> Array:
+    def curvature(self, scores: Floats, y: Floats) -> Floats:
         n = same_shape(scores, y)
-        curvature: Array = expit(scores) * expit(-scores) / n
+        curvature: Floats = expit(scores) * expit(-scores) / n
         return curvature
 
-    def prox(self, v: Array, y: Array, step: float) -> Array:
+    def prox(self, v: Floats, y: Floats, step: float) -> Floats:
         h = _row_step(v, y, step)
         margins = np.empty(v.size)
         logistic_prox((y * v).ravel(), h, margins)
         return y * margins.reshape(v.shape)
 
-    def conjugate(self, u: Array, y: Array) -> float:
+    def conjugate(self, u: Floats, y: Floats) -> float:
         n = same_shape(u, y)
         p = _within(-n * u * y, 0.0, 1.0)
         if p is None:
             return math.inf
         return float(np.sum(xlogy(p, p) + xlog1py(1.0 - p, -p))) / n
 
-    def link(self, scores: Array) -> Array:
-        probability: Array = expit(scores)
+    def link(self, scores: Floats) -> Floats:
+        probability: Floats = expit(scores)
         return probability
 
-    def minimise_along(self, scores: Array, direction: Array, y: Array, low: float = 0.0, high: float = 1.0) -> float:
+    def minimise_along(
+        self, scores: Floats, direction: Floats, y: Floats, low: float = 0.0, high: float = 1.0
+    ) -> float:
         return rising_zero(_line(self, scores, direction, y), low, high)
 
-    def best_intercept(self, scores: Array, y: Array) -> float:
+    def best_intercept(self, scores: Floats, y: Floats) -> float:
         return _smooth_intercept(self, scores, y)
 
 
@@ -190,39 +197,41 @@ class SquaredHinge:
     smoothness: ClassVar[float] = 1.0
     classifies: ClassVar[bool] = True
 
-    def check(self, y: Any) -> Array:
+    def check(self, y: Any) -> Floats:
         return class_labels(y)
 
-    def value(self, scores: Array, y: Array) -> float:
+    def value(self, scores: Floats, y: Floats) -> float:
         n = same_shape(scores, y)
         return 0.5 * float(np.sum(np.square(np.maximum(1.0 - y * scores, 0.0)))) / n
 
-    def slope(self, scores: Array, y: Array) -> Array:
+    def slope(self, scores: Floats, y: Floats) -> Floats:
         n = same_shape(scores, y)
         return -y * np.maximum(1.0 - y * scores, 0.0) / n
 
-    def curvature(self, scores: Array, y: Array) -> Array:
+    def curvature(self, scores: Floats, y: Floats) -> Floats:
         n = same_shape(scores, y)
         return np.where(y * scores < 1.0, 1.0, 0.0) / n
 
-    def prox(self, v: Array, y: Array, step: float) -> Array:
+    def prox(self, v: Floats, y: Floats, step: float) -> Floats:
         h = _row_step(v, y, step)
         return y * np.maximum(y * v, (y * v + h) / (1.0 + h))
 
-    def conjugate(self, u: Array, y: Array) -> float:
+    def conjugate(self, u: Floats, y: Floats) -> float:
         n = same_shape(u, y)
         p = _within(-n * u * y, 0.0, math.inf)
         if p is None:
             return math.inf
         return float(np.sum(0.5 * np.square(p) - p)) / n
 
-    def link(self, scores: Array) -> Array:
+    def link(self, scores: Floats) -> Floats:
         return np.where(scores >= 0.0, 1.0, -1.0)
 
-    def minimise_along(self, scores: Array, direction: Array, y: Array, low: float = 0.0, high: float = 1.0) -> float:
+    def minimise_along(
+        self, scores: Floats, direction: Floats, y: Floats, low: float = 0.0, high: float = 1.0
+    ) -> float:
         return rising_zero(_line(self, scores, direction, y), low, high)
 
-    def best_intercept(self, scores: Array, y: Array) -> float:
+    def best_intercept(self, scores: Floats, y: Floats) -> float:
         return _smooth_intercept(self, scores, y)
 
 
@@ -239,43 +248,45 @@ class Huber:
         advice = "It is the residual beyond which a row counts as an outlier, in units of y."
         object.__setattr__(self, "delta", positive("delta", self.delta, advice))
 
-    def check(self, y: Any) -> Array:
+    def check(self, y: Any) -> Floats:
         return real_labels(y)
 
-    def value(self, scores: Array, y: Array) -> float:
+    def value(self, scores: Floats, y: Floats) -> float:
         n = same_shape(scores, y)
         distance = np.abs(scores - y)
         inside = np.minimum(distance, self.delta)
         return float(np.sum(inside * (distance - 0.5 * inside))) / n
 
-    def slope(self, scores: Array, y: Array) -> Array:
+    def slope(self, scores: Floats, y: Floats) -> Floats:
         n = same_shape(scores, y)
         return np.clip(scores - y, -self.delta, self.delta) / n
 
-    def curvature(self, scores: Array, y: Array) -> Array:
+    def curvature(self, scores: Floats, y: Floats) -> Floats:
         n = same_shape(scores, y)
         return np.where(np.abs(scores - y) <= self.delta, 1.0, 0.0) / n
 
-    def prox(self, v: Array, y: Array, step: float) -> Array:
+    def prox(self, v: Floats, y: Floats, step: float) -> Floats:
         # The least-squares prox, which may move no row further than h·delta.
         h = _row_step(v, y, step)
-        moved: Array = np.clip((v + h * y) / (1.0 + h), v - h * self.delta, v + h * self.delta)
+        moved: Floats = np.clip((v + h * y) / (1.0 + h), v - h * self.delta, v + h * self.delta)
         return moved
 
-    def conjugate(self, u: Array, y: Array) -> float:
+    def conjugate(self, u: Floats, y: Floats) -> float:
         n = same_shape(u, y)
         w = _within(n * u, -self.delta, self.delta)
         if w is None:
             return math.inf
         return float(np.sum(w * y + 0.5 * np.square(w))) / n
 
-    def link(self, scores: Array) -> Array:
+    def link(self, scores: Floats) -> Floats:
         return scores
 
-    def minimise_along(self, scores: Array, direction: Array, y: Array, low: float = 0.0, high: float = 1.0) -> float:
+    def minimise_along(
+        self, scores: Floats, direction: Floats, y: Floats, low: float = 0.0, high: float = 1.0
+    ) -> float:
         return rising_zero(_line(self, scores, direction, y), low, high)
 
-    def best_intercept(self, scores: Array, y: Array) -> float:
+    def best_intercept(self, scores: Floats, y: Floats) -> float:
         return _smooth_intercept(self, scores, y)
 
 
@@ -287,36 +298,38 @@ class Absolute:
     smoothness: ClassVar[float] = math.inf
     classifies: ClassVar[bool] = False
 
-    def check(self, y: Any) -> Array:
+    def check(self, y: Any) -> Floats:
         return real_labels(y)
 
-    def value(self, scores: Array, y: Array) -> float:
+    def value(self, scores: Floats, y: Floats) -> float:
         n = same_shape(scores, y)
         return float(np.sum(np.abs(scores - y))) / n
 
-    def slope(self, scores: Array, y: Array) -> Array:
+    def slope(self, scores: Floats, y: Floats) -> Floats:
         n = same_shape(scores, y)
         return np.sign(scores - y) / n
 
-    def curvature(self, scores: Array, y: Array) -> Array:  # noqa: ARG002
+    def curvature(self, scores: Floats, y: Floats) -> Floats:  # noqa: ARG002
         raise _no_curvature(self)
 
-    def prox(self, v: Array, y: Array, step: float) -> Array:
+    def prox(self, v: Floats, y: Floats, step: float) -> Floats:
         h = _row_step(v, y, step)
         return np.clip(y, v - h, v + h)
 
-    def conjugate(self, u: Array, y: Array) -> float:
+    def conjugate(self, u: Floats, y: Floats) -> float:
         n = same_shape(u, y)
         w = _within(n * u, -1.0, 1.0)
         return math.inf if w is None else float(np.sum(w * y)) / n
 
-    def link(self, scores: Array) -> Array:
+    def link(self, scores: Floats) -> Floats:
         return scores
 
-    def minimise_along(self, scores: Array, direction: Array, y: Array, low: float = 0.0, high: float = 1.0) -> float:
+    def minimise_along(
+        self, scores: Floats, direction: Floats, y: Floats, low: float = 0.0, high: float = 1.0
+    ) -> float:
         return _kink_minimum(scores, direction, y, (1.0, 1.0), low, high)
 
-    def best_intercept(self, scores: Array, y: Array) -> float:
+    def best_intercept(self, scores: Floats, y: Floats) -> float:
         return _kink_minimum(scores, np.ones_like(scores), y, (1.0, 1.0), -math.inf, math.inf)
 
 
@@ -335,48 +348,50 @@ class Quantile:
             raise InvalidInput(f"q must be below 1, got {q}. It is the quantile to fit: 0.5 is the median.", "q")
         object.__setattr__(self, "q", q)
 
-    def check(self, y: Any) -> Array:
+    def check(self, y: Any) -> Floats:
         return real_labels(y)
 
-    def value(self, scores: Array, y: Array) -> float:
+    def value(self, scores: Floats, y: Floats) -> float:
         n = same_shape(scores, y)
         missing = y - scores
         return float(np.sum(np.maximum(self.q * missing, (self.q - 1.0) * missing))) / n
 
-    def slope(self, scores: Array, y: Array) -> Array:
+    def slope(self, scores: Floats, y: Floats) -> Floats:
         n = same_shape(scores, y)
         slope = np.where(scores > y, 1.0 - self.q, np.where(scores < y, -self.q, 0.0))
         return slope / n
 
-    def curvature(self, scores: Array, y: Array) -> Array:  # noqa: ARG002
+    def curvature(self, scores: Floats, y: Floats) -> Floats:  # noqa: ARG002
         raise _no_curvature(self)
 
-    def prox(self, v: Array, y: Array, step: float) -> Array:
+    def prox(self, v: Floats, y: Floats, step: float) -> Floats:
         h = _row_step(v, y, step)
         return np.clip(y, v - h * (1.0 - self.q), v + h * self.q)
 
-    def conjugate(self, u: Array, y: Array) -> float:
+    def conjugate(self, u: Floats, y: Floats) -> float:
         n = same_shape(u, y)
         w = _within(n * u, -self.q, 1.0 - self.q)
         return math.inf if w is None else float(np.sum(w * y)) / n
 
-    def link(self, scores: Array) -> Array:
+    def link(self, scores: Floats) -> Floats:
         return scores
 
-    def minimise_along(self, scores: Array, direction: Array, y: Array, low: float = 0.0, high: float = 1.0) -> float:
+    def minimise_along(
+        self, scores: Floats, direction: Floats, y: Floats, low: float = 0.0, high: float = 1.0
+    ) -> float:
         return _kink_minimum(scores, direction, y, (self.q, 1.0 - self.q), low, high)
 
-    def best_intercept(self, scores: Array, y: Array) -> float:
+    def best_intercept(self, scores: Floats, y: Floats) -> float:
         return _kink_minimum(scores, np.ones_like(scores), y, (self.q, 1.0 - self.q), -math.inf, math.inf)
 
 
-def _row_step(v: Array, y: Array, step: float) -> float:
+def _row_step(v: Floats, y: Floats, step: float) -> float:
     """h: the step of one row, whose loss enters the sum with weight 1/n."""
     advice = "It weighs staying near v against lowering the loss."
     return positive("step", step, advice) / same_shape(v, y)
 
 
-def _within(w: Array, low: float, high: float) -> Array | None:
+def _within(w: Floats, low: float, high: float) -> Floats | None:
     """w on [low, high] when it lies there up to rounding, else None."""
     room = EDGE * (high - low) if math.isfinite(high) else 0.0
     if np.min(w) < low - room or np.max(w) > high + room or np.any(np.isnan(w)):
@@ -389,7 +404,7 @@ def _ordered(low: float, high: float) -> None:
         raise InvalidInput(f"cannot search from low={low} to high={high}: give low <= high.")
 
 
-def _line(loss: Loss, scores: Array, direction: Array, y: Array) -> Along:
+def _line(loss: Loss, scores: Floats, direction: Floats, y: Floats) -> Along:
     """The derivative of t → value(scores + t·direction, y)."""
     same_shape(direction, y)
 
@@ -413,7 +428,7 @@ def _line(loss: Loss, scores: Array, direction: Array, y: Array) -> Along:
     return along
 
 
-def _smooth_intercept(loss: Loss, scores: Array, y: Array) -> float:
+def _smooth_intercept(loss: Loss, scores: Floats, y: Floats) -> float:
     same_shape(scores, y)
     if loss.classifies and np.all(y == y.flat[0]):
         raise InvalidInput(
@@ -423,7 +438,7 @@ def _smooth_intercept(loss: Loss, scores: Array, y: Array) -> float:
 
 
 def _kink_minimum(
-    scores: Array, direction: Array, y: Array, pull: tuple[float, float], low: float, high: float
+    scores: Floats, direction: Floats, y: Floats, pull: tuple[float, float], low: float, high: float
 ) -> float:
     """Minimises the piecewise linear t → Σ φ(scores + t·direction), with slope −pull[0] below y and pull[1] above.
 

@@ -16,8 +16,8 @@ import numpy as np
 from scipy import linalg, sparse
 
 from colonnade.errors import InvalidInput
+from colonnade.kernels.arrays import Floats, Indices
 from colonnade.kernels.descent import block_descent
-from colonnade.kernels.prox import Array, Indices
 from colonnade.problem.penalties import ElasticNet, GroupLasso, Lasso, Penalty, Ridge
 
 PRECISION = 1e-9
@@ -27,7 +27,7 @@ SWEEPS = 500
 class Nearest(Protocol):
     """Answers to one question, remembered where that makes the next one cheaper."""
 
-    def __call__(self, target: Array, rho: float) -> Array: ...
+    def __call__(self, target: Floats, rho: float) -> Floats: ...
 
 
 def nearest(matrix: Any, penalty: Penalty) -> Nearest:
@@ -60,7 +60,7 @@ class NearestRidge:
         self._gram = smaller_gram(matrix)
         self._factor: Any = None
 
-    def __call__(self, target: Array, rho: float) -> Array:
+    def __call__(self, target: Floats, rho: float) -> Floats:
         if rho != self._rho:
             self._rho = rho
             self._factor = linalg.cho_factor(rho * self._gram + self._a * np.eye(len(self._gram)), overwrite_a=True)
@@ -80,7 +80,7 @@ class NearestInBall:
         values, self._vectors = linalg.eigh(smaller_gram(matrix))
         self._values = np.maximum(values, 0.0)
 
-    def __call__(self, target: Array, rho: float) -> Array:
+    def __call__(self, target: Floats, rho: float) -> Floats:
         A, wide = self._matrix, self._matrix.shape[1] > self._matrix.shape[0]
         # In the eigenvectors' coordinates every multiplier mu ≥ a of ½‖x‖² gives x(mu) = pull/(mu + rho·values), up to
         # a rotation; its length falls with mu, so the ball is one number away.
@@ -105,7 +105,7 @@ class NearestInBall:
 class NearestSparse:
     """penalty = Σ_g limit_g ‖x_g‖₂ + l2/2 ‖x‖²."""
 
-    def __init__(self, matrix: Any, groups: tuple[tuple[int, ...], ...], limits: Array, l2: float) -> None:
+    def __init__(self, matrix: Any, groups: tuple[tuple[int, ...], ...], limits: Floats, l2: float) -> None:
         self._order: Indices = np.array([j for group in groups for j in group], dtype=np.int64)
         self._block = sparse.csc_array(matrix[:, self._order])
         sizes = [len(group) for group in groups]
@@ -118,7 +118,7 @@ class NearestSparse:
     def _spans(self, sizes: list[int]) -> list[tuple[int, int]]:
         return list(zip(self._starts[:-1].tolist(), sizes, strict=True))
 
-    def __call__(self, target: Array, rho: float) -> Array:
+    def __call__(self, target: Floats, rho: float) -> Floats:
         block, residual = self._block, target - self._block @ self._x
         precision = PRECISION * float(np.linalg.norm(target))
         parts = block.data, block.indices, block.indptr, self._starts, self._limits, self._norms
@@ -128,7 +128,7 @@ class NearestSparse:
         return answer
 
 
-def smaller_gram(matrix: Any) -> Array:
+def smaller_gram(matrix: Any) -> Floats:
     """AᵀA, or AAᵀ where that is smaller."""
     product = matrix.T @ matrix if matrix.shape[1] <= matrix.shape[0] else matrix @ matrix.T
     return np.asarray(product.toarray() if sparse.issparse(product) else product, dtype=np.float64)

@@ -13,7 +13,7 @@ import numpy as np
 from scipy import sparse
 
 from colonnade.errors import InvalidInput
-from colonnade.kernels.prox import Array
+from colonnade.kernels.arrays import Floats
 from colonnade.problem.nearest import Nearest, nearest
 from colonnade.problem.penalties import ElasticNet, Lasso, NuclearNorm, Penalty, Ridge
 
@@ -41,7 +41,7 @@ class NearestResponses:
     def __init__(self, matrix: Any, penalty: Penalty, responses: int) -> None:
         self._solvers = [nearest(matrix, penalty) for _ in range(responses)]
 
-    def __call__(self, target: Array, rho: float) -> Array:
+    def __call__(self, target: Floats, rho: float) -> Floats:
         return np.column_stack([solve(target[:, k].copy(), rho) for k, solve in enumerate(self._solvers)])
 
 
@@ -55,7 +55,7 @@ class NearestNuclear:
         self._bound = float(np.linalg.eigvalsh(self._gram)[-1]) * (1.0 + 1e-12)
         self._x = np.zeros((matrix.shape[1], responses))
 
-    def __call__(self, target: Array, rho: float) -> Array:
+    def __call__(self, target: Floats, rho: float) -> Floats:
         if self._bound <= 0.0:  # columns of zeros
             return self._x
         x, ahead, momentum = self._x, self._x, 1.0

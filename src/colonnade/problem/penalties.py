@@ -18,14 +18,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from colonnade.errors import InvalidInput
-from colonnade.kernels.prox import (
-    Array,
-    Indices,
-    group_norms,
-    group_soft_threshold,
-    singular_value_threshold,
-    soft_threshold,
-)
+from colonnade.kernels.arrays import Floats, Indices
+from colonnade.kernels.prox import group_norms, group_soft_threshold, singular_value_threshold, soft_threshold
 from colonnade.problem.checks import EDGE, Groups, covers, disjoint_groups, group_of_column, positive
 
 WEIGHT = "It weighs the penalty against the loss; for no penalty, leave penalty out of the problem."
@@ -35,17 +29,17 @@ WEIGHT = "It weighs the penalty against the loss; for no penalty, leave penalty 
 class Penalty(Protocol):
     """What every penalty can say about itself."""
 
-    def value(self, x: Array) -> float: ...
+    def value(self, x: Floats) -> float: ...
 
-    def prox(self, v: Array, step: float) -> Array:
+    def prox(self, v: Floats, step: float) -> Floats:
         """argmin_x value(x) + ‖x − v‖²/(2·step)."""
         ...
 
-    def conjugate(self, u: Array) -> float:
+    def conjugate(self, u: Floats) -> float:
         """sup_x <u, x> − value(x); inf outside its domain."""
         ...
 
-    def shrink(self, u: Array) -> float:
+    def shrink(self, u: Floats) -> float:
         """The largest factor ≤ 1 that brings u into the domain of the conjugate."""
         ...
 
@@ -59,16 +53,16 @@ class Ridge:
     def __post_init__(self) -> None:
         object.__setattr__(self, "a", positive("a", self.a, WEIGHT))
 
-    def value(self, x: Array) -> float:
+    def value(self, x: Floats) -> float:
         return 0.5 * self.a * float(np.sum(np.square(x)))
 
-    def prox(self, v: Array, step: float) -> Array:
+    def prox(self, v: Floats, step: float) -> Floats:
         return v / (1.0 + step * self.a)
 
-    def conjugate(self, u: Array) -> float:
+    def conjugate(self, u: Floats) -> float:
         return float(np.sum(np.square(u))) / (2.0 * self.a)
 
-    def shrink(self, u: Array) -> float:  # noqa: ARG002  # the domain is everything
+    def shrink(self, u: Floats) -> float:  # noqa: ARG002  # the domain is everything
         return 1.0
 
 
@@ -81,16 +75,16 @@ class Lasso:
     def __post_init__(self) -> None:
         object.__setattr__(self, "a", positive("a", self.a, WEIGHT))
 
-    def value(self, x: Array) -> float:
+    def value(self, x: Floats) -> float:
         return self.a * float(np.sum(np.abs(x)))
 
-    def prox(self, v: Array, step: float) -> Array:
+    def prox(self, v: Floats, step: float) -> Floats:
         return soft_threshold(v, step * self.a)
 
-    def conjugate(self, u: Array) -> float:
+    def conjugate(self, u: Floats) -> float:
         return _indicator(float(np.max(np.abs(u), initial=0.0)) <= self.a * (1.0 + EDGE))
 
-    def shrink(self, u: Array) -> float:
+    def shrink(self, u: Floats) -> float:
         return _ratio(self.a, float(np.max(np.abs(u), initial=0.0)))
 
 
@@ -105,16 +99,16 @@ class ElasticNet:
         object.__setattr__(self, "l1", positive("l1", self.l1, "For a squared norm alone, use Ridge(l2)."))
         object.__setattr__(self, "l2", positive("l2", self.l2, "For an absolute norm alone, use Lasso(l1)."))
 
-    def value(self, x: Array) -> float:
+    def value(self, x: Floats) -> float:
         return self.l1 * float(np.sum(np.abs(x))) + 0.5 * self.l2 * float(np.sum(np.square(x)))
 
-    def prox(self, v: Array, step: float) -> Array:
+    def prox(self, v: Floats, step: float) -> Floats:
         return soft_threshold(v, step * self.l1) / (1.0 + step * self.l2)
 
-    def conjugate(self, u: Array) -> float:
+    def conjugate(self, u: Floats) -> float:
         return float(np.sum(np.square(soft_threshold(u, self.l1)))) / (2.0 * self.l2)
 
-    def shrink(self, u: Array) -> float:  # noqa: ARG002  # the domain is everything
+    def shrink(self, u: Floats) -> float:  # noqa: ARG002  # the domain is everything
         return 1.0
 
 
@@ -134,22 +128,22 @@ class GroupLasso:
         return group_of_column(self.groups)
 
     @cached_property
-    def _limits(self) -> Array:
+    def _limits(self) -> Floats:
         return self.a * np.sqrt(np.array([len(group) for group in self.groups], dtype=np.float64))
 
-    def _norms(self, x: Array) -> Array:
+    def _norms(self, x: Floats) -> Floats:
         return group_norms(x, covers(self._owner, x), len(self.groups))
 
-    def value(self, x: Array) -> float:
+    def value(self, x: Floats) -> float:
         return float(self._limits @ self._norms(x))
 
-    def prox(self, v: Array, step: float) -> Array:
+    def prox(self, v: Floats, step: float) -> Floats:
         return group_soft_threshold(v, covers(self._owner, v), step * self._limits)
 
-    def conjugate(self, u: Array) -> float:
+    def conjugate(self, u: Floats) -> float:
         return _indicator(bool(np.all(self._norms(u) <= self._limits * (1.0 + EDGE))))
 
-    def shrink(self, u: Array) -> float:
+    def shrink(self, u: Floats) -> float:
         return _ratio(1.0, float(np.max(self._norms(u) / self._limits)))
 
 
@@ -168,7 +162,7 @@ class NuclearNorm:
         if self.blocks is not None:
             object.__setattr__(self, "blocks", disjoint_groups(self.blocks))
 
-    def _places(self, x: Array) -> tuple[Any, ...]:
+    def _places(self, x: Floats) -> tuple[Any, ...]:
         """The rows of each block of X."""
         _singular_shape(x)
         if self.blocks is None:
@@ -176,22 +170,22 @@ class NuclearNorm:
         covers(group_of_column(self.blocks), x[:, 0])
         return tuple(list(block) for block in self.blocks)
 
-    def value(self, x: Array) -> float:
+    def value(self, x: Floats) -> float:
         return self.a * sum(float(np.sum(_singular_values(x[at]))) for at in self._places(x))
 
-    def prox(self, v: Array, step: float) -> Array:
+    def prox(self, v: Floats, step: float) -> Floats:
         out = np.empty_like(v)
         for at in self._places(v):
             out[at] = singular_value_threshold(v[at], step * self.a)
         return out
 
-    def _largest(self, u: Array) -> float:
+    def _largest(self, u: Floats) -> float:
         return max(float(np.max(_singular_values(u[at]))) for at in self._places(u))
 
-    def conjugate(self, u: Array) -> float:
+    def conjugate(self, u: Floats) -> float:
         return _indicator(self._largest(u) <= self.a * (1.0 + EDGE))
 
-    def shrink(self, u: Array) -> float:
+    def shrink(self, u: Floats) -> float:
         return _ratio(self.a, self._largest(u))
 
 
@@ -203,13 +197,13 @@ def _ratio(limit: float, size: float) -> float:
     return min(1.0, limit / size) if size > 0.0 else 1.0
 
 
-def _singular_shape(x: Array) -> None:
+def _singular_shape(x: Floats) -> None:
     if x.ndim != 2 or x.size == 0:
         raise InvalidInput(
             f"the nuclear norm needs a matrix, got shape {x.shape}: reshape the coefficients to (columns, responses)."
         )
 
 
-def _singular_values(x: Array) -> Array:
+def _singular_values(x: Floats) -> Floats:
     _singular_shape(x)
     return np.linalg.svd(x, compute_uv=False).astype(np.float64, copy=False)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from colonnade.errors import InvalidInput
-from colonnade.kernels.prox import Array
+from colonnade.kernels.arrays import Floats
 from colonnade.problem.losses import Loss
 from colonnade.problem.penalties import Penalty
 from colonnade.problem.sets import Set
@@ -37,13 +37,13 @@ class Problem:
                 "both a constraint and a penalty were given: each bounds the coefficients, so keep one of them."
             )
 
-    def objective(self, scores: Array, coefficients: Array, y: Array) -> float:
+    def objective(self, scores: Floats, coefficients: Floats, y: Floats) -> float:
         """The loss at these scores (intercept included) plus the penalty; that x lies in the set is not checked."""
         loss = self.loss.value(scores, y)
         return loss if self.penalty is None else loss + self.penalty.value(coefficients)
 
 
-def certificate(loss: Loss, penalty: Penalty, A: Any, x: Array, y: Array) -> float:
+def certificate(loss: Loss, penalty: Penalty, A: Any, x: Floats, y: Floats) -> float:
     """A bound on loss(Ax) + penalty(x) − its minimum over x: the duality gap at the scaled slope.
 
     A is anything with A @ x and A.T @ u. No intercept: with one, the bound does not hold.

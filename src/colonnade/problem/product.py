@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from colonnade.errors import InvalidInput
-from colonnade.kernels.prox import Array
+from colonnade.kernels.arrays import Floats
 from colonnade.problem.checks import Groups, disjoint_groups
 from colonnade.problem.sets import L1Ball, Simplex
 
@@ -74,13 +74,13 @@ class Product:
             )
         return self.blocks
 
-    def _parts(self, x: Array) -> list[Array]:
+    def _parts(self, x: Floats) -> list[Floats]:
         return [x[list(group)] for group in self._groups(x.size)]
 
-    def contains(self, x: Array, tolerance: float = 1e-9) -> bool:
+    def contains(self, x: Floats, tolerance: float = 1e-9) -> bool:
         return all(self.each.contains(part, tolerance) for part in self._parts(x))
 
-    def vertex(self, gradient: Array) -> tuple[int, Array]:
+    def vertex(self, gradient: Floats) -> tuple[int, Floats]:
         """(0, the whole vertex): every block's own, side by side."""
         point = np.zeros(gradient.size)
         for group in self._groups(gradient.size):
@@ -88,19 +88,19 @@ class Product:
             point[group[column]] = weight
         return 0, point
 
-    def support(self, gradient: Array) -> float:
+    def support(self, gradient: Floats) -> float:
         return sum(self.each.support(part) for part in self._parts(gradient))
 
-    def gap(self, x: Array, gradient: Array) -> float:
+    def gap(self, x: Floats, gradient: Floats) -> float:
         return float(x @ gradient) - self.support(gradient)
 
-    def project(self, x: Array) -> Array:
+    def project(self, x: Floats) -> Floats:
         point = np.zeros(x.size)
         for group in self._groups(x.size):
             point[list(group)] = self.each.project(x[list(group)])
         return point
 
-    def start(self, d: int) -> Array:
+    def start(self, d: int) -> Floats:
         point = np.zeros(d)
         for group in self._groups(d):
             point[list(group)] = self.each.start(len(group))

@@ -21,8 +21,8 @@ import numpy as np
 from scipy import linalg
 
 from colonnade.errors import InvalidInput
+from colonnade.kernels.arrays import Floats, Indices
 from colonnade.kernels.coordinate import coordinate_descent
-from colonnade.kernels.prox import Array, Indices
 from colonnade.problem.penalties import ElasticNet, GroupLasso, Lasso, Penalty, Ridge
 from colonnade.problem.sets import GroupL1Ball, L1Ball, Set, Simplex
 
@@ -37,17 +37,17 @@ RANK = 1e-12  # eigenvalues below this share of the largest count as 0
 class Minimum:
     """A point, its objective, and a bound on how much lower the minimum can be."""
 
-    x: Array
+    x: Floats
     value: float
     gap: float
 
 
 def minimise(
-    G: Array,
-    b: Array,
+    G: Floats,
+    b: Floats,
     term: Penalty | Set | None = None,
     *,
-    start: Array | None = None,
+    start: Floats | None = None,
     tolerance: float = 1e-10,
 ) -> Minimum:
     """argmin ½x'Gx − b'x + penalty, or over the set; stops at a gap of tolerance times the size of the objective."""
@@ -65,7 +65,7 @@ def minimise(
     )
 
 
-def path(G: Array, b: Array, terms: Sequence[Penalty | Set], *, tolerance: float = 1e-10) -> list[Minimum]:
+def path(G: Floats, b: Floats, terms: Sequence[Penalty | Set], *, tolerance: float = 1e-10) -> list[Minimum]:
     """One minimum for each term, in their order, each started from the last: put neighbours next to each other."""
     found: list[Minimum] = []
     for term in terms:
@@ -79,7 +79,7 @@ def path(G: Array, b: Array, terms: Sequence[Penalty | Set], *, tolerance: float
 # ------------------------------------------------------------------------------------------------ closed form
 
 
-def _closed_form(G: Array, b: Array, term: Ridge | None) -> Minimum:
+def _closed_form(G: Floats, b: Floats, term: Ridge | None) -> Minimum:
     if term is not None:
         x = np.asarray(linalg.cho_solve(linalg.cho_factor(G + term.a * np.eye(b.size)), b))
         return _certified(x, b, b - G @ x, term, None)
@@ -89,14 +89,14 @@ def _closed_form(G: Array, b: Array, term: Ridge | None) -> Minimum:
     return Minimum(x, float(x @ (0.5 * (G @ x) - b)), 0.5 * float(np.sum(np.square(missing) / values)))
 
 
-def _whole(G: Array, b: Array) -> Array:
+def _whole(G: Floats, b: Floats) -> Floats:
     """The shortest β with Gβ = b."""
     values, along, vectors = _range(G, b)
-    beta: Array = vectors @ (along / values)
+    beta: Floats = vectors @ (along / values)
     return beta
 
 
-def _range(G: Array, b: Array) -> tuple[Array, Array, Array]:
+def _range(G: Floats, b: Floats) -> tuple[Floats, Floats, Floats]:
     """G's eigenvalues above 0, b along their vectors, and those; InvalidInput where b has more: then there is no bottom."""
     values, vectors = np.linalg.eigh(G)
     kept = values > RANK * max(float(values[-1]), 0.0)
@@ -112,7 +112,7 @@ def _range(G: Array, b: Array) -> tuple[Array, Array, Array]:
 # ------------------------------------------------------------------------------------------------ iterations
 
 
-def _descent(G: Array, b: Array, term: Lasso | ElasticNet, start: Array | None, tolerance: float) -> Minimum:
+def _descent(G: Floats, b: Floats, term: Lasso | ElasticNet, start: Floats | None, tolerance: float) -> Minimum:
     l1, l2 = (term.a, 0.0) if isinstance(term, Lasso) else (term.l1, term.l2)
     beta = _whole(G, b) if isinstance(term, Lasso) else None
     x = np.zeros(b.size) if start is None else start.astype(np.float64)
@@ -132,13 +132,13 @@ def _descent(G: Array, b: Array, term: Lasso | ElasticNet, start: Array | None, 
 
 
 def _proximal(
-    G: Array, b: Array, term: GroupLasso | L1Ball | Simplex | GroupL1Ball, start: Array | None, tolerance: float
+    G: Floats, b: Floats, term: GroupLasso | L1Ball | Simplex | GroupL1Ball, start: Floats | None, tolerance: float
 ) -> Minimum:
     beta = _whole(G, b) if isinstance(term, GroupLasso) else None
     bound = float(linalg.eigvalsh(G, subset_by_index=[b.size - 1, b.size - 1])[0])
     step = 1.0 / bound if bound > 0.0 else 1.0
 
-    def closer(v: Array) -> Array:
+    def closer(v: Floats) -> Floats:
         return term.prox(v, step) if isinstance(term, GroupLasso) else term.project(v)
 
     if start is None:
@@ -169,7 +169,7 @@ def _proximal(
     return found
 
 
-def _homotopy(G: Array, b: Array, radius: float) -> Array:
+def _homotopy(G: Floats, b: Floats, radius: float) -> Floats:
     """The lasso's own path from 0 to where it meets the ball: exact, for quadratics too flat for gradients."""
     from sklearn.linear_model import lars_path_gram  # half a second, needed where all else has failed
 
@@ -191,10 +191,10 @@ def _homotopy(G: Array, b: Array, radius: float) -> Array:
 
 # ------------------------------------------------------------------------------------------------ faces
 
-Target = Callable[[Indices, Array], Array]
+Target = Callable[[Indices, Floats], Floats]
 
 
-def _to_face(x: Array, target: Target) -> Array:
+def _to_face(x: Floats, target: Target) -> Floats:
     """Towards the best point with these signs; a coordinate that reaches 0 on the way stays there."""
     for _ in range(CROSSINGS):
         used = np.flatnonzero(x)
@@ -212,15 +212,15 @@ def _to_face(x: Array, target: Target) -> Array:
     return x
 
 
-def _free_target(G: Array, b: Array, used: Indices, sign: Array, l1: float, l2: float) -> Array:
+def _free_target(G: Floats, b: Floats, used: Indices, sign: Floats, l1: float, l2: float) -> Floats:
     """argmin over the columns in use, with their signs fixed."""
     return _solved(G[np.ix_(used, used)] + l2 * np.eye(used.size), b[used] - l1 * sign)
 
 
-def _on_sphere(G: Array, b: Array, term: L1Ball | Simplex, x: Array) -> Array:
+def _on_sphere(G: Floats, b: Floats, term: L1Ball | Simplex, x: Floats) -> Floats:
     """The best point on the face of the ball or simplex that x lies on, or of the orthant when x lies inside a ball."""
 
-    def target(used: Indices, sign: Array) -> Array:
+    def target(used: Indices, sign: Floats) -> Floats:
         bordered = np.zeros((used.size + 1, used.size + 1))
         bordered[:-1, :-1] = G[np.ix_(used, used)]
         bordered[-1, :-1] = bordered[:-1, -1] = sign
@@ -232,7 +232,7 @@ def _on_sphere(G: Array, b: Array, term: L1Ball | Simplex, x: Array) -> Array:
     return face * (term.radius / float(np.sum(np.abs(face))))
 
 
-def _solved(matrix: Array, right: Array) -> Array:
+def _solved(matrix: Floats, right: Floats) -> Floats:
     """matrix⁻¹ right; the shortest of the nearest where the matrix is singular."""
     try:
         with warnings.catch_warnings():
@@ -245,7 +245,7 @@ def _solved(matrix: Array, right: Array) -> Array:
 # ------------------------------------------------------------------------------------------------ certificate
 
 
-def _certified(x: Array, b: Array, slope: Array, term: Penalty | Set, beta: Array | None) -> Minimum:
+def _certified(x: Floats, b: Floats, slope: Floats, term: Penalty | Set, beta: Floats | None) -> Minimum:
     """x with its objective and the bound; slope = b − Gx, and Gβ = b where the penalty needs it."""
     square = max(float(x @ (b - slope)), 0.0)
     smooth = 0.5 * square - float(b @ x)
@@ -262,11 +262,11 @@ def _certified(x: Array, b: Array, slope: Array, term: Penalty | Set, beta: Arra
     return Minimum(x, value, max(value - bound, 0.0))
 
 
-def _enough(found: Minimum, b: Array, tolerance: float) -> float:
+def _enough(found: Minimum, b: Floats, tolerance: float) -> float:
     return tolerance * (abs(found.value) + abs(float(b @ found.x)))
 
 
-def _checked(G: Array, b: Array) -> tuple[Array, Array]:
+def _checked(G: Floats, b: Floats) -> tuple[Floats, Floats]:
     G, b = np.ascontiguousarray(G, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if b.ndim != 1 or b.size == 0 or G.shape != (b.size, b.size):
         raise InvalidInput(f"G has shape {G.shape} and b {b.shape}: give a square matrix and a vector of its width.")

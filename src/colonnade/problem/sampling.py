@@ -23,7 +23,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from colonnade.errors import InvalidInput
-from colonnade.kernels.prox import Array, Indices
+from colonnade.kernels.arrays import Floats, Indices
 
 
 @runtime_checkable
@@ -34,7 +34,7 @@ class Sampling(Protocol):
         """The blocks of one round, each at most once."""
         ...
 
-    def probabilities(self, owners: Indices) -> Array:
+    def probabilities(self, owners: Indices) -> Floats:
         """For each block, the probability that a round has it."""
         ...
 
@@ -46,10 +46,10 @@ class Elementary:
     def draw(self, owners: Indices, rng: np.random.Generator) -> Indices:  # noqa: ARG002
         return np.arange(owners.size)
 
-    def probabilities(self, owners: Indices) -> Array:
+    def probabilities(self, owners: Indices) -> Floats:
         return np.ones(owners.size)
 
-    def pairs(self, owners: Indices) -> Array:
+    def pairs(self, owners: Indices) -> Floats:
         return np.ones((owners.size, owners.size))
 
 
@@ -60,10 +60,10 @@ class Serial:
     def draw(self, owners: Indices, rng: np.random.Generator) -> Indices:
         return rng.integers(owners.size, size=1)
 
-    def probabilities(self, owners: Indices) -> Array:
+    def probabilities(self, owners: Indices) -> Floats:
         return np.full(owners.size, 1.0 / owners.size)
 
-    def pairs(self, owners: Indices) -> Array:
+    def pairs(self, owners: Indices) -> Floats:
         return np.eye(owners.size) / owners.size
 
 
@@ -79,10 +79,10 @@ class Nice:
     def draw(self, owners: Indices, rng: np.random.Generator) -> Indices:
         return np.sort(rng.choice(owners.size, size=self._fits(owners.size), replace=False))
 
-    def probabilities(self, owners: Indices) -> Array:
+    def probabilities(self, owners: Indices) -> Floats:
         return np.full(owners.size, self._fits(owners.size) / owners.size)
 
-    def pairs(self, owners: Indices) -> Array:
+    def pairs(self, owners: Indices) -> Floats:
         return _uniform_pairs(owners.size, self._fits(owners.size))
 
     def _fits(self, blocks: int) -> int:
@@ -104,14 +104,14 @@ class PerParty:
         parts = [np.flatnonzero(owners == party) for party in np.unique(owners)]
         return np.sort(np.concatenate([rng.choice(own, min(self.tau, own.size), replace=False) for own in parts]))
 
-    def probabilities(self, owners: Indices) -> Array:
+    def probabilities(self, owners: Indices) -> Floats:
         _, inverse, sizes = np.unique(owners, return_inverse=True, return_counts=True)
-        shares: Array = np.minimum(1.0, self.tau / sizes)[inverse]
+        shares: Floats = np.minimum(1.0, self.tau / sizes)[inverse]
         return shares
 
-    def pairs(self, owners: Indices) -> Array:
+    def pairs(self, owners: Indices) -> Floats:
         single = self.probabilities(owners)
-        pairs: Array = np.outer(single, single)
+        pairs: Floats = np.outer(single, single)
         for party in np.unique(owners):
             own = np.flatnonzero(owners == party)
             pairs[np.ix_(own, own)] = _uniform_pairs(own.size, min(self.tau, own.size))
@@ -138,7 +138,7 @@ class Independent:
     def draw(self, owners: Indices, rng: np.random.Generator) -> Indices:
         return np.flatnonzero(rng.random(owners.size) < self.probabilities(owners))
 
-    def probabilities(self, owners: Indices) -> Array:
+    def probabilities(self, owners: Indices) -> Floats:
         if isinstance(self.p, float):
             return np.full(owners.size, self.p)
         if len(self.p) != owners.size:
@@ -147,9 +147,9 @@ class Independent:
             )
         return np.array(self.p)
 
-    def pairs(self, owners: Indices) -> Array:
+    def pairs(self, owners: Indices) -> Floats:
         single = self.probabilities(owners)
-        pairs: Array = np.outer(single, single)
+        pairs: Floats = np.outer(single, single)
         np.fill_diagonal(pairs, single)
         return pairs
 
@@ -170,7 +170,7 @@ def universal_step(t: int, least: float) -> float:
     return 2.0 / (least * t + 2.0)
 
 
-def _uniform_pairs(blocks: int, tau: int) -> Array:
+def _uniform_pairs(blocks: int, tau: int) -> Floats:
     together = tau * (tau - 1) / (blocks * (blocks - 1)) if blocks > 1 else 0.0
     pairs = np.full((blocks, blocks), together)
     np.fill_diagonal(pairs, tau / blocks)

@@ -18,7 +18,8 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from colonnade.errors import InvalidInput
-from colonnade.kernels.prox import Array, Indices, group_norms, project_group_l1, project_l1, project_simplex
+from colonnade.kernels.arrays import Floats, Indices
+from colonnade.kernels.prox import group_norms, project_group_l1, project_l1, project_simplex
 from colonnade.problem.checks import Groups, covers, disjoint_groups, group_of_column, positive
 
 RADIUS = "A larger radius allows larger coefficients; for no bound, leave constraint out of the problem."
@@ -31,27 +32,27 @@ class Set(Protocol):
     @property
     def radius(self) -> float: ...
 
-    def contains(self, x: Array, tolerance: float = 1e-9) -> bool:
+    def contains(self, x: Floats, tolerance: float = 1e-9) -> bool:
         """Whether x lies in the set, up to tolerance times the radius."""
         ...
 
-    def vertex(self, gradient: Array) -> tuple[int, float | Array]:
+    def vertex(self, gradient: Floats) -> tuple[int, float | Floats]:
         """The vertex s with the least <s, gradient>: where it is not zero, and what it holds there."""
         ...
 
-    def support(self, gradient: Array) -> float:
+    def support(self, gradient: Floats) -> float:
         """min <s, gradient> over the set."""
         ...
 
-    def gap(self, x: Array, gradient: Array) -> float:
+    def gap(self, x: Floats, gradient: Floats) -> float:
         """Bound on f(x) − min f over the set, when gradient = ∇f(x)."""
         ...
 
-    def project(self, x: Array) -> Array:
+    def project(self, x: Floats) -> Floats:
         """The nearest point of the set."""
         ...
 
-    def start(self, d: int) -> Array:
+    def start(self, d: int) -> Floats:
         """A point of the set with at most one entry that is not zero; needs no data."""
         ...
 
@@ -65,24 +66,24 @@ class L1Ball:
     def __post_init__(self) -> None:
         object.__setattr__(self, "radius", positive("radius", self.radius, RADIUS))
 
-    def contains(self, x: Array, tolerance: float = 1e-9) -> bool:
+    def contains(self, x: Floats, tolerance: float = 1e-9) -> bool:
         return bool(np.sum(np.abs(x)) <= self.radius * (1.0 + tolerance))
 
-    def vertex(self, gradient: Array) -> tuple[int, float]:
+    def vertex(self, gradient: Floats) -> tuple[int, float]:
         """(column, signed weight); ties go to the lowest column, a zero gradient to −radius."""
         column = int(np.argmax(np.abs(gradient)))
         return column, self.radius if _finite(gradient[column]) < 0.0 else -self.radius
 
-    def support(self, gradient: Array) -> float:
+    def support(self, gradient: Floats) -> float:
         return -self.radius * _finite(np.max(np.abs(gradient)))
 
-    def gap(self, x: Array, gradient: Array) -> float:
+    def gap(self, x: Floats, gradient: Floats) -> float:
         return float(x @ gradient) - self.support(gradient)
 
-    def project(self, x: Array) -> Array:
+    def project(self, x: Floats) -> Floats:
         return project_l1(x, self.radius)
 
-    def start(self, d: int) -> Array:
+    def start(self, d: int) -> Floats:
         return np.zeros(d)
 
 
@@ -95,26 +96,26 @@ class Simplex:
     def __post_init__(self) -> None:
         object.__setattr__(self, "radius", positive("radius", self.radius, RADIUS))
 
-    def contains(self, x: Array, tolerance: float = 1e-9) -> bool:
+    def contains(self, x: Floats, tolerance: float = 1e-9) -> bool:
         room = self.radius * tolerance
         return bool(np.min(x) >= -room and abs(np.sum(x) - self.radius) <= room)
 
-    def vertex(self, gradient: Array) -> tuple[int, float]:
+    def vertex(self, gradient: Floats) -> tuple[int, float]:
         """(column, radius); ties go to the lowest column."""
         column = int(np.argmin(gradient))
         _finite(gradient[column])
         return column, self.radius
 
-    def support(self, gradient: Array) -> float:
+    def support(self, gradient: Floats) -> float:
         return self.radius * _finite(np.min(gradient))
 
-    def gap(self, x: Array, gradient: Array) -> float:
+    def gap(self, x: Floats, gradient: Floats) -> float:
         return float(x @ gradient) - self.support(gradient)
 
-    def project(self, x: Array) -> Array:
+    def project(self, x: Floats) -> Floats:
         return project_simplex(x, self.radius)
 
-    def start(self, d: int) -> Array:
+    def start(self, d: int) -> Floats:
         point = np.zeros(d)
         point[0] = self.radius
         return point
@@ -135,13 +136,13 @@ class GroupL1Ball:
     def _owner(self) -> Indices:
         return group_of_column(self.groups)
 
-    def _norms(self, x: Array) -> Array:
+    def _norms(self, x: Floats) -> Floats:
         return group_norms(x, covers(self._owner, x), len(self.groups))
 
-    def contains(self, x: Array, tolerance: float = 1e-9) -> bool:
+    def contains(self, x: Floats, tolerance: float = 1e-9) -> bool:
         return bool(np.sum(self._norms(x)) <= self.radius * (1.0 + tolerance))
 
-    def vertex(self, gradient: Array) -> tuple[int, Array]:
+    def vertex(self, gradient: Floats) -> tuple[int, Floats]:
         """(group, its block in the order of the group's columns); ties go to the lowest group."""
         norms = self._norms(gradient)
         number = int(np.argmax(norms))
@@ -151,16 +152,16 @@ class GroupL1Ball:
         columns = columns / np.max(np.abs(columns))  # else the squares of a tiny gradient would vanish
         return number, -self.radius * (columns / np.linalg.norm(columns))
 
-    def support(self, gradient: Array) -> float:
+    def support(self, gradient: Floats) -> float:
         return -self.radius * _finite(np.max(self._norms(gradient)))
 
-    def gap(self, x: Array, gradient: Array) -> float:
+    def gap(self, x: Floats, gradient: Floats) -> float:
         return float(x @ gradient) - self.support(gradient)
 
-    def project(self, x: Array) -> Array:
+    def project(self, x: Floats) -> Floats:
         return project_group_l1(x, covers(self._owner, x), len(self.groups), self.radius)
 
-    def start(self, d: int) -> Array:
+    def start(self, d: int) -> Floats:
         point = np.zeros(d)
         covers(self._owner, point)
         return point

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from colonnade.errors import InvalidInput
-from colonnade.kernels.prox import Array
+from colonnade.kernels.arrays import Floats
 from colonnade.problem.checks import positive as above_zero
 from colonnade.problem.losses import Loss
 from colonnade.problem.search import Derivative, rising_zero, unbounded_zero
@@ -45,51 +45,53 @@ class ClassWeighted:
     def smoothness(self) -> float:
         return max(self.negative, self.positive) * self.loss.smoothness
 
-    def check(self, y: Any) -> Array:
+    def check(self, y: Any) -> Floats:
         return self.loss.check(y)
 
-    def value(self, scores: Array, y: Array) -> float:
+    def value(self, scores: Floats, y: Floats) -> float:
         return sum(share * self.loss.value(scores[rows], y[rows]) for rows, share in self._classes(y))
 
-    def slope(self, scores: Array, y: Array) -> Array:
+    def slope(self, scores: Floats, y: Floats) -> Floats:
         return self._weights(y) * self.loss.slope(scores, y)
 
-    def curvature(self, scores: Array, y: Array) -> Array:
+    def curvature(self, scores: Floats, y: Floats) -> Floats:
         return self._weights(y) * self.loss.curvature(scores, y)
 
-    def prox(self, v: Array, y: Array, step: float) -> Array:
+    def prox(self, v: Floats, y: Floats, step: float) -> Floats:
         out = np.empty_like(v)
         for rows, share in self._classes(y):
             out[rows] = self.loss.prox(v[rows], y[rows], share * step)
         return out
 
-    def conjugate(self, u: Array, y: Array) -> float:
+    def conjugate(self, u: Floats, y: Floats) -> float:
         return sum(share * self.loss.conjugate(u[rows] / share, y[rows]) for rows, share in self._classes(y))
 
-    def link(self, scores: Array) -> Array:
+    def link(self, scores: Floats) -> Floats:
         return self.loss.link(scores)
 
-    def minimise_along(self, scores: Array, direction: Array, y: Array, low: float = 0.0, high: float = 1.0) -> float:
+    def minimise_along(
+        self, scores: Floats, direction: Floats, y: Floats, low: float = 0.0, high: float = 1.0
+    ) -> float:
         return rising_zero(lambda t: self._along(scores, direction, y, t), low, high)
 
-    def best_intercept(self, scores: Array, y: Array) -> float:
+    def best_intercept(self, scores: Floats, y: Floats) -> float:
         if np.all(y == y.flat[0]):
             raise InvalidInput(
                 f"all {y.size} labels are the same class: the best intercept is infinite. Add rows of the other class."
             )
         return unbounded_zero(lambda b: self._along(scores, np.ones_like(scores), y, b))
 
-    def _weights(self, y: Array) -> Array:
+    def _weights(self, y: Floats) -> Floats:
         return np.where(y > 0, self.positive, self.negative)
 
-    def _classes(self, y: Array) -> Iterator[tuple[Any, float]]:
+    def _classes(self, y: Floats) -> Iterator[tuple[Any, float]]:
         """The rows of each class, and w_c·n_c/n."""
         for rows, weight in ((y > 0, self.positive), (y <= 0, self.negative)):
             count = int(np.count_nonzero(rows))
             if count:
                 yield rows, weight * count / y.size
 
-    def _along(self, scores: Array, direction: Array, y: Array, t: float) -> Derivative:
+    def _along(self, scores: Floats, direction: Floats, y: Floats, t: float) -> Derivative:
         """The derivative of t → value(scores + t·direction, y)."""
         moved = scores + t * direction
         terms = direction * self.slope(moved, y)

@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import InvalidInput
+from colonnade.kernels.arrays import Floats
 from colonnade.problem import Logistic
 from colonnade.runs.result import Fit
 from colonnade.views.quality import BASES, Evaluation
 
-Floats = NDArray[np.float64]
 GROUPS = 10
 ROC_POINTS = 200  # as many as a page can show
 

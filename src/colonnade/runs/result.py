@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from colonnade import problem as problems
 from colonnade.data.federation import Federation
 from colonnade.data.schema import Schema, as_frame
 from colonnade.errors import HeldByParty, InvalidInput
+from colonnade.kernels.arrays import Floats
 from colonnade.methods.method import Status
 from colonnade.privacy.block import Block
 from colonnade.privacy.statement import PrivacyStatement
@@ -29,7 +29,6 @@ from colonnade.runs import fit_file as fitfile
 from colonnade.runtime.traffic import Communication
 from colonnade.views.fit_facts import CoefficientPath, Coefficients, FitFacts
 
-Floats = NDArray[np.float64]
 _FORMAT = 2
 # What files of version 1 leave out: their writer did not know it yet, and it was so.
 _UNSAID: dict[str, Any] = {"elsewhere": (), "numbers": (), "remarks": (), "facts": {}, "by_rows": False}

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colonnade.data.schema import Schema
 from colonnade.errors import HeldByParty
+from colonnade.kernels.arrays import Floats
 from colonnade.methods.method import Status
 from colonnade.privacy.statement import PrivacyStatement
 from colonnade.problem import Problem
@@ -22,8 +22,6 @@ from colonnade.runtime.traffic import Communication
 
 if TYPE_CHECKING:
     import polars as pl
-
-Floats = NDArray[np.float64]
 
 
 class Coefficients(Mapping[str, Floats]):

@@ -19,8 +19,9 @@ from colonnade.data.schema.columns import Categorical, Column, Date, Feature, Nu
 from colonnade.data.schema.infer import look
 from colonnade.data.schema.matrix import Blocks
 from colonnade.data.schema.toml import column_entry, parse_schema, schema_text
-from colonnade.data.schema.values import Floats, frame_of
+from colonnade.data.schema.values import frame_of
 from colonnade.errors import InvalidInput, StoreError, unquoted
+from colonnade.kernels.arrays import Floats
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import InvalidInput, unquoted
+from colonnade.kernels.arrays import Floats
 
 if TYPE_CHECKING:
     import polars as pl
 
 Missing = Literal["refuse", "indicator"] | float
-Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
 Sparse = tuple[Rows, Floats]  # one encoded column: increasing row numbers, and the values there
 

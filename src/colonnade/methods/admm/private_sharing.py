@@ -27,7 +27,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from colonnade.errors import InvalidInput
-from colonnade.methods.method import Answer, Array, Done, Finish, Floats, Job, Method, Own, Status, numbers, swamped
+from colonnade.kernels.arrays import Array, Floats
+from colonnade.methods.method import Answer, Done, Finish, Job, Method, Own, Status, numbers, swamped
 from colonnade.privacy.block import Block, FeatureColumn, check_sensible
 from colonnade.privacy.events import Charge, Event, Mechanism, Plan, Scope
 from colonnade.privacy.gate import Gate

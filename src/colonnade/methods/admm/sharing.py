@@ -36,10 +36,11 @@ from typing import ClassVar
 import numpy as np
 
 from colonnade.errors import InvalidInput, ProtocolError
+from colonnade.kernels.arrays import Array, Floats
 from colonnade.methods.graph.anchored import FAINT, MOST_CHANGES, Epochs, halfway
 from colonnade.methods.graph.consensus import ratio
 from colonnade.methods.graph.warm import Given, Start, printed
-from colonnade.methods.method import Answer, Array, Done, Finish, Floats, Job, Labels, Method, Own, SendLabels, Status
+from colonnade.methods.method import Answer, Done, Finish, Job, Labels, Method, Own, SendLabels, Status
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate

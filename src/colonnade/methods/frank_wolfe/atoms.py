@@ -23,8 +23,9 @@ import numpy as np
 from scipy import sparse
 
 from colonnade.errors import InvalidInput, ProtocolError
+from colonnade.kernels.arrays import Floats
 from colonnade.kernels.stumps import best_stump
-from colonnade.methods.method import Floats, Job, Roster
+from colonnade.methods.method import Job, Roster
 from colonnade.privacy.block import Block, Column
 from colonnade.privacy.values import Packed
 from colonnade.problem import AdaBoost, GroupL1Ball, L1Ball, Problem, Simplex

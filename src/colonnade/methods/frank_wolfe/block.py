@@ -21,21 +21,8 @@ from typing import ClassVar
 import numpy as np
 
 from colonnade.errors import InvalidInput, ProtocolError
-from colonnade.kernels.prox import Indices
-from colonnade.methods.method import (
-    Answer,
-    Array,
-    Done,
-    Finish,
-    Floats,
-    Job,
-    Labels,
-    Method,
-    Own,
-    Roster,
-    SendLabels,
-    Status,
-)
+from colonnade.kernels.arrays import Array, Floats, Indices
+from colonnade.methods.method import Answer, Done, Finish, Job, Labels, Method, Own, Roster, SendLabels, Status
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate

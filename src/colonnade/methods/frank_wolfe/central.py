@@ -18,18 +18,8 @@ import numpy as np
 from scipy.special import expit
 
 from colonnade.errors import InvalidInput
-from colonnade.methods.method import (
-    Answer,
-    Done,
-    Finish,
-    Floats,
-    Job,
-    Method,
-    Own,
-    Status,
-    chosen_by_noise,
-    finish_party,
-)
+from colonnade.kernels.arrays import Floats
+from colonnade.methods.method import Answer, Done, Finish, Job, Method, Own, Status, chosen_by_noise, finish_party
 from colonnade.privacy.block import LARGEST, Block, check_sensible
 from colonnade.privacy.events import Charge, Event, Mechanism, Plan
 from colonnade.privacy.gate import Gate

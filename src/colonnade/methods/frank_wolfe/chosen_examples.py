@@ -10,8 +10,8 @@ import numpy as np
 from scipy import sparse
 
 from colonnade.errors import ProtocolError
+from colonnade.kernels.arrays import Floats
 from colonnade.kernels.examples import squared_norm
-from colonnade.methods.method import Floats
 
 
 class Chosen:

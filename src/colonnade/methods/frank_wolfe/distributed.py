@@ -27,14 +27,13 @@ import numpy as np
 from scipy import sparse
 
 from colonnade.errors import InvalidInput, ProtocolError
+from colonnade.kernels.arrays import Array, Floats
 from colonnade.kernels.columns import add_scaled, csc_matvec
 from colonnade.methods.frank_wolfe.atoms import Catalogue, ColumnAtoms, GroupAtoms, Hull, as_column, catalogue
 from colonnade.methods.method import (
     Answer,
-    Array,
     Done,
     Finish,
-    Floats,
     GraphMethod,
     Job,
     Labels,

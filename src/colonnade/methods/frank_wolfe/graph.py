@@ -19,11 +19,12 @@ import numpy as np
 from scipy import sparse
 
 from colonnade.errors import ProtocolError
+from colonnade.kernels.arrays import Floats
 from colonnade.methods.frank_wolfe import distributed as frank_wolfe
 from colonnade.methods.frank_wolfe.atoms import Hull, Source, catalogue
 from colonnade.methods.frank_wolfe.distributed import Walk, WalkSettings
 from colonnade.methods.frank_wolfe.spread import REPLIES, Best, Contribution, Flood, Rank, Tree, route
-from colonnade.methods.method import Answer, Floats, GraphMethod, Job, Own
+from colonnade.methods.method import Answer, GraphMethod, Job, Own
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate

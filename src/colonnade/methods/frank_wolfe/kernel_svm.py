@@ -23,13 +23,14 @@ import numpy as np
 from scipy import sparse
 
 from colonnade.errors import ProtocolError
+from colonnade.kernels.arrays import Array, Floats
 from colonnade.kernels.columns import csc_matvec, dense_matvec
 from colonnade.kernels.examples import csc_squared_norms, dense_squared_norms, rbf_column, step_towards
 from colonnade.methods.frank_wolfe.chosen_examples import Chosen
 from colonnade.methods.frank_wolfe.distributed import Bid, Corrective, OpenLoop, WalkSettings
 from colonnade.methods.frank_wolfe.spread import REPLIES as PEER_REPLIES
 from colonnade.methods.frank_wolfe.spread import Best, Contribution, Flood, Tree, route
-from colonnade.methods.method import Answer, Array, Done, Finish, Floats, GraphMethod, Job, Method, Own, Roster, Status
+from colonnade.methods.method import Answer, Done, Finish, GraphMethod, Job, Method, Own, Roster, Status
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate

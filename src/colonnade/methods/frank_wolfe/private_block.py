@@ -26,6 +26,7 @@ import numpy as np
 from scipy import sparse
 
 from colonnade.errors import InvalidInput, ProtocolError
+from colonnade.kernels.arrays import Array, Floats
 from colonnade.kernels.prox import soft_threshold
 from colonnade.kernels.sketch import sketch_key, sparse_lift, sparse_sketch
 from colonnade.methods.frank_wolfe.private_spend import (
@@ -42,10 +43,8 @@ from colonnade.methods.frank_wolfe.private_spend import (
 )
 from colonnade.methods.method import (
     Answer,
-    Array,
     Done,
     Finish,
-    Floats,
     Job,
     Labels,
     Method,

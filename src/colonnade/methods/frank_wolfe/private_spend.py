@@ -13,11 +13,8 @@ import numpy as np
 from scipy.special import expit
 
 from colonnade.errors import InvalidInput
-from colonnade.methods.method import (
-    Floats,
-    Job,
-    chosen_by_noise,
-)
+from colonnade.kernels.arrays import Floats
+from colonnade.methods.method import Job, chosen_by_noise
 from colonnade.privacy.block import check_sensible
 from colonnade.privacy.events import Audience, Charge, Event, Mechanism, Plan, Scope
 from colonnade.problem import L1Ball, LeastSquares, Logistic

@@ -21,7 +21,8 @@ from typing import Any, TypeAlias
 from scipy import sparse
 
 from colonnade.errors import ProtocolError
-from colonnade.methods.method import Array, Job, Roster, network
+from colonnade.kernels.arrays import Array
+from colonnade.methods.method import Job, Roster, network
 from colonnade.privacy.released import Released
 from colonnade.privacy.values import Packed
 from colonnade.problem import Topology

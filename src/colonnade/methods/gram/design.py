@@ -28,9 +28,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colonnade.errors import InvalidInput
+from colonnade.kernels.arrays import Floats, Indices
 from colonnade.kernels.ring import Ring
 from colonnade.methods.gram.integer_rows import Grid, entry_bounds, norms
 from colonnade.methods.gram.rule import Extended, GramRule, PublicColumns, RowFrame
@@ -40,8 +40,6 @@ from colonnade.privacy.events import Audience
 from colonnade.privacy.mechanisms import gaussian_sigma
 from colonnade.privacy.statement import Trust
 
-Floats = NDArray[np.float64]
-Indices = NDArray[np.int64]
 Name = Literal["sums", "joint"]
 
 COARSEST, FINEST = 32, 2048  # steps that the largest entry may take

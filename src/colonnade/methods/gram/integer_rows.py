@@ -18,11 +18,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from colonnade.errors import InvalidInput
+from colonnade.kernels.arrays import Floats, Integers
 from colonnade.methods.method import Job
 from colonnade.privacy.block import Block, clean_cells
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 CHUNK = 1 << 14  # rows read at a time
 
 

@@ -15,12 +15,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colonnade.errors import ProtocolError
+from colonnade.kernels.arrays import Floats, Integers
 from colonnade.kernels.ring import gram as own_products
 from colonnade.methods.gram.design import (
     HALF,
@@ -46,8 +45,6 @@ from colonnade.privacy.values import Packed
 from colonnade.runtime.messages import message
 from colonnade.runtime.program import public_bytes
 
-Integers = NDArray[Any]
-Floats = NDArray[np.float64]
 LABELS = 0.3  # share of the budget that noisy labels take
 ROWS_AT_A_TIME = 1 << 14
 

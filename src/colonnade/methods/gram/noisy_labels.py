@@ -14,9 +14,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from colonnade.kernels.arrays import Floats
 from colonnade.methods.gram.design import audience, label_bound
 from colonnade.methods.method import Job, Labels, numbers
 from colonnade.privacy.block import Block
@@ -24,8 +24,6 @@ from colonnade.privacy.events import Charge, Event, Mechanism
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.released import Private
 from colonnade.runtime.program import COORDINATOR
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

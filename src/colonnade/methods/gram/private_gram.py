@@ -23,6 +23,7 @@ from typing import ClassVar
 import numpy as np
 
 from colonnade.errors import InvalidInput, ProtocolError
+from colonnade.kernels.arrays import Floats
 from colonnade.methods.gram.design import (
     OWN,
     Figures,
@@ -61,18 +62,7 @@ from colonnade.methods.gram.secure_products import (
     meet,
 )
 from colonnade.methods.gram.solve import Gram, solve
-from colonnade.methods.method import (
-    Answer,
-    Done,
-    Finish,
-    Floats,
-    Job,
-    Labels,
-    Method,
-    Own,
-    SendLabels,
-    finish_party,
-)
+from colonnade.methods.method import Answer, Done, Finish, Job, Labels, Method, Own, SendLabels, finish_party
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import Audience, Plan, Scope
 from colonnade.privacy.gate import Gate

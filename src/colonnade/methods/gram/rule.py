@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from colonnade.errors import InvalidInput
-from colonnade.kernels.prox import Array, Indices
+from colonnade.kernels.arrays import Floats, Indices
 
 Flags = NDArray[np.bool_]
 
@@ -50,8 +50,8 @@ class PublicColumns:
     """What the schemas say in public about all d columns, in the order of the parties."""
 
     owner: Indices  # (d,) number of the party that holds the column, 0 .. K-1, never falling
-    norms: Array  # (K,) L2 bound C_k to which party k clips its part of a row
-    bound: Array  # (d,) bound of the absolute value of an entry
+    norms: Floats  # (K,) L2 bound C_k to which party k clips its part of a row
+    bound: Floats  # (d,) bound of the absolute value of an entry
     binary: Flags  # (d,) only 0 and 1
     nonnegative: Flags  # (d,) at least 0 (and clipped there)
 
@@ -117,20 +117,20 @@ class GramRule:
 class Sums:
     """Released class sums. A row's weight in `positive` is (1 + y/Y)/2, in `negative` the rest: 1 and 0 for classes."""
 
-    positive: Array  # (d,)
-    negative: Array  # (d,)
+    positive: Floats  # (d,)
+    negative: Floats  # (d,)
     count: float  # n+: sum of the weights
-    half_squares: Array  # (d,) sum of a²/2; ignored for binary columns
-    noise: Array  # (d,) sd of positive and of negative, independent
+    half_squares: Floats  # (d,) sum of a²/2; ignored for binary columns
+    noise: Floats  # (d,) sd of positive and of negative, independent
     count_noise: float
-    square_noise: Array  # (d,) sd of half_squares
+    square_noise: Floats  # (d,) sd of half_squares
 
     def label_mean(self, rows: int) -> tuple[float, float]:
         """The mean of y/Y and its sd; no class is believed to be rarer than LEAST_SHARE."""
         most = 1.0 - 2.0 * LEAST_SHARE
         return float(np.clip(2.0 * self.count / rows - 1.0, -most, most)), 2.0 * self.count_noise / rows
 
-    def pull(self, label_mean: float, label_doubt: float) -> tuple[Array, Array]:
+    def pull(self, label_mean: float, label_doubt: float) -> tuple[Floats, Floats]:
         """Σ (y/Y − its mean)·a for each column, and its sd, given the mean of y/Y and the sd of that."""
         whole = self.positive + self.negative
         pull = self.positive - self.negative - label_mean * whole
@@ -144,17 +144,17 @@ class RowFrame:
     norms[k]."""
 
     keep: Indices  # (s,) rising numbers among all d columns
-    centre: Array  # (s,)
-    scale: Array  # (s,)
-    norms: Array  # (K,) 0 where a party keeps no column
-    doubt: Array = field(repr=False)  # (s,) sd of a centre; inf where rows were not centred
+    centre: Floats  # (s,)
+    scale: Floats  # (s,)
+    norms: Floats  # (K,) 0 where a party keeps no column
+    doubt: Floats = field(repr=False)  # (s,) sd of a centre; inf where rows were not centred
 
     def extended(self, rule: GramRule, label_bound: float) -> Extended:
         """The weights of the constant and the label beside these rows."""
         return Extended(float(np.linalg.norm(self.norms)), label_bound, rule.constant_share, rule.label_share)
 
 
-def noise_levels(owner: Indices, label_owner: int, g: float, *, labels_fixed: bool, shares: int = 2) -> Array:
+def noise_levels(owner: Indices, label_owner: int, g: float, *, labels_fixed: bool, shares: int = 2) -> Floats:
     """The sd of every entry of the (s+2)-extended Gram: g on the diagonal and g/√2 off it within a party, times √shares
     across parties (secure: both shares are noised in full). The constant belongs to everybody, the label to one party;
     1'1 is public, y'y too when |y| = Y (labels_fixed)."""
@@ -228,15 +228,15 @@ def prepare(rule: GramRule, columns: PublicColumns, rows: int, sums: Sums | None
 class _ColumnSummary:
     """What class sums say about every column. Means and variances are relative to the columns' bounds: no units."""
 
-    mean: Array
-    doubt: Array  # sd of the mean
-    variance: Array
-    scale: Array  # what a column, divided by its bound, is multiplied with
-    pull: Array  # covariance with the label, summed over rows, of the scaled column
-    pull_noise: Array
+    mean: Floats
+    doubt: Floats  # sd of the mean
+    variance: Floats
+    scale: Floats  # what a column, divided by its bound, is multiplied with
+    pull: Floats  # covariance with the label, summed over rows, of the scaled column
+    pull_noise: Floats
 
     @property
-    def square(self) -> Array:
+    def square(self) -> Floats:
         """What a scaled and centred column is expected to add to the squared length of a row."""
         return np.square(self.scale) * (self.variance + np.square(self.doubt))
 
@@ -285,7 +285,7 @@ def _table(rule: GramRule, columns: PublicColumns, rows: int, sums: Sums) -> _Co
     return _ColumnSummary(mean, doubt, variance, scale, pull / bound * scale, noise / bound * scale)
 
 
-def _gathered(values: Array, noise: Array) -> Array:
+def _gathered(values: Floats, noise: Floats) -> Floats:
     """Noisy measurements of similar things, each drawn to their common mean by its share of noise (James and Stein)."""
     if not (values.size and noise.all()):  # exact ones stay as they are
         return values
@@ -295,7 +295,7 @@ def _gathered(values: Array, noise: Array) -> Array:
     return np.asarray(middle + (values - middle) * apart / (apart + noise2))
 
 
-def _excess(squares: Array, noise2: Array, spread: Array) -> float:
+def _excess(squares: Floats, noise2: Floats, spread: Floats) -> float:
     """By how much squares are larger than noise would make them, on average with weights 1/spread; at least 0."""
     return max(float(np.average(squares - noise2, weights=1.0 / spread)), 0.0)
 

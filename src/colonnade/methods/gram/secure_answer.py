@@ -8,12 +8,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colonnade.errors import ProtocolError
+from colonnade.kernels.arrays import Floats, Integers
 from colonnade.methods.gram.design import (
     OWN,
     Figures,
@@ -28,15 +27,8 @@ from colonnade.methods.gram.secure_products import (
     Stage,
 )
 from colonnade.methods.gram.solve import GramSolution
-from colonnade.methods.method import (
-    Answer,
-    Floats,
-    Job,
-    Status,
-    swamped,
-)
+from colonnade.methods.method import Answer, Job, Status, swamped
 
-Integers = NDArray[Any]
 SURROGATE = "solved as least squares on labels ±1, which the Gram matrix suffices for, not as the loss that was asked"
 CODING = "labels above 0 count as the positive class and all others as the negative one; a private run cannot look"
 COVER = (

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from colonnade.errors import InvalidInput
+from colonnade.kernels.arrays import Floats
 from colonnade.methods.gram.design import (
     Figures,
     audience,
@@ -25,10 +26,7 @@ from colonnade.methods.gram.secure_products import (
     Stage,
     block_rows,
 )
-from colonnade.methods.method import (
-    Floats,
-    Job,
-)
+from colonnade.methods.method import Job
 from colonnade.privacy.events import MASKED, Audience, Charge, Event, Mechanism, Plan, Scope
 from colonnade.privacy.statement import Trust
 from colonnade.runtime.program import COORDINATOR

@@ -6,12 +6,12 @@ Leaves   nothing by itself: private_gram.py adds the noise and sends what is mad
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import ProtocolError
+from colonnade.kernels.arrays import Floats, Integers
 from colonnade.kernels.ring import gram as own_products
 from colonnade.methods.gram.design import (
     Figures,
@@ -25,10 +25,7 @@ from colonnade.methods.gram.secure_products import (
     Rows,
     multiply,
 )
-from colonnade.methods.method import (
-    Floats,
-    Job,
-)
+from colonnade.methods.method import Job
 from colonnade.privacy.block import LARGEST, Block, clean_cells
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.released import Released
@@ -36,7 +33,6 @@ from colonnade.privacy.values import Packed
 from colonnade.runtime.messages import message
 from colonnade.runtime.program import COORDINATOR, Program, public_bytes
 
-Integers = NDArray[Any]
 Computed = tuple[list[Integers], list[Integers]]  # its own parts, and a share with each partner
 
 

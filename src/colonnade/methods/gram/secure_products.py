@@ -17,12 +17,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colonnade.errors import ProtocolError
+from colonnade.kernels.arrays import Integers
 from colonnade.kernels.ring import Ring, product
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.keyring import wrap
@@ -32,7 +31,6 @@ from colonnade.privacy.values import Packed
 from colonnade.runtime.messages import message
 from colonnade.runtime.program import COORDINATOR, Post, Program, ask, expect, receive
 
-Integers = NDArray[Any]
 Rows = Callable[[int, int], Integers]  # first row, how many: those rows as integers
 BLOCK_BYTES = 8 << 20  # of one masked message
 

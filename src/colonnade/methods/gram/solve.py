@@ -19,7 +19,7 @@ from scipy import linalg
 from scipy.special import logit
 
 from colonnade.errors import InvalidInput
-from colonnade.kernels.prox import Array, Indices
+from colonnade.kernels.arrays import Floats, Indices
 from colonnade.methods.gram.rule import (
     Extended,
     GramRule,
@@ -45,11 +45,11 @@ class Gram:
     """A released Gram of [a (s columns of the frame), 1, y] in natural units, and the sd of the noise of every
     entry."""
 
-    matrix: Array  # (s+2, s+2) symmetric
-    noise: Array  # (s+2, s+2) sd; 0 where the entry is public (1'1 = n; y'y when |y| = Y)
+    matrix: Floats  # (s+2, s+2) symmetric
+    noise: Floats  # (s+2, s+2) sd; 0 where the entry is public (1'1 = n; y'y when |y| = Y)
 
     @classmethod
-    def of(cls, extended: Extended, matrix: Array, noise: Array) -> Gram:
+    def of(cls, extended: Extended, matrix: Floats, noise: Floats) -> Gram:
         """From the Gram of [a, c·1, τ·y] and its sds: the release as it came, in real units."""
         weights = np.ones(len(matrix))
         weights[-2:] = 1.0 / extended.constant, 1.0 / extended.label
@@ -60,22 +60,22 @@ class Gram:
 class Path:
     """The same release solved along a grid of the penalty's weight (or the radius), the strongest first."""
 
-    weights: Array  # (m,) of ElasticNet, l1; l2 goes along in proportion
-    coefficients: Array  # (m, d)
+    weights: Floats  # (m,) of ElasticNet, l1; l2 goes along in proportion
+    coefficients: Floats  # (m, d)
 
 
 @dataclass(frozen=True)
 class GramSolution:
     """A model of all d columns in their own units, and how sure it is."""
 
-    coefficients: Array  # (d,) 0 for columns that were not kept
+    coefficients: Floats  # (d,) 0 for columns that were not kept
     intercept: float
-    errors: Array  # (d,) standard errors: sampling and privacy noise; see solve
+    errors: Floats  # (d,) standard errors: sampling and privacy noise; see solve
     uncovered: (
         str | None
     )  # why intervals of these errors may miss the truth more often than they should; None: they do not
     intercept_error: float
-    privacy_errors: Array  # (d,) the part of `errors` that the noise alone brings
+    privacy_errors: Floats  # (d,) the part of `errors` that the noise alone brings
     path: Path | None
     gap: float  # duality gap of the quadratic problem that was solved
     ridge: float  # what the rule added to the diagonal of A'A (in the frame's units)
@@ -131,18 +131,18 @@ def solve(
 class _Moments:
     """The released quantities as means over rows, in the columns' own units (columns of the frame only)."""
 
-    mean: Array  # (s,) of a
-    covariance: Array  # (s, s) of a, noise and all
-    pull: Array  # (s,) covariance of a and y
-    pull_noise: Array  # (s,) its sd, the constant's noise included
+    mean: Floats  # (s,) of a
+    covariance: Floats  # (s, s) of a, noise and all
+    pull: Floats  # (s,) covariance of a and y
+    pull_noise: Floats  # (s,) its sd, the constant's noise included
     label_mean: float
     label_square: float  # mean of y²
-    clipped: Array  # (s, s) covariance without negative eigenvalues, plus the ridge
+    clipped: Floats  # (s, s) covariance without negative eigenvalues, plus the ridge
     ridge: float
     least: float  # the least eigenvalue of the centred sums, noise and all
-    centre: Array
-    scale: Array
-    noise: Array  # (s+2, s+2) sds of the sums over the frame's rows [z, 1, y]
+    centre: Floats
+    scale: Floats
+    noise: Floats  # (s+2, s+2) sds of the sums over the frame's rows [z, 1, y]
 
 
 def _moments(
@@ -213,7 +213,7 @@ def _expected_mean(released: float, sd: float, classes: bool) -> float:
     return float(np.clip(released * MEANS / (MEANS + sd**2), -1.0, 1.0))
 
 
-def _trust(variance: Array | float, other: Array | float) -> Array:
+def _trust(variance: Floats | float, other: Floats | float) -> Floats:
     """The weight of the first of two measurements of one thing; 1 where the second is unknown or both are exact."""
     first, second = np.asarray(variance, dtype=np.float64), np.asarray(other, dtype=np.float64)
     ratio = np.divide(first, second, out=np.zeros(np.broadcast(first, second).shape), where=second > 0.0)
@@ -228,8 +228,8 @@ class _Model:
     """½x'Hx − c'x with H = curvature·(covariance, about 0 without an intercept) and c = pull·(…): the loss, seen from
     0."""
 
-    hessian: Array
-    linear: Array
+    hessian: Floats
+    linear: Floats
     curvature: float
     pull: float
 
@@ -255,7 +255,7 @@ def _share(m: _Moments) -> float:
     return (1.0 + m.label_mean) / 2.0
 
 
-def _intercept(problem: Problem, m: _Moments, x: Array) -> float:
+def _intercept(problem: Problem, m: _Moments, x: Floats) -> float:
     if not problem.intercept:
         return 0.0
     level = float(logit(_share(m))) if isinstance(problem.loss, Logistic) else m.label_mean
@@ -275,7 +275,7 @@ def _path(model: _Model, term: Penalty | Set, keep: Indices, columns: int) -> Pa
     return Path(np.array([weight for _, weight in terms]), np.array(x))
 
 
-def _spread_out(model: _Model, term: Penalty | Set | None, keep: Indices, columns: int) -> tuple[Array, Array]:
+def _spread_out(model: _Model, term: Penalty | Set | None, keep: Indices, columns: int) -> tuple[Floats, Floats]:
     """Groups name every column, so those that were not kept come back as columns without a say."""
     if not isinstance(term, GroupLasso | GroupL1Ball) or keep.size == columns:
         return model.hessian, model.linear
@@ -295,7 +295,7 @@ def _scaled(term: Penalty | Set, factor: float) -> tuple[Penalty | Set, float]:
     raise InvalidInput(f"{type(term).__name__} is not solved from a Gram matrix.")
 
 
-def _widened(values: Array, keep: Indices, columns: int) -> Array:
+def _widened(values: Floats, keep: Indices, columns: int) -> Floats:
     wide = np.zeros(columns)
     wide[keep] = values
     return wide
@@ -308,17 +308,17 @@ def _widened(values: Array, keep: Indices, columns: int) -> Array:
 class _Spread:
     """Standard errors of (coefficients, intercept), and how the coefficients follow a push of the linear term."""
 
-    errors: Array  # (s + 1,)
-    privacy: Array  # (s + 1,)
-    inverse: Array  # (s + 1, s + 1) of the curvature of what is in use, 0 elsewhere
+    errors: Floats  # (s + 1,)
+    privacy: Floats  # (s + 1,)
+    inverse: Floats  # (s + 1, s + 1) of the curvature of what is in use, 0 elsewhere
     level: float  # the intercept on the scale of y
 
     @property
-    def response(self) -> Array:
+    def response(self) -> Floats:
         return self.inverse[:-1, :-1]
 
 
-def _spread(problem: Problem, m: _Moments, model: _Model, x: Array, rows: int) -> _Spread:
+def _spread(problem: Problem, m: _Moments, model: _Model, x: Floats, rows: int) -> _Spread:
     """The gradient's covariance, from the noise and from sampling, through the inverse curvature."""
     penalty = problem.penalty
     smooth = problem.constraint is None and (penalty is None or isinstance(penalty, Ridge))
@@ -338,13 +338,13 @@ def _spread(problem: Problem, m: _Moments, model: _Model, x: Array, rows: int) -
     variance = max(variance, 0.01 * whole, 0.0)  # noise may overstate the fit
     sampling = variance / max(rows - int(np.count_nonzero(used)), 1) * _with_constant(m.covariance, m.mean)
 
-    def errors(of: Array) -> Array:
+    def errors(of: Floats) -> Floats:
         return np.asarray(model.pull * np.sqrt(np.maximum(np.sum(inverse @ of * inverse, axis=1), 0.0)))
 
     return _Spread(errors(noise + sampling), errors(noise), inverse, level)
 
 
-def _uncovered(problem: Problem, rule: GramRule, m: _Moments, x: Array, spread: _Spread, rows: int) -> str | None:
+def _uncovered(problem: Problem, rule: GramRule, m: _Moments, x: Floats, spread: _Spread, rows: int) -> str | None:
     """Why intervals of these errors may not hold the truth as often as they should, or None; from released figures
     alone.
 
@@ -372,14 +372,14 @@ def _uncovered(problem: Problem, rule: GramRule, m: _Moments, x: Array, spread: 
     return None
 
 
-def _inverse(curvature: Array) -> Array:
+def _inverse(curvature: Floats) -> Floats:
     try:
         return np.asarray(linalg.cho_solve(linalg.cho_factor(curvature), np.eye(len(curvature))))
     except linalg.LinAlgError:  # without noise and ridge, columns may depend on each other
         return np.asarray(np.linalg.pinv(curvature, hermitian=True), dtype=np.float64)
 
 
-def _gradient_noise(m: _Moments, x: Array, level: float) -> Array:
+def _gradient_noise(m: _Moments, x: Floats, level: float) -> Floats:
     """Covariance of Σ noise of (a, 1)·(y − x·a − level): what the noise of the Gram brings into the gradient.
 
     On the frame's rows z = (a − centre)·scale it is (noise of the Gram)·weights; entry (i, j) reaches component i
@@ -393,11 +393,11 @@ def _gradient_noise(m: _Moments, x: Array, level: float) -> Array:
     back = np.eye(s + 1)
     back[:s, :s] /= m.scale[:, None]
     back[:s, s] = m.centre
-    own: Array = back @ gradient @ back.T
+    own: Floats = back @ gradient @ back.T
     return own
 
 
-def _with_constant(covariance: Array, mean: Array) -> Array:
+def _with_constant(covariance: Floats, mean: Floats) -> Floats:
     """Second moments of (a, 1)."""
     wide = np.append(mean, 1.0)
     second = np.outer(wide, wide)
@@ -422,7 +422,7 @@ class _Heard:
         return self.pull / math.sqrt(self.pull_noise2) if self.pull_noise2 > 0.0 else math.inf
 
 
-def _heard(m: _Moments, model: _Model, x: Array, response: Array, rows: int) -> _Heard:
+def _heard(m: _Moments, model: _Model, x: Floats, response: Floats, rows: int) -> _Heard:
     """Moments of the scores x'a, put right for the noise that x has learnt.
 
     That noise flatters the pull and lessens the spread; what it comes to on average is taken off. The noise of the pull
@@ -442,7 +442,7 @@ def _heard(m: _Moments, model: _Model, x: Array, response: Array, rows: int) -> 
     return _Heard(pull, spread, pull_noise2, 2.0 * float(x2 @ of_gram @ x2))
 
 
-def _link(problem: Problem, m: _Moments, model: _Model, x: Array, heard: _Heard) -> Link:
+def _link(problem: Problem, m: _Moments, model: _Model, x: Floats, heard: _Heard) -> Link:
     """The link of the model's scores, from their released moments; noise makes it flatter, never steeper."""
     ratio = model.curvature / model.pull  # times ratio, scores are those of least squares on ±1
     middle = float(m.mean @ x) + _intercept(problem, m, x)

@@ -31,12 +31,13 @@ from typing import ClassVar
 import numpy as np
 
 from colonnade.errors import InvalidInput
+from colonnade.kernels.arrays import Array, Floats
 from colonnade.methods.admm.sharing import balanced, free_intercept, local_penalty, slope_at
 from colonnade.methods.graph.anchored import AnchoredLinks, Restarts
 from colonnade.methods.graph.certificate import ASKED, TOLD, CertificatePart, CertificateTotal, DualPoint, certified
 from colonnade.methods.graph.consensus import Accord, Graph, Network, check_settings, ended, heard, told
 from colonnade.methods.graph.warm import Given, Start, beginning, printed, resumed
-from colonnade.methods.method import Array, Floats, GraphMethod, Job, Own
+from colonnade.methods.method import GraphMethod, Job, Own
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate

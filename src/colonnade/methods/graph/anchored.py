@@ -33,8 +33,8 @@ import numpy as np
 
 from colonnade.errors import ProtocolError
 from colonnade.kernels.anchor import anchored_exchange
+from colonnade.kernels.arrays import Floats
 from colonnade.methods.graph.consensus import ratio
-from colonnade.methods.method import Floats
 
 FALL, LESS, SHARE = 0.3, 0.8, 0.36
 RELAXED_FALL, PATIENCE = 0.2, 20  # where epochs alternate

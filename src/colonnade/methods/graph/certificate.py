@@ -14,8 +14,9 @@ import math
 
 import numpy as np
 
+from colonnade.kernels.arrays import Array, Floats
 from colonnade.methods.graph.consensus import Network
-from colonnade.methods.method import Answer, Array, Floats, Job, Status
+from colonnade.methods.method import Answer, Job, Status
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import EXACT, Charge
 from colonnade.privacy.gate import Gate

@@ -27,8 +27,9 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from colonnade.errors import InvalidInput, ProtocolError
+from colonnade.kernels.arrays import Array, Floats
 from colonnade.kernels.links import exchange
-from colonnade.methods.method import Array, Floats, Roster, Status, network
+from colonnade.methods.method import Roster, Status, network
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.released import Released
 from colonnade.problem import Changing, Topology

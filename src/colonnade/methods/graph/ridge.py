@@ -24,11 +24,12 @@ import numpy as np
 from scipy import sparse
 
 from colonnade.errors import InvalidInput
+from colonnade.kernels.arrays import Array, Floats
 from colonnade.methods.admm.sharing import slope_at
 from colonnade.methods.graph.certificate import ASKED, TOLD, CertificatePart, CertificateTotal, DualPoint, certified
 from colonnade.methods.graph.consensus import Accord, Balance, Graph, Links, Network, check_settings, ended, heard, told
 from colonnade.methods.graph.warm import Given, Start, beginning, printed, resumed
-from colonnade.methods.method import Array, Floats, GraphMethod, Job, Own
+from colonnade.methods.method import GraphMethod, Job, Own
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate

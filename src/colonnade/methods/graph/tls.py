@@ -35,9 +35,10 @@ from typing import ClassVar
 import numpy as np
 
 from colonnade.errors import InvalidInput
+from colonnade.kernels.arrays import Array, Floats
 from colonnade.kernels.prox import project_simplex
 from colonnade.methods.graph.consensus import Accord, Graph, Links, Network, check_settings, ended
-from colonnade.methods.method import Answer, Array, Floats, GraphMethod, Job, Own, Status
+from colonnade.methods.method import Answer, GraphMethod, Job, Own, Status
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate

@@ -22,8 +22,9 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from colonnade.errors import InvalidInput
+from colonnade.kernels.arrays import Array, Floats
 from colonnade.methods.graph.consensus import Network, heard
-from colonnade.methods.method import Array, Floats, Job
+from colonnade.methods.method import Job
 from colonnade.privacy.events import EXACT, Charge
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.released import Released

@@ -34,9 +34,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from colonnade.errors import InvalidInput, ProtocolError
+from colonnade.kernels.arrays import Array, Floats
 from colonnade.methods.graph.admm import LabelsTerm, own_penalty
 from colonnade.methods.graph.consensus import Accord, Graph, Links, Network, check_settings, ended
-from colonnade.methods.method import Answer, Array, Floats, GraphMethod, Job, Own
+from colonnade.methods.method import Answer, GraphMethod, Job, Own
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate
