@@ -113,8 +113,10 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries
         if cells.dtype.kind not in "biuf":
             what = "Complex data not supported: " if cells.dtype.kind == "c" else ""
             raise InvalidInput(
-                f"{what}X is an array of type {cells.dtype}, and a private fit takes arrays of numbers only (bool, integer, "
-                "float): reading cells one by one would show what a single row holds. Convert it first, for example with "
+                f"{what}X is an array of type {cells.dtype}, and a private fit takes arrays of numbers only (bool, "
+                "integer, "
+                "float): reading cells one by one would show what a single row holds. Convert it first, for example "
+                "with "
                 "X.astype(float)."
             )
         return validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=False)
@@ -237,7 +239,8 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries
         if left < 0.5 * privacy.delta:
             raise InvalidInput(
                 f"rounds={picks.picks:,} among {d:,} columns is too much for delta={privacy.delta:g} and "
-                f"epsilon={privacy.epsilon:g}: the sampler's own rounding would use up more than half of it. Give fewer "
+                f"epsilon={privacy.epsilon:g}: the sampler's own rounding would use up more than half of it. Give "
+                "fewer "
                 "rounds, a smaller epsilon, or method='gaussian'."
             )
         rho = rho_for(privacy.epsilon, left) * (1.0 - 1e-12)

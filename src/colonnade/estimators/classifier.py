@@ -184,7 +184,7 @@ def as_objects(y: Any) -> NDArray[np.object_]:
 
 
 def label_keys(labels: NDArray[Any]) -> list[float | str | None]:
-    """What each label stands for, whatever the type of the array it came in: 1, 1.0, True, "1" and "1.0" are one class."""
+    """What each label stands for, whatever its array's type: 1, 1.0, True, "1" and "1.0" are one class."""
     return [_label_key(label) for label in labels.tolist()]
 
 

@@ -64,7 +64,8 @@ def share_of(epsilon: float, delta: float, parts: int) -> float:
     least = epsilon_of(rho_for(epsilon, delta) / parts, delta) * (1.0 - SLACK)
     if least <= 0.0:
         raise InvalidInput(
-            f"epsilon={epsilon:g} is too little to be shared by {parts} one-against-rest models. Raise epsilon, or join classes."
+            f"epsilon={epsilon:g} is too little to be shared by {parts} one-against-rest models. Raise epsilon, or "
+            "join classes."
         )
     return least
 
@@ -135,7 +136,7 @@ class FederatedLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carr
     # ---------------------------------------------------------------- tables
 
     def _is_frame(self, X: Any) -> bool:
-        """Whether columns are encoded by a schema: one that was declared, or, without privacy, one read off the frame."""
+        """Whether a schema encodes the columns: a declared one or, without privacy, one read off the frame."""
         return hasattr(X, "columns") and hasattr(X, "dtypes") and (self.schemas is not None or self.epsilon is None)
 
     def _table(self, X: Any, *, reset: bool) -> Any:
@@ -153,7 +154,8 @@ class FederatedLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carr
             kind = np.asarray(X).dtype
             what = "Complex data not supported: " if kind.kind == "c" else ""
             raise InvalidInput(
-                f"{what}X is an array of type {kind}, and a private fit takes numbers only. Give a frame with schemas=, or numbers."
+                f"{what}X is an array of type {kind}, and a private fit takes numbers only. Give a frame with "
+                "schemas=, or numbers."
             )
         kinds = {"accept_sparse": "csc", "dtype": np.float64, "reset": reset, "ensure_all_finite": not private}
         cells = validate_data(self, X, **kinds, ensure_min_samples=2 if reset else 1)
@@ -224,7 +226,10 @@ class FederatedLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carr
             for name, party in federation.parties.items():
                 budget = Ledger(books.log(name), name, party.policy).budget()
                 if budget.epsilon is None:
-                    return f"the ledger of {name!r} has no limit (`colonnade budget set`), so nobody has said that it may cost as much"
+                    return (
+                        f"the ledger of {name!r} has no limit (`colonnade budget set`), so nobody has said that it may "
+                        "cost as much"
+                    )
                 if rho > budget.left:
                     return f"the ledger of {name!r} has rho {budget.left:.3g} left of {budget.limit:.3g}"
         return ""
@@ -258,7 +263,8 @@ def _placed(party: str, columns: Any, names: list[str]) -> Any:
         return columns
     if absent := [column for column in columns if column not in names]:
         raise InvalidInput(
-            f"party {party!r}: X has no column {absent[0]!r}; it has {len(names):,} named columns. Give names of X's columns."
+            f"party {party!r}: X has no column {absent[0]!r}; it has {len(names):,} named columns. Give names of X's "
+            "columns."
         )
     return [names.index(column) for column in columns]
 

@@ -76,7 +76,8 @@ class FederatedClassifier(ClassifierMixin, FederatedLinear):  # type: ignore[mis
             )
         if self.class_weight is not None and self.epsilon is not None and not isinstance(loss, Logistic):
             raise InvalidInput(
-                "class_weight multiplies odds in a private fit, and loss=co.Logistic() alone gives odds; leave one of them out."
+                "class_weight multiplies odds in a private fit, and loss=co.Logistic() alone gives odds; leave one of "
+                "them out."
             )
         if isinstance(X, Federation):
             classes, federations, labels = self._of_federation(X, y)
@@ -106,8 +107,10 @@ class FederatedClassifier(ClassifierMixin, FederatedLinear):  # type: ignore[mis
         classes = np.unique(np.asarray([-1, 1] if self.classes is None else self.classes))
         if classes.size != 2:
             raise InvalidInput(
-                f"classes= lists {classes.size} classes, and the labels are held elsewhere, where a label above 0 is the one "
-                "class and all others the other. Ask their holder for a column of 0 and 1 for each class, and fit one by one."
+                f"classes= lists {classes.size} classes, and the labels are held elsewhere, where a label above 0 is "
+                "the one "
+                "class and all others the other. Ask their holder for a column of 0 and 1 for each class, and fit one "
+                "by one."
             )
         return classes, [federation], None
 
@@ -137,7 +140,7 @@ class FederatedClassifier(ClassifierMixin, FederatedLinear):  # type: ignore[mis
         return classes, [np.where(y == label, 1.0, -1.0) for label in positive], y
 
     def _declared(self, X: Any, y: Any) -> tuple[NDArray[Any], list[Floats], NDArray[Any]]:
-        """Under privacy nothing is found out from the labels: classes are given, and a label that is none of them is nobody's."""
+        """Under privacy nothing is read off the labels: classes are given; any other label is nobody's."""
         if self.classes is None:
             raise InvalidInput(
                 "a private fit needs classes=, the labels there may be, from public knowledge: a list taken from the "
@@ -164,7 +167,8 @@ class FederatedClassifier(ClassifierMixin, FederatedLinear):  # type: ignore[mis
         counts = self.class_counts
         if counts is None and (self.epsilon is not None or labels is None):
             raise InvalidInput(
-                'class_weight="balanced" counts the labels, which nobody paid for. Give public counts, as in class_counts='
+                'class_weight="balanced" counts the labels, which nobody paid for. Give public counts, as in '
+                "class_counts="
                 "{0: 900, 1: 100}, or the weights themselves as class_weight={label: weight}."
             )
         if counts is None:

@@ -1,4 +1,4 @@
-"""Private sparse models of one data holder: what is released, at which share of the budget, decided from public figures.
+"""Private sparse models of one data holder: what is released at which share of the budget, by public figures.
 
 Fits     t ≈ X·w + b for targets t in [-1, 1] (a class as ±1, or a value over its bound), one target after the other.
 Source   two recipes, derived in docs/privacy.md. `PickRecipe`: Frank-Wolfe over the l1 ball by the exponential
@@ -82,7 +82,7 @@ class RowRecipe:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Where noise rules: a row of full length then gets more of a score from noise than from what rows have in common."""
+        """Where noise rules: it adds more to a full row's score than what rows have in common does."""
         if self.q >= FEWEST:
             return ()
         return (
@@ -101,7 +101,7 @@ class RowRecipe:
 
     @property
     def power(self) -> float:
-        """1 leaves values as they are. In wide data columns are rare, and that an entry is there tells more than its size."""
+        """1 leaves values as they are. In wide data columns are rare: an entry's presence tells more than its size."""
         if self.d <= self.n:
             return 1.0
         return 0.5 if self.steps else 0.25

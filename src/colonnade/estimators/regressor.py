@@ -89,7 +89,8 @@ class SparseRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]  # sc
             self.label_bound is None or not 1.0 / SENSIBLE <= self.label_bound <= SENSIBLE
         ):
             raise InvalidInput(
-                "a private fit needs label_range=(low, high), or label_bound=, a finite public bound of |y| above 0, got "
+                "a private fit needs label_range=(low, high), or label_bound=, a finite public bound of |y| above 0, "
+                "got "
                 f"{self.label_bound}. Labels are clipped to it; a bound taken from the data would be a release."
             )
         low, high = (

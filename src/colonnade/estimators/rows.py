@@ -55,7 +55,7 @@ class RowMap:
 
 
 def as_doubles(X: Any) -> Any:
-    """A frame of numbers and Booleans by its declared types, as one of doubles with NaN for a missing cell; else X itself.
+    """A frame of numbers and Booleans as one of doubles, with NaN for a missing cell; anything else as it is.
 
     Left to itself an array of a Boolean column with one missing cell would be of another type than one without: what is
     refused must follow from the types of the columns, never from a cell.

@@ -47,7 +47,8 @@ ONCE = (
     VALIDATION,
 )  # no fits of their own
 FREE = (
-    "For nothing: one fit of co.PrivateGram has the models of many penalties in fit.path, and every other setting can be chosen from "
+    "For nothing: one fit of co.PrivateGram has the models of many penalties in fit.path, and every other setting can "
+    "be chosen from "
     "public knowledge."
 )
 
@@ -66,7 +67,7 @@ _PRICED: WeakKeyDictionary[Any, Search] = WeakKeyDictionary()  # by joblib's Par
 
 
 def looked_at(epsilon: float, delta: float, room: Callable[[float, int], str]) -> Search | None:
-    """The search that this fit is part of, if any, counted and found to have room; what cannot be private or priced is refused.
+    """The search that this fit is part of, if any, with room for it; what cannot be priced is refused.
 
     room  given rho of a whole search and the number of its fits, why there is no room for them; empty if there is
     """
@@ -107,11 +108,13 @@ def _check_room(search: Search, epsilon: float, delta: float, room: Callable[[fl
     total = search.fits * search.rho
     if why := room(total, search.fits):
         raise BudgetExhausted(
-            f"{search.words} would cost epsilon {epsilon_of(total, delta):.3g} at delta {delta:g} (rho {total:.3g}), where one costs "
+            f"{search.words} would cost epsilon {epsilon_of(total, delta):.3g} at delta {delta:g} (rho {total:.3g}), "
+            "where one costs "
             f"{epsilon:g}; {why}. Nothing was spent. {FREE}"
         )
     warnings.warn(
-        f"{search.words}: each is charged. Scores on held-out rows are computed from these rows as they are, without noise: they "
+        f"{search.words}: each is charged. Scores on held-out rows are computed from these rows as they are, without "
+        "noise: they "
         "are not private, and neither is a choice or a figure taken from them.",
         NotPrivate,
         stacklevel=2,
@@ -168,7 +171,8 @@ def _fits_once(around: Any) -> bool:
 
 def _unpriced(what: str) -> InvalidInput:
     return InvalidInput(
-        f"a private fit inside {what}: how many fits there will be cannot be told before the first, so they cannot be priced. Nothing "
+        f"a private fit inside {what}: how many fits there will be cannot be told before the first, so they cannot be "
+        "priced. Nothing "
         f"was spent. Fit by itself, or search with GridSearchCV or cross_val_score and a ledger that has room. {FREE}"
     )
 
@@ -177,9 +181,12 @@ def _check_steps(steps: Iterable[Any]) -> None:
     for step in steps:
         if not _public(step):
             raise InvalidInput(
-                f"{type(step).__name__} learns from the rows, and a private fit comes after it: what it learned is in no price, and one "
-                "row moves it, and with it all others. Nothing was spent. Scale by public bounds: feature_bound= and row_norm= do, or "
-                "schemas=, or FunctionTransformer with constants; a step that was fitted to public data is FunctionTransformer(step.transform)."
+                f"{type(step).__name__} learns from the rows, and a private fit comes after it: what it learned is in "
+                "no price, and one "
+                "row moves it, and with it all others. Nothing was spent. Scale by public bounds: feature_bound= and "
+                "row_norm= do, or "
+                "schemas=, or FunctionTransformer with constants; a step that was fitted to public data is "
+                "FunctionTransformer(step.transform)."
             )
 
 

@@ -178,7 +178,7 @@ def _with_intercept(problem: SparseProblem, w: Floats, v: Floats, guess: float) 
 def corrective_fit(
     problem: SparseProblem, *, tolerance: float, passes: int, start: Floats | None = None
 ) -> tuple[Certified, list[dict[str, float]]]:
-    """The model whose gap is at most `tolerance` times its objective, or the best after `passes` passes; and each pass."""
+    """The model whose gap is at most `tolerance` times its objective, or the best of `passes` passes; and each pass."""
     w = np.zeros(problem.width) if start is None else _within(problem, start)
     here = best = _with_intercept(problem, w, scores_of(problem, w), 0.0)
     negligible = NEGLIGIBLE * here.objective

@@ -81,7 +81,7 @@ def _largest_score(
     stamp: Floats,
     bound: Floats,
 ) -> Any:
-    """(|score|, column, sign, nonzeros read) of the candidate with the largest score: evaluates from the top bound down."""
+    """(|score|, column, sign, nonzeros read) of the candidate with the largest score, from the top bound down."""
     best, best_k, best_sign, read = -1.0, -1, 1, 0
     while True:
         top, x = -1.0, -1

@@ -1,4 +1,4 @@
-"""The logistic loss along a line: slope, curvature and their size in one pass, one exponential a row, no temporaries."""
+"""The logistic loss along a line: slope, curvature and their size in one pass, one exponential per row."""
 
 from __future__ import annotations
 

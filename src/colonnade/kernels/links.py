@@ -18,7 +18,7 @@ def exchange(
     middle: Floats,
     sums: Floats,
 ) -> None:
-    """Writes mine (w_ij), theirs (w_ji) and middle (z); adds to sums |x_j − x_i|², |z|², |ρ Δz|² and |ρ (x_i − w_ij)|²."""
+    """Writes mine (w_ij), theirs (w_ji) and middle (z); adds |x_j − x_i|², |z|², |ρ Δz|², |ρ (x_i − w_ij)|² to sums."""
     apart = size = moved = pull = 0.0
     for k in range(own.size):
         x, y, w, v = own[k], other[k], mine[k], theirs[k]

@@ -23,7 +23,7 @@ CHEAP_SWEEPS = 5000  # at most, over the matrix of products
 
 @njit(cache=True, error_model="numpy")
 def row_curvatures(loss: int, floor: float, y: Floats, s: Floats, v: Floats, b: float, out: Floats) -> Any:
-    """out[i] = s_i times the second derivative of row i's loss at v_i + b, at least `floor` times the mean; returns Σ."""
+    """out[i] = s_i times row i's second derivative at v_i + b, at least `floor` times the mean; returns Σ."""
     mean = 0.0
     for i in range(y.size):
         if loss == LOGISTIC:
@@ -190,7 +190,7 @@ def solve_many(
     w: Floats,
     tilt: Floats,
 ) -> Any:
-    """Minimises the model by sweeps over the columns; tilt is its slope in the rows, mass = Σh. Returns (mu, change of b).
+    """Minimises the model by sweeps over columns; tilt: its slope in the rows, mass = Σh. Returns (mu, change of b).
 
     Sweeps over all active columns alternate with sweeps over the nonzero ones.
     """

@@ -134,7 +134,7 @@ def _start_heavy(
     clock: Floats,
     heavy: Floats,
 ) -> Any:
-    """Fills the table of heavy columns; those that could weigh exp(eager) are seen at once. Returns the nonzeros read."""
+    """Fills the table of heavy columns; those that could weigh exp(eager) are seen at once. Returns nonzeros read."""
     indptr = csc[2]
     members = np.empty(which.size, dtype=np.int64)
     seen = 0
@@ -166,7 +166,7 @@ def _set_pace(
     sums: Floats,
     pace: Floats,
 ) -> None:
-    """pace = how far each clock goes in a step like the last ones; jumps: the way since the last rebuild, and its steps."""
+    """pace: how far each clock goes in a step like the last ones; jumps: the way since the last rebuild."""
     eta = 2.0 / (t + 2.0)
     pace[SHRINK_TOP] = shrinking(t, sway, curvature, sums) + 1e-12
     pace[SHRINK_SUM] = 1.05 * (curvature * eta * m * sums[MASS] + 1e-9)
@@ -511,7 +511,8 @@ def exact_picks(
     )
     if counts[VIOLATIONS]:
         raise ColonnadeError(
-            "a score exceeded its bound: the picks are not draws of the mechanism and were discarded. This is a fault of "
+            "a score exceeded its bound: the picks are not draws of the mechanism and were discarded. This is a fault "
+            "of "
             "the library; please report the sizes of the data."
         )
     return picks, Counts(

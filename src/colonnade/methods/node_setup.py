@@ -159,7 +159,7 @@ def terms_of(job: Job, method: AnyMethod) -> Terms:
 
 
 def source_of(method: AnyMethod) -> str:
-    """The version of colonnade and the text of the method's own folder: of all files that its programs are split over."""
+    """The version of colonnade and the text of all files in the method's own folder."""
     home = Path(inspect.getfile(type(method))).parent
     text = b"".join(file.read_bytes() for file in sorted(home.glob("*.py")))
     return f"{version('colonnade')} {hashlib.sha256(text).hexdigest()[:16]}"

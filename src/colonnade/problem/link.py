@@ -73,7 +73,7 @@ def class_share(released: float, sd: float) -> float:
 
 
 def threshold(noise2: float) -> float:
-    """Standard deviations of its noise that a score's correlation with the label must exceed, given that noise's variance.
+    """How many deviations of its noise a score's correlation with the label must exceed, by that noise's variance.
 
     Noise of sd t that passes by z > beyond claims a correlation of t·z·(1 − (beyond/z)⁴), which costs half its square
     where there is none: less than .9·t² on average, if z is normal. It passes with a chance of COST/t² at most.

@@ -30,7 +30,8 @@ def nearest_matrix(matrix: Any, penalty: Penalty, responses: int) -> Nearest:
             return NearestNuclear(matrix, penalty, responses)
         case _:
             raise InvalidInput(
-                f"no {type(penalty).__name__} of a coefficient matrix: with several responses, use Ridge, Lasso, ElasticNet "
+                f"no {type(penalty).__name__} of a coefficient matrix: with several responses, use Ridge, Lasso, "
+                "ElasticNet "
                 "or NuclearNorm."
             )
 

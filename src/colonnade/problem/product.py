@@ -70,7 +70,8 @@ class Product:
             raise InvalidInput("blocks='parties' has no meaning without parties: use Product.over(who holds what).")
         if sum(map(len, self.blocks)) != d:
             raise InvalidInput(
-                f"the blocks name {sum(map(len, self.blocks)):,} columns and there are {d:,}: every column needs one block."
+                f"the blocks name {sum(map(len, self.blocks)):,} columns and there are {d:,}: every column needs one "
+                "block."
             )
         return self.blocks
 

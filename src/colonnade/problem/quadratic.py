@@ -97,13 +97,14 @@ def _whole(G: Floats, b: Floats) -> Floats:
 
 
 def _range(G: Floats, b: Floats) -> tuple[Floats, Floats, Floats]:
-    """G's eigenvalues above 0, b along their vectors, and those; InvalidInput where b has more: then there is no bottom."""
+    """G's eigenvalues above 0, b along their vectors, and those; InvalidInput where b has more."""
     values, vectors = np.linalg.eigh(G)
     kept = values > RANK * max(float(values[-1]), 0.0)
     along = vectors.T @ b
     if float(np.linalg.norm(along[~kept])) > 1e-7 * float(np.linalg.norm(b)):
         raise InvalidInput(
-            f"b leaves the range of G, which has rank {int(kept.sum())} of {b.size}: the quadratic falls without bound. "
+            f"b leaves the range of G, which has rank {int(kept.sum())} of {b.size}: the quadratic falls without "
+            "bound. "
             f"Add a Ridge or an ElasticNet, or a constraint."
         )
     return values[kept], along[kept], vectors[:, kept]
