@@ -12,7 +12,12 @@ def confident(problem: cp.Problem) -> float:
     """The optimum by Clarabel; a generated example where the solver doubts its own answer is passed over."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # "may be inaccurate" is the status looked at below
-        problem.solve(solver=cp.CLARABEL)
+        try:
+            problem.solve(solver=cp.CLARABEL)
+        except cp.SolverError:  # it gave up: no answer to compare with
+            if not currently_in_test_context():
+                raise
+            assume(False)
     if currently_in_test_context():
         assume(problem.status == cp.OPTIMAL)
     assert problem.status == cp.OPTIMAL

@@ -137,6 +137,7 @@ def test_every_source_path_named_in_a_document_exists(path: Path) -> None:
 # ------------------------------------------------------------------------------------------------ generated blocks
 
 
+@pytest.mark.slow
 def test_the_generated_blocks_are_fresh() -> None:
     command = [sys.executable, "-W", "error", str(ROOT / "docs" / "generate.py"), "--check"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)

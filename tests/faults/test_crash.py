@@ -118,7 +118,8 @@ def test_noise_is_never_drawn_again_for_what_may_have_left(memory):
         once_on_the_wire(trial)
 
 
-@pytest.mark.parametrize("kind", [pytest.param("exact", marks=pytest.mark.fault), "noisy"])
+@pytest.mark.parametrize("kind", ["exact", "noisy"])
+@pytest.mark.fault
 def test_a_kill_by_the_clock_is_no_different(memory, kind):
     folder = memory / f"clock {kind}"
     folder.mkdir()

@@ -339,7 +339,9 @@ def test_coefficients_never_leave_a_party() -> None:
     fed = co.Federation.split(X, y, parties=2)
     fit = co.fit(fed, co.Problem(co.LeastSquares(), penalty=co.Ridge(0.1)), SharingADMM(rounds=5), engine=tap)
     received = [decode(letter.frame.body) for letter in tap.letters]
-    assert {"SendLabels", "Labels", "Dual", "Part", "Finish", "Done"} == {type(m).__name__ for m in received}
+    assert {"SendLabels", "Labels", "SharingDual", "SharingPart", "Finish", "Done"} == {
+        type(m).__name__ for m in received
+    }
     for message in received:
         if isinstance(message, SharingPart):
             assert message.prediction.value.shape == (30,)

@@ -824,7 +824,7 @@ def test_keys_of_parties_that_were_told_different_things_are_not_taken(name, tmp
         with pytest.raises(ColonnadeError):
             run_of(straw, case, tmp_path / "hub")
         kinds = {type(decode(body)).__name__ for forms in straw.wire.values() for body in forms}
-        assert kinds <= {"Failed", "Hello"}  # nothing has left but keys, and that they were not taken
+        assert kinds <= {"Failed", "RunKey"}  # nothing has left but keys, and that they were not taken
 
 
 def test_what_a_party_keeps_beside_its_ledger_is_its_owners_alone(tmp_path):

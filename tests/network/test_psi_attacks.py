@@ -24,6 +24,7 @@ from colonnade.errors import WireError
 from colonnade.network.parcel import Parcel
 from colonnade.network.party_alignment import COMMON, PEPPER, REQUEST, RESPONSE, SETUP, forget
 from colonnade.network.party_service import OK
+from colonnade.network.questions import Question
 
 
 def words(*rows: int) -> list[bytes]:
@@ -172,7 +173,7 @@ def test_a_party_cannot_have_rows_declared_common_that_it_does_not_hold(tmp_path
             part.ParseFromString(psi_respond(one.SerializeToString(), psi_key(b"z" * 32, "z", "z"), most=1))
             return bytes(part.encrypted_elements[0])
 
-        lab.show, lab.blind = show, blind
+        straw.services["lab"].handlers |= {Question.SHOW: show, Question.BLIND: blind}
         with pytest.raises(Exception, match="'bank' refused 'narrow'"):
             straw.meet(straw.made.federation)
         assert [r for r in caplog.records if "words that nobody else can have" in getattr(r, "why", "")]

@@ -134,7 +134,7 @@ def test_a_party_that_signs_by_another_key_than_its_pin_gets_nothing_from_the_ot
         left = {(edge[0], type(decode(body)).__name__) for edge, forms in straw.wire.items() for body in forms}
         honest = [name for name in straw.made.names if name != "party1"]
         assert {(name, kind) for name, kind in left if name in honest} == {
-            (name, kind) for name in honest for kind in ("Hello", "Failed")
+            (name, kind) for name in honest for kind in ("RunKey", "Failed")
         }
         for name in honest:
             assert entries(straw.services[name]) == []

@@ -80,7 +80,7 @@ def test_what_the_hub_carries_of_scores_is_sealed(tmp_path):  # noqa: F811
         assert {receiver for _, receiver, _ in between} == {fit.label}
         assert {type(decode(body)).__name__ for forms in between.values() for body in forms} == {"Sealed"}
         to_hub = {type(decode(b)).__name__ for at, forms in straw.wire.items() if at[1] == "coordinator" for b in forms}
-        assert to_hub == {"Hello", "Done"}
+        assert to_hub == {"RunKey", "Done"}
 
 
 def test_a_party_that_dies_at_any_question_changes_no_score(tmp_path):  # noqa: F811
@@ -369,7 +369,7 @@ def test_parties_that_are_told_of_different_models_score_nothing(tmp_path):  # n
         with pytest.raises(ColonnadeError):
             scored(straw, fit, tmp_path / "hub")
         assert not list(tmp_path.rglob("scores/*"))
-        assert {"Failed", "Hello"} == {type(decode(body)).__name__ for forms in straw.wire.values() for body in forms}
+        assert {"Failed", "RunKey"} == {type(decode(body)).__name__ for forms in straw.wire.values() for body in forms}
 
 
 def test_sums_of_32_of_the_largest_parts_fit_into_the_ring():

@@ -112,6 +112,7 @@ def test_a_refusal_at_an_actor_is_told_in_its_own_words(engine, tmp_path):
 # ------------------------------------------------------------------------------------------------ where parties are put
 
 
+@pytest.mark.fault
 def test_a_party_is_placed_on_the_machine_that_was_named_and_a_connection_that_was_there_stays(engine):
     case = with_parties(METHODS["frank-wolfe, least squares"], 2)
     fitted(case, engine)  # now there is a Ray, and the next engine did not start it
