@@ -3,7 +3,7 @@
 Solves   min loss(Σ A_m x_m + b, y) + a/2 Σ ‖x_m‖², by a few rounds of the sharing form (sharing_admm.py) on noisy
          values.
 Source   Boyd et al., 2011, 7.3, with the calibration derived in docs/privacy.md, "private sharing ADMM". (Hu et al.,
-         NeurIPS 2020, print another one, which does not hold: docs/findings.md.)
+         NeurIPS 2020, print another one, which does not hold: papers/findings.md.)
          The label holder releases noisy labels ŷ once. Round t: z̄ and u come from published values; party m minimises
          a/2 ‖x‖² + rho/2 ‖A_m x + r‖² **over** ‖x‖ ≤ radius, r = clip(ā − z̄ + u − p̃_m), p̃_m its own last *published*
          prediction, and releases p̃_m = A_m x + noise; in the last round x + noise instead.
