@@ -135,11 +135,11 @@ def test_importing_the_package_loads_none_of_its_heavy_libraries() -> None:
 
 
 def test_readers_type_checkers_and_python_see_the_same_names() -> None:
-    tree = ast.parse((SOURCE / "__init__.py").read_text(encoding="utf-8"))
-    shown = next(node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
-    homes = {alias.name: node.module for node in shown.body if isinstance(node, ast.ImportFrom) for alias in node.names}
-    assert homes == co.homes()
-    assert sorted(homes) == sorted(co.__all__)
+    tree = ast.parse((SOURCE / "__init__.pyi").read_text(encoding="utf-8"))
+    homes = {alias.name: node.module for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    (listed,) = [node.value for node in tree.body if isinstance(node, ast.Assign)]
+    assert homes == co.HOMES
+    assert sorted(homes) == sorted(co.__all__) == sorted(ast.literal_eval(listed))
     assert set(co.__all__) <= set(dir(co))
     for name in co.__all__:
         assert getattr(co, name) is getattr(co, name)

@@ -5,110 +5,64 @@ import colonnade as co
 fed = co.Federation.split(X, y, parties=4)
 fit = co.fit(fed, co.Problem(co.Logistic(), co.L1Ball(10.0)), method=co.DistributedFrankWolfe())
 
-Names are loaded when they are first used: `colonnade --help` and `import colonnade` wait for no compiler.
+Names are loaded when they are first used: `colonnade --help` and `import colonnade` wait for no compiler. Type checkers
+read `__init__.pyi`.
 """
 
 from __future__ import annotations
 
-import ast
 import sys
-from functools import cache
 from importlib import import_module
-from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:  # read by people, by type checkers and by `homes`
-    from colonnade.audit.run import audit
-    from colonnade.data.federation import Federation
-    from colonnade.data.schema import Binary, Categorical, Date, Numeric, Plain, Schema
-    from colonnade.data.sources import read
-    from colonnade.errors import (
-        BudgetExhausted,
-        ColonnadeError,
-        ColonnadeWarning,
-        HeldByParty,
-        InvalidInput,
-        LeakError,
-        LedgerDamaged,
-        MostlyNoise,
-        NothingToLearn,
-        NotPrivate,
-        PeerFailed,
-        PolicyRefused,
-        ProtocolError,
-        ReplayDiverged,
-        StoreError,
-        UnusedLevels,
-        WireError,
-    )
-    from colonnade.estimators import SparseClassifier, SparseRegressor
-    from colonnade.estimators.federated_classifier import FederatedClassifier
-    from colonnade.estimators.federated_regressor import FederatedRegressor
-    from colonnade.methods.admm.private_sharing import PrivateSharingADMM
-    from colonnade.methods.admm.sharing import SharingADMM
-    from colonnade.methods.frank_wolfe.block import BlockFrankWolfe
-    from colonnade.methods.frank_wolfe.central import CentralFrankWolfe
-    from colonnade.methods.frank_wolfe.distributed import Corrective, DistributedFrankWolfe, LineSearch, OpenLoop
-    from colonnade.methods.frank_wolfe.private_block import PrivateBlockFrankWolfe
-    from colonnade.methods.gram.private_gram import PrivateGram
-    from colonnade.methods.graph.admm import GraphADMM
-    from colonnade.methods.graph.ridge import GraphRidge
-    from colonnade.methods.graph.tls import GraphTLS
-    from colonnade.methods.graph.zeroth import GraphZerothOrder
-    from colonnade.methods.method import Status
-    from colonnade.network.certs import Tls
-    from colonnade.network.hub import Grpc
-    from colonnade.privacy.block import COLUMN
-    from colonnade.privacy.events import Policy
-    from colonnade.privacy.mechanisms import SeededNoise
-    from colonnade.privacy.statement import Privacy, PrivacyStatement
-    from colonnade.problem import (
-        RBF,
-        Absolute,
-        AdaBoost,
-        Changing,
-        ElasticNet,
-        Elementary,
-        GroupL1Ball,
-        GroupLasso,
-        Huber,
-        Independent,
-        KernelSVM,
-        L1Ball,
-        Lasso,
-        LeastSquares,
-        Logistic,
-        Nice,
-        NuclearNorm,
-        PerParty,
-        Problem,
-        Product,
-        PublicLabels,
-        Quantile,
-        Ridge,
-        Serial,
-        Simplex,
-        SquaredHinge,
-        Topology,
-    )
-    from colonnade.runs.fit import fit
-    from colonnade.runs.result import Fit, load
-    from colonnade.runs.scoring import score
-    from colonnade.runs.simulate import simulate
-    from colonnade.runtime.inprocess import Faults, InProcess, Tap
-    from colonnade.runtime.ray import Ray
-    from colonnade.runtime.traffic import Communication
-    from colonnade.views.fit_facts import CoefficientPath
-
-
-@cache
-def homes() -> dict[str, str]:
-    """The module of each public name, read off the imports above."""
-    tree = ast.parse(Path(__file__).read_text(encoding="utf-8"))
-    shown = next(node for node in tree.body if isinstance(node, ast.If))
-    imports = [node for node in shown.body if isinstance(node, ast.ImportFrom)]
-    return {alias.name: str(node.module) for node in imports for alias in node.names}
+_NAMES = {  # the public names, by the module that defines them
+    "audit.run": "audit",
+    "data.federation": "Federation",
+    "data.schema": "Binary Categorical Date Numeric Plain Schema",
+    "data.sources": "read",
+    "errors": (
+        "BudgetExhausted ColonnadeError ColonnadeWarning HeldByParty InvalidInput LeakError LedgerDamaged "
+        "MostlyNoise NothingToLearn NotPrivate PeerFailed PolicyRefused ProtocolError ReplayDiverged "
+        "StoreError UnusedLevels WireError"
+    ),
+    "estimators": "SparseClassifier SparseRegressor",
+    "estimators.federated_classifier": "FederatedClassifier",
+    "estimators.federated_regressor": "FederatedRegressor",
+    "methods.admm.private_sharing": "PrivateSharingADMM",
+    "methods.admm.sharing": "SharingADMM",
+    "methods.frank_wolfe.block": "BlockFrankWolfe",
+    "methods.frank_wolfe.central": "CentralFrankWolfe",
+    "methods.frank_wolfe.distributed": "Corrective DistributedFrankWolfe LineSearch OpenLoop",
+    "methods.frank_wolfe.private_block": "PrivateBlockFrankWolfe",
+    "methods.gram.private_gram": "PrivateGram",
+    "methods.graph.admm": "GraphADMM",
+    "methods.graph.ridge": "GraphRidge",
+    "methods.graph.tls": "GraphTLS",
+    "methods.graph.zeroth": "GraphZerothOrder",
+    "methods.method": "Status",
+    "network.certs": "Tls",
+    "network.hub": "Grpc",
+    "privacy.block": "COLUMN",
+    "privacy.events": "Policy",
+    "privacy.mechanisms": "SeededNoise",
+    "privacy.statement": "Privacy PrivacyStatement",
+    "problem": (
+        "RBF Absolute AdaBoost Changing ElasticNet Elementary GroupL1Ball GroupLasso Huber Independent "
+        "KernelSVM L1Ball Lasso LeastSquares Logistic Nice NuclearNorm PerParty Problem Product PublicLabels "
+        "Quantile Ridge Serial Simplex SquaredHinge Topology"
+    ),
+    "runs.fit": "fit",
+    "runs.result": "Fit load",
+    "runs.scoring": "score",
+    "runs.simulate": "simulate",
+    "runtime.inprocess": "Faults InProcess Tap",
+    "runtime.ray": "Ray",
+    "runtime.traffic": "Communication",
+    "views.fit_facts": "CoefficientPath",
+}
+HOMES = {name: f"colonnade.{module}" for module, names in _NAMES.items() for name in names.split()}
+__all__ = sorted(HOMES)
 
 
 class _Package(ModuleType):
@@ -121,110 +75,14 @@ class _Package(ModuleType):
 
 sys.modules[__name__].__class__ = _Package
 
-if not TYPE_CHECKING:  # or every misspelt name would pass a type checker
 
-    def __getattr__(name: str) -> Any:
-        """A public name, loaded now and kept."""
-        if name not in __all__:
-            raise AttributeError(f"module 'colonnade' has no attribute {name!r}")
-        value = getattr(import_module(homes()[name]), name)
-        globals()[name] = value
-        return value
+def __getattr__(name: str) -> Any:
+    """A public name, loaded now and kept."""
+    if name not in HOMES:
+        raise AttributeError(f"module 'colonnade' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(HOMES[name]), name)
+    return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
-
-
-__all__ = [
-    "COLUMN",
-    "RBF",
-    "Absolute",
-    "AdaBoost",
-    "Binary",
-    "BlockFrankWolfe",
-    "BudgetExhausted",
-    "Categorical",
-    "CentralFrankWolfe",
-    "Changing",
-    "CoefficientPath",
-    "ColonnadeError",
-    "ColonnadeWarning",
-    "Communication",
-    "Corrective",
-    "Date",
-    "DistributedFrankWolfe",
-    "ElasticNet",
-    "Elementary",
-    "Faults",
-    "FederatedClassifier",
-    "FederatedRegressor",
-    "Federation",
-    "Fit",
-    "GraphADMM",
-    "GraphRidge",
-    "GraphTLS",
-    "GraphZerothOrder",
-    "GroupL1Ball",
-    "GroupLasso",
-    "Grpc",
-    "HeldByParty",
-    "Huber",
-    "InProcess",
-    "Independent",
-    "InvalidInput",
-    "KernelSVM",
-    "L1Ball",
-    "Lasso",
-    "LeakError",
-    "LeastSquares",
-    "LedgerDamaged",
-    "LineSearch",
-    "Logistic",
-    "MostlyNoise",
-    "Nice",
-    "NotPrivate",
-    "NothingToLearn",
-    "NuclearNorm",
-    "Numeric",
-    "OpenLoop",
-    "PeerFailed",
-    "PerParty",
-    "Plain",
-    "Policy",
-    "PolicyRefused",
-    "Privacy",
-    "PrivacyStatement",
-    "PrivateBlockFrankWolfe",
-    "PrivateGram",
-    "PrivateSharingADMM",
-    "Problem",
-    "Product",
-    "ProtocolError",
-    "PublicLabels",
-    "Quantile",
-    "Ray",
-    "ReplayDiverged",
-    "Ridge",
-    "Schema",
-    "SeededNoise",
-    "Serial",
-    "SharingADMM",
-    "Simplex",
-    "SparseClassifier",
-    "SparseRegressor",
-    "SquaredHinge",
-    "Status",
-    "StoreError",
-    "Tap",
-    "Tls",
-    "Topology",
-    "UnusedLevels",
-    "WireError",
-    "audit",
-    "fit",
-    "load",
-    "read",
-    "score",
-    "simulate",
-]
+    return sorted({*globals(), *HOMES})

@@ -1,25 +1,6 @@
-"""Every error Colonnade raises on purpose, in one tree.
+"""Every error Colonnade raises on purpose, in one tree under ColonnadeError, and every warning under ColonnadeWarning.
 
-ColonnadeError
-├── InvalidInput        the data, a bound or a setting cannot be used (also a ValueError)
-├── LeakError           something would have left a party without passing its gate
-├── WireError           bytes that are not a message of ours
-├── ProtocolError       a node broke the rules of the conversation, or nobody can go on
-│   └── PeerFailed      another node said that it stops
-├── BudgetExhausted     a release would cost more than its owner allows
-├── PolicyRefused       a party's policy forbids what a run asks for
-├── ReplayDiverged      a resumed run does not compute what it computed before
-├── LedgerDamaged       a ledger or transcript cannot be trusted any more
-├── StoreError          the disk said no: read-only, full, locked
-└── HeldByParty         the value exists, at a party, and stays there
-
-Warnings, which `warnings.filterwarnings("error", category=...)` turns into errors:
-
-ColonnadeWarning
-├── NothingToLearn      a private run would spend its budget on columns or labels that carry nothing
-├── UnusedLevels        for information before a private run: declared levels that no row has
-├── MostlyNoise         what a private run released is about what noise alone would make
-└── NotPrivate          what is about to be computed is covered by no statement
+`warnings.filterwarnings("error", category=...)` turns a warning into an error.
 """
 
 from __future__ import annotations
@@ -126,10 +107,8 @@ class unquoted(ContextDecorator):  # noqa: N801  # used as contextlib's are: @un
         if isinstance(error, ColonnadeError):
             _forget_foreign(error, set())
         elif (isinstance(error, ValueError) and self.about in str(error)) or _quoting(error):
-            clean = InvalidInput(
-                f"some cells cannot be used ({type(error).__name__}; its message may quote one and is not shown). Is "
-                "every column of one type, and as its schema says?"
-            ).with_traceback(at)
+            what = f"some cells cannot be used ({type(error).__name__}; its message may quote one and is not shown)"
+            clean = InvalidInput(f"{what}. Is every column of one type, and as its schema says?").with_traceback(at)
             try:
                 raise clean
             except InvalidInput:

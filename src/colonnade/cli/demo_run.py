@@ -97,12 +97,7 @@ class Demo:
 
 
 def run(
-    *,
-    rows: int | None = None,
-    rounds: int | None = None,
-    epsilon: float = EPSILON,
-    progress: bool = False,
-    tell: Tell,
+    *, rows: int | None = None, rounds: int | None = None, epsilon: float = EPSILON, progress: bool = False, tell: Tell
 ) -> Demo:
     """Fit the private model, the same without privacy, and each party's own; `tell` is given a line for each part.
 

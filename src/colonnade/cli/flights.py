@@ -96,9 +96,7 @@ SCHEMAS = {
                 missing="indicator",
             ),
             Categorical(
-                "type",
-                ("Fixed wing multi engine", "Fixed wing single engine", "Rotorcraft"),
-                missing="indicator",
+                "type", ("Fixed wing multi engine", "Fixed wing single engine", "Rotorcraft"), missing="indicator"
             ),
         )
     ),
@@ -148,11 +146,7 @@ def load(rows: int | None = None) -> Flights:
     registry = flights.join(_planes(folder), on="tailnum", how="left", maintain_order="left")
     label = (pl.col("arr_delay") > LATE_MINUTES).cast(pl.Int8).alias("late")
     weekday = pl.date("year", "month", "day").dt.weekday().alias("weekday")
-    tables = {
-        "airline": flights.with_columns(weekday, label),
-        "weather": weather,
-        "registry": registry,
-    }
+    tables = {"airline": flights.with_columns(weekday, label), "weather": weather, "registry": registry}
     return Flights(
         {
             party: table.select(
@@ -205,10 +199,7 @@ def _weather(folder: Path) -> pl.DataFrame:
     measured = ["temp", "dewp", "humid", "wind_dir", "wind_speed", "wind_gust", "precip", "pressure", "visib"]
     types = {name: pl.Float64() for name in measured}
     table = pl.read_csv(
-        folder / "weather.csv",
-        columns=["origin", "time_hour", *measured],
-        schema_overrides=types,
-        null_values="NA",
+        folder / "weather.csv", columns=["origin", "time_hour", *measured], schema_overrides=types, null_values="NA"
     )
     # Twelve sectors of 30 degrees, named by their middle; stations report 0 for calm and 360 for north.
     sector = ((pl.col("wind_dir") + 15.0) // 30.0 % 12.0 * 30.0).replace(0.0, 360.0).cast(pl.Int64)

@@ -51,8 +51,7 @@ def run(
         Path | None, typer.Option(help="With --dry-run: a job file, to be priced and checked as if it were proposed.")
     ] = None,
     rows: Annotated[
-        int | None,
-        typer.Option(min=1, help="With --job: suppose so many common rows, where none are agreed on yet."),
+        int | None, typer.Option(min=1, help="With --job: suppose so many common rows, where none are agreed on yet.")
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log warnings and errors only.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Log one JSON object a line instead of text.")] = False,

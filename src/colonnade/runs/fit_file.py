@@ -158,13 +158,7 @@ def stumps(raw: Any) -> bool:
 
 def facts(raw: Any) -> bool:
     """What everybody knew before the run."""
-    rules = {
-        "rows": whole,
-        "brought": tabled(whole),
-        "policies": tabled(text),
-        "settings": text,
-        "fingerprint": text,
-    }
+    rules = {"rows": whole, "brought": tabled(whole), "policies": tabled(text), "settings": text, "fingerprint": text}
     return isinstance(raw, dict) and all(rules.get(name, _plain)(value) for name, value in raw.items())
 
 

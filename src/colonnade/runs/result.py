@@ -443,10 +443,7 @@ _VALUES = {
 def _value(value: Any) -> Any:
     """A frozen value of problem/ as plain data; its type must be one that `_from_value` knows."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {
-            "type": type(value).__name__,
-            **{f.name: _value(getattr(value, f.name)) for f in fields(value)},
-        }
+        return {"type": type(value).__name__, **{f.name: _value(getattr(value, f.name)) for f in fields(value)}}
     return [_value(item) for item in value] if isinstance(value, tuple) else value
 
 

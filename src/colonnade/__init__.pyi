@@ -1,0 +1,178 @@
+"""The public names with their types, for type checkers and editors; `HOMES` is the same table for Python."""
+
+from colonnade.audit.run import audit
+from colonnade.data.federation import Federation
+from colonnade.data.schema import Binary, Categorical, Date, Numeric, Plain, Schema
+from colonnade.data.sources import read
+from colonnade.errors import (
+    BudgetExhausted,
+    ColonnadeError,
+    ColonnadeWarning,
+    HeldByParty,
+    InvalidInput,
+    LeakError,
+    LedgerDamaged,
+    MostlyNoise,
+    NothingToLearn,
+    NotPrivate,
+    PeerFailed,
+    PolicyRefused,
+    ProtocolError,
+    ReplayDiverged,
+    StoreError,
+    UnusedLevels,
+    WireError,
+)
+from colonnade.estimators import SparseClassifier, SparseRegressor
+from colonnade.estimators.federated_classifier import FederatedClassifier
+from colonnade.estimators.federated_regressor import FederatedRegressor
+from colonnade.methods.admm.private_sharing import PrivateSharingADMM
+from colonnade.methods.admm.sharing import SharingADMM
+from colonnade.methods.frank_wolfe.block import BlockFrankWolfe
+from colonnade.methods.frank_wolfe.central import CentralFrankWolfe
+from colonnade.methods.frank_wolfe.distributed import Corrective, DistributedFrankWolfe, LineSearch, OpenLoop
+from colonnade.methods.frank_wolfe.private_block import PrivateBlockFrankWolfe
+from colonnade.methods.gram.private_gram import PrivateGram
+from colonnade.methods.graph.admm import GraphADMM
+from colonnade.methods.graph.ridge import GraphRidge
+from colonnade.methods.graph.tls import GraphTLS
+from colonnade.methods.graph.zeroth import GraphZerothOrder
+from colonnade.methods.method import Status
+from colonnade.network.certs import Tls
+from colonnade.network.hub import Grpc
+from colonnade.privacy.block import COLUMN
+from colonnade.privacy.events import Policy
+from colonnade.privacy.mechanisms import SeededNoise
+from colonnade.privacy.statement import Privacy, PrivacyStatement
+from colonnade.problem import (
+    RBF,
+    Absolute,
+    AdaBoost,
+    Changing,
+    ElasticNet,
+    Elementary,
+    GroupL1Ball,
+    GroupLasso,
+    Huber,
+    Independent,
+    KernelSVM,
+    L1Ball,
+    Lasso,
+    LeastSquares,
+    Logistic,
+    Nice,
+    NuclearNorm,
+    PerParty,
+    Problem,
+    Product,
+    PublicLabels,
+    Quantile,
+    Ridge,
+    Serial,
+    Simplex,
+    SquaredHinge,
+    Topology,
+)
+from colonnade.runs.fit import fit
+from colonnade.runs.result import Fit, load
+from colonnade.runs.scoring import score
+from colonnade.runs.simulate import simulate
+from colonnade.runtime.inprocess import Faults, InProcess, Tap
+from colonnade.runtime.ray import Ray
+from colonnade.runtime.traffic import Communication
+from colonnade.views.fit_facts import CoefficientPath
+
+HOMES: dict[str, str]
+
+__all__ = [
+    "COLUMN",
+    "RBF",
+    "Absolute",
+    "AdaBoost",
+    "Binary",
+    "BlockFrankWolfe",
+    "BudgetExhausted",
+    "Categorical",
+    "CentralFrankWolfe",
+    "Changing",
+    "CoefficientPath",
+    "ColonnadeError",
+    "ColonnadeWarning",
+    "Communication",
+    "Corrective",
+    "Date",
+    "DistributedFrankWolfe",
+    "ElasticNet",
+    "Elementary",
+    "Faults",
+    "FederatedClassifier",
+    "FederatedRegressor",
+    "Federation",
+    "Fit",
+    "GraphADMM",
+    "GraphRidge",
+    "GraphTLS",
+    "GraphZerothOrder",
+    "GroupL1Ball",
+    "GroupLasso",
+    "Grpc",
+    "HeldByParty",
+    "Huber",
+    "InProcess",
+    "Independent",
+    "InvalidInput",
+    "KernelSVM",
+    "L1Ball",
+    "Lasso",
+    "LeakError",
+    "LeastSquares",
+    "LedgerDamaged",
+    "LineSearch",
+    "Logistic",
+    "MostlyNoise",
+    "Nice",
+    "NotPrivate",
+    "NothingToLearn",
+    "NuclearNorm",
+    "Numeric",
+    "OpenLoop",
+    "PeerFailed",
+    "PerParty",
+    "Plain",
+    "Policy",
+    "PolicyRefused",
+    "Privacy",
+    "PrivacyStatement",
+    "PrivateBlockFrankWolfe",
+    "PrivateGram",
+    "PrivateSharingADMM",
+    "Problem",
+    "Product",
+    "ProtocolError",
+    "PublicLabels",
+    "Quantile",
+    "Ray",
+    "ReplayDiverged",
+    "Ridge",
+    "Schema",
+    "SeededNoise",
+    "Serial",
+    "SharingADMM",
+    "Simplex",
+    "SparseClassifier",
+    "SparseRegressor",
+    "SquaredHinge",
+    "Status",
+    "StoreError",
+    "Tap",
+    "Tls",
+    "Topology",
+    "UnusedLevels",
+    "WireError",
+    "audit",
+    "fit",
+    "load",
+    "read",
+    "score",
+    "simulate",
+]
