@@ -6,7 +6,7 @@ each. Its own words hold no measured number: only places in a paper (equation 17
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,10 +37,7 @@ class Finding:
 
 ATTACKS = ("attacks-published", "attacks-ours")
 ATTACK = "the paper's privacy claim: "
-LOU = "Lou and Cheung, “An uplink communication-efficient approach to featurewise distributed sparse optimization with differential privacy”"
-RAFF = "Raff, Khanna and Lu, “Scaling up differentially private LASSO regularized logistic regression via faster Frank-Wolfe iterations”"
-HU = "Hu, Liu, Ge, Kong, Jiang and Niu, “Learning privately over distributed features: an ADMM sharing approach”"
-GRATTON = "Gratton, doctoral thesis"
+LOU, RAFF, HU, GRATTON = "Lou and Cheung", "Raff et al.", "Hu et al.", "Gratton"  # the page's head has their titles
 
 FINDINGS = (
     Finding(
@@ -261,26 +258,29 @@ def _section(finding: Finding, record: Record) -> str:
         for name in dict.fromkeys(one.figure for one in finding.shown)
         if record[name]["listing"] and name not in ATTACKS  # these stand at the head of the page
     ]
-    return "\n\n".join(
-        (
-            f"## {finding.title}",
-            f"{finding.source}.",
-            f"![{said['title']}]({FOLDER}/{first}.svg)",
-            f"**What is wrong.** {finding.wrong}",
-            shown,
-            *tables,
-            f"**What holds instead.** {finding.instead}",
-            holds,
-        )
+    parts = (
+        f"## {finding.title}",
+        f"{finding.source}.",
+        f"![{said['title']}]({FOLDER}/{first}.svg)",
+        f"**What is wrong.** {finding.wrong}",
+        shown,
+        *tables,
+        f"**What holds instead.** {finding.instead}",
+        holds,
     )
+    return "\n\n".join(part for part in parts if part)
 
 
 def _measured(shown: Sequence[Shown], record: Record) -> str:
+    """What was measured of each claim; an attack's figures stand in the tables at the head of the page."""
     lines = []
     for one in shown:
         claim = _claim(record, one)
+        if one.figure in ATTACKS and claim["held"]:
+            continue
         verdict = "holds" if claim["held"] else "does not hold"
-        lines.append(f"* {link(one.figure)}: “{claim['says']}” {verdict}: {claim['evidence']} ({claim['confidence']}).")
+        measured = "see the first table" if one.figure in ATTACKS else claim["evidence"]
+        lines.append(f"* {link(one.figure)}: “{claim['says']}” {verdict}: {measured}.")
     return "\n".join(lines)
 
 
@@ -288,16 +288,33 @@ def _table(record: Record, name: str) -> str:
     said = record.get(name)
     if said is None or not said["listing"]:
         raise InvalidInput(f"{name} is not in the record: run `python -m papers run {name}` and publish it.")
-    return f"**{said['title']}** ({link(name)}; privacy: {said['privacy']})\n\n{markdown_table(said['listing'])}"
+    return (
+        f"**{said['title']}** ({link(name)}; privacy: {said['privacy']})\n\n{markdown_table(_merged(said['listing']))}"
+    )
+
+
+def _merged(rows: Sequence[dict[str, str]]) -> list[dict[str, str]]:
+    """One row for each release: what differs between its rows stands side by side in one cell."""
+    merged = []
+    for release in dict.fromkeys(row["Release"] for row in rows):
+        same = [row for row in rows if row["Release"] == release]
+        merged.append({key: "; ".join(_alike(row[key] for row in same)) for key in rows[0]})
+    return merged
+
+
+def _alike(cells: Iterable[str]) -> list[str]:
+    """The cells, or one of them if all say the same."""
+    found = list(cells)
+    return found[:1] if len(set(found)) == 1 else found
 
 
 def _others(record: Record) -> str:
-    """Every other published claim that was found not to hold."""
+    """Every other published claim that was found not to hold, with its figures: the gallery has numbers and reasons."""
     named = {(one.figure, _claim(record, one)["says"]) for finding in FINDINGS for one in finding.shown}
-    lines = [
-        f"* {link(name)}: “{claim['says']}”. {claim['evidence']} ({claim['confidence']}). {claim['finding']}"
-        for name, said in record.items()
-        for claim in said["claims"]
-        if not claim["held"] and (name, claim["says"]) not in named
-    ]
-    return "## Other claims that do not hold here\n\n" + "\n".join(lines)
+    found: dict[str, list[str]] = {}
+    for name, said in record.items():
+        for claim in said["claims"]:
+            if not claim["held"] and (name, claim["says"]) not in named:
+                found.setdefault(claim["says"], []).append(link(name))
+    lines = "\n".join(f"* “{says}”: {', '.join(figures)}" for says, figures in found.items())
+    return f"## Other claims that do not hold here\n\nThe gallery says of each what was measured, and why it fails.\n\n{lines}"

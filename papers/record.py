@@ -107,29 +107,43 @@ def markdown_table(rows: Sequence[Mapping[str, str]]) -> str:
 
 
 def listed(record: Record) -> str:
-    """Every figure with its verdicts in numbers, and what the run took: for papers/README.md."""
-    rows = [
-        {
-            "figure": link(name),
-            "paper": said["paper"],
-            "title": said["title"],
-            "data": ", ".join(said["data"]) or "made up",
-            "claims that hold": f"{sum(claim['held'] for claim in said['claims'])} of {len(said['claims'])}",
-            "mode": mode(said),
-            "CPU": f"{said['cpu_seconds']:.0f} s",
-            "verdicts": said["status"],
-        }
-        for name, said in record.items()
-    ]
+    """Every figure with its verdicts in numbers, and what the run took, paper by paper: for papers/README.md."""
+    parts = []
+    for paper in papers(record):
+        rows = [
+            {
+                "figure": link(name),
+                "title": said["title"],
+                "data": ", ".join(said["data"]),
+                "hold": f"{sum(claim['held'] for claim in said['claims'])}/{len(said['claims'])}",
+                "CPU s": f"{said['cpu_seconds']:.0f}",
+            }
+            for name, said in record.items()
+            if said["paper"] == paper
+        ]
+        parts += [f"### {paper}", markdown_table(rows)]
     quick = [said["cpu_seconds"] for said in record.values() if said["quick"]]
     total = f"All {len(quick)} quick figures together took {sum(quick):,.0f} s of CPU, {sum(quick) / 120:.0f} minutes on two cores."
-    return f"{markdown_table(rows)}\n\n{total}"
+    full = [link(name) for name, said in record.items() if not said["quick"]]
+    differs = [link(name) for name, said in record.items() if said["status"] != JUDGED[0]]
+    modes = f"Run in full: {', '.join(full)}." if full else "All were run in quick mode."
+    verdicts = (
+        f"Verdicts differ from what their files state: {', '.join(differs)}."
+        if differs
+        else "All verdicts are as their files state."
+    )
+    return "\n\n".join((*parts, f"{total} {modes} {verdicts}"))
+
+
+def papers(record: Record) -> list[str]:
+    """The papers by name; what is no paper's comes last."""
+    return sorted({said["paper"] for said in record.values()}, key=lambda name: (name == OWN, name))
 
 
 def gallery(record: Record) -> str:
     """Every plot with its claims, paper by paper: for papers/gallery.md."""
     parts: list[str] = []
-    for paper in sorted({said["paper"] for said in record.values()}, key=lambda name: (name == OWN, name)):
+    for paper in papers(record):
         parts.append(f"## {paper}")
         parts += [_shown(name, said) for name, said in record.items() if said["paper"] == paper]
     return "\n\n".join(parts)

@@ -11,15 +11,22 @@ from colonnade.privacy.statement import OF_TRUST, Guarantee, guarantee_under
 from papers.comparison.models import BETWEEN, NOBODY, ONE, OURS
 
 START, END = "<!-- written by python -m papers comparison -->", "<!-- end of what was measured -->"
-HEAD = "Data | ε | δ | Model | Library | Runs | Problem | AUC | Gap at most | MB sent | Rounds | CPU s | Unit | Trust | Guarantee"
+OPEN_HEAD = ("Problem", "Model", "Library", "AUC", "Gap at most", "MB sent", "Rounds", "CPU s")
 ALONE = " alone, "
 Line = dict[str, Any]
 
 
 def block(found: dict[str, Any]) -> str:
     """Everything between the page's marks."""
-    parts = [_source(found), _table(shown(found["lines"])), "## Where others win", _wins(found["lines"])]
-    return "\n\n".join(parts)
+    parts = [_source(found)]
+    lines = shown(found["lines"])
+    for data in dict.fromkeys(line["data"] for line in lines):
+        here = [line for line in lines if line["data"] == data]
+        private = [line for line in here if line["epsilon"]]
+        exact = [line for line in here if line["epsilon"] is None]
+        nothing = "".join(f" {line['model']}, at ε = 0: AUC {area(line)}." for line in here if line["epsilon"] == 0)
+        parts += [f"### {data}", f"Private.{nothing}", _private(private), "Not private.", _open(exact)]
+    return "\n\n".join([*parts, "## Where others win", _wins(found["lines"])])
 
 
 def write(found: dict[str, Any], page: Path) -> None:
@@ -80,28 +87,73 @@ def _source(found: dict[str, Any]) -> str:
     return text + (f"\n{missing}" if missing else "")
 
 
-def _table(lines: Sequence[Line]) -> str:
-    rows = [HEAD, " | ".join("---" for _ in HEAD.split(" | ")), *(" | ".join(_cells(line)) for line in lines)]
-    return "\n".join(f"| {row} |" for row in rows)
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    head, *rest = rows
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rest))
 
 
-def _cells(line: Line) -> Iterator[str]:
-    private = line["epsilon"] is not None
-    yield line["data"]
-    yield f"{line['epsilon']:g}" if private else "∞"
-    yield f"{line['delta']:g}" if private else ""
-    yield line["model"]
-    yield line["by"]
-    yield line["place"]
-    yield line["problem"]
-    yield area(line)
-    yield "" if line["gap"] is None else f"{max(line['gap'], 0.0):.0e}"
-    yield "" if line["bytes"] is None else f"{line['bytes'] / 1e6:.3g}"
-    yield "" if line["rounds"] is None else f"{line['rounds']:,.0f}"
-    yield f"{line['seconds']:.2g}"
-    yield line["unit"]
-    yield line["trust"]
-    yield _guarantee(line)
+def _private(lines: Sequence[Line]) -> str:
+    """One row for each model, the best at the largest epsilon first: its AUC at every epsilon, and what it took at each."""
+    epsilons = sorted({line["epsilon"] for line in lines})
+    models: dict[tuple[str, ...], dict[float, Line]] = {}
+    for line in lines:
+        about = (line["model"], line["by"], f"{line['delta']:g}", line["trust"], _guarantee(line), line["unit"])
+        models.setdefault(about, {})[line["epsilon"]] = line
+    units = {about[-1] for about in models}
+    if len(units) != 1:
+        raise InvalidInput(
+            f"the page states one unit of privacy, and the record has {sorted(units)}: add a column for it."
+        )
+    ranked = sorted(models.items(), key=lambda item: [-_auc(item[1].get(e)) for e in reversed(epsilons)])
+    rows = [
+        [*about[:-1], *(area(by[e]) if e in by else "" for e in epsilons)]
+        + [_each([cell(by[e]) for e in epsilons if e in by]) for cell in (_megabytes, _rounds, _seconds)]
+        for about, by in ranked
+    ]
+    head = ["Model", "Library", "δ", "Trust", "Guarantee", *(f"AUC, ε = {e:g}" for e in epsilons), *OPEN_HEAD[-3:]]
+    return _table([head, *rows])
+
+
+def _open(lines: Sequence[Line]) -> str:
+    cells = [
+        [
+            line["problem"],
+            line["model"],
+            line["by"],
+            area(line),
+            _gap(line),
+            _megabytes(line),
+            _rounds(line),
+            _seconds(line),
+        ]
+        for line in lines
+    ]
+    return _table([OPEN_HEAD, *cells])
+
+
+def _each(cells: Sequence[str]) -> str:
+    """One for each epsilon, or one for all if they are the same."""
+    return cells[0] if len(set(cells)) == 1 else "; ".join(cells)
+
+
+def _auc(line: Line | None) -> float:
+    return 0.0 if line is None else float(line["auc"])
+
+
+def _gap(line: Line) -> str:
+    return "" if line["gap"] is None else f"{max(line['gap'], 0.0):.0e}"
+
+
+def _megabytes(line: Line) -> str:
+    return "" if line["bytes"] is None else f"{line['bytes'] / 1e6:.3g}"
+
+
+def _rounds(line: Line) -> str:
+    return "" if line["rounds"] is None else f"{line['rounds']:,.0f}"
+
+
+def _seconds(line: Line) -> str:
+    return f"{line['seconds']:.2g}"
 
 
 def _guarantee(line: Line) -> str:
@@ -130,13 +182,13 @@ def _accuracy(lines: Sequence[Line]) -> Iterator[str]:
             ours = max((o for o in same if o["place"] == place and ALONE not in o["model"]), key=lambda o: o["auc"])
             if ours["auc"] < line["auc"]:
                 errors = (line["auc_error"] or 0.0) + (ours["auc_error"] or 0.0)
-                near = ", closer than their standard errors together" if line["auc"] - ours["auc"] <= errors else ""
+                near = ", within their standard errors" if line["auc"] - ours["auc"] <= errors else ""
                 yield (
-                    f"{line['data']}, ε = {line['epsilon']:g}: {line['by']} has {area(line)}, the best of ours in the same place"
+                    f"{line['data']}, ε = {line['epsilon']:g}: {line['by']} has {area(line)}, ours in one place"
                     f" ({ours['model']}) {area(ours)}{near}."
                     if place == ONE
-                    else f"{line['data']}, ε = {line['epsilon']:g}: {line['by']}, which sees all columns, has {area(line)}, the "
-                    f"best of ours between parties ({ours['model']}) {area(ours)}{near}."
+                    else f"{line['data']}, ε = {line['epsilon']:g}: {line['by']}, which sees all columns, has {area(line)}, "
+                    f"ours between parties ({ours['model']}) {area(ours)}{near}."
                 )
 
 
@@ -150,6 +202,6 @@ def _time(lines: Sequence[Line]) -> Iterator[str]:
             theirs = min((o for o in own if o["by"] != OURS), key=lambda o: o["seconds"], default=None)
             if ours is not None and theirs is not None and theirs["seconds"] < ours["seconds"]:
                 yield (
-                    f"{data}, {problem}: {theirs['by']} ({theirs['model']}), which has all columns in one place, takes "
-                    f"{theirs['seconds']:.2g} s; {ours['model']} between parties {ours['seconds']:.2g} s."
+                    f"{data}, {problem}: {theirs['by']} ({theirs['model']}), all columns in one place, {theirs['seconds']:.2g} s; "
+                    f"{ours['model']} between parties {ours['seconds']:.2g} s."
                 )
