@@ -16,11 +16,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import sparse
 
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats
 from colonnade.problem import L1Ball, LeastSquares, Problem
-from colonnade.problem.hull import best_weights, quadratic_minimum
+from colonnade.problem.hull import Corrector, quadratic_minimum
 from colonnade.problem.product import Product
 from colonnade.problem.sampling import Nice, universal_step
 from papers.published.dense_sketch import rademacher_sketch
@@ -108,10 +109,11 @@ def one_shot_sketches(
 
 
 def _solved(problem: Problem, A: Floats, y: Floats, chosen: list[int], sent: int) -> Baseline:
-    ball, atoms = _ball(problem), np.ascontiguousarray(A[:, chosen])
+    ball, atoms = _ball(problem), sparse.csc_array(A[:, chosen])
+    corrector = Corrector(problem.loss, ball, y)
     weights = np.full(len(chosen), 1e-9 * ball.radius / len(chosen))  # the solve looks at atoms in use only
     for _ in range(SWEEPS):
-        weights = best_weights(problem.loss, ball, atoms, np.where(weights == 0.0, 1e-300, weights), 0.0, y)
+        weights = corrector.best_weights(atoms, np.where(weights == 0.0, 1e-300, weights), atoms @ weights)
     x = np.zeros(A.shape[1])
     x[chosen] = weights
     return Baseline(x, problem.loss.value(A @ x, y), sent)

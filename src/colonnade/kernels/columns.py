@@ -56,3 +56,21 @@ def add_scaled(rows, values, weight, out):  # type: ignore[no-untyped-def]  # nu
     """out[rows] += weight * values, for one sparse column."""
     for k in range(rows.size):
         out[rows[k]] += weight * values[k]
+
+
+@njit(cache=True)
+def scatter_rows(data, indices, indptr, chosen, scale, first, cursor, out):  # type: ignore[no-untyped-def]  # numba
+    """out[j, i - first] += scale[i] * column chosen[j] in row i, for the rows that `out` has room for.
+
+    cursor[j] is where that column's next row stands, and moves on. False if rows are out of order.
+    """
+    stop = first + out.shape[1]
+    for j in range(chosen.size):
+        k, end = cursor[j], indptr[chosen[j] + 1]
+        while k < end and indices[k] < stop:
+            if indices[k] < first:
+                return False
+            out[j, indices[k] - first] += scale[indices[k]] * data[k]
+            k += 1
+        cursor[j] = k
+    return True

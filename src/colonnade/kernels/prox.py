@@ -9,6 +9,7 @@ Cost     O(d log d) for the projections, O(d) for the rest, one thin SVD for mat
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -51,12 +52,22 @@ def project_simplex(v: Floats, radius: float) -> Floats:
     """The nearest point to v with entries ≥ 0 that add up to radius."""
     # The answer does not change when a constant is added to v; with the largest entry at 0 the running
     # sums stay of the size of the radius, also when v is far away.
-    shifted = v - np.max(v)
-    descending = np.sort(shifted)[::-1]
-    thresholds = (np.cumsum(descending) - radius) / np.arange(1, v.size + 1)
-    active = int(np.count_nonzero(descending > thresholds))
-    nearest: Floats = np.maximum(shifted - thresholds[active - 1], 0.0)
+    shifted = v - v.max()
+    nearest: Floats = np.maximum(shifted - _simplex_threshold(np.sort(shifted), radius), 0.0)
     return nearest
+
+
+@njit(cache=True)
+def _simplex_threshold(ascending: Floats, radius: float) -> Any:
+    """What to take off every entry; entries above it stay."""
+    total, active = 0.0, 0
+    thresholds = np.empty(ascending.size)
+    for j in range(ascending.size):
+        largest = ascending[ascending.size - 1 - j]
+        total += largest
+        thresholds[j] = (total - radius) / (j + 1)
+        active += largest > thresholds[j]
+    return thresholds[active - 1]
 
 
 def project_l1(v: Floats, radius: float) -> Floats:

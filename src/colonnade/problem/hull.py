@@ -3,6 +3,8 @@
 Solves   min loss(Mu + b, y)  over u in the set,  M the atoms side by side: as many unknowns as atoms, few.
 How      Newton steps in u: a quadratic model, minimised over the set by projected gradients with momentum, then an
          exact line search towards its minimiser, so that the objective never rises.
+Cost     MᵀDM, D the curvature of the rows, is most of it. While D stays what it was (least squares), a new atom adds
+         its row and column. Else it is built again: sparse, or by dense blocks of rows where over 5 % are not zero.
 """
 
 from __future__ import annotations
@@ -12,36 +14,80 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from colonnade.kernels.arrays import Floats
+from colonnade.kernels.arrays import Floats, Indices
+from colonnade.kernels.columns import scatter_rows
 from colonnade.problem.losses import Loss
 from colonnade.problem.sets import Set
 
 NEWTON_STEPS = 2
 INNER_STEPS = 300
+DENSE = 0.05  # the share of nonzeros above which dense products are faster than sparse ones
+BLOCK = 2**16  # numbers in a dense block: it stays in the cache
 
 
-def best_weights(loss: Loss, constraint: Set, atoms: Any, weights: Floats, intercept: float, y: Floats) -> Floats:
-    """Weights of the atoms in use that are at least as good as `weights`, and near the best there are."""
-    used = np.flatnonzero(weights)
-    best = np.zeros(weights.size)
-    best[used] = _refined(loss, constraint, atoms[:, used], weights[used], intercept, y)
-    return best
+class Corrector:
+    """Finds the best weights of atoms that are added one by one."""
+
+    def __init__(self, loss: Loss, constraint: Set, y: Floats) -> None:
+        self.loss, self.constraint, self.y = loss, constraint, y
+        self._atoms = self._nonzeros = 0  # zeros that a dense column stores do not count: both kinds take one way
+        self._curvature = np.zeros(0)
+        self._hessian, self._place = np.zeros((0, 0)), dict[int, int]()  # the row of each atom in it
+
+    def best_weights(self, atoms: Any, weights: Floats, scores: Floats) -> Floats:
+        """Weights of the atoms in use (CSC) that are at least as good as `weights`, and near the best there are."""
+        used = np.flatnonzero(weights)
+        u, best = weights[used], np.zeros(weights.size)
+        for _ in range(NEWTON_STEPS if self.loss.smoothness != 1.0 or self.loss.classifies else 1):
+            slope = (atoms.T @ self.loss.slope(scores, self.y))[used]
+            hessian = self.hessian(atoms, used, self.loss.curvature(scores, self.y))
+            move = quadratic_minimum(hessian, slope - hessian @ u, self.constraint, u) - u
+            best[used] = move
+            direction = atoms @ best
+            step = self.loss.minimise_along(scores, direction, self.y)
+            u, scores = u + step * move, scores + step * direction
+        best[used] = self.constraint.project(u)  # rounding may have left the set by a hair
+        return best
+
+    def hessian(self, atoms: Any, used: Indices, curvature: Floats) -> Floats:
+        """MᵀDM of the atoms in use."""
+        self._nonzeros += int(np.count_nonzero(atoms.data[atoms.indptr[self._atoms] :]))
+        self._atoms = atoms.shape[1]
+        if not np.array_equal(curvature, self._curvature):
+            dense = self._nonzeros > DENSE * atoms.shape[0] * atoms.shape[1]
+            self._hessian = (dense_hessian if dense else sparse_hessian)(atoms, used, curvature)
+            self._curvature, self._place = curvature, {int(atom): row for row, atom in enumerate(used)}
+            return self._hessian
+        for atom in used.tolist():
+            if atom not in self._place:
+                self._place[atom] = len(self._place)
+                self._hessian = self._extended(atoms, atom)
+        rows = [self._place[atom] for atom in used.tolist()]
+        return self._hessian[np.ix_(rows, rows)]
+
+    def _extended(self, atoms: Any, atom: int) -> Floats:
+        products = (atoms.T @ (self._curvature * atoms[:, [atom]].toarray()[:, 0]))[list(self._place)]
+        old = np.vstack([self._hessian, products[:-1]])
+        return np.column_stack([old, products])
 
 
-def _refined(loss: Loss, constraint: Set, atoms: Any, u: Floats, intercept: float, y: Floats) -> Floats:
-    scores = np.asarray(atoms @ u) + intercept
-    for _ in range(NEWTON_STEPS if loss.smoothness != 1.0 or loss.classifies else 1):
-        slope = np.asarray(atoms.T @ loss.slope(scores, y))
-        curvature = loss.curvature(scores, y)
-        scaled = sparse.diags_array(curvature) @ atoms if sparse.issparse(atoms) else curvature[:, None] * atoms
-        hessian = atoms.T @ scaled
-        hessian = hessian.toarray() if sparse.issparse(hessian) else hessian
-        target = quadratic_minimum(hessian, slope - hessian @ u, constraint, u)
-        move = target - u
-        direction = np.asarray(atoms @ move)
-        step = loss.minimise_along(scores, direction, y)
-        u, scores = u + step * move, scores + step * direction
-    return constraint.project(u)  # rounding may have left the set by a hair
+def sparse_hessian(atoms: Any, used: Indices, curvature: Floats) -> Floats:
+    """MᵀDM as a product of sparse matrices."""
+    chosen = atoms[:, used]
+    hessian: Floats = (chosen.T @ (sparse.diags_array(curvature) @ chosen)).toarray()
+    return hessian
+
+
+def dense_hessian(atoms: Any, used: Indices, curvature: Floats) -> Floats:
+    """MᵀDM as a sum over dense blocks of rows of √D·M."""
+    rows, height = curvature.size, max(BLOCK // used.size, 64)
+    root, cursor, hessian = np.sqrt(curvature), atoms.indptr[used], np.zeros((used.size, used.size))
+    for first in range(0, rows, height):
+        block = np.zeros((used.size, min(height, rows - first)))
+        if not scatter_rows(atoms.data, atoms.indices, atoms.indptr, used, root, first, cursor, block):
+            return dense_hessian(atoms.sorted_indices(), used, curvature)
+        hessian += block @ block.T
+    return hessian
 
 
 def quadratic_minimum(hessian: Floats, linear: Floats, constraint: Set, start: Floats) -> Floats:

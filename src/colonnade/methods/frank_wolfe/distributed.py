@@ -49,7 +49,7 @@ from colonnade.privacy.gate import Gate
 from colonnade.privacy.released import Released
 from colonnade.privacy.values import Packed
 from colonnade.problem import AdaBoost, KernelSVM, Loss, Problem, Topology
-from colonnade.problem.hull import best_weights
+from colonnade.problem.hull import Corrector
 from colonnade.runtime.messages import message
 from colonnade.runtime.node import Replies
 from colonnade.runtime.program import COORDINATOR, Note, Program, ask, ask_one, last, receive, tell
@@ -228,6 +228,7 @@ class Walk:
 
     def __init__(self, problem: Problem, hull: Hull, settings: WalkSettings, labels: Array) -> None:
         self.problem, self.hull, self.settings, self.track = problem, hull, settings, Track(labels)
+        self.corrector = Corrector(problem.loss, hull, self.track.y)
         self.feasible = hull.contains(np.zeros(1))  # a simplex does not hold zero: the first step goes all the way
         self.track.intercept, self.objective, self.gap = self._intercept(), math.inf, math.inf
 
@@ -251,7 +252,7 @@ class Walk:
         step = self.settings.step.size(t, loss, track.scores, direction, track.y) if self.feasible else 1.0
         track.move(atom, step, weight)
         if isinstance(self.settings.step, Corrective):
-            track.place(best_weights(loss, self.hull, track.atoms.block(), track.weights, track.intercept, track.y))
+            track.place(self.corrector.best_weights(track.atoms.block(), track.weights, track.scores))
         track.intercept, self.feasible = self._intercept(), True
         return step, weight
 
