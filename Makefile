@@ -2,6 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.ready
+# Keeps compiled tests for the next run whatever the shell says, and one BLAS thread a process: idle ones spin on the core of the other.
+PYTEST := PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q
 
 .PHONY: demo test test-times check bench papers audit faults slow mutants wheel docs lock clean
 
@@ -9,11 +11,11 @@ demo: $(STAMP)
 	$(BIN)/colonnade demo
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile
+	$(PYTEST) -n 2 --dist loadfile
 
 # The slowest 20 tests.
 test-times: $(STAMP)
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile --durations 20
+	$(PYTEST) -n 2 --dist loadfile --durations 20
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .
@@ -30,13 +32,13 @@ papers: $(STAMP)
 	$(BIN)/python -m papers all
 
 audit: $(STAMP)
-	$(BIN)/python -m pytest -q -n 2 -m audit
+	$(PYTEST) -n 2 -m audit
 
 faults: $(STAMP)
-	$(BIN)/python -m pytest -q -n 2 -m fault
+	$(PYTEST) -n 2 -m fault
 
 slow: $(STAMP)
-	$(BIN)/python -m pytest -q -n 2 -m slow
+	$(PYTEST) -n 2 -m slow
 
 # Plants every mistake of tests/mutants/list.toml, one at a time, in a copy; ONLY=text takes those whose name or file holds it.
 mutants: $(STAMP)
@@ -45,7 +47,7 @@ mutants: $(STAMP)
 # Builds dist/*.whl, and tries it in a fresh environment without development tools or extras.
 wheel: $(STAMP)
 	$(BIN)/python -m pip wheel . --no-deps --quiet --wheel-dir dist
-	$(BIN)/python -m pytest -q -s tests/test_packaging.py -m 'slow or not slow'
+	$(PYTEST) -s tests/test_packaging.py -m 'slow or not slow'
 
 docs: $(STAMP)
 	$(BIN)/python docs/generate.py

@@ -1,13 +1,19 @@
-"""Shared by all tests: generated examples have no deadline, since the machine may be busy and numba compiles once."""
+"""Shared by all tests: generated examples have no deadline, since the machine may be busy and numba compiles once.
+
+Also what makes many tests quick: no claim depends on any of it.
+"""
 
 from __future__ import annotations
 
+import functools
+import gc
 import os
 import signal
 import sys
 from pathlib import Path
 
 import pytest
+import typer.testing
 from hypothesis import settings
 
 from colonnade.cli.logs import _Lines
@@ -22,6 +28,15 @@ settings.register_profile(
     "ci", deadline=None, derandomize=True
 )  # the same examples every time: a gate must not flicker
 settings.load_profile("ci" if os.environ.get("CI") else "colonnade")
+
+# To build the tree of all commands takes longer than most commands of tests; typer's runner builds it at every call.
+typer.testing._get_command = functools.cache(typer.testing._get_command)
+
+
+def pytest_collection_finish() -> None:
+    """What is there by now stays: garbage is sought among what tests make, not among all modules again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture
