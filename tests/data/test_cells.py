@@ -19,7 +19,7 @@ from scipy import sparse
 import colonnade as co
 from colonnade.data import readers
 from colonnade.data.federation_file import FederationFile, Member, new_key
-from colonnade.data.sources import encode, table_at
+from colonnade.data.sources import table_at
 from colonnade.errors import ColonnadeError, InvalidInput, unquoted
 from colonnade.network.certs import Tls
 from colonnade.network.party_file import PartyFile
@@ -128,7 +128,7 @@ DOORS: dict[str, Callable[[Path], Any]] = {
     "csv, binary": lambda folder: of_frames(planted(folder), BINARY),
     "csv, numeric": lambda folder: of_frames(planted(folder), NUMERIC),
     "csv, date": lambda folder: of_frames(planted(folder), DATE),
-    "csv, late": lambda folder: encode(numbers(folder), NUMERIC),
+    "csv, late": lambda folder: NUMERIC.encode_blocks(table_at(numbers(folder)).blocks(["hiv"], NUMERIC)),
     "csv, read": lambda folder: co.read(planted(folder), schema=NUMERIC),
     "csv, blocks": lambda folder: list(table_at(planted(folder)).blocks(None, NUMERIC)),
     "csv, one holder": lambda folder: readers.read(planted(folder), "pid"),

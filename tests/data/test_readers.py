@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
-from colonnade.data import readers
 from colonnade.data.readers import fit_file, read
+from colonnade.data.sources import matrices
 from colonnade.errors import InvalidInput
 from colonnade.estimators import SparseClassifier, SparseRegressor
 
@@ -55,7 +55,8 @@ def written(folder: Path, kind: str, X: np.ndarray, y: np.ndarray) -> tuple[Path
 @pytest.mark.parametrize("chunk", [64, 1 << 24])
 def test_a_file_is_read_back_as_it_was_written(kind, chunk, tmp_path, monkeypatch):
     X, y = table()
-    monkeypatch.setattr(readers, "CHUNK", chunk if kind != "csv" else max(chunk, 1024))
+    monkeypatch.setattr(matrices, "CHUNK", chunk)
+    monkeypatch.setattr("colonnade.data.sources.files.BLOCK", max(chunk, 1024))
     path, label = written(tmp_path, kind, X, y)
     seen: list[float] = []
     A, b = read(path, label, progress=seen.append)
@@ -90,7 +91,7 @@ def test_svmlight_lines_mean_what_scikit_learn_reads_in_them(lines, chunk, tmp_p
     path.write_text("# a heading\n\n" + "\n".join(rows) + "\n")
     wanted, labels = load_svmlight_file(str(path), zero_based="auto")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(readers, "CHUNK", chunk)
+        patch.setattr(matrices, "CHUNK", chunk)
         X, y = read(path)
     np.testing.assert_array_equal(labels, y)
     found = X.toarray()
@@ -129,10 +130,10 @@ def test_a_line_that_cannot_be_read_is_named(text, advice, tmp_path):
         ("a,b\n1,2\n3,\n", "a", "column 'b' is empty in line 3"),
         ("a,b\n1,2\n,4\n", "a", "column 'a' is empty in line 3"),
         ("a,b\n1,2\n3,inf\n", "a", "column 'b' is not finite in line 3"),
-        ("a,b\n1,2\n3,secret\n", "a", r"column 2 has a cell that is no number \(line 3\)"),
-        ("a,b\n1,2\nsecret\n", "a", r"another number of cells than the first \(line 3\)"),
-        ("a,b\n1,2\n", "z", "has no column 'z'"),
-        ("a,a\n1,2\n", "a", "two columns of one name"),
+        ("a,b\n1,2\n3,secret\n", "a", r"column 'b' has a cell in line 3 that is not a number"),
+        ("a,b\n1,2\nsecret\n", "a", r"1 cells in line 3, and the header has 2"),
+        ("a,b\n1,2\n", "z", "lacks 1 of the 1 columns asked for, the first is 'z'"),
+        ("a,a\n1,2\n", "a", "1 column names stand more than once, the first is 'a'"),
         ("a\n1\n", "a", "no other"),
     ],
 )
@@ -155,9 +156,9 @@ def test_a_cell_that_cannot_be_read_is_named(text, label, advice, tmp_path):
         (
             "data.csv",
             b"a,b\n" + b"1,x\n" * 5000 + b"2,caf\xe9\n",
-            r"the label 'b' is not UTF-8 text; save the file as UTF-8",
+            r"data\.csv is not UTF-8 \(in column 'b'\)\. Save it as UTF-8",
         ),
-        ("data.parquet", b"PAR1 secret", r"data\.parquet cannot be read as Parquet \(ArrowInvalid\)\. Is it whole\?"),
+        ("data.parquet", b"PAR1 secret", r"data\.parquet cannot be read as Parquet \(ArrowInvalid\)\. Is it whole"),
     ],
 )
 def test_a_file_that_is_empty_damaged_or_in_another_alphabet_is_explained(name, content, advice, tmp_path):
@@ -290,4 +291,4 @@ def test_memory_is_that_of_the_answer_and_a_buffer_that_does_not_grow(tmp_path):
             f"{entries:,} entries: answer {answer / 2**20:.0f} MiB, beside it {beside[-1] / 2**20:.0f} MiB at the peak"
         )
     assert beside[1] <= 1.1 * beside[0] + 2**24
-    assert beside[1] < 40 * readers.CHUNK
+    assert beside[1] < 40 * matrices.CHUNK

@@ -182,17 +182,17 @@ def test_an_interrupted_fit_of_shards_goes_on_and_not_with_another_file(tmp_path
 @pytest.mark.parametrize(
     ("name", "options", "advice"),
     [
-        ("none.parquet", {}, r"is not a file. Give the path of a .parquet or svmlight file"),
+        ("none.parquet", {}, r"is not a file. Give the path of a .parquet, .svm, .svmlight"),
         ("t.csv", {}, r"shards are read from .parquet and svmlight files"),
         ("empty.svm", {}, r"is empty: 0 bytes"),
         ("blank.svm", {}, r"holds no row"),
         ("t.svm", {"label": "y"}, r"leave label= out"),
         ("t.parquet", {"columns": 3}, r"leave columns= out"),
-        ("t.parquet", {"label": "z"}, r"has no column 'z'.*It has 12 columns: y, f0"),
+        ("t.parquet", {"label": "z"}, r"lacks 1 of the 1 columns asked for, the first is 'z'.*It has 12: y, f0"),
         ("t.parquet", {"label": "y", "parties": 12}, r"from 1 to the 11 columns"),
         ("t.svm", {"parties": 0}, r"from 1 to the 11 columns"),
         ("alone.parquet", {}, r"a column of labels and no other"),
-        ("gaps.parquet", {"label": "y"}, r"the label 'y' is missing in 1 rows"),
+        ("gaps.parquet", {"label": "y"}, r"column 'y' is empty in row \d+; fill or drop it"),
         ("broken.parquet", {}, r"cannot be read as Parquet"),
     ],
 )

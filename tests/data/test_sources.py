@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +25,7 @@ from sklearn.datasets import dump_svmlight_file
 
 from colonnade.data.federation import Federation
 from colonnade.data.schema import Binary, Categorical, Date, Encoded, Numeric, Plain, Schema
-from colonnade.data.sources import encode, read, table_at
+from colonnade.data.sources import read, table_at
 from colonnade.data.sources.files import FrameTable
 from colonnade.errors import InvalidInput
 
@@ -103,10 +103,19 @@ def dense(encoded: Encoded) -> np.ndarray:
     return encoded.matrix.toarray() if sparse.issparse(encoded.matrix) else encoded.matrix
 
 
+def encode(
+    source: object, schema: Schema, keep: Sequence[str] = (), query: str | None = None
+) -> tuple[Encoded, pl.DataFrame]:
+    """A source encoded block by block, and the columns to `keep` beside it."""
+    names = list(dict.fromkeys([*(column.name for column in schema.columns), *keep]))
+    blocks = list(table_at(source, query=query).blocks(names, schema))
+    return schema.encode_blocks(blocks), pl.concat(blocks).select(keep)
+
+
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Some twenty blocks for 300 rows."""
-    for module in ("blocks", "files", "sql"):
+    for module in ("files", "sql"):
         monkeypatch.setattr(f"colonnade.data.sources.{module}.BLOCK", 1000)
 
 
@@ -299,7 +308,7 @@ X = Numeric("x", 0, 1)
 BAD = {
     # name: (what is given, how it is read, what happened, what to do next)
     "no file": (lambda folder: folder / "t.csv", read, "t.csv is not a file", "Give the path of a .csv, .parquet, "),
-    "empty file": (file("t.csv", ""), read, "t.csv is empty: 0 bytes", "Give a file with a header and rows"),
+    "empty file": (file("t.csv", ""), read, "t.csv is empty: 0 bytes", "Give a file with rows"),
     "unknown kind": (file("t.xlsx", "x"), read, "t.xlsx: no reader for .xlsx", "there are .csv, .parquet, .arrow"),
     "no such source": (
         lambda _: "ftp://host/t.csv",
@@ -692,12 +701,14 @@ PEAK = """
 import resource, sys
 from pathlib import Path
 from colonnade.data.schema import Categorical, Schema
-from colonnade.data.sources import encode
+from colonnade.data.sources import table_at
 schema = Schema((Categorical("note", ("a", "b")),))
+def encode(source):
+    return schema.encode_blocks(table_at(source, **query).blocks(["note"], schema))
 query = {"query": "select * from t"} if sys.argv[1].startswith("sqlite") else {}
-encode(sys.argv[1], schema, **query)  # what the libraries take for themselves
+encode(sys.argv[1])  # what the libraries take for themselves
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-encoded, _ = encode(sys.argv[2], schema, **query)
+encoded = encode(sys.argv[2])
 after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 print(before * 1024, after * 1024, encoded.matrix.shape[0], encoded.unknown["note"])
 """

@@ -19,7 +19,7 @@ from colonnade.data.party import OPEN, Party, list_names
 from colonnade.data.row_order import key_kind, kinds_match, rank_in_person
 from colonnade.data.schema import Encoded, Schema, look
 from colonnade.data.sources import Table, table_at
-from colonnade.data.sources.blocks import join_blocks
+from colonnade.data.sources.files import join_blocks
 from colonnade.data.surplus import Surplus
 from colonnade.errors import InvalidInput
 from colonnade.privacy.block import ROW, Block, FeatureColumn, Unit

@@ -25,14 +25,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from colonnade.data import readers
 from colonnade.data.federation import Federation
 from colonnade.data.party import LABELS, OPEN, Alignment, LazyNames, Party
+from colonnade.data.readers import finite_numbers, label_and_features, without_gaps
+from colonnade.data.sources.files import Columnar
+from colonnade.data.sources.matrices import CHANGED, NO_ROW, TEXT, file_at, kind_of, svmlight_chunks
 from colonnade.data.split_table import labels_only
 from colonnade.errors import InvalidInput
 from colonnade.privacy.block import LARGEST, ROW, Block
-
-BATCH = 1 << 24  # bytes of a Parquet file's columns at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Recipe:
             )
         found = _dense(file, self) if self.names else _sparse(file, self)
         if found.shape != (self.rows, self.stop - self.start):
-            raise InvalidInput(readers.CHANGED)
+            raise InvalidInput(CHANGED)
         return found
 
 
@@ -109,23 +109,19 @@ def shards(
     columns  for svmlight, the public number of columns, counted from 1; entries beyond it are left out. Without it the
              largest number in the file decides, which tells about the row that holds it.
     """
-    file = Path(path).resolve()
-    if not file.is_file():
-        raise InvalidInput(f"{file} is not a file. Give the path of a .parquet or svmlight file.")
-    if file.stat().st_size == 0:
-        raise InvalidInput(f"{file.name} is empty: 0 bytes. Give a file with rows.")
-    if (kind := readers.kind_of(file)) == ".parquet":
+    file = file_at(Path(path).resolve(), (".parquet", *TEXT))
+    if (kind := kind_of(file)) == ".parquet":
         if columns is not None:
             raise InvalidInput("a Parquet file says itself how many columns it has: leave columns= out.")
         names, y = _parquet(file, label)
         width, first = len(names), 0
-    elif kind in readers.TEXT:
+    elif kind in TEXT:
         if label is not None:
             raise InvalidInput("a svmlight file has its labels at the start of each line: leave label= out.")
         names = ()
         width, first, y = _svmlight(file, columns)
     else:
-        raise InvalidInput(f"{file.name}: shards are read from .parquet and svmlight files, {readers.TEXT}.")
+        raise InvalidInput(f"{file.name}: shards are read from .parquet and svmlight files, {TEXT}.")
     if not (isinstance(parties, int | np.integer) and 1 <= parties <= width):
         raise InvalidInput(f"parties={parties!r}: give a whole number from 1 to the {width:,} columns.")
     ends = [0, *np.cumsum([part.size for part in np.array_split(np.arange(width), int(parties))]).tolist()]
@@ -145,30 +141,25 @@ def shards(
 
 def _parquet(file: Path, label: str | None) -> tuple[tuple[str, ...], NDArray[Any]]:
     """The names of the features, and the labels: the one column that is read here."""
-    from pyarrow import parquet
-
-    chosen, features = readers.label_and_features(file, label)
-    column = parquet.ParquetFile(file).read(columns=[chosen], use_threads=False).column(0)
-    if column.null_count:
-        raise InvalidInput(f"{file.name}: the label {chosen!r} is missing in {column.null_count:,} rows; drop them.")
-    if not len(column):
-        raise InvalidInput("the file holds no row; give a file with data.")
-    return tuple(features), column.to_numpy()
+    table = Columnar(file, "Parquet")
+    chosen, features = label_and_features(table, label)
+    labels = without_gaps(table.frame([chosen])[chosen], file, 0)
+    if labels.is_empty():
+        raise InvalidInput(NO_ROW)
+    return tuple(features), labels.to_numpy()
 
 
 def _dense(file: Path, recipe: Recipe) -> NDArray[np.float64]:
-    from pyarrow import parquet
-
     out, begin = np.empty((recipe.rows, len(recipe.names))), 0
-    batch_size = max(BATCH // (8 * len(recipe.names)), 1)
-    for batch in parquet.ParquetFile(file).iter_batches(batch_size, columns=list(recipe.names), use_threads=False):
-        if begin + batch.num_rows > recipe.rows:
-            raise InvalidInput(readers.CHANGED)
+    for block in Columnar(file, "Parquet").blocks(recipe.names):
+        end = begin + block.height
+        if end > recipe.rows:
+            raise InvalidInput(CHANGED)
         for j, name in enumerate(recipe.names):
-            out[begin : begin + batch.num_rows, j] = readers.finite_numbers(batch.column(name), name, file, begin)
-        begin += batch.num_rows
+            out[begin:end, j] = finite_numbers(block[name], file, begin)
+        begin = end
     if begin != recipe.rows:
-        raise InvalidInput(readers.CHANGED)
+        raise InvalidInput(CHANGED)
     return out
 
 
@@ -178,25 +169,25 @@ def _dense(file: Path, recipe: Recipe) -> NDArray[np.float64]:
 def _svmlight(file: Path, columns: int | None) -> tuple[int, int, NDArray[Any]]:
     """How many columns there are, the number of the first one, and the labels."""
     labels, least, most = [], 1, 0
-    for chunk in readers.svmlight_chunks(file):
+    for chunk in svmlight_chunks(file):
         labels.append(chunk.labels)
         least = min(least, int(chunk.column.min(initial=1)))
         most = max(most, int(chunk.column.max(initial=0)))
     y = np.concatenate(labels) if labels else np.zeros(0)
     if not y.size:
-        raise InvalidInput("the file holds no row; give a file with data.")
+        raise InvalidInput(NO_ROW)
     return (most + 1 - least, least, y) if columns is None else (columns, 1, y)
 
 
 def _sparse(file: Path, recipe: Recipe) -> Any:
     begin, low, high = 0, recipe.first + recipe.start, recipe.first + recipe.stop
     entries: list[tuple[NDArray[Any], ...]] = [(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))]
-    for chunk in readers.svmlight_chunks(file):
+    for chunk in svmlight_chunks(file):
         own = (low <= chunk.column) & (chunk.column < high)
         entries.append((begin + chunk.row[own], chunk.column[own] - low, chunk.value[own]))
         begin += chunk.labels.size
     if begin != recipe.rows:
-        raise InvalidInput(readers.CHANGED)
+        raise InvalidInput(CHANGED)
     row, column, value = (np.concatenate(parts) for parts in zip(*entries, strict=True))
     made = sparse.csc_array((value, (row, column)), shape=(begin, high - low))  # rows come in order, so columns do
     made.sort_indices()

@@ -56,20 +56,18 @@ class Blocks:
         self._stored += sum(rows.size for rows, _ in columns)
         self._held.append(assemble(columns, height))
 
-    def together(self) -> Any:
-        """All rows in one matrix, of the same form as if they had been encoded at once."""
+    def together(self, dense: bool = True) -> Any:
+        """All rows in one matrix, of the same form as if they had been encoded at once; compressed if not `dense`."""
         if len(self._held) == 1:
             return self._held.pop()
-        if self._stored < SPARSE_BELOW * self.rows * self._width:
+        if not dense or self._stored < SPARSE_BELOW * self.rows * self._width:
             return self._compressed()
-        dense = np.empty((self.rows, self._width))
-        begin = 0
+        whole, begin = np.empty((self.rows, self._width)), 0
         while self._held:
             block = self._held.popleft()
-            end = begin + block.shape[0]
-            dense[begin:end] = block.toarray() if sparse.issparse(block) else block
-            begin = end
-        return dense
+            whole[begin : begin + block.shape[0]] = block.toarray() if sparse.issparse(block) else block
+            begin += block.shape[0]
+        return whole
 
     def _compressed(self) -> Any:
         counts = sum((_counts(block) for block in self._held), np.zeros(self._width, np.int64))
@@ -78,8 +76,7 @@ class Blocks:
         indices, data = np.empty(ends[-1], index), np.empty(ends[-1])
         at, begin = ends[:-1].copy(), 0
         while self._held:
-            held = self._held.popleft()
-            block = sparse.csc_array(held)
+            block = sparse.csc_array(self._held.popleft())
             found = np.diff(block.indptr)
             # Entry e of column j goes behind what earlier blocks put there.
             places = np.arange(block.nnz) + np.repeat(at - block.indptr[:-1], found)

@@ -4,7 +4,7 @@
                                       a schema's columns are read as it declares them, keys as text
     table.parquet                     Parquet
     table.arrow .feather .ipc         Arrow IPC, as a file or as a stream
-    data.svm ..., X.npz               numbers with labels: `read` gives (X, y), as colonnade.data.readers does
+    data.svm ..., X.npz               numbers with labels: `read` gives (X, y), see matrices.py
     postgresql://user@host/database   the rows of query=, read-only; the password may come from PGPASSWORD or ~/.pgpass
     sqlite:///folder/file.db          the same; four slashes for an absolute path
     a polars or pandas DataFrame      itself
@@ -15,16 +15,15 @@ Leaves   nothing. Errors name places and counts; they quote no cell, and never a
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from colonnade.data import readers
-from colonnade.data.schema import Encoded, Schema, as_frame
-from colonnade.data.sources import sql
+from colonnade.data.schema import Schema, as_frame
+from colonnade.data.sources import matrices, sql
 from colonnade.data.sources.files import Columnar, Csv, FrameTable
 from colonnade.data.sources.sql import Sql
 from colonnade.errors import InvalidInput, unquoted
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 
 Table = FrameTable | Csv | Columnar | Sql
 ARROW = (".arrow", ".feather", ".ipc")
-KINDS = (".csv", ".parquet", *ARROW, *readers.TEXT, ".npz")
+KINDS = (".csv", ".parquet", *ARROW, *matrices.KINDS)
 
 
 @unquoted()
@@ -53,40 +52,13 @@ def read(
     schema   of a CSV file: its columns are read as it declares them; what it does not name is guessed from all cells.
     texts    of a CSV file: columns that are read as text however they look, such as a key.
     """
-    if _matrix_file(source):
+    if isinstance(source, str | PathLike) and matrices.kind_of(Path(source)) in matrices.KINDS:
         if columns is not None and not isinstance(columns, int):
             raise InvalidInput(f"{Path(source).name} has no named columns; give their number, or leave columns= out.")
-        return readers.read(source, columns=columns)
+        return matrices.read_matrix(Path(source), None, columns, lambda _: None)
     if isinstance(columns, int | str):
         raise InvalidInput(f"columns={columns!r}: give a list of names (a number is for svmlight files).")
     return table_at(source, query=query).frame(columns, schema, texts)
-
-
-@unquoted()
-def encode(
-    source: Any,
-    schema: Schema,
-    *,
-    keep: Sequence[str] = (),
-    query: str | None = None,
-) -> tuple[Encoded, pl.DataFrame]:
-    """A source encoded block by block, and the columns to `keep` beside it: the key, the label, whom a row is about.
-
-    The table is never held whole: beside the answer there are a few blocks of about 4 MiB.
-    """
-    import polars as pl
-
-    table = table_at(source, query=query)
-    names = list(dict.fromkeys([*(column.name for column in schema.columns), *keep]))
-    kept: list[pl.DataFrame] = []
-
-    def blocks() -> Iterator[pl.DataFrame]:
-        for block in table.blocks(names, schema):
-            kept.append(block.select(keep))
-            yield block
-
-    encoded = schema.encode_blocks(blocks())
-    return encoded, pl.concat(kept)
 
 
 def table_at(source: Any, *, query: str | None = None) -> Table:
@@ -97,24 +69,12 @@ def table_at(source: Any, *, query: str | None = None) -> Table:
         raise InvalidInput("query= is for databases: give an address such as postgresql://user@host/database.")
     if not isinstance(source, str | PathLike):
         return FrameTable(as_frame(source))
-    file = Path(source)
-    if not file.is_file():
-        raise InvalidInput(
-            f"{file} is not a file. Give the path of a {', '.join(KINDS)} file, or a database's address."
-        )
-    if file.stat().st_size == 0:
-        raise InvalidInput(f"{file.name} is empty: 0 bytes. Give a file with a header and rows.")
+    file = matrices.file_at(source, KINDS)
     if file.suffix == ".csv":
         return Csv(file)
-    if file.suffix == ".parquet":
-        return Columnar(file, "Parquet")
-    if file.suffix in ARROW:
-        return Columnar(file, "Arrow")
-    if _matrix_file(file):
+    if file.suffix in (".parquet", *ARROW):
+        return Columnar(file, "Parquet" if file.suffix == ".parquet" else "Arrow")
+    if matrices.kind_of(file) in matrices.KINDS:
         raise InvalidInput(f"{file.name} holds numbers without names; read it with co.read, it needs no schema.")
     kind = file.suffix or "a file without a suffix"
     raise InvalidInput(f"{file.name}: no reader for {kind}; there are {', '.join(KINDS)}.")
-
-
-def _matrix_file(source: Any) -> bool:
-    return isinstance(source, str | PathLike) and readers.kind_of(Path(source)) in (*readers.TEXT, ".npz")

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urlsplit
 
-from colonnade.data.sources.blocks import BLOCK, choose_columns, frame_of, join_blocks
+from colonnade.data.sources.files import BLOCK, choose_columns, frame_of, join_blocks
 from colonnade.errors import InvalidInput, unquoted
 
 if TYPE_CHECKING:
