@@ -17,6 +17,7 @@ import typer.testing
 from hypothesis import settings
 
 from colonnade.cli.logs import _Lines
+from colonnade.privacy.store import FileLog
 
 sys.path.append(str(Path(__file__).parent / "faults"))  # the toy method of the crash tests is used elsewhere too
 
@@ -31,6 +32,17 @@ settings.load_profile("ci" if os.environ.get("CI") else "colonnade")
 
 # To build the tree of all commands takes longer than most commands of tests; typer's runner builds it at every call.
 typer.testing._get_command = functools.cache(typer.testing._get_command)
+
+# No test cuts the power, and thousands of commits would each wait for the disk; whoever asks for `power_cuts` has them.
+OPTIONS = FileLog.__init__.__kwdefaults__
+SYNCED = OPTIONS["synced"]
+OPTIONS["synced"] = False
+
+
+@pytest.fixture
+def power_cuts(monkeypatch):
+    """Logs are synced as a user's are."""
+    monkeypatch.setitem(OPTIONS, "synced", SYNCED)
 
 
 def pytest_collection_finish() -> None:

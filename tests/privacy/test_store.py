@@ -68,7 +68,7 @@ def test_every_change_of_a_row_is_noticed(log, statements):
 
 
 @pytest.mark.parametrize(("synced", "level"), [(True, 2), (False, 0)])
-def test_records_are_synced_unless_they_need_not_outlive_the_machine(tmp_path, synced, level):
+def test_records_are_synced_unless_they_need_not_outlive_the_machine(tmp_path, power_cuts, synced, level):
     """SQLite's own word on it: 2 is a sync at every commit, 0 is none."""
     made = FileLog(tmp_path / "b.db", **({} if synced else {"synced": False}))
     assert made._db.execute("pragma synchronous").fetchone() == (level,)

@@ -12,7 +12,7 @@ import inspect
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -162,7 +162,10 @@ def source_of(method: AnyMethod) -> str:
     """The version of colonnade and the text of all files in the method's own folder."""
     home = Path(inspect.getfile(type(method))).parent
     text = b"".join(file.read_bytes() for file in sorted(home.glob("*.py")))
-    return f"{version('colonnade')} {hashlib.sha256(text).hexdigest()[:16]}"
+    return f"{_version('colonnade')} {hashlib.sha256(text).hexdigest()[:16]}"
+
+
+_version = cache(version)  # it parses a file
 
 
 def usable_labels(y: NDArray[Any], job: Job) -> NDArray[Any]:
