@@ -363,13 +363,13 @@ def test_every_tick_is_on_the_axis_and_says_where_it_is(low, factor, log):
 
 def test_the_parts_of_a_stacked_bar_stand_one_above_the_other():
     heights = {"a": [1.0, 2.0], "b": [3.0, 0.0]}
-    colours = {"a": "#111111", "b": "#222222"}
-    svg = chart.stacked_bars(heights, [0, 1], colours, chart.Axis("round"), chart.Axis("bytes"), label="two bars")
-    rects = re.findall(r'<rect x="([\d.]+)" y="([\d.]+)" width="[\d.]+" height="([\d.]+)" fill="(#\d+)"', svg)
+    first, second = colours.COLOURS[:2]
+    svg = chart.stacked_bars(heights, [0, 1], chart.Axis("round"), chart.Axis("bytes"), label="two bars")
+    rects = re.findall(r'<rect x="([\d.]+)" y="([\d.]+)" width="[\d.]+" height="([\d.]+)" fill="(#\w+)"', svg)
     by = {(colour, float(x)): (float(y), float(tall)) for x, y, tall, colour in rects}
     places = sorted({x for _, x in by})
     assert len(by) == 3  # nothing is drawn for nothing
-    (top_a, tall_a), (top_b, tall_b) = by["#111111", places[0]], by["#222222", places[0]]
+    (top_a, tall_a), (top_b, tall_b) = by[first, places[0]], by[second, places[0]]
     assert top_a + tall_a == pytest.approx(1000, abs=0.2)
     assert top_b + tall_b == pytest.approx(top_a, abs=0.2)
     assert tall_b == pytest.approx(3 * tall_a, abs=0.4)

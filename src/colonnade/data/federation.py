@@ -18,14 +18,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from colonnade.data.federation_file import FederationFile, Member, new_key
-from colonnade.data.keyed_tables import (
-    common_keys,
-    cut_surplus,
-    encode_parties,
-    labels_of,
-    read_tables,
-    surplus_of,
-)
+from colonnade.data.keyed_tables import common_keys, cut_surplus, encode_parties, labels_of, read_tables, surplus_of
 from colonnade.data.party import LABELS, Alignment, LazyNames, Party, check_party_names, list_names, require_party
 from colonnade.data.row_order import in_order
 from colonnade.data.schema import Schema
@@ -209,17 +202,7 @@ class Federation:
         alignment = Alignment({name: party.block.rows for name, party in made.items()}, matched)
         holder, column = file.label
         check_party_names(made)
-        return cls(
-            made,
-            holder,
-            alignment,
-            file.on,
-            column,
-            file.unit,
-            places=places,
-            away=file,
-            session=session,
-        )
+        return cls(made, holder, alignment, file.on, column, file.unit, places=places, away=file, session=session)
 
     def charter(self) -> FederationFile:
         """The federation file of this federation, with fresh keys that live in memory only."""

@@ -32,11 +32,7 @@ if TYPE_CHECKING:
 
 @unquoted()
 def read(
-    path: str | PathLike[str],
-    label: str | None = None,
-    *,
-    columns: int | None = None,
-    progress: Progress | None = None,
+    path: str | PathLike[str], label: str | None = None, *, columns: int | None = None, progress: Progress | None = None
 ) -> tuple[Any, NDArray[Any]]:
     """(X, y): a CSC matrix of float64, and the labels.
 

@@ -20,7 +20,7 @@ from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats
 from colonnade.problem import Logistic
 from colonnade.runs.result import Fit
-from colonnade.views.quality import BASES, Evaluation
+from colonnade.views.fit_facts import BASES, Evaluation
 
 GROUPS = 10
 ROC_POINTS = 200  # as many as a page can show

@@ -12,10 +12,8 @@ Reads    every chart has its figures in a table beside it; light, dark, printed,
 
 from __future__ import annotations
 
+from colonnade.views.fit_facts import Quality, RunFacts, left_by_party
 from colonnade.views.page import check_target, render_report, write_report
-from colonnade.views.quality import Quality
-from colonnade.views.run_facts import RunFacts
-from colonnade.views.traffic import left_by_party
 from colonnade.views.words import human_bytes, message_words
 
 __all__ = [

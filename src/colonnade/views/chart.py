@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
 
+from colonnade.views.colours import party_colours
 from colonnade.views.parts import Markup
 from colonnade.views.words import human_bytes
 
@@ -19,6 +20,7 @@ MOST = 1e300  # so that differences of what is shown are finite
 UNIT = 1000.0  # the inner picture's width and height
 DASHES = ("", "7 4", "2 3", "9 3 2 3", "4 2", "12 4")
 Point = tuple[float, float]
+Ticks = Sequence[tuple[float, str]]  # where they stand, as shares of the axis, and what is written there
 
 
 @dataclass(frozen=True)
@@ -57,8 +59,7 @@ class Axis:
         scaled = math.log10(value) if self.log else value
         return (scaled - span[0]) / (span[1] - span[0])
 
-    def ticks(self, span: tuple[float, float]) -> list[tuple[float, str]]:
-        """Where ticks stand, as shares of the axis, and what is written there."""
+    def ticks(self, span: tuple[float, float]) -> Ticks:
         low, high = span
         values = self._decades(low, high) if self.log else []
         if len(values) < 2:  # no log axis, or one so short that it is almost even
@@ -100,39 +101,32 @@ def lines(curves: Sequence[Curve], x: Axis, y: Axis, *, label: str, diagonal: bo
         if curve.marks or len(path) == 1:
             marks += [_dot(at(point), curve.colour) for point in curve.points]
     keys = legend([(curve.name, curve.colour, DASHES[curve.place % len(DASHES)]) for curve in curves])
-    return Markup(_framed(inner, marks, x.ticks(across), y.ticks(up), x.name, y.name, label) + keys)
+    return Markup(_framed(inner, marks, x, y, x.ticks(across), y.ticks(up), label) + keys)
 
 
 def stacked_bars(
-    heights: Mapping[str, Sequence[float]],
-    places: Sequence[int],
-    colours: Mapping[str, str],
-    x: Axis,
-    y: Axis,
-    *,
-    label: str,
+    heights: Mapping[str, Sequence[float]], places: Sequence[int], x: Axis, y: Axis, *, label: str
 ) -> Markup:
-    """Bars at `places`, the parts of each bar one above the other."""
+    """Bars at `places`, the parts of each bar, by party, one above the other."""
+    colours = party_colours(list(heights))
     totals = [sum(column) for column in zip(*heights.values(), strict=True)]
     width = min((b - a for a, b in pairwise(places)), default=1)
     across = (min(places, default=0) - 0.5 * width, max(places, default=0) + 0.5 * width)
     up = (0.0, max(totals, default=0.0) * 1.04 or 1.0)
-    inner = []
-    floors = [0.0] * len(places)
+    inner, floors = [], [0.0] * len(places)
+    wide = UNIT * 0.84 * width / (across[1] - across[0])
     for name, parts in heights.items():
         for number, (place, part) in enumerate(zip(places, parts, strict=True)):
             if not part:
                 continue
             left = UNIT * (place - 0.42 * width - across[0]) / (across[1] - across[0])
             top, tall = UNIT * (1.0 - (floors[number] + part) / up[1]), UNIT * part / up[1]
-            wide = UNIT * 0.84 * width / (across[1] - across[0])
-            inner.append(
-                f'<rect x="{left:.1f}" y="{top:.1f}" width="{wide:.1f}" height="{tall:.1f}" fill="{colours[name]}"/>'
-            )
+            box = f'x="{left:.1f}" y="{top:.1f}" width="{wide:.1f}" height="{tall:.1f}"'
+            inner.append(f'<rect {box} fill="{colours[name]}"/>')
             floors[number] += part
     whole = [(share, text) for share, text in x.ticks(across) if "." not in text]
     keys = legend([(name, colours[name], None) for name in heights])
-    return Markup(_framed(inner, [], whole, y.ticks(up), x.name, y.name, label) + keys)
+    return Markup(_framed(inner, [], x, y, whole, y.ticks(up), label) + keys)
 
 
 def bar(value: float, error: float, span: tuple[float, float], colour: str) -> Markup:
@@ -142,11 +136,10 @@ def bar(value: float, error: float, span: tuple[float, float], colour: str) -> M
         return 100.0 * (min(max(number, span[0]), span[1]) - span[0]) / (span[1] - span[0])
 
     left, right = sorted((at(0.0), at(value)))
-    whisker = (
-        f'<line x1="{at(value - error):.2f}%" x2="{at(value + error):.2f}%" y1="50%" y2="50%" class="whisker"/>'
-        if error > 0.0 and math.isfinite(error)
-        else ""
-    )
+    whisker = ""
+    if error > 0.0 and math.isfinite(error):
+        ends = f'x1="{at(value - error):.2f}%" x2="{at(value + error):.2f}%"'
+        whisker = f'<line {ends} y1="50%" y2="50%" class="whisker"/>'
     return Markup(
         '<svg class="bar" aria-hidden="true" focusable="false">'
         f'<rect x="{left:.2f}%" y="15%" width="{max(right - left, 0.4):.2f}%" height="70%" fill="{colour}"/>'
@@ -169,30 +162,24 @@ def legend(entries: Sequence[tuple[str, str, str | None]]) -> Markup:
 
 
 def _framed(
-    inner: Sequence[str],
-    outer: Sequence[str],
-    along: Sequence[tuple[float, str]],
-    upward: Sequence[tuple[float, str]],
-    x_name: str,
-    y_name: str,
-    label: str,
+    inner: Sequence[str], outer: Sequence[str], x: Axis, y: Axis, along: Ticks, upward: Ticks, label: str
 ) -> Markup:
     grid, text = [], []
     for share, words in upward:
-        y = 100.0 * (1.0 - share)
-        grid.append(f'<line x1="0" x2="100%" y1="{y:.2f}%" y2="{y:.2f}%"/>')
-        text.append(f'<text x="0" y="{y:.2f}%" dx="-8" dy="4" text-anchor="end">{escape(words)}</text>')
+        at = 100.0 * (1.0 - share)
+        grid.append(f'<line x1="0" x2="100%" y1="{at:.2f}%" y2="{at:.2f}%"/>')
+        text.append(f'<text x="0" y="{at:.2f}%" dx="-8" dy="4" text-anchor="end">{escape(words)}</text>')
     for share, words in along:
         anchor = "end" if share > 0.97 else "middle"
         text.append(f'<text x="{100.0 * share:.2f}%" y="100%" dy="18" text-anchor="{anchor}">{escape(words)}</text>')
     return Markup(
-        f'<p class="axis" aria-hidden="true">{escape(y_name)}</p>'
+        f'<p class="axis" aria-hidden="true">{escape(y.name)}</p>'
         f'<svg class="plot" role="img" aria-label="{escape(label)}"><g class="grid">{"".join(grid)}'
         '<line x1="0" x2="0" y1="0" y2="100%"/><line x1="0" x2="100%" y1="100%" y2="100%"/></g>'
         f'<svg viewBox="0 0 {UNIT:g} {UNIT:g}" width="100%" height="100%" '
         f'preserveAspectRatio="none">{"".join(inner)}</svg>'
         f"{''.join(outer)}{''.join(text)}</svg>"
-        f'<p class="axis right" aria-hidden="true">{escape(x_name)}</p>'
+        f'<p class="axis right" aria-hidden="true">{escape(x.name)}</p>'
     )
 
 

@@ -1,11 +1,12 @@
-"""What is known of a fitted model, as plain facts: what a report, a page or a notebook shows."""
+"""What is known of a fitted model, its run and its quality: what a report, a page or a notebook shows."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from colonnade.problem import Problem
 from colonnade.problem.boosting import Stumps
 from colonnade.problem.kernel import Support
 from colonnade.problem.link import Link
+from colonnade.runtime.program import COORDINATOR
 from colonnade.runtime.traffic import Communication
 
 if TYPE_CHECKING:
@@ -113,10 +115,8 @@ class FitFacts:
             kinds |= {"threshold": pl.Float64, "sign": pl.Float64}
             for party, stumps in self.model.items():
                 parts = (stumps.columns, stumps.weights, stumps.thresholds, stumps.signs)
-                atoms += [
-                    (party, self.features[party][row[0]], *row)
-                    for row in zip(*(p.tolist() for p in parts), strict=True)
-                ]
+                rows = zip(*(part.tolist() for part in parts), strict=True)
+                atoms += [(party, self.features[party][row[0]], *row) for row in rows]
         else:
             for party, x in self.coefficients.items():
                 used = np.flatnonzero(x).tolist()
@@ -125,9 +125,8 @@ class FitFacts:
 
     def __repr__(self) -> str:
         figures = "" if self.objective is None else f", objective {self.objective:.4g}"
-        return (
-            f"{type(self).__name__}({self.method}, run {self.run}: {self.status.value}{figures}; {self.coefficients!r})"
-        )
+        about = f"{self.method}, run {self.run}: {self.status.value}{figures}; {self.coefficients!r}"
+        return f"{type(self).__name__}({about})"
 
     @property
     def history(self) -> pl.DataFrame:
@@ -139,3 +138,92 @@ class FitFacts:
     @property
     def l1_norm(self) -> float:
         return math.fsum(float(np.abs(x).sum()) for x in self.coefficients.values())
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """What a report may say about a run beside its fit: public facts, known before the first message, or empty."""
+
+    rows: int | None = None  # in common, or in all where rows are split
+    brought: Mapping[str, int] = field(default_factory=dict)  # by party; without privacy only, since no price covers it
+    policies: Mapping[str, str] = field(default_factory=dict)  # what each party allows, in words
+    settings: str = ""  # method and privacy terms as the parties approved them
+    fingerprint: str = ""  # version of the library and hash of the method's source
+
+    @classmethod
+    def of(cls, fit: FitFacts) -> RunFacts:
+        """Those that the fit carries."""
+        return cls(**{one.name: fit.facts[one.name] for one in fields(cls) if one.name in fit.facts})
+
+
+# ------------------------------------------------------------------------------------------------ quality
+
+BASES = {
+    "public": "These rows are public, so the caller says: the figures tell nothing that is not known.",
+    "paid for": "The caller says that these figures are paid for: their release is accounted for apart from the "
+    "run, and is not in the epsilon of this report.",
+}
+
+
+@dataclass(frozen=True)
+class Quality:
+    """How good models are: one figure by model, and on which data it was computed."""
+
+    measure: str
+    values: Mapping[str, float]
+    note: str
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """What was found on the rows of an evaluation."""
+
+    basis: str
+    rows: int
+    measure: str  # by which models are compared
+    figures: Mapping[str, tuple[float, str]]  # by name: the figure, and what it means
+    groups: tuple[tuple[float, float, int], ...]  # predicted, found, rows
+    roc: tuple[tuple[float, float], ...] = ()
+    without: Mapping[str, float] = field(default_factory=dict)  # the measure without a party
+    remark: str = ""  # why something is missing
+
+
+# ------------------------------------------------------------------------------------------------ traffic
+
+
+class Sent(NamedTuple):
+    """Messages of one type that left or reached one party."""
+
+    party: str
+    type: str
+    messages: int
+    bytes: int
+
+
+def left_by_party(fit: FitFacts) -> list[Sent]:
+    """By sender: what other nodes were given."""
+    return _summed((line[0], *line[2:]) for line in fit.communication.lines)
+
+
+def reached_by_party(fit: FitFacts) -> list[Sent]:
+    """By receiver: what a party was given."""
+    return _summed((line[1], *line[2:]) for line in fit.communication.lines)
+
+
+def left_by_round(fit: FitFacts, party: str) -> dict[int, int]:
+    """Bytes that left a party, by round."""
+    rounds: Counter[int] = Counter()
+    for sender, _, _, number, _, size in fit.communication.lines:
+        if sender == party:
+            rounds[number] += size
+    return dict(sorted(rounds.items()))
+
+
+def _summed(lines: Iterable[tuple[str, str, int, int, int]]) -> list[Sent]:
+    messages: Counter[tuple[str, str]] = Counter()
+    sizes: Counter[tuple[str, str]] = Counter()
+    for party, kind, _, count, size in lines:
+        if party != COORDINATOR:
+            messages[party, kind] += count
+            sizes[party, kind] += size
+    return [Sent(*key, messages[key], sizes[key]) for key in sorted(messages)]

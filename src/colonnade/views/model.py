@@ -11,13 +11,16 @@ from colonnade.errors import HeldByParty
 from colonnade.problem.kernel import Support
 from colonnade.views import chart
 from colonnade.views.colours import COLOURS, party_colours
-from colonnade.views.fit_facts import FitFacts
+from colonnade.views.fit_facts import BASES, Evaluation, FitFacts, Quality
 from colonnade.views.parts import Markup, figure, folded_part, paragraph, table
-from colonnade.views.quality import BASES, Evaluation, Quality
-from colonnade.views.words import count_noun, number
+from colonnade.views.words import count_noun, evenly_spaced, number
 
 LARGEST = 20  # coefficients shown with a bar
 CURVES = 6  # of the path
+NO_QUALITY = (
+    "No figures of quality: they would be a release about the rows they are computed on, and no rows were given that "
+    "are public or paid for. Give some with fit.report(path, evaluation=(rows, labels), evaluation_is='public')."
+)
 
 
 class NonzeroCoefficient(NamedTuple):
@@ -77,13 +80,9 @@ def _bars(fit: FitFacts, largest: Sequence[NonzeroCoefficient], count: int) -> M
     for entry, length in zip(largest, lengths, strict=True):
         shown = number(entry.value) + (f" (two standard errors: {number(length)})" if fit.errors is not None else "")
         rows.append((entry.feature, entry.party, shown, chart.bar(entry.value, length, span, colours[entry.party])))
-    made = table(
-        f"The {len(largest)} largest of {count:,} coefficients that are not zero",
-        ("column", "party", "coefficient", Markup('<span class="wide">beside each other</span>')),
-        rows,
-        numbers=1,
-        bars=True,
-    )
+    caption = f"The {len(largest)} largest of {count:,} coefficients that are not zero"
+    heads = ("column", "party", "coefficient", Markup('<span class="wide">beside each other</span>'))
+    bars = table(caption, heads, rows, numbers=1, bars=True)
     keys = chart.legend([(party, colours[party], None) for party in dict.fromkeys(e.party for e in largest)])
     note = ""
     if fit.errors is not None:
@@ -93,7 +92,7 @@ def _bars(fit: FitFacts, largest: Sequence[NonzeroCoefficient], count: int) -> M
             "docs/private-gram.md says how that is decided.",
             "soft",
         )
-    return Markup(made + keys + note)
+    return Markup(bars + keys + note)
 
 
 def _path(fit: FitFacts) -> str:
@@ -112,15 +111,11 @@ def _path(fit: FitFacts) -> str:
     ]
     if not shown or weights.min() <= 0.0:
         return ""
-    caption = (
-        f"The {len(shown)} largest coefficients along the weight of the penalty (or the radius of the set): all from "
-        "the same release, at no further price."
-    )
+    which = f"The {len(shown)} largest coefficients along the weight of the penalty (or the radius of the set)"
+    caption = f"{which}: all from the same release, at no further price."
     drawn = chart.lines(shown, chart.Axis("weight", log=True), chart.Axis("coefficient"), label=caption)
-    sizes = [
-        (number(line["weight"]), f"{line['nonzero']:,}", number(line["l1_norm"]))
-        for line in fit.path.table().to_dicts()
-    ]
+    path = fit.path.table().rows()
+    sizes = [(number(weight), f"{nonzero:,}", number(l1_norm)) for weight, nonzero, l1_norm in path]
     data = table("Size of the model along the penalty", ("weight", "not zero", "L1 norm"), sizes, numbers=3)
     return "<h3>Along the penalty</h3>" + figure(drawn, caption, data)
 
@@ -132,20 +127,10 @@ def quality_section(evaluation: Evaluation | None, quality: Quality | None) -> s
     parts: list[str] = []
     if quality is not None:
         rows = [(name, f"{value:.3f}") for name, value in quality.values.items()]
-        parts.append(
-            table("The joint model, and others to compare it with", ("model", quality.measure), rows, numbers=1)
-        )
-        parts.append(paragraph(quality.note, "soft"))
+        caption = "The joint model, and others to compare it with"
+        parts += [table(caption, ("model", quality.measure), rows, numbers=1), paragraph(quality.note, "soft")]
     if evaluation is None:
-        if quality is None:
-            parts.append(
-                paragraph(
-                    "No figures of quality: they would be a release about the rows they are computed on, and no rows "
-                    "were given that are public or paid for. Give some with fit.report(path, evaluation=(rows, "
-                    "labels), evaluation_is='public')."
-                )
-            )
-        return "".join(parts)
+        return "".join(parts) or paragraph(NO_QUALITY)
     parts.append(paragraph(f"On {count_noun(evaluation.rows, 'row')} given for this report. {BASES[evaluation.basis]}"))
     rows3 = [(name, number(value), meaning) for name, (value, meaning) in evaluation.figures.items()]
     parts.append(table("Figures of quality", ("measure", "figure", "meaning"), rows3))
@@ -156,25 +141,19 @@ def quality_section(evaluation: Evaluation | None, quality: Quality | None) -> s
 def _roc(evaluation: Evaluation) -> str:
     if not evaluation.roc:
         return ""
-    caption = (
-        "ROC: positive rows found against negative rows accused, for every threshold; on the grey line are guesses."
-    )
+    caption = "ROC: positive rows found against negative rows accused, by threshold; on the grey line are guesses."
     x, y = (chart.Axis(name, low=0.0, high=1.0) for name in ("negative rows accused", "positive rows found"))
     drawn = chart.lines([chart.Curve("model", evaluation.roc, COLOURS[0])], x, y, label=caption, diagonal=True)
-    places = np.unique(np.linspace(0, len(evaluation.roc) - 1, min(12, len(evaluation.roc))).astype(int))
-    rows = [tuple(f"{share:.3f}" for share in evaluation.roc[k]) for k in places]
+    rows = [tuple(f"{share:.3f}" for share in evaluation.roc[k]) for k in evenly_spaced(len(evaluation.roc))]
     return figure(drawn, caption, table("Points of the ROC", (x.name, y.name), rows, numbers=2))
 
 
 def _calibration(evaluation: Evaluation) -> str:
     if not evaluation.groups:
         return paragraph(evaluation.remark, "soft")
-    caption = (
-        "Calibration: what was predicted and what was found, in groups of equal size; on the grey line both agree."
-    )
+    caption = "Calibration: predicted against found, in groups of equal size; on the grey line both agree."
     points = [(predicted, found) for predicted, found, _ in evaluation.groups]
-    ends = (min(map(min, points)), max(map(max, points)))
-    low, high = (0.0, 1.0) if evaluation.roc else ends
+    low, high = (0.0, 1.0) if evaluation.roc else (min(map(min, points)), max(map(max, points)))
     x, y = (chart.Axis(name, low=low, high=high) for name in ("predicted", "found"))
     line = chart.Curve("model", points, COLOURS[0], marks=True)
     drawn = chart.lines([line], x, y, label=caption, diagonal=bool(evaluation.roc))
@@ -188,8 +167,8 @@ def _contribution(evaluation: Evaluation) -> str:
     whole = evaluation.figures[evaluation.measure][0]
     rows = [("all parties", number(whole), "")]
     rows += [(f"without {p}", number(value), number(value - whole)) for p, value in evaluation.without.items()]
-    made = table("What each party adds", ("scores", evaluation.measure, "difference"), rows, numbers=2)
-    return made + paragraph(
+    parts = table("What each party adds", ("scores", evaluation.measure, "difference"), rows, numbers=2)
+    return parts + paragraph(
         "A party's part of every score is left out and the rest stays as it is: what it adds to this model, not what a "
         "model without it could reach.",
         "soft",

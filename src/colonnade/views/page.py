@@ -7,21 +7,11 @@ from pathlib import Path
 
 from colonnade.errors import InvalidInput
 from colonnade.privacy.store import write_synced
-from colonnade.views.fit_facts import FitFacts
+from colonnade.views import sections
+from colonnade.views.fit_facts import Evaluation, FitFacts, Quality, RunFacts
 from colonnade.views.model import model_section, quality_section
 from colonnade.views.parts import section, style
 from colonnade.views.privacy import privacy_section, traffic_section
-from colonnade.views.quality import Evaluation, Quality
-from colonnade.views.run_facts import RunFacts
-from colonnade.views.sections import (
-    convergence_section,
-    cost_section,
-    parties_of,
-    parties_section,
-    question_section,
-    reproduction_section,
-    settings_section,
-)
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
@@ -41,8 +31,7 @@ def write_report(
     facts       what is known about the run beside the fit; by default what the fit carries.
     """
     target = check_target(path)
-    text = render_report(fit, quality=quality, evaluation=evaluation, facts=facts)
-    write_synced(target, text.encode())
+    write_synced(target, render_report(fit, quality=quality, evaluation=evaluation, facts=facts).encode())
     return target
 
 
@@ -53,9 +42,7 @@ def check_target(path: str | Path) -> Path:
         if target.is_dir():
             raise InvalidInput(f"{target} is a folder; name a file in it.")
         if not target.parent.is_dir():
-            raise InvalidInput(
-                f"the folder {target.parent} of {target.name} does not exist; create it, or name another."
-            )
+            raise InvalidInput(f"the folder {target.parent} does not exist; create it, or name another.")
     except OSError as error:  # a folder that may not be looked into, a name that is too long
         raise InvalidInput(f"{target} cannot be written: {error.strerror}. Name another file.") from error
     return target
@@ -71,20 +58,19 @@ def render_report(
     """The report as text; arguments as in `write_report`."""
     known = RunFacts.of(fit) if facts is None else facts
     parts = [
-        ("question", "The question", question_section(fit)),
-        ("parties", "The parties", parties_section(fit, known)),
+        ("question", "The question", sections.question_section(fit)),
+        ("parties", "The parties", sections.parties_section(fit, known)),
         ("model", "The model", model_section(fit)),
         ("quality", "How good it is", quality_section(evaluation, quality)),
         ("privacy", "Privacy", privacy_section(fit)),
         ("traffic", "What left each party", traffic_section(fit)),
-        ("convergence", "Convergence", convergence_section(fit)),
-        ("cost", "Cost", cost_section(fit)),
-        ("settings", "Settings and scaling", settings_section(fit, known)),
-        ("reproduction", "Reproduction", reproduction_section(fit, known)),
+        ("convergence", "Convergence", sections.convergence_section(fit)),
+        ("cost", "Cost", sections.cost_section(fit)),
+        ("settings", "Settings and scaling", sections.settings_section(fit, known)),
+        ("reproduction", "Reproduction", sections.reproduction_section(fit, known)),
     ]
     links = "".join(f'<li><a href="#{key}">{title}</a></li>' for key, title, _ in parts)
-    sections = "".join(section(*part) for part in parts)
-    count = len(parties_of(fit))
+    count = len(sections.parties_of(fit))
     title = f"One model from {count:,} {'party' if count == 1 else 'parties'}"
     return f"""<!DOCTYPE html>
 <html lang="en">
@@ -100,7 +86,7 @@ def render_report(
 <p class="soft">{escape(fit.method[:1].upper() + fit.method[1:])}, run <code>{escape(fit.run)}</code></p></header>
 <nav aria-label="Sections"><ul>{links}</ul></nav>
 <main>
-{sections}</main>
+{"".join(section(*part) for part in parts)}</main>
 </body>
 </html>
 """

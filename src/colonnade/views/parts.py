@@ -36,25 +36,23 @@ def table(
     """
 
     def line(cells: Sequence[str], scope: str) -> str:
-        made = []
+        parts = []
         for place, cell in enumerate(cells):
             names = place == 0 or scope == "col"  # a cell that names its row or its column
             kind = "th" if names else "td"
             marks = f' scope="{scope}"' if names else ""
             marks += ' class="n"' if 0 < len(cells) - bars - place <= numbers else ""
-            made.append(f"<{kind}{marks}>{as_html(cell)}</{kind}>")
-        return f"<tr>{''.join(made)}</tr>"
+            parts.append(f"<{kind}{marks}>{as_html(cell)}</{kind}>")
+        return f"<tr>{''.join(parts)}</tr>"
 
     body = "".join(line(row, "row") for row in rows)
     top = f"<thead>{line(head, 'col')}</thead>" if head else ""
     kind = "scroll" + " bars" * bars + " facts" * (not head)
     foot = f"<tfoot>{line(total, 'row')}</tfoot>" if total else ""
-    return Markup(
-        # A table wider than the screen scrolls inside this region, which the keyboard can reach.
-        f'<div class="{kind}" role="region" aria-label="{escape(caption)}" '
-        f'tabindex="0"><table><caption>{escape(caption)}</caption>'
-        f"{top}<tbody>{body}</tbody>{foot}</table></div>"
-    )
+    # A table wider than the screen scrolls inside this region, which the keyboard can reach.
+    region = f'<div class="{kind}" role="region" aria-label="{escape(caption)}" tabindex="0">'
+    inside = f"<caption>{escape(caption)}</caption>{top}<tbody>{body}</tbody>{foot}"
+    return Markup(f"{region}<table>{inside}</table></div>")
 
 
 def facts(caption: str, values: Mapping[str, str]) -> Markup:
@@ -78,16 +76,13 @@ def folded_part(summary: str, inside: str) -> Markup:
 
 def figure(chart: str, caption: str, data: str) -> Markup:
     """A chart with its caption, and the same figures as a table for whoever cannot see it."""
-    return Markup(
-        f"<figure>{as_html(chart)}<figcaption>{escape(caption)}</figcaption>"
-        f"{folded_part('The figures as a table', data)}</figure>"
-    )
+    figures = folded_part("The figures as a table", data)
+    return Markup(f"<figure>{as_html(chart)}<figcaption>{escape(caption)}</figcaption>{figures}</figure>")
 
 
 def section(key: str, title: str, body: str) -> str:
-    return (
-        f'<section id="{key}" aria-labelledby="{key}-title"><h2 id="{key}-title">{escape(title)}</h2>{body}</section>\n'
-    )
+    head = f'<h2 id="{key}-title">{escape(title)}</h2>'
+    return f'<section id="{key}" aria-labelledby="{key}-title">{head}{body}</section>\n'
 
 
 def style() -> str:

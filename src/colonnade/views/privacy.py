@@ -7,42 +7,35 @@ import math
 from colonnade.privacy.figures import shown
 from colonnade.privacy.statement import Guarantee
 from colonnade.views import chart, odds
-from colonnade.views.colours import COLOURS, party_colours
-from colonnade.views.fit_facts import FitFacts
+from colonnade.views.colours import COLOURS
+from colonnade.views.fit_facts import FitFacts, left_by_party, left_by_round, reached_by_party
 from colonnade.views.parts import Markup, facts, figure, folded_part, paragraph, table
 from colonnade.views.sections import parties_of
-from colonnade.views.traffic import left_by_party, left_by_round, reached_by_party
 from colonnade.views.words import human_bytes, message_words, number
 
+NAMES = {"neighbours": "neighbouring tables", "trust": "trust model", "sees": "an adversary sees"}
 BARS = 60  # rounds are put together where there are more
 BELIEFS = (0.001, 0.01, 0.1, 0.5, 0.9)
+COUNTED = (
+    "A message between two parties stands at both; the last line counts it once. Bytes are those of the codec, without "
+    "encryption and transport."
+)
 WRONG = 0.01  # of the example: how often a test may accuse the innocent
 
 
 def privacy_section(fit: FitFacts) -> str:
     statement = fit.privacy
     kind = "statement none" if statement.guarantee == Guarantee.NONE else "statement"
-    names = {
-        "epsilon": "epsilon",
-        "delta": "delta",
-        "unit": "unit",
-        "neighbours": "neighbouring tables",
-        "trust": "trust model",
-        "accountant": "accountant",
-        "guarantee": "guarantee",
-        "sees": "an adversary sees",
-    }
     values = statement.table()
-    rows = {
-        words: _figure(values[name]) if isinstance(values[name], float) else str(values[name])
-        for name, words in names.items()
-    }
-    parts = [paragraph(statement.sentence, kind), _meaning(fit), facts("The statement in figures", rows)]
-    return "".join(parts)
+    names = ("epsilon", "delta", "unit", "neighbours", "trust", "accountant", "guarantee", "sees")
+    rows = {NAMES.get(name, name): _figure(values[name]) for name in names}
+    return "".join([paragraph(statement.sentence, kind), _meaning(fit), facts("The statement in figures", rows)])
 
 
-def _figure(value: float) -> str:
+def _figure(value: object) -> str:
     """A price as everywhere else: rounded up, and in words where it is unbounded."""
+    if not isinstance(value, float):
+        return str(value)
     return shown(value).replace("-", "−") if math.isfinite(value) else number(value)
 
 
@@ -53,11 +46,8 @@ def _meaning(fit: FitFacts) -> str:
             "No number bounds what an adversary can find out. Take it that whoever saw the messages below knows what "
             f"is in them, and all that follows from it about {unit}."
         )
-    claimed = ""
-    if fit.privacy.guarantee != Guarantee.PROVEN:
-        claimed = paragraph(
-            f"The figures below hold as far as epsilon does, and its guarantee is: {fit.privacy.guarantee}."
-        )
+    guarantee = fit.privacy.guarantee
+    claimed = paragraph(f"The figures below hold as far as epsilon does, and its guarantee is: {guarantee}.")
     loss, chance = odds.tail(epsilon, delta, fit.privacy.rho)
     text = (
         f"Take two tables that differ in {unit} only, and any set of outcomes. Its chance under one of them is at most "
@@ -76,15 +66,10 @@ def _meaning(fit: FitFacts) -> str:
         f"of at most {number(chance)}. So sure can it become:"
     )
     rows = [(odds.percent(before), odds.percent(odds.belief(before, loss))) for before in BELIEFS]
-    made = table(
-        "How sure an adversary can become of the truth",
-        ("sure before the run", f"sure after it, at most, except with a chance of {number(chance)}"),
-        rows,
-        numbers=2,
-    )
-    return "".join(
-        ["<h3>What this means</h3>", claimed, paragraph(text), paragraph(example), paragraph(surprise), made]
-    )
+    heads = ("sure before the run", f"sure after it, at most, except with a chance of {number(chance)}")
+    beliefs = table("How sure an adversary can become of the truth", heads, rows, numbers=2)
+    parts = [*([] if guarantee == Guarantee.PROVEN else [claimed]), *map(paragraph, (text, example, surprise)), beliefs]
+    return "<h3>What this means</h3>" + "".join(parts)
 
 
 def traffic_section(fit: FitFacts) -> str:
@@ -92,58 +77,37 @@ def traffic_section(fit: FitFacts) -> str:
     directions.sort(key=lambda line: (line[1].party, line[0]))
     most = max((sent.bytes for _, sent in directions), default=0) or 1
     colours = {"left": COLOURS[1], "reached": COLOURS[0]}
-    rows = [
-        (
-            sent.party,
-            way,
-            sent.type,
-            f"{sent.messages:,}",
-            human_bytes(sent.bytes),
-            chart.bar(float(sent.bytes), 0.0, (0.0, float(most)), colours[way]),
-        )
-        for way, sent in directions
-    ]
-    traffic = fit.communication
-    made = table(
-        "Messages by party, direction and type",
-        ("party", "direction", "message", "count", "bytes", Markup('<span class="wide">share of the largest</span>')),
-        rows,
-        numbers=2,
-        bars=True,
-        total=("all", "", "", f"{traffic.messages:,}", human_bytes(traffic.bytes), ""),
-    )
+    rows = []
+    for way, sent in directions:
+        bar = chart.bar(float(sent.bytes), 0.0, (0.0, float(most)), colours[way])
+        rows.append((sent.party, way, sent.type, f"{sent.messages:,}", human_bytes(sent.bytes), bar))
+    share = Markup('<span class="wide">share of the largest</span>')
+    heads = ("party", "direction", "message", "count", "bytes", share)
+    total = ("all", "", "", f"{fit.communication.messages:,}", human_bytes(fit.communication.bytes), "")
     meanings = [(kind, message_words(kind)) for kind in sorted({sent.type for _, sent in directions})]
-    return "".join(
-        [
-            made,
-            paragraph(
-                "A message between two parties stands at both; the last line counts it once. Bytes are those of the "
-                "codec, without encryption and transport.",
-                "soft",
-            ),
-            folded_part("What the messages are", table("Types of messages", ("message", "meaning"), meanings)),
-            _timeline(fit),
-        ]
-    )
+    parts = [
+        table("Messages by party, direction and type", heads, rows, numbers=2, bars=True, total=total),
+        paragraph(COUNTED, "soft"),
+        folded_part("What the messages are", table("Types of messages", ("message", "meaning"), meanings)),
+        _timeline(fit),
+    ]
+    return "".join(parts)
 
 
 def _timeline(fit: FitFacts) -> str:
     """What left each party over the rounds, stacked."""
     if not fit.communication.lines:
         return ""
-    colours = party_colours(parties_of(fit))
     width = math.ceil((fit.communication.rounds + 1) / BARS)
     places = list(range(0, fit.communication.rounds + 1, width))
-    heights = {party: [0.0] * len(places) for party in colours}
+    heights = {party: [0.0] * len(places) for party in parties_of(fit)}
     for party, parts in heights.items():
         for number_, size in left_by_round(fit, party).items():
             parts[number_ // width] += size
     caption = f"Bytes that left each party, by {'round' if width == 1 else f'{width} rounds'}."
-    drawn = chart.stacked_bars(
-        heights, places, colours, chart.Axis("round"), chart.Axis("bytes that left", bytes=True, low=0.0), label=caption
-    )
-    rows = [
-        (f"{place:,}", *(human_bytes(int(parts[k])) for parts in heights.values())) for k, place in enumerate(places)
-    ]
+    x, y = chart.Axis("round"), chart.Axis("bytes that left", bytes=True, low=0.0)
+    drawn = chart.stacked_bars(heights, places, x, y, label=caption)
+    sizes = zip(*heights.values(), strict=True)
+    rows = [(f"{place:,}", *(human_bytes(int(size)) for size in row)) for place, row in zip(places, sizes, strict=True)]
     data = table("Bytes that left, from this round on", ("round", *heights), rows, numbers=len(heights) + 1)
     return figure(drawn, caption, data)

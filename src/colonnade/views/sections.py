@@ -8,18 +8,21 @@ import math
 import platform
 from importlib.metadata import version
 
-import numpy as np
-
 from colonnade.privacy.figures import shown
 from colonnade.views import chart
 from colonnade.views.colours import COLOURS
-from colonnade.views.fit_facts import FitFacts
+from colonnade.views.fit_facts import FitFacts, RunFacts, left_by_party
 from colonnade.views.parts import Markup, as_html, cards, facts, figure, folded_part, paragraph, table
-from colonnade.views.run_facts import RunFacts
-from colonnade.views.traffic import left_by_party
-from colonnade.views.words import count_noun, human_bytes, join_names, number, plain_words, problem_sentence
+from colonnade.views.words import (
+    count_noun,
+    evenly_spaced,
+    human_bytes,
+    join_names,
+    number,
+    plain_words,
+    problem_sentence,
+)
 
-HISTORY_ROWS = 12  # of the table beside the plots
 DIRECTIONS = {"up": "from the parties", "down": "to the parties", "across": "between parties"}
 
 
@@ -32,11 +35,9 @@ def question_section(fit: FitFacts) -> str:
     parties = parties_of(fit)
     held = "different rows with the same columns" if fit.by_rows else "different columns of the same rows"
     label = "each with its labels" if fit.by_rows else f"the label is held by {fit.label}"
-    who = (
-        f"The parties {join_names(parties)} hold {held}"
-        if len(parties) > 1
-        else f"The party {parties[0]} holds all data"
-    )
+    who = f"The parties {join_names(parties)} hold {held}"
+    if len(parties) == 1:
+        who = f"The party {parties[0]} holds all data"
     text = [
         paragraph(f"{who}; {label}. {problem_sentence(fit.problem)} {plain_words(fit.problem)}".rstrip()),
         paragraph(f"It was found by {fit.method} and stopped because: {fit.status.value}."),
@@ -60,19 +61,16 @@ def parties_section(fit: FitFacts, known: RunFacts) -> str:
         holds = "columns and the label" if party == fit.label and party in fit.features else "columns"
         holds = "the label" if party not in fit.features else holds
         rows.append((party, holds, known.policies.get(party, "not kept"), brought, columns))
-    made = table(
-        "Who took part", ("party", "holds", "its policy would allow", "rows brought", "columns"), rows, numbers=2
-    )
+    heads = ("party", "holds", "its policy would allow", "rows brought", "columns")
     matched = "The number of rows in common is not kept with this fit."
     if known.rows is not None:
         matched = f"{count_noun(known.rows, 'row')} {'in all' if fit.by_rows else 'matched in all parties'}."
     on = f" They were matched on {fit.on!r}." if fit.on else ""
-    allowed = (
-        " A policy says what a party would allow at most; what left it in this run is listed under its own heading."
-    )
+    allowed = " A policy says what a party would allow at most; what left it is listed under its own heading."
     unpriced = " How many rows a party brought is kept for runs without privacy only, since no price covers it."
     hidden = any(party not in known.brought for party in parties_of(fit))
-    return made + paragraph(matched + on + allowed + unpriced * hidden)
+    who = table("Who took part", heads, rows, numbers=2)
+    return who + paragraph(matched + on + allowed + unpriced * hidden)
 
 
 CURVES = {
@@ -99,11 +97,8 @@ def convergence_section(fit: FitFacts) -> str:
 
 def _history_table(fit: FitFacts, name: str) -> str:
     """As many rounds as a table can show, evenly spaced."""
-    places = np.unique(np.linspace(0, len(fit.notes) - 1, min(HISTORY_ROWS, len(fit.notes))).astype(int))
-    notes = [fit.notes[place] for place in places]
-    rows = [
-        (f"{note.get('round', place):,}", number(note.get(name))) for place, note in zip(places, notes, strict=True)
-    ]
+    places = evenly_spaced(len(fit.notes))
+    rows = [(f"{fit.notes[k].get('round', k):,}", number(fit.notes[k].get(name))) for k in places]
     caption = f"The {name} in {len(rows)} of {count_noun(len(fit.notes), 'round')}, before the step of that round"
     return table(caption, ("round", name), rows, numbers=2)
 
@@ -111,33 +106,25 @@ def _history_table(fit: FitFacts, name: str) -> str:
 def _history(fit: FitFacts, name: str, *, log: bool) -> list[tuple[float, float]]:
     """One released figure by round, where the axis can show it."""
     points = [(note.get("round"), note.get(name)) for note in fit.notes]
-    return [
-        (float(t), v)
-        for t, v in points
-        if t is not None and isinstance(v, float) and math.isfinite(v) and (v > 0.0 or not log)
-    ]
+    finite = [(t, v) for t, v in points if t is not None and isinstance(v, float) and math.isfinite(v)]
+    return [(float(t), v) for t, v in finite if v > 0.0 or not log]
 
 
 def cost_section(fit: FitFacts) -> str:
     traffic = fit.communication
     by_direction = {line["direction"]: line for line in traffic.by("direction").to_dicts()}
-    rows = [
-        (name, f"{by_direction[way]['messages']:,}", human_bytes(by_direction[way]["bytes"]))
-        for way, name in DIRECTIONS.items()
-        if way in by_direction
-    ]
+    lines = [(name, by_direction[way]) for way, name in DIRECTIONS.items() if way in by_direction]
+    rows = [(name, f"{line['messages']:,}", human_bytes(line["bytes"])) for name, line in lines]
     total = ("all", f"{traffic.messages:,}", human_bytes(traffic.bytes))
-    made = table("On the wires, by direction", ("direction", "messages", "bytes"), rows, numbers=2, total=total)
+    wires = table("On the wires, by direction", ("direction", "messages", "bytes"), rows, numbers=2, total=total)
     took = "How long it took is not kept: under privacy a duration would tell about the data."
     if fit.seconds is not None:
         took = f"It took {fit.seconds:.1f} seconds."
     price = "No price in privacy can be named: exact values left the parties."
     if math.isfinite(fit.privacy.epsilon):
-        price = (
-            f"It cost epsilon {shown(fit.privacy.epsilon)} "
-            f"of every budget that counts these rows, at delta {number(fit.privacy.delta)}."
-        )
-    return "".join([paragraph(took), paragraph(price), made, _so_far(fit)])
+        cost, delta = shown(fit.privacy.epsilon), number(fit.privacy.delta)
+        price = f"It cost epsilon {cost} of every budget that counts these rows, at delta {delta}."
+    return "".join([paragraph(took), paragraph(price), wires, _so_far(fit)])
 
 
 def _so_far(fit: FitFacts) -> str:
@@ -158,14 +145,10 @@ def _so_far(fit: FitFacts) -> str:
         return ""
     caption = "Bytes on the wires up to each round, by direction."
     drawn = chart.lines(curves, chart.Axis("round"), chart.Axis("bytes so far", bytes=True, low=0.0), label=caption)
-    rounds = np.unique(np.linspace(0, last, min(HISTORY_ROWS, last + 1)).astype(int)).tolist()
-    rows = [
-        (
-            f"{t:,}",
-            *(human_bytes(int(max((v for k, v in known.items() if k <= t), default=0.0))) for _, known in columns),
-        )
-        for t in rounds
-    ]
+    rows = []
+    for t in evenly_spaced(last + 1):
+        so_far = (max((total for round_, total in known.items() if round_ <= t), default=0.0) for _, known in columns)
+        rows.append((f"{t:,}", *(human_bytes(int(total)) for total in so_far)))
     data = table("Bytes up to a round", ("round", *(name for name, _ in columns)), rows, numbers=len(columns) + 1)
     return figure(drawn, caption, data)
 
@@ -178,17 +161,13 @@ def settings_section(fit: FitFacts, known: RunFacts) -> str:
     }
     parts: list[str] = [facts("What was asked", rows)]
     for party, schema in fit.schemas.items():
-        if schema is None:
-            continue
-        read = "read off the data" if schema.source == "data" else "declared before the run"
-        parts.append(folded_part(f"Columns of {party} and how they are scaled ({read})", _lines(schema.to_text())))
+        if schema is not None:
+            read = "read off the data" if schema.source == "data" else "declared before the run"
+            text = Markup(f"<pre>{as_html(schema.to_text())}</pre>")
+            parts.append(folded_part(f"Columns of {party} and how they are scaled ({read})", text))
     if len(parts) == 1:
         parts.append(paragraph("Columns were used as they came: no schema scaled them."))
     return "".join(parts)
-
-
-def _lines(text: str) -> str:
-    return Markup(f"<pre>{as_html(text)}</pre>")
 
 
 def reproduction_section(fit: FitFacts, known: RunFacts) -> str:

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+import numpy as np
+
 from colonnade.problem import Problem
 from colonnade.runtime.messages import BY_TYPE
 
@@ -35,6 +37,12 @@ def number(value: float | None) -> str:
     return f"{value:.4g}".replace("-", "−")
 
 
+def evenly_spaced(count: int, most: int = 12) -> list[int]:
+    """At most so many of the places 0 to count - 1, for the rows of a table beside a chart."""
+    places: list[int] = np.unique(np.linspace(0, count - 1, min(most, count)).astype(int)).tolist()
+    return places
+
+
 def join_names(names: Sequence[str]) -> str:
     """a, b and c."""
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
@@ -55,8 +63,7 @@ MEANINGS = {
     "LeastSquares": "It predicts a number, and a miss counts by its square.",
     "Logistic": "It predicts the chance of a class.",
     "SquaredHinge": "It tells two classes apart with a margin, and a miss counts by its square.",
-    "Huber": "It predicts a number; small misses count by their square, large ones by their size, so that outliers "
-    "weigh less.",
+    "Huber": "It predicts a number; small misses count by their square, large ones by their size: outliers weigh less.",
     "Absolute": "It predicts a number, the middle of what is likely: a miss counts by its size.",
     "Quantile": "It predicts a number that a given share of the labels lies below.",
     "L1Ball": "The bound on the sum of sizes leaves few columns in use.",
@@ -90,9 +97,7 @@ def value_words(value: Any) -> str:
     """L1Ball(radius=20.0) as "L1 ball (radius 20)"."""
     name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", type(value).__name__)
     words = " ".join(word if word[1:2].isdigit() else word.lower() for word in name.split())
-    shown = [
-        f"{LETTERS.get(field.name, field.name.replace('_', ' '))} {getattr(value, field.name):g}"
-        for field in (fields(value) if is_dataclass(value) else ())
-        if isinstance(getattr(value, field.name), int | float)
-    ]
+    settings = {f.name: getattr(value, f.name) for f in fields(value)} if is_dataclass(value) else {}
+    numbers = {name: number for name, number in settings.items() if isinstance(number, int | float)}
+    shown = [f"{LETTERS.get(name, name.replace('_', ' '))} {number:g}" for name, number in numbers.items()]
     return f"{words} ({', '.join(shown)})" if shown else words
