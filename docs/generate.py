@@ -108,14 +108,15 @@ def card(path: Path) -> str:
 
 def methods() -> str:
     """Every public method: what leaves whom, how often at most, and at which price, from its own price()."""
-    rows = []
+    found: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for name, kind in sorted(known_methods().items()):
         job = example_job(name, kind())
-        rows += [[f"`{name}`", *line] for line in releases(kind().price(job), job)]
+        found.setdefault(tuple(releases(kind().price(job), job)), []).append(f"`{name}`")
+    rows = [[", ".join(names), *line] for lines, names in found.items() for line in lines]
     note = (
-        f"Default settings, {EXAMPLE_ROWS:,} rows, {EXAMPLE_COLUMNS} columns a party, logistic loss over an L1 ball of radius 10 or "
-        "the nearest problem that the method solves. A method that needs a budget is given ε = 1, δ = 1e-6 and bounds of 1. "
-        "The lines are those of each method's own `price()`."
+        f"Default settings, {EXAMPLE_ROWS:,} rows, {EXAMPLE_COLUMNS} columns per party, logistic loss over an L1 ball of radius 10 or "
+        "the nearest problem that the method solves; private methods at ε = 1, δ = 1e-6, bounds of 1. The lines come from each "
+        "method's own `price()`; for *exact* no finite ε holds."
     )
     return table(["Method", "What leaves, and how often at most", "Price in all"], rows) + f"\n\n{note}"
 
@@ -125,10 +126,10 @@ def releases(plans: dict[str, Any], job: Any) -> list[tuple[str, str]]:
     said: dict[str, dict[str, list[str]]] = {}
     for party, plan in plans.items():
         for charge in plan:
-            price = f"ρ = {charge.rho:.3g}" if math.isfinite(charge.rho) else "no finite ε: exact"
+            price = f"ρ = {charge.rho:.3g}" if math.isfinite(charge.rho) else "exact"
             said.setdefault(price, {}).setdefault(f"{charge.what} ({charge.count:,})", []).append(role(party, job))
     return [
-        ("; ".join(f"{' and '.join(who)}: {what}" for what, who in whats.items()), price)
+        ("; ".join(f"{who[0] if len(who) == 1 else 'everyone'}: {what}" for what, who in whats.items()), price)
         for price, whats in said.items()
     ]
 
@@ -166,7 +167,7 @@ def role(party: str, job: Any) -> str:
     """Who a party of an example job stands for."""
     if len(job.roster.parties) == 1:
         return "the one holder"
-    return "label holder" if party == job.roster.label else "every party"
+    return "label holder" if party == job.roster.label else "each party"
 
 
 def output() -> str:
@@ -203,11 +204,7 @@ def values() -> str:
     column = sparse.csc_array(([1.0, 1.0], [0, 2], [0, 2]), shape=(4, 1))
     examples: list[tuple[str, Any]] = [
         ("True", True),
-        ("False", False),
-        ("7", 7),
-        ("0.5", 0.5),
         ('"é"', "é"),
-        ('b"ab"', b"ab"),
         ("(7, True)", (7, True)),
         ("Released 7", decode_value(b"R" + encode_value(7))),
         ("int8 array [1, -1]", np.array([1, -1], np.int8)),
@@ -230,17 +227,20 @@ def dtypes() -> str:
 
 
 def bounds() -> str:
-    """What every field of a question, and of the call in it, may hold."""
+    """What every field of a question, and of the call in it, may hold; fields with the same bound on one line."""
     from colonnade.network.bounds import CALL, CEILING, FIELDS, OTHER
-    from colonnade.network.questions import Question
 
-    asked = {name: [f"`{what}`" for what in Question if name in what.fields] for name in FIELDS}
-    rows = [
-        ("the whole head", "all", f"bytes, from the federation's sizes (`Sizes.head`), at most {CEILING >> 20} MiB")
-    ]
-    rows += [(f"`{name}`", ", ".join(asked[name]), bound.words) for name, bound in FIELDS.items()]
-    rows += [(f"`{name}`", "in a call", bound.words) for name, bound in CALL.items()]
-    return table(["Field", "Of", "At most"], [*rows, ("any other", "in a call", OTHER.words)])
+    head = f"- the whole head: bytes, from the federation's sizes (`Sizes.head`), at most {CEILING >> 20} MiB"
+    lines = ["Of a question:", "", head, *alike(FIELDS), "", "Of the call in it:", "", *alike(CALL), f"- any other: {OTHER.words}"]
+    return "\n".join(lines)
+
+
+def alike(fields: Any) -> list[str]:
+    """A line for each bound, with the fields that have it."""
+    found: dict[str, list[str]] = {}
+    for name, bound in fields.items():
+        found.setdefault(bound.words, []).append(f"`{name}`")
+    return [f"- {', '.join(names)}: {words}" for words, names in found.items()]
 
 
 def failures() -> str:
@@ -267,22 +267,6 @@ def contract() -> list[str]:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     wanted = settings["tool"]["importlinter"]["contracts"][0]["layers"]
     return [line.removeprefix("colonnade.") for line in wanted if line != "colonnade.errors"]
-
-
-def tree() -> str:
-    """The folders of the project, two levels deep, as `tree -d -L 2 src/colonnade papers tests docs` shows them."""
-    lines = []
-    for top in ("src/colonnade", "papers", "tests", "docs"):
-        lines.append(f"{top}/")
-        for folder in folders(ROOT / top):
-            lines.append(f"  {folder.name}/" + "".join(f" {inner.name}/" for inner in folders(folder)))
-    return "```text\n" + "\n".join(lines) + "\n```"
-
-
-def folders(path: Path) -> list[Path]:
-    """The folders inside one, those of caches left out."""
-    found = (inner for inner in path.iterdir() if inner.is_dir() and any(inner.rglob("*.*")))
-    return sorted(inner for inner in found if inner.name[0] not in "._")
 
 
 def pages() -> str:
@@ -367,7 +351,8 @@ def commands() -> str:
 
     from colonnade.cli import app
 
-    return "\n".join(command_text(path, command) for path, command in walk(typer.main.get_command(app)))
+    found = walk(typer.main.get_command(app))
+    return "\n".join(command_text(path, command) for path, command in found if not hasattr(command, "commands"))
 
 
 def walk(command: Any, path: str = "colonnade") -> Iterator[tuple[str, Any]]:
@@ -423,7 +408,6 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "failures": failures,
     "bounds": bounds,
     "rooms": rooms,
-    "tree": tree,
     "pages": pages,
     "names": names,
     "settings": settings,
