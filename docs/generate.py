@@ -92,9 +92,9 @@ def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def summary(thing: object) -> str:
-    """The first paragraph of a docstring, on one line."""
-    return " ".join((inspect.getdoc(thing) or "").split("\n\n")[0].split())
+def first(thing: object) -> str:
+    """The first sentence of a docstring; `help` shows the rest."""
+    return opening(inspect.getdoc(thing) or "")
 
 
 def card(path: Path) -> str:
@@ -181,17 +181,18 @@ def output() -> str:
 
 
 def messages() -> str:
-    """The list of messages, once every method is imported."""
+    """The messages by the file that defines them: number, name and fields; their docstrings say who sends what to whom."""
     from colonnade.methods import load_all
     from colonnade.runtime.messages import BY_CODE
 
     load_all()
-    lines = []
+    files: dict[str, list[str]] = {}
     for code, shape in sorted(BY_CODE.items()):
         if shape.cls.__module__.startswith("colonnade."):
-            fields = ", ".join(f"{f.name}{' *' if 'Released[' in f.declared else ''}" for f in shape.fields)
-            lines.append(f"- {code} `{shape.cls.__name__}({fields})` {summary(shape.cls)}")
-    return "\n".join(lines)
+            file = shape.cls.__module__.removeprefix("colonnade.").replace(".", "/")
+            fields = ", ".join(f"{f.name}{'*' if 'Released[' in f.declared else ''}" for f in shape.fields)
+            files.setdefault(f"`{file}.py`", []).append(f"{code} `{shape.cls.__name__}({fields})`")
+    return "\n".join(f"- {file}: {', '.join(found)}" for file, found in files.items())
 
 
 def values() -> str:
@@ -231,7 +232,17 @@ def bounds() -> str:
     from colonnade.network.bounds import CALL, CEILING, FIELDS, OTHER
 
     head = f"- the whole head: bytes, from the federation's sizes (`Sizes.head`), at most {CEILING >> 20} MiB"
-    lines = ["Of a question:", "", head, *alike(FIELDS), "", "Of the call in it:", "", *alike(CALL), f"- any other: {OTHER.words}"]
+    lines = [
+        "Of a question:",
+        "",
+        head,
+        *alike(FIELDS),
+        "",
+        "Of the call in it:",
+        "",
+        *alike(CALL),
+        f"- any other: {OTHER.words}",
+    ]
     return "\n".join(lines)
 
 
@@ -286,8 +297,8 @@ def opening(text: str) -> str:
 
 
 def names() -> str:
-    """Every public name with the first paragraph of its docstring."""
-    return "\n".join(f"- `co.{name}`: {summary(getattr(colonnade, name))}" for name in colonnade.__all__)
+    """Every public name with the first sentence of its docstring."""
+    return "\n".join(f"- `co.{name}`: {first(getattr(colonnade, name))}" for name in colonnade.__all__)
 
 
 def settings() -> str:
@@ -335,7 +346,7 @@ def signatures() -> str:
             public = not name.startswith("_") and (inspect.isfunction(member) or inspect.ismethod(bound))
             if public and inspect.getdoc(bound):
                 shown.append((f"{owner.__name__}.{name}", bound))
-    return "\n".join(f"- `{n}{call(f)}`: {summary(f)}" for n, f in shown)
+    return "\n".join(f"- `{n}{call(f)}`: {first(f)}" for n, f in shown)
 
 
 def call(function: Callable[..., Any]) -> str:
@@ -363,7 +374,7 @@ def walk(command: Any, path: str = "colonnade") -> Iterator[tuple[str, Any]]:
 
 
 def command_text(path: str, command: Any) -> str:
-    """One command: its name, arguments and options, and the first paragraph of its help."""
+    """One command: its name, arguments and options, and the first sentence of its help."""
     given = [parameter for parameter in command.params if not EVERYWHERE & {*parameter.opts}]
     words = []
     for parameter in given:
@@ -371,8 +382,7 @@ def command_text(path: str, command: Any) -> str:
             words.append(parameter.opts[0] if parameter.required else f"[{parameter.opts[0]}]")
         else:
             words.append(parameter.metavar or parameter.name.upper())
-    said = " ".join(inspect.cleandoc(command.help or "").split("\n\n")[0].split())
-    return f"- `{' '.join([path, *words])}`: {said}"
+    return f"- `{' '.join([path, *words])}`: {opening(inspect.cleandoc(command.help or ''))}"
 
 
 def source(file: Path, wanted: str) -> str:

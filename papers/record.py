@@ -107,21 +107,15 @@ def markdown_table(rows: Sequence[Mapping[str, str]]) -> str:
 
 
 def listed(record: Record) -> str:
-    """Every figure with its verdicts in numbers, and what the run took, paper by paper: for papers/README.md."""
+    """Every figure with how many of its claims hold, paper by paper: for papers/README.md."""
     parts = []
     for paper in papers(record):
-        rows = [
-            {
-                "figure": link(name),
-                "title": said["title"],
-                "data": ", ".join(said["data"]),
-                "hold": f"{sum(claim['held'] for claim in said['claims'])}/{len(said['claims'])}",
-                "CPU s": f"{said['cpu_seconds']:.0f}",
-            }
+        figures = [
+            f"{link(name)} {sum(claim['held'] for claim in said['claims'])}/{len(said['claims'])}"
             for name, said in record.items()
             if said["paper"] == paper
         ]
-        parts += [f"### {paper}", markdown_table(rows)]
+        parts.append(f"- {paper}: {', '.join(figures)}")
     quick = [said["cpu_seconds"] for said in record.values() if said["quick"]]
     total = f"All {len(quick)} quick figures together took {sum(quick):,.0f} s of CPU, {sum(quick) / 120:.0f} minutes on two cores."
     full = [link(name) for name, said in record.items() if not said["quick"]]
@@ -132,7 +126,7 @@ def listed(record: Record) -> str:
         if differs
         else "All verdicts are as their files state."
     )
-    return "\n\n".join((*parts, f"{total} {modes} {verdicts}"))
+    return "\n".join((*parts, "", f"{total} {modes} {verdicts}"))
 
 
 def papers(record: Record) -> list[str]:
