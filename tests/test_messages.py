@@ -295,7 +295,7 @@ WRONG: Wrong = {
     "a file that is not there": (
         lambda folder: co.read("/nowhere/t.csv"),
         co.InvalidInput,
-        "/nowhere/t.csv is not a file. Give the path of a .csv, .parquet, .arrow, .feather, .ipc, .svm, .svmlight, .libsvm, .txt, .npz file, or a database's address.",
+        "/nowhere/t.csv is not a file. Give the path of a .csv, .parquet, .arrow, .feather, .ipc, .svm, .svmlight, .libsvm, .txt, .npz file.",
     ),
     "a file of a kind that is not read": (
         lambda folder: co.read(write(folder / "t.xls", "x")),
@@ -640,7 +640,7 @@ WRONG: Wrong = {
     "a report in a folder that is not there": (
         lambda folder: fitted().report(folder / "none" / "r.html"),
         co.InvalidInput,
-        "the folder FOLDER/none of r.html does not exist; create it, or name another.",
+        "the folder FOLDER/none does not exist; create it, or name another.",
     ),
     # prediction
     "a party missing at prediction": (

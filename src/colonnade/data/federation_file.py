@@ -36,13 +36,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from colonnade.data.schema import Schema, toml_value
+from colonnade.data.schema import Schema
+from colonnade.data.schema.toml import toml_lines, toml_value
+from colonnade.data.text_file import read_text
 from colonnade.errors import InvalidInput
 from colonnade.privacy.block import ROW, Unit
 from colonnade.privacy.events import Policy
 from colonnade.privacy.store import write_synced
 
 _VERSION = 1
+NAME_THE_KEY = 'on must name the key column, as in on = "patient"'
 ALIGN = ("digests", "psi")
 _TOGETHER = 1_800_000  # blinded keys of 35 bytes in a message of at most 64 MiB
 _KEY_KIND = "ed25519:"
@@ -111,10 +114,8 @@ class FederationFile:
 
     def __post_init__(self) -> None:
         if self.people is not None and (self.people not in self.members or self.unit == ROW):
-            raise InvalidInput(
-                f"people = {self.people!r} names the party that cuts a unit's surplus rows: there is no such party, or "
-                "no unit"
-            )
+            what = f"people = {self.people!r} names the party that cuts a unit's surplus rows"
+            raise InvalidInput(f"{what}: there is no such party, or no unit")
         if self.by not in ("columns", "rows"):
             raise InvalidInput(f"by must be 'columns' or 'rows', got {self.by!r}")
         if self.by == "rows":
@@ -123,10 +124,8 @@ class FederationFile:
             if bare := [name for name, member in self.members.items() if member.rows is None]:
                 raise InvalidInput(f"rows are split, so [parties.{bare[0]}] must say how many it holds: rows = ...")
         elif (self.on is None) == (self.rows is None):
-            raise InvalidInput(
-                'on must name the key column, as in on = "patient"; or, where all parties hold the same rows in the '
-                "same order, rows = ... says how many"
-            )
+            advice = "or, where all parties hold the same rows in the same order, rows = ... says how many"
+            raise InvalidInput(f"{NAME_THE_KEY}; {advice}")
         if self.align not in ALIGN:
             raise InvalidInput(f"align must be one of {', '.join(map(repr, ALIGN))}, got {self.align!r}")
         if self.align == "psi":
@@ -142,43 +141,31 @@ class FederationFile:
         if self.on is None or len(self.members) < 2:
             raise InvalidInput('align = "psi" is for two or more parties whose rows are matched by a key: on = ...')
         if bare := [name for name, member in self.members.items() if member.most is None]:
-            raise InvalidInput(
-                f'align = "psi" needs most = ... in [parties.{bare[0]}]: whoever may bring every key there is learns '
-                "the whole column, so all agree on how many its table can hold"
-            )
+            why = "whoever may bring every key there is learns the whole column, so all agree on how many"
+            raise InvalidInput(f'align = "psi" needs most = ... in [parties.{bare[0]}]: {why} its table can hold')
         bounds = {name: member.most or 0 for name, member in self.members.items()}
-        holder = bounds.pop(self.label[0], 0)
-        if holder + max(bounds.values()) > _TOGETHER:
+        together = bounds.pop(self.label[0], 0) + max(bounds.values())
+        if together > _TOGETHER:
             raise InvalidInput(
                 f'align = "psi" compares at most {_TOGETHER:,} keys of two parties together, in one message; the '
-                f"largest most = ... add up to {holder + max(bounds.values()):,}. Lower them, or align by digests"
+                f"largest most = ... add up to {together:,}. Lower them, or align by digests"
             )
 
     def save(self, path: str | Path) -> None:
         """Write the file, and each party's schema beside it."""
         path = Path(path)
-        lines = [f"version = {_VERSION}"]
-        lines += [
-            f"{name} = {toml_value(v)}"
-            for name in ("on", "rows", "hub", "people")
-            if (v := getattr(self, name)) is not None
-        ]
-        lines += [f"align = {toml_value(self.align)}"] if self.align != ALIGN[0] else []
-        lines += ['by = "rows"'] if self.by == "rows" else []
-        lines.append(f"label = [{', '.join(map(toml_value, self.label))}]")
-        if self.unit != ROW:
-            lines.append(f"unit = [{toml_value(self.unit.name)}, {self.unit.rows}]")
+        top = {name: getattr(self, name) for name in ("on", "rows", "hub", "people")}
+        top |= {"align": None if self.align == ALIGN[0] else self.align, "by": "rows" if self.by == "rows" else None}
+        top |= {"label": self.label, "unit": None if self.unit == ROW else (self.unit.name, self.unit.rows)}
+        lines = [f"version = {_VERSION}", *_given_lines(top)]
         for name, member in self.members.items():
             lines += ["", f"[parties.{toml_value(name)}]"]
             if member.schema is not None:
                 file = f"{name}.schema.toml"
                 write_synced(path.parent / file, member.schema.to_text().encode())
                 lines.append(f"schema = {toml_value(file)}")
-            given = {n: getattr(member, n) for n in ("columns", "rows", "most", "key", "certificate", "address")}
-            lines += [
-                *_policy_lines(member.policy),
-                *(f"{n} = {toml_value(v)}" for n, v in given.items() if v is not None),
-            ]
+            rest = {n: getattr(member, n) for n in ("columns", "rows", "most", "key", "certificate", "address")}
+            lines += _given_lines(_policy_entries(member.policy) | rest)
         write_synced(path, ("\n".join(lines) + "\n").encode())
 
     @classmethod
@@ -186,10 +173,8 @@ class FederationFile:
         """Read a federation file and the schemas it names."""
         path = Path(path)
         try:
-            raw = tomllib.loads(path.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise InvalidInput(f"cannot read {path}: {error.strerror}. Check the path.") from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raw = tomllib.loads(read_text(path))
+        except tomllib.TOMLDecodeError as error:
             raise InvalidInput(f"{path} is not a TOML file: {error}. Correct it there.") from error
         try:
             return _from_plain(raw, path.parent)
@@ -225,17 +210,15 @@ def new_key() -> tuple[str, bytes]:
 
 def _from_plain(raw: Mapping[str, Any], folder: Path) -> FederationFile:
     if raw.get("version") != _VERSION:
-        raise InvalidInput(
-            f"version is {raw.get('version')!r}; this Colonnade reads version = {_VERSION}. Write that, or install a "
-            "newer one."
-        )
+        reads = f"this Colonnade reads version = {_VERSION}. Write that, or install a newer one."
+        raise InvalidInput(f"version is {raw.get('version')!r}; {reads}")
     parties, label, on = raw.get("parties"), raw.get("label"), raw.get("on")
     if not (isinstance(parties, dict) and parties):
         raise InvalidInput("no [parties.NAME] tables; add one for each party")
     if unknown := set(raw) - _TOP_FIELDS:
         raise InvalidInput(f"unknown entry {sorted(unknown)[0]!r}; known: {', '.join(sorted(_TOP_FIELDS))}")
     if on is not None and not (isinstance(on, str) and on):
-        raise InvalidInput('on must name the key column, as in on = "patient"')
+        raise InvalidInput(NAME_THE_KEY)
     if not (isinstance(label, list) and len(label) == 2 and all(isinstance(part, str) for part in label)):
         raise InvalidInput('label must be [party, column], as in label = ["hospital", "readmitted"]')
     members = {name: _member(name, table, folder) for name, table in parties.items()}
@@ -255,10 +238,8 @@ def _member(name: str, table: Any, folder: Path) -> Member:
     if not isinstance(table, dict) or "key" not in table or not {"schema", "columns"} & set(table):
         raise InvalidInput(f"[parties.{name}] needs schema = ... (or columns = ...) and key = ...")
     if unknown := set(table) - _MEMBER_FIELDS:
-        raise InvalidInput(
-            f"[parties.{name}] has unknown entries: {', '.join(sorted(unknown))}; known: "
-            f"{', '.join(sorted(_MEMBER_FIELDS))}"
-        )
+        names, known = (", ".join(sorted(fields)) for fields in (unknown, _MEMBER_FIELDS))
+        raise InvalidInput(f"[parties.{name}] has unknown entries: {names}; known: {known}")
     schema = Schema.from_toml(folder / str(table["schema"])) if "schema" in table else None
     policy = Policy(**{name: table[name] for name in _POLICY if name in table})
     rest = {name: table[name] for name in ("columns", "rows", "most", "certificate", "address") if name in table}
@@ -274,10 +255,11 @@ def _hexadecimal(name: str, text: str, kind: str) -> None:
         raise InvalidInput(f"{name} must be {kind!r} and 64 hexadecimal digits, got {str(text)[:24]!r}")
 
 
-def _policy_lines(policy: Policy) -> list[str]:
-    lines = [f"exact = {'true' if policy.exact else 'false'}"]
-    lines += [f"{name} = true" for name in ("scores", "consortium") if getattr(policy, name)]
-    lines += [] if policy.least is None else [f"least = {policy.least}"]
-    if policy.epsilon is not None:
-        lines += [f"epsilon = {float(policy.epsilon)!r}", f"delta = {float(policy.delta or 0.0)!r}"]
-    return lines
+def _policy_entries(policy: Policy) -> dict[str, Any]:
+    named = {"exact": policy.exact, "scores": policy.scores or None, "consortium": policy.consortium or None}
+    limit = {} if policy.epsilon is None else {"epsilon": float(policy.epsilon), "delta": float(policy.delta or 0.0)}
+    return named | {"least": policy.least} | limit
+
+
+def _given_lines(entries: Mapping[str, Any]) -> list[str]:
+    return toml_lines({name: value for name, value in entries.items() if value is not None})

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from colonnade.data.schema.cells import nonzeros
 from colonnade.data.schema.matrix import Blocks
 from colonnade.data.schema.table import Schema
-from colonnade.data.schema.values import nonzeros
 from colonnade.data.sources import Table, table_at
 from colonnade.data.sources.files import BLOCK, block_rows, choose_columns
 from colonnade.data.sources.matrices import KINDS, NO_ROW, TEXT, Progress, kind_of, read_matrix

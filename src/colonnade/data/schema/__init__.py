@@ -13,18 +13,12 @@ Leaves   the schema itself, and nothing else: names, bounds and levels are publi
 
 from __future__ import annotations
 
+from colonnade.data.schema.cells import as_frame
 from colonnade.data.schema.columns import Binary, Categorical, Column, Date, Feature, Numeric, Plain, features_of
-from colonnade.data.schema.infer import MANY_LEVELS, Look, look
-from colonnade.data.schema.matrix import SPARSE_BELOW
+from colonnade.data.schema.infer import Look, look
 from colonnade.data.schema.table import Encoded, Schema
-from colonnade.data.schema.toml import VERSION, toml_value
-from colonnade.data.schema.values import LARGEST, as_frame
 
 __all__ = [
-    "LARGEST",
-    "MANY_LEVELS",
-    "SPARSE_BELOW",
-    "VERSION",
     "Binary",
     "Categorical",
     "Column",
@@ -38,5 +32,4 @@ __all__ = [
     "as_frame",
     "features_of",
     "look",
-    "toml_value",
 ]

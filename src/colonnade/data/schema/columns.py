@@ -5,27 +5,15 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from numbers import Real
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
-from colonnade.data.schema.values import (
-    LARGEST,
-    EncodedColumn,
-    Missing,
-    count_outside,
-    days_of,
-    numbers_of,
-    one_hot,
-    ones,
-    refuse_gaps,
-    scale_to_unit,
-    texts_of,
-    with_indicator,
-)
+from colonnade.data.schema import cells
+from colonnade.data.schema.cells import LARGEST, EncodedColumn, Missing, wrong
 from colonnade.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -60,22 +48,10 @@ class Numeric:
 
     def __post_init__(self) -> None:
         _check_name(self.name)
-        for key in ("low", "high"):
-            what = f"column {self.name!r}: {key}"
-            object.__setattr__(self, key, number(what, getattr(self, key)))
-        if not self.low < self.high:
-            raise InvalidInput(
-                f"column {self.name!r}: low = {self.low:g} is not below high = {self.high:g}. "
-                f"Write public bounds with low < high."
-            )
         if not isinstance(self.scale, bool):
-            raise InvalidInput(f"column {self.name!r}: scale is {self.scale!r}. Write true or false.")
+            raise wrong(self.name, f"scale is {self.scale!r}. Write true or false.")
         object.__setattr__(self, "missing", _missing(self.name, self.missing))
-        if not isinstance(self.missing, str) and not self.low <= self.missing <= self.high:
-            raise InvalidInput(
-                f"column {self.name!r}: missing = {self.missing:g} lies outside the bounds "
-                f"{self.low:g} to {self.high:g}. Choose a value between them."
-            )
+        _check_bounds(self, number)
 
     def groups(self) -> Groups:
         bound = 1.0 if self.scale else max(abs(self.low), abs(self.high))
@@ -83,12 +59,12 @@ class Numeric:
         return (_with_indicator(value, self.missing),)
 
     def encode(self, values: pl.Series) -> EncodedColumn:
-        numbers, gaps = numbers_of(self.name, self.missing, values)
-        outside = count_outside(numbers, self.low, self.high, gaps)
+        numbers, gaps = cells.numbers_of(self.name, self.missing, values)
+        outside = cells.count_outside(numbers, self.low, self.high, gaps)
         numbers = np.clip(numbers, self.low, self.high)
         if self.scale:
-            numbers = scale_to_unit(numbers, self.low, self.high)
-        return EncodedColumn(with_indicator(numbers, gaps, self.missing), outside)
+            numbers = cells.scale_to_unit(numbers, self.low, self.high)
+        return EncodedColumn(cells.with_indicator(numbers, gaps, self.missing), outside)
 
 
 @dataclass(frozen=True)
@@ -107,43 +83,29 @@ class Date:
 
     def __post_init__(self) -> None:
         _check_name(self.name)
-        for key in ("low", "high"):
-            object.__setattr__(self, key, _day(f"column {self.name!r}: {key}", getattr(self, key)))
-        if not self.low < self.high:
-            raise InvalidInput(
-                f"column {self.name!r}: low = {self.low} is not before high = {self.high}. "
-                f"Write public bounds with low < high."
-            )
         object.__setattr__(self, "parts", _parts(self.name, self.parts))
         if not isinstance(self.format, str) or not self.format:
-            raise InvalidInput(f'column {self.name!r}: format is {self.format!r}. Write for example "%d.%m.%Y".')
+            raise wrong(self.name, f'format is {self.format!r}. Write for example "%d.%m.%Y".')
         _check_text(self.format)
-        if self.missing not in ("refuse", "indicator"):
-            object.__setattr__(self, "missing", _day(f"column {self.name!r}: missing", self.missing))
-            if not self.low <= cast("dt.date", self.missing) <= self.high:
-                raise InvalidInput(
-                    f"column {self.name!r}: missing = {self.missing} lies outside the bounds {self.low} to "
-                    f"{self.high}. Choose a day between them."
-                )
+        _check_bounds(self, _day)
 
     def groups(self) -> Groups:
         value = Feature(self.name, 1.0, nonnegative=False, binary=False)
-        cycles = (
-            tuple(_flag(f"{self.name}.{part}={level}") for level in range(1, CYCLES[part] + 1)) for part in self.parts
-        )
+        levels = {part: range(1, CYCLES[part] + 1) for part in self.parts}
+        cycles = (tuple(_flag(f"{self.name}.{part}={k}") for k in numbers) for part, numbers in levels.items())
         return (_with_indicator(value, self.missing), *cycles)
 
     def encode(self, values: pl.Series) -> EncodedColumn:
         import polars as pl
 
-        days, gaps = days_of(self.name, self.format, self.missing, values)
+        days, gaps = cells.days_of(self.name, self.format, self.missing, values)
         low, high = (float((bound - dt.date(1970, 1, 1)).days) for bound in (self.low, self.high))
         numbers = np.array(days.to_physical().cast(pl.Float64).fill_null(low).to_numpy(), dtype=np.float64)
-        outside = count_outside(numbers, low, high, gaps)
-        columns = with_indicator(scale_to_unit(np.clip(numbers, low, high), low, high), gaps, self.missing)
+        outside = cells.count_outside(numbers, low, high, gaps)
+        columns = cells.with_indicator(cells.scale_to_unit(np.clip(numbers, low, high), low, high), gaps, self.missing)
         for part in self.parts:
             codes = days.dt.month() if part == "month" else days.dt.weekday()
-            columns += one_hot(codes.cast(pl.Int64).fill_null(0).to_numpy() - 1, CYCLES[part])
+            columns += cells.one_hot(codes.cast(pl.Int64).fill_null(0).to_numpy() - 1, CYCLES[part])
         return EncodedColumn(columns, outside)
 
 
@@ -158,23 +120,19 @@ class Binary:
         _check_name(self.name)
         object.__setattr__(self, "missing", _missing(self.name, self.missing))
         if not isinstance(self.missing, str) and self.missing not in (0.0, 1.0):
-            raise InvalidInput(
-                f"column {self.name!r}: missing = {self.missing:g} in a binary column. "
-                f'Write 0, 1, "indicator" or "refuse".'
+            raise wrong(
+                self.name, f'missing = {self.missing:g} in a binary column. Write 0, 1, "indicator" or "refuse".'
             )
 
     def groups(self) -> Groups:
         return (_with_indicator(_flag(self.name), self.missing),)
 
     def encode(self, values: pl.Series) -> EncodedColumn:
-        numbers, gaps = numbers_of(self.name, self.missing, values)
-        strange = np.count_nonzero((numbers != 0.0) & (numbers != 1.0))
-        if strange:
-            raise InvalidInput(
-                f"column {self.name!r}: {strange:,} values are neither 0 nor 1, but the schema calls it "
-                f'binary. Declare type = "numeric" with bounds, or type = "categorical" with levels.'
-            )
-        return EncodedColumn(with_indicator(numbers, gaps, self.missing))
+        numbers, gaps = cells.numbers_of(self.name, self.missing, values)
+        if strange := np.count_nonzero((numbers != 0.0) & (numbers != 1.0)):
+            what = f"{strange:,} values are neither 0 nor 1, but the schema calls it binary."
+            raise wrong(self.name, f'{what} Declare type = "numeric" with bounds, or type = "categorical" with levels.')
+        return EncodedColumn(cells.with_indicator(numbers, gaps, self.missing))
 
 
 @dataclass(frozen=True)
@@ -192,10 +150,7 @@ class Categorical:
         _check_name(self.name)
         object.__setattr__(self, "levels", _levels(self.name, self.levels))
         if self.missing not in ("refuse", "indicator", *self.levels):
-            raise InvalidInput(
-                f"column {self.name!r}: missing = {self.missing!r} in a categorical column. "
-                f'Write "indicator" or "refuse", or one of its levels.'
-            )
+            raise wrong(self.name, f'missing = {self.missing!r}. Write "indicator", "refuse" or one of its levels.')
 
     def groups(self) -> Groups:
         names = [f"{self.name}={level}" for level in self.levels]
@@ -206,19 +161,17 @@ class Categorical:
         """One sparse column per level; the rows that belong to none of them get no entry."""
         import polars as pl
 
-        texts = texts_of(self.name, values)
+        texts = cells.texts_of(self.name, values)
         if values.dtype.is_float():  # a number is written "1" or "1.0": the level that means it, unless both are levels
-            texts = texts.replace(
-                {whole: level for level in self.levels if (whole := _whole(level)) not in self.levels}
-            )
-        refuse_gaps(self.name, self.missing, texts.null_count())
+            texts = texts.replace({_whole(level): level for level in self.levels if _whole(level) not in self.levels})
+        cells.refuse_gaps(self.name, self.missing, texts.null_count())
         if self.missing not in ("refuse", "indicator"):
             texts = texts.fill_null(self.missing)
         known = texts.cast(pl.Enum(self.levels), strict=False)
         codes = known.to_physical().cast(pl.Int64).fill_null(-1).to_numpy()
-        columns = one_hot(codes, len(self.levels))
+        columns = cells.one_hot(codes, len(self.levels))
         if self.missing == "indicator":
-            columns.append(ones(np.flatnonzero(texts.is_null().to_numpy()).astype(np.int64)))
+            columns.append(cells.ones(np.flatnonzero(texts.is_null().to_numpy()).astype(np.int64)))
         return EncodedColumn(columns, known.null_count() - texts.null_count())
 
 
@@ -237,14 +190,11 @@ class Plain:
         return (_with_indicator(Feature(self.name, None, nonnegative=False, binary=False), self.missing),)
 
     def encode(self, values: pl.Series) -> EncodedColumn:
-        numbers, gaps = numbers_of(self.name, self.missing, values)
-        infinite = np.count_nonzero(np.isinf(numbers))
-        if infinite:
-            raise InvalidInput(
-                f"column {self.name!r}: {infinite:,} values are infinite. Declare the column numeric with "
-                f"bounds, which clips them, or remove those rows."
-            )
-        return EncodedColumn(with_indicator(numbers, gaps, self.missing))
+        numbers, gaps = cells.numbers_of(self.name, self.missing, values)
+        if infinite := np.count_nonzero(np.isinf(numbers)):
+            advice = "Declare the column numeric with bounds, which clips them, or remove those rows."
+            raise wrong(self.name, f"{infinite:,} values are infinite. {advice}")
+        return EncodedColumn(cells.with_indicator(numbers, gaps, self.missing))
 
 
 Column = Numeric | Date | Binary | Categorical | Plain
@@ -285,6 +235,23 @@ def _check_text(text: str) -> None:
         raise InvalidInput(f"{text!r} holds half a character (a lone surrogate). Write it in valid Unicode.")
 
 
+def _check_bounds(column: Numeric | Date, read: Callable[[str, object], Any]) -> None:
+    """Both bounds, in order, and between them what stands in for a gap."""
+    keys = ["low", "high"] + ([] if column.missing in ("refuse", "indicator") else ["missing"])
+    for key in keys:
+        object.__setattr__(column, key, read(f"column {column.name!r}: {key}", getattr(column, key)))
+    ends: tuple[Any, Any, Any] = (column.low, column.high, getattr(column, keys[-1]))
+    low, high, missing = ends
+    texts = [f"{end:g}" if isinstance(end, float) else str(end) for end in ends]
+    if not low < high:
+        raise wrong(
+            column.name, f"low = {texts[0]} is not below high = {texts[1]}. Write public bounds with low < high."
+        )
+    if not low <= missing <= high:
+        outside = f"missing = {texts[2]} lies outside the bounds {texts[0]} to {texts[1]}"
+        raise wrong(column.name, f"{outside}. Choose one between them.")
+
+
 def number(what: str, value: object) -> float:
     """A finite float, or an error that says what is wrong with the declared one."""
     if isinstance(value, bool) or not isinstance(value, Real):
@@ -308,38 +275,33 @@ def _day(what: str, value: object) -> dt.date:
 
 def _parts(name: str, parts: object) -> tuple[str, ...]:
     if isinstance(parts, str) or not isinstance(parts, Iterable):
-        raise InvalidInput(f'column {name!r}: parts is {parts!r}. Write a list, as in parts = ["month"].')
+        raise wrong(name, f'parts is {parts!r}. Write a list, as in parts = ["month"].')
     listed = tuple(parts)
-    strange = [part for part in listed if part not in CYCLES]
-    if strange or len(set(listed)) < len(listed):
-        raise InvalidInput(
-            f"column {name!r}: parts is {list(listed)!r}. Name each of {', '.join(CYCLES)} at most once."
-        )
+    if not set(listed) <= set(CYCLES) or len(set(listed)) < len(listed):
+        raise wrong(name, f"parts is {list(listed)!r}. Name each of {', '.join(CYCLES)} at most once.")
     return listed
 
 
 def _missing(name: str, value: object) -> Missing:
-    if value == "refuse":
-        return "refuse"
-    if value == "indicator":
-        return "indicator"
+    if value in ("refuse", "indicator"):
+        return cast("Missing", value)
     if isinstance(value, str):
-        raise InvalidInput(f'column {name!r}: missing is {value!r}. Write "refuse", "indicator" or the number to use.')
+        raise wrong(name, f'missing is {value!r}. Write "refuse", "indicator" or the number to use.')
     return number(f"column {name!r}: missing", value)
 
 
 def _levels(name: str, levels: object) -> tuple[str, ...]:
     if isinstance(levels, str) or not isinstance(levels, Iterable):
-        raise InvalidInput(f"column {name!r}: levels is {levels!r}. Write a list of values.")
+        raise wrong(name, f"levels is {levels!r}. Write a list of values.")
     texts = []
     for level in levels:
         if isinstance(level, bool) or not isinstance(level, (str, int, np.integer)):
-            raise InvalidInput(f"column {name!r}: the level {level!r} is not text. Write it as text.")
+            raise wrong(name, f"the level {level!r} is not text. Write it as text.")
         texts.append(str(level))
         _check_text(texts[-1])
     if not texts:
-        raise InvalidInput(f"column {name!r}: no levels. List the values it may take: levels = [...].")
+        raise wrong(name, "no levels. List the values it may take: levels = [...].")
     level, times = Counter(texts).most_common(1)[0]
     if times > 1:
-        raise InvalidInput(f"column {name!r}: the level {level!r} is listed {times} times. List it once.")
+        raise wrong(name, f"the level {level!r} is listed {times} times. List it once.")
     return tuple(texts)

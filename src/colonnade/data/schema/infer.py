@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from colonnade.data.schema.cells import as_frame
 from colonnade.data.schema.columns import Binary, Categorical, Column, Date, Numeric
-from colonnade.data.schema.values import as_frame
 from colonnade.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -75,21 +75,15 @@ class Look:
             case "text":
                 return self._text(missing)
             case "date":
-                low, high = self.low, self.high
-                if low == high:
-                    low, high = low - dt.timedelta(days=1), high + dt.timedelta(days=1)
-                return Date(self.name, low, high, missing=missing)
-        raise InvalidInput(
-            f"column {self.name!r} holds {self.dtype}, which has no encoding. Turn it into numbers, dates or text, or "
-            "drop it."
-        )
+                more = dt.timedelta(days=int(self.low == self.high))
+                return Date(self.name, self.low - more, self.high + more, missing=missing)
+        advice = "Turn it into numbers, dates or text, or drop it."
+        raise InvalidInput(f"column {self.name!r} holds {self.dtype}, which has no encoding. {advice}")
 
     def _number(self, missing: Literal["refuse", "indicator"]) -> Column:
         if self.infinite:
-            raise InvalidInput(
-                f"column {self.name!r} holds {self.infinite:,} infinite values. Replace them, or declare the column "
-                f"numeric with bounds, which clips them."
-            )
+            advice = "Replace them, or declare the column numeric with bounds, which clips them."
+            raise InvalidInput(f"column {self.name!r} holds {self.infinite:,} infinite values. {advice}")
         low, high = (-1.0, 1.0) if self.low is None else (float(self.low), float(self.high))
         if self.kind == "integer" and (low, high) == (0.0, 1.0):
             return Binary(self.name, missing=missing)
@@ -99,10 +93,9 @@ class Look:
 
     def _text(self, missing: Literal["refuse", "indicator"]) -> Column:
         if (len(self.levels) > MANY_LEVELS and 2 * len(self.levels) > self.rows) or len(self.levels) > MOST_LEVELS:
-            raise InvalidInput(
-                f"column {self.name!r} has {len(self.levels):,} different texts in {self.rows:,} rows: it looks like a "
-                f"name or a number of somebody. Leave it out, or declare it categorical with the levels that matter."
-            )
+            texts = f"column {self.name!r} has {len(self.levels):,} different texts in {self.rows:,} rows"
+            advice = "Leave it out, or declare it categorical with the levels that matter."
+            raise InvalidInput(f"{texts}: it looks like a name or a number of somebody. {advice}")
         return Categorical(self.name, tuple(sorted(self.levels)), missing=missing)
 
 

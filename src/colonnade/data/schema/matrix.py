@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from colonnade.data.schema.values import Sparse
+from colonnade.data.schema.cells import Sparse
 
 SPARSE_BELOW = 0.3  # density under which a compressed matrix is both smaller and faster than an array
 
@@ -24,8 +24,7 @@ def assemble(columns: Sequence[Sparse], height: int) -> Any:
     stored = sum(rows.size for rows, _ in columns)
     if stored < SPARSE_BELOW * height * len(columns):
         indptr = np.cumsum([0] + [rows.size for rows, _ in columns])
-        indices = np.concatenate([rows for rows, _ in columns])
-        data = np.concatenate([values for _, values in columns])
+        indices, data = (np.concatenate(parts) for parts in zip(*columns, strict=True))
         return _csc(data, indices, indptr, height)
     dense = np.zeros((height, len(columns)))
     for j, (rows, values) in enumerate(columns):
@@ -35,9 +34,8 @@ def assemble(columns: Sequence[Sparse], height: int) -> Any:
 
 def _csc(data: NDArray[Any], indices: NDArray[Any], indptr: NDArray[Any], height: int) -> Any:
     index = np.int32 if max(data.size, height) <= np.iinfo(np.int32).max else np.int64
-    matrix = sparse.csc_array(
-        (data, indices.astype(index, copy=False), indptr.astype(index)), shape=(height, indptr.size - 1)
-    )
+    parts = (data, indices.astype(index, copy=False), indptr.astype(index))
+    matrix = sparse.csc_array(parts, shape=(height, indptr.size - 1))
     matrix.has_sorted_indices = True
     return matrix
 

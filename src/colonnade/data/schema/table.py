@@ -15,11 +15,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from colonnade.data.schema.cells import as_frame
 from colonnade.data.schema.columns import Categorical, Column, Date, Feature, Numeric, Plain, features_of, number
 from colonnade.data.schema.infer import look
 from colonnade.data.schema.matrix import Blocks
 from colonnade.data.schema.toml import column_entry, parse_schema, schema_text
-from colonnade.data.schema.values import frame_of
 from colonnade.errors import InvalidInput, StoreError, unquoted
 from colonnade.kernels.arrays import Floats
 
@@ -38,19 +38,13 @@ class Encoded:
 
     def owner_notes(self) -> tuple[str, ...]:
         """What the data's owner should know, and nobody else: no price covers a count of the data."""
+        unknown = "are none of the declared levels and count as zeros; add a level if they matter"
+        clipped = "lie outside the declared bounds and were clipped to them; widen the bounds if they matter"
+        notes = [(*item, unknown) for item in self.unknown.items()] + [
+            (*item, clipped) for item in self.clipped.items()
+        ]
         rows = self.matrix.shape[0]
-        return tuple(
-            f"column {name!r}: {count:,} of {rows:,} values {what}"
-            for counts, what in (
-                (self.unknown, "are none of the declared levels and count as zeros; add a level if they matter"),
-                (
-                    self.clipped,
-                    "lie outside the declared bounds and were clipped to them; widen the bounds if they matter",
-                ),
-            )
-            for name, count in counts.items()
-            if count
-        )
+        return tuple(f"column {name!r}: {count:,} of {rows:,} values {what}" for name, count, what in notes if count)
 
 
 @dataclass(frozen=True)
@@ -77,9 +71,7 @@ class Schema:
                 raise InvalidInput(f"row_norm = {row_norm:g}. Write a public bound above 0, or leave it out.")
             object.__setattr__(self, "row_norm", row_norm)
         if self.label is not None and not isinstance(self.label, Numeric):
-            raise InvalidInput(
-                f"label={self.label!r}: give the labels' name and range, as in label=co.Numeric('log_income', 2, 6)."
-            )
+            raise InvalidInput(f"label={self.label!r}: give its name and range, as in co.Numeric('log_income', 2, 6).")
         if self.source not in ("declared", "data"):
             raise InvalidInput(f'source = {self.source!r}. Write "declared" or "data".')
         for names in ([column.name for column in self.columns], self.features):
@@ -97,9 +89,8 @@ class Schema:
     def infer(cls, frame: Any) -> Schema:
         """A schema read off a DataFrame, for runs without privacy.
 
-        Its bounds and levels are facts about the rows in the frame, not public knowledge: such a schema
-        answers `entry_bounds` and `row_bound` with an error. For a private run write it to a file, replace
-        every figure by one you would print in a data dictionary, and set source = "declared".
+        Its bounds and levels are facts about the rows, not public knowledge: `entry_bounds` and `row_bound` refuse. For
+        a private run write it to a file, replace every figure by one you would publish, and set source = "declared".
         """
         return cls(tuple(seen.column() for seen in look([frame])), source="data")
 
@@ -150,11 +141,10 @@ class Schema:
     @unquoted()
     def encode_blocks(self, frames: Iterable[Any]) -> Encoded:
         """The same for a table that comes in blocks of rows, of which one is held at a time."""
-        names = [column.name for column in self.columns]
-        blocks = Blocks(self.width)
+        names, blocks = [column.name for column in self.columns], Blocks(self.width)
         outside = dict.fromkeys(names, 0)
         for place, frame in enumerate(frames):
-            table = frame_of(frame, names)
+            table = as_frame(frame, names)
             encoded = []
             for column in self.columns:
                 try:
@@ -162,17 +152,14 @@ class Schema:
                 except InvalidInput as error:
                     if place == 0:
                         raise
-                    begin = blocks.rows + 1
-                    raise InvalidInput(f"among rows {begin:,} to {blocks.rows + table.height:,}: {error}") from error
+                    rows = f"{blocks.rows + 1:,} to {blocks.rows + table.height:,}"
+                    raise InvalidInput(f"among rows {rows}: {error}") from error
                 encoded += part.columns
                 outside[column.name] += part.outside
             blocks.add(encoded, table.height)
-        return Encoded(
-            blocks.together(),
-            self.features,
-            {c.name: outside[c.name] for c in self.columns if isinstance(c, Categorical)},
-            {c.name: outside[c.name] for c in self.columns if isinstance(c, Numeric | Date)},
-        )
+        unknown = {c.name: outside[c.name] for c in self.columns if isinstance(c, Categorical)}
+        clipped = {c.name: outside[c.name] for c in self.columns if isinstance(c, Numeric | Date)}
+        return Encoded(blocks.together(), self.features, unknown, clipped)
 
     def digest(self) -> str:
         """SHA-256 of a canonical form: equal for equal schemas, on every machine."""
@@ -202,10 +189,8 @@ class Schema:
         try:
             return cls.from_text(Path(path).read_text(encoding="utf-8"))
         except OSError as error:
-            raise InvalidInput(
-                f"the schema {path} could not be read: {error.strerror}. Check the path; "
-                f"`colonnade data inspect TABLE -o {Path(path).name}` proposes one."
-            ) from error
+            advice = f"Check the path; `colonnade data inspect TABLE -o {Path(path).name}` proposes one."
+            raise InvalidInput(f"the schema {path} could not be read: {error.strerror}. {advice}") from error
         except (InvalidInput, UnicodeDecodeError) as error:
             raise InvalidInput(f"the schema {path}: {error}") from error
 
@@ -220,14 +205,11 @@ class Schema:
     def _require_public_bounds(self) -> None:
         if self.source == "data":
             raise InvalidInput(
-                "this schema was read off the data, and a bound taken from the data is not public. Write it "
-                "with schema.to_toml(...), replace its bounds and levels by figures you would publish, set "
-                'source = "declared" and read it back with Schema.from_toml(...).'
+                "this schema was read off the data, and a bound taken from the data is not public. Write it with "
+                "schema.to_toml(...), replace its bounds and levels by figures you would publish, "
+                'set source = "declared" and read it back with Schema.from_toml(...).'
             )
-        unbounded = [column.name for column in self.columns if isinstance(column, Plain)]
-        if unbounded:
-            raise InvalidInput(
-                f"{len(unbounded):,} of {len(self.columns):,} columns are plain and have no public bound, the "
-                f'first is {unbounded[0]!r}. Write type = "numeric" with low, high and scale = false to keep '
-                f"its values and clip them to the bounds."
-            )
+        if unbounded := [column.name for column in self.columns if isinstance(column, Plain)]:
+            advice = 'Write type = "numeric" with low, high and scale = false to keep its values and clip them.'
+            plain = f"{len(unbounded):,} of {len(self.columns):,} columns are plain and have no public bound"
+            raise InvalidInput(f"{plain}, the first is {unbounded[0]!r}. {advice}")

@@ -27,29 +27,26 @@ from colonnade.data.schema.columns import Binary, Categorical, Column, Date, Num
 from colonnade.errors import InvalidInput
 
 VERSION = 2
-KINDS: dict[str, type[Column]] = {
-    "numeric": Numeric,
-    "binary": Binary,
-    "categorical": Categorical,
-    "plain": Plain,
-    "date": Date,
-}
+KINDS: dict[str, type[Column]] = {kind.__name__.lower(): kind for kind in (Numeric, Binary, Categorical, Plain, Date)}
 SINCE = {"date": 2}  # kinds that came after version 1
 
 
 def column_entry(column: Column) -> dict[str, Any]:
     """A column as text, numbers, days and lists: what the file and the digest are made from."""
-    kind = next(name for name, cls in KINDS.items() if isinstance(column, cls))
-    return {"type": kind, **asdict(column)}
+    return {"type": type(column).__name__.lower(), **asdict(column)}
 
 
 def schema_text(top: Mapping[str, Any], columns: list[dict[str, Any]]) -> str:
     """The text of a file."""
-    lines = [f"{key} = {toml_value(value)}" for key, value in {"version": VERSION, **top}.items()]
+    lines = toml_lines({"version": VERSION, **top})
     for column in columns:
-        lines += ["", "[[column]]"]
-        lines += [f"{key} = {toml_value(value)}" for key, value in column.items()]
+        lines += ["", "[[column]]", *toml_lines(column)]
     return "\n".join(lines) + "\n"
+
+
+def toml_lines(entries: Mapping[str, Any]) -> list[str]:
+    """Keys and values, one a line."""
+    return [f"{key} = {toml_value(value)}" for key, value in entries.items()]
 
 
 def toml_value(value: str | bool | float | dt.date | tuple[str, ...] | dict[str, Any]) -> str:
@@ -84,7 +81,7 @@ def parse_schema(text: str) -> tuple[tuple[Column, ...], dict[str, Any]]:
             raise InvalidInput(f"unknown key {key!r}. Known here: version, source, row_norm, label, [[column]].")
     if "label" in table:
         table["label"] = _label(table["label"], version)
-    lines = _places(text)
+    lines = [number for number, line in enumerate(text.split("\n"), 1) if line.strip().startswith("[[column]]")]
     columns = []
     for position, item in enumerate(tables):
         try:
@@ -109,16 +106,9 @@ def _version(version: object) -> int:
     if isinstance(version, bool) or not isinstance(version, int) or version < 1:
         raise InvalidInput(f"version is {version!r}. Write version = {VERSION}.")
     if version > VERSION:
-        raise InvalidInput(
-            f"the schema is of version {version}, and this Colonnade reads versions up to {VERSION}. "
-            f"Install a newer Colonnade, or write the schema again."
-        )
+        advice = "Install a newer Colonnade, or write the schema again."
+        raise InvalidInput(f"the schema is of version {version}, and this Colonnade reads up to {VERSION}. {advice}")
     return version
-
-
-def _places(text: str) -> list[int]:
-    """Line numbers of the [[column]] headers."""
-    return [number for number, line in enumerate(text.split("\n"), 1) if line.strip().startswith("[[column]]")]
 
 
 def _column(item: dict[str, Any], version: int) -> Column:
@@ -128,7 +118,7 @@ def _column(item: dict[str, Any], version: int) -> Column:
         raise InvalidInput(f"type is {kind!r}. Write one of {', '.join(KINDS)}.")
     if version < SINCE.get(kind, 1):
         raise InvalidInput(
-            f"type {kind!r} needs version = {SINCE[kind]} at the top of the file, which is {version} there."
+            f"type {kind!r} needs version = {SINCE[kind]} at the top of the file; it is {version} there."
         )
     known = {f.name: f for f in fields(KINDS[kind])}
     for key in values:

@@ -30,24 +30,22 @@ class EncodedColumn(NamedTuple):
     outside: int = 0
 
 
-def as_frame(frame: Any) -> pl.DataFrame:
-    """A polars or pandas DataFrame as polars, with all its columns."""
-    return frame_of(frame, None)
-
-
 @unquoted()
-def frame_of(frame: Any, names: Sequence[str] | None) -> pl.DataFrame:
+def as_frame(frame: Any, names: Sequence[str] | None = None) -> pl.DataFrame:
     """A polars or pandas DataFrame as polars, with the named columns (None: all) present."""
     import polars as pl
 
     table = frame if isinstance(frame, pl.DataFrame) else _from_pandas(frame, names)
-    absent = [name for name in names or () if name not in table.columns]
-    if absent:
+    if absent := [name for name in names or () if name not in table.columns]:
+        lacks = f"the table lacks {len(absent):,} of the schema's {len(names or ()):,} columns"
         raise InvalidInput(
-            f"the table lacks {len(absent):,} of the schema's {len(names or ()):,} columns, the first is "
-            f"{absent[0]!r}. Rename the table's column or take it out of the schema."
+            f"{lacks}, the first is {absent[0]!r}. Rename the table's column or take it out of the schema."
         )
     return table
+
+
+def wrong(name: str, what: str) -> InvalidInput:
+    return InvalidInput(f"column {name!r}: {what}")
 
 
 def _from_pandas(frame: Any, names: Sequence[str] | None) -> pl.DataFrame:
@@ -63,8 +61,8 @@ def _from_pandas(frame: Any, names: Sequence[str] | None) -> pl.DataFrame:
         return pl.from_pandas(frame)
     except (TypeError, ValueError, OverflowError):
         raise InvalidInput(
-            "a pandas column mixes types that have no common one, or two columns share a name. Convert or "
-            "rename it first, for example with frame.convert_dtypes() or astype(str)."
+            "a pandas column mixes types that have no common one, or two columns share a name. Convert or rename it "
+            "first, for example with frame.convert_dtypes() or astype(str)."
         ) from None
 
 
@@ -75,10 +73,8 @@ def numbers_of(name: str, missing: Missing, values: pl.Series) -> tuple[Floats, 
     if values.null_count() == values.len():  # then the type says nothing
         values = pl.Series(name, [None] * values.len(), dtype=pl.Float64)
     if not (values.dtype.is_numeric() or values.dtype == pl.Boolean):
-        raise InvalidInput(
-            f"column {name!r} holds {values.dtype}, but the schema expects numbers. Convert it, or declare "
-            f'type = "categorical" with its levels.'
-        )
+        advice = 'Convert it, or declare type = "categorical" with its levels.'
+        raise InvalidInput(f"column {name!r} holds {values.dtype}, but the schema expects numbers. {advice}")
     numbers = np.array(values.cast(pl.Float64).to_numpy(), dtype=np.float64)  # nulls become nan
     gaps = np.flatnonzero(np.isnan(numbers))
     refuse_gaps(name, missing, gaps.size)
@@ -97,18 +93,14 @@ def days_of(name: str, written: str, missing: str | dt.date, values: pl.Series) 
         values = texts.str.to_date(written, strict=False)
         strange = (values.is_null() & texts.is_not_null()).to_numpy()
         if strange.any():
-            raise InvalidInput(
-                f"column {name!r}: {np.count_nonzero(strange):,} of {texts.len():,} texts are no dates of the form "
-                f"{written!r}, the first in row {int(np.argmax(strange)) + 1:,}. Correct them, or write the form they "
-                f'have as format = "%d.%m.%Y" in the schema.'
-            )
+            count, row = np.count_nonzero(strange), int(np.argmax(strange)) + 1
+            what = f"{count:,} of {texts.len():,} texts are no dates of the form {written!r}, the first in row {row:,}."
+            raise wrong(name, f'{what} Correct them, or write their form as format = "%d.%m.%Y" in the schema.')
     elif isinstance(values.dtype, pl.Datetime):
         values = values.dt.date()  # the day where the clock hangs, for times with a zone
     elif values.dtype != pl.Date:
-        raise InvalidInput(
-            f"column {name!r} holds {values.dtype}, but the schema expects dates. Convert it to dates, or declare "
-            f'type = "numeric" with bounds.'
-        )
+        advice = 'Convert it to dates, or declare type = "numeric" with bounds.'
+        raise InvalidInput(f"column {name!r} holds {values.dtype}, but the schema expects dates. {advice}")
     gaps = np.flatnonzero(values.is_null().to_numpy()).astype(np.int64)
     refuse_gaps(name, missing, gaps.size)
     return (values.fill_null(missing) if isinstance(missing, dt.date) else values), gaps
@@ -117,10 +109,8 @@ def days_of(name: str, written: str, missing: str | dt.date, values: pl.Series) 
 def refuse_gaps(name: str, missing: object, count: int) -> None:
     """An error if values are missing and nothing was declared for that."""
     if count and missing == "refuse":
-        raise InvalidInput(
-            f'column {name!r}: {count:,} values are missing. Write missing = "indicator" in its schema to '
-            f"give them a column of their own, or missing = a number, a date or a level to use instead."
-        )
+        advice = 'Write missing = "indicator" in its schema for a column of their own, or the value to use instead.'
+        raise wrong(name, f"{count:,} values are missing. {advice}")
 
 
 def texts_of(name: str, values: pl.Series) -> pl.Series:
@@ -130,10 +120,8 @@ def texts_of(name: str, values: pl.Series) -> pl.Series:
     if values.dtype.is_float():
         values = values.fill_nan(None)
         whole = values.is_finite() & (values == values.round(0)) & (values.abs() < 2.0**53)
-        texts = pl.select(
-            pl.when(whole).then(values.cast(pl.Int64, strict=False).cast(pl.String)).otherwise(values.cast(pl.String))
-        )
-        return texts.to_series()
+        integers = values.cast(pl.Int64, strict=False).cast(pl.String)
+        return pl.select(pl.when(whole).then(integers).otherwise(values.cast(pl.String))).to_series()
     if values.dtype.is_nested() or values.dtype in (pl.Binary, pl.Object):
         raise InvalidInput(f"column {name!r} holds {values.dtype}, which has no levels. Convert it to text.")
     return values.cast(pl.String)
