@@ -357,13 +357,13 @@ def call(function: Callable[..., Any]) -> str:
 
 
 def commands() -> str:
-    """The command line, command by command."""
+    """The command line: every command at its top, with the names of those below it."""
     import typer.main
 
     from colonnade.cli import app
 
     found = walk(typer.main.get_command(app))
-    return "\n".join(command_text(path, command) for path, command in found if not hasattr(command, "commands"))
+    return "\n".join(command_text(path, command) for path, command in found if path.count(" ") == 1)
 
 
 def walk(command: Any, path: str = "colonnade") -> Iterator[tuple[str, Any]]:
@@ -374,7 +374,7 @@ def walk(command: Any, path: str = "colonnade") -> Iterator[tuple[str, Any]]:
 
 
 def command_text(path: str, command: Any) -> str:
-    """One command: its name, arguments and options, and the first sentence of its help."""
+    """One command: its name, arguments and options, the commands below it, and the first sentence of its help."""
     given = [parameter for parameter in command.params if not EVERYWHERE & {*parameter.opts}]
     words = []
     for parameter in given:
@@ -382,7 +382,8 @@ def command_text(path: str, command: Any) -> str:
             words.append(parameter.opts[0] if parameter.required else f"[{parameter.opts[0]}]")
         else:
             words.append(parameter.metavar or parameter.name.upper())
-    return f"- `{' '.join([path, *words])}`: {opening(inspect.cleandoc(command.help or ''))}"
+    below = ", ".join(sorted(getattr(command, "commands", ())))
+    return f"- `{' '.join([path, *words])}`{below and f' {below}'}: {opening(inspect.cleandoc(command.help or ''))}"
 
 
 def source(file: Path, wanted: str) -> str:

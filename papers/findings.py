@@ -43,15 +43,12 @@ FINDINGS = (
     Finding(
         "Noise divided by the number of rows (DP-BCFW)",
         f"{LOU}, equation 17",
-        "Every party sends J·a plus noise, a sketch of one of its columns, in every round. The standard deviation of the noise is divided by n, the number of "
-        "rows, as if a mean over rows were released. A sketch of a column is no mean: replacing one row moves an entry of the column by up to 2B and the sketch "
-        "by up to 2Bκ, κ the largest norm of a column of J, whatever n is. The noise is too small by a factor that grows with n.",
+        "Every party sends J·a plus noise, a sketch of one of its columns, in every round. The deviation of the noise is divided by n, the number of rows, as for a mean over rows. A sketch is no mean: replacing one row moves it by up to 2Bκ, κ the largest norm of a column of J, whatever n is.",
         (
             Shown("finding-sketch-noise", "with the noise of equation 17"),
             Shown("attacks-published", ATTACK + "noisy sketches"),
         ),
-        "σ = 2Bκ √(S/(2ρ)) for S distinct columns in all, each sent once and then remembered by both sides; a sparse sketch has κ = 1 exactly. At the paper's "
-        "own sizes no sound version of the method learns anything; `co.PrivateGram` is what does, on data where something can be learnt.",
+        "σ = 2Bκ √(S/(2ρ)) for S distinct columns in all, each sent once and then remembered by both sides; a sparse sketch has κ = 1 exactly. At the paper's own sizes no sound version of the method learns anything; `co.PrivateGram` does, where something can be learnt.",
         (
             Shown("finding-sketch-noise", "(ours) noise of"),
             Shown("attacks-ours", "no attack shows more"),
@@ -61,9 +58,7 @@ FINDINGS = (
     Finding(
         "The ball is left by a factor of K, and “more parties do better” (DP-BCFW)",
         f"{LOU}, algorithm 2, line 12, and figures 4, 5 and 9",
-        "Each of the K parties adds a vertex of the ball of radius η in full, so that ‖x‖₁ reaches Kη. The loss falls below the least that any x in the ball can "
-        "have, by more the more parties there are: what the curves credit to parties is the larger ball. With the vertices averaged, x stays in the ball and more parties "
-        "do no better; with the noise that is printed none of the curves learns.",
+        "Each of the K parties adds a vertex of the ball of radius η in full, so that ‖x‖₁ reaches Kη. The loss falls below the least in the ball: what the curves credit to parties is the larger ball. With the vertices averaged more parties do no better; with the printed noise none of the curves learns.",
         (
             Shown("lou-5", "more parties do better on the ball"),
             Shown("lou-5", "with the noise turned off"),
@@ -77,7 +72,7 @@ FINDINGS = (
         "The top singular value for the largest column norm (DP-BCFW)",
         f"{LOU}, equation 17 again",
         "The noise is scaled by the top singular value of the sketching matrix J. One row moves one entry of a column, hence its sketch along one column of J: the largest "
-        "norm of a column is what counts. The singular value is larger by about √(n/m) for m sketch rows; it wastes that much, and hides a part of the first fault.",
+        "norm of a column is what counts. The singular value is larger by about √(n/m) for m sketch rows, and hides a part of the first fault.",
         (Shown("finding-sketch-noise", "the noise has to be scaled"),),
         "A sparse sketch made from a seed, whose columns all have norm 1; it is never stored, and applying it costs as much as reading the data.",
         (Shown("finding-sketch-noise", "(ours) noise of"),),
@@ -85,8 +80,7 @@ FINDINGS = (
     Finding(
         "Stale slopes (sparse Frank-Wolfe)",
         f"{RAFF}, algorithm 2, lines 22 to 28",
-        "A Frank-Wolfe step shrinks the whole model, so that the predictions of all rows change, and with the logistic loss the slopes of all rows do. Algorithm 2 renews slopes only in rows that "
-        "hold the chosen column. The others keep those of earlier rounds; the column that looks steepest is soon another one, and the steps are not those of algorithm 1, as is said. "
+        "A Frank-Wolfe step shrinks the whole model, so with the logistic loss the slopes of all rows change. Algorithm 2 renews slopes only in rows that hold the chosen column; the column that looks steepest is soon another one, and the steps are not those of algorithm 1, as is said. "
         "Privacy survives staleness; the equivalence does not, nor does the speed without noise.",
         (
             Shown("raff-1", "both algorithms take the same steps"),
@@ -101,8 +95,7 @@ FINDINGS = (
         "Exact signs (sparse Frank-Wolfe)",
         f"{RAFF}, algorithm 2, line 16, and table 4",
         "The exponential mechanism chooses a coordinate by the size of its slope, and the model then moves by the exact sign of that slope, a function of the data without any noise. If one row "
-        "alone holds a feature, its label is the sign of that feature's slope as often as the coordinate is drawn: no finite ε holds at any noise level. It also explains what table 4 reports: with those "
-        "settings columns are drawn all but uniformly, whatever the data are, and all that is learnt is learnt from the exact signs. With the sign drawn along with the column nothing is left.",
+        "alone holds a feature, its label is the sign of that feature's slope as often as the coordinate is drawn: no finite ε holds at any noise level. With the settings of table 4 columns are drawn all but uniformly, and all that is learnt is learnt from the exact signs.",
         (
             Shown("raff-table-4", "it does so under privacy"),
             Shown("raff-table-4", "the published method learns"),
@@ -115,9 +108,7 @@ FINDINGS = (
     Finding(
         "The printed Laplace scale (sparse Frank-Wolfe)",
         f"{RAFF}, algorithm 1, lines 7 and 8",
-        "Slopes are sums over rows as line 7 computes them, and the noise of line 8 is divided by the number of rows, as for means. The attack gives the paper every other doubt: the "
-        "largest noisy slope is taken where the smallest is printed, and the noisy sign is used, so that only the scale is judged. Read as means, slopes move by twice what the scale is computed for "
-        "when a row is replaced; the same attack does not refute that reading, which proves nothing more.",
+        "Slopes are sums over rows as line 7 computes them, and the noise of line 8 is divided by the number of rows, as for means. The attack judges only the scale: the largest noisy slope is taken where the smallest is printed, and the noisy sign is used. Read as means, slopes move by twice what the scale is computed for when a row is replaced; the same attack does not refute that reading.",
         (Shown("attacks-published", ATTACK + "sparse Frank-Wolfe with Laplace noise"),),
         "As for the signs; the factor λ, the radius of the ball, has no place in the noise on slopes.",
         (Shown("attacks-ours", "no attack shows more"),),
@@ -125,8 +116,7 @@ FINDINGS = (
     Finding(
         "Lemma 1 (ADMM sharing)",
         f"{HU}, theorem 1 on lemma 1; neighbours differ in one column",
-        "The lemma bounds how far a party's prediction D·x moves, and in doing so replaces the norm of (DᵀD)⁻¹ by 1/d, d the number of columns. Nothing in its assumptions gives that: rows of norm 1 "
-        "fix the sum of the eigenvalues of DᵀD, not the smallest one. Even so the theorem asks for more noise than the model bears at the ε for which it is stated.",
+        "The lemma bounds how far a party's prediction D·x moves, and in doing so replaces the norm of (DᵀD)⁻¹ by 1/d, d the number of columns. Its assumptions do not give that: rows of norm 1 fix the sum of the eigenvalues of DᵀD, not the smallest one. Even so the theorem asks for more noise than the model bears.",
         (
             Shown("finding-sharing-noise", "lemma 1 bounds"),
             Shown("attacks-published", ATTACK + "one iteration of ADMM sharing with independent"),
@@ -139,8 +129,7 @@ FINDINGS = (
     Finding(
         "Singular noise (ADMM sharing)",
         f"{HU}, equation 7 and algorithm 1",
-        "The theorem speaks of independent noise on every entry of D·x, while the algorithm adds noise to x and sends D·(x + ξ). That noise never leaves the range of D. With more rows than columns a "
-        "release lies in the range of the data that were used and, almost surely, in no other's: whoever guesses D is told at once whether the guess is right. No finite ε holds, for columns or for rows.",
+        "The theorem speaks of independent noise on every entry of D·x, while the algorithm adds noise to x and sends D·(x + ξ). That noise never leaves the range of D. With more rows than columns a release lies in the range of the data that were used and, almost surely, in no other's: whoever guesses D learns whether the guess is right. No finite ε holds, for columns or for rows.",
         (
             Shown("finding-sharing-noise", "noise on the coefficients"),
             Shown("attacks-published", ATTACK + "one iteration of ADMM sharing with noise"),
@@ -151,8 +140,7 @@ FINDINGS = (
     Finding(
         "Divergence with many correlated parties (ADMM sharing)",
         f"{HU}, algorithm 1",
-        "All parties move at once, each against the full coupling Σ D x − z. That is no two-block ADMM, and its proof does not carry over. Where the parties' columns share a factor all of them correct the "
-        "same residual, and the sum overshoots: with few parties it converges, with many it does not, at the same ρ. A much larger ρ holds it back, and slows it down.",
+        "All parties move at once, each against the full coupling Σ D x − z. That is no two-block ADMM, and its proof does not carry over. Where the parties' columns share a factor all of them correct the same residual, and the sum overshoots: with many parties it diverges at a ρ that suits few. A much larger ρ slows it down.",
         (Shown("finding-sharing-divergence", "algorithm 1 converges"),),
         "Boyd's sharing form: each party corrects its share of the mean residual, in two blocks, which is proven to converge; ρ is balanced by the residuals, so that nobody chooses it (`co.SharingADMM`).",
         (
@@ -163,8 +151,7 @@ FINDINGS = (
     Finding(
         "No normalisation (DA-TLS)",
         f"{GRATTON}, algorithm 3, equations 3.8 to 3.17",
-        "Total least squares is relaxed to ⟨C − βI, X⟩ over the cone X ⪰ 0, which has no scale: the least value is 0, at X = 0, for β up to the least eigenvalue, and −∞ above it. The inner loop has no answer "
-        "vvᵀ to go to: it passes by, and the outer loop starts it again at 0. For the same reason ρ scales X and nothing else, so that two curves for two ρ cannot come from the printed algorithm.",
+        "Total least squares is relaxed to ⟨C − βI, X⟩ over the cone X ⪰ 0, which has no scale: the least value is 0, at X = 0, for β up to the least eigenvalue, and −∞ above it. The inner loop passes by the answer vvᵀ, and the outer loop starts it again at 0. ρ scales X and nothing else, so two curves for two ρ cannot come from the printed algorithm.",
         (
             Shown("total-least-squares-rounds", "DA-TLS converges significantly faster"),
             Shown("total-least-squares-rounds", "DA-TLS with rho"),
@@ -192,8 +179,7 @@ FINDINGS = (
     Finding(
         "“Intrinsic” privacy (D-ZOA)",
         f"{GRATTON}, chapter 4, theorem 4.1 and equations 4.9 to 4.13",
-        "No noise is added: the randomness of the zeroth-order solver is counted as noise. Its variance is an upper bound taken for the variance itself, together with a normal distribution and independent entries; "
-        "nothing makes the solver keep to it. The bound does not depend on the distance over which slopes are looked at, and the real scatter does: a better solver is a less private one, and the formula does not notice. "
+        "No noise is added: the randomness of the zeroth-order solver is counted as noise. An upper bound of its variance is taken for the variance, with a normal distribution and independent entries. The bound does not depend on the distance over which slopes are looked at, and the real scatter does: a better solver is a less private one. "
         "At the thesis' own distance the attack is far weaker, and with more features it may refute nothing.",
         (
             Shown("finding-intrinsic-noise", "the solver's errors"),
@@ -272,15 +258,15 @@ def _section(finding: Finding, record: Record) -> str:
 
 
 def _measured(shown: Sequence[Shown], record: Record) -> str:
-    """What was measured of each claim; an attack's figures stand in the tables at the head of the page."""
+    """What was measured of the first claim, and whether the others hold: the gallery has their figures, a table those of attacks."""
     lines = []
     for one in shown:
         claim = _claim(record, one)
         if one.figure in ATTACKS and claim["held"]:
             continue
         verdict = "holds" if claim["held"] else "does not hold"
-        measured = "see the first table" if one.figure in ATTACKS else claim["evidence"]
-        lines.append(f"* {link(one.figure)}: “{claim['says']}” {verdict}: {measured}.")
+        measured = f": {claim['evidence']}" if one == shown[0] and one.figure not in ATTACKS else ""
+        lines.append(f"* {link(one.figure)}: “{claim['says']}” {verdict}{measured}.")
     return "\n".join(lines)
 
 

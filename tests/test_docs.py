@@ -185,6 +185,22 @@ def test_the_command_line_is_documented_command_by_command(generate: ModuleType)
     assert {"colonnade", "colonnade fit", "colonnade budget", "colonnade budget renew"} == set(walked)
     text = generate.command_text("colonnade fit", walked["colonnade fit"])
     assert text == "- `colonnade fit [--rows]`: Fit a model."
+    assert generate.command_text("colonnade budget", walked["colonnade budget"]).startswith(
+        "- `colonnade budget` renew:"
+    )
+
+
+def test_every_command_is_named_in_the_reference(generate: ModuleType) -> None:
+    from typer.main import get_command
+
+    from colonnade.cli import app
+
+    listed = (ROOT / "docs/reference.md").read_text().partition("## Commands")[2]
+    for path, command in generate.walk(get_command(app)):
+        if not hasattr(command, "commands"):
+            _, first, *below = path.split()
+            (line,) = re.findall(rf"^- `colonnade {first}\b.*$", listed, re.MULTILINE)
+            assert all(re.search(rf"\b{name}\b", line.partition(": ")[0]) for name in below), path
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=NAMES)

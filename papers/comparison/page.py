@@ -193,15 +193,15 @@ def _accuracy(lines: Sequence[Line]) -> Iterator[str]:
 
 
 def _time(lines: Sequence[Line]) -> Iterator[str]:
-    """A method between parties pays for messages and certificates: said with how many times as long it takes."""
+    """A method between parties pays for messages and certificates: problem by problem, how many times as long it takes."""
     open_lines = [line for line in lines if line["epsilon"] is None and ALONE not in line["model"]]
-    for data in dict.fromkeys(line["data"] for line in open_lines):
-        for problem in ("lasso", "ridge", "squares"):
+    for problem in ("lasso", "ridge", "squares"):
+        found = []
+        for data in dict.fromkeys(line["data"] for line in open_lines):
             own = [o for o in open_lines if (o["data"], o["problem"]) == (data, problem)]
             ours = min((o for o in own if o["by"] == OURS), key=lambda o: o["seconds"], default=None)
             theirs = min((o for o in own if o["by"] != OURS), key=lambda o: o["seconds"], default=None)
             if ours is not None and theirs is not None and theirs["seconds"] < ours["seconds"]:
-                yield (
-                    f"{data}, {problem}: {theirs['by']} ({theirs['model']}), all columns in one place, {theirs['seconds']:.2g} s; "
-                    f"{ours['model']} between parties {ours['seconds']:.2g} s."
-                )
+                found.append(f"{data} {ours['seconds'] / theirs['seconds']:.1f} ({theirs['by']})")
+        if found:
+            yield f"{problem}, seconds of our fastest between parties over those of the fastest in one place: {', '.join(found)}."
