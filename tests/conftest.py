@@ -10,6 +10,7 @@ import gc
 import os
 import signal
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,33 @@ OPTIONS["synced"] = False
 def power_cuts(monkeypatch):
     """Logs are synced as a user's are."""
     monkeypatch.setitem(OPTIONS, "synced", SYNCED)
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` is looked at
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of a `thinned` test as many cases stay in every run as show every value of every parameter once."""
+    cases: dict[object, list[pytest.Function]] = {}
+    for item in items:
+        marked = item.get_closest_marker("thinned")
+        if marked and not any(item.get_closest_marker(mark) for mark in ("slow", "fault", "audit")):
+            cases.setdefault((item.parent, item.originalname), []).append(item)
+    for left in cases.values():
+        shown: Counter[tuple[str, object]] = Counter()
+        while any(not shown[value] for item in left for value in _values(item)):  # the most new ones, else the rarest
+            chosen = max(left, key=lambda item: (sum(not shown[v] for v in _values(item)), -_often(shown, item)))
+            left.remove(chosen)
+            shown.update(_values(chosen))
+        for item in left:
+            item.add_marker(*item.get_closest_marker("thinned").args)
+
+
+def _often(shown: Counter[tuple[str, object]], item: pytest.Function) -> int:
+    return sum(shown[value] for value in _values(item))
+
+
+def _values(item: pytest.Function) -> set[tuple[str, object]]:
+    plain = str, int, float, bool, type(None)
+    return {(name, value if isinstance(value, plain) else id(value)) for name, value in item.callspec.params.items()}
 
 
 def pytest_collection_finish() -> None:

@@ -54,6 +54,7 @@ def test_the_loss_is_a_loss():
     assert isinstance(LogMeanExp(1.0), Loss)
 
 
+@settings(max_examples=40)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([0.1, 1.0, 10.0]))
 def test_slope_conjugate_prox_and_line_search_belong_to_the_value(seed, temperature):
     rng, loss = np.random.default_rng(seed), LogMeanExp(temperature)
@@ -106,7 +107,7 @@ def test_the_weak_learner_finds_the_best_of_all_stumps(seed, rows, columns):
 # ---------------------------------------------------------------- the certificate
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(
     seed=st.integers(0, 2**32 - 1),
     temperature=st.sampled_from([0.2, 1.0, 5.0]),
@@ -137,7 +138,7 @@ def test_the_gap_closes_and_certifies():
 
 
 @pytest.mark.parametrize("topology", [T.tree, T.line, T.ring, T.complete])
-@settings(max_examples=6)
+@settings(max_examples=3)
 @given(seed=st.integers(0, 2**32 - 1), nodes=st.integers(1, 4), step=st.sampled_from(STEPS))
 def test_the_iterates_are_those_of_one_machine_on_every_network(topology, seed, nodes, step):
     X, y = table(seed=seed)

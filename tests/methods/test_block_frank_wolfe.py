@@ -163,6 +163,7 @@ def curvature_of(loss, A, sampling) -> float:
     return expected_curvature(products, sampling.pairs(OWNERS))
 
 
+@pytest.mark.thinned("slow")
 @every_sampling
 @every_loss
 def test_theorem_1_holds_for_every_sampling(loss, sampling):
@@ -331,6 +332,7 @@ PRODUCTS = {
 }
 
 
+@pytest.mark.thinned("slow")
 @every_loss
 @pytest.mark.parametrize("constraint", PRODUCTS.values(), ids=PRODUCTS)
 def test_the_gap_bounds_the_distance_to_the_optimum_over_a_product(loss, constraint):

@@ -49,7 +49,7 @@ def joined(fit: co.Fit, fed: co.Federation) -> np.ndarray:
 
 
 @pytest.mark.parametrize("network", NETWORKS)
-@settings(max_examples=6)
+@settings(max_examples=3)
 @given(
     nodes=st.integers(1, 9),
     seed=st.integers(0, 2**32 - 1),
@@ -108,13 +108,14 @@ def test_agents_of_a_tree_talk_along_its_edges_only():
     assert links == {frozenset((letter.sender, letter.receiver)) for letter in tap.letters}
 
 
-def test_a_thousand_nodes_work():
+@pytest.mark.parametrize("nodes", [300, pytest.param(1000, marks=pytest.mark.slow)])
+def test_a_thousand_nodes_work(nodes):
     rng = np.random.default_rng(0)
-    X = sparse.random_array((20, 1000), density=0.1, rng=rng, format="csc")
-    fed = co.Federation.split(X, rng.normal(size=20), parties=1000, label="party0")
+    X = sparse.random_array((20, nodes), density=0.1, rng=rng, format="csc")
+    fed = co.Federation.split(X, rng.normal(size=20), parties=nodes, label="party0")
     told = {"rounds": 1, "tolerance": 0.0, "step": co.LineSearch()}
     star = co.fit(fed, LEAST, co.DistributedFrankWolfe(**told))
-    tree = co.fit(fed, LEAST, co.DistributedFrankWolfe(topology=T.tree(1000), **told))
+    tree = co.fit(fed, LEAST, co.DistributedFrankWolfe(topology=T.tree(nodes), **told))
     np.testing.assert_array_equal(joined(star, fed), joined(tree, fed))
 
 
@@ -150,7 +151,7 @@ def group_optimum(X, y, ball) -> float:
 GROUPS = [(0, 1, 2), (3, 4), (5,), (6, 7, 8), (9, 10, 11)]
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([0.2, 1.5]), st.sampled_from(STEPS), st.integers(1, 40))
 def test_the_gap_over_groups_bounds_the_distance_to_the_optimum(seed, radius, step, rounds):
     X, y = table(15, 12, seed)
@@ -208,10 +209,10 @@ def exponent(sizes, values) -> tuple[float, float]:
 @pytest.mark.parametrize("network", [None, "tree"])
 def test_what_a_star_and_a_tree_send_grows_in_proportion_to_nodes_times_rows_over_the_gap(network):
     """Theory: O(N d / eps), one column of d numbers to each of N nodes in each of the O(1/eps) rounds."""
-    nodes, rows, rounds = [8, 16, 32], [200, 400, 800], [5, 10, 20]
+    nodes, rows, rounds = [4, 8, 16], [200, 400, 800], [5, 10, 20]
     by_nodes = exponent(nodes, [numbers_to_reach(5, n, 400, network) for n in nodes])
-    by_rows = exponent(rows, [numbers_to_reach(5, 8, d, network) for d in rows])
-    by_gap = exponent(rounds, [numbers_to_reach(t, 8, 400, network) for t in rounds])
+    by_rows = exponent(rows, [numbers_to_reach(5, 4, d, network) for d in rows])
+    by_gap = exponent(rounds, [numbers_to_reach(t, 4, 400, network) for t in rounds])
     for slope, error in (by_nodes, by_rows, by_gap):
         # Bids (two numbers a node and round) and the labels (one column more) bend a slope of 1 a little.
         assert abs(slope - 1.0) <= 0.1 + 3 * error
@@ -219,7 +220,7 @@ def test_what_a_star_and_a_tree_send_grows_in_proportion_to_nodes_times_rows_ove
 
 def test_what_a_graph_sends_is_edges_times_nodes_for_bids_and_edges_times_rows_for_columns():
     """Theory: O(M (N + d) / eps). On a ring M = N and the bids need N/2 hops, so bids grow as N² and columns as N·d."""
-    nodes = [8, 16, 32, 64]
+    nodes = [8, 16, 32]
     bids, columns = [], []
     for n in nodes:
         X, y = table(40, 64)

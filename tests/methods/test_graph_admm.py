@@ -31,6 +31,7 @@ def solved(
     return fit, reference(X, y, problem)
 
 
+@pytest.mark.thinned("slow")
 @pytest.mark.parametrize(
     ("loss", "penalty"), [pytest.param(*pair, marks=pytest.mark.slow) if pair in SLOW else pair for pair in PAIRS]
 )
@@ -170,6 +171,7 @@ def test_every_graph_is_solved(name):
     assert off(joined(fit), best.x) <= best.room
 
 
+@pytest.mark.thinned("slow")
 @pytest.mark.parametrize("label", [None, "party1"])
 @pytest.mark.parametrize("loss", ["least squares", "logistic", "huber"])
 def test_the_intercept_is_found_whoever_holds_the_labels(loss, label):
@@ -296,6 +298,7 @@ def test_a_resumed_run_ends_with_the_same_bits(tmp_path):
 # ---------------------------------------------------------------- warm starts
 
 
+@pytest.mark.thinned("slow")
 @pytest.mark.parametrize("label", [None, "party2"])
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("loss", ["least squares", "logistic", "huber"])
@@ -369,6 +372,7 @@ def responses(seed, rows, columns, count):
     return X, X @ low_rank + 0.3 * rng.normal(size=(rows, count))
 
 
+@pytest.mark.thinned("slow")
 @pytest.mark.parametrize("loss", [co.LeastSquares(), co.Huber(0.5)], ids=["least squares", "huber"])
 @pytest.mark.parametrize("kind", ["nuclear", "lasso", "ridge"])
 def test_several_responses_are_solved(loss, kind, tmp_path):
