@@ -281,17 +281,17 @@ def contract() -> list[str]:
 
 
 def pages() -> str:
-    """Every page of this folder: its title and its first sentence."""
+    """Every page of this folder by its title."""
     lines = []
     for path in sorted((ROOT / "docs").glob("*.md")):
-        title, _, rest = path.read_text(encoding="utf-8").partition("\n")
+        title = path.read_text(encoding="utf-8").partition("\n")[0]
         if path.name != "index.md":
-            lines.append(f"- [{title.removeprefix('# ')}]({path.name}). {opening(rest)}")
+            lines.append(f"- [{title.removeprefix('# ')}]({path.name})")
     return "\n".join(lines)
 
 
 def opening(text: str) -> str:
-    """The first sentence of a page."""
+    """The first sentence of a text."""
     paragraph = " ".join(text.strip().split("\n\n")[0].split())
     return re.split(r"(?<=\.)(?<!\b[A-Z]\.) ", paragraph)[0]
 

@@ -274,9 +274,11 @@ def _table(record: Record, name: str) -> str:
     said = record.get(name)
     if said is None or not said["listing"]:
         raise InvalidInput(f"{name} is not in the record: run `python -m papers run {name}` and publish it.")
-    return (
-        f"**{said['title']}** ({link(name)}; privacy: {said['privacy']})\n\n{markdown_table(_merged(said['listing']))}"
-    )
+    rows = _merged(said["listing"])
+    alike = {key: rows[0][key] for key in rows[0] if len(rows) > 1 and len({row[key] for row in rows}) == 1}
+    shown = [{key: cell for key, cell in row.items() if key not in alike} for row in rows]
+    everywhere = "".join(f" {key}: {cell}." for key, cell in alike.items())
+    return f"**{said['title']}** ({link(name)}; privacy: {said['privacy']}){everywhere}\n\n{markdown_table(shown)}"
 
 
 def _merged(rows: Sequence[dict[str, str]]) -> list[dict[str, str]]:
