@@ -22,7 +22,6 @@ Nothing here talks to a network: functions make bytes and take bytes.
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import hmac
 import json
@@ -34,18 +33,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.data.row_order import (
-    DIGEST,
-    KINDS,
-    SECRET,
-    Digests,
-    Places,
-    as_words,
-    checked_secret,
-    in_order,
-    key_kind,
-    kinds_match,
-)
+from colonnade.data import row_order
+from colonnade.data.row_order import DIGEST, KINDS, SECRET, Digests, Places, as_words, checked_secret
 from colonnade.errors import InvalidInput, PolicyRefused, ProtocolError, WireError
 from colonnade.privacy.keyring import Keyring, derive
 
@@ -76,7 +65,7 @@ class PepperShare:
         A session is tried once. Whoever is refused begins another: sealing two different shares under one session would
         encrypt twice with one key.
         """
-        return cls(key_kind(keys), derive(checked_secret(secret), "align", "share", session))
+        return cls(row_order.key_kind(keys), derive(checked_secret(secret), "align", "share", session))
 
     def seal(self, keyring: Keyring, places: Mapping[str, int]) -> dict[str, tuple[bytes, bytes]]:
         """For each other party what only it can open; `places` as `Keyring.seal` takes them."""
@@ -97,12 +86,10 @@ def agree(shares: Mapping[str, PepperShare], session: str) -> bytes:
     """
     if len(shares) < 2:
         raise InvalidInput(f"a pepper is agreed between at least 2 parties; there are {len(shares)}.")
-    if not kinds_match({share.kind for share in shares.values()}):
+    if not row_order.kinds_match({share.kind for share in shares.values()}):
         found = ", ".join(f"{party}: {share.kind}" for party, share in sorted(shares.items()))
-        raise InvalidInput(
-            f"the key is not of one sort at all parties ({found}). No digest was sent. Convert it to the same sort "
-            "everywhere, mind leading zeros, and begin another session."
-        )
+        advice = "Convert it to the same sort everywhere, mind leading zeros, and begin another session."
+        raise InvalidInput(f"the key is not of one sort at all parties ({found}). No digest was sent. {advice}")
     mixed = hashlib.sha256(b"".join(shares[party].contribution for party in sorted(shares)))
     return derive(mixed.digest(), "align", "pepper", session, *sorted(shares))
 
@@ -134,7 +121,7 @@ def offer(
         )
     if least < 1:
         raise InvalidInput(f"least={least}: a party takes part with at least 1 common row.")
-    mine, places = in_order(keys, pepper, people, rows)
+    mine, places = row_order.in_order(keys, pepper, people, rows)
     return RowOffer(_fixed(mine), _fixed(places), least)
 
 
@@ -151,25 +138,20 @@ def intersect(by_party: Mapping[str, Digests], least: int = 1) -> tuple[Digests,
     sent = {party: _sorted_words(party, given) for party, given in by_party.items()}
     common = reduce(lambda a, b: np.intersect1d(a, b, assume_unique=True), sent.values())
     if common.size < least:
-        raise InvalidInput(
-            f"fewer than {least:,} rows are in all of {', '.join(map(repr, sent))}. Nobody was told which. Is it the "
-            "same key, written the same way, and the same pepper?"
-        )
+        few = f"fewer than {least:,} rows are in all of {', '.join(map(repr, sent))}. Nobody was told which."
+        raise InvalidInput(f"{few} Is it the same key, written the same way, and the same pepper?")
     places = {party: np.searchsorted(words, common).astype(np.int64) for party, words in sent.items()}
     return common.view(np.uint8).reshape(-1, DIGEST), places
 
 
 def _sorted_words(party: str, given: Digests) -> NDArray[np.bytes_]:
     if given.dtype != np.uint8 or given.ndim != 2 or given.shape[1] != DIGEST or not len(given):
-        raise ProtocolError(
-            f"{party!r} sent {given.dtype} of shape {given.shape} where digests of {DIGEST} bytes were expected."
-        )
+        wanted = f"digests of {DIGEST} bytes were expected"
+        raise ProtocolError(f"{party!r} sent {given.dtype} of shape {given.shape} where {wanted}.")
     words = as_words(given)
     if (double := int((words[1:] == words[:-1]).sum())) or (words[1:] < words[:-1]).any():
-        raise ProtocolError(
-            f"{party!r} sent digests that are not sorted, or repeat ({double:,} times). Each key may stand once: let "
-            "it aggregate the rows of a key, or use a finer key."
-        )
+        advice = "Each key may stand once: let it aggregate the rows of a key, or use a finer key."
+        raise ProtocolError(f"{party!r} sent digests that are not sorted, or repeat ({double:,} times). {advice}")
     return words
 
 
@@ -251,17 +233,12 @@ class Agreement:
         """
         others = set(self.parties) - {self.party}
         if set(confirmations) != others:
-            raise ProtocolError(
-                f"rows were agreed on with {', '.join(sorted(others))}; {', '.join(sorted(confirmations)) or 'nobody'} "
-                "confirmed them. Begin another alignment with the parties that take part."
-            )
+            names = f"{', '.join(sorted(others))}; {', '.join(sorted(confirmations)) or 'nobody'}"
+            advice = "Begin another alignment with the parties that take part."
+            raise ProtocolError(f"rows were agreed on with {names} confirmed them. {advice}")
         order = self._order(offered, run)
-        wrong = [
-            party
-            for party, given in sorted(confirmations.items())
-            if not hmac.compare_digest(given, self._confirmation(party, order))
-        ]
-        if wrong:
+        wanted = {party: self._confirmation(party, order) for party in sorted(others)}
+        if wrong := [party for party in wanted if not hmac.compare_digest(confirmations[party], wanted[party])]:
             raise ProtocolError(
                 f"{', '.join(map(repr, wrong))} did not confirm the rows that {self.party!r} would use, or their "
                 "order. Nothing of this run was computed. Begin another alignment; if it happens again, ask who runs "
@@ -295,17 +272,15 @@ class Agreement:
         try:
             raw = json.loads(text)
             if raw.pop("version") != _VERSION:
-                raise InvalidInput(
-                    f"an agreement of another version; this Colonnade reads version {_VERSION}. Make a new one with "
-                    "`colonnade party realign`."
-                )
+                reads = f"this Colonnade reads version {_VERSION}. Make a new one with `colonnade party realign`."
+                raise InvalidInput(f"an agreement of another version; {reads}")
             raw |= {"pepper": checked_secret(bytes.fromhex(raw["pepper"])), "column": bytes.fromhex(raw["column"])}
             raw |= {"bits": base64.b64decode(raw["bits"], validate=True), "parties": tuple(raw["parties"])}
             found = cls(**raw)
             marked = int.from_bytes(found.bits, "little").bit_count()
-        except (ValueError, KeyError, TypeError, AttributeError, binascii.Error) as error:
-            if isinstance(error, InvalidInput):
-                raise
+        except InvalidInput:
+            raise
+        except (ValueError, KeyError, TypeError, AttributeError) as error:  # binascii.Error is a ValueError
             raise InvalidInput("this is not a stored agreement. Align again, or restore the file.") from error
         if marked != found.rows or found.party not in found.parties:
             raise InvalidInput("this agreement was damaged. Align again, or restore the file.")

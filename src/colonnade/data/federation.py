@@ -17,13 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from colonnade.data import keyed_tables
 from colonnade.data.federation_file import FederationFile, Member, new_key
-from colonnade.data.keyed_tables import common_keys, cut_surplus, encode_parties, labels_of, read_tables, surplus_of
+from colonnade.data.keyed_tables import Surplus, take_rows
 from colonnade.data.party import LABELS, Alignment, LazyNames, Party, check_party_names, list_names, require_party
 from colonnade.data.row_order import in_order
 from colonnade.data.schema import Schema
 from colonnade.data.split_table import Columns, Places, check_labels, cut_to_unit, read_table, split_columns, split_rows
-from colonnade.data.surplus import Surplus, take_rows
 from colonnade.errors import HeldByParty, InvalidInput, unquoted
 from colonnade.methods.method import Known, Roster
 from colonnade.privacy.block import ROW, Block, FeatureColumn, Unit
@@ -85,14 +85,13 @@ class Federation:
         y = None if y is None else check_labels(y, rows)  # new rows have no labels yet
         places: Places = {}
         if by == "rows":
-            made, places = split_rows(table, parties, label, people)
-            holder = label or next(iter(made))
+            holders, places = split_rows(table, parties, label, people)
         else:
-            made = split_columns(table, parties, label, people)
-            holder = label or LABELS
-        check_party_names(made)
-        alignment = Alignment(dict.fromkeys(made, rows), rows, surplus)
-        return cls(made, holder, alignment, unit=people, _y=y, places=places).with_policies(policies or {})
+            holders = split_columns(table, parties, label, people)
+        holder = label or (next(iter(holders)) if by == "rows" else LABELS)
+        check_party_names(holders)
+        alignment = Alignment(dict.fromkeys(holders, rows), rows, surplus)
+        return cls(holders, holder, alignment, unit=people, _y=y, places=places).with_policies(policies or {})
 
     @classmethod
     def shards(
@@ -133,30 +132,23 @@ class Federation:
             people = Unit(*unit)
         if label is not None and (isinstance(label, str) or len(label) != 2):
             raise InvalidInput(f"label={label!r}: give the pair (party, column).")
-        tables = read_tables(frames, on, label, people)
+        tables = keyed_tables.read_tables(frames, on, label, people)
         for name in schemas or {}:
             require_party(name, tables, "schemas")
-        keys, left = common_keys(tables, on), None
+        keys, left = keyed_tables.common_keys(tables, on), None
         if people != ROW and not isinstance(people, FeatureColumn):
-            keys, left = cut_surplus(keys, tables, on, people)
+            keys, left = keyed_tables.cut_surplus(keys, tables, on, people)
         y = None
         if label is not None:
             require_party(label[0], tables, "label")
-            y = labels_of(keys, tables, label, on)
-        made = encode_parties(tables, keys[on], schemas or {}, people)
-        check_party_names(made)
+            y = keyed_tables.labels_of(keys, tables, label, on)
+        holders = keyed_tables.encode_parties(tables, keys[on], schemas or {}, people)
+        check_party_names(holders)
         rows = {name: table.beside.height for name, table in tables.items()}
-        fed = cls(
-            made,
-            LABELS if label is None else label[0],
-            Alignment(rows, keys.height, 0 if left is None else left.height),
-            on,
-            label[1] if label else None,
-            people,
-            y,
-            keys[on],
-            _surplus=surplus_of(tables, made, keys, left, label, people),
-        )
+        alignment = Alignment(rows, keys.height, 0 if left is None else left.height)
+        holder, column = label or (LABELS, None)
+        surplus = keyed_tables.surplus_of(tables, holders, keys, left, label, people)
+        fed = cls(holders, holder, alignment, on, column, people, y, keys[on], _surplus=surplus)
         return fed.with_policies(policies or {})
 
     @classmethod
@@ -183,26 +175,23 @@ class Federation:
     def elsewhere(cls, file: FederationFile, rows: int | None = None, session: str = "") -> Federation:
         """What everybody knows of a federation whose parties run elsewhere; `rows` once they have agreed on them."""
         if file.unit != ROW and file.people is None:
-            raise InvalidInput(
-                f"the federation file protects a {file.unit.name}, and does not say which party cuts surplus rows: "
-                'add people = "PARTY", the one whose table has that column.'
-            )
-        made, places, start, at = {}, {}, 0, 0
+            what = f"the federation file protects a {file.unit.name}, and does not say which party cuts surplus rows"
+            raise InvalidInput(f'{what}: add people = "PARTY", the one whose table has that column.')
+        parties, places, start, at, by_rows = {}, {}, 0, 0, file.by == "rows"
         total = rows if rows is not None else file.rows or 0
         for name, member in file.members.items():
-            own = int(member.rows or 0) if file.by == "rows" else total
-            where = np.arange(member.width) + (0 if file.by == "rows" else start)
+            own = int(member.rows or 0) if by_rows else total
+            where = np.arange(member.width) + (0 if by_rows else start)
             empty = sparse.csc_array((own, member.width))  # its size is known, and nothing that it holds
             features = member.schema.features if member.schema else LazyNames(None, where.tolist())
-            made[name] = Party(name, Block(empty, where, unit=file.unit), features, member.policy, member.schema)
-            if file.by == "rows":
+            parties[name] = Party(name, Block(empty, where, unit=file.unit), features, member.policy, member.schema)
+            if by_rows:
                 places[name] = np.arange(at, at + own)
             start, at = start + member.width, at + own
-        matched = at if file.by == "rows" else total
-        alignment = Alignment({name: party.block.rows for name, party in made.items()}, matched)
+        alignment = Alignment({name: party.block.rows for name, party in parties.items()}, at if by_rows else total)
         holder, column = file.label
-        check_party_names(made)
-        return cls(made, holder, alignment, file.on, column, file.unit, places=places, away=file, session=session)
+        check_party_names(parties)
+        return cls(parties, holder, alignment, file.on, column, file.unit, places=places, away=file, session=session)
 
     def charter(self) -> FederationFile:
         """The federation file of this federation, with fresh keys that live in memory only."""

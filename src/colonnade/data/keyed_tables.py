@@ -20,7 +20,6 @@ from colonnade.data.row_order import key_kind, kinds_match, rank_in_person
 from colonnade.data.schema import Encoded, Schema, look
 from colonnade.data.sources import Table, table_at
 from colonnade.data.sources.files import join_blocks
-from colonnade.data.surplus import Surplus
 from colonnade.errors import InvalidInput
 from colonnade.privacy.block import ROW, Block, FeatureColumn, Unit
 
@@ -54,10 +53,8 @@ class KeyedTable:
         if nulls := held[on].null_count():
             raise InvalidInput(f"party {name!r}: {nulls:,} rows have no key in {on!r}; fill it in or leave them out.")
         if double := held.height - held[on].n_unique():
-            raise InvalidInput(
-                f"party {name!r}: {double:,} rows repeat a key of {on!r}; each key may stand once. "
-                "Aggregate the rows of a key, or use a finer key."
-            )
+            advice = "each key may stand once. Aggregate the rows of a key, or use a finer key."
+            raise InvalidInput(f"party {name!r}: {double:,} rows repeat a key of {on!r}; {advice}")
         return cls(name, table, names, held, texts)
 
     def encoded(self, keys: pl.Series, schema: Schema | None) -> tuple[Schema, Encoded]:
@@ -72,10 +69,8 @@ class KeyedTable:
         else:
             declared, own = schema, [column.name for column in schema.columns]
         if taken := [column for column in own if column in self.beside.columns]:
-            raise InvalidInput(
-                f"party {self.name!r}: its schema names {taken[0]!r}, which is the key, the label, or whom a row is "
-                f"about, and no feature. Leave it out of the schema."
-            )
+            what = f"its schema names {taken[0]!r}, which is the key, the label, or whom a row is about, and no feature"
+            raise InvalidInput(f"party {self.name!r}: {what}. Leave it out of the schema.")
         if not own:  # a party with nothing but labels
             return schema, Encoded(np.zeros((keys.len(), 0)), (), {}, {})
         places: list[NDArray[np.int64]] = []
@@ -89,10 +84,8 @@ class KeyedTable:
             encoded = schema.encode_blocks(blocks())
         order = np.concatenate(places)
         if not np.array_equal(np.sort(order), np.arange(keys.len())):
-            raise InvalidInput(
-                f"party {self.name!r}: its table changed while it was read; make the federation again when nobody "
-                "writes to it."
-            )
+            changed = "its table changed while it was read; make the federation again when nobody writes to it."
+            raise InvalidInput(f"party {self.name!r}: {changed}")
         return schema, replace(encoded, matrix=_reorder(encoded.matrix, order))
 
     def _matched(
@@ -103,9 +96,8 @@ class KeyedTable:
 
         wanted = pl.DataFrame({"key": keys, "place": pl.int_range(keys.len(), eager=True)})
         for block in self.table.blocks([keys.name, *columns], declared, self.texts):
-            rows = pl.DataFrame(
-                {"key": block[keys.name].cast(keys.dtype), "row": pl.int_range(block.height, eager=True)}
-            )
+            own = block[keys.name].cast(keys.dtype)
+            rows = pl.DataFrame({"key": own, "row": pl.int_range(block.height, eager=True)})
             both = rows.join(wanted, on="key", how="inner", maintain_order="left")
             whole = both.height == block.height
             yield (block if whole else block[both["row"]]).select(columns), both["place"].to_numpy()
@@ -116,9 +108,8 @@ def _reorder(matrix: Any, place: NDArray[np.int64]) -> Any:
     if np.array_equal(place, np.arange(place.size)):
         return matrix
     if sparse.issparse(matrix):
-        moved = sparse.csc_array(
-            (matrix.data, place.astype(matrix.indices.dtype)[matrix.indices], matrix.indptr), shape=matrix.shape
-        )
+        indices = place.astype(matrix.indices.dtype)[matrix.indices]
+        moved = sparse.csc_array((matrix.data, indices, matrix.indptr), shape=matrix.shape)
         moved.sort_indices()
         return moved
     source = np.argsort(place)
@@ -159,19 +150,16 @@ def _with_comparable_keys(tables: Mapping[str, KeyedTable], on: str) -> dict[str
         comparable = kinds_match({key_kind(table.beside[on]) for table in tables.values()})
     if not comparable:
         found = ", ".join(f"{name}: {of}" for name, of in types.items())
-        raise InvalidInput(
-            f"the key {on!r} has different types ({found}); convert it to the same type everywhere, and mind leading "
-            "zeros."
-        )
+        advice = "convert it to the same type everywhere, and mind leading zeros."
+        raise InvalidInput(f"the key {on!r} has different types ({found}); {advice}")
     return {name: replace(table, beside=table.beside.cast({on: pl.String})) for name, table in tables.items()}
 
 
 def common_keys(tables: Mapping[str, KeyedTable], on: str) -> pl.DataFrame:
     keys = reduce(lambda a, b: a.join(b, on=on, how="inner"), (table.beside.select(on) for table in tables.values()))
     if keys.is_empty():
-        raise InvalidInput(
-            f"no key of {on!r} is in all of {list_names(tables)}; is it the same key, written the same way?"
-        )
+        ask = "is it the same key, written the same way?"
+        raise InvalidInput(f"no key of {on!r} is in all of {list_names(tables)}; {ask}")
     return keys.sort(on)
 
 
@@ -184,9 +172,7 @@ def labels_of(keys: pl.DataFrame, tables: Mapping[str, KeyedTable], label: tuple
         raise InvalidInput(f"party {holder!r} has no column {column!r} to use as label; it has {has}.")
     labels = keys.join(table.beside.select(on, column), on=on, how="left", maintain_order="left")[column]
     if nulls := labels.null_count():
-        raise InvalidInput(
-            f"party {holder!r}: the label {column!r} is missing in {nulls:,} rows; leave those rows out."
-        )
+        raise InvalidInput(f"party {holder!r}: the label {column!r} is missing in {nulls:,} rows; leave them out.")
     return labels.to_numpy()
 
 
@@ -194,15 +180,15 @@ def encode_parties(
     tables: Mapping[str, KeyedTable], keys: pl.Series, schemas: Mapping[str, Schema], unit: Unit
 ) -> dict[str, Party]:
     """The parties with the rows of these keys; a table without a schema gets one read off its data."""
-    made: dict[str, Party] = {}
+    parties: dict[str, Party] = {}
     start = 0
     for name, table in tables.items():
         schema, own = table.encoded(keys, schemas.get(name))
         positions = np.arange(start, start + schema.width)
         block = Block(own.matrix, positions, unit=unit, owner_notes=own.owner_notes(), beyond=own.clipped)
-        made[name] = Party(name, block, schema.features, OPEN, schema)
+        parties[name] = Party(name, block, schema.features, OPEN, schema)
         start += schema.width
-    return made
+    return parties
 
 
 # ------------------------------------------------------------------------------------------------ people
@@ -217,11 +203,41 @@ def cut_surplus(
         raise InvalidInput(f"unit names the column {unit.name!r}, which no party has.")
     people = keys.join(tables[holders[0]].beside.select(on, unit.name), on=on, how="left", maintain_order="left")
     if nulls := people[unit.name].null_count():
-        raise InvalidInput(
-            f"party {holders[0]!r}: {nulls:,} rows do not say whom they are about ({unit.name!r} is empty)."
-        )
+        empty = f"{nulls:,} rows do not say whom they are about ({unit.name!r} is empty)"
+        raise InvalidInput(f"party {holders[0]!r}: {empty}.")
     stays = rank_in_person(people[unit.name]) < unit.rows
     return people.filter(stays), people.filter(~stays)
+
+
+@dataclass(frozen=True, eq=False)
+class Surplus:
+    """Rows of people who have more than a unit may, encoded like the others: kept for another order of all rows."""
+
+    keys: pl.Series
+    people: pl.Series  # whom rows are about: first those that stayed, then these
+    matrices: Mapping[str, Any]  # by party
+    labels: NDArray[Any] | None
+
+    def digest(self) -> str:
+        """A hash of the cells and labels: a private run may learn from any of these rows."""
+        labels = np.zeros(0) if self.labels is None else self.labels
+        blocks = [Block(matrix, np.arange(matrix.shape[1]), labels) for matrix in self.matrices.values()]
+        return " ".join(block.digest() for block in blocks)
+
+
+def take_rows(first: Any, then: Any, places: NDArray[np.int64]) -> Any:
+    """Some rows of a matrix that is followed by another, or by none, in this order."""
+    if sparse.issparse(first):
+        whole = first if then is None else sparse.vstack([first, then])
+        rows = sparse.csc_array(sparse.csr_array(whole)[places])
+        rows.sort_indices()
+        return rows
+    if then is None:
+        return first[places]
+    here = places < len(first)
+    rows = np.empty((places.size, *first.shape[1:]), np.result_type(first, then))
+    rows[here], rows[~here] = first[places[here]], then[places[~here] - len(first)]
+    return rows
 
 
 def surplus_of(

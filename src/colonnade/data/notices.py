@@ -94,10 +94,8 @@ def _levels_in_vain(column: Categorical, rows: int, filled: NDArray[np.int64]) -
     said = empty and _in_vain(column, empty, stray)
     found = [f"column {column.name!r}: {empty:,} of its {levels:,} declared levels are in no row"] if said else []
     if stray:
-        found.append(
-            f"column {column.name!r}: {stray:,} of its {rows:,} values are none of its {levels:,} declared levels and "
-            "count as zeros"
-        )
+        none = f"{stray:,} of its {rows:,} values are none of its {levels:,} declared levels and count as zeros"
+        found.append(f"column {column.name!r}: {none}")
     return found
 
 
@@ -109,34 +107,27 @@ def _beyond_bounds(column: Column, beyond: int, features: Any) -> list[str]:
     between = np.count_nonzero((cells[told, 0] > low) & (cells[told, 0] < high))
     if between and 2 * beyond <= cells.shape[0]:
         return []
-    rest = "" if between else ", and none between them"
-    return [
-        f"column {column.name!r}: {beyond:,} of its {cells.shape[0]:,} values lie outside the declared bounds and "
-        f"count as the nearer one{rest}"
-    ]
+    outside = f"{beyond:,} of its {cells.shape[0]:,} values lie outside the declared bounds and count as the nearer one"
+    return [f"column {column.name!r}: {outside}{'' if between else ', and none between them'}"]
 
 
 def _nothing(column: Column, rows: int, filled: NDArray[np.int64]) -> str:
-    if isinstance(column, Categorical) and not filled.any():
-        return (
-            f"column {column.name!r}: none of its {rows:,} values is one of its {len(column.levels):,} declared "
-            "levels. Are they written as the schema writes them?"
-        )
+    what = f"all {rows:,} values are missing, or the same once they are cut to the declared bounds"
     if isinstance(column, Categorical):
-        return f"column {column.name!r}: all {rows:,} values are one and the same level, or missing"
-    return (
-        f"column {column.name!r}: all {rows:,} values are missing, or the same once they are cut to the declared bounds"
-    )
+        what = f"all {rows:,} values are one and the same level, or missing"
+        if not filled.any():
+            none = f"none of its {rows:,} values is one of its {len(column.levels):,} declared levels"
+            what = f"{none}. Are they written as the schema writes them?"
+    return f"column {column.name!r}: {what}"
 
 
 def _same_in_all_rows(matrix: Any) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
     """For each column whether it holds one value, and how many entries are not zero."""
-    rows, filled = matrix.shape[0], _filled(matrix)
+    filled = _filled(matrix)
     if not sparse.issparse(matrix):
         return np.asarray((matrix == matrix[:1]).all(axis=0)), filled
-    columns = sparse.csc_array(matrix)
-    same = filled == 0
-    for j in np.flatnonzero(filled == rows):
+    columns, same = sparse.csc_array(matrix), filled == 0
+    for j in np.flatnonzero(filled == matrix.shape[0]):
         entries = columns.data[columns.indptr[j] : columns.indptr[j + 1]]
         same[j] = bool((entries == entries[0]).all())
     return same, filled
@@ -183,16 +174,12 @@ def about_labels(labels: LabelCounts | None, job: Job) -> tuple[str, ...]:
         return () if reach is None else about_range(labels, middle - reach, middle + reach)
     above = int(np.count_nonzero(values > 0))
     if above in (0, values.size):
-        side = "above 0" if above else "0 or below"
-        return (
-            f"all {values.size:,} different labels are {side}, so all rows are of one class: write the other as 0 or "
-            "−1",
-        )
+        sides = f"all {values.size:,} different labels are {'above 0' if above else '0 or below'}"
+        return (f"{sides}, so all rows are of one class: write the other as 0 or −1",)
     if values.size > 2:
-        return (
-            f"the {values.size:,} different labels become two classes: {above:,} of them are above 0, and "
-            f"{values.size - above:,} are not. Make a column of 0 and 1 if another split is meant",
-        )
+        split = f"{above:,} of them are above 0, and {values.size - above:,} are not"
+        advice = "Make a column of 0 and 1 if another split is meant"
+        return (f"the {values.size:,} different labels become two classes: {split}. {advice}",)
     return ()
 
 
@@ -201,10 +188,8 @@ def about_range(labels: LabelCounts, low: float, high: float) -> tuple[str, ...]
     beyond = int(labels.counts[(labels.values < low) | (labels.values > high)].sum())
     found = []
     if 2 * beyond > labels.rows:
-        found.append(
-            f"{beyond:,} of {labels.rows:,} labels lie outside their declared range and count as its nearer end: "
-            "declare the range that they may have"
-        )
+        outside = f"{beyond:,} of {labels.rows:,} labels lie outside their declared range and count as its nearer end"
+        found.append(f"{outside}: declare the range that they may have")
     if 2 * labels.gaps > labels.rows:
         found.append(f"{labels.gaps:,} of {labels.rows:,} labels are no numbers and count as the middle of their range")
     middle = [(low + high) / 2.0] * (labels.gaps > 0)
@@ -223,10 +208,8 @@ def about_classes(found: Sequence[object], listed: Sequence[object]) -> tuple[st
         notices.append(f"no row has a label of {empty:,} of the {len(listed):,} declared classes")
     if stray:
         others = "the first of the two" if len(listed) == 2 else "none of them"
-        notices.append(
-            f"{sum(stray.values()):,} of {len(found):,} labels, {len(stray):,} different ones, are not in classes= and "
-            f"count as {others}"
-        )
+        labels = f"{sum(stray.values()):,} of {len(found):,} labels, {len(stray):,} different ones"
+        notices.append(f"{labels}, are not in classes= and count as {others}")
     return tuple(notices)
 
 

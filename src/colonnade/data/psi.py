@@ -45,26 +45,22 @@ def psi_fill(words: Sequence[bytes | None], size: int, key: bytes) -> list[bytes
     is nor how many rows are left in a chain of intersections.
     """
     if len(words) > size:
-        raise InvalidInput(
-            f"{len(words):,} keys are more than the {size:,} that this party may bring by the federation file. Nothing "
-            "was sent. Raise its `most` there, with the agreement of all parties."
-        )
+        more = f"{len(words):,} keys are more than the {size:,} that this party may bring by the federation file."
+        raise InvalidInput(f"{more} Nothing was sent. Raise its `most` there, with the agreement of all parties.")
     pad = derive(key, "align", "pad")
+
+    def filling(at: int) -> bytes:
+        return _FILL + hashlib.blake2b(str(at).encode(), digest_size=DIGEST, key=pad).hexdigest().encode()
+
     given = [*words, *[None] * (size - len(words))]
-    return [
-        _FILL + hashlib.blake2b(str(at).encode(), digest_size=DIGEST, key=pad).hexdigest().encode()
-        if word is None
-        else word
-        for at, word in enumerate(given)
-    ]
+    return [filling(at) if word is None else word for at, word in enumerate(given)]
 
 
 def psi_request(words: Sequence[bytes], key: bytes) -> bytes:
     """Label holder → party: its keys (`canonical`), blinded."""
     given = _distinct(words)
     asked = [given[at] for at in _secret_order(words, key)]
-    request = _psi().client.CreateFromKey(key, True).CreateRequest(asked)
-    return bytes(request.SerializeToString())
+    return bytes(_psi().client.CreateFromKey(key, True).CreateRequest(asked).SerializeToString())
 
 
 def psi_setup(words: Sequence[bytes], key: bytes) -> bytes:
@@ -98,9 +94,8 @@ def psi_common(words: Sequence[bytes], key: bytes, setup: bytes, response: bytes
         raise WireError("the party's keys did not come one by one, so they cannot be compared.")
     _within(len(given.raw.encrypted_elements), most)
     if len(answered.encrypted_elements) != len(words):
-        raise ProtocolError(
-            f"{len(words):,} keys were asked about, {len(answered.encrypted_elements):,} were answered."
-        )
+        answers = len(answered.encrypted_elements)
+        raise ProtocolError(f"{len(words):,} keys were asked about, {answers:,} were answered.")
     _each_once(answered.encrypted_elements)
     _each_once(given.raw.encrypted_elements)
     try:
@@ -110,10 +105,8 @@ def psi_common(words: Sequence[bytes], key: bytes, setup: bytes, response: bytes
     order = np.asarray(_secret_order(words, key), np.int64)
     places = np.unique(order[np.asarray(found, np.int64)])
     if any(words[place].startswith(_FILL) for place in places):
-        raise ProtocolError(
-            "the party is said to have words that nobody else can have: it departs from the protocol. Nobody was told "
-            "any row."
-        )
+        departs = "the party is said to have words that nobody else can have: it departs from the protocol"
+        raise ProtocolError(f"{departs}. Nobody was told any row.")
     return places
 
 
@@ -143,9 +136,7 @@ def _secret_order(words: Sequence[bytes], key: bytes) -> list[int]:
 
 def _distinct(words: Sequence[bytes]) -> list[str]:
     if not words or len(set(words)) != len(words):
-        raise InvalidInput(
-            "each key may stand once, and there must be one. Aggregate the rows of a key. Nothing was sent."
-        )
+        raise InvalidInput("each key may stand once, and there must be one. Aggregate the rows. Nothing was sent.")
     return [word.decode() for word in words]
 
 
@@ -162,10 +153,8 @@ def _psi() -> Any:
     try:
         return importlib.import_module("private_set_intersection.python")
     except ImportError as error:
-        raise InvalidInput(
-            "private set intersection needs the package openmined-psi: pip install 'colonnade[psi]'. Without it, align "
-            "by keyed digests."
-        ) from error
+        needs = "private set intersection needs the package openmined-psi: pip install 'colonnade[psi]'"
+        raise InvalidInput(f"{needs}. Without it, align by keyed digests.") from error
 
 
 def _parsed(shape: Any, body: bytes, most: int) -> Any:

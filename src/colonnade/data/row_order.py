@@ -46,10 +46,8 @@ def key_kind(keys: pl.Series) -> str:
         return "digits" if keys.cast(pl.String).str.contains(_DIGITS).all() else "text"
     if keys.dtype == pl.Date:
         return "date"
-    raise InvalidInput(
-        f"the key column has type {keys.dtype}; a key is a whole number, a text or a date. Convert it, in the same way "
-        "at every party."
-    )
+    kinds = "a key is a whole number, a text or a date. Convert it, in the same way at every party."
+    raise InvalidInput(f"the key column has type {keys.dtype}; {kinds}")
 
 
 def kinds_match(kinds: Set[str]) -> bool:
@@ -92,10 +90,8 @@ def in_order(keys: pl.Series, secret: bytes, people: pl.Series | None = None, ro
     words = as_words(mine)
     order = np.argsort(words, kind="stable")
     if double := int((words[order][1:] == words[order][:-1]).sum()):
-        raise InvalidInput(
-            f"{double:,} rows repeat a key; each key may stand once. Aggregate the rows of a key, or use a finer key. "
-            "Nothing was sent."
-        )
+        advice = "each key may stand once. Aggregate the rows of a key, or use a finer key. Nothing was sent."
+        raise InvalidInput(f"{double:,} rows repeat a key; {advice}")
     if people is not None:
         order = order[_stays(people, np.argsort(as_words(digests(keys, secret, "cut"))), rows)[order]]
     return mine[order], order.astype(np.int64)
@@ -104,14 +100,11 @@ def in_order(keys: pl.Series, secret: bytes, people: pl.Series | None = None, ro
 def _stays(people: pl.Series, order: NDArray[np.intp], rows: int) -> NDArray[np.bool_]:
     """Which rows of the table are, taken in this order, among the first `rows` of their person."""
     if len(people) != order.size or rows < 1:
-        raise InvalidInput(
-            f"people says whom {len(people):,} rows are about, with at most {rows} each; there are {order.size:,} "
-            "keys, and a person keeps at least 1 row."
-        )
+        about = f"people says whom {len(people):,} rows are about, with at most {rows} each"
+        raise InvalidInput(f"{about}; there are {order.size:,} keys, and a person keeps at least 1 row.")
     if nulls := people.null_count():
         raise InvalidInput(f"{nulls:,} rows do not say whom they are about; fill it in or leave them out.")
-    ranks = rank_in_person(people.gather(order))
-    stays = np.empty(order.size, np.bool_)
+    ranks, stays = rank_in_person(people.gather(order)), np.empty(order.size, np.bool_)
     stays[order] = (ranks < rows).to_numpy()
     return stays
 

@@ -52,15 +52,11 @@ class Recipe:
         """The columns: C-ordered from Parquet, CSC from svmlight."""
         file = Path(self.path)
         if not file.is_file():
-            raise InvalidInput(
-                f"{file} is not on this machine. Put it under the same path on every machine of the cluster, or say "
-                "where it is: co.Ray(placement={party: address})."
-            )
+            advice = "Put it under the same path on every machine of the cluster, or say where it is"
+            raise InvalidInput(f"{file} is not on this machine. {advice}: co.Ray(placement={{party: address}}).")
         if file.stat().st_size != self.size:
-            raise InvalidInput(
-                f"{file.name} has {file.stat().st_size:,} bytes here and had {self.size:,} when the federation was "
-                "made. Give every machine the same file, and make the federation again."
-            )
+            sizes = f"{file.stat().st_size:,} bytes here and had {self.size:,} when the federation was made"
+            raise InvalidInput(f"{file.name} has {sizes}. Give every machine the same file, and make it again.")
         found = _dense(file, self) if self.names else _sparse(file, self)
         if found.shape != (self.rows, self.stop - self.start):
             raise InvalidInput(CHANGED)
@@ -125,15 +121,14 @@ def shards(
     if not (isinstance(parties, int | np.integer) and 1 <= parties <= width):
         raise InvalidInput(f"parties={parties!r}: give a whole number from 1 to the {width:,} columns.")
     ends = [0, *np.cumsum([part.size for part in np.array_split(np.arange(width), int(parties))]).tolist()]
-    state = file.stat()
-    made = {}
+    state, holders = file.stat(), {}
+    whole = (str(file), state.st_size, state.st_mtime_ns, y.size)
     for k, (start, stop) in enumerate(pairwise(ends)):
-        recipe = Recipe(
-            str(file), state.st_size, state.st_mtime_ns, y.size, start, stop, tuple(names[start:stop]), first
-        )
-        made[f"party{k}"] = Party(f"party{k}", Shard(recipe), recipe.names or LazyNames(None, range(start, stop)), OPEN)
-    made[LABELS] = labels_only(y.size, ROW)
-    return Federation(made, LABELS, Alignment(dict.fromkeys(made, y.size), y.size), unit=ROW, _y=y)
+        recipe = Recipe(*whole, start, stop, tuple(names[start:stop]), first)
+        features = recipe.names or LazyNames(None, range(start, stop))
+        holders[f"party{k}"] = Party(f"party{k}", Shard(recipe), features, OPEN)
+    holders[LABELS] = labels_only(y.size, ROW)
+    return Federation(holders, LABELS, Alignment(dict.fromkeys(holders, y.size), y.size), unit=ROW, _y=y)
 
 
 # ------------------------------------------------------------------------------------------------ Parquet
@@ -189,6 +184,6 @@ def _sparse(file: Path, recipe: Recipe) -> Any:
     if begin != recipe.rows:
         raise InvalidInput(CHANGED)
     row, column, value = (np.concatenate(parts) for parts in zip(*entries, strict=True))
-    made = sparse.csc_array((value, (row, column)), shape=(begin, high - low))  # rows come in order, so columns do
-    made.sort_indices()
-    return made
+    matrix = sparse.csc_array((value, (row, column)), shape=(begin, high - low))
+    matrix.sort_indices()
+    return matrix

@@ -61,32 +61,36 @@ def read_table(X: Any) -> NumberTable:
 def _check_matrix(shape: tuple[int, ...], values: NDArray[np.float64]) -> None:
     if len(shape) != 2:
         raise InvalidInput(
-            f"X must have two dimensions, rows and columns; it has {len(shape)}. One column is X.reshape(-1, 1)."
+            f"X needs two dimensions, rows and columns; it has {len(shape)}. One column: X.reshape(-1, 1)."
         )
-    if 0 in shape:
-        raise InvalidInput(f"X has {shape[0]} rows and {shape[1]} columns; it needs at least one of each.")
+    _check_shape(*shape)
     if bad := int(values.size - np.isfinite(values).sum()):
         raise InvalidInput(f"X holds {bad:,} values that are NaN or infinite; fill them in or leave those rows out.")
 
 
 def _frame_table(frame: pl.DataFrame) -> NumberTable:
     """A frame: numbers stay as they are, text becomes one column for each of its values."""
-    if frame.is_empty():
-        raise InvalidInput(f"X has {frame.height} rows and {frame.width} columns; it needs at least one of each.")
+    _check_shape(*frame.shape)
     read = Schema.infer(frame).columns
     kinds = [kind if isinstance(kind, Categorical | Date) else Plain(kind.name) for kind in read]
-    schema = Schema(tuple(kinds), source="data")
-    ends = np.cumsum([len(features_of(kind)) for kind in kinds])
-    places = [list(range(end - len(features_of(kind)), end)) for kind, end in zip(kinds, ends, strict=True)]
-    columns = {kind.name: (kind, place) for kind, place in zip(kinds, places, strict=True)}
+    schema, columns, start = Schema(tuple(kinds), source="data"), {}, 0
+    for kind in kinds:
+        stop = start + len(features_of(kind))
+        columns[kind.name] = (kind, list(range(start, stop)))
+        start = stop
     return NumberTable(schema.encode(frame).matrix, schema.features, columns)
+
+
+def _check_shape(rows: int, columns: int) -> None:
+    if not (rows and columns):
+        raise InvalidInput(f"X has {rows} rows and {columns} columns; it needs at least one of each.")
 
 
 def split_columns(
     table: NumberTable, parties: int | Mapping[str, Columns], label: str | None, unit: Unit
 ) -> dict[str, Party]:
     """Some columns at each party, and the labels at a party of their own unless `label` names one."""
-    made = {}
+    holders = {}
     for name, columns in _shares(parties, table.column_names()).items():
         schema = None
         places = [column for column in columns if isinstance(column, int)]
@@ -95,12 +99,12 @@ def split_columns(
             schema = Schema(tuple(kind for kind, _ in kinds), source="data")
             places = [place for _, at in kinds for place in at]
         block = Block(_kernel_order(table.matrix[:, places]), np.asarray(places, np.int64), unit=unit)
-        made[name] = Party(name, block, LazyNames(table.names, places), OPEN, schema)
-    if label is not None and label not in made:
-        raise InvalidInput(f"label={label!r} is not a party; there are {list_names(made)}.")
-    if label is None and LABELS not in made:
-        made[LABELS] = labels_only(table.matrix.shape[0], unit)
-    return made
+        holders[name] = Party(name, block, LazyNames(table.names, places), OPEN, schema)
+    if label is not None and label not in holders:
+        raise InvalidInput(f"label={label!r} is not a party; there are {list_names(holders)}.")
+    if label is None and LABELS not in holders:
+        holders[LABELS] = labels_only(table.matrix.shape[0], unit)
+    return holders
 
 
 def labels_only(rows: int, unit: Unit) -> Party:
@@ -118,17 +122,15 @@ def split_rows(
     if table.columns is not None:
         schema = Schema(tuple(kind for kind, _ in table.columns.values()), source="data")
     matrix = sparse.csr_array(table.matrix) if sparse.issparse(table.matrix) else table.matrix
-    made = {}
+    holders = {}
     for name, share in shares.items():
         block = Block(_kernel_order(matrix[share]), np.arange(width), unit=unit)
-        made[name] = Party(name, block, LazyNames(table.names, range(width)), OPEN, schema)
+        holders[name] = Party(name, block, LazyNames(table.names, range(width)), OPEN, schema)
     if left := rows - sum(len(share) for share in shares.values()):
-        raise InvalidInput(
-            f"{left:,} of the {rows:,} rows are at no party: give every row to one, or leave them out of X."
-        )
+        raise InvalidInput(f"{left:,} of {rows:,} rows are at no party: give every row to one, or leave them out of X.")
     if label:
-        require_party(label, made, "label")
-    return made, {name: np.asarray(share, np.int64) for name, share in shares.items()}
+        require_party(label, holders, "label")
+    return holders, {name: np.asarray(share, np.int64) for name, share in shares.items()}
 
 
 def _shares(
@@ -137,32 +139,29 @@ def _shares(
     """Which columns (or rows) each party gets: names of a frame's columns, or places in a matrix."""
     if not isinstance(parties, Mapping):
         if not (isinstance(parties, int | np.integer) and 1 <= parties <= len(everything)):
-            raise InvalidInput(
-                f"parties={parties!r}: give a whole number from 1 to the {len(everything)} {what}, or a dict."
-            )
+            most = f"the {len(everything)} {what}"
+            raise InvalidInput(f"parties={parties!r}: give a whole number from 1 to {most}, or a dict.")
         parts = np.array_split(np.arange(len(everything)), int(parties))
         return {f"party{k}": [everything[i] for i in part] for k, part in enumerate(parts)}
     if not parties:
         raise InvalidInput(f"parties={{}} names nobody: give at least one party and its {what}.")
-    shares = {name: _chosen(name, columns, everything, what) for name, columns in parties.items()}
+    shares = {name: _choose(name, columns, everything, what) for name, columns in parties.items()}
     counts = Counter(column for share in shares.values() for column in share)
     if twice := [column for column, times in counts.items() if times > 1]:
-        raise InvalidInput(
-            f"{len(twice):,} {what} are given twice, the first is {twice[0]!r}; a {what[:-1]} lives at one party. "
-            "Leave it out of all but one share."
-        )
+        given = f"{len(twice):,} {what} are given twice, the first is {twice[0]!r}; a {what[:-1]} lives at one party."
+        raise InvalidInput(f"{given} Leave it out of all but one share.")
     return shares
 
 
-def _chosen(name: str, columns: Columns, everything: Sequence[Any], what: str) -> list[Any]:
+def _choose(name: str, columns: Columns, everything: Sequence[Any], what: str) -> list[Any]:
+    picks: list[Any]
     if isinstance(columns, slice | range):
-        picks: list[Any] = list(range(len(everything))[columns]) if isinstance(columns, slice) else list(columns)
+        picks = list(range(len(everything))[columns] if isinstance(columns, slice) else columns)
     else:
         array = np.asarray(columns)
         if array.ndim != 1 or (array.dtype == bool and array.size != len(everything)):
-            raise InvalidInput(
-                f"party {name!r}: give a list of {what}, a slice, or a mask of all {len(everything):,} {what}."
-            )
+            mask = f"a mask of all {len(everything):,} {what}"
+            raise InvalidInput(f"party {name!r}: give a list of {what}, a slice, or {mask}.")
         picks = np.flatnonzero(array).tolist() if array.dtype == bool else array.tolist()
     chosen = []
     for pick in picks:
@@ -203,9 +202,7 @@ def cut_to_unit(X: Any, y: Any, unit: tuple[Any, int]) -> tuple[Any, Any, Unit, 
     if isinstance(who, str):
         frame = as_frame(X)
         if who not in frame.columns:
-            raise InvalidInput(
-                f"unit names the column {who!r}, which X does not have; it has {list_names(frame.columns)}."
-            )
+            raise InvalidInput(f"unit names the column {who!r}; X has {list_names(frame.columns)}.")
         people, X, name = frame[who], frame.drop(who), who
     else:
         people, name = pl.Series(np.asarray(who)), "person"

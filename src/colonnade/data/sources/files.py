@@ -31,19 +31,15 @@ def block_rows(columns: int) -> int:
 def choose_columns(shown: str, there: Sequence[str], columns: Sequence[str] | None) -> list[str]:
     """The columns asked for (None: all), if a table has each of them once."""
     times = Counter(there)
-    twice = [name for name in times if times[name] > 1]
-    if twice:
-        raise InvalidInput(
-            f"{shown}: {len(twice):,} column names stand more than once, the first is {twice[0]!r}. Rename them."
-        )
+    if twice := [name for name in times if times[name] > 1]:
+        what = f"{len(twice):,} column names stand more than once, the first is {twice[0]!r}"
+        raise InvalidInput(f"{shown}: {what}. Rename them.")
     if columns is None:
         return list(there)
-    absent = [name for name in columns if name not in times]
-    if absent:
-        raise InvalidInput(
-            f"{shown} lacks {len(absent):,} of the {len(columns):,} columns asked for, the first is {absent[0]!r}. "
-            f"It has {len(there):,}: {', '.join(there[:8])}{', ...' if len(there) > 8 else ''}. Correct the name."
-        )
+    if absent := [name for name in columns if name not in times]:
+        lacks = f"{shown} lacks {len(absent):,} of the {len(columns):,} columns asked for, the first is {absent[0]!r}."
+        names = f"{', '.join(there[:8])}{', ...' if len(there) > 8 else ''}"
+        raise InvalidInput(f"{lacks} It has {len(there):,}: {names}. Correct the name.")
     return list(dict.fromkeys(columns))
 
 
@@ -159,16 +155,17 @@ class Csv:
         looked = {name: pa.string() for name, kind in types.items() if kind == pa.int64()}
         found: set[str] = set()
         for batch in self._batches(list(looked), looked) if looked else ():
-            led = (name for name in looked if name not in found)
-            found |= {name for name in led if pc.any(pc.match_substring_regex(batch[name], LED_BY_ZEROS)).as_py()}
+            rest = [name for name in looked if name not in found]
+            found |= {name for name in rest if pc.any(pc.match_substring_regex(batch[name], LED_BY_ZEROS)).as_py()}
         return found
 
     def _batches(self, wanted: list[str], types: Mapping[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
         from pyarrow import csv as arrow_csv
 
         options = arrow_csv.ConvertOptions(include_columns=wanted, column_types=dict(types))
+        in_order = arrow_csv.ReadOptions(block_size=BLOCK, use_threads=False)  # errors then name the line
         with self.path.open("rb") as raw:
-            reader, empty = arrow_csv.open_csv(raw, read_options=_in_order(), convert_options=options), True
+            reader, empty = arrow_csv.open_csv(raw, read_options=in_order, convert_options=options), True
             for batch in reader:
                 yield batch
                 empty = False
@@ -190,22 +187,17 @@ class Csv:
         """Where Arrow found a fault, without the cell that it quotes."""
         column, row = (re.search(rf"{what} #(\d+)", said) for what in ("column", "Row"))
         line = "" if row is None else f" in line {int(row[1]):,}"
-        cells = re.search(r"Expected (\d+) columns, got (\d+)", said)
-        if cells:
-            return (
-                f"{self.shown}: {cells[2]} cells{line}, and the header has {cells[1]}. Give every line as many cells; "
-                f"put texts that hold a comma in quotes."
-            )
+        if cells := re.search(r"Expected (\d+) columns, got (\d+)", said):
+            advice = "Give every line as many cells; put texts that hold a comma in quotes."
+            return f"{self.shown}: {cells[2]} cells{line}, and the header has {cells[1]}. {advice}"
         if column is None:
             return f"{self.shown} cannot be read as CSV{line}. Save it as UTF-8 text with a header and commas."
         name = names[int(column[1])]
         if "UTF8" in said:
             return _not_utf8(self.shown, f"in column {name!r}{line}")
         wanted = "0, 1, true or false" if "error to bool" in said else "a number"
-        return (
-            f"{self.shown}: column {name!r} has a cell{line} that is not {wanted}, as its schema says. Correct the "
-            f"cell, or declare the column categorical with its levels."
-        )
+        advice = "Correct the cell, or declare the column categorical with its levels."
+        return f"{self.shown}: column {name!r} has a cell{line} that is not {wanted}, as its schema says. {advice}"
 
     def _polars(self, table: Any) -> pl.DataFrame:
         import polars as pl
@@ -217,13 +209,6 @@ class Csv:
         frame = frame_of(table)
         texts = [name for name, kind in frame.schema.items() if kind == pl.String]
         return frame.with_columns(pl.col(texts).replace("", None)) if texts else frame
-
-
-def _in_order() -> Any:
-    """One block after the other: errors then name the line."""
-    from pyarrow import csv as arrow_csv
-
-    return arrow_csv.ReadOptions(block_size=BLOCK, use_threads=False)
 
 
 def _declared(column: Column) -> pa.DataType:
@@ -257,14 +242,14 @@ class Columnar:
         return self.path.name
 
     def names(self) -> list[str]:
-        with self._opened() as (schema, _):
+        with self._open() as (schema, _):
             return list(schema.names)
 
     def frame(self, columns: Sequence[str] | None, _: object = None, __: object = ()) -> pl.DataFrame:
         return join_blocks(self.blocks(columns))
 
     def blocks(self, columns: Sequence[str] | None, _: object = None, __: object = ()) -> Iterator[pl.DataFrame]:
-        with unquoted(), self._opened() as (schema, batches):
+        with unquoted(), self._open() as (schema, batches):
             names, empty = choose_columns(self.shown, schema.names, columns), True
             for batch in batches(names):
                 empty &= batch.num_rows == 0
@@ -273,26 +258,29 @@ class Columnar:
                 yield frame_of(schema.empty_table().select(names))
 
     @contextmanager
-    def _opened(self) -> Iterator[tuple[pa.Schema, Batches]]:
-        opened = _parquet if self.kind == "Parquet" else _arrow
-        with _damaged(self.shown, self.kind), opened(self.path) as found:
-            yield found
+    def _open(self) -> Iterator[tuple[pa.Schema, Batches]]:
+        import pyarrow as pa
+
+        try:
+            with (_open_parquet if self.kind == "Parquet" else _open_arrow)(self.path) as found:
+                yield found
+        except (pa.ArrowException, OSError) as error:
+            advice = "Is it whole, and is its suffix right? Write it again."
+            raise InvalidInput(
+                f"{self.shown} cannot be read as {self.kind} ({type(error).__name__}). {advice}"
+            ) from None
 
 
 @contextmanager
-def _parquet(path: Path) -> Iterator[tuple[pa.Schema, Batches]]:
+def _open_parquet(path: Path) -> Iterator[tuple[pa.Schema, Batches]]:
     from pyarrow import parquet
 
     with parquet.ParquetFile(path) as file:
-
-        def batches(names: list[str]) -> Iterator[pa.RecordBatch]:
-            yield from file.iter_batches(batch_size=block_rows(len(names)), columns=names)
-
-        yield file.schema_arrow, batches
+        yield file.schema_arrow, lambda names: file.iter_batches(batch_size=block_rows(len(names)), columns=names)
 
 
 @contextmanager
-def _arrow(path: Path) -> Iterator[tuple[pa.Schema, Batches]]:
+def _open_arrow(path: Path) -> Iterator[tuple[pa.Schema, Batches]]:
     import pyarrow as pa
 
     with pa.OSFile(str(path)) as file:
@@ -304,16 +292,3 @@ def _arrow(path: Path) -> Iterator[tuple[pa.Schema, Batches]]:
             stream = pa.ipc.open_stream(file)
             found = stream.schema, iter(stream)
         yield found[0], lambda names: (batch.select(names) for batch in found[1])
-
-
-@contextmanager
-def _damaged(shown: str, kind: str) -> Iterator[None]:
-    import pyarrow as pa
-
-    try:
-        yield
-    except (pa.ArrowException, OSError) as error:
-        raise InvalidInput(
-            f"{shown} cannot be read as {kind} ({type(error).__name__}). Is it whole, and is its suffix right? Write "
-            "it again."
-        ) from None

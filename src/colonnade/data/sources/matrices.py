@@ -208,13 +208,10 @@ def _npz(file: Path, label: str | None, tell: Progress) -> tuple[Any, NDArray[An
         X = sparse.csc_array(sparse.load_npz(file), dtype=np.float64)
         y = np.array(np.lib.format.open_memmap(beside, mode="r"))
     except (ValueError, KeyError, OSError) as error:
-        raise InvalidInput(
-            f"{file.name} or {beside.name} cannot be read ({type(error).__name__}). Save them with scipy and NumPy."
-        ) from None  # its message may quote what stands in the file
+        what = f"{file.name} or {beside.name} cannot be read ({type(error).__name__})"
+        raise InvalidInput(f"{what}. Save them with scipy and NumPy.") from None  # its message may quote the file
     if y.shape != (X.shape[0],):
-        raise InvalidInput(
-            f"{file.name} has {X.shape[0]:,} rows and {beside.name} the shape {y.shape}; they must match."
-        )
+        raise InvalidInput(f"{file.name} has {X.shape[0]:,} rows, {beside.name} the shape {y.shape}; they must match.")
     X.sort_indices()
     tell(1.0)
     return X, y

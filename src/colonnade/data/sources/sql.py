@@ -46,10 +46,9 @@ class Sql:
 
     def blocks(self, columns: Sequence[str] | None, _: object = None, __: object = ()) -> Iterator[pl.DataFrame]:
         with unquoted(), self._reader() as reader:
-            empty = reader.schema.empty_table()
             names = choose_columns(self.shown, list(reader.schema.names), columns)
-            batches = self._fetched(reader)
-            first = next(batches, empty)
+            batches = self._fetch(reader)
+            first = next(batches, reader.schema.empty_table())
             for batch in chain([first], batches):
                 yield frame_of(batch.select(names))
 
@@ -69,7 +68,7 @@ class Sql:
                 raise InvalidInput(f"{self.shown}: {said}")
             yield reader
 
-    def _fetched(self, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    def _fetch(self, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
         rows, failed = 0, False
         while True:
             try:
@@ -77,11 +76,9 @@ class Sql:
             except Exception:
                 failed = True
             if failed:
-                raise InvalidInput(
-                    f"{self.shown}: the database failed after {rows:,} rows; its message may quote a cell and is not "
-                    "shown. Does a column hold values of several types, or does an expression fail for some rows? "
-                    "CAST it in the query."
-                )
+                failed_after = f"{self.shown}: the database failed after {rows:,} rows; its message may quote a cell"
+                ask = "Does a column hold values of several types, or does an expression fail for some rows?"
+                raise InvalidInput(f"{failed_after} and is not shown. {ask} CAST it in the query.")
             if batch is None:
                 return
             rows += batch.num_rows
@@ -112,15 +109,13 @@ class Sql:
     def _about_the_query(self, error: Exception) -> str:
         """What is wrong with a query. Only messages about its words are passed on: others may quote cells."""
         state = getattr(error, "sqlstate", None) or ""
-        primary = (
-            dict(getattr(error, "details", None) or ()).get(b"PG_DIAG_MESSAGE_PRIMARY", b"").decode(errors="replace")
-        )
+        details = dict(getattr(error, "details", None) or ())
+        primary = details.get(b"PG_DIAG_MESSAGE_PRIMARY", b"").decode(errors="replace")
         if state.startswith("42"):  # syntax errors and names
             return f"the query was refused: {primary} (SQLSTATE {state}). Correct query=."
         if state == "25006" or "readonly" in str(error):
             return "the query would write, and the connection is read-only. Ask with SELECT only."
-        found = re.search(r"Failed to prepare query: (.+)", str(error)) if self._sqlite else None
-        if found:
+        if self._sqlite and (found := re.search(r"Failed to prepare query: (.+)", str(error))):
             return f"the query was refused: {found[1]}. Correct query=."
         return f"the query failed (SQLSTATE {state or 'unknown'}). Try it in the database's own shell."
 
@@ -135,16 +130,14 @@ def query_at(address: str, query: str | None) -> Sql:
     if scheme == "sqlite":
         file = _sqlite_file(address)
         if not file.is_file():  # opening it would make an empty one
-            raise InvalidInput(
-                f"{file} is not a file. Write sqlite:///folder/file.db, or four slashes before an absolute path."
-            )
+            advice = "Write sqlite:///folder/file.db, or four slashes before an absolute path."
+            raise InvalidInput(f"{file} is not a file. {advice}")
         return Sql(address, query, f"sqlite:///{file}")
     authority = re.split(r"[/?#]", rest)[0]
     if rest.count("@") != authority.count("@") or rest.count("@") > 1 or "#" in rest:
         # Then parts of the password would be taken for the host or the database, and shown.
-        raise InvalidInput(
-            "the address cannot be read: in a password write @ as %40, / as %2F, # as %23, ? as %3F, : as %3A."
-        )
+        marks = "in a password write @ as %40, / as %2F, # as %23, ? as %3F, : as %3A"
+        raise InvalidInput(f"the address cannot be read: {marks}.")
     parts = urlsplit(f"postgresql://{rest}")
     with suppress(ValueError):
         port = "" if parts.port is None else f":{parts.port}"
