@@ -109,7 +109,7 @@ def days_of(name: str, written: str, missing: str | dt.date, values: pl.Series) 
 def refuse_gaps(name: str, missing: object, count: int) -> None:
     """An error if values are missing and nothing was declared for that."""
     if count and missing == "refuse":
-        advice = 'Write missing = "indicator" in its schema for a column of their own, or the value to use instead.'
+        advice = 'Write missing = "indicator" for a column of their own, or missing = the value to use instead.'
         raise wrong(name, f"{count:,} values are missing. {advice}")
 
 
