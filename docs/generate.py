@@ -224,7 +224,7 @@ def dtypes() -> str:
     """The numbers of array types."""
     from colonnade.privacy.values import DTYPES
 
-    return table(["Number", "Array type"], [(code, f"`{dtype.name}`") for code, dtype in enumerate(DTYPES)])
+    return f"Array types by number: {', '.join(f'{code} `{dtype.name}`' for code, dtype in enumerate(DTYPES))}."
 
 
 def bounds() -> str:
@@ -313,12 +313,11 @@ def settings() -> str:
         value = field.default if field.default_factory is MISSING else field.default_factory()
         return f"`{field.name}`" if value is None else f"`{field.name} = {toml(value)}`"
 
-    rows = [
-        [f"`[{place}]`", f"`{kind.__name__}`", ", ".join(setting(f) for f in fields(kind) if f.init)]
-        for place, kinds in accepted().items()
+    return "\n".join(
+        f"- `{kind.__name__}`: {', '.join(setting(f) for f in fields(kind) if f.init)}"
+        for kinds in accepted().values()
         for kind in kinds
-    ]
-    return table(["Table", "Type", "Settings"], rows)
+    )
 
 
 def toml(value: Any) -> str:

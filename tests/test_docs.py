@@ -154,7 +154,7 @@ def test_a_stale_block_is_named_and_the_check_fails(
     assert "old" in page.read_text()
     assert generate.main([], tmp_path) == 0
     assert generate.main(["--check"], tmp_path) == 0
-    assert page.read_text().startswith("a\n<!-- generated: dtypes -->\n| Number |")
+    assert page.read_text().startswith("a\n<!-- generated: dtypes -->\nArray types by number: 0 `")
     assert page.read_text().endswith("<!-- end -->\nb\n")
 
 
