@@ -11,7 +11,7 @@ from colonnade.privacy.statement import OF_TRUST, Guarantee, guarantee_under
 from papers.comparison.models import BETWEEN, NOBODY, ONE, OURS
 
 START, END = "<!-- written by python -m papers comparison -->", "<!-- end of what was measured -->"
-OPEN_HEAD = ("Problem", "Model", "Library", "AUC", "Gap at most", "MB sent", "Rounds", "CPU s")
+OPEN_HEAD = ("Problem", "Model", "AUC", "Gap at most", "MB sent", "Rounds", "CPU s")
 ALONE = " alone, "
 Line = dict[str, Any]
 
@@ -25,7 +25,13 @@ def block(found: dict[str, Any]) -> str:
         private = [line for line in here if line["epsilon"]]
         exact = [line for line in here if line["epsilon"] is None]
         nothing = "".join(f" {line['model']}, at ε = 0: AUC {area(line)}." for line in here if line["epsilon"] == 0)
-        parts += [f"### {data}", f"Private.{nothing}", _private(private), "Not private.", _open(exact)]
+        parts += [
+            f"### {data}",
+            f"Private. {_deltas(private)}.{nothing}",
+            _private(private),
+            "Not private.",
+            _open(exact),
+        ]
     return "\n\n".join([*parts, "## Where others win", _wins(found["lines"])])
 
 
@@ -97,7 +103,7 @@ def _private(lines: Sequence[Line]) -> str:
     epsilons = sorted({line["epsilon"] for line in lines})
     models: dict[tuple[str, ...], dict[float, Line]] = {}
     for line in lines:
-        about = (line["model"], line["by"], f"{line['delta']:g}", line["trust"], _guarantee(line), line["unit"])
+        about = (_named(line), line["trust"], _guarantee(line), line["unit"])
         models.setdefault(about, {})[line["epsilon"]] = line
     units = {about[-1] for about in models}
     if len(units) != 1:
@@ -110,16 +116,35 @@ def _private(lines: Sequence[Line]) -> str:
         + [_each([cell(by[e]) for e in epsilons if e in by]) for cell in (_megabytes, _rounds, _seconds)]
         for about, by in ranked
     ]
-    head = ["Model", "Library", "δ", "Trust", "Guarantee", *(f"AUC, ε = {e:g}" for e in epsilons), *OPEN_HEAD[-3:]]
+    head = ["Model", "Trust", "Guarantee", *(f"AUC, ε = {e:g}" for e in epsilons), *OPEN_HEAD[-3:]]
     return _table([head, *rows])
+
+
+def _deltas(lines: Sequence[Line]) -> str:
+    """The delta of each library's lines."""
+    found = {
+        library: sorted({line["delta"] for line in lines if line["by"] == library})
+        for library in (OURS, *_rivals(lines))
+    }
+    return "δ: " + ", ".join(
+        f"{library} {' or '.join(f'{d:g}' for d in deltas)}" for library, deltas in found.items() if deltas
+    )
+
+
+def _rivals(lines: Sequence[Line]) -> list[str]:
+    return sorted({line["by"] for line in lines} - {OURS})
+
+
+def _named(line: Line) -> str:
+    """A model, with its library if that is another one."""
+    return str(line["model"]) if line["by"] == OURS else f"{line['by']}: {line['model']}"
 
 
 def _open(lines: Sequence[Line]) -> str:
     cells = [
         [
             line["problem"],
-            line["model"],
-            line["by"],
+            _named(line),
             area(line),
             _gap(line),
             _megabytes(line),
