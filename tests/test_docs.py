@@ -28,7 +28,7 @@ from colonnade.privacy.events import Audience, Mechanism
 from colonnade.privacy.statement import OF_TRUST, Guarantee, Trust
 from colonnade.privacy.values import Packed, decode_value, encode_value
 from colonnade.runs.job_file import accepted, load_job
-from colonnade.runtime.wire import Frame
+from colonnade.runtime.wire import Letter
 from contract import EVERY_METHOD, federation
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -451,7 +451,7 @@ def test_the_frame_header_is_as_long_as_documented() -> None:
     text = path.read_text()
     frames = text.partition("## Frames")[2].partition("\n## ")[0].splitlines()
     sizes = [int(cells(line)[1]) for line in frames if line.startswith("|") and cells(line)[1].isdigit()]
-    assert sum(sizes) == len(Frame(0, 0, b"").head("run"))
+    assert sum(sizes) == len(Letter("", "", 0, 0, b"").head("run"))
 
 
 def test_the_files_and_rows_of_a_store_are_the_documented_ones(store: Path) -> None:

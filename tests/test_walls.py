@@ -45,7 +45,7 @@ def _tapped(name, engine):
 
 
 def messages(tap):
-    return [(letter, decode(letter.frame.body)) for letter in tap.letters]
+    return [(letter, decode(letter.body)) for letter in tap.letters]
 
 
 # ---------------------------------------------------------------- every method on every engine
@@ -92,8 +92,8 @@ def test_the_bytes_reported_are_the_bytes_that_the_codec_produced(case, tapped):
     tap, fit = tapped
     sizes, counts = Counter(), Counter()
     for letter in tap.letters:
-        key = (letter.sender, letter.receiver, letter.inside or type_name(letter.frame.body), letter.frame.round)
-        sizes[key] += len(letter.frame.body)
+        key = (letter.sender, letter.receiver, letter.inside or type_name(letter.body), letter.round)
+        sizes[key] += len(letter.body)
         counts[key] += 1
     assert sum(sizes.values()) == fit.communication.bytes
     assert len(tap.letters) == fit.communication.messages

@@ -151,8 +151,8 @@ def run_ours(
     means = {name: Later(own.columns) for name in functions}
     seen: dict[int, dict[str, Floats]] = {}
     for letter in tap.letters:
-        share: EstimateShare = decode(letter.frame.body)
-        seen.setdefault(letter.frame.round, {})[letter.sender] = share.estimate.value
+        share: EstimateShare = decode(letter.body)
+        seen.setdefault(letter.round, {})[letter.sender] = share.estimate.value
     found = []
     for k in sorted(seen):
         for name, x in seen[k].items():

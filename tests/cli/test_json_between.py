@@ -42,7 +42,7 @@ class Counted(Straw):
 
     def count(self, letters):
         seen = self.__dict__.setdefault("sizes", {})
-        seen |= {(x.sender, x.receiver, x.frame.sequence): len(x.frame.body) for x in letters}
+        seen |= {(x.sender, x.receiver, x.sequence): len(x.body) for x in letters}
 
 
 def printed(*words: object) -> dict:

@@ -115,7 +115,7 @@ def test_a_configured_fit_prints_what_went_over_the_wires_and_its_plan_foretold_
     monkeypatch.setattr(importlib.import_module("colonnade.runs.fit"), "InProcess", tapped)
     told = printed("fit", path)
     letters = taps[-1].letters
-    size = sum(len(letter.frame.body) for letter in letters)
+    size = sum(len(letter.body) for letter in letters)
     assert told["sent"] == f"{size:,} bytes in {len(letters):,} messages"
     assert told["rows"].startswith("300 ")
     assert (plan["rows"], plan["bytes"]) == (300, size)

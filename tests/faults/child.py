@@ -83,7 +83,7 @@ def drive(folder: Path, kind: str, fatal: int = 0) -> dict:
     wire = os.open(folder / ("other wire" if kind == "other" else "wire"), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
     def carry(letter):
-        line = f"{letter.sender}>{letter.receiver} {letter.frame.sequence} {letter.frame.check.hex()}\n"
+        line = f"{letter.sender}>{letter.receiver} {letter.sequence} {letter.check.hex()}\n"
         moments.pass_one()
         os.write(wire, line.encode())
         moments.pass_one()

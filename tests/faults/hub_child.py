@@ -44,7 +44,7 @@ def drive(made: Organisations, port: int, kind: str, seeded: bool = True) -> Non
 
     def noted(self, found):
         letters = heard(self, found)
-        lines = "".join(f"{x.sender}>{x.receiver} {x.frame.sequence} {x.frame.check.hex()}\n" for x in letters).encode()
+        lines = "".join(f"{x.sender}>{x.receiver} {x.sequence} {x.check.hex()}\n" for x in letters).encode()
         with (made.folder / WIRE).open("ab", buffering=0) as file:
             file.write(lines)
         return letters

@@ -26,6 +26,7 @@ from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.mechanisms import SystemNoise
 from colonnade.privacy.store import FileLog
 from colonnade.runtime import ray as engines
+from colonnade.runtime.hosted_node import HostedNode
 from colonnade.runtime.ray import Host, Ray
 from colonnade.runtime.turns import Answered, Computed
 from contract import EVERY_METHOD, METHODS, federation, fitted
@@ -84,7 +85,7 @@ class Actor:
 
     def __init__(self, engine: Straw) -> None:
         self.engine = engine
-        self.sit, self.call, self.rise = (Method(self, name) for name in ("sit", "call", "rise"))
+        self.sit, self.call, self.turn, self.rise = (Method(self, name) for name in ("sit", "call", "turn", "rise"))
         self.start()
 
     def start(self) -> None:
@@ -262,7 +263,7 @@ class Deadly(Ray):
                 os.kill(pid, signal.SIGKILL)
             elif way == "by Ray":
                 ray.kill(made.actors[name], no_restart=False)
-            return Computed(future, self.noted) if what == "turn" else future
+            return Computed(future, self.noted) if what is HostedNode.turn else future
 
         made.promise = watched
         return made
@@ -270,7 +271,7 @@ class Deadly(Ray):
     def noted(self, promise):
         turn = promise.result()
         for x in turn.letters:
-            self.wire.setdefault((x.sender, x.receiver, x.frame.sequence), set()).add(x.frame.sha256)
+            self.wire.setdefault((x.sender, x.receiver, x.sequence), set()).add(x.sha256)
         return turn
 
     def fit(self, case, store, fatal=None, interrupt=0, fit=fitted):

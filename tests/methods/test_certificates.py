@@ -310,7 +310,7 @@ def test_the_gap_of_sharing_admm_is_the_distance_to_the_best_dual_value_so_far(l
         x = joined(fit, fed)
         value = float(rows_of(kind, X @ x + fit.intercept, y).mean()) + penalty_of(name, x)
         check_bound(fit, value, best)
-        told = [decode(letter.frame.body) for letter in tap.letters if letter.receiver == "a"]
+        told = [decode(letter.body) for letter in tap.letters if letter.receiver == "a"]
         points = [message.values for message in told if isinstance(message, SharingDual)]
         assert len(points) == rounds
         bound = max(dual_value(kind, name, X, y, point) for point in points)
@@ -340,7 +340,7 @@ def test_the_gap_on_a_graph_is_the_distance_to_the_dual_value_that_was_asked_for
         x = joined(fit, fed)
         value = float(rows_of(kind, X @ x + fit.intercept, y).mean()) + penalty_of(name, x)
         check_bound(fit, value, best)
-        told = [decode(letter.frame.body) for letter in tap.letters]
+        told = [decode(letter.body) for letter in tap.letters]
         points = [message.point.value for message in told if isinstance(message, DualPoint)]
         assert len(points) == 3  # to every party but the one that holds the labels
         assert fit.gap == pytest.approx(value - dual_value(kind, name, X, y, points[0]), rel=1e-7, abs=1e-9)

@@ -14,8 +14,7 @@ from scipy import sparse
 import colonnade as co
 from colonnade.methods.frank_wolfe.spread import Best, Wave
 from colonnade.privacy.events import EXACT
-from colonnade.runtime.node import Letter
-from colonnade.runtime.wire import Frame, decode, encode
+from colonnade.runtime.wire import Letter, decode, encode
 from contract import gate
 from reference import confident
 
@@ -173,7 +172,7 @@ def test_a_group_of_a_sparse_table_travels_sparse():
     fed = co.Federation.split(sparse.csc_array(X), np.arange(400.0), parties=2)
     tap = co.Tap(co.InProcess())
     co.fit(fed, problem, co.DistributedFrankWolfe(rounds=2, tolerance=0.0), engine=tap)
-    atoms = [m for letter in tap.letters if type(m := decode(letter.frame.body)).__name__ == "Atom"]
+    atoms = [m for letter in tap.letters if type(m := decode(letter.body)).__name__ == "Atom"]
     assert atoms
     assert all(sparse.issparse(atom.column.value) and atom.column.value.nnz <= 3 for atom in atoms)
 
@@ -245,8 +244,8 @@ def test_a_column_crosses_an_edge_of_a_graph_at_most_once(network):
     graph, tap = NETWORKS[network](7), co.Tap(co.InProcess())
     fed = co.Federation.split(X, y, parties=7, label="party0")
     co.fit(fed, LEAST, co.DistributedFrankWolfe(4, 0.0, co.LineSearch(), graph), engine=tap)
-    waves = [letter for letter in tap.letters if isinstance(decode(letter.frame.body), Wave)]
-    passes = [(frozenset((w.sender, w.receiver)), w.frame.body) for w in waves]
+    waves = [letter for letter in tap.letters if isinstance(decode(letter.body), Wave)]
+    passes = [(frozenset((w.sender, w.receiver)), w.body) for w in waves]
     assert len(passes) == len(set(passes))
     per_column = {body: sum(b == body for _, b in passes) for _, body in passes}
     assert all(6 <= times <= len(graph.edges) for times in per_column.values())
@@ -296,7 +295,7 @@ def test_the_numbers_reported_are_those_in_the_messages(tmp_path):
             return 2 * value.nnz
         return value.size if isinstance(value, np.ndarray) else 1
 
-    messages = [decode(letter.frame.body) for letter in tap.letters]
+    messages = [decode(letter.body) for letter in tap.letters]
     wanted = sum(size(getattr(m, name)) for m in messages for name in m.__dataclass_fields__)
     assert wanted == sum(fit.communication.numbers) == fit.communication.by("type")["numbers"].sum()
     fit.save(tmp_path / "fit.json")
@@ -368,11 +367,11 @@ def test_equal_columns_and_columns_of_zeros_do_no_harm(topology):
 
 def lying(change):
     def fault(letter):
-        told = change(decode(letter.frame.body))
+        told = change(decode(letter.body))
         if told is None:
             return (letter,)
         body = encode(told, guarded=False)
-        return (Letter(letter.sender, letter.receiver, Frame(letter.frame.sequence, letter.frame.round, body)),)
+        return (Letter(letter.sender, letter.receiver, letter.sequence, letter.round, body),)
 
     return co.Faults(co.InProcess(), fault)
 

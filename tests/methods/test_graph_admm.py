@@ -221,7 +221,7 @@ def test_the_labels_are_not_sent():
     fed = co.Federation.split(X, y, parties=2)
     co.fit(fed, co.Problem(co.LeastSquares(), penalty=co.Ridge(0.1)), co.GraphADMM(rounds=50), engine=tap)
     assert tap.letters
-    assert not any(y.tobytes() in letter.frame.body for letter in tap.letters)
+    assert not any(y.tobytes() in letter.body for letter in tap.letters)
 
 
 def test_a_problem_without_a_penalty_or_with_a_group_over_two_parties_is_refused():

@@ -241,7 +241,7 @@ def test_links_that_rest_change_the_rounds_and_not_the_answer(graph):
     fit = co.fit(fed, ridge(0.1), co.GraphRidge(graph, rounds=8000), engine=tap)
     assert fit.status is co.Status.AGREED
     assert off(joined(fit), closed_form(X, y, 0.1)) <= 1e-6
-    shares = [letter for letter in tap.letters if letter.frame.round <= 8]
+    shares = [letter for letter in tap.letters if letter.round <= 8]
     meetings = sum(2 * len(graph.rounds[t % len(graph.rounds)]) for t in range(8))
     assert len(shares) == meetings
 

@@ -36,12 +36,12 @@ def federation(by):
 def test_only_declared_messages_cross_and_every_field_is_released(method, problem, by):
     tap = co.Tap(co.InProcess())
     co.fit(federation(by), problem, method, engine=tap)
-    kinds = {type(decode(letter.frame.body)) for letter in tap.letters}
+    kinds = {type(decode(letter.body)) for letter in tap.letters}
     assert kinds
     assert kinds <= set(method.REPLIES.values())
     assert all("Released[" in field.declared for kind in method.REPLIES.values() for field in BY_TYPE[kind].fields)
     for letter in tap.letters:
-        message = decode(letter.frame.body)
+        message = decode(letter.body)
         assert all(type(getattr(message, field.name)) is Released for field in dataclasses.fields(message))
 
 

@@ -16,8 +16,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 import colonnade as co
 from colonnade.methods.frank_wolfe.distributed import Bid
 from colonnade.methods.frank_wolfe.kernel_svm import Example, Towards, Weigh
-from colonnade.runtime.node import Letter
-from colonnade.runtime.wire import Frame, decode, encode
+from colonnade.runtime.wire import Letter, decode, encode
 from contract import gate
 
 T = co.Topology
@@ -334,11 +333,11 @@ def test_a_peer_that_lies_ends_the_run_with_an_error_of_ours(lie):
     kind, other = LIES[lie]
 
     def fault(letter):
-        message = decode(letter.frame.body)
+        message = decode(letter.body)
         if type(message) is not kind:
             return (letter,)
         body = encode(other(message), guarded=False)
-        return (Letter(letter.sender, letter.receiver, Frame(letter.frame.sequence, letter.frame.round, body)),)
+        return (Letter(letter.sender, letter.receiver, letter.sequence, letter.round, body),)
 
     X, y = table()
     step = co.LineSearch() if kind is Towards else co.Corrective()

@@ -99,7 +99,7 @@ def test_what_crossed_the_wires_costs_what_the_ledgers_say(tmp_path, parties):
     tap = co.Tap(co.InProcess())
     method = PrivateBlockFrankWolfe(rounds=4)
     _, job = run(tmp_path, method, parties, engine=tap)
-    spend, seen = method.spend(job), [(letter.sender, decode(letter.frame.body)) for letter in tap.letters]
+    spend, seen = method.spend(job), [(letter.sender, decode(letter.body)) for letter in tap.letters]
     for party in job.roster.parties:
         picks = [body for sender, body in seen if sender == party and type(body) is private.Pick]
         fresh, labels = (
@@ -116,7 +116,7 @@ def test_a_column_is_sent_and_paid_for_once(tmp_path):
     tap = co.Tap(co.InProcess())
     X = table()[0][:, :4]
     _, job = run(tmp_path, PrivateBlockFrankWolfe(rounds=8), 2, X=X, engine=tap)
-    letters = [(letter.sender, decode(letter.frame.body)) for letter in tap.letters]
+    letters = [(letter.sender, decode(letter.body)) for letter in tap.letters]
     picks = [(sender, body) for sender, body in letters if type(body) is private.Pick]
     for party in job.roster.with_columns:
         mine = [pick for sender, pick in picks if sender == party]
@@ -261,8 +261,8 @@ def test_an_interrupted_run_goes_on_and_nothing_is_drawn_twice(tmp_path):
     assert before
     assert before == second[: len(before)]
     assert len(second) == len(set(second))
-    resent = {letter.frame.body for letter in tap.letters}
-    assert {letter.frame.body for letter in seen[:16]} <= resent  # the same bytes, noise and all
+    resent = {letter.body for letter in tap.letters}
+    assert {letter.body for letter in seen[:16]} <= resent  # the same bytes, noise and all
 
 
 # ---------------------------------------------------------------- what is refused

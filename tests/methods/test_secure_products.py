@@ -18,9 +18,9 @@ from colonnade.privacy.store import FileLog
 from colonnade.privacy.values import Packed
 from colonnade.runtime.inprocess import InProcess, deliver_once
 from colonnade.runtime.messages import Sealed
-from colonnade.runtime.node import Letter, Node
+from colonnade.runtime.node import Node
 from colonnade.runtime.program import COORDINATOR
-from colonnade.runtime.wire import Frame, decode, encode
+from colonnade.runtime.wire import Letter, decode, encode
 
 PROBLEM = co.Problem(co.Logistic(), penalty=co.Ridge(1e-3), intercept=True)
 PRIVACY = co.Privacy(1.0, 1e-6, trust="secure", row_norm=3.0, feature_bound=2.0)
@@ -38,7 +38,7 @@ def run(store, engine=None, fed=None):
 
 
 def is_sealed(letter):
-    return isinstance(decode(letter.frame.body), Sealed)
+    return isinstance(decode(letter.body), Sealed)
 
 
 # ---------------------------------------------------------------------------------------- interrupted
@@ -71,9 +71,9 @@ def test_a_run_that_was_cut_goes_on_with_the_same_bytes_and_pays_once(cut, tmp_p
     with pytest.raises(Cut):
         run(tmp_path, first)
     fit = run(tmp_path, second)
-    known = {(x.sender, x.receiver, x.frame.sequence): x.frame.body for x in second.sent}
+    known = {(x.sender, x.receiver, x.sequence): x.body for x in second.sent}
     for letter in first.sent:
-        assert known[letter.sender, letter.receiver, letter.frame.sequence] == letter.frame.body
+        assert known[letter.sender, letter.receiver, letter.sequence] == letter.body
     for party in PARTIES:
         ledger = Ledger(FileLog(tmp_path / "nodes" / f"{party}.db"), party, co.Policy())
         noisy = [e for e in ledger.entries() if e.event.rho]
@@ -98,7 +98,7 @@ def _runs(store):
 
 
 def changed(letter):
-    sealed = decode(letter.frame.body)
+    sealed = decode(letter.body)
     flipped = sealed.content[:-1] + bytes([sealed.content[-1] ^ 1])
     return encode(Sealed(sealed.key, flipped), guarded=False)
 
@@ -106,7 +106,7 @@ def changed(letter):
 def test_a_sealed_message_that_was_changed_is_refused(tmp_path):
     def fault(letter):
         if is_sealed(letter):
-            return [Letter(letter.sender, letter.receiver, Frame(0, letter.frame.round, changed(letter)))]
+            return [Letter(letter.sender, letter.receiver, 0, letter.round, changed(letter))]
         return [letter]
 
     with pytest.raises(ProtocolError, match="does not open"):
@@ -118,10 +118,10 @@ def test_a_sealed_message_sent_again_at_the_next_place_is_refused(tmp_path):
 
     def fault(letter):
         edge = letter.sender, letter.receiver
-        if is_sealed(letter) and letter.frame.sequence == 1:
-            return [Letter(*edge, Frame(1, letter.frame.round, seen[edge]))]  # the first one again, for the second
+        if is_sealed(letter) and letter.sequence == 1:
+            return [Letter(*edge, 1, letter.round, seen[edge])]  # the first one again, for the second
         if is_sealed(letter):
-            seen[edge] = letter.frame.body
+            seen[edge] = letter.body
         return [letter]
 
     with pytest.raises(ProtocolError, match="does not open"):
@@ -131,9 +131,7 @@ def test_a_sealed_message_sent_again_at_the_next_place_is_refused(tmp_path):
 def test_a_message_between_parties_that_is_not_sealed_is_refused(tmp_path):
     def fault(letter):
         if is_sealed(letter):
-            return [
-                Letter(letter.sender, letter.receiver, Frame(0, 0, encode(secure_products.Introduce(), guarded=False)))
-            ]
+            return [Letter(letter.sender, letter.receiver, 0, 0, encode(secure_products.Introduce(), guarded=False))]
         return [letter]
 
     with pytest.raises(ProtocolError, match="unsealed"):
@@ -142,13 +140,13 @@ def test_a_message_between_parties_that_is_not_sealed_is_refused(tmp_path):
 
 def test_a_key_that_the_coordinator_put_in_its_place_is_refused(tmp_path):
     def fault(letter):
-        message = decode(letter.frame.body)
+        message = decode(letter.body)
         if letter.receiver == "a" and type(message).__name__ == "Meet":
             keys = (bytes(range(32)), *message.keys[1:])
             forged = encode(
                 type(message)((message.keys[0], keys[0], *message.keys[2:]), message.signatures), guarded=False
             )
-            return [Letter(letter.sender, "a", Frame(letter.frame.sequence, letter.frame.round, forged))]
+            return [Letter(letter.sender, "a", letter.sequence, letter.round, forged)]
         return [letter]
 
     with pytest.raises(ProtocolError, match="not signed by the key pinned"):
@@ -159,11 +157,11 @@ def test_parties_that_were_told_different_figures_get_noise_instead_of_products(
     """Masks are derived from the figures too: where they differ nothing cancels, and nothing is learned."""
 
     def fault(letter):
-        message = decode(letter.frame.body)
+        message = decode(letter.body)
         if letter.receiver == "a" and isinstance(message, secure_parts.Prepare) and message.name == "joint":
             fields = {name: getattr(message, name) for name in message.__slots__} | {"constant": message.constant + 1}
             forged = encode(secure_parts.Prepare(**fields), guarded=False)
-            return [Letter(letter.sender, "a", Frame(letter.frame.sequence, letter.frame.round, forged))]
+            return [Letter(letter.sender, "a", letter.sequence, letter.round, forged)]
         return [letter]
 
     matrices = []
@@ -196,11 +194,11 @@ def test_a_dealt_share_of_another_shape_or_ring_is_refused(cut, bits, tmp_path):
     """One row or column would be added to all of them."""
 
     def fault(letter):
-        message = decode(letter.frame.body)
+        message = decode(letter.body)
         if letter.receiver == "c" and isinstance(message, Deal):
             shares = tuple(Packed(np.ascontiguousarray(x.values[cut]), x.bits + bits) for x in message.shares)
             forged = encode(Deal(message.key, message.seed, shares), guarded=False)
-            return [Letter(letter.sender, "c", Frame(letter.frame.sequence, letter.frame.round, forged))]
+            return [Letter(letter.sender, "c", letter.sequence, letter.round, forged)]
         return [letter]
 
     with pytest.raises(ProtocolError, match=r"numbers of .* bits where"):
@@ -272,7 +270,7 @@ def test_a_run_that_fails_for_good_leaves_nothing_to_open_either(tmp_path):
         nonlocal count
         count += is_sealed(letter)
         if count == 5:
-            return [Letter(letter.sender, letter.receiver, Frame(letter.frame.sequence, 0, changed(letter)))]
+            return [Letter(letter.sender, letter.receiver, letter.sequence, 0, changed(letter))]
         return [letter]
 
     with pytest.raises(ProtocolError):
@@ -286,7 +284,7 @@ def test_a_run_that_fails_for_good_leaves_nothing_to_open_either(tmp_path):
 
 def test_when_a_party_drops_out_nothing_is_released_and_the_others_start_anew_without_it(tmp_path):
     def silent(letter):  # before its shares arrive, party c is gone
-        return [] if letter.sender == "c" and type(decode(letter.frame.body)).__name__ == "Parts" else [letter]
+        return [] if letter.sender == "c" and type(decode(letter.body)).__name__ == "Parts" else [letter]
 
     published = []
     real = private_gram.solve

@@ -236,7 +236,7 @@ def test_the_party_and_the_coordinator_keep_the_same_state(monkeypatch: pytest.M
     tap = co.Tap(co.InProcess())
     co.fit(co.Federation.split(X, y, parties=2), problem, SharingADMM(rounds=200, tolerance=0.0), engine=tap)
     assert {way for way, _ in seen} == {False, True}
-    duals = [m for letter in tap.letters if isinstance(m := decode(letter.frame.body), SharingDual)][::2]
+    duals = [m for letter in tap.letters if isinstance(m := decode(letter.body), SharingDual)][::2]
     for place, own in enumerate([targets[float(X[0, 0])], targets[float(X[0, 4])]]):
         for (_, z), dual, target in zip(seen, duals[1:], own[1:], strict=False):
             np.testing.assert_allclose(z[place] - dual.values / dual.rho, target, atol=1e-9)
@@ -338,7 +338,7 @@ def test_coefficients_never_leave_a_party() -> None:
     tap = co.Tap(co.InProcess())
     fed = co.Federation.split(X, y, parties=2)
     fit = co.fit(fed, co.Problem(co.LeastSquares(), penalty=co.Ridge(0.1)), SharingADMM(rounds=5), engine=tap)
-    received = [decode(letter.frame.body) for letter in tap.letters]
+    received = [decode(letter.body) for letter in tap.letters]
     assert {"SendLabels", "Labels", "SharingDual", "SharingPart", "Finish", "Done"} == {
         type(m).__name__ for m in received
     }

@@ -34,9 +34,8 @@ from colonnade.network.party_file import PartyFile  # noqa: E402
 from colonnade.network.party_service import OK, UNAVAILABLE, UNKNOWN  # noqa: E402
 from colonnade.network.transport.metrics import Metrics  # noqa: E402
 from colonnade.runtime.messages import Direct, Sealed  # noqa: E402
-from colonnade.runtime.node import Letter  # noqa: E402
 from colonnade.runtime.turns import Computed  # noqa: E402
-from colonnade.runtime.wire import Frame, decode, encode  # noqa: E402
+from colonnade.runtime.wire import Letter, decode, encode  # noqa: E402
 from contract import RIDGE, Case, federation  # noqa: E402
 from organisations import Organisations, free_port, same_arrays  # noqa: E402
 
@@ -62,7 +61,7 @@ def overheard(hub):
             found = answer.result()
             if what in ("turn", "resend"):
                 for x in letters_in(found.head["letters"], found.blobs, rest[0]["run"]):
-                    seen.setdefault((x.sender, x.receiver), []).append(x.frame)
+                    seen.setdefault((x.sender, x.receiver), []).append(x)
             return found
 
         return Computed(ask(party, what, *rest), noted)
@@ -256,7 +255,7 @@ def test_a_farewell_takes_a_line_only_when_the_run_is_over_in_the_books(tmp_path
 
 
 def letter(sender="party1", receiver="party0", place=0, body=b"sealed") -> Letter:
-    return Letter(sender, receiver, Frame(place, 0, body), "Share")
+    return Letter(sender, receiver, place, 0, body, "Share")
 
 
 def message(*letters: Letter, run: str = "run") -> bytes:
@@ -266,9 +265,7 @@ def message(*letters: Letter, run: str = "run") -> bytes:
 
 def note(sent: Letter) -> Letter:
     """What the hub carries in a letter's stead."""
-    frame = sent.frame
-    body = encode(Direct(frame.check), guarded=False)
-    return sent._replace(frame=Frame(frame.sequence, frame.round, body))
+    return sent.with_body(encode(Direct(sent.check), guarded=False), sent.inside)
 
 
 @pytest.fixture
@@ -285,7 +282,7 @@ def test_a_letter_comes_once_however_often_it_is_sent(mailbox):
             mailbox._take("party1", message(sent))
     assert mailbox.fetch("run", note(letter())) == letter()
     assert mailbox.fetch("run", note(letter())) is None
-    assert mailbox.fetch("run", note(letter(place=1, body=b"next"))).frame.body == b"next"
+    assert mailbox.fetch("run", note(letter(place=1, body=b"next"))).body == b"next"
     assert mailbox._held["party1"] == 0
 
 
@@ -295,7 +292,7 @@ REFUSED = {
     "other bytes for the same place": message(letter(body=b"forged")),
     "a damaged frame": message(letter())[:-1] + b"x",
     "a frame of another run": pack(
-        {"run": "run", "letters": [["party1", "party0", ""]]}, [letter().frame.head("b"), b"sealed"]
+        {"run": "run", "letters": [["party1", "party0", ""]]}, [letter().head("b"), b"sealed"]
     ),
     "a letter without an address": pack({"run": "run", "letters": []}, [b"x"]),
     "a head that is larger than an address": pack({"run": "run", "letters": [], "more": [[]] * 5000}),
@@ -468,8 +465,8 @@ def written_down(hub: Straw):
             def noted(receiver, message, name=name, send=lines.send):
                 parcel = unpack(message)
                 for x in letters_in(parcel.head["letters"], parcel.blobs, parcel.head["run"]):
-                    body = decode(x.frame.body)
-                    seen[parcel.head["run"], name, receiver, x.frame.sequence] = (body.key, body.content)
+                    body = decode(x.body)
+                    seen[parcel.head["run"], name, receiver, x.sequence] = (body.key, body.content)
                 return send(receiver, message)
 
             last.enter_context(mock.patch.object(lines, "send", noted))

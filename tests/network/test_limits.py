@@ -23,9 +23,8 @@ from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.released import Released
 from colonnade.privacy.store import FileLog
 from colonnade.runtime.messages import Sealed, message
-from colonnade.runtime.node import Letter
 from colonnade.runtime.program import COORDINATOR, ask, ask_one, last, receive, tell
-from colonnade.runtime.wire import LARGEST, SEALING, Frame, decode, encode
+from colonnade.runtime.wire import LARGEST, SEALING, Letter, decode, encode
 
 pytest.importorskip("grpc", reason="grpcio is not installed: pip install 'colonnade[grpc]'")
 
@@ -167,7 +166,7 @@ def test_the_largest_message_also_goes_sealed_in_a_parcel_with_the_longest_names
     read = decode(sealed)
     assert other.open("a", 0, read.key, read.content) == body
     names = "x" * LONGEST_NAME
-    addresses, frames = letters_out([Letter(names, names, Frame(2**53, 2**32, sealed), names)], "run")
+    addresses, frames = letters_out([Letter(names, names, 2**53, 2**32, sealed, names)], "run")
     assert len(pack({"what": "turn", "run": names, "letters": addresses}, frames)) <= LIMIT
 
 

@@ -21,8 +21,7 @@ from colonnade.network.parcel import (
     text_in,
     unpack,
 )
-from colonnade.runtime.node import Letter
-from colonnade.runtime.wire import Frame
+from colonnade.runtime.wire import Letter
 
 simple = st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from([0.0, 1.0, -1.0]) | st.text(max_size=3)
 values = simple | st.lists(st.text(max_size=3), max_size=2).map(tuple) | st.lists(simple, max_size=2)
@@ -69,7 +68,7 @@ def test_a_large_head_does_not_stay_in_memory():
     "addresses", [[], "ab", ((1, "b", ""),), (("a", "b"),), ({"a": "b"},), (("a", "b" * 201, ""),)]
 )
 def test_letters_without_proper_addresses_are_refused(addresses):
-    _, parts = letters_out([Letter("a", "b", Frame(0, 1, b"content"))], "run")
+    _, parts = letters_out([Letter("a", "b", 0, 1, b"content")], "run")
     with pytest.raises(co.WireError, match=r"address"):
         letters_in(addresses, parts, "run")
 
@@ -77,16 +76,16 @@ def test_letters_without_proper_addresses_are_refused(addresses):
 def test_a_letter_of_the_last_round_is_read_and_of_a_later_one_refused():
     """A receiver counts on from the number that a letter carries."""
     for number in (LAST_ROUND, LAST_ROUND + 1):
-        addresses, parts = letters_out([Letter("a", "b", Frame(0, number, b"content"))], "run")
+        addresses, parts = letters_out([Letter("a", "b", 0, number, b"content")], "run")
         if number == LAST_ROUND:
-            assert letters_in(addresses, parts, "run")[0].frame.round == number
+            assert letters_in(addresses, parts, "run")[0].round == number
         else:
             with pytest.raises(co.WireError, match="a round that no run reaches"):
                 letters_in(addresses, parts, "run")
 
 
 def test_letters_and_addresses_must_match():
-    addresses, parts = letters_out([Letter("a", "b", Frame(0, 1, b"content"))], "run")
+    addresses, parts = letters_out([Letter("a", "b", 0, 1, b"content")], "run")
     for wrong in ((), addresses * 2):
         with pytest.raises(co.WireError, match="do not match"):
             letters_in(wrong, parts, "run")

@@ -48,10 +48,9 @@ from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.privacy.run_prices import REFUSED
 from colonnade.runtime.hosted_node import FINAL
 from colonnade.runtime.messages import Failed, FailureCode
-from colonnade.runtime.node import Letter
 from colonnade.runtime.run_store import ending_in_words
 from colonnade.runtime.turns import Answered, Lost
-from colonnade.runtime.wire import Frame, decode, encode
+from colonnade.runtime.wire import Letter, decode, encode
 from contract import EVERY_METHOD, Case, federation, fitted
 from organisations import Organisations, same_arrays
 
@@ -120,7 +119,7 @@ class Straw(Grpc):
         )
         if what in ("turn", "resend") and (found := heard(answer)) is not None:
             for x in letters_in(found.head["letters"], found.blobs, head["run"]):
-                self.wire.setdefault((x.sender, x.receiver, x.frame.sequence), set()).add(x.frame.body)
+                self.wire.setdefault((x.sender, x.receiver, x.sequence), set()).add(x.body)
         if way in ("after", "idle"):  # idle: its answer was heard, and nothing is asked of it while it comes back
             self.die(party)
         if way in ("before", "after"):
@@ -338,8 +337,8 @@ def test_a_run_of_many_rounds_does_not_fill_the_coordinators_log(caplog):
         run_log.reserved()
         for second in range(1, 3601):
             now.return_value = float(second)
-            others = Letter("party0", "party1", Frame(0, 10**6, b""), "")  # what a party says of rounds does not count
-            run_log.carried([Letter("coordinator", "party0", Frame(0, 2 * second, b""), ""), others])
+            others = Letter("party0", "party1", 0, 10**6, b"", "")  # what a party says of rounds does not count
+            run_log.carried([Letter("coordinator", "party0", 0, 2 * second, b"", ""), others])
     said = [figures for words, figures in told(caplog) if words == "under way"]
     assert [(20 * n, 10 * n) for n in range(1, 361)] == [(f["round"], f["seconds"]) for f in said]
 
@@ -536,7 +535,7 @@ def out_of_order(straw: Straw) -> Parcel:
     sent = letters_in(
         tuple(addresses[at] for at in mine), [part for at in mine for part in first.blobs[2 * at : 2 * at + 2]], "run"
     )
-    moved = [x._replace(frame=Frame(x.frame.sequence + 1, x.frame.round, x.frame.body)) for x in sent]
+    moved = [replace(x, sequence=x.sequence + 1) for x in sent]
     heads, frames = letters_out(moved or [], "run")
     return straw.raw("party0", "turn", {"run": "run", "letters": heads}, frames)
 
@@ -572,9 +571,9 @@ def test_a_letter_of_a_round_that_nobody_reaches_is_refused(tmp_path):
     """The receiver counts on from it: past 64 bits it could send nothing any more."""
     with straw_hub(STAR, tmp_path) as straw:
         met(straw, STAR)
-        frame = Frame(0, 2**64 - 1, encode(Failed(0), guarded=False))
+        letter = Letter("coordinator", "party0", 0, 2**64 - 1, encode(Failed(0), guarded=False))
         asked = {"run": "run", "letters": [["coordinator", "party0", ""]]}
-        assert straw.raw("party0", "turn", asked, [frame.head("run"), frame.body]).head == {"code": BREAKS}
+        assert straw.raw("party0", "turn", asked, [letter.head("run"), letter.body]).head == {"code": BREAKS}
 
 
 def test_the_outcome_is_told_at_the_end_only(tmp_path):
@@ -896,7 +895,7 @@ LIES = {
     },
     "letters without frames": {"turn": lambda head, blobs: (head, [])},
     "frames of another run": {
-        "turn": lambda head, blobs: (head, [Frame(0, 0, b"abc").head("other"), b"abc"] * (len(blobs) // 2))
+        "turn": lambda head, blobs: (head, [Letter("", "", 0, 0, b"abc").head("other"), b"abc"] * (len(blobs) // 2))
     },
     "received in words": {"join": changed(received={"coordinator": "many"})},
     "received without end": {"join": changed(received={"coordinator": math.inf})},

@@ -30,7 +30,7 @@ from colonnade.methods.admm.private_sharing import Couple, SendNoisyLabels
 from colonnade.methods.gram.secure_products import Introduce
 from colonnade.methods.method import Done
 from colonnade.privacy.keyring import Keyring
-from colonnade.runtime.wire import Frame, decode, encode
+from colonnade.runtime.wire import Letter, decode, encode
 
 ROWS = 30
 ASKED = Couple(np.zeros(ROWS))  # what the coordinator asks a party first, in a run with noise
@@ -40,9 +40,9 @@ def brought(
     straw: Straw, letter: object, *, run="run", frame_run="run", place=0, sender="coordinator", receiver="party0"
 ):
     """The answer of party0 to a letter that the hub brings it."""
-    frame = Frame(place, 0, encode(letter, guarded=False))
+    sent = Letter(sender, receiver, place, 0, encode(letter, guarded=False))
     asked = {"run": run, "letters": [[sender, receiver, ""]]}
-    return straw.raw("party0", "turn", asked, [frame.head(frame_run), frame.body])
+    return straw.raw("party0", "turn", asked, [sent.head(frame_run), sent.body])
 
 
 def said(answer) -> set[str]:

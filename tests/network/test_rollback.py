@@ -24,7 +24,7 @@ from colonnade.runtime.messages import Failed
 from colonnade.runtime.program import COORDINATOR
 from colonnade.runtime.receipts import Receipts
 from colonnade.runtime.turns import Turns, check_records
-from colonnade.runtime.wire import Frame, encode
+from colonnade.runtime.wire import Letter, encode
 
 FORGOT = r"received \d+ messages from '.*', whose record holds \d+ of them: the record of .* is an old copy"
 LOGISTIC = co.Problem(co.Logistic(), penalty=co.Ridge(1e-3), intercept=True)
@@ -137,22 +137,22 @@ def test_an_engine_whose_stations_are_elsewhere_compares_what_all_have_heard(hea
 
 def test_other_bytes_at_a_place_that_was_heard_are_an_old_copy(tmp_path):  # noqa: F811
     log, edge = FileLog(tmp_path / "node.db"), ("a", "b")
-    Receipts(log, "run", kept=True).note([(edge, Frame(0, 1, b"abc")), (edge, Frame(1, 1, b"def"))])
+    Receipts(log, "run", kept=True).note([Letter(*edge, 0, 1, b"abc"), Letter(*edge, 1, 1, b"def")])
     again = Receipts(log, "run", kept=True)
     assert again.counts() == {edge: 2}
-    again.note([(edge, Frame(0, 1, b"abc"))])
+    again.note([Letter(*edge, 0, 1, b"abc")])
     with pytest.raises(co.LedgerDamaged, match=FORGOT):
-        again.note([(edge, Frame(1, 1, b"xyz"))])
+        again.note([Letter(*edge, 1, 1, b"xyz")])
     assert (len(log.rows("run", "got")), log.verify()) == (2, 2)
     log.close()
 
 
 def test_receipts_are_kept_where_noise_is_drawn_and_a_farewell_needs_none(tmp_path):  # noqa: F811
     log = FileLog(tmp_path / "node.db")
-    farewell = Frame(0, 1, encode(Failed(1), guarded=False))
-    Receipts(log, "run", kept=True).note([(("a", "b"), farewell)])
-    Receipts(log, "run", kept=False).note([(("a", "b"), Frame(0, 1, b"abc"))])
-    Receipts(MemoryLog(), "run", kept=True).note([(("a", "b"), Frame(0, 1, b"abc"))])
+    farewell = Letter("a", "b", 0, 1, encode(Failed(1), guarded=False))
+    Receipts(log, "run", kept=True).note([farewell])
+    Receipts(log, "run", kept=False).note([Letter("a", "b", 0, 1, b"abc")])
+    Receipts(MemoryLog(), "run", kept=True).note([Letter("a", "b", 0, 1, b"abc")])
     assert log.rows() == []
     log.close()
 

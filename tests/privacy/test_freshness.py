@@ -29,8 +29,7 @@ from colonnade.privacy.keyring import Keyring, derive, public_key
 from colonnade.privacy.pads import Pad
 from colonnade.privacy.store import FileLog
 from colonnade.runtime.messages import Sealed
-from colonnade.runtime.node import Letter
-from colonnade.runtime.wire import Frame, encode
+from colonnade.runtime.wire import Letter, encode
 
 PARTIES = {"a": [0, 1, 2], "b": [3, 4, 5], "c": [6, 7, 8]}
 RIDGE = co.Problem(co.Logistic(), penalty=co.Ridge(0.1))
@@ -198,7 +197,7 @@ def test_letters_between_parties_share_no_key_over_two_runs_and_both_ways(run_lo
         rings["b"].meet("a", *rings["a"].hello)
         for sender, receiver in ("ab", "ba"):
             for sequence in range(2):
-                letter = Letter(sender, receiver, Frame(sequence, 0, body), "")
+                letter = Letter(sender, receiver, sequence, 0, body, "")
                 covered(rings[sender], letter)
     assert len(run_log.sealed) == 2 * 2 * 2 * 2  # a content and its wrapped key each
     run_log.check()

@@ -197,7 +197,7 @@ def test_the_model_of_the_fit_is_what_left_through_the_gate(tmp_path: Path) -> N
     """Exact coefficients in a Fit would be a release that nobody paid for."""
     tap = co.Tap(co.InProcess())
     fit = private_fit(tmp_path, engine=tap)
-    received = [(letter.sender, decode(letter.frame.body)) for letter in tap.letters]
+    received = [(letter.sender, decode(letter.body)) for letter in tap.letters]
     models = {sender: m.coefficients.value for sender, m in received if type(m).__name__ == "NoisyModel"}
     assert set(models) == set(fit.coefficients)
     for party, x in fit.coefficients.items():  # projected on the ball of radius 1, by figures that left and no others

@@ -44,9 +44,8 @@ from colonnade.privacy.released import Private
 from colonnade.privacy.store import FileLog
 from colonnade.runtime.inprocess import Tap
 from colonnade.runtime.messages import Sealed
-from colonnade.runtime.node import Letter
 from colonnade.runtime.program import COORDINATOR
-from colonnade.runtime.wire import Frame, decode, encode
+from colonnade.runtime.wire import decode, encode
 
 audits = importlib.import_module("colonnade.audit.run")  # the module; the name in the package is the function
 RIDGE = co.Problem(co.Logistic(), penalty=co.Ridge(1e-3), intercept=True)
@@ -180,12 +179,11 @@ def forging(change):
     """An engine whose coordinator's messages to "a" are changed on the way."""
 
     def fault(letter):
-        message = decode(letter.frame.body)
+        message = decode(letter.body)
         forged = change(message) if (letter.sender, letter.receiver) == (COORDINATOR, "a") else None
         if forged is None:
             return [letter]
-        frame = Frame(letter.frame.sequence, letter.frame.round, encode(forged, guarded=False))
-        return [Letter(letter.sender, letter.receiver, frame)]
+        return [letter.with_body(encode(forged, guarded=False), "")]
 
     return co.Faults(co.InProcess(), fault)
 
@@ -281,7 +279,7 @@ class Seen:
         patch.setattr(secure_products, "wrap", deal)
         self.fit = co.fit(fed, RIDGE, PrivateGram(), terms, store=tmp_path, engine=tap)
         patch.undo()
-        self.letters = [(x.sender, x.receiver, decode(x.frame.body)) for x in tap.letters]
+        self.letters = [(x.sender, x.receiver, decode(x.body)) for x in tap.letters]
 
     def sent(self, sender, receiver, kind):
         return [m for a, b, m in self.letters if (a, b) == (sender, receiver) and isinstance(m, kind)]
@@ -768,7 +766,7 @@ def test_while_a_run_is_open_the_files_of_a_party_and_the_coordinator_hold_its_p
     fed = federation()
 
     def fault(letter):
-        if letter.sender == "b" and isinstance(decode(letter.frame.body), Parts):
+        if letter.sender == "b" and isinstance(decode(letter.body), Parts):
             raise Cut
         return [letter]
 

@@ -270,7 +270,7 @@ def fit_with_pages(store: Path, pages: int, sent: list):
             self._db.execute(f"pragma max_page_count = {pages}")
 
     def carry(letter):
-        sent.append((letter.sender, letter.receiver, letter.frame.sequence, letter.frame.body))
+        sent.append((letter.sender, letter.receiver, letter.sequence, letter.body))
         return (letter,)
 
     FileLog.__init__ = small

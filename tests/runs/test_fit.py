@@ -216,15 +216,13 @@ def test_each_column_travels_up_once():
 
 def lying(change):
     """An engine whose wires change the first message for which `change` gives another one."""
-    from colonnade.runtime.node import Letter
-    from colonnade.runtime.wire import Frame, decode, encode
+    from colonnade.runtime.wire import decode, encode
 
     def fault(letter):
-        told = change(letter.sender, decode(letter.frame.body))
+        told = change(letter.sender, decode(letter.body))
         if told is None:
             return (letter,)
-        frame = Frame(letter.frame.sequence, letter.frame.round, encode(told, guarded=False))
-        return (Letter(letter.sender, letter.receiver, frame),)
+        return (letter.with_body(encode(told, guarded=False), ""),)
 
     return co.Faults(co.InProcess(), fault)
 

@@ -82,7 +82,7 @@ def test_any_schedule_gives_the_same_values_and_the_same_bytes_on_every_graph(to
 def by_edge(letters) -> dict:
     found: dict = {}
     for letter in letters:
-        found.setdefault((letter.sender, letter.receiver), []).append(letter.frame)
+        found.setdefault((letter.sender, letter.receiver), []).append(letter)
     return found
 
 
@@ -164,10 +164,10 @@ def test_repeating_every_letter_changes_nothing(name, engine):
 @pytest.mark.parametrize("lost", [0, 1, 5, -1])
 def test_losing_a_letter_ends_the_run_with_a_protocol_error(name, lost):
     missing = calm(name)[0].letters[lost]
-    place = (missing.sender, missing.receiver, missing.frame.sequence)
+    place = (missing.sender, missing.receiver, missing.sequence)
 
     def fault(letter):
-        return () if (letter.sender, letter.receiver, letter.frame.sequence) == place else (letter,)
+        return () if (letter.sender, letter.receiver, letter.sequence) == place else (letter,)
 
     with pytest.raises(co.ProtocolError):
         fitted(EVERY_METHOD[name], co.Faults(co.InProcess(), fault))

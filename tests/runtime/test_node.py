@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,11 +12,10 @@ import colonnade as co
 from colonnade.privacy.released import Released
 from colonnade.privacy.store import FileLog
 from colonnade.runtime.messages import Failed, message
-from colonnade.runtime.node import Letter
 from colonnade.runtime.program import Post, ask_one, last, public_bytes, receive
 from colonnade.runtime.receipts import Receipts
 from colonnade.runtime.transcript import LOOK, Transcript, header_and_length, recorded_form
-from colonnade.runtime.wire import HEADER_SIZE, Frame, decode, encode
+from colonnade.runtime.wire import HEADER_SIZE, Letter, decode, encode
 from contract import Toy, nodes
 from contract import gate as gate_of
 
@@ -77,7 +77,7 @@ def run(toys, engine=None):
 
 def from_party(letters):
     """What the party sent, save that it stops."""
-    kinds = [decode(letter.frame.body) for letter in letters if letter.sender == PARTY]
+    kinds = [decode(letter.body) for letter in letters if letter.sender == PARTY]
     return [kind for kind in kinds if not isinstance(kind, Failed)]
 
 
@@ -218,7 +218,7 @@ def test_the_first_real_error_surfaces_and_everybody_is_told():
     error, letters = run(pair(broken))
     assert isinstance(error, co.InvalidInput)
     assert "heart" in str(error)
-    told = [decode(letter.frame.body) for letter in letters if letter.sender == PARTY]
+    told = [decode(letter.body) for letter in letters if letter.sender == PARTY]
     assert [message.code for message in told] == [0]
 
 
@@ -228,7 +228,7 @@ def test_a_failure_tells_nothing_but_a_code():
         raise co.InvalidInput("secret 42")
 
     _, letters = run(pair(broken))
-    assert all(b"42" not in letter.frame.body for letter in letters)
+    assert all(b"42" not in letter.body for letter in letters)
 
 
 def test_a_deadlock_names_who_waits_for_whom():
@@ -282,7 +282,7 @@ def test_repeated_letters_are_dropped():
 @pytest.mark.parametrize("sender", [HUB, PARTY])
 def test_a_lost_letter_is_noticed(lost, sender):
     def fault(letter):
-        return () if (letter.sender, letter.frame.sequence) == (sender, lost) else (letter,)
+        return () if (letter.sender, letter.sequence) == (sender, lost) else (letter,)
 
     error, _ = disturbed(fault)
     assert isinstance(error, co.ProtocolError)
@@ -290,8 +290,7 @@ def test_a_lost_letter_is_noticed(lost, sender):
 
 def test_a_letter_out_of_turn_is_noticed():
     def fault(letter):
-        frame = Frame(letter.frame.sequence + 1, letter.frame.round, letter.frame.body)
-        return (Letter(letter.sender, letter.receiver, frame),)
+        return (replace(letter, sequence=letter.sequence + 1),)
 
     error, _ = disturbed(fault)
     assert isinstance(error, co.ProtocolError)
@@ -302,7 +301,7 @@ def test_the_same_place_with_other_bytes_is_refused():
     forged = encode(Question(99), guarded=False)
 
     def fault(letter):
-        other = Letter(letter.sender, letter.receiver, Frame(letter.frame.sequence, letter.frame.round, forged))
+        other = Letter(letter.sender, letter.receiver, letter.sequence, letter.round, forged)
         return (letter, other) if letter.sender == HUB else (letter,)
 
     error, _ = disturbed(fault)
@@ -312,8 +311,8 @@ def test_the_same_place_with_other_bytes_is_refused():
 
 def test_changed_bytes_end_the_run():
     def fault(letter):
-        body = letter.frame.body[:-1] + bytes([letter.frame.body[-1] ^ 1])
-        return (Letter(letter.sender, letter.receiver, Frame(letter.frame.sequence, 0, b"\x00" + body)),)
+        body = letter.body[:-1] + bytes([letter.body[-1] ^ 1])
+        return (Letter(letter.sender, letter.receiver, letter.sequence, 0, b"\x00" + body),)
 
     error, _ = disturbed(fault)
     assert isinstance(error, co.WireError)
@@ -321,7 +320,7 @@ def test_changed_bytes_end_the_run():
 
 def test_a_letter_from_a_stranger_is_refused():
     def fault(letter):
-        return (Letter("stranger", letter.receiver, letter.frame),)
+        return (replace(letter, sender="stranger"),)
 
     error, _ = disturbed(fault)
     assert isinstance(error, co.ProtocolError)
@@ -345,7 +344,7 @@ def test_a_replayed_run_sends_the_same_letters_again(logs):
     two = second.run(nodes(pair(talkative, hub=rounds), logs))
     assert one.results == two.results
     assert one.traffic == two.traffic
-    key = lambda letter: (letter.sender, letter.receiver, letter.frame.sequence)  # noqa: E731
+    key = lambda letter: (letter.sender, letter.receiver, letter.sequence)  # noqa: E731
     assert sorted(first.letters, key=key) == sorted(second.letters, key=key)
 
 
@@ -398,15 +397,15 @@ def test_a_replay_reads_an_inbox_in_the_order_in_which_it_was_waited_for(tmp_pat
         log.close()
 
 
-def test_a_recorded_frame_keeps_its_place_and_its_round_apart(tmp_path):
+def test_a_recorded_letter_keeps_its_place_and_its_round_apart(tmp_path):
     log = FileLog(tmp_path / "a.db")
-    frames = {"b": Frame(3, 70_000, encode(Question(1), guarded=False))}
+    received = {"b": Letter("b", "a", 3, 70_000, encode(Question(1), guarded=False))}
     door = gate_of(log=log)
     door.begin(0, 0, None)
-    Transcript(log, "run").record(0, frames, {}, door)
-    (step,) = Transcript(log, "run").steps()
+    Transcript(log, "run").record(0, received, (), door)
+    (step,) = Transcript(log, "run").steps("a")
     assert (step.received["b"].sequence, step.received["b"].round) == (3, 70_000)
-    assert step.received == frames
+    assert step.received == received
     log.close()
 
 
@@ -453,7 +452,7 @@ def test_of_a_longer_message_kind_length_and_hash_are_kept_and_a_change_is_still
 
 def test_of_a_short_message_the_record_tells_kind_and_length_and_of_an_earlier_hash_nothing():
     body = encode(Question(1), guarded=False)
-    assert recorded_form(Frame(0, 0, body)) == body
+    assert recorded_form(Letter("a", "b", 0, 0, body)) == body
     assert header_and_length(body[:LOOK], len(body)) == (body[:HEADER_SIZE], len(body))
     assert header_and_length(b"sha256:" + bytes(LOOK - 7), 7 + 32) is None
 
@@ -490,21 +489,21 @@ def test_a_node_is_in_the_latest_round_that_it_has_heard_of():
     node, sent = nodes({PARTY: Toy(listener, (HUB,))})[PARTY], []
     for place, number in enumerate((2, 7, 3, 7)):
         sent += node.step()
-        node.deliver(HUB, Frame(place, number, encode(Stop(), guarded=False)))
+        node.deliver(Letter(HUB, PARTY, place, number, encode(Stop(), guarded=False)))
     sent += node.step()
-    assert [letter.frame.round for letter in sent] == [0, 2, 7, 7, 7]
-    assert [letter.frame.sequence for letter in sent] == [0, 1, 2, 3, 4]
+    assert [letter.round for letter in sent] == [0, 2, 7, 7, 7]
+    assert [letter.sequence for letter in sent] == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize(("noted", "came", "heard"), [(3, 1, 3), (1, 3, 3), (0, 2, 2), (2, 0, 2)])
 def test_a_node_has_heard_what_it_has_and_what_it_wrote_down_in_an_earlier_life(noted, came, heard, tmp_path):
     """A sender that remembers fewer is an old copy, and would draw its noise anew."""
-    frames = [Frame(place, 1, encode(Question(place), guarded=False)) for place in range(3)]
+    letters = [Letter(HUB, PARTY, place, 1, encode(Question(place), guarded=False)) for place in range(3)]
     log = FileLog(tmp_path / "party.db")
-    Receipts(log, "run", kept=True).note([((HUB, PARTY), frame) for frame in frames[:noted]])
+    Receipts(log, "run", kept=True).note(letters[:noted])
     node = nodes({PARTY: Toy(honest, (HUB,))}, {PARTY: log})[PARTY]
-    for frame in frames[:came]:
-        node.deliver(HUB, frame)
+    for letter in letters[:came]:
+        node.deliver(letter)
     assert (node.received_from(HUB), node.heard_from(HUB)) == (came, came)
     node.receipts = Receipts(log, "run", kept=True)
     assert (node.received_from(HUB), node.heard_from(HUB)) == (came, heard)

@@ -6,16 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import colonnade as co
-from colonnade.runtime import turn_bytes
+from colonnade.runtime import ray as turn_bytes
 from colonnade.runtime.hosted_node import Turn
-from colonnade.runtime.node import Letter
-from colonnade.runtime.wire import Frame
+from colonnade.runtime.wire import Letter
 
 names = st.text(max_size=6)
 counts = st.integers(0, 2**53)
-letters = st.lists(
-    st.builds(Letter, names, names, st.builds(Frame, counts, counts, st.binary(max_size=40)), names), max_size=4
-).map(tuple)
+letters = st.lists(st.builds(Letter, names, names, counts, counts, st.binary(max_size=40), names), max_size=4).map(
+    tuple
+)
 turns = st.builds(
     Turn,
     letters,

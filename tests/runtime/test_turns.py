@@ -11,11 +11,10 @@ import pytest
 import colonnade as co
 from colonnade.errors import LeakError, PeerFailed
 from colonnade.network.parcel import letters_out, pack, unpack
-from colonnade.runtime.hosted_node import Joined, Turn
-from colonnade.runtime.node import Letter
+from colonnade.runtime.hosted_node import HostedNode, Joined, Turn
 from colonnade.runtime.traffic import Traffic
 from colonnade.runtime.turns import Answered, Computed, Lost, Turns, check_records, gather_answers, wait_for_all
-from colonnade.runtime.wire import Frame
+from colonnade.runtime.wire import Letter
 
 
 class Raw:
@@ -56,9 +55,10 @@ def dies_while_the_other_says(first: Turn) -> tuple[Turns, list]:
     """Two hosts: `b` is lost in its first turn, when `a`, which lives on, has said something that it says once."""
     said, told = {"a": [first], "b": [None]}, []
 
-    def answer(name: str, what: str):
-        if what != "turn":
-            return {"join": Joined({}, {}), "resend": (), "outcome": (None, Traffic())}[what]
+    def answer(name: str, what):
+        if what is not HostedNode.turn:
+            said_of = {HostedNode.join: Joined({}, {}), HostedNode.resend: (), HostedNode.outcome: (None, Traffic())}
+            return said_of[what]
         turn = said[name].pop(0) if said[name] else Turn((), True, (), told=1)
         if turn is None:
             raise Lost(name)
@@ -86,14 +86,16 @@ def test_the_failure_is_told_and_not_that_the_run_is_over_at_whoever_failed():
     turns, _ = dies_while_the_other_says(Turn((), True, (), failure=LeakError("no")))
     asked = turns.ask
     over = Answered(lambda: (_ for _ in ()).throw(co.ReplayDiverged("over")))
-    turns.ask = lambda name, what, *rest: over if turns.failure and what == "join" else asked(name, what, *rest)
+    turns.ask = lambda name, what, *rest: (
+        over if turns.failure and what is HostedNode.join else asked(name, what, *rest)
+    )
     with pytest.raises(LeakError):
         turns.run()
 
 
 def test_a_sender_of_very_many_tiny_letters_does_not_make_a_question_that_its_receiver_must_refuse():
     """The receiver would be named for it: a head is 16 MiB at most, and addresses grow when they are written again."""
-    letters = [Letter("b", "a", Frame(place, 0, b"\1\0\0"), "\N{GRINNING FACE}" * 200) for place in range(8000)]
+    letters = [Letter("b", "a", place, 0, b"\1\0\0", "\N{GRINNING FACE}" * 200) for place in range(8000)]
     asked: list[list[Letter]] = []
     turns = Turns(["a", "b"], lambda _name, _what, given: Answered(lambda: asked.append(given)), lambda *_: None)
     turns.mail = defaultdict(list)
@@ -155,7 +157,7 @@ def test_nobody_may_have_received_one_message_more_than_its_sender_remembers(tol
 
 
 def letter(sender: str, size: int = 1) -> Letter:
-    return Letter(sender, "c", Frame(0, 1, bytes(size)))
+    return Letter(sender, "c", 0, 1, bytes(size))
 
 
 def test_a_station_gets_a_turn_when_all_whom_it_waits_for_have_written():
@@ -175,8 +177,8 @@ def test_a_turn_brings_no_more_bytes_than_a_message_may_have_unless_one_letter_i
     monkeypatch.setattr("colonnade.runtime.turns.LOAD", 10)
     asked: list[list[int]] = []
 
-    def ask(_name: str, _what: str, given: list[Letter]) -> Answered:
-        return Answered(lambda: asked.append([len(x.frame.body) for x in given]))
+    def ask(_name: str, _what, given: list[Letter]) -> Answered:
+        return Answered(lambda: asked.append([len(x.body) for x in given]))
 
     turns = Turns(["c"], ask, lambda *_: None)
     turns.mail = defaultdict(list, {"c": [letter("a", size) for size in (4, 6, 1, 25, 5, 6)]})

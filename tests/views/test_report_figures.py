@@ -51,8 +51,7 @@ class Ran:
         self.x = np.concatenate([self.fit.coefficients[party] for party in PARTIES])
         self.b = self.fit.intercept
         self.letters = [
-            (x.sender, x.receiver, type(decode(x.frame.body)).__name__, x.frame.round, len(x.frame.body))
-            for x in tap.letters
+            (x.sender, x.receiver, type(decode(x.body)).__name__, x.round, len(x.body)) for x in tap.letters
         ]
         split = co.Federation.split(new, None, PARTIES)
         self.page = Page(render_report(self.fit, evaluation=evaluate_fit(self.fit, (split, self.labels), "public")))
@@ -158,17 +157,16 @@ def test_the_table_of_messages_holds_every_letter(ran):
 
 def test_letters_of_one_kind_on_one_edge_in_one_round_add_up():
     from colonnade.methods.method import Done, Finish
-    from colonnade.runtime.node import Letter
     from colonnade.runtime.traffic import Traffic
-    from colonnade.runtime.wire import Frame, encode
+    from colonnade.runtime.wire import Letter, encode
 
     bodies = [
         encode(message, guarded=False) for message in (Finish(np.zeros(3), 1.0), Finish(np.zeros(5), 1.0), Done())
     ]
     counted, other = Traffic(), Traffic()
     for place, body in enumerate(bodies):
-        counted.count(Letter("a", "b", Frame(place, 4, body)))
-        other.count(Letter("a", "b", Frame(place, 5, body)))
+        counted.count(Letter("a", "b", place, 4, body))
+        other.count(Letter("a", "b", place, 5, body))
     sizes = [len(body) for body in bodies]
     expected = {("a", "b", "Finish", 4): (2, sizes[0] + sizes[1], 4 + 6), ("a", "b", "Done", 4): (1, sizes[2], 0)}
     assert counted.table == expected

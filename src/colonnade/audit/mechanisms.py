@@ -73,7 +73,7 @@ def replayed(setting: Setting, inside: bool, trials: int, lives: int = 16) -> Fl
             gate.begin(0, 0, next(transcript.steps()).releases if life else None)
             seen.append(gate.gaussian(exact, rho=setting.rho).value.sum(axis=1))
             if life == 0:
-                transcript.record(0, {}, {}, gate)
+                transcript.record(0, {}, (), gate)
         log.close()
     return np.asarray(np.mean(seen, axis=0))
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from colonnade.errors import PeerFailed, ProtocolError, WireError
@@ -32,10 +33,10 @@ from colonnade.network.run_log import RunLog
 from colonnade.runtime.hosted_node import Head, HostedNode, NodeSetup, Turn
 from colonnade.runtime.inprocess import Outcome
 from colonnade.runtime.messages import Direct, FailureCode
-from colonnade.runtime.node import Letter, Listener
+from colonnade.runtime.node import Listener
 from colonnade.runtime.program import COORDINATOR, NodeId
 from colonnade.runtime.turns import Answered, Computed, Lost, NodeLogs, Promise, Turns, gather_answers, wait_for_all
-from colonnade.runtime.wire import HEADER_SIZE, encode
+from colonnade.runtime.wire import HEADER_SIZE, Letter, encode
 
 if TYPE_CHECKING:
     from colonnade.network.hub import Grpc
@@ -68,19 +69,19 @@ class HubRun:
         self.losses: Counter[NodeId] = Counter()
         self.carried: Counter[bool] = Counter()  # letters between parties, by whether they had a line of their own
 
-    def ask(self, what: str, to: Mapping[NodeId, tuple[Any, ...]]) -> dict[NodeId, Any]:
+    def ask(self, what: Callable[..., Any], to: Mapping[NodeId, tuple[Any, ...]]) -> dict[NodeId, Any]:
         """What fit.py asks of all hosts; the parties find terms, plans and keys in their own books."""
-        if what == "reserve":
+        if what == HostedNode.reserve:
             terms = next(iter(to.values()))[0]
             self.code = terms.fingerprint
             self.run_log.proposed(terms.method, len(self.parties))
             self.introduce(list(self.parties))
-        if what == "close":
+        if what == HostedNode.close:
             self.run_log.over(*next(iter(to.values())))
-        if what == "close" and ("finished",) not in to.values():  # whoever made the run fail may not answer at all
-            self.patience = min(self.hub.patience, FAREWELL)
-        unknown = what == "remember" and not self.reserving  # parties keep nothing of a run that they never began
-        if what == "reserve" or unknown:
+            if ("finished",) not in to.values():  # whoever made the run fail may not answer at all
+                self.patience = min(self.hub.patience, FAREWELL)
+        unknown = what == HostedNode.remember and not self.reserving  # parties keep nothing of what they never began
+        if what == HostedNode.reserve or unknown:
             to = {name: arguments for name, arguments in to.items() if name == COORDINATOR}
         while True:
             try:
@@ -88,11 +89,10 @@ class HubRun:
             except Lost:  # asked again, a party's books answer the same
                 continue
 
-    def promise(self, name: NodeId, what: str, *arguments: Any) -> Promise:
+    def promise(self, name: NodeId, what: Callable[..., Any], *arguments: Any) -> Promise:
         if name == COORDINATOR:
-            return Answered(lambda: getattr(self.local, what)(*arguments))
-        asked: Promise = getattr(self.parties[name], what)(*arguments)
-        return asked
+            return Answered(lambda: what(self.local, *arguments))
+        return self.parties[name].methods[what](*arguments)
 
     def drive(self) -> Outcome:
         self.run_log.reserved()
@@ -159,6 +159,18 @@ class RemoteParty:
     def __init__(self, run: HubRun, name: NodeId) -> None:
         self.run, self.name = run, name
         self.places: Counter[NodeId] = Counter()  # by receiver, where the next letter stands at least
+        self.methods: Mapping[Callable[..., Any], Callable[..., Promise]] = {
+            HostedNode.verify: partial(self._ask, Question.VERIFY),
+            HostedNode.standing: partial(self._ask, Question.STANDING),
+            HostedNode.vouch: self.vouch,
+            HostedNode.remember: self.remember,
+            HostedNode.close: self.close,
+            HostedNode.settle: self.settle,
+            HostedNode.join: self.join,
+            HostedNode.resend: self.resend,
+            HostedNode.turn: self.turn,
+            HostedNode.outcome: partial(self._ask, Question.OUTCOME),
+        }
         self.readers: dict[Question, Callable[[Parcel], Any]] = {
             Question.STANDING: lambda found: read_standing(found.head, run.parties),
             Question.JOIN: lambda found: read_joined(name, found.head),
@@ -166,12 +178,6 @@ class RemoteParty:
             Question.TURN: self.read_turn,
             Question.OUTCOME: lambda found: read_outcome(name, found.head),
         }
-
-    def verify(self) -> Promise:
-        return self._ask(Question.VERIFY)
-
-    def standing(self) -> Promise:
-        return self._ask(Question.STANDING)
 
     def vouch(self, heads: Mapping[NodeId, Head]) -> Promise:
         return self._ask(Question.VOUCH, {"heads": _plain_heads(heads)})
@@ -200,9 +206,6 @@ class RemoteParty:
         self.run.run_log.carried(letters)
         addresses, frames = letters_out(letters, self.run.run)
         return self._ask(Question.TURN, {"letters": addresses}, frames)
-
-    def outcome(self) -> Promise:
-        return self._ask(Question.OUTCOME)
 
     def _is_another_process(self) -> bool:
         return self.run.process.get(self.name) != self.run.hub.process(self.name)
@@ -251,15 +254,15 @@ class RemoteParty:
         for letter in letters:
             if letter.sender != name or letter.receiver not in run.names:
                 raise ProtocolError(f"{name!r} sent a letter as {letter.sender!r} for {letter.receiver!r}; refused")
-            if letter.frame.sequence < self.places[letter.receiver]:
+            if letter.sequence < self.places[letter.receiver]:
                 raise ProtocolError(f"{name!r} sends the same letter to {letter.receiver!r} over and over; refused")
-            self.places[letter.receiver] = letter.frame.sequence + 1
+            self.places[letter.receiver] = letter.sequence + 1
             if letter.receiver != COORDINATOR:
-                direct = letter.frame.body.startswith(_NOTE)
+                direct = letter.body.startswith(_NOTE)
                 run.carried[direct] += 1
                 run.hub.metrics.letter(direct=direct)
         if run.local is not None:  # before anything of them is read here, or carried on
-            run.local.receipts.note(((name, letter.receiver), letter.frame) for letter in letters)
+            run.local.receipts.note(letters)
         return letters
 
 

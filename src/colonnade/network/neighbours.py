@@ -27,8 +27,7 @@ from colonnade.network.transport.direct import HELD, PATIENCE, Lines
 from colonnade.network.transport.line import Neighbour
 from colonnade.network.transport.metrics import Metrics
 from colonnade.runtime.messages import Direct
-from colonnade.runtime.node import Letter
-from colonnade.runtime.wire import Frame, decode, encode
+from colonnade.runtime.wire import Letter, decode, encode
 
 LETTER = 1024  # bytes that a letter takes beside its body: many empty ones would fill a memory, too
 HEAD = 4096  # bytes of a message's head, one address: a large one takes far more memory to read than to send
@@ -55,7 +54,7 @@ class Neighbours:
                 f"{listen!r}: either both are there, or none. Listening opens a port of this machine."
             )
         self.name, self.patience, self.metrics = name, patience, metrics or Metrics()
-        self._letters: dict[str, dict[tuple[str, int], Frame]] = {}  # by run, then by sender and place
+        self._letters: dict[str, dict[tuple[str, int], Letter]] = {}  # by run, then by sender and place
         self._held: Counter[str] = Counter()  # bytes, by sender
         self._arrived = threading.Condition()
         self.lines = Lines(
@@ -87,8 +86,8 @@ class Neighbours:
     def end(self, run: str) -> None:
         """Take no more, and forget those that nobody has read."""
         with self._arrived:
-            for (sender, _), frame in self._letters.pop(run, {}).items():
-                self._held[sender] -= _room(frame)
+            for (sender, _), letter in self._letters.pop(run, {}).items():
+                self._held[sender] -= _room(letter)
 
     # ------------------------------------------------------------------------ letters out
 
@@ -102,15 +101,13 @@ class Neighbours:
         self.metrics.letter(direct=direct)
         if not direct:
             return letter
-        frame = letter.frame
-        stub = encode(Direct(frame.check), guarded=False)
-        return Letter(letter.sender, letter.receiver, Frame(frame.sequence, frame.round, stub), letter.inside)
+        return letter.with_body(encode(Direct(letter.check), guarded=False), letter.inside)
 
     # ------------------------------------------------------------------------ letters in
 
     def fetch(self, run: str, carried: Letter) -> Letter | None:
         """The letter itself, for what the hub carried; None if it did not come."""
-        message = decode(carried.frame.body)
+        message = decode(carried.body)
         if not isinstance(message, Direct):
             return carried
         if carried.sender not in self.lines.neighbours:
@@ -118,24 +115,24 @@ class Neighbours:
         began = time.monotonic()
         latest = began + LONGEST * self.patience
         with self._arrived:
-            while (frame := self._read(run, carried.sender, carried.frame.sequence)) is None:
+            while (letter := self._read(run, carried.sender, carried.sequence)) is None:
                 last = max(began, self.lines.heard(carried.sender))  # a long letter may be on its way
                 if (left := min(last + self.patience, latest) - time.monotonic()) <= 0:
                     return None
                 self._arrived.wait(left)
-        if frame.check != message.digest:
+        if letter.check != message.digest:
             raise ProtocolError(
                 f"{carried.sender!r} sent one letter over the line and told the hub of another; refused"
             )
-        return Letter(carried.sender, carried.receiver, frame, carried.inside)
+        return letter
 
-    def _read(self, run: str, sender: str, place: int) -> Frame | None:
+    def _read(self, run: str, sender: str, place: int) -> Letter | None:
         """A letter, and away with those before it on its edge: they went through the hub."""
         letters = self._letters.get(run, {})
-        frame = letters.get((sender, place))
+        letter = letters.get((sender, place))
         for old in [key for key in letters if key[0] == sender and key[1] <= place]:
             self._held[sender] -= _room(letters.pop(old))
-        return frame
+        return letter
 
     def _take(self, sender: str, message: bytes) -> None:
         """A message of a neighbour: a letter in its own name, for this party, of a run that is on here."""
@@ -149,18 +146,18 @@ class Neighbours:
             for letter in letters_in(parcel.head.get("letters"), parcel.blobs, run):
                 if (letter.sender, letter.receiver) != (sender, self.name):
                     raise WireError("a letter of somebody else, or for somebody else, came over a line")
-                self._keep(held, sender, letter.frame)
+                self._keep(held, letter)
             self._arrived.notify_all()
 
-    def _keep(self, held: dict[tuple[str, int], Frame], sender: str, frame: Frame) -> None:
-        known = held.get((sender, frame.sequence))
-        if known is not None and known.body != frame.body:
+    def _keep(self, held: dict[tuple[str, int], Letter], letter: Letter) -> None:
+        sender, known = letter.sender, held.get((letter.sender, letter.sequence))
+        if known is not None and known.body != letter.body:
             raise WireError("other bytes for a letter that is here already")
-        if known is None and self._held[sender] + _room(frame) > HELD:
+        if known is None and self._held[sender] + _room(letter) > HELD:
             self.metrics.refuse("full")  # nobody is so far ahead of a neighbour
         elif known is None:
-            held[sender, frame.sequence] = frame
-            self._held[sender] += _room(frame)
+            held[sender, letter.sequence] = letter
+            self._held[sender] += _room(letter)
 
     # ------------------------------------------------------------------------ before a run
 
@@ -170,8 +167,8 @@ class Neighbours:
         return sorted(self.lines.connected())
 
 
-def _room(frame: Frame) -> int:
-    return len(frame.body) + LETTER
+def _room(letter: Letter) -> int:
+    return len(letter.body) + LETTER
 
 
 def _around(file: FederationFile, name: str) -> dict[str, Neighbour]:

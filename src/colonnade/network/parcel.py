@@ -19,8 +19,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from colonnade.errors import WireError
-from colonnade.runtime.node import Letter
-from colonnade.runtime.wire import Frame
+from colonnade.runtime.wire import Letter
 
 _MAGIC = b"clp1"
 _LENGTH = struct.Struct("<4sI")
@@ -94,7 +93,7 @@ _recalled = lru_cache(maxsize=256)(_read)
 
 def letters_out(letters: Sequence[Letter], run: str) -> tuple[tuple[tuple[str, str, str], ...], list[bytes]]:
     """Addresses for the head; for the blobs of each letter the head of its frame, and the body."""
-    parts = [part for x in letters for part in (x.frame.head(run), x.frame.body)]
+    parts = [part for x in letters for part in (x.head(run), x.body)]
     return tuple([(x.sender, x.receiver, x.inside) for x in letters]), parts
 
 
@@ -102,14 +101,14 @@ def letters_in(addresses: Any, parts: Sequence[bytes], run: str) -> list[Letter]
     """The letters of a parcel, each frame checked against its digest and its run."""
     if not (type(addresses) is tuple and 2 * len(addresses) == len(parts)):
         raise WireError("letters and addresses do not match")
-    made = []
+    letters = []
     for place, address in enumerate(addresses):
         sender, receiver, inside = _address(address)
-        read = Frame.read(parts[2 * place], parts[2 * place + 1], run)
-        if read.round > LAST_ROUND:
+        letter = Letter.read(sender, receiver, inside, parts[2 * place], parts[2 * place + 1], run)
+        if letter.round > LAST_ROUND:
             raise WireError("a letter of a round that no run reaches")
-        made.append(Letter(sender, receiver, read, inside))
-    return made
+        letters.append(letter)
+    return letters
 
 
 def _address(raw: Any) -> tuple[str, str, str]:

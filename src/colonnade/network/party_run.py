@@ -25,9 +25,8 @@ from colonnade.privacy.keyring import Keyring
 from colonnade.privacy.store import write_synced
 from colonnade.runtime.hosted_node import HostedNode, Turn, code_of
 from colonnade.runtime.messages import Sealed
-from colonnade.runtime.node import Letter
 from colonnade.runtime.program import COORDINATOR
-from colonnade.runtime.wire import Frame, decode, encode, type_name
+from colonnade.runtime.wire import Letter, decode, encode, type_name
 
 PARCEL = 48 << 20  # bytes of letters that one answer carries; the rest waits for the next question
 
@@ -108,14 +107,14 @@ class PartyRun:
         """As many letters as one answer carries, at least one; nobody is finished while letters wait."""
         sent: list[Letter] = []
         size = 0
-        while self.waiting and (not sent or size + len(self.waiting[0].frame.body) <= PARCEL):
+        while self.waiting and (not sent or size + len(self.waiting[0].body) <= PARCEL):
             letter = self.waiting.pop(0)
             if self.cover is not None and letter.receiver != COORDINATOR:
                 letter = covered(self.cover, letter)
             if neighbours is not None and self.cover is not None:
                 letter = neighbours.send(self.proposal.run, letter, again=self.again > 0)
             self.again = max(0, self.again - 1)
-            size += len(letter.frame.body)
+            size += len(letter.body)
             sent.append(letter)
         addresses, frames = letters_out(sent, self.proposal.run)
         more = bool(self.waiting)
@@ -134,11 +133,11 @@ class PartyRun:
                 log.warning("missing", extra={"run": self.proposal.run, "sender": letter.sender})
                 raise UnknownRun(f"a letter of {letter.sender!r} did not come over the line to it")
             letter = fetched
-        sealed, frame = decode(letter.frame.body), letter.frame
+        sealed = decode(letter.body)
         if not isinstance(sealed, Sealed):
             raise ProtocolError(f"a letter of {letter.sender!r} came open through the hub; refused")
-        body = self.cover.open(letter.sender, frame.sequence, sealed.key, sealed.content)
-        return Letter(letter.sender, letter.receiver, Frame(frame.sequence, frame.round, body), letter.inside)
+        body = self.cover.open(letter.sender, letter.sequence, sealed.key, sealed.content)
+        return letter.with_body(body, letter.inside)
 
     # ------------------------------------------------------------------------ its result
 
@@ -182,7 +181,6 @@ class PartyRun:
 
 def covered(cover: Keyring, letter: Letter) -> Letter:
     """A letter between parties as the hub may carry it."""
-    frame, receiver = letter.frame, letter.receiver
-    sealed = cover.seal({receiver: frame.sequence}, frame.body, f"{receiver}/{frame.sequence}")[receiver]
-    body = encode(Sealed(*sealed), guarded=False)
-    return Letter(letter.sender, receiver, Frame(frame.sequence, frame.round, body), type_name(frame.body))
+    receiver, place = letter.receiver, letter.sequence
+    sealed = cover.seal({receiver: place}, letter.body, f"{receiver}/{place}")[receiver]
+    return letter.with_body(encode(Sealed(*sealed), guarded=False), type_name(letter.body))

@@ -184,8 +184,8 @@ class PartyService:
         run = self._run_of(proposal)
         if run is None:
             priced = self._priced(proposal)
-            request = self._open(proposal, priced)
-            run = self.runs[proposal.run] = self._begin(proposal, priced, request)
+            self._open(proposal, priced)
+            run = self.runs[proposal.run] = self._begin(proposal, priced)
         return run.promise()
 
     def _proposal(self, asked: Parcel) -> Proposal:
@@ -228,7 +228,7 @@ class PartyService:
             raise PolicyRefused(f"the operator of {self.name!r} said no to run {run}. Nothing was sent.")
         return request
 
-    def _open(self, proposal: Proposal, priced: Priced) -> Request:
+    def _open(self, proposal: Proposal, priced: Priced) -> None:
         """Approval and reservation: whether a run is refused here does not depend on a single row."""
         run = proposal.run
         request = self._approved(proposal, priced)
@@ -245,7 +245,6 @@ class PartyService:
             self.books.adopt(run)  # last: what is refused is in no book, and before anything leaves the run is in both
         self.approvals.forget(run)  # from here on its books say so
         log.info("reserved", extra={"run": run, "method": request.terms.method, "known": known})
-        return request
 
     def _keep_to(self, run: str, what: str, value: bytes) -> None:
         # Keyed: whoever reads the file when the run is over must not test guesses about the table.
@@ -255,9 +254,9 @@ class PartyService:
                 f"run {run} began with another {what}. Repeat the original call on the original table to resume it."
             )
 
-    def _begin(self, proposal: Proposal, priced: Priced, request: Request) -> PartyRun:
+    def _begin(self, proposal: Proposal, priced: Priced) -> PartyRun:
         """The run at this party, with its table: after everything was approved and reserved."""
-        job, method, plans = priced
+        job, method, _ = priced
         run, told = proposal.run, proposal.told
         block = self.data.block(job, proposal.agreement, learns=not isinstance(method, MaskedScores))
         self._keep_to(run, "table", block.digest().encode())
@@ -269,8 +268,7 @@ class PartyService:
             cover = Keyring(f"{run}/cover", self.name, self.identity, keys, self.log.secret(run, "cover", 32), told)
             if self.neighbours is not None:
                 self.neighbours.begin(run)
-        host = HostedNode(setup, run, self.log, identity=self.identity, told=told)
-        host.reserve(request.terms, plans, keys)
+        host = HostedNode(setup, run, self.log, ledger=self.ledger, keys=keys, identity=self.identity, told=told)
         return PartyRun(proposal, host, cover, self.scoring)
 
     def meet(self, asked: Parcel) -> Parcel:

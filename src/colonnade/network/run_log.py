@@ -11,10 +11,10 @@ import logging
 import time
 from collections.abc import Iterable
 
-from colonnade.runtime.node import Letter
 from colonnade.runtime.program import COORDINATOR
 from colonnade.runtime.run_store import ending_in_words
 from colonnade.runtime.traffic import Communication, Traffic
+from colonnade.runtime.wire import Letter
 
 PAUSE = 10.0  # seconds at least between two lines about how far a run has come
 
@@ -41,7 +41,7 @@ class RunLog:
 
     def carried(self, letters: Iterable[Letter]) -> None:
         """Letters on their way to a party: the coordinator's own count of rounds is taken, where there is one."""
-        counted = [letter.frame.round for letter in letters if self.alone or letter.sender == COORDINATOR]
+        counted = [letter.round for letter in letters if self.alone or letter.sender == COORDINATOR]
         self.round = max([self.round, *counted])
         if time.monotonic() - self.told >= PAUSE:
             self.told = time.monotonic()

@@ -8,9 +8,9 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, TypeVarTuple, runtime_checkable
 
 from colonnade.data.federation import Federation
 from colonnade.errors import ColonnadeError, InvalidInput, PeerFailed
@@ -23,13 +23,15 @@ from colonnade.privacy.ledger import Replaced
 from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.privacy.run_prices import REFUSED
 from colonnade.runs.progress import Progress
-from colonnade.runtime.hosted_node import FINAL, Head, NodeSetup, Standing
+from colonnade.runtime.hosted_node import FINAL, Head, HostedNode, NodeSetup
 from colonnade.runtime.inprocess import Engine, LocalNodes, Outcome
 from colonnade.runtime.program import COORDINATOR, NodeId, Note
 from colonnade.runtime.run_store import Store
 from colonnade.runtime.turns import Distributed, HostedNodes
 
 log = logging.getLogger("colonnade.runs.fit")
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 
 @runtime_checkable
@@ -95,7 +97,7 @@ class RunDriver:
         finally:
             self.hosted_nodes.close()
 
-    def ask_all(self, what: str, *arguments: Any) -> dict[NodeId, Any]:
+    def ask_all(self, what: Callable[[HostedNode, *Ts], T], *arguments: *Ts) -> dict[NodeId, T]:
         """The same question to all hosts."""
         return self.hosted_nodes.ask(what, dict.fromkeys(self.nodes, arguments))
 
@@ -108,16 +110,16 @@ class RunDriver:
         """Every ledger reserves its whole plan, or nothing is sent at all."""
         keys = self.check_heads()
         if over := self.books.ended():  # runs whose process died before it could close every ledger
-            self.ask_all("settle", over)
+            self.ask_all(HostedNode.settle, over)
         terms = terms_of(self.job, self.method)
         if self.federation.away is None:  # parties elsewhere are asked whether they would take part
-            self.ask_all("same_unit", terms, self.plans)
-        self.ask_all("reserve", terms, self.plans, keys)
+            self.ask_all(HostedNode.same_unit, terms, self.plans)
+        self.ask_all(HostedNode.reserve, terms, self.plans, keys)
         self.exchange_heads("start")
 
     def end(self, how: str) -> None:
         self.books.end(self.run, how)
-        self.ask_all("close", how)
+        self.ask_all(HostedNode.close, how)
         self.exchange_heads("end")
 
     def finish(self) -> None:
@@ -134,28 +136,28 @@ class RunDriver:
 
     def check_heads(self) -> dict[NodeId, bytes]:
         """Check that every chain is whole and lacks no row that another node saw; the keys the nodes sign with."""
-        self.ask_all("verify")
-        standing: dict[NodeId, Standing] = self.ask_all("standing")
+        self.ask_all(HostedNode.verify)
+        standing = self.ask_all(HostedNode.standing)
         self.replaced = [one for found in standing.values() for one in found.replaced]
         seen: dict[NodeId, dict[NodeId, Head]] = {name: {} for name in standing}
         for witness, found in standing.items():
             for peer, head in found.remembered.items():
                 if peer in seen:
                     seen[peer][witness] = head
-        self.hosted_nodes.ask("vouch", {name: (heads,) for name, heads in seen.items() if heads})
+        self.hosted_nodes.ask(HostedNode.vouch, {name: (heads,) for name, heads in seen.items() if heads})
         return {name: standing[name].key for name in self.job.roster.parties}
 
     def exchange_heads(self, when: str) -> None:
         """Let the coordinator remember where every ledger stands, and each party where the next one does."""
         if not self.books.durable:
             return
-        heads = {name: found.head for name, found in self.ask_all("standing").items()}
+        heads = {name: found.head for name, found in self.ask_all(HostedNode.standing).items()}
         names = list(heads)
         told = {
             name: (when, heads if name == COORDINATOR else {peer: heads[peer]})
             for name, peer in zip(names, [*names[1:], names[0]], strict=True)
         }
-        self.hosted_nodes.ask("remember", told)
+        self.hosted_nodes.ask(HostedNode.remember, told)
 
     def setups(self) -> dict[NodeId, NodeSetup]:
         policies = {name: party.policy for name, party in self.federation.parties.items()}

@@ -32,11 +32,12 @@ from colonnade.privacy.ledger import Ledger, Replaced, Terms
 from colonnade.privacy.mechanisms import SeededNoise, SystemNoise
 from colonnade.privacy.store import Log
 from colonnade.runtime.messages import FailureCode
-from colonnade.runtime.node import Letter, Listener, Node, Replies
+from colonnade.runtime.node import Listener, Node, Replies
 from colonnade.runtime.program import NodeId, Note, Program
 from colonnade.runtime.receipts import Edge, Receipts
 from colonnade.runtime.traffic import Traffic
 from colonnade.runtime.transcript import Transcript
+from colonnade.runtime.wire import Letter
 
 # What ends a run for good. Anything else (a full disk, Ctrl-C, a damaged file) leaves it to be resumed.
 FINAL: dict[type[ColonnadeError], FailureCode] = {
@@ -115,18 +116,21 @@ class HostedNode:
         log: Log,
         listener: Listener | None = None,
         *,
+        ledger: Ledger | None = None,
+        keys: Mapping[NodeId, bytes] | None = None,
         identity: bytes | None = None,
         told: str = "",
     ) -> None:
+        """ledger, keys  of a party whose service opened the run: it is not reserved again."""
         self.setup = setup
         self.run = run
         self.log = log
         self._own_key = identity
         self._told_of = told
-        self.ledger = Ledger(log, setup.name, setup.policy, holds_data=setup.guarded)
+        self.ledger = ledger or Ledger(log, setup.name, setup.policy, holds_data=setup.guarded)
         self.receipts = Receipts(log, run, kept=setup.receipts)
         self._listener = listener or self._note
-        self._keys: Mapping[NodeId, bytes] = {}
+        self._keys = keys or {}
         self._notes: list[Note] = []
         self._node: Node | None = None
         self._traffic = Traffic()
@@ -234,7 +238,7 @@ class HostedNode:
             again = self._make_node().replay()
         finally:
             self._notes = notes
-        return tuple(x for x in again if x.frame.sequence >= since.get(x.receiver, 0))
+        return tuple(x for x in again if x.sequence >= since.get(x.receiver, 0))
 
     def turn(self, letters: Iterable[Letter]) -> Turn:
         """Take letters and go as far as they allow."""
@@ -243,7 +247,7 @@ class HostedNode:
         try:
             for letter in letters:
                 if not node.finished:
-                    node.deliver(letter.sender, letter.frame)
+                    node.deliver(letter)
             node.acknowledge()
             while node.ready:
                 sent += self._count_traffic(node.step())

@@ -19,10 +19,11 @@ from threadpoolctl import threadpool_limits
 from colonnade.errors import ColonnadeError, PeerFailed, ProtocolError
 from colonnade.privacy.store import Log
 from colonnade.runtime.hosted_node import FINAL, HostedNode, NodeSetup, code_of
-from colonnade.runtime.node import Letter, Listener, Node
+from colonnade.runtime.node import Listener, Node
 from colonnade.runtime.program import NodeId
 from colonnade.runtime.receipts import old_copy
 from colonnade.runtime.traffic import Traffic
+from colonnade.runtime.wire import Letter
 
 Carry = Callable[[Letter], Iterable[Letter]]
 
@@ -84,12 +85,12 @@ class LocalNodes:
         self.hosts = {name: HostedNode(setup, run, log(name), listener) for name, setup in setups.items()}
         self.engine = engine
 
-    def ask(self, what: str, to: Mapping[NodeId, tuple[Any, ...]]) -> dict[NodeId, Any]:
-        return {name: getattr(self.hosts[name], what)(*arguments) for name, arguments in to.items()}
+    def ask(self, what: Callable[..., Any], to: Mapping[NodeId, tuple[Any, ...]]) -> dict[NodeId, Any]:
+        return {name: what(self.hosts[name], *arguments) for name, arguments in to.items()}
 
     def drive(self) -> Outcome:
         done = self.engine.run({name: host.node for name, host in self.hosts.items()})
-        self.ask("outcome", dict.fromkeys(self.hosts, ()))
+        self.ask(HostedNode.outcome, dict.fromkeys(self.hosts, ()))
         return done
 
     def close(self) -> None:
@@ -153,7 +154,7 @@ class _Loop:
             if receiver.finished:
                 continue
             try:
-                receiver.deliver(arriving.sender, arriving.frame)
+                receiver.deliver(arriving)
             except ProtocolError as error:
                 for farewell in self.fail(receiver, error):
                     self.send(farewell)

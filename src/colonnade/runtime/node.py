@@ -1,13 +1,13 @@
 """A node: one program with its gate and its transcript, and nothing of how bytes travel.
 
-The same node runs on every engine. An engine hands it frames, calls `step`, and sends what comes back. What the node
+The same node runs on every engine. An engine hands it letters, calls `step`, and sends what comes back. What the node
 holds a program to:
 
 - messages go to neighbours only, and reads name a neighbour;
 - a guarded node (one that holds data or labels) sends only released fields, and only the one reply its method declares
   for what it was asked (`REPLIES`): a choice between two kinds of answer would leak a bit. `REPLIES[None]`, where
   given, is the kind of message it may send unasked;
-- a frame seen before is dropped if it is the same and refused if it is not;
+- a letter seen before is dropped if it is the same and refused if it is not;
 - what goes to a node that is reached through another one (`relayed`) is sealed here and opened there, and nothing that
   comes from such a node is read unless it was sealed.
 """
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -28,19 +28,10 @@ from colonnade.runtime.messages import Failed, Sealed
 from colonnade.runtime.program import NodeId, Note, Post, Program
 from colonnade.runtime.receipts import Receipts
 from colonnade.runtime.transcript import Transcript, recorded_form
-from colonnade.runtime.wire import Frame, decode, encode, type_name
+from colonnade.runtime.wire import Letter, decode, encode, type_name
 
 Replies = Mapping[type | None, type]
 Listener = Callable[[NodeId, Note], None]
-
-
-class Letter(NamedTuple):
-    """A frame on its way from one node to another."""
-
-    sender: NodeId
-    receiver: NodeId
-    frame: Frame
-    inside: str = ""  # the kind of message that a sealed one holds: its sender knows, for the books
 
 
 class Node:
@@ -76,29 +67,30 @@ class Node:
         self._replies = replies
         self._listener = listener
         self._tick, self._round = 0, 0
-        self._inbox: dict[NodeId, deque[Frame]] = defaultdict(deque)
-        self._unnoted: list[tuple[tuple[NodeId, NodeId], Frame]] = []  # frames that came and have no receipt yet
+        self._inbox: dict[NodeId, deque[Letter]] = defaultdict(deque)
+        self._unnoted: list[Letter] = []  # that came and have no receipt yet
         self._seen: dict[NodeId, dict[int, bytes]] = defaultdict(dict)
-        self._next: Counter[NodeId] = Counter()  # place of the next frame to be sent, by receiver
+        self._next: Counter[NodeId] = Counter()  # place of the next letter to be sent, by receiver
         self._inside: dict[NodeId, str] = {}  # by receiver: what this step seals for it
         self._asked: dict[NodeId, type] = {}  # the kind of the message each node sent last
 
     # ------------------------------------------------------------------------ for engines
 
-    def deliver(self, sender: NodeId, frame: Frame) -> None:
-        """Take one frame from a neighbour: in order, once."""
+    def deliver(self, letter: Letter) -> None:
+        """Take one letter from a neighbour: in order, once."""
+        sender, place = letter.sender, letter.sequence
         if sender not in self.neighbours:
             raise ProtocolError(f"{sender!r} is not a neighbour of {self.name!r}; its message was refused")
         seen = self._seen[sender]
-        if frame.sequence in seen:
-            if seen[frame.sequence] != frame.check:
-                raise ProtocolError(f"{sender!r} sent other bytes for message {frame.sequence} of this run; refused")
+        if place in seen:
+            if seen[place] != letter.check:
+                raise ProtocolError(f"{sender!r} sent other bytes for message {place} of this run; refused")
             return
-        if frame.sequence != len(seen):
-            raise ProtocolError(f"{sender!r} sent message {frame.sequence} where {len(seen)} was due; one was lost")
-        seen[frame.sequence] = frame.check
-        self._inbox[sender].append(frame)
-        self._unnoted.append(((sender, self.name), frame))
+        if place != len(seen):
+            raise ProtocolError(f"{sender!r} sent message {place} where {len(seen)} was due; one was lost")
+        seen[place] = letter.check
+        self._inbox[sender].append(letter)
+        self._unnoted.append(letter)
         self._missing.discard(sender)
 
     def acknowledge(self) -> None:
@@ -108,12 +100,12 @@ class Node:
             self.receipts.note(came)
 
     def heard_from(self, sender: NodeId) -> int:
-        """How many frames of a neighbour this node has, or had in an earlier life and did not get to record."""
+        """How many letters of a neighbour this node has, or had in an earlier life and did not get to record."""
         known = {} if self.receipts is None else self.receipts.counts()
         return max(self.received_from(sender), known.get((sender, self.name), 0))
 
     def received_from(self, sender: NodeId) -> int:
-        """How many frames of a neighbour this node has."""
+        """How many letters of a neighbour this node has."""
         return len(self._seen[sender])
 
     @property
@@ -129,17 +121,17 @@ class Node:
     def replay(self) -> list[Letter]:
         """Re-run the recorded steps on the recorded inboxes; everything that was sent, for peers that missed it."""
         letters: list[Letter] = []
-        for step in self._transcript.steps():
+        for step in self._transcript.steps(self.name):
             received = {node: step.received[node] for node in step.order}
-            for sender, frame in received.items():
-                self._seen[sender][frame.sequence] = frame.check
-            made = self._letters(self._advance(received, step.releases))
-            if {x.receiver: recorded_form(x.frame) for x in made} != step.sent:
+            for sender, letter in received.items():
+                self._seen[sender][letter.sequence] = letter.check
+            sent = self._letters(self._advance(received, step.releases))
+            if {x.receiver: recorded_form(x) for x in sent} != step.sent:
                 raise ReplayDiverged(
                     f"{self.name!r}, step {step.tick}: the replay sends other bytes than were recorded. Data, code or "
                     "settings changed since: restore them and repeat the call."
                 )
-            letters += made
+            letters += sent
         return letters
 
     def step(self) -> list[Letter]:
@@ -147,7 +139,7 @@ class Node:
         self.acknowledge()
         received = {node: self._inbox[node].popleft() for node in self.wait}
         letters = self._letters(self._advance(received, None))
-        self._transcript.record(self._tick - 1, received, {x.receiver: x.frame for x in letters}, self.gate)
+        self._transcript.record(self._tick - 1, received, letters, self.gate)
         return letters
 
     def farewell(self, code: int) -> list[Letter]:
@@ -159,10 +151,10 @@ class Node:
     # ------------------------------------------------------------------------ inside
 
     def _advance(
-        self, received: Mapping[NodeId, Frame], recorded: dict[int, tuple[Event, bytes]] | None
+        self, received: Mapping[NodeId, Letter], recorded: dict[int, tuple[Event, bytes]] | None
     ) -> dict[NodeId, bytes]:
-        inbox = {node: self._open(node, frame) for node, frame in received.items()}
-        self._round = max([self._round, *(frame.round for frame in received.values())])
+        inbox = {node: self._open(letter) for node, letter in received.items()}
+        self._round = max([self._round, *(letter.round for letter in received.values())])
         self.gate.begin(self._tick, self._round, recorded)
         try:
             # Whatever the process asks of NumPy, a cell too small to be squared ends no step, which others would see.
@@ -199,12 +191,12 @@ class Node:
         released_body(value)  # a Released that no gate made is refused
         return value.value
 
-    def _open(self, sender: NodeId, frame: Frame) -> Any:
-        received = decode(frame.body)
+    def _open(self, letter: Letter) -> Any:
+        sender, received = letter.sender, decode(letter.body)
         if sender in self._relayed and not isinstance(received, Failed):
             if not isinstance(received, Sealed):
                 raise ProtocolError(f"{sender!r} sent {type(received).__name__} unsealed through a third node; refused")
-            received = decode(self.gate.keyring.open(sender, frame.sequence, received.key, received.content))
+            received = decode(self.gate.keyring.open(sender, letter.sequence, received.key, received.content))
         self._asked[sender] = type(received)
         return received
 
@@ -251,8 +243,10 @@ class Node:
         letters: list[Letter] = []
         for receiver, body in outbox.items():
             place = self._next[receiver]
-            same = letters and letters[-1].frame.body is body
-            frame = letters[-1].frame.again(place) if same else Frame(place, self._round, body)
-            letters.append(Letter(self.name, receiver, frame, self._inside.pop(receiver, "")))
+            inside = self._inside.pop(receiver, "")
+            if letters and letters[-1].body is body:
+                letters.append(letters[-1].again(receiver, place, inside))
+            else:
+                letters.append(Letter(self.name, receiver, place, self._round, body, inside))
             self._next[receiver] = place + 1
         return letters

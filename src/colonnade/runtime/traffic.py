@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from colonnade.errors import InvalidInput
 from colonnade.privacy.values import numbers_in
-from colonnade.runtime.node import Letter
 from colonnade.runtime.program import COORDINATOR
-from colonnade.runtime.wire import HEADER_SIZE, type_name
+from colonnade.runtime.wire import HEADER_SIZE, Letter, type_name
 
 if TYPE_CHECKING:
     import polars as pl
@@ -39,12 +38,11 @@ class Traffic:
     _last: tuple[object, str, int, int] = field(default=(None, "", 0, 0), compare=False, repr=False)
 
     def count(self, letter: Letter) -> None:
-        frame = letter.frame
-        body = frame.body
+        body = letter.body
         if body is not self._last[0]:  # a broadcast is looked at once
             self._last = (body, letter.inside or type_name(body), len(body), numbers_in(body, HEADER_SIZE))
         _, kind, size, numbers = self._last
-        key = (letter.sender, letter.receiver, kind, frame.round)
+        key = (letter.sender, letter.receiver, kind, letter.round)
         found = self.lines.get(key)
         if found is None:
             self.lines[key] = [1, size, numbers]

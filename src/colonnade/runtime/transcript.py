@@ -10,7 +10,7 @@ Kinds of rows: `in` and `out` (key: the other node), `step` (the order of the in
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -18,7 +18,7 @@ from colonnade.privacy.events import Event
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.run_prices import recorded_event
 from colonnade.privacy.store import Log
-from colonnade.runtime.wire import HEADER_SIZE, Frame
+from colonnade.runtime.wire import HEADER_SIZE, Letter
 
 SHORT = 1 << 10
 _HASHED = b"sha256:"
@@ -31,7 +31,7 @@ class Step:
 
     tick: int
     order: tuple[str, ...] = ()
-    received: dict[str, Frame] = field(default_factory=dict)
+    received: dict[str, Letter] = field(default_factory=dict)
     sent: dict[str, bytes] = field(default_factory=dict)
     releases: dict[int, tuple[Event, bytes]] = field(default_factory=dict)
 
@@ -42,21 +42,21 @@ class Transcript:
     def __init__(self, log: Log, run: str) -> None:
         self._log, self._run = log, run
 
-    def record(self, tick: int, received: Mapping[str, Frame], sent: Mapping[str, Frame], gate: Gate) -> None:
+    def record(self, tick: int, received: Mapping[str, Letter], sent: Iterable[Letter], gate: Gate) -> None:
         """Make one step durable: after this its messages may be sent."""
         with self._log.atomic():
             gate.flush()
             if not self._log.durable:
                 return
-            for peer, frame in received.items():
-                header = frame.sequence.to_bytes(8, "little") + frame.round.to_bytes(8, "little")
-                self._log.append(self._run, tick, "in", peer, header + frame.body)
-            for peer, frame in sent.items():
-                self._log.append(self._run, tick, "out", peer, recorded_form(frame))
+            for sender, letter in received.items():
+                header = letter.sequence.to_bytes(8, "little") + letter.round.to_bytes(8, "little")
+                self._log.append(self._run, tick, "in", sender, header + letter.body)
+            for letter in sent:
+                self._log.append(self._run, tick, "out", letter.receiver, recorded_form(letter))
             self._log.append(self._run, tick, "step", "", _names_as_json(tuple(received)))
 
-    def steps(self) -> Iterator[Step]:
-        """All recorded steps in order, one in memory at a time; a step ends with its `step` row."""
+    def steps(self, node: str = "") -> Iterator[Step]:
+        """All recorded steps in order, with letters to `node`, one in memory at a time; a `step` row ends it."""
         step = Step(0)
         for row in self._log.walk(self._run):
             if row.tick < 0:
@@ -65,7 +65,7 @@ class Transcript:
             match row.kind:
                 case "in":
                     place, number = (int.from_bytes(row.body[i : i + 8], "little") for i in (0, 8))
-                    step.received[row.key] = Frame(place, number, row.body[16:])
+                    step.received[row.key] = Letter(row.key, node, place, number, row.body[16:])
                 case "out":
                     step.sent[row.key] = row.body
                 case "event":
@@ -84,12 +84,12 @@ def _names_as_json(names: tuple[str, ...]) -> bytes:
     return json.dumps(names).encode()
 
 
-def recorded_form(frame: Frame) -> bytes:
+def recorded_form(letter: Letter) -> bytes:
     """What the record holds of a message that was sent: all of it, or kind, length and hash if it is not short."""
-    body = frame.body
+    body = letter.body
     if len(body) < SHORT:
         return body
-    return b"".join((_HASHED, body[:HEADER_SIZE], len(body).to_bytes(8, "little"), frame.sha256))
+    return b"".join((_HASHED, body[:HEADER_SIZE], len(body).to_bytes(8, "little"), letter.sha256))
 
 
 def header_and_length(start: bytes, length: int) -> tuple[bytes, int] | None:

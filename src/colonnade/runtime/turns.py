@@ -12,19 +12,22 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, TypeVarTuple, runtime_checkable
 
 from colonnade.errors import ColonnadeError, PeerFailed, ProtocolError
 from colonnade.privacy.store import Log
-from colonnade.runtime.hosted_node import Joined, NodeSetup, Turn
+from colonnade.runtime.hosted_node import HostedNode, Joined, NodeSetup, Turn
 from colonnade.runtime.inprocess import Outcome
-from colonnade.runtime.node import Letter, Listener
+from colonnade.runtime.node import Listener
 from colonnade.runtime.program import NodeId
 from colonnade.runtime.receipts import old_copy
 from colonnade.runtime.traffic import Traffic
+from colonnade.runtime.wire import Letter
 
 LOAD = 48 << 20  # bytes of letters that one turn brings
 MOST = 4096  # letters that one turn brings: the addresses of more would not fit into a parcel's head
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 
 class Lost(Exception):
@@ -34,8 +37,8 @@ class Lost(Exception):
 class HostedNodes(Protocol):
     """The hosts of one run, wherever they are."""
 
-    def ask(self, what: str, to: Mapping[NodeId, tuple[Any, ...]]) -> dict[NodeId, Any]:
-        """The answers of all hosts named; the first error after all have answered."""
+    def ask(self, what: Callable[[HostedNode, *Ts], T], to: Mapping[NodeId, tuple[*Ts]]) -> dict[NodeId, T]:
+        """What a method of each host named returns for its arguments; the first error after all have answered."""
         ...
 
     def drive(self) -> Outcome: ...
@@ -78,7 +81,7 @@ class Promise(Protocol):
         ...
 
 
-Ask = Callable[..., Promise]  # (host, what, *arguments)
+Ask = Callable[..., Promise]  # (host, a method of HostedNode, *arguments)
 
 
 class Computed:
@@ -178,7 +181,7 @@ class Turns:
         while True:
             self.drive()
             try:
-                found = gather_answers({name: self.ask(name, "outcome") for name in self.names})
+                found = gather_answers({name: self.ask(name, HostedNode.outcome) for name in self.names})
                 break
             except Lost:  # after its last turn: it joins, and finds in its transcript that it has finished
                 self.meet()
@@ -216,10 +219,10 @@ class Turns:
             for name, turn in ended.items():
                 self.hear(name, turn)
             try:
-                joined = gather_answers({name: self.ask(name, "join") for name in self.names})
+                joined = gather_answers({name: self.ask(name, HostedNode.join) for name in self.names})
                 check_records(joined)
                 received = {s: {r: joined[r].received.get(s, 0) for r in joined[s].sent} for s in self.names}
-                again = gather_answers({name: self.ask(name, "resend", received[name]) for name in self.names})
+                again = gather_answers({name: self.ask(name, HostedNode.resend, received[name]) for name in self.names})
                 break
             except Lost:
                 continue
@@ -267,10 +270,10 @@ class Turns:
         letters: list[Letter] = []
         size, waiting = 0, self.mail[name]
         for letter in waiting[:MOST]:
-            if letters and size + len(letter.frame.body) > LOAD:
+            if letters and size + len(letter.body) > LOAD:
                 break
-            size += len(letter.frame.body)
+            size += len(letter.body)
             letters.append(letter)
         del waiting[: len(letters)]
-        self.busy[name] = turn = self.ask(name, "turn", letters)
+        self.busy[name] = turn = self.ask(name, HostedNode.turn, letters)
         turn.add_done_callback(lambda ended: self.over.put((name, ended)))

@@ -1,8 +1,9 @@
-"""Messages and frames as bytes.
+"""Messages and letters as bytes.
 
-A message is: version (1 byte), number in the table (2), then its fields in declared order (privacy/values.py). A frame
-is what an edge carries: a message with its run, its place on the edge, the round it belongs to, and a digest.
-Duplicated frames are dropped by their place; the same place with other bytes is refused.
+A message is: version (1 byte), number in the table (2), then its fields in declared order (privacy/values.py). A letter
+is what an edge carries: a message with its place on the edge and its round. Between organisations it travels as a
+frame: a head with run, place, round and digest, then the message. A letter that comes twice is dropped by its place;
+the same place with other bytes is refused.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections import deque
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -120,24 +122,17 @@ def type_name(body: bytes) -> str:
     return shape.cls.__name__
 
 
-class Frame:
-    """One message on one edge: its place there, counted from 0, and the round it belongs to.
+@dataclass(slots=True, repr=False)  # not frozen: to make one would take as long as to hash a short message
+class Letter:
+    """One message on its way: from whom to whom, its place on that edge, counted from 0, and its round."""
 
-    Not a frozen dataclass: one is made for every message, and that would take as long as to hash a short one.
-    """
-
-    __slots__ = ("_sha256", "body", "round", "sequence")
-
-    def __init__(self, sequence: int, round: int, body: bytes, sha256: bytes = b"") -> None:  # noqa: A002  a field
-        self.sequence = sequence
-        self.round = round
-        self.body = body
-        self._sha256 = sha256  # empty until it is asked for
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Frame):
-            return NotImplemented
-        return (self.sequence, self.round, self.body) == (other.sequence, other.round, other.body)
+    sender: str
+    receiver: str
+    sequence: int
+    round: int
+    body: bytes
+    inside: str = ""  # the kind of message that a sealed one holds: its sender knows, for the count of bytes
+    _sha256: bytes = field(default=b"", compare=False, init=False)  # empty until it is asked for
 
     @property
     def sha256(self) -> bytes:
@@ -151,17 +146,23 @@ class Frame:
         """16 bytes that stand for its body."""
         return self.sha256[:_CHECK]
 
-    def again(self, sequence: int) -> Frame:
-        """The same message at a place on another edge: a broadcast is hashed once for all its frames."""
-        return Frame(sequence, self.round, self.body, self.sha256)
+    def again(self, receiver: str, sequence: int, inside: str) -> Letter:
+        """The same message on another edge: a broadcast is hashed once for all its letters."""
+        letter = Letter(self.sender, receiver, sequence, self.round, self.body, inside)
+        letter._sha256 = self.sha256
+        return letter
+
+    def with_body(self, body: bytes, inside: str) -> Letter:
+        """Other bytes at the same place: what it holds sealed, opened or told of."""
+        return Letter(self.sender, self.receiver, self.sequence, self.round, body, inside)
 
     def head(self, run: str) -> bytes:
-        """What goes before its body."""
+        """What goes before its body where a frame carries it."""
         return _FRAME.pack(_MAGIC, VERSION, run_key(run), self.sequence, self.round, self.sha256)
 
     @classmethod
-    def read(cls, head: bytes, body: bytes, run: str) -> Frame:
-        """The frame of a head and a body, if they belong together and to the run."""
+    def read(cls, sender: str, receiver: str, inside: str, head: bytes, body: bytes, run: str) -> Letter:
+        """The letter of a frame, if its head and its body belong together and to the run."""
         if len(head) != _FRAME.size:
             raise WireError(f"a frame's head of {len(head)} bytes instead of {_FRAME.size}")
         magic, version, key, sequence, number, check = _FRAME.unpack(head)
@@ -169,10 +170,10 @@ class Frame:
             raise WireError("not a frame of this version of colonnade")
         if key != run_key(run):
             raise WireError("a frame of another run")
-        sha256 = hashlib.sha256(body).digest()
-        if not sha256.startswith(check):
+        letter = cls(sender, receiver, sequence, number, body, inside)
+        if letter.check != check:
             raise WireError("a frame whose content does not match its digest: damaged on the way")
-        return cls(sequence, number, body, sha256)
+        return letter
 
 
 @lru_cache(maxsize=64)
