@@ -23,7 +23,7 @@ from colonnade.privacy.released import Released
 from colonnade.privacy.store import FileLog, Log, MemoryLog
 from colonnade.runtime.inprocess import InProcess
 from colonnade.runtime.messages import message
-from colonnade.runtime.node import Node
+from colonnade.runtime.node import Node, NodeSetup
 from colonnade.runtime.program import COORDINATOR, Program, ask, ask_one, last, receive
 from colonnade.runtime.transcript import Transcript
 
@@ -67,17 +67,13 @@ def run(logs: dict[str, Log], matrix: np.ndarray, rounds: int) -> None:
         run_id = os.urandom(8).hex()
         ledger.open_run(run_id, Terms("ping", "", "nobody", "one row", "replace one row", ""), plans)
         gate = Gate(ledger, run_id, SystemNoise())
-        program = coordinator(parties, rounds) if name == COORDINATOR else party(matrix, gate, rounds)
-        neighbours = parties if name == COORDINATOR else (COORDINATOR,)
-        nodes[name] = Node(
-            name,
-            program,
-            gate,
-            Transcript(log, run_id),
-            neighbours=neighbours,
-            guarded=name != COORDINATOR,
-            replies={Ping: Pong},
-        )
+        if name == COORDINATOR:
+            setup = NodeSetup(name, lambda _: coordinator(parties, rounds), parties, False, {Ping: Pong}, Policy())
+        else:
+            setup = NodeSetup(
+                name, lambda own: party(matrix, own, rounds), (COORDINATOR,), True, {Ping: Pong}, Policy()
+            )
+        nodes[name] = Node(setup, gate, Transcript(log, run_id))
     InProcess().run(nodes)
 
 

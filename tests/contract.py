@@ -19,7 +19,7 @@ from colonnade.privacy.gate import Gate
 from colonnade.privacy.ledger import Ledger, Terms
 from colonnade.privacy.mechanisms import SeededNoise, SystemNoise
 from colonnade.privacy.store import FileLog, Log, MemoryLog
-from colonnade.runtime.node import Node
+from colonnade.runtime.node import Node, NodeSetup
 from colonnade.runtime.program import Program
 from colonnade.runtime.transcript import Transcript
 
@@ -188,13 +188,6 @@ def nodes(toys: dict[str, Toy], logs: dict[str, FileLog] | None = None) -> dict[
     for name, toy in toys.items():
         log = logs[name] if logs else MemoryLog()
         own = Gate(ledger(toy.plan, log=log, name=name), "run", SystemNoise())
-        made[name] = Node(
-            name,
-            toy.program(own),
-            own,
-            Transcript(log, "run"),
-            neighbours=toy.neighbours,
-            guarded=toy.guarded,
-            replies=toy.replies,
-        )
+        setup = NodeSetup(name, toy.program, toy.neighbours, toy.guarded, toy.replies, co.Policy())
+        made[name] = Node(setup, own, Transcript(log, "run"))
     return made

@@ -176,13 +176,13 @@ def test_contents_that_go_through_a_third_node_are_sealed_under_names_of_their_o
     from colonnade.privacy.gate import Gate
     from colonnade.privacy.mechanisms import SystemNoise
     from colonnade.privacy.store import MemoryLog
-    from colonnade.runtime.node import Node
+    from colonnade.runtime.node import Node, NodeSetup
     from contract import ledger
 
     log = MemoryLog()
     own = Gate(ledger(log=log), "run", SystemNoise(), Stub())
-    about = {"neighbours": ("a", "b"), "guarded": True, "replies": {None: Reply}, "relayed": ("a", "b")}
-    node = Node("a0", program(own), own, Transcript(log, "run"), **about)
+    setup = NodeSetup("a0", program, ("a", "b"), True, {None: Reply}, co.Policy(), relayed=("a", "b"))
+    node = Node(setup, own, Transcript(log, "run"))
     while not node.finished:
         node.step()
     assert [places for places, _ in sealed] == [{"a": 0}, {"b": 0}, {"a": 1, "b": 1}, {"a": 2}]

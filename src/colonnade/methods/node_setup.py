@@ -31,7 +31,7 @@ from colonnade.privacy.ledger import Terms
 from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.privacy.statement import BY_KEY, BY_PLACE, BY_SECRET, OF_TRUST, Assumption, Privacy, Trust
 from colonnade.problem import AdaBoost, KernelSVM, Problem
-from colonnade.runtime.hosted_node import NodeSetup
+from colonnade.runtime.node import NodeSetup
 from colonnade.runtime.program import COORDINATOR, NodeId, Program
 
 AnyMethod = Method | GraphMethod | MaskedScores

@@ -32,8 +32,7 @@ from colonnade.network.questions import Question
 from colonnade.network.refusals import PeerBroken, silence
 from colonnade.network.transport.envelope import PartyRestarted, PeerTimeout
 from colonnade.network.transport.metrics import Metrics
-from colonnade.runtime.hosted_node import NodeSetup
-from colonnade.runtime.node import Listener
+from colonnade.runtime.node import Listener, NodeSetup
 from colonnade.runtime.program import COORDINATOR, NodeId
 from colonnade.runtime.turns import Computed, HostedNodes, Lost, NodeLogs, Promise, gather_answers
 

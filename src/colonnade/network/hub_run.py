@@ -30,10 +30,10 @@ from colonnade.network.parcel import Parcel, letters_in, letters_out
 from colonnade.network.questions import Question
 from colonnade.network.refusals import PeerBroken, PeerRefused, refusal, told_to_others
 from colonnade.network.run_log import RunLog
-from colonnade.runtime.hosted_node import Head, HostedNode, NodeSetup, Turn
+from colonnade.runtime.hosted_node import Head, HostedNode, Turn
 from colonnade.runtime.inprocess import Outcome
 from colonnade.runtime.messages import Direct, FailureCode
-from colonnade.runtime.node import Listener
+from colonnade.runtime.node import Listener, NodeSetup
 from colonnade.runtime.program import COORDINATOR, NodeId
 from colonnade.runtime.turns import Answered, Computed, Lost, NodeLogs, Promise, Turns, gather_answers, wait_for_all
 from colonnade.runtime.wire import HEADER_SIZE, Letter, encode

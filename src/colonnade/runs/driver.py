@@ -23,8 +23,9 @@ from colonnade.privacy.ledger import Replaced
 from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.privacy.run_prices import REFUSED
 from colonnade.runs.progress import Progress
-from colonnade.runtime.hosted_node import FINAL, Head, HostedNode, NodeSetup
+from colonnade.runtime.hosted_node import FINAL, Head, HostedNode
 from colonnade.runtime.inprocess import Engine, LocalNodes, Outcome
+from colonnade.runtime.node import NodeSetup
 from colonnade.runtime.program import COORDINATOR, NodeId, Note
 from colonnade.runtime.run_store import Store
 from colonnade.runtime.turns import Distributed, HostedNodes

@@ -12,7 +12,7 @@ are made again, the same, by replay.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -25,15 +25,15 @@ from colonnade.errors import (
     ProtocolError,
     WireError,
 )
-from colonnade.privacy.events import Plan, Policy
+from colonnade.privacy.events import Plan
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.keyring import Keyring, public_key
 from colonnade.privacy.ledger import Ledger, Replaced, Terms
-from colonnade.privacy.mechanisms import SeededNoise, SystemNoise
+from colonnade.privacy.mechanisms import SystemNoise
 from colonnade.privacy.store import Log
 from colonnade.runtime.messages import FailureCode
-from colonnade.runtime.node import Listener, Node, Replies
-from colonnade.runtime.program import NodeId, Note, Program
+from colonnade.runtime.node import Listener, Node, NodeSetup
+from colonnade.runtime.program import NodeId, Note
 from colonnade.runtime.receipts import Edge, Receipts
 from colonnade.runtime.traffic import Traffic
 from colonnade.runtime.transcript import Transcript
@@ -55,23 +55,6 @@ Head = tuple[int, bytes]  # how many rows a log has, and the hash over all of th
 def code_of(error: ColonnadeError) -> FailureCode:
     """The code under which an error that ends a run is told to others."""
     return next(code for kind, code in FINAL.items() if isinstance(error, kind))
-
-
-@dataclass(frozen=True, eq=False)
-class NodeSetup:
-    """What makes a node, apart from its records: a value that can be sent to where the node shall live."""
-
-    name: NodeId
-    make: Callable[[Gate], Program[Any]]
-    neighbours: tuple[NodeId, ...]
-    guarded: bool
-    replies: Replies
-    policy: Policy
-    relayed: tuple[NodeId, ...] = ()  # neighbours that are reached through a third node
-    sealing: bool = False  # whether its gate needs keys that it shares with other parties
-    noise: SeededNoise | None = None  # for tests and published figures only
-    remark: Callable[[Any], str] = field(default=lambda _: "")  # what its operator should read about its result
-    receipts: bool = False  # whether what comes is written down before it is read: where others draw noise or keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +105,7 @@ class HostedNode:
         told: str = "",
     ) -> None:
         """ledger, keys  of a party whose service opened the run: it is not reserved again."""
-        self.setup = setup
-        self.run = run
-        self.log = log
+        self.setup, self.run, self.log = setup, run, log
         self._own_key = identity
         self._told_of = told
         self.ledger = ledger or Ledger(log, setup.name, setup.policy, holds_data=setup.guarded)
@@ -192,18 +173,7 @@ class HostedNode:
         setup = self.setup
         noise = SystemNoise() if setup.noise is None else setup.noise.at(setup.name)
         gate = Gate(self.ledger, self.run, noise, self._keyring() if setup.sealing else None)
-        return Node(
-            setup.name,
-            setup.make(gate),
-            gate,
-            Transcript(self.log, self.run),
-            neighbours=setup.neighbours,
-            guarded=setup.guarded,
-            replies=setup.replies,
-            listener=self._listener,
-            relayed=setup.relayed,
-            receipts=self.receipts,
-        )
+        return Node(setup, gate, Transcript(self.log, self.run), self._listener, self.receipts)
 
     def _identity(self) -> bytes:
         return self._own_key or self.log.secret("node", "signing key", 32)
@@ -219,7 +189,7 @@ class HostedNode:
     # ------------------------------------------------------------------------ its turns
 
     def join(self) -> Joined:
-        """Be where the transcript ends."""
+        """How far it has come."""
         self._arrive()
         sent: Counter[NodeId] = Counter()
         for line, count in self._traffic.messages.items():
@@ -266,16 +236,12 @@ class HostedNode:
         return self.node.result, self._traffic
 
     def _arrive(self) -> None:
-        if self._node is None:
-            self._replay()
-
-    def _replay(self) -> list[Letter]:
-        self._node = None
-        self._traffic = Traffic()
-        self._notes = []
-        self._told = 0
+        """Be where the transcript ends."""
+        if self._node is not None:
+            return
+        self._traffic, self._notes, self._told = Traffic(), [], 0
         try:
-            return self._count_traffic(self.node.replay())
+            self._count_traffic(self.node.replay())
         except BaseException:
             self._node = None  # half a replay must not go on live
             raise

@@ -18,8 +18,8 @@ from threadpoolctl import threadpool_limits
 
 from colonnade.errors import ColonnadeError, PeerFailed, ProtocolError
 from colonnade.privacy.store import Log
-from colonnade.runtime.hosted_node import FINAL, HostedNode, NodeSetup, code_of
-from colonnade.runtime.node import Listener, Node
+from colonnade.runtime.hosted_node import FINAL, HostedNode, code_of
+from colonnade.runtime.node import Listener, Node, NodeSetup
 from colonnade.runtime.program import NodeId
 from colonnade.runtime.receipts import old_copy
 from colonnade.runtime.traffic import Traffic

@@ -16,13 +16,15 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from colonnade.errors import LeakError, ProtocolError, ReplayDiverged
-from colonnade.privacy.events import Event
+from colonnade.privacy.events import Event, Policy
 from colonnade.privacy.gate import Gate
+from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.privacy.released import Released, released_body
 from colonnade.runtime.messages import Failed, Sealed
 from colonnade.runtime.program import NodeId, Note, Post, Program
@@ -34,39 +36,47 @@ Replies = Mapping[type | None, type]
 Listener = Callable[[NodeId, Note], None]
 
 
+@dataclass(frozen=True, eq=False)
+class NodeSetup:
+    """What makes a node, apart from its records: a value that can be sent to where the node shall live."""
+
+    name: NodeId
+    make: Callable[[Gate], Program[Any]]
+    neighbours: tuple[NodeId, ...]
+    guarded: bool
+    replies: Replies
+    policy: Policy
+    relayed: tuple[NodeId, ...] = ()  # neighbours that are reached through a third node, who must not read along
+    sealing: bool = False  # whether its gate needs keys that it shares with other parties
+    noise: SeededNoise | None = None  # for tests and published figures only
+    remark: Callable[[Any], str] = field(default=lambda _: "")  # what its operator should read about its result
+    receipts: bool = False  # whether what comes is written down before it is read: where others draw noise or keys
+
+
 class Node:
     """One program, driven step by step."""
 
     def __init__(
         self,
-        name: NodeId,
-        program: Program[Any],
+        setup: NodeSetup,
         gate: Gate,
         transcript: Transcript,
-        *,
-        neighbours: tuple[NodeId, ...],
-        guarded: bool,
-        replies: Replies,
         listener: Listener | None = None,
-        relayed: tuple[NodeId, ...] = (),
         receipts: Receipts | None = None,
     ) -> None:
-        self.receipts = receipts
-        self._relayed = frozenset(relayed)  # neighbours that are reached through somebody who must not read along
-        self.name = name
-        self.gate = gate
-        self.neighbours = frozenset(neighbours)
-        self.guarded = guarded
+        self.name, self.guarded, self.gate, self.receipts = setup.name, setup.guarded, gate, receipts
+        self.neighbours = frozenset(setup.neighbours)
         self.wait: tuple[NodeId, ...] = ()
-        self._missing: set[NodeId] = set()  # of those it waits for, who has not sent yet
         self.finished = False
         self.started = False
         self.result = None
-        self._program = program
+        self._relayed = frozenset(setup.relayed)
+        self._replies = setup.replies
+        self._program = setup.make(gate)
         self._transcript = transcript
-        self._replies = replies
         self._listener = listener
         self._tick, self._round = 0, 0
+        self._missing: set[NodeId] = set()  # of those it waits for, who has not sent yet
         self._inbox: dict[NodeId, deque[Letter]] = defaultdict(deque)
         self._unnoted: list[Letter] = []  # that came and have no receipt yet
         self._seen: dict[NodeId, dict[int, bytes]] = defaultdict(dict)
@@ -174,20 +184,14 @@ class Node:
     def _tell(self, note: Note) -> None:
         self._round += 1
         if self.guarded:
-            note = {
-                "round": self._round,
-                "party": self.name,
-                **{name: self._check_released(v) for name, v in note.items()},
-            }
+            figures = {name: self._check_released(value) for name, value in note.items()}
+            note = {"round": self._round, "party": self.name, **figures}
         if self._listener is not None:
             self._listener(self.name, note)
 
     def _check_released(self, value: Any) -> Any:
         if type(value) is not Released:
-            raise LeakError(
-                f"{self.name!r} holds data and writes a bare value into a note for the history; there only released "
-                "values may stand (gate.exact, ...). Nothing was sent."
-            )
+            raise LeakError(f"{self.name!r} holds data and writes a bare value into a note; pass it through the gate")
         released_body(value)  # a Released that no gate made is refused
         return value.value
 

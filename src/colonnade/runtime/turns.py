@@ -16,9 +16,9 @@ from typing import Any, Protocol, TypeVar, TypeVarTuple, runtime_checkable
 
 from colonnade.errors import ColonnadeError, PeerFailed, ProtocolError
 from colonnade.privacy.store import Log
-from colonnade.runtime.hosted_node import HostedNode, Joined, NodeSetup, Turn
+from colonnade.runtime.hosted_node import HostedNode, Joined, Turn
 from colonnade.runtime.inprocess import Outcome
-from colonnade.runtime.node import Listener
+from colonnade.runtime.node import Listener, NodeSetup
 from colonnade.runtime.program import NodeId
 from colonnade.runtime.receipts import old_copy
 from colonnade.runtime.traffic import Traffic
