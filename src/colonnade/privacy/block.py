@@ -28,10 +28,8 @@ SENSIBLE = 2.0**100  # of a public figure that sums are bounded by; and its inve
 
 
 def clean_cells(values: Any, bound: float = LARGEST) -> Floats:
-    """Cells as doubles within ±bound: no number counts as zero, infinite or too large as the bound with its sign.
-
-    Each cell by itself, before any sum: a warning, an error or a sum that is no number would tell about one row.
-    """
+    """Cells as doubles within ±bound: no number counts as zero, infinite or too large as the bound with its sign."""
+    # Each cell by itself, before any sum: a warning, an error or a sum that is no number would tell about one row.
     with np.errstate(over="ignore", invalid="ignore"):  # wider floats, and NaNs that signal
         out = np.clip(np.asarray(values, dtype=np.float64), -bound, bound)
         out[np.isnan(out)] = 0.0
@@ -59,9 +57,7 @@ class Unit:
         if not isinstance(self.rows, int) or isinstance(self.rows, bool) or self.rows < 1:
             raise InvalidInput(f"a {self.name} must be allowed a whole number of rows, at least 1; got {self.rows!r}")
         if self.name == "row" and self.rows != 1:
-            raise InvalidInput(
-                "a unit called 'row' is one row; name the column after whom it is about, such as 'patient'"
-            )
+            raise InvalidInput("a unit called 'row' is one row; name it after whom it is about, such as 'patient'")
 
     def __str__(self) -> str:
         return f"one {self.name}" + (f" (at most {self.rows} rows)" if self.rows > 1 else "")

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
+from operator import attrgetter
 
 from colonnade.errors import InvalidInput, LedgerDamaged
 
@@ -65,13 +66,8 @@ class Event:
     def from_json(cls, text: str) -> Event:
         try:
             raw = json.loads(text)
-            return cls(
-                Mechanism(raw["mechanism"]),
-                float(raw["rho"]),
-                float(raw["sensitivity"]),
-                Scope(raw["scope"]),
-                Audience(raw["audience"]),
-            )
+            rho, sensitivity = float(raw["rho"]), float(raw["sensitivity"])
+            return cls(Mechanism(raw["mechanism"]), rho, sensitivity, Scope(raw["scope"]), Audience(raw["audience"]))
         except (ValueError, KeyError, TypeError) as error:
             raise LedgerDamaged(
                 "the ledger holds an event this version of colonnade does not know, so its price is unknown and "
@@ -84,6 +80,7 @@ def _event_json(event: Event) -> str:  # a long run makes the same few events ov
     return json.dumps(asdict(event), sort_keys=True)
 
 
+_KIND = attrgetter("mechanism", "rho", "scope", "audience")
 EXACT = Event(Mechanism.EXACT, math.inf, math.inf)
 MASKED = Event(Mechanism.MASKED, 0.0, 0.0)
 SCORES = Event(Mechanism.SCORES, 0.0, math.inf)
@@ -102,13 +99,7 @@ class Charge:
         return self.event.rho * self.count if self.count else 0.0
 
     def covers(self, event: Event) -> bool:
-        mine = self.event
-        return (mine.mechanism, mine.rho, mine.scope, mine.audience) == (
-            event.mechanism,
-            event.rho,
-            event.scope,
-            event.audience,
-        )
+        return _KIND(self.event) == _KIND(event)
 
 
 Plan = tuple[Charge, ...]
@@ -168,13 +159,9 @@ class Policy:
     def __post_init__(self) -> None:
         if self.least is not None and (type(self.least) is not int or self.least < 1):
             raise InvalidInput(f"least is a number of rows, at least 1; got {self.least!r}")
-        for name in ("scores", "consortium"):
+        for name in ("exact", "scores", "consortium"):
             if not isinstance(getattr(self, name), bool):
                 raise InvalidInput(f"{name} must be True or False, got {getattr(self, name)!r}")
-        if not isinstance(self.exact, bool):
-            raise InvalidInput(
-                f"exact must be True or False, got {self.exact!r}: it decides whether raw values may leave"
-            )
         if (self.epsilon is None) != (self.delta is None):
             raise InvalidInput("a budget needs both epsilon and delta; give both, or neither for no budget")
         if self.epsilon is not None and not (math.isfinite(self.epsilon) and self.epsilon > 0):

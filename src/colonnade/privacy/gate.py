@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, partial
-from typing import Any, TypeVar, overload
+from typing import Any, NamedTuple, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,8 +63,7 @@ class Receipt:
         return math.fsum(event.rho for event in self.events)
 
 
-@dataclass(frozen=True, slots=True)
-class _Pending:
+class _Pending(NamedTuple):
     slot: int
     event: Event
     what: str
@@ -80,9 +79,7 @@ class Gate:
         self._noise = noise
         self._keyring = keyring
         self._pads: dict[bytes, int] = {}  # rows that each one-time mask has covered
-        self._tick = 0
-        self._slot = 0
-        self._round = 0
+        self._tick = self._slot = self._round = 0
         self._recorded: dict[int, tuple[Event, bytes]] | None = None
         self._pending: list[_Pending] = []
         self._events: list[Event] = []
@@ -97,19 +94,15 @@ class Gate:
     def exact(self, value: Any, /, *more: Any) -> tuple[Released[Any], ...]: ...
     def exact(self, *values: Any) -> Any:
         """The values as they are, at an infinite price: only for parties whose policy allows it."""
-        released = tuple(release(value) for value in values)
-        self._release(EXACT, lambda: b"".join(released_body(value) for value in released), draw=None)
-        return released[0] if len(values) == 1 else released
+        return self._unchanged(EXACT, values)
 
     def gaussian(
         self, *exact: Private[Floats], rho: float, scope: Scope = Scope.OWN, audience: Audience = Audience.ALL
     ) -> Any:
-        """The arrays with discrete Gaussian noise on a common grid: one mechanism for all of them together.
-
-        Values are rounded to multiples of a power of two small against the noise, and the rounding is counted in the
-        sensitivity; noise is added in whole grid steps, so the low bits carry nothing. Members of a consortium see
-        noise too.
-        """
+        """The arrays with discrete Gaussian noise on a common grid: one mechanism for all of them together."""
+        # Values are rounded to multiples of a power of two small against the noise, and the rounding is counted in the
+        # sensitivity; noise is added in whole grid steps, so the low bits carry nothing. Members of a consortium see
+        # noise too.
         audience = self._members if audience == Audience.CONSORTIUM else Audience.ALL
         for private in exact:
             _check_finite(private.value)
@@ -142,10 +135,8 @@ class Gate:
     def noisy_max(
         self, scores: Private[Floats], *, rho: float, scope: Scope = Scope.OWN
     ) -> tuple[Released[int], Released[int]]:
-        """Index and sign of the largest |score|, by the exponential mechanism over the signed candidates.
-
-        The noisy value itself never leaves: its price would be infinite.
-        """
+        """Index and sign of the largest |score|, by the exponential mechanism over the signed candidates."""
+        # The noisy value itself never leaves: its price would be infinite.
         _check_finite(scores.value)
         event = Event(Mechanism.GUMBEL, self._price(rho), scores.sensitivity, scope)
         scale = gumbel_scale(scores.sensitivity, rho)
@@ -247,9 +238,7 @@ class Gate:
     def keyring(self) -> Keyring:
         """The party's keys in this run."""
         if self._keyring is None:
-            raise ProtocolError(
-                "this run has no keys: its method did not say that parties talk to each other (`relays`)."
-            )
+            raise ProtocolError("this run has no keys: its method does not say that parties talk (`relays`)")
         return self._keyring
 
     # ---------------------------------------------------------------- for a consortium, whose members trust each other
@@ -260,11 +249,8 @@ class Gate:
     def inside(self, value: Any, /, *more: Any) -> tuple[Released[Any], ...]: ...
     def inside(self, *values: Any) -> Any:
         """The values as they are, for members of the consortium only: recorded, and free against everybody else."""
-        released = tuple(release(value) for value in values)
         rho = 0.0 if self._noise.private else math.inf
-        event = Event(Mechanism.EXACT, rho, math.inf, Scope.OWN, self._members)
-        self._release(event, lambda: b"".join(released_body(value) for value in released), draw=None)
-        return released[0] if len(values) == 1 else released
+        return self._unchanged(Event(Mechanism.EXACT, rho, math.inf, Scope.OWN, self._members), values)
 
     def entrust(self, scores: Private[Floats], *, rho: float) -> tuple[Released[int], Released[int], Released[int]]:
         """This party's part of one choice over all parties' signed scores: index, sign, and its mass, for members only.
@@ -320,19 +306,21 @@ class Gate:
 
     def begin(self, tick: int, number: int, recorded: dict[int, tuple[Event, bytes]] | None) -> None:
         """Start a step of round `number`; `recorded` holds its releases when the step is a replayed one."""
-        self._tick = tick
-        self._round = number
-        self._slot = 0
-        self._recorded = recorded
-        self._pending = []
+        self._tick, self._round, self._slot = tick, number, 0
+        self._recorded, self._pending = recorded, []
 
     def flush(self) -> None:
         """Record the step's releases; the caller's transaction also records what is sent."""
-        for pending in self._pending:
-            self._ledger.record(self._run, self._tick, pending.slot, pending.event, pending.what, self._round)
+        for slot, event, what, body in self._pending:
+            self._ledger.record(self._run, self._tick, slot, event, what, self._round)
             if self._ledger.log.durable:
-                self._ledger.log.append(self._run, self._tick, "release", str(pending.slot), pending.body)
+                self._ledger.log.append(self._run, self._tick, "release", str(slot), body)
         self._pending = []
+
+    def _unchanged(self, event: Event, values: tuple[Any, ...]) -> Any:
+        released = tuple(release(value) for value in values)
+        self._release(event, lambda: b"".join(released_body(value) for value in released), draw=None)
+        return released[0] if len(values) == 1 else released
 
     def _release(
         self, event: Event, given: Callable[[], bytes], draw: Callable[[], tuple[Any, ...]] | None
@@ -375,9 +363,7 @@ class Gate:
                 "settings. Restore them and repeat the call; what the run has reserved stays spent until it is closed."
             )
         if event.mechanism not in REPEATABLE and len(body) == 16:
-            raise LedgerDamaged(
-                f"step {self._tick}: release {slot} left, and its bytes are gone. The run cannot go on."
-            )
+            raise LedgerDamaged(f"step {self._tick}: release {slot} left, its bytes are gone: the run cannot go on.")
         return _mark_released(body[16:]) if body[16:] else ()
 
 
@@ -392,11 +378,9 @@ def _grid(delta: float, size: int) -> tuple[float, float]:
 
 
 def _check_finite(values: Floats) -> None:
-    """Entries are numbers within public bounds before they are added up (`Block.clipped`), so every sum is finite.
-
-    A method that breaks this is stopped before anything is paid or sent: no other number would be within the
-    sensitivity that it states (docs/privacy.md, "every sum is finite").
-    """
+    """Entries are numbers within public bounds before they are added up (`Block.clipped`), so every sum is finite."""
+    # A method that breaks this is stopped before anything is paid or sent: no other number would be within the
+    # sensitivity that it states (docs/privacy.md, "every sum is finite").
     if not np.isfinite(values).all():
         raise LeakError(
             "a release was to be made of a number that is not finite, about which no sensitivity holds. Nothing was "

@@ -76,11 +76,9 @@ class Keyring:
         return derive(self._with(peer), "shared", *map(str, purpose))
 
     def seal(self, places: Mapping[str, int], body: bytes, name: str) -> dict[str, tuple[bytes, bytes]]:
-        """For each receiver a wrapped key, and the content, which is the same for all.
-
-        `places` says which message on its edge this is for each receiver, so that a copy opens nowhere else; `name`
-        tells this content from all others of the run.
-        """
+        """For each receiver a wrapped key, and the content, which is the same for all."""
+        # `places` says which message on its edge this is for each receiver, so that a copy opens nowhere else; `name`
+        # tells this content from all others of the run.
         key = derive(self._secret, "content", self._run, self._me, name)
         content = AESGCM(key).encrypt(_NONCE, body, None)
         wrapped = {
@@ -105,26 +103,20 @@ class Keyring:
             shared = self._private.exchange(X25519PublicKey.from_public_bytes(public))
             return AESGCM(derive(shared, "wrap", self._run, self._me, *purpose)).decrypt(_NONCE, wrapped, None)
         except (InvalidTag, ValueError) as error:
-            raise ProtocolError(
-                f"a secret that was dealt to {self._me!r} does not open. Nothing of it was used."
-            ) from error
+            raise ProtocolError(f"a secret dealt to {self._me!r} does not open. Nothing of it was used.") from error
 
     def _edge(self, sender: str, receiver: str, peer: str, place: int) -> AESGCM:
         return AESGCM(derive(self._with(peer), "edge", sender, receiver, str(place)))
 
     def _with(self, peer: str) -> bytes:
         if peer not in self._shared:
-            raise ProtocolError(
-                f"{self._me!r} has not met {peer!r} in this run, so nothing can be sealed between them."
-            )
+            raise ProtocolError(f"{self._me!r} has not met {peer!r} in this run: nothing can be sealed between them.")
         return self._shared[peer]
 
 
 def wrap(secret: bytes, body: bytes, public: bytes, run: str, party: str, *purpose: str) -> tuple[bytes, bytes]:
-    """A public key grown from `secret`, and `body` under a key that only it and the party's own key give.
-
-    Both are secrets of a run: when it closes, what was recorded of `body` can be opened by nobody.
-    """
+    """A public key grown from `secret`, and `body` under a key that only it and the party's own key give."""
+    # Both are secrets of a run: when it closes, what was recorded of `body` can be opened by nobody.
     own = X25519PrivateKey.from_private_bytes(derive(secret, "dealer", run, party, *purpose))
     shared = own.exchange(X25519PublicKey.from_public_bytes(public))
     sealed = AESGCM(derive(shared, "wrap", run, party, *purpose)).encrypt(_NONCE, body, None)

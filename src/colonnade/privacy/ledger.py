@@ -77,10 +77,7 @@ class Ledger:
     """The ledger of one node over one log."""
 
     def __init__(self, log: Log, node: str, policy: Policy, *, holds_data: bool = True) -> None:
-        self.log = log
-        self.node = node
-        self.policy = policy
-        self.holds_data = holds_data
+        self.log, self.node, self.policy, self.holds_data = log, node, policy, holds_data
         self._left: dict[str, list[tuple[Charge, int]]] = {}
 
     # -------------------------------------------------------------------------------- runs
@@ -117,10 +114,8 @@ class Ledger:
         return found
 
     def close_run(self, run: str, how: str) -> None:
-        """Return what was not used. Closing twice is one closing; closing what was never opened is nothing.
-
-        A run that was REFUSED (by this party or another) sent nothing anywhere, so the others' part returns too.
-        """
+        """Return what was not used. Closing twice is one closing; closing what was never opened is nothing."""
+        # A run that was REFUSED (by this party or another) sent nothing anywhere, so the others' part returns too.
         with self.log.atomic():
             if self.log.rows(run, "open") and not self.log.rows(run, "close"):
                 self.log.append(run, CLOSING, "close", "", json.dumps({"how": how, "when": _now()}).encode())
@@ -190,10 +185,8 @@ class Ledger:
         )
 
     def record(self, run: str, tick: int, slot: int, event: Event, what: str, number: int) -> None:
-        """Write the row of one release; the caller's transaction also records what leaves.
-
-        A run may have been closed by another process since it was opened here (`colonnade runs abort`).
-        """
+        """Write the row of one release; the caller's transaction also records what leaves."""
+        # A run may have been closed by another process since it was opened here (`colonnade runs abort`).
         if self.log.durable and self.log.holds(run, "close"):
             raise ReplayDiverged(f"run {run} is over at {self.node!r}; it releases nothing more. Start a new run.")
         text = f'{{"event": {event.to_json()}, "round": {number}, "what": {_quoted(what)}, "when": "{_now()}"}}'
@@ -204,18 +197,17 @@ class Ledger:
     def set_budget(self, limit: float, delta: float) -> None:
         """Set the limit for everything that is spent from now on in this period."""
         Policy(epsilon=limit, delta=delta)  # the same checks
-        self._admin({"do": "set", "epsilon": limit, "delta": delta})
+        self._admin("budget", {"do": "set", "epsilon": limit, "delta": delta, "when": _now()})
 
     def renew(self, reason: str) -> None:
         """Open a new period: what was spent stays on record, and no longer counts against the limit."""
-        self._admin({"do": "renew", "reason": reason})
+        self._admin("budget", {"do": "renew", "reason": reason, "when": _now()})
 
-    def _admin(self, body: Mapping[str, object]) -> None:
+    def _admin(self, kind: str, body: Mapping[str, object]) -> None:
         with self.log.atomic():
             self.log.verify()
-            number = len(self.log.rows(OWNER, "budget"))
-            text = json.dumps({**body, "when": _now()}, sort_keys=True)
-            self.log.append(OWNER, ADMIN, "budget", str(number), text.encode())
+            number = len(self.log.rows(OWNER, kind))
+            self.log.append(OWNER, ADMIN, kind, str(number), json.dumps(body, sort_keys=True).encode())
 
     def tell_operator(self, run: str, text: str) -> None:
         """Keep a line about the data for whoever runs this node; nothing ever reads it but `colonnade budget notes`."""
@@ -258,10 +250,8 @@ class Ledger:
         return math.fsum(rho for _, rho in self.counted_prices())
 
     def counted_prices(self) -> list[tuple[float, float]]:
-        """What counts about one row: the row from which it is over (infinity: a run that is open), and its rho.
-
-        That is every run, and what was spent before this ledger took the place of a lost one.
-        """
+        """What counts about one row: the row from which it is over (infinity: a run that is open), and its rho."""
+        # That is every run, and what was spent before this ledger took the place of a lost one.
         before = [(row.seq, json.loads(row.body)) for row in self.log.rows(OWNER, "replaced")]
         runs = [(price.closed_at, price.row) for price in prices_of_runs(self.log)]
         return runs + [(seq, float(body["rho"])) for seq, body in before if "rho" in body]
@@ -269,16 +259,13 @@ class Ledger:
     # -------------------------------------------------------------------------------- what peers remember
 
     def remember(self, run: str, when: str, heads: Mapping[str, tuple[int, bytes]]) -> None:
-        """Keep the heads of other ledgers, so that a copy from an old backup is noticed later.
-
-        At the end of a run once; at its start, and again when it is taken up after it went on.
-        """
+        """Keep the heads of other ledgers, so that a copy from an old backup is noticed later."""
+        # At the end of a run once; at its start, and again when it is taken up after it went on.
         with self.log.atomic():
             kept = {peer: [count, head.hex()] for peer, (count, head) in heads.items() if peer != self.node}
             before = [row for row in self.log.rows(run, "peer") if row.key.split()[0] == when]
-            went_on = when == "start" and any(
-                row.seq > before[-1].seq for row in self.log.rows(run, "step")[-1:] if before
-            )
+            steps = self.log.rows(run, "step")[-1:] if before and when == "start" else []
+            went_on = any(row.seq > before[-1].seq for row in steps)
             if not before or went_on:
                 key = f"{when} {len(before) + 1}" if before else when
                 self.log.append(run, ADMIN, "peer", key, json.dumps(kept, sort_keys=True).encode())
@@ -299,27 +286,21 @@ class Ledger:
         """Refuse to begin anew in a ledger that holds more than what it knows of replaced ones."""
         if self.log.length() != len(self.log.rows(OWNER, "replaced")):
             raise InvalidInput(
-                f"the ledger of {self.node!r} has rows, so it is not new. Nothing was changed. Move its file away if "
-                "it is lost, or restore the newest copy."
+                f"the ledger of {self.node!r} has rows, so it is not new. Nothing was changed. If lost, move it away."
             )
 
     def begin_anew(self, rho: float, units: Iterable[tuple[str, str]] = ()) -> Replaced:
-        """Begin in the place of a ledger that was lost, with what may have been spent, and about which units and
-        neighbours.
-
-        Until the first run the owner may say a larger rho; that is the same replacement.
-        """
+        """Begin in the place of a lost ledger, with what may have been spent, about which units and neighbours."""
+        # Until the first run the owner may say a larger rho; that is the same replacement.
         if not rho >= 0.0:
-            raise InvalidInput(
-                f"rho={rho}: what was spent before is a number of at least 0. Give inf if it is not known."
-            )
+            raise InvalidInput(f"rho={rho}: what was spent before is a number of at least 0; inf if it is not known.")
         with self.log.atomic():
             self.check_new()
             own = [body for body in self._replaced_rows() if body["node"] == self.node]
             known = math.fsum(body["rho"] for body in own)
             one = _replaced(own[0]) if own else Replaced(self.node, _now(), secrets.token_hex(8))
             if not own or rho > known:
-                self._write_replaced({**one._asdict(), "rho": rho - known, "units": list(units)})
+                self._admin("replaced", {**one._asdict(), "rho": rho - known, "units": list(units)})
         return one
 
     def knows_replaced(self, one: Replaced) -> bool:
@@ -346,12 +327,7 @@ class Ledger:
                     f"{spent!r} about the same rows: it would forget the rest. The record was not taken. Let its "
                     f"owner sign again with --rho {spent!r} or more."
                 )
-            self._write_replaced({**one._asdict(), "head": [head[0], head[1].hex()]})
-
-    def _write_replaced(self, body: Mapping[str, object]) -> None:
-        self.log.verify()
-        number = len(self.log.rows(OWNER, "replaced"))
-        self.log.append(OWNER, ADMIN, "replaced", str(number), json.dumps(body, sort_keys=True).encode())
+            self._admin("replaced", {**one._asdict(), "head": [head[0], head[1].hex()]})
 
     def _replaced_rows(self) -> list[dict[str, Any]]:
         return [json.loads(row.body) for row in self.log.rows(OWNER, "replaced")]
@@ -364,10 +340,9 @@ class Ledger:
         """This ledger must still hold the row that a peer saw as its last."""
         if self.log.head_at(count) != head:
             raise LedgerDamaged(
-                f"the ledger of {self.node!r} lacks row {count}, which {witness!r} saw before: it was "
-                "rolled back, for example by restoring an old copy, and would forget what was spent. Nothing is "
-                "released. Restore the newest copy; if it is lost, let the owner begin a new ledger, and all others "
-                "take its record: `colonnade runs replaced`."
+                f"the ledger of {self.node!r} lacks row {count}, which {witness!r} saw before: it was rolled back, as "
+                "by an old copy, and would forget what was spent. Nothing is released. Restore the newest copy; if "
+                "it is lost, let the owner begin a new one, and all others take its record: `colonnade runs replaced`."
             )
 
 
@@ -378,9 +353,7 @@ def _replaced(body: Mapping[str, Any]) -> Replaced:
     return Replaced(str(body["node"]), str(body["when"]), str(body["mark"]))
 
 
-def _tightness(limit: tuple[float | None, float | None]) -> float:
-    assert limit[0] is not None
-    assert limit[1] is not None
+def _tightness(limit: tuple[Any, Any]) -> float:
     return rho_for(limit[0], limit[1])
 
 

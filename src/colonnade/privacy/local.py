@@ -52,9 +52,7 @@ class Total:
     distance: float = 0.0
 
     def epsilon(self, delta: float) -> float:
-        """The epsilon of all runs together at this delta, both prices counted; infinite if the distances alone use it
-        up.
-        """
+        """The epsilon of all runs together at this delta, both prices counted; inf if the distances alone use it up."""
         found = epsilon_of(self.rho, delta)
         while math.isfinite(found) and (left := delta_left(delta, found, self.distance)) > 0.0:
             if (needed := epsilon_of(self.rho, left)) <= found:
@@ -140,10 +138,8 @@ def _distance(log: Log, since: int = 0) -> float:
 
 
 def _distance_of(opened: Mapping[str, Any]) -> float:
-    """The distance that `LocalLedger.run` wrote beside the settings.
-
-    A run of picks that does not say how far its sampler was from the ideal one is as far as can be.
-    """
+    """The distance that `LocalLedger.run` wrote beside the settings."""
+    # A run of picks that does not say how far its sampler was from the ideal one is as far as can be.
     try:
         return float(json.loads(opened["terms"]["settings"])["distance"])
     except (ValueError, TypeError, KeyError):

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 import math
+from collections import deque
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from functools import lru_cache
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from colonnade.privacy.events import Event, Plan, Policy, Scope, joint_rho, plan_rho, row_rho
@@ -92,26 +92,15 @@ class PlannedPrice(NamedTuple):
     row: float
 
 
+_priced: deque[tuple[Mapping[str, Plan], PlannedPrice]] = deque(maxlen=2)
+
+
 def total_price(plans: Mapping[str, Plan]) -> PlannedPrice:
     """What all plans of a run cost, added up once for the ledgers of its thousand parties."""
-    return _total_price(_SamePlans(plans))
-
-
-@dataclass(frozen=True, eq=False)
-class _SamePlans:
-    """The plans of a run as the key of a cache: equal to the very same object only."""
-
-    plans: Mapping[str, Plan]
-
-    def __hash__(self) -> int:
-        return id(self.plans)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _SamePlans) and self.plans is other.plans
-
-
-@lru_cache(maxsize=2)
-def _total_price(same: _SamePlans) -> PlannedPrice:
-    plans = same.plans
+    for known, price in tuple(_priced):
+        if known is plans:
+            return price
     own = {name: plan_rho(c for c in plan if c.event.scope is Scope.OWN) for name, plan in plans.items()}
-    return PlannedPrice(own, joint_rho(plans), row_rho(plans))
+    price = PlannedPrice(own, joint_rho(plans), row_rho(plans))
+    _priced.append((plans, price))
+    return price

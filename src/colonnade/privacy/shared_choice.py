@@ -40,9 +40,7 @@ LEAST_RHO = 2.0**-36  # below it the steps would not be small against the sensit
 def shared_scale(sensitivity: float, rho: float) -> float:
     """b for a choice that costs at most ρ in all, the rounding of the masses included."""
     if not rho >= LEAST_RHO:
-        raise InvalidInput(
-            f"rho={rho:g} a choice is below the resolution of a shared one; spend at least {LEAST_RHO:g}."
-        )
+        raise InvalidInput(f"rho={rho:g} a choice is too little for a shared one; spend at least {LEAST_RHO:g}.")
     return gumbel_scale(sensitivity * (1.0 + SLACK), rho)
 
 
@@ -58,9 +56,7 @@ def own_part(noise: Noise, scores: NDArray[np.float64], scale: float) -> tuple[i
 
 
 def draw_party(noise: Noise, masses: Sequence[int], scale: float) -> int:
-    """The number of the party whose pick is taken, P(k) ∝ 2^(mass_k/M): whole weights for the whole powers, then a
-    coin.
-    """
+    """The number of the party whose pick is taken, P(k) ∝ 2^(mass_k/M): whole powers as weights, then a coin."""
     _, steps = choice_grid(scale)
     best = max(masses)
     powers, rests = zip(*(divmod(best - mass, steps) for mass in masses), strict=True)

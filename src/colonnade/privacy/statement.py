@@ -27,9 +27,7 @@ class Guarantee(StrEnum):
     """What stands behind a statement."""
 
     PROVEN = "proven"  # derived in docs/privacy.md for the code that ran
-    CONDITIONAL = (
-        "conditional"  # as proven, if what the statement names holds: who follows rules, what is hard to compute
-    )
+    CONDITIONAL = "conditional"  # as proven, if what it names holds: who follows rules, what is hard to compute
     CLAIMED = "claimed"  # a paper's claim, not ours
     NONE = "none"
 
@@ -42,10 +40,7 @@ class Assumption:
     computational: bool = False  # it speaks of what nobody can compute: epsilon holds for no adversary without a limit
 
 
-MASKS = Assumption(
-    "nobody can undo the masks (AES-256, HKDF and X25519 do what they are for)",
-    computational=True,
-)
+MASKS = Assumption("nobody can undo the masks (AES-256, HKDF and X25519 do what they are for)", computational=True)
 FOLLOWED = Assumption(
     "parties and coordinator follow the protocol, and the coordinator pools nothing with a party: if the coordinator "
     "and a party pool what they have, they read the columns of all partners of that party exactly, whatever epsilon is"
@@ -65,10 +60,7 @@ LARGEST_EPSILON = 1e12
 def check_range(given: object, bound: float | None) -> tuple[float, float]:
     """A declared range of labels as two numbers, or an error."""
     if bound is not None:
-        raise InvalidInput(
-            f"label_bound={bound:g} and label_range={given!r} say the same thing twice: give "
-            "label_range=(low, high) alone."
-        )
+        raise InvalidInput(f"label_bound={bound:g} and label_range={given!r} say the same thing twice: drop the first.")
     pair = given if isinstance(given, tuple | list) else ()
     if len(pair) != 2 or not all(isinstance(end, int | float) and math.isfinite(end) for end in pair):
         raise InvalidInput(
@@ -112,18 +104,11 @@ class Privacy:
             if not isinstance(getattr(self, name), int | float):
                 raise InvalidInput(f"{name} must be a number, got {getattr(self, name)!r}", name)
         if not (math.isfinite(self.epsilon) and self.epsilon > 0):
-            raise InvalidInput(
-                f"epsilon must be a finite number above 0, got {self.epsilon}; 1.0 is a common choice", "epsilon"
-            )
+            raise InvalidInput(f"epsilon must be a finite number above 0, got {self.epsilon}; such as 1.0", "epsilon")
         if self.epsilon > LARGEST_EPSILON:
-            raise InvalidInput(
-                f"epsilon={self.epsilon:g} protects nobody; leave privacy out for exact values, or ask for 10 or less.",
-                "epsilon",
-            )
+            raise InvalidInput(f"epsilon={self.epsilon:g} protects nobody; ask for 10, or leave privacy out", "epsilon")
         if not 0 < self.delta < 1:
-            raise InvalidInput(
-                f"delta must lie between 0 and 1, got {self.delta}; well below 1/rows, such as 1e-6", "delta"
-            )
+            raise InvalidInput(f"delta must lie between 0 and 1, got {self.delta}; such as 1e-6", "delta")
         if not isinstance(self.allow_large_delta, bool):
             raise InvalidInput(
                 f"allow_large_delta must be True or False, got {self.allow_large_delta!r}", "allow_large_delta"
@@ -131,12 +116,9 @@ class Privacy:
         if self.trust is not None and self.trust not in set(Trust):
             raise InvalidInput(f"trust={self.trust!r} is not known; choose one of {', '.join(Trust)}", "trust")
         norms = self.row_norm.values() if isinstance(self.row_norm, Mapping) else [self.row_norm]
-        for name, bound in [
-            *(("row_norm", norm) for norm in norms),
-            ("feature_bound", self.feature_bound),
-            ("label_bound", self.label_bound),
-        ]:
-            check_sensible(**{name: bound})
+        for norm in norms:
+            check_sensible(row_norm=norm)
+        check_sensible(feature_bound=self.feature_bound, label_bound=self.label_bound)
         if self.label_range is not None:
             object.__setattr__(self, "label_range", check_range(self.label_range, self.label_bound))
 
@@ -211,10 +193,8 @@ def derived_statement(
     assumed: Sequence[Assumption] = (),
     caveat: str = "",
 ) -> PrivacyStatement:
-    """The statement of a run that cost `rho` by a derivation of ours.
-
-    It is proven where nothing is assumed but what docs/privacy.md assumes of every run, and conditional otherwise.
-    """
+    """The statement of a run that cost `rho` by a derivation of ours."""
+    # It is proven where nothing is assumed but what docs/privacy.md assumes of every run, and conditional otherwise.
     assert privacy.trust is not None, "terms are settled before a run begins"
     return PrivacyStatement(
         epsilon=epsilon(rho, privacy.delta),
@@ -255,12 +235,8 @@ def describe_replaced(ledgers: Iterable[tuple[str, str, str]]) -> str:
         return ""
     said = [f"that of {node} on {', '.join(found)}" for node, found in days.items()]
     count = sum(map(len, days.values()))
-    words = (
-        "1 ledger was replaced after it was lost"
-        if count == 1
-        else f"{count:,} ledgers were replaced after they were lost"
-    )
-    return f"{words}: {'; '.join(said)}. What only a lost ledger had counted is in no later sum"
+    lost = "ledger was replaced after it was lost" if count == 1 else "ledgers were replaced after they were lost"
+    return f"{count:,} {lost}: {'; '.join(said)}. What only a lost ledger had counted is in no later sum"
 
 
 def join_assumptions(assumed: Iterable[Assumption]) -> str:
@@ -280,10 +256,8 @@ def large_delta(privacy: Privacy, count: int, what: str = "rows") -> str:
     """What to say of a delta that publishing one unit, drawn at random, would satisfy; nothing where it is smaller."""
     if privacy.delta * count < 1.0:
         return ""
-    return (
-        f"delta={privacy.delta:g} is not below 1/{what} = {1.0 / count:.2g}: publishing one of them at random would "
-        "satisfy it"
-    )
+    limit = f"1/{what} = {1.0 / count:.2g}"
+    return f"delta={privacy.delta:g} is not below {limit}: publishing one of them at random would satisfy it"
 
 
 def check_delta(privacy: Privacy, count: int, what: str = "rows") -> None:

@@ -41,6 +41,7 @@ _FILES = "select body from log where run = ? and length(body) = 65 and hex(subst
 _INSERT = "insert into log(run, tick, kind, key, body, head) values (?, ?, ?, ?, ?, ?)"
 _ANY = "select 1 from log where run = ? and kind = ? limit 1"
 _ONE = "select tick, kind, key, body from log where seq = ?"
+_KEPT = "select value from secret where run = ? and name = ?"
 _OTHER_FILES = _FILES.replace("run = ?", "run != ? and run in (select run from secret)")  # of runs not erased yet
 
 
@@ -225,15 +226,12 @@ class FileLog:
         self._head = head
 
     def rows(self, run: str | None = None, kind: str | None = None) -> list[Row]:
-        where = [("run = ?", run), ("kind = ?", kind)]
-        wanted = [(text, value) for text, value in where if value is not None]
-        clause = " where " + " and ".join(text for text, _ in wanted) if wanted else ""
-        query = f"select seq, run, tick, kind, key, body from log{clause} order by seq"  # noqa: S608  fixed texts only
+        wanted = {"run": run, "kind": kind}
+        clause = " and ".join(f"{name} = :{name}" for name, value in wanted.items() if value is not None) or "true"
+        query = f"select seq, run, tick, kind, key, body from log where {clause} order by seq"  # noqa: S608  fixed
         with _disk(self.path):
-            found = self._db.execute(query, [value for _, value in wanted]).fetchall()
-        return [
-            Row(seq, run_, tick, kind_, key, self._get(self._blob(body))) for seq, run_, tick, kind_, key, body in found
-        ]
+            found = self._db.execute(query, wanted).fetchall()
+        return [Row(seq, r, tick, k, key, self._get(self._blob(body))) for seq, r, tick, k, key, body in found]
 
     def holds(self, run: str, kind: str) -> bool:
         """Whether a run has a row of a kind."""
@@ -258,9 +256,8 @@ class FileLog:
                 head, count = chain(head, run, tick, kind, key, self._blob(body)), count + 1
                 if head != stored or seq != count:
                     raise LedgerDamaged(
-                        f"{self.path}: row {seq} does not continue the chain of rows before it, so rows were changed, "
-                        "removed or reordered. Restore the newest copy of this file and its `blobs` folder; "
-                        "until then nothing is released."
+                        f"{self.path}: row {seq} does not continue the chain of rows before it: rows were changed. "
+                        "Nothing is released. Restore the newest copy of this file and its `blobs` folder."
                     )
         return count
 
@@ -274,7 +271,7 @@ class FileLog:
 
     def secret(self, run: str, name: str, size: int) -> bytes:
         with self.atomic():
-            row = self._db.execute("select value from secret where run = ? and name = ?", (run, name)).fetchone()
+            row = self._db.execute(_KEPT, (run, name)).fetchone()
             if row is None:
                 row = (secrets.token_bytes(size),)
                 self._db.execute("insert into secret values (?, ?, ?)", (run, name, row[0]))
@@ -283,9 +280,7 @@ class FileLog:
     def has_secret(self, run: str, name: str) -> bool:
         """Whether `secret` would find one; nothing is written."""
         with _disk(self.path):
-            return (
-                self._db.execute("select 1 from secret where run = ? and name = ?", (run, name)).fetchone() is not None
-            )
+            return self._db.execute(_KEPT, (run, name)).fetchone() is not None
 
     def erase(self, run: str) -> None:
         """Forget a run's secrets and the files of its large bodies: the chain keeps their hashes."""
@@ -389,10 +384,8 @@ def _framed(text: str) -> bytes:  # a run's rows name the same few things over a
 
 
 def write_synced(target: Path, body: bytes, *, private: bool = False) -> None:
-    """All of `body` at `target`, or nothing: written aside, synced, renamed, and the folder synced.
-
-    A private file is its owner's alone, whatever the umask says.
-    """
+    """All of `body` at `target`, or nothing: written aside, synced, renamed, and the folder synced."""
+    # A private file is its owner's alone, whatever the umask says.
     if not target.name:
         raise StoreError(f"cannot write to {target}: name a file in it.")
     aside = target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}")
@@ -439,18 +432,14 @@ class _disk:  # noqa: N801  read as a function, and a class since every step of 
 
 
 def _explained(path: Path, error: sqlite3.DatabaseError | OSError) -> Exception:
-    code = (
-        0 if isinstance(error, OSError) else getattr(error, "sqlite_errorcode", 0) & 0xFF
-    )  # the kind, without its detail
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the kind, without its detail; an OSError has none
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return LedgerDamaged(
             f"{path} is damaged ({error}). Nothing will be released from it: restore the newest copy of the file and "
             "its `blobs` folder."
         )
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return StoreError(
-            f"{path} has been locked by another process for a minute. Wait for it to end, then try again."
-        )
+        return StoreError(f"{path} has been locked by another process for a minute. Wait for its end and try again.")
     said = error.strerror or error if isinstance(error, OSError) else error
     return StoreError(
         f"cannot write {path}: {said}. Nothing was sent that is not recorded; free space or make the folder "

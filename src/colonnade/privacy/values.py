@@ -55,16 +55,12 @@ class Packed:
         if not 1 <= self.bits <= 64:
             raise InvalidInput(f"packed integers are 1 to 64 bits wide, got {self.bits}")
         if np.ndim(self.values) > _MAX_DIMENSIONS:
-            raise InvalidInput(
-                f"packed integers of {np.ndim(self.values)} dimensions; at most {_MAX_DIMENSIONS} are sent"
-            )
+            raise InvalidInput(f"packed integers of {np.ndim(self.values)} dimensions; at most {_MAX_DIMENSIONS}")
         if self.values.size > _MOST_PACKED:
             raise InvalidInput(f"{self.values.size:,} packed integers are too many for one message; send row blocks")
         values = np.ascontiguousarray(self.values, np.uint64)
         if self.bits < 64 and values.size and int(values.max()) >> self.bits:
-            raise InvalidInput(
-                f"a value needs more than {self.bits} bits; widen the field or reduce modulo 2^{self.bits}"
-            )
+            raise InvalidInput(f"a value needs more than {self.bits} bits; widen the field or reduce the value")
         object.__setattr__(self, "values", values)
 
 
@@ -316,11 +312,9 @@ def _read_sparse(view: memoryview, at: int) -> tuple[Any, int]:
         with np.errstate(invalid="ignore"):  # a signalling NaN from a peer is a NaN, not a warning
             data = np.frombuffer(_take(view, at, nonzeros * dtype.itemsize), dtype).astype(np.float64)
         at += nonzeros * dtype.itemsize
-    small = rows < 2**31 and nonzeros < 2**31
-    block = sparse.csc_array(
-        (data, indices.astype(np.int32) if small else indices, indptr.astype(np.int32) if small else indptr),
-        shape=(rows, columns),
-    )
+    if rows < 2**31 and nonzeros < 2**31:
+        indices, indptr = indices.astype(np.int32), indptr.astype(np.int32)
+    block = sparse.csc_array((data, indices, indptr), shape=(rows, columns))
     for part in (block.data, block.indices, block.indptr):
         part.flags.writeable = False
     return block, at
@@ -330,9 +324,7 @@ def _read_sparse(view: memoryview, at: int) -> tuple[Any, int]:
 
 
 def numbers_in(body: bytes, at: int) -> int:
-    """How many numbers the values of `body` hold from `at` on, read off their headers; an entry of a sparse block is
-    two.
-    """
+    """How many numbers the values of `body` hold from `at` on; an entry of a sparse block is two."""
     total = 0
     while at < len(body):
         tag = body[at : at + 1]
@@ -348,9 +340,7 @@ def numbers_in(body: bytes, at: int) -> int:
         elif tag == b"c":
             rows, columns, nonzeros, form = _SPARSE.unpack_from(body, at)
             at += _SPARSE.size + (packed_size(columns, _width(nonzeros + 1)) if columns != 1 else 0)
-            at += packed_size(nonzeros, _width(rows)) + (8, 4 * nonzeros, 8 * nonzeros)[form] * (
-                form > 0 or nonzeros > 0
-            )
+            at += packed_size(nonzeros, _width(rows)) + (8 if nonzeros else 0, 4 * nonzeros, 8 * nonzeros)[form]
             total += 2 * nonzeros
         elif tag in (b"a", b"p"):
             kind, dimensions = _ARRAY.unpack_from(body, at)

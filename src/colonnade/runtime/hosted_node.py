@@ -141,10 +141,8 @@ class HostedNode:
             self.ledger.close_run(run, over[run])
 
     def same_unit(self, terms: Terms, plans: Mapping[str, Plan]) -> None:
-        """Refuse a run that is about another unit than its ledger, before anybody reserves.
-
-        One that goes on was let in before, and may have released: to call it refused would forget that.
-        """
+        """Refuse a run that is about another unit than its ledger, before anybody reserves."""
+        # One that goes on was let in before, and may have released: to call it refused would forget that.
         if self.run not in self.ledger.open_runs():
             self.ledger.check_unit(terms, plans)
 

@@ -123,9 +123,7 @@ class _Loop:
             self.wake(name)
         if self.failure is not None:
             raise self.failure
-        if stuck := [node for node in self.nodes.values() if not node.finished]:
-            waits = "; ".join(f"{n.name!r} waits for {', '.join(map(repr, n.wait))}" for n in stuck)
-            raise ProtocolError(f"nobody can go on: {waits}")
+        check_finished({name: node.wait for name, node in self.nodes.items() if not node.finished})
         return Outcome({name: node.result for name, node in self.nodes.items()}, self.traffic)
 
     def check_records(self, resent: Iterable[Letter]) -> None:
@@ -164,6 +162,13 @@ class _Loop:
         if name not in self.queued and self.nodes[name].ready:
             self.ready.append(name)
             self.queued.add(name)
+
+
+def check_finished(waiting: Mapping[NodeId, tuple[NodeId, ...]]) -> None:
+    """Nobody waits for anybody when nobody can go on."""
+    if waiting:
+        waits = "; ".join(f"{name!r} waits for {', '.join(map(repr, others))}" for name, others in waiting.items())
+        raise ProtocolError(f"nobody can go on: {waits}")
 
 
 class Tap:

@@ -191,7 +191,7 @@ class Node:
 
     def _check_released(self, value: Any) -> Any:
         if type(value) is not Released:
-            raise LeakError(f"{self.name!r} holds data and writes a bare value into a note; pass it through the gate")
+            raise LeakError(f"{self.name!r} writes a bare value into a note; use the gate. Nothing was sent.")
         released_body(value)  # a Released that no gate made is refused
         return value.value
 

@@ -119,10 +119,7 @@ def _claim(lock: IO[str], path: Path) -> None:
         with contextlib.suppress(BlockingIOError):
             return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if time.monotonic() > late:
-            raise StoreError(
-                f"another process has held {path} for {PATIENCE:.0f} seconds. Nothing was sent; end it and "
-                "repeat the call."
-            )
+            raise StoreError(f"another process has held {path} for {PATIENCE:.0f} seconds. End it and repeat the call.")
         time.sleep(0.02)
 
 
@@ -152,10 +149,8 @@ class Ray:
         self, run: str, setups: Mapping[NodeId, NodeSetup], logs: NodeLogs, listener: Listener, _: Any
     ) -> HostedNodes:
         if strangers := self.placement.keys() - (setups.keys() - {COORDINATOR}):
-            raise InvalidInput(
-                f"placement names {min(strangers)!r}, which is not a party; there are "
-                f"{', '.join(name for name in setups if name != COORDINATOR)}."
-            )
+            there = ", ".join(name for name in setups if name != COORDINATOR)
+            raise InvalidInput(f"placement names {min(strangers)!r}, which is not a party; there are {there}.")
         self._start()
         try:
             self._check_machines()

@@ -19,6 +19,7 @@ import os
 import re
 import secrets
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
@@ -92,9 +93,7 @@ class RunStore:
                 (self.folder / part).mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             what = "it is a file" if self.folder.is_file() else error.strerror
-            raise StoreError(
-                f"cannot use {self.folder} as a store: {what}. Name a folder that is writable or still to be made."
-            ) from error
+            raise _unusable(self.folder, what) from error
         self._journal = FileLog(self.folder / "runs.db")
         self._journal.verify()
 
@@ -114,23 +113,18 @@ class RunStore:
     @contextlib.contextmanager
     def run(self, fingerprint: str) -> Iterator[str]:
         """The run to drive: one begun earlier by the same call and not ended, else a new one."""
-        # A plain hash of the data would let a reader of the journal test guesses about a row: it is keyed.
-        key = self._journal.secret("store", "fingerprint key", 32)
-        held, run = self._claim(hashlib.blake2b(fingerprint.encode(), key=key, digest_size=32).hexdigest())
+        held, run = self._claim(self._keyed(fingerprint))
         try:
             yield run
         finally:
             held.close()
 
     def order_secret(self, *, kept: bool = True) -> bytes:
-        """The secret by which private runs in one process order their rows: one for all runs of the store
-        (row_order.py).
+        """The secret by which private runs in one process order their rows (row_order.py): one for all runs of a store.
 
-        It lies in runs.db, its owner's alone. In another order the rows of a run that was interrupted would be others.
-
-        kept  False writes nothing: a store without a secret has no such run, and any secret does for one that will not
-              be
+        kept  False writes nothing: a store without a secret has no such run, and any secret does.
         """
+        # It lies in runs.db, its owner's alone. In another order an interrupted run would find other rows.
         if not kept and not self._journal.has_secret("store", ORDER):
             return secrets.token_bytes(32)
         return self._journal.secret("store", ORDER, 32)
@@ -140,9 +134,13 @@ class RunStore:
         begun = [row for row in self._journal.rows(kind="begin") if row.key]  # the others were adopted, and have no key
         if not begun:
             return None
-        key, ended = self._journal.secret("store", "fingerprint key", 32), self.ended()
-        same = hashlib.blake2b(fingerprint.encode(), key=key, digest_size=32).hexdigest()
+        same, ended = self._keyed(fingerprint), self.ended()
         return next((row.run for row in begun if row.key == same and row.run not in ended), None)
+
+    def _keyed(self, fingerprint: str) -> str:
+        # A plain hash of the data would let a reader of the journal test guesses about a row.
+        key = self._journal.secret("store", "fingerprint key", 32)
+        return hashlib.blake2b(fingerprint.encode(), key=key, digest_size=32).hexdigest()
 
     def _claim(self, fingerprint: str) -> tuple[IO[str], str]:
         with self._journal.atomic():
@@ -168,9 +166,7 @@ class RunStore:
         try:
             held = (self.folder / "locks" / f"{run}.lock").open("w")
         except OSError as error:
-            raise StoreError(
-                f"cannot write to {self.folder}: {error.strerror}. Free space or make it writable."
-            ) from error
+            raise StoreError(f"cannot write to {self.folder}: {error.strerror}. Make room or permit it.") from error
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -202,12 +198,16 @@ class RunStore:
 Store = MemoryStore | RunStore
 
 
+def _unusable(folder: Path, what: object) -> StoreError:
+    return StoreError(f"cannot use {folder} as a store: {what}. Name a folder that is writable or still to be made.")
+
+
 def check_folder(folder: Path) -> None:
     """That a store can be made where there is none, without making it."""
     above = next(part for part in (folder, *folder.absolute().parents) if part.exists())
     if not above.is_dir() or not os.access(above, os.W_OK):
         what = f"{above} is a file" if not above.is_dir() else f"{above} is not writable"
-        raise StoreError(f"cannot use {folder} as a store: {what}. Name a folder that is writable or still to be made.")
+        raise _unusable(folder, what)
 
 
 def file_name(node: str) -> str:
@@ -238,25 +238,18 @@ def ending_in_words(how: str) -> str:
 
 def history(folder: str | Path) -> list[tuple[str, str, str]]:
     """Every run of a store: its id, when it began, its state."""
-    store = _existing(folder)
-    try:
+    with closing(_existing(folder)) as store:
         ended = store.ended()
         return [(run, began, ending_in_words(ended.get(run, _GOING))) for run, began in store.begun()]
-    finally:
-        store.close()
 
 
 def released(folder: str | Path, run: str) -> dict[str, Any]:
     """What is on record about a run: its terms, and what left each node whose ledger is here."""
-    store = _existing(folder)
-    try:
-        began = dict(store.begun()).get(run)
-        if began is None:
-            raise InvalidInput(f"{folder} holds no run {run!r}; `colonnade runs list {folder}` shows those it has.")
+    with closing(_existing(folder)) as store:
+        began = _begun(store, run)
         terms: dict[str, str] = {}
         left = []
-        for path in sorted((Path(folder) / "nodes").glob("*.db")):
-            node = node_name(path.stem)
+        for node in _nodes(store):
             ledger = Ledger(store.log(node), node, Policy())
             for row in ledger.log.rows(run, "open"):
                 terms = json.loads(row.body)["terms"]
@@ -266,21 +259,22 @@ def released(folder: str | Path, run: str) -> dict[str, Any]:
                 left.append({"node": node, "what": what, "times": len(prices), "rho": sum(prices)})
         state = ending_in_words(store.ended().get(run, _GOING))
         return {"run": run, "began": began, "state": state, "terms": terms, "left": left}
-    finally:
-        store.close()
 
 
 def abort_run(folder: str | Path, run: str) -> list[str]:
     """End an interrupted run; the nodes whose ledgers were closed."""
-    store = _existing(folder)
-    try:
-        if run not in dict(store.begun()):
-            raise InvalidInput(f"{folder} holds no run {run!r}; `colonnade runs list {folder}` shows those it has.")
+    with closing(_existing(folder)) as store:
+        _begun(store, run)
         if run in store.ended():
             raise InvalidInput(f"run {run} is over already: {ending_in_words(store.ended()[run])}.")
         return _abort(store, run)
-    finally:
-        store.close()
+
+
+def _begun(store: RunStore, run: str) -> str:
+    began = dict(store.begun())
+    if run not in began:
+        raise InvalidInput(f"{store.folder} holds no run {run!r}; `colonnade runs list {store.folder}` shows its runs.")
+    return began[run]
 
 
 def _abort(store: RunStore, run: str) -> list[str]:
@@ -308,30 +302,24 @@ def end_open_runs(store: RunStore) -> None:
 
 
 def begin_new_ledger(folder: str | Path, node: str) -> tuple[str, float]:
-    """Begin a new ledger in the place of one that was lost from a store that holds all of them: when, and the rho it
-    begins with.
+    """Begin a ledger in the place of a lost one, in a store that holds all: when, and the rho it begins with.
 
-    What the others' ledgers count about the same rows is known here, so the new one begins with the largest of their
-    sums.
+    That is the largest sum of the others' ledgers, which count about the same rows.
     """
-    store = _existing(folder)
-    try:
+    with closing(_existing(folder)) as store:
         peers = [Ledger(store.log(name), name, Policy()) for name in _nodes(store) if name != node]
         if not any(node in peer.remembered() for peer in peers):
-            raise InvalidInput(
-                f"no ledger in {folder} remembers one of {node!r}; there are those of {', '.join(_nodes(store))}."
-            )
-        made = Ledger(store.log(node), node, Policy())
-        made.check_new()
+            known = ", ".join(_nodes(store))
+            raise InvalidInput(f"no ledger in {folder} remembers one of {node!r}; there are those of {known}.")
+        ledger = Ledger(store.log(node), node, Policy())
+        ledger.check_new()
         end_open_runs(store)
         rho = max(peer.row_spent() for peer in peers)
-        one = made.begin_anew(rho, dict.fromkeys(unit for peer in peers for unit in peer.counted_units()))
-        count = made.log.length()
+        one = ledger.begin_anew(rho, dict.fromkeys(unit for peer in peers for unit in peer.counted_units()))
+        count = ledger.log.length()
         for peer in peers:
-            peer.accept_replaced(one, (count, made.log.head_at(count)), rho)
+            peer.accept_replaced(one, (count, ledger.log.head_at(count)), rho)
         return one.when, rho
-    finally:
-        store.close()
 
 
 def _existing(folder: str | Path) -> RunStore:

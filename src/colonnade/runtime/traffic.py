@@ -32,9 +32,8 @@ class TrafficRow(NamedTuple):
 class Traffic:
     """Counts of what was sent; a letter sent again after a crash is counted once, as the first time."""
 
-    lines: dict[tuple[str, str, str, int], list[int]] = field(
-        default_factory=dict
-    )  # messages, bytes, numbers of a Line
+    # Messages, bytes and numbers by sender, receiver, kind and round.
+    lines: dict[tuple[str, str, str, int], list[int]] = field(default_factory=dict)
     _last: tuple[object, str, int, int] = field(default=(None, "", 0, 0), compare=False, repr=False)
 
     def count(self, letter: Letter) -> None:
@@ -43,13 +42,10 @@ class Traffic:
             self._last = (body, letter.inside or type_name(body), len(body), numbers_in(body, HEADER_SIZE))
         _, kind, size, numbers = self._last
         key = (letter.sender, letter.receiver, kind, letter.round)
-        found = self.lines.get(key)
-        if found is None:
-            self.lines[key] = [1, size, numbers]
-        else:
-            found[0] += 1
-            found[1] += size
-            found[2] += numbers
+        counts = self.lines.setdefault(key, [0, 0, 0])
+        counts[0] += 1
+        counts[1] += size
+        counts[2] += numbers
 
     def add(self, other: Traffic) -> None:
         """Count what another one counted, too."""
@@ -90,10 +86,7 @@ class Communication:
     def to_reach(self, gap: float) -> Communication:
         """What had been sent by the end of the round whose certified gap is the first one at most `gap`."""
         if not self.gaps:
-            raise InvalidInput(
-                "this run released no gaps, so what it sent to reach one is not known; fit.communication.by('round') "
-                "has what each round sent."
-            )
+            raise InvalidInput("this run released no gaps; fit.communication.by('round') has what each round sent.")
         reached = next((number for number, found in self.gaps if found <= gap), None)
         if reached is None:
             least = min(found for _, found in self.gaps)
@@ -132,13 +125,9 @@ class Communication:
         """Messages, bytes and numbers by `columns`: "party", "direction", "type", "round", ..."""
         import polars as pl
 
-        up = pl.col("receiver") == COORDINATOR
+        up, down = pl.col("receiver") == COORDINATOR, pl.col("sender") == COORDINATOR
         table = self.table().with_columns(
-            direction=pl.when(up)
-            .then(pl.lit("up"))
-            .when(pl.col("sender") == COORDINATOR)
-            .then(pl.lit("down"))
-            .otherwise(pl.lit("across")),
+            direction=pl.when(up).then(pl.lit("up")).when(down).then(pl.lit("down")).otherwise(pl.lit("across")),
             party=pl.when(up).then(pl.col("sender")).otherwise(pl.col("receiver")),
         )
         if unknown := [column for column in columns if column not in table.columns]:

@@ -93,10 +93,8 @@ def recorded_form(letter: Letter) -> bytes:
 
 
 def header_and_length(start: bytes, length: int) -> tuple[bytes, int] | None:
-    """The head and the length of a sent message, from the first bytes of what is kept of it.
-
-    None if they are not kept: earlier versions wrote of a large one its hash alone.
-    """
+    """The head and the length of a sent message, from the first bytes of what is kept of it."""
+    # None if they are not kept: earlier versions wrote of a large one its hash alone.
     if not start.startswith(_HASHED):
         return start[:HEADER_SIZE], length
     at = len(_HASHED) + HEADER_SIZE

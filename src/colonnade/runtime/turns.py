@@ -14,10 +14,10 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Protocol, TypeVar, TypeVarTuple, runtime_checkable
 
-from colonnade.errors import ColonnadeError, PeerFailed, ProtocolError
+from colonnade.errors import ColonnadeError, PeerFailed
 from colonnade.privacy.store import Log
 from colonnade.runtime.hosted_node import HostedNode, Joined, Turn
-from colonnade.runtime.inprocess import Outcome
+from colonnade.runtime.inprocess import Outcome, check_finished
 from colonnade.runtime.node import Listener, NodeSetup
 from colonnade.runtime.program import NodeId
 from colonnade.runtime.receipts import old_copy
@@ -87,8 +87,7 @@ Ask = Callable[..., Promise]  # (host, a method of HostedNode, *arguments)
 class Computed:
     """What becomes of an answer once it is there: made once, by the thread that asks for it first.
 
-    Not a Future of its own: every message of every round makes a promise, and a Future costs as much as reading the
-    message.
+    Not a Future: every message of every round makes a promise, and a Future costs as much as reading the message.
     """
 
     __slots__ = ("_compute", "_error", "_promised", "_value")
@@ -120,20 +119,15 @@ class Computed:
 class Answered:
     """A promise that is kept at once."""
 
-    __slots__ = ("_error", "_value")
+    __slots__ = ("_answer",)
 
     def __init__(self, compute: Callable[[], Any]) -> None:
-        self._value: Any = None
-        self._error: BaseException | None = None
-        try:
-            self._value = compute()
-        except BaseException as error:
-            self._error = error
+        self._answer = Computed(self, lambda _: compute())
+        with contextlib.suppress(BaseException):
+            self._answer.result()
 
     def result(self) -> Any:
-        if self._error is not None:
-            raise self._error
-        return self._value
+        return self._answer.result()
 
     def add_done_callback(self, tell: Callable[[Any], object], /) -> None:
         tell(self)
@@ -204,9 +198,7 @@ class Turns:
                 self.meet()
         if self.failure is not None:
             raise self.failure
-        if stuck := [name for name in self.names if not self.done[name].finished]:
-            waits = "; ".join(f"{n!r} waits for {', '.join(map(repr, self.done[n].wait))}" for n in stuck)
-            raise ProtocolError(f"nobody can go on: {waits}")
+        check_finished({name: turn.wait for name, turn in self.done.items() if not turn.finished})
 
     def meet(self) -> None:
         """Let everybody say how far it has come, bring what is missing, and give each a turn."""

@@ -18,7 +18,7 @@ from typing import Any
 from colonnade.errors import ColonnadeError, LeakError, WireError
 from colonnade.privacy.released import Released
 from colonnade.privacy.values import append_value, read_value
-from colonnade.runtime.messages import BY_CODE, BY_TYPE, Failed, Sealed, check_fields
+from colonnade.runtime.messages import BY_CODE, BY_TYPE, Failed, Sealed, Shape, check_fields
 
 VERSION = 1
 LARGEST = 64 << 20
@@ -37,7 +37,7 @@ def encode(message: Any, *, guarded: bool) -> bytes:
         raise WireError(f"{type(message).__name__} is not in the table of messages; declare it with @message(number)")
     values = tuple(getattr(message, field.name) for field in shape.fields)
     if guarded and shape.cls is not Failed:
-        _check_guard(shape.cls.__name__, tuple(zip(shape.fields, values, strict=True)))
+        _check_guard(shape, values)
     check_fields(shape, values)
     out: list[bytes | memoryview] = [_HEADER.pack(VERSION, shape.code)]
     for value in values:
@@ -48,13 +48,13 @@ def encode(message: Any, *, guarded: bool) -> bytes:
     return body
 
 
-def _check_guard(name: str, pairs: tuple[tuple[Any, Any], ...]) -> None:
-    for declared, value in pairs:
+def _check_guard(shape: Shape, values: tuple[Any, ...]) -> None:
+    for declared, value in zip(shape.fields, values, strict=True):
         items = value if type(value) is tuple else (value,)
         if not all(type(item) is Released for item in items):
             raise LeakError(
-                f"{name}.{declared.name} holds a bare {type(value).__name__} and its sender holds data; pass it "
-                "through the gate and declare the field Released. Nothing was sent."
+                f"{shape.cls.__name__}.{declared.name} holds a bare {type(value).__name__} and its sender holds data; "
+                "pass it through the gate and declare the field Released. Nothing was sent."
             )
 
 
@@ -62,10 +62,8 @@ _recent: deque[tuple[bytes, Any]] = deque(maxlen=4)
 
 
 def decode(body: bytes) -> Any:
-    """The message of `body`. Never executes or imports anything; any bytes at all end in a message or a WireError.
-
-    Messages are immutable, so the very same bytes object (a broadcast within one process) is decoded once.
-    """
+    """The message of `body`. Never executes or imports anything; any bytes at all end in a message or a WireError."""
+    # Messages are immutable, so the very same bytes object (a broadcast within one process) is decoded once.
     for known, message in tuple(_recent):
         if known is body:
             return message
