@@ -22,7 +22,7 @@ from colonnade.privacy.store import FileLog, MemoryLog
 from colonnade.runtime.hosted_node import Joined
 from colonnade.runtime.messages import Failed
 from colonnade.runtime.program import COORDINATOR
-from colonnade.runtime.receipts import Receipts
+from colonnade.runtime.transcript import Receipts
 from colonnade.runtime.turns import Turns, check_records
 from colonnade.runtime.wire import Letter, encode
 

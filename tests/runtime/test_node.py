@@ -13,8 +13,7 @@ from colonnade.privacy.released import Released
 from colonnade.privacy.store import FileLog
 from colonnade.runtime.messages import Failed, message
 from colonnade.runtime.program import Post, ask_one, last, public_bytes, receive
-from colonnade.runtime.receipts import Receipts
-from colonnade.runtime.transcript import LOOK, Transcript, header_and_length, recorded_form
+from colonnade.runtime.transcript import LOOK, Receipts, Transcript, header_and_length, recorded_form
 from colonnade.runtime.wire import HEADER_SIZE, Letter, decode, encode
 from contract import Toy, nodes
 from contract import gate as gate_of

@@ -34,9 +34,8 @@ from colonnade.privacy.store import Log
 from colonnade.runtime.messages import FailureCode
 from colonnade.runtime.node import Listener, Node, NodeSetup
 from colonnade.runtime.program import NodeId, Note
-from colonnade.runtime.receipts import Edge, Receipts
 from colonnade.runtime.traffic import Traffic
-from colonnade.runtime.transcript import Transcript
+from colonnade.runtime.transcript import Edge, Receipts, Transcript
 from colonnade.runtime.wire import Letter
 
 # What ends a run for good. Anything else (a full disk, Ctrl-C, a damaged file) leaves it to be resumed.

@@ -21,8 +21,8 @@ from colonnade.privacy.store import Log
 from colonnade.runtime.hosted_node import FINAL, HostedNode, code_of
 from colonnade.runtime.node import Listener, Node, NodeSetup
 from colonnade.runtime.program import NodeId
-from colonnade.runtime.receipts import old_copy
 from colonnade.runtime.traffic import Traffic
+from colonnade.runtime.transcript import old_copy
 from colonnade.runtime.wire import Letter
 
 Carry = Callable[[Letter], Iterable[Letter]]

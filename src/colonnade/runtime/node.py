@@ -28,8 +28,7 @@ from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.privacy.released import Released, released_body
 from colonnade.runtime.messages import Failed, Sealed
 from colonnade.runtime.program import NodeId, Note, Post, Program
-from colonnade.runtime.receipts import Receipts
-from colonnade.runtime.transcript import Transcript, recorded_form
+from colonnade.runtime.transcript import Receipts, Transcript, recorded_form
 from colonnade.runtime.wire import Letter, decode, encode, type_name
 
 Replies = Mapping[type | None, type]

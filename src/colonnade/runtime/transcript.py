@@ -1,26 +1,37 @@
-"""A node's transcript: every step's inbox and outbox, in the same log as its ledger.
+"""A node's transcript and its receipts, in the same log as its ledger: what came, what was heard, what was sent.
 
 One step is one transaction: what came in, what the gate released, what goes out. Only then is anything sent. Reading
 the steps back gives exactly what a replay needs. Of a message that was sent and is not short only kind, length and hash
 are kept, since a replay makes it again; large ones that came in are files, gone when the run closes.
 
-Kinds of rows: `in` and `out` (key: the other node), `step` (the order of the inbox).
+A step is recorded when the program has read what came, so a process that dies in between has seen messages of which its
+transcript says nothing. If a sender's file is then an old copy, it draws its noise anew, for the same charge, and
+whoever has seen both subtracts. So where noise is drawn a receiver first writes a receipt, place and digest of every
+letter, and when the run is taken up again nobody may have heard more, or something else, than its sender remembers.
+
+Kinds of rows: `in` and `out` (key: the other node), `step` (the order of the inbox), `got` (a receipt; tick: the
+letter's place on its edge; key: sender and receiver).
 """
 
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from colonnade.errors import LedgerDamaged
 from colonnade.privacy.events import Event
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.run_prices import recorded_event
 from colonnade.privacy.store import Log
-from colonnade.runtime.wire import HEADER_SIZE, Letter
+from colonnade.runtime.messages import Failed
+from colonnade.runtime.wire import HEADER_SIZE, Letter, encode
 
+Edge = tuple[str, str]  # sender and receiver
 SHORT = 1 << 10
+_FAREWELL = encode(Failed(0), guarded=False)[:HEADER_SIZE]
 _HASHED = b"sha256:"
 LOOK = len(_HASHED) + HEADER_SIZE + 8  # so many bytes of what is kept tell kind and length
 
@@ -99,3 +110,57 @@ def header_and_length(start: bytes, length: int) -> tuple[bytes, int] | None:
         return start[:HEADER_SIZE], length
     at = len(_HASHED) + HEADER_SIZE
     return (start[len(_HASHED) : at], int.from_bytes(start[at : at + 8], "little")) if length == LOOK + 32 else None
+
+
+class Receipts:
+    """Which letters came in one run, by edge and place."""
+
+    def __init__(self, log: Log, run: str, *, kept: bool) -> None:
+        """kept  False where messages follow from what was heard: an old copy says the same again."""
+        self._log, self._run = log, run
+        self._kept = kept and log.durable
+        self._known: dict[Edge, dict[int, bytes]] | None = None
+
+    def note(self, came: Iterable[Letter]) -> None:
+        """Write down what is new; other bytes for a place that is known mean that its sender's record is an old copy.
+
+        A farewell is in no record of its sender's, and says nothing of data.
+        """
+        if not self._kept:
+            return
+        new: dict[tuple[Edge, int], bytes] = {}
+        for letter in came:
+            edge, place = (letter.sender, letter.receiver), letter.sequence
+            known = self._heard()[edge].get(place)
+            if known not in (None, letter.check):
+                raise old_copy(*edge, place + 1, place)
+            if known is None and not letter.body.startswith(_FAREWELL):
+                new[edge, place] = letter.check
+        if not new:
+            return
+        with self._log.atomic():
+            for (edge, place), check in new.items():
+                self._log.append(self._run, place, "got", json.dumps(edge), check)
+        for (edge, place), check in new.items():
+            self._heard()[edge][place] = check
+
+    def counts(self) -> dict[Edge, int]:
+        """How many letters have come on each edge, in all lives of this node."""
+        return {edge: len(places) for edge, places in self._heard().items()} if self._kept else {}
+
+    def _heard(self) -> dict[Edge, dict[int, bytes]]:
+        if self._known is None:
+            self._known = defaultdict(dict)
+            for row in self._log.rows(self._run, "got"):
+                sender, receiver = json.loads(row.key)
+                self._known[sender, receiver][row.tick] = row.body
+        return self._known
+
+
+def old_copy(sender: str, receiver: str, heard: int, recorded: int) -> LedgerDamaged:
+    """The sender of a message does not remember it as its receiver does."""
+    return LedgerDamaged(
+        f"{receiver!r} received {heard:,} messages from {sender!r}, whose record holds {recorded:,} of them: "
+        f"the record of {sender!r} is an old copy, and would draw its noise anew. Nothing was sent; restore "
+        "the newest copy of its store."
+    )

@@ -20,8 +20,8 @@ from colonnade.runtime.hosted_node import HostedNode, Joined, Turn
 from colonnade.runtime.inprocess import Outcome, check_finished
 from colonnade.runtime.node import Listener, NodeSetup
 from colonnade.runtime.program import NodeId
-from colonnade.runtime.receipts import old_copy
 from colonnade.runtime.traffic import Traffic
+from colonnade.runtime.transcript import old_copy
 from colonnade.runtime.wire import Letter
 
 LOAD = 48 << 20  # bytes of letters that one turn brings
