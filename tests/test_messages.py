@@ -214,7 +214,7 @@ WRONG: Wrong = {
     "one dimension": (
         lambda folder: co.Federation.split(X[:, 0], Y),
         co.InvalidInput,
-        "X needs two dimensions, rows and columns; it has 1. One column: X.reshape(-1, 1).",
+        "X needs two dimensions, rows and columns; it has 1. A column: X.reshape(-1, 1).",
     ),
     "more parties than columns": (
         lambda folder: split(parties=5),

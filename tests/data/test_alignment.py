@@ -469,10 +469,10 @@ def test_an_answer_of_another_length_or_beyond_the_table_is_refused(change):
 def test_every_bit_of_an_answer_is_a_row_that_was_sent_or_refused(place):
     bits = bytes([0x80 >> place])
     if place < 3:
-        assert alignment._unpacked(bits, 3).tolist() == [place == row for row in range(3)]
+        assert alignment._unpack(bits, 3).tolist() == [place == row for row in range(3)]
     else:
         with pytest.raises(ProtocolError, match="beyond the 3 that were sent"):
-            alignment._unpacked(bits, 3)
+            alignment._unpack(bits, 3)
 
 
 def test_the_order_digest_tells_rows_order_number_pepper_and_run_apart():

@@ -399,7 +399,7 @@ BAD = {
         file("t.csv", "x\nNA\nNA\n"),
         in_schema(X),
         "column 'x': 2 values are missing",
-        'Write missing = "indicator" in its schema',
+        'Write missing = "indicator" for a column of their own',
     ),
     "not a number": (
         lambda _: pl.DataFrame({"x": [1.0, float("nan")]}),

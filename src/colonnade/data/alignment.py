@@ -122,7 +122,7 @@ def offer(
     if least < 1:
         raise InvalidInput(f"least={least}: a party takes part with at least 1 common row.")
     mine, places = row_order.in_order(keys, pepper, people, rows)
-    return RowOffer(_fixed(mine), _fixed(places), least)
+    return RowOffer(_freeze(mine), _freeze(places), least)
 
 
 # ------------------------------------------------------------------------------------------------ the coordinator
@@ -162,7 +162,7 @@ def bitmap(places: Places, size: int) -> bytes:
     return np.packbits(bits).tobytes()
 
 
-def _unpacked(bits: bytes, size: int) -> NDArray[np.bool_]:
+def _unpack(bits: bytes, size: int) -> NDArray[np.bool_]:
     if len(bits) != (size + 7) // 8:
         raise ProtocolError(f"the answer to {size:,} digests has {len(bits):,} bytes; one bit a digest was expected.")
     found = np.unpackbits(np.frombuffer(bits, np.uint8)).astype(np.bool_)
@@ -213,7 +213,7 @@ class Agreement:
         """An agreement from the coordinator's answer, if it leaves enough rows."""
         if party not in parties or len(set(parties)) != len(parties):
             raise InvalidInput(f"{party!r} is not once among the parties {', '.join(map(repr, parties))}.")
-        rows = int(_unpacked(bits, len(offered.digests)).sum())
+        rows = int(_unpack(bits, len(offered.digests)).sum())
         _enough(rows, offered.least)
         return cls(session, party, tuple(sorted(parties)), pepper, bits, _column(offered, pepper), rows)
 
@@ -258,7 +258,7 @@ class Agreement:
                 "added, removed, or cut otherwise. Nothing was sent. Restore the table, or begin another alignment."
             )
         _enough(self.rows, offered.least)
-        return _unpacked(self.bits, len(offered.digests))
+        return _unpack(self.bits, len(offered.digests))
 
     def to_json(self) -> str:
         """The record as a party stores it."""
@@ -299,6 +299,6 @@ def _enough(rows: int, least: int) -> None:
         )
 
 
-def _fixed(array: NDArray[Any]) -> NDArray[Any]:
+def _freeze(array: NDArray[Any]) -> NDArray[Any]:
     array.flags.writeable = False
     return array

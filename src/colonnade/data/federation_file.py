@@ -133,9 +133,8 @@ class FederationFile:
         elif odd := [name for name, member in self.members.items() if member.most is not None]:
             raise InvalidInput(f'[parties.{odd[0]}] has most = ..., which is for align = "psi"; leave it out')
         if self.label[0] not in self.members:
-            raise InvalidInput(
-                f"label names {self.label[0]!r}, which is not among the parties {', '.join(self.members)}"
-            )
+            names = ", ".join(self.members)
+            raise InvalidInput(f"label names {self.label[0]!r}, which is not among the parties {names}")
 
     def _check_psi(self) -> None:
         if self.on is None or len(self.members) < 2:

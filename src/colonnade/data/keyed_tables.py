@@ -64,7 +64,7 @@ class KeyedTable:
             declared, schema = None, Schema(())
             if own:
                 with _naming(self.name):
-                    looks = look(block for block, _ in self._matched(keys, own, None))
+                    looks = look(block for block, _ in self._matching_blocks(keys, own, None))
                     schema = Schema(tuple(seen.column() for seen in looks), source="data")
         else:
             declared, own = schema, [column.name for column in schema.columns]
@@ -76,7 +76,7 @@ class KeyedTable:
         places: list[NDArray[np.int64]] = []
 
         def blocks() -> Iterator[pl.DataFrame]:
-            for block, at in self._matched(keys, own, declared):
+            for block, at in self._matching_blocks(keys, own, declared):
                 places.append(at)
                 yield block
 
@@ -88,7 +88,7 @@ class KeyedTable:
             raise InvalidInput(f"party {self.name!r}: {changed}")
         return schema, replace(encoded, matrix=_reorder(encoded.matrix, order))
 
-    def _matched(
+    def _matching_blocks(
         self, keys: pl.Series, columns: Sequence[str], declared: Schema | None
     ) -> Iterator[tuple[pl.DataFrame, NDArray[np.int64]]]:
         """Blocks of the table without the rows that are not matched, and the place of each row among the keys."""

@@ -4,7 +4,7 @@ Said before that run reserves anything, to whoever holds the data and to nobody 
 holds all tables, as a warning; between organisations to the party's own operator, in its log and at the question
 whether to take part. A declared level that no row has, in a column that is otherwise in order, is information and no
 warning (`about_levels`): said to the same, and calmly. Counts, names of columns and settings, never a value.
-docs/privacy.md ("Who is told that a budget would buy nothing") derives who may see what.
+docs/privacy.md ("Who is known that a budget would buy nothing") derives who may see what.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def about_levels(schema: Schema | None, block: Block) -> tuple[str, ...]:
     """
     if schema is None or not _readable(block):
         return ()
-    filled, few, start = _filled(block.matrix), [], 0
+    filled, few, start = _count_filled(block.matrix), [], 0
     for column in schema.columns:
         own = filled[start : start + len(features_of(column))]
         start += len(own)
@@ -103,8 +103,8 @@ def _beyond_bounds(column: Column, beyond: int, features: Any) -> list[str]:
     """A number or date of which most cells lie outside the bounds, or none between them; filled gaps are cells."""
     low, high = (column.low, column.high) if isinstance(column, Numeric) and not column.scale else (-1.0, 1.0)
     cells = features.toarray() if sparse.issparse(features) else features
-    told = cells[:, 1] == 0 if column.missing == "indicator" else np.ones(cells.shape[0], dtype=bool)
-    between = np.count_nonzero((cells[told, 0] > low) & (cells[told, 0] < high))
+    known = cells[:, 1] == 0 if column.missing == "indicator" else np.ones(cells.shape[0], dtype=bool)
+    between = np.count_nonzero((cells[known, 0] > low) & (cells[known, 0] < high))
     if between and 2 * beyond <= cells.shape[0]:
         return []
     outside = f"{beyond:,} of its {cells.shape[0]:,} values lie outside the declared bounds and count as the nearer one"
@@ -123,7 +123,7 @@ def _nothing(column: Column, rows: int, filled: NDArray[np.int64]) -> str:
 
 def _same_in_all_rows(matrix: Any) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
     """For each column whether it holds one value, and how many entries are not zero."""
-    filled = _filled(matrix)
+    filled = _count_filled(matrix)
     if not sparse.issparse(matrix):
         return np.asarray((matrix == matrix[:1]).all(axis=0)), filled
     columns, same = sparse.csc_array(matrix), filled == 0
@@ -133,7 +133,7 @@ def _same_in_all_rows(matrix: Any) -> tuple[NDArray[np.bool_], NDArray[np.int64]
     return same, filled
 
 
-def _filled(matrix: Any) -> NDArray[np.int64]:
+def _count_filled(matrix: Any) -> NDArray[np.int64]:
     """How many entries of each column are not zero."""
     held = np.diff(sparse.csc_array(matrix).indptr) if sparse.issparse(matrix) else np.count_nonzero(matrix, axis=0)
     return np.asarray(held, dtype=np.int64)
@@ -158,8 +158,8 @@ def count_labels(y: Any) -> LabelCounts | None:
         return None
     with np.errstate(over="ignore", invalid="ignore"):  # a warning that is an error would end what others see
         values, counts = np.unique(labels.astype(np.float64), return_counts=True)
-    told = ~np.isnan(values)
-    return LabelCounts(values[told], counts[told].astype(np.int64), int(counts[~told].sum()))
+    known = ~np.isnan(values)
+    return LabelCounts(values[known], counts[known].astype(np.int64), int(counts[~known].sum()))
 
 
 def about_labels(labels: LabelCounts | None, job: Job) -> tuple[str, ...]:

@@ -32,9 +32,7 @@ def table_federation(
     for party, schema in schemas.items():
         names = [column.name for column in schema.columns]
         if absent := [name for name in names if name not in frame.columns]:
-            raise InvalidInput(
-                f"the schema of {party!r} names {absent[0]!r}, which X does not have; give X that column."
-            )
+            raise InvalidInput(f"the schema of {party!r} names {absent[0]!r}, which X does not have; add that column.")
         frames[party] = frame.select(names).with_row_index(ROW_KEY)
     own = frames.get(holder, pl.DataFrame({ROW_KEY: pl.Series(range(frame.height), dtype=pl.UInt32)}))
     frames[holder] = own.with_columns(pl.Series(LABEL, np.asarray(y)))

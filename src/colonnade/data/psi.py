@@ -77,7 +77,7 @@ def psi_respond(request: bytes, key: bytes, *, most: int) -> bytes:
     Whoever may ask about every key there is learns the whole column: `most` is what the label holder's table can hold.
     """
     psi = _psi()
-    asked = _parsed(psi.Request, request, most)
+    asked = _parse(psi.Request, request, most)
     _within(len(asked.encrypted_elements), most)
     _each_once(asked.encrypted_elements)
     try:
@@ -89,7 +89,7 @@ def psi_respond(request: bytes, key: bytes, *, most: int) -> bytes:
 def psi_common(words: Sequence[bytes], key: bytes, setup: bytes, response: bytes, *, most: int) -> Places:
     """At the label holder: which of its keys the party has, if the party brought at most so many."""
     psi = _psi()
-    given, answered = _parsed(psi.ServerSetup, setup, most), _parsed(psi.Response, response, len(words))
+    given, answered = _parse(psi.ServerSetup, setup, most), _parse(psi.Response, response, len(words))
     if given.WhichOneof("data_structure") != "raw":  # a filter could be made to say yes to every key
         raise WireError("the party's keys did not come one by one, so they cannot be compared.")
     _within(len(given.raw.encrypted_elements), most)
@@ -157,7 +157,7 @@ def _psi() -> Any:
         raise InvalidInput(f"{needs}. Without it, align by keyed digests.") from error
 
 
-def _parsed(shape: Any, body: bytes, most: int) -> Any:
+def _parse(shape: Any, body: bytes, most: int) -> Any:
     if len(body) > _FRAMED * (most + most // 8) + 4096:  # elements without a byte take 25 times their length to read
         raise WireError(f"a message of a private set intersection is longer than {most:,} keys can make it.")
     message = shape()

@@ -61,7 +61,7 @@ def read_table(X: Any) -> NumberTable:
 def _check_matrix(shape: tuple[int, ...], values: NDArray[np.float64]) -> None:
     if len(shape) != 2:
         raise InvalidInput(
-            f"X needs two dimensions, rows and columns; it has {len(shape)}. One column: X.reshape(-1, 1)."
+            f"X needs two dimensions, rows and columns; it has {len(shape)}. A column: X.reshape(-1, 1)."
         )
     _check_shape(*shape)
     if bad := int(values.size - np.isfinite(values).sum()):
@@ -209,9 +209,7 @@ def cut_to_unit(X: Any, y: Any, unit: tuple[Any, int]) -> tuple[Any, Any, Unit, 
         X = as_frame(X) if hasattr(X, "columns") else X
     y = np.asarray(y)
     if not len(people) == len(y) == X.shape[0]:
-        raise InvalidInput(
-            f"unit says whom {len(people):,} rows are about; X has {X.shape[0]:,} rows and y {len(y):,}."
-        )
+        raise InvalidInput(f"unit is about {len(people):,} rows; X has {X.shape[0]:,} rows and y {len(y):,}.")
     kept = np.flatnonzero((rank_in_person(people) < most).to_numpy())
     rows = X[kept] if not sparse.issparse(X) else sparse.csr_array(X)[kept]
     return rows, y[kept], Unit(name, most), len(people) - len(kept)

@@ -94,14 +94,14 @@ def lines(curves: Sequence[Curve], x: Axis, y: Axis, *, label: str, diagonal: bo
     if diagonal:
         inner.append(_stroke([at((0.0, 0.0)), at((1.0, 1.0))], 'class="guide"'))
     for curve in curves:
-        path = [at(point) for point in (_stepped(curve.points) if curve.steps else curve.points)]
+        path = [at(point) for point in (_steps(curve.points) if curve.steps else curve.points)]
         dash = DASHES[curve.place % len(DASHES)]
         look = f'stroke="{curve.colour}"' + (f' stroke-dasharray="{dash}"' if dash else "")
         inner.append(_stroke(path, look))
         if curve.marks or len(path) == 1:
             marks += [_dot(at(point), curve.colour) for point in curve.points]
     keys = legend([(curve.name, curve.colour, DASHES[curve.place % len(DASHES)]) for curve in curves])
-    return Markup(_framed(inner, marks, x, y, x.ticks(across), y.ticks(up), label) + keys)
+    return Markup(_frame(inner, marks, x, y, x.ticks(across), y.ticks(up), label) + keys)
 
 
 def stacked_bars(
@@ -126,7 +126,7 @@ def stacked_bars(
             floors[number] += part
     whole = [(share, text) for share, text in x.ticks(across) if "." not in text]
     keys = legend([(name, colours[name], None) for name in heights])
-    return Markup(_framed(inner, [], x, y, whole, y.ticks(up), label) + keys)
+    return Markup(_frame(inner, [], x, y, whole, y.ticks(up), label) + keys)
 
 
 def bar(value: float, error: float, span: tuple[float, float], colour: str) -> Markup:
@@ -161,7 +161,7 @@ def legend(entries: Sequence[tuple[str, str, str | None]]) -> Markup:
     return Markup(f'<ul class="legend">{"".join(keys)}</ul>')
 
 
-def _framed(
+def _frame(
     inner: Sequence[str], outer: Sequence[str], x: Axis, y: Axis, along: Ticks, upward: Ticks, label: str
 ) -> Markup:
     grid, text = [], []
@@ -192,7 +192,7 @@ def _dot(at: Point, colour: str) -> str:
     return f'<circle cx="{at[0] / UNIT:.2%}" cy="{at[1] / UNIT:.2%}" r="3.5" fill="{colour}"/>'
 
 
-def _stepped(points: Sequence[Point]) -> list[Point]:
+def _steps(points: Sequence[Point]) -> list[Point]:
     """Each value holds until the next one comes."""
     path = list(points[:1])
     for before, after in pairwise(points):

@@ -202,12 +202,12 @@ class Sent(NamedTuple):
 
 def left_by_party(fit: FitFacts) -> list[Sent]:
     """By sender: what other nodes were given."""
-    return _summed((line[0], *line[2:]) for line in fit.communication.lines)
+    return _add_up((line[0], *line[2:]) for line in fit.communication.lines)
 
 
 def reached_by_party(fit: FitFacts) -> list[Sent]:
     """By receiver: what a party was given."""
-    return _summed((line[1], *line[2:]) for line in fit.communication.lines)
+    return _add_up((line[1], *line[2:]) for line in fit.communication.lines)
 
 
 def left_by_round(fit: FitFacts, party: str) -> dict[int, int]:
@@ -219,7 +219,7 @@ def left_by_round(fit: FitFacts, party: str) -> dict[int, int]:
     return dict(sorted(rounds.items()))
 
 
-def _summed(lines: Iterable[tuple[str, str, int, int, int]]) -> list[Sent]:
+def _add_up(lines: Iterable[tuple[str, str, int, int, int]]) -> list[Sent]:
     messages: Counter[tuple[str, str]] = Counter()
     sizes: Counter[tuple[str, str]] = Counter()
     for party, kind, _, count, size in lines:

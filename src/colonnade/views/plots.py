@@ -12,7 +12,6 @@ def plotly_objects() -> Any:
     try:
         import plotly.graph_objects
     except ModuleNotFoundError as error:
-        raise InvalidInput(
-            "this plot needs plotly: pip install 'colonnade[plot]'. The figures are there without it."
-        ) from error
+        needs = "this plot needs plotly: pip install 'colonnade[plot]'"
+        raise InvalidInput(f"{needs}. The figures are there without it.") from error
     return plotly.graph_objects

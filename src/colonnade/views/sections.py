@@ -73,11 +73,9 @@ def parties_section(fit: FitFacts, known: RunFacts) -> str:
     return who + paragraph(matched + on + allowed + unpriced * hidden)
 
 
+GAP = "The gap by round, on a logarithmic axis: the objective is at most this far above the best possible."
 CURVES = {
-    "gap": (
-        "The gap by round, on a logarithmic axis: the objective is at most this far above the best possible.",
-        chart.Axis("gap", log=True),
-    ),
+    "gap": (GAP, chart.Axis("gap", log=True)),
     "objective": ("The objective by round.", chart.Axis("objective")),
 }
 

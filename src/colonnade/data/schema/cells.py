@@ -37,10 +37,8 @@ def as_frame(frame: Any, names: Sequence[str] | None = None) -> pl.DataFrame:
 
     table = frame if isinstance(frame, pl.DataFrame) else _from_pandas(frame, names)
     if absent := [name for name in names or () if name not in table.columns]:
-        lacks = f"the table lacks {len(absent):,} of the schema's {len(names or ()):,} columns"
-        raise InvalidInput(
-            f"{lacks}, the first is {absent[0]!r}. Rename the table's column or take it out of the schema."
-        )
+        lacks = f"{len(absent):,} of the schema's {len(names or ()):,} columns, the first is {absent[0]!r}"
+        raise InvalidInput(f"the table lacks {lacks}. Rename the table's column or take it out of the schema.")
     return table
 
 

@@ -120,9 +120,8 @@ class Binary:
         _check_name(self.name)
         object.__setattr__(self, "missing", _missing(self.name, self.missing))
         if not isinstance(self.missing, str) and self.missing not in (0.0, 1.0):
-            raise wrong(
-                self.name, f'missing = {self.missing:g} in a binary column. Write 0, 1, "indicator" or "refuse".'
-            )
+            what = f"missing = {self.missing:g} in a binary column"
+            raise wrong(self.name, f'{what}. Write 0, 1, "indicator" or "refuse".')
 
     def groups(self) -> Groups:
         return (_with_indicator(_flag(self.name), self.missing),)
@@ -244,9 +243,8 @@ def _check_bounds(column: Numeric | Date, read: Callable[[str, object], Any]) ->
     low, high, missing = ends
     texts = [f"{end:g}" if isinstance(end, float) else str(end) for end in ends]
     if not low < high:
-        raise wrong(
-            column.name, f"low = {texts[0]} is not below high = {texts[1]}. Write public bounds with low < high."
-        )
+        order = f"low = {texts[0]} is not below high = {texts[1]}"
+        raise wrong(column.name, f"{order}. Write public bounds with low < high.")
     if not low <= missing <= high:
         outside = f"missing = {texts[2]} lies outside the bounds {texts[0]} to {texts[1]}"
         raise wrong(column.name, f"{outside}. Choose one between them.")

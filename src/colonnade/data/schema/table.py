@@ -40,9 +40,8 @@ class Encoded:
         """What the data's owner should know, and nobody else: no price covers a count of the data."""
         unknown = "are none of the declared levels and count as zeros; add a level if they matter"
         clipped = "lie outside the declared bounds and were clipped to them; widen the bounds if they matter"
-        notes = [(*item, unknown) for item in self.unknown.items()] + [
-            (*item, clipped) for item in self.clipped.items()
-        ]
+        notes = [(name, count, unknown) for name, count in self.unknown.items()]
+        notes += [(name, count, clipped) for name, count in self.clipped.items()]
         rows = self.matrix.shape[0]
         return tuple(f"column {name!r}: {count:,} of {rows:,} values {what}" for name, count, what in notes if count)
 

@@ -118,7 +118,7 @@ def _column(item: dict[str, Any], version: int) -> Column:
         raise InvalidInput(f"type is {kind!r}. Write one of {', '.join(KINDS)}.")
     if version < SINCE.get(kind, 1):
         raise InvalidInput(
-            f"type {kind!r} needs version = {SINCE[kind]} at the top of the file; it is {version} there."
+            f"type {kind!r} needs version = {SINCE[kind]} at the top of the file; there it is {version}."
         )
     known = {f.name: f for f in fields(KINDS[kind])}
     for key in values:

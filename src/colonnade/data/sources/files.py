@@ -113,9 +113,9 @@ class Csv:
 
         names = self.names()
         wanted = choose_columns(self.shown, names, columns)
-        types = {column.name: _declared(column) for column in (schema.columns if schema else ())}
+        types = {column.name: _arrow_type(column) for column in (schema.columns if schema else ())}
         types |= dict.fromkeys(texts, pa.string())
-        with unquoted(), self._explained(names):
+        with unquoted(), self._explain(names):
             types |= self._types(names, [name for name in wanted if name not in types])
             for batch in self._batches(wanted, types):
                 yield self._polars(batch)
@@ -173,7 +173,7 @@ class Csv:
                 yield reader.schema.empty_table()
 
     @contextmanager
-    def _explained(self, names: list[str]) -> Iterator[None]:
+    def _explain(self, names: list[str]) -> Iterator[None]:
         import pyarrow as pa
 
         try:
@@ -211,7 +211,7 @@ class Csv:
         return frame.with_columns(pl.col(texts).replace("", None)) if texts else frame
 
 
-def _declared(column: Column) -> pa.DataType:
+def _arrow_type(column: Column) -> pa.DataType:
     """How the cells of a declared column are read: levels as they are written, so that "01" stays "01"."""
     import pyarrow as pa
 
@@ -265,10 +265,8 @@ class Columnar:
             with (_open_parquet if self.kind == "Parquet" else _open_arrow)(self.path) as found:
                 yield found
         except (pa.ArrowException, OSError) as error:
-            advice = "Is it whole, and is its suffix right? Write it again."
-            raise InvalidInput(
-                f"{self.shown} cannot be read as {self.kind} ({type(error).__name__}). {advice}"
-            ) from None
+            what = f"{self.shown} cannot be read as {self.kind} ({type(error).__name__})"
+            raise InvalidInput(f"{what}. Is it whole, and is its suffix right? Write it again.") from None
 
 
 @contextmanager
