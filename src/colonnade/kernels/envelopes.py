@@ -30,6 +30,9 @@ from colonnade.kernels.score_bounds import (
     SNAPSHOT,
     TAKEN,
     TOP,
+    Csc,
+    Law,
+    Rows,
     log_bound,
     log_bounds,
     measure,
@@ -41,32 +44,22 @@ MARGIN = 1.0 + 2.0**-40  # far above the few ulps by which two calls of exp may 
 
 THETA = 0.5  # a column is light if c·|its score| can never exceed this: one envelope serves all of them
 EAGER = 3.0  # heavy columns that could weigh exp(3), and a fair share of the light ones, are seen before the first pick
-COOL = 4.6  # cool columns together weigh exp(-4.6) = 1 % of the total
+COOL_SHARE = 4.6  # cool columns together weigh exp(-4.6) = 1 % of the total
 CUT = 44.0  # exp(-44) of the largest envelope is below one unit of the integers: 2^62·exp(-44) < 1
 FIRST_HORIZON = 4.0  # steps that the first envelopes are made to last
 LARGEST_TOTAL = 2.0**61
 
-Csc = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
-
 
 @njit(cache=True)
 def see_column(
-    csc: Csc,
-    k: int,
-    x: int,
-    tilt: Floats,
-    lean: Floats,
-    bends: tuple[float, float],
-    bound: float,
-    grid: float,
-    clock: Floats,
-    heavy: Floats,
+    csc: Csc, k: int, x: int, rows: Rows, bends: tuple[float, float], law: Law, clock: Floats, heavy: Floats
 ) -> None:
     """The score of column k, in place x of the table, from the slopes of all rows."""
     data, indices, indptr = csc
-    full = heavy[x, FULL] == 1.0
-    total, trend = score_from_slopes(data, indices, indptr[k], indptr[k + 1], full, tilt, lean, bound, 1.0 / grid)
-    note(x, total * grid, trend, min(heavy[x, TOP] * bends[0], heavy[x, NORM] * bends[1]), clock, heavy)
+    total, trend = score_from_slopes(
+        data, indices, indptr[k], indptr[k + 1], heavy[x, FULL] == 1.0, rows.slope, rows.lean, law.bound, 1.0 / law.grid
+    )
+    note(x, total * law.grid, trend, min(heavy[x, TOP] * bends[0], heavy[x, NORM] * bends[1]), clock, heavy)
 
 
 @njit(cache=True)
@@ -74,27 +67,23 @@ def see_all(
     csc: Csc,
     which: Indices,
     members: Indices,
-    tilt: Floats,
-    lean: Floats,
+    rows: Rows,
     bends: tuple[float, float],
-    bound: float,
-    cap: float,
-    grid: float,
+    law: Law,
     clock: Floats,
     heavy: Floats,
 ) -> Any:
     """Scores of the member columns from the slopes of all rows, as a new snapshot; returns the nonzeros read."""
-    data, indices, indptr = csc
     read = 0
     for i in range(members.size):
         x = members[i]
-        start, stop = indptr[which[x]], indptr[which[x] + 1]
+        k = which[x]
         if heavy[x, MEASURED] == 0.0:
-            measure(data, indices, start, stop, bound, tilt.size, cap, x, heavy)
-        see_column(csc, which[x], x, tilt, lean, bends, bound, grid, clock, heavy)
+            measure(csc, k, rows.y.size, law, x, heavy)
+        see_column(csc, k, x, rows, bends, law, clock, heavy)
         heavy[x, SNAPSHOT] = abs(heavy[x, SCORE])
         heavy[x, TAKEN] = clock[EPOCH]
-        read += stop - start
+        read += csc[2][k + 1] - csc[2][k]
     return read
 
 

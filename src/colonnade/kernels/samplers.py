@@ -10,8 +10,7 @@ Leaves   the picks, and nothing else, may leave. The counters and the running ti
 Price    ρ = Δ²c²/2 a pick, Δ = 2·feature_bound·cap, cap = 1 (logistic) or residual_bound (the others).
 
 Three classes of columns. *Light* ones can never reach c·|α| = THETA: one envelope for all. Of the others, the heavy
-ones,
-*hot* is what may matter until the far horizon, each with an envelope of its own from its bound (`score_bounds`);
+ones, *hot* is what may matter until the far horizon, each with an envelope of its own from its bound (`score_bounds`);
 the rest is *cool* and shares one envelope, together less than a hundredth of the total. Classes are drawn anew when a
 clock passes the far horizon, hot envelopes when one passes the near horizon or proposals keep being turned down.
 A snapshot, the scores of all hot columns at one time, is taken when as much work has been wasted on rejected proposals
@@ -39,16 +38,16 @@ from numba import njit, uint64
 from numpy.typing import NDArray
 
 from colonnade.errors import ColonnadeError, InvalidInput
+from colonnade.kernels import score_bounds as table
 from colonnade.kernels.arrays import Floats, Indices
 from colonnade.kernels.column_scores import BLOCK, all_slopes, grid_of, score, score_and_trend
 from colonnade.kernels.envelopes import (
-    COOL,
+    COOL_SHARE,
     CUT,
     EAGER,
     FIRST_HORIZON,
     MARGIN,
     THETA,
-    Csc,
     ceilings,
     has_passed,
     heavy_columns,
@@ -63,29 +62,15 @@ from colonnade.kernels.envelopes import (
 )
 from colonnade.kernels.score_bounds import (
     AGE,
-    AWAY,
-    CAP,
     CLOCKS,
-    DUST,
-    HOT,
-    JUMP_PATH,
     JUMP_SUM,
-    JUMP_TOP,
     LAST_JUMP,
     LAST_PATH,
     MASS,
-    MEASURED,
-    NORM,
-    PAD,
-    PATH,
-    SCORE,
-    SHRINK_SUM,
-    SHRINK_TOP,
     SLACK,
-    SNAPSHOT,
-    STAMP,
-    SUMS,
-    WIDTH,
+    Csc,
+    Law,
+    Rows,
     advance,
     assume,
     constants,
@@ -103,7 +88,13 @@ from colonnade.kernels.stream import Stream, below, open_uniform
 EVALUATE, REBUILD = 4, 6
 
 # counters
-EVALUATIONS, REJECTED, REBUILDS, SNAPSHOTS, VIOLATIONS, HEAVY, WORK = 0, 1, 2, 3, 4, 5, 6
+EVALUATIONS, REJECTED, REBUILDS, SNAPSHOTS, VIOLATIONS, HEAVY, WORK, COUNTERS = range(8)
+# envelopes in all, all light ones, each cool one, all when they were made
+ALL, LIGHT, COOL_EACH, AT_REBUILD, TOTALS = range(5)
+# where things stand, in whole numbers; KNOWN: the slopes at hand are this step's; READ: heavy nonzeros in this step
+HOT_COUNT, LOOKED, COOL, REJECTIONS, LAST_REBUILD, STALE, PULLED, KNOWN, READ, WHOLES = range(10)
+# and in others; WASTED and SPENT: work on rejected proposals, since the last envelopes and since the last snapshot
+REF, SIZE, LENGTH, WASTED, SPENT, SNAPSHOT_COST, LAST_JUMPS, COOL_TOP, BEND_SUM, BEND_TOP, REALS = range(11)
 
 
 class Counts(NamedTuple):
@@ -117,20 +108,84 @@ class Counts(NamedTuple):
     work: int  # nonzeros read
 
 
+class Light(NamedTuple):
+    """The light columns."""
+
+    nnz: int  # nonzeros that one has at most
+    unit: float  # what one of them can add to c times a score
+    envelope: float
+    total: float  # of their envelopes
+
+
+class Sampler(NamedTuple):
+    """All that the sampler keeps, as one argument of its kernels."""
+
+    csc: Csc
+    law: Law
+    rows: Rows
+    light: Light
+    which: Indices  # heavy columns, and their table
+    heavy: Floats
+    ceiling: Floats
+    hot: Indices  # places in the table, and their envelopes, summed in groups of 2^shift
+    envelope: NDArray[np.uint64]
+    groups: NDArray[np.uint64]
+    shift: int
+    clock: Floats
+    pace: Floats
+    horizon: Floats
+    far_horizon: Floats
+    sums: Floats
+    scratch: Floats
+    block: Floats
+    totals: NDArray[np.uint64]
+    wholes: Indices
+    reals: Floats
+    counts: Indices
+    stream: Stream
+
+
+def _sampler(csc: Csc, y: Floats, law: Law, stream: Stream) -> Sampler:
+    """Light and heavy columns before the first pick; heavy ones that could outweigh the light ones are seen."""
+    n, d = y.size, csc[2].size - 1
+    rows = Rows(np.column_stack([np.zeros(n), y]), y, np.zeros(n), np.empty(n), np.empty(n), np.empty(n))
+    clock, sums, counts = np.zeros(CLOCKS + 1), np.zeros(table.SUMS), np.zeros(COUNTERS, dtype=np.int64)
+    clock[AGE] = 1.0 / law.radius
+    bends = all_slopes(law.loss, law.limit, y, rows.pairs, law.radius, rows.v, rows.slope, rows.lean)
+    unit = law.c * law.bound * law.cap * (1.0 + SLACK)
+    envelope = small_cosh(THETA) * MARGIN
+    light = Light(int(min(THETA / unit, float(n))), unit, envelope, d * envelope)
+    which = heavy_columns(csc[2], light.nnz)
+    count = which.size
+    heavy = np.zeros((count, table.WIDTH))
+    eager = max(EAGER, math.log(0.25 * light.total / max(count, 1)))
+    counts[HEAVY], counts[WORK] = count, _start_heavy(csc, which, unit, eager, rows, bends, law, clock, heavy)
+    shift = 6
+    while (1 << (2 * shift)) < count:
+        shift += 1
+    totals, wholes, reals = np.zeros(TOTALS, np.uint64), np.zeros(WHOLES, np.int64), np.zeros(REALS)
+    totals[[ALL, LIGHT, AT_REBUILD]] = 2**60  # all columns light: no envelopes, no first draw
+    wholes[[HOT_COUNT, LOOKED]], wholes[KNOWN] = count, 1
+    reals[[REF, SIZE, LENGTH, SNAPSHOT_COST]] = THETA, 1.0, FIRST_HORIZON, math.inf
+    reals[[BEND_SUM, BEND_TOP]] = bends
+    return Sampler(
+        csc, law, rows, light,
+        which, heavy, ceilings(heavy, law.c),
+        np.arange(count), np.zeros(count, np.uint64), np.zeros((count >> shift) + 1, np.uint64), shift,
+        clock, np.zeros(CLOCKS), np.full(CLOCKS + 1, -1.0), np.full(CLOCKS + 1, -1.0), sums,
+        np.empty(count), np.empty((4, BLOCK)), totals, wholes, reals, counts, stream,
+    )  # fmt: skip
+
+
 @njit(cache=True)
 def _start_heavy(
     csc: Csc,
     which: Indices,
     unit: float,
     eager: float,
-    radius: float,
-    tilt: Floats,
-    lean: Floats,
+    rows: Rows,
     bends: tuple[float, float],
-    bound: float,
-    cap: float,
-    reach: float,
-    grid: float,
+    law: Law,
     clock: Floats,
     heavy: Floats,
 ) -> Any:
@@ -140,328 +195,256 @@ def _start_heavy(
     seen = 0
     for j in range(which.size):
         nnz = indptr[which[j] + 1] - indptr[which[j]]
-        heavy[j, PAD] = nnz * (grid + 2.0**-48 * bound * cap)
-        heavy[j, STAMP + AGE] = radius
+        heavy[j, table.PAD] = nnz * (law.grid + 2.0**-48 * law.bound * law.cap)
+        heavy[j, table.STAMP + AGE] = law.radius
         if unit * nnz > eager:
             members[seen] = j
             seen += 1
         else:
-            assume(nnz, bound, cap, j, heavy)
-    read = see_all(csc, which, members[:seen], tilt, lean, bends, bound, cap, grid, clock, heavy)
+            assume(nnz, law, j, heavy)
+    read = see_all(csc, which, members[:seen], rows, bends, law, clock, heavy)
     for i in range(seen):
         x = members[i]
-        heavy[x, CAP] = min(heavy[x, CAP], heavy[x, NORM] * reach + heavy[x, SNAPSHOT])
+        heavy[x, table.CAP] = min(heavy[x, table.CAP], heavy[x, table.NORM] * law.reach + heavy[x, table.SNAPSHOT])
     return read
 
 
 @njit(cache=True)
-def _set_pace(
-    t: int,
-    m: float,
-    radius: float,
-    bound: float,
-    curvature: float,
-    sway: float,
-    jumps: tuple[float, int],
-    sums: Floats,
-    pace: Floats,
-) -> None:
-    """pace: how far each clock goes in a step like the last ones; jumps: the way since the last rebuild."""
+def _set_pace(t: int, m: float, law: Law, jumps: float, sums: Floats, pace: Floats) -> None:
+    """pace: how far each clock goes in a step like the last ones; jumps: the way of one since the last rebuild."""
     eta = 2.0 / (t + 2.0)
-    pace[SHRINK_TOP] = shrinking(t, sway, curvature, sums) + 1e-12
-    pace[SHRINK_SUM] = 1.05 * (curvature * eta * m * sums[MASS] + 1e-9)
-    pace[JUMP_SUM] = 1.5 * jumps[0] / jumps[1] + 1e-6
-    pace[JUMP_TOP] = curvature * eta * radius * bound
-    pace[JUMP_PATH] = 1.2 * sums[LAST_JUMP]
-    pace[PATH] = 1.2 * sums[LAST_PATH]
-    pace[AWAY] = sums[LAST_PATH]
-    pace[DUST] = 2.0
+    pace[table.SHRINK_TOP] = shrinking(t, law, sums) + 1e-12
+    pace[table.SHRINK_SUM] = 1.05 * (law.curvature * eta * m * sums[MASS] + 1e-9)
+    pace[table.JUMP_SUM] = jumps
+    pace[table.JUMP_TOP] = law.curvature * eta * law.radius * law.bound
+    pace[table.JUMP_PATH] = 1.2 * sums[LAST_JUMP]
+    pace[table.PATH] = 1.2 * sums[LAST_PATH]
+    pace[table.AWAY] = sums[LAST_PATH]
+    pace[table.DUST] = 2.0
+
+
+@njit(cache=True)
+def _see_rows(s: Sampler, m: float) -> None:
+    """The slopes of all rows in this step."""
+    law, rows = s.law, s.rows
+    bends = all_slopes(law.loss, law.limit, rows.y, rows.pairs, m, rows.v, rows.slope, rows.lean)
+    s.reals[BEND_SUM], s.reals[BEND_TOP] = bends
+    s.wholes[KNOWN] = 1
+
+
+@njit(inline="always")
+def _see_hot(s: Sampler, m: float) -> None:
+    """A new snapshot: the scores of all hot columns."""
+    if s.wholes[KNOWN] == 0:
+        _see_rows(s, m)
+    settle(m, s.rows, s.sums, s.clock)
+    bends = (s.reals[BEND_SUM], s.reals[BEND_TOP])
+    members = s.hot[: s.wholes[HOT_COUNT]]
+    s.counts[WORK] += see_all(s.csc, s.which, members, s.rows, bends, s.law, s.clock, s.heavy)
+    s.counts[SNAPSHOTS] += 1
+    s.reals[SPENT] = -1.0 * REBUILD * s.wholes[LOOKED]
+    s.wholes[STALE], s.wholes[PULLED] = 1, 0
+    s.far_horizon[:] = -1.0  # what was cool from the old snapshot may not be from this one
+
+
+@njit(inline="always")
+def _choose_hot(s: Sampler, t: int) -> None:
+    """A new choice of hot columns, until a new far horizon."""
+    count, hot, reals, wholes = s.which.size, s.hot, s.reals, s.wholes
+    old = hot[: wholes[HOT_COUNT]]
+    set_horizon(s.clock, s.pace, t, 8.0 + 9.0 * reals[LENGTH] + 0.1 * t, s.far_horizon)
+    cut = max(math.log(s.light.total), log_bounds(s.heavy, old, s.horizon, s.law.c, s.scratch))
+    cut -= math.log(count) + COOL_SHARE
+    hot_count, cool_top, looked = select_hot(s.heavy, s.law.c, cut, s.ceiling, s.far_horizon, old, s.scratch, hot)
+    wholes[HOT_COUNT], wholes[LOOKED], reals[COOL_TOP] = hot_count, looked, cool_top
+    wholes[COOL] = count if hot_count < count else 0
+    reals[SNAPSHOT_COST] = float(EVALUATE * s.rows.y.size + REBUILD * looked)
+    for i in range(hot_count):
+        k = s.which[hot[i]]
+        reals[SNAPSHOT_COST] += s.csc[2][k + 1] - s.csc[2][k]
+    reals[SPENT] += REBUILD * looked if reals[LENGTH] < 2.0 else 0.0
+
+
+@njit(inline="always")
+def _renew_envelopes(s: Sampler, t: int) -> None:
+    """New envelopes, and a new choice of hot columns where the old one has had its time."""
+    reals, wholes, totals = s.reals, s.wholes, s.totals
+    choose = has_passed(s.clock, s.far_horizon)
+    while True:
+        if choose:
+            _choose_hot(s, t)
+        cool, hot = wholes[COOL], s.hot[: wholes[HOT_COUNT]]
+        reals[REF], reals[SIZE], totals[LIGHT], totals[COOL_EACH], totals[ALL] = rebuild_envelopes(
+            s.heavy,
+            s.horizon,
+            s.law.c,
+            s.light.total,
+            cool,
+            reals[COOL_TOP],
+            s.shift,
+            hot,
+            s.scratch,
+            s.envelope,
+            s.groups,
+        )
+        reals[SPENT] += REBUILD * hot.size if reals[LENGTH] < 2.0 else 0.0  # only short horizons are a waste
+        s.counts[REBUILDS] += 1
+        if choose or uint64(cool) * totals[COOL_EACH] <= totals[ALL] >> uint64(3):
+            break
+        choose = True  # the hot columns have come down to where the others might be
+    totals[AT_REBUILD], wholes[STALE] = totals[ALL], 0
+
+
+@njit(inline="always")
+def _refresh(s: Sampler, t: int, m: float) -> None:
+    """Whatever is due before the next proposal: a snapshot, a horizon, envelopes."""
+    reals, wholes = s.reals, s.wholes
+    if reals[SPENT] > reals[SNAPSHOT_COST]:
+        _see_hot(s, m)  # enough was wasted to pay for knowing every score again
+    if wholes[STALE] and not wholes[PULLED]:
+        jumps = 1.5 * (s.clock[JUMP_SUM] - reals[LAST_JUMPS]) / max(1, t - wholes[LAST_REBUILD]) + 1e-6
+        _set_pace(t, m, s.law, jumps, s.sums, s.pace)
+        set_horizon(s.clock, s.pace, t, reals[LENGTH], s.horizon)
+        reals[WASTED], reals[LAST_JUMPS] = 0.0, s.clock[JUMP_SUM]
+        wholes[REJECTIONS], wholes[LAST_REBUILD] = 0, t
+    if wholes[STALE] or s.totals[ALL] <= s.totals[AT_REBUILD] >> uint64(7):
+        _renew_envelopes(s, t)
 
 
 @njit(cache=True)
 def _try_light(
-    csc: Csc,
-    k: int,
-    rows: Floats,
-    m: float,
-    loss: int,
-    limit: float,
-    c: float,
-    bound: float,
-    unit: float,
-    grid: float,
-    envelope: float,
-    stream: Stream,
-    counts: Indices,
+    csc: Csc, k: int, pairs: Floats, m: float, law: Law, light: Light, stream: Stream, counts: Indices
 ) -> Any:
-    """Accepts light column k in proportion to its weight: (whether, c times its score)."""
+    """Accepts column k, if light, in proportion to its weight: (whether, c times its score)."""
     data, indices, indptr = csc
     start, stop = indptr[k], indptr[k + 1]
-    target = open_uniform(stream) * envelope
-    if target > small_cosh(unit * (stop - start)) * MARGIN:
+    if stop - start > light.nnz:
+        return False, 0.0
+    target = open_uniform(stream) * light.envelope
+    if target > small_cosh(light.unit * (stop - start)) * MARGIN:
         return False, 0.0  # no score this column can have would be accepted
-    alpha = c * grid * score(data, indices, start, stop, rows, m, loss, limit, bound, 1.0 / grid)
+    steps = score(data, indices, start, stop, pairs, m, law.loss, law.limit, law.bound, 1.0 / law.grid)
+    alpha = law.c * law.grid * steps
     weight = small_cosh(alpha)
     counts[EVALUATIONS] += 1
     counts[WORK] += stop - start
-    if weight > envelope:
-        counts[VIOLATIONS] += 1
-    if target > weight:
-        counts[REJECTED] += 1
+    counts[VIOLATIONS] += weight > light.envelope
+    counts[REJECTED] += target > weight
     return target <= weight, alpha
 
 
-@njit(cache=True)
-def _renew_envelopes(
-    indptr: NDArray[Any],
-    which: Indices,
-    heavy: Floats,
-    c: float,
-    light: float,
-    t: int,
-    length: float,
-    shift: int,
-    clock: Floats,
-    pace: Floats,
-    horizon: Floats,
-    far_horizon: Floats,
-    ceiling: Floats,
-    choice: tuple[int, int, int, float, float],
-    spent: float,
-    n: int,
-    hot: Indices,
-    scratch: Floats,
-    envelope: NDArray[np.uint64],
-    groups: NDArray[np.uint64],
-    counts: Indices,
-) -> Any:
-    """New envelopes, and a new choice of hot columns where the old one has had its time.
-
-    Returns the choice (hot columns, columns looked at, cool columns, their bound, the cost of a snapshot), the work
-    spent
-    so far and what `rebuild_envelopes` returns.
-    """
-    count = which.size
-    hot_count, looked, cool, cool_top, snapshot_cost = choice
-    select = has_passed(clock, far_horizon)
-    while True:
-        if select:
-            set_horizon(clock, pace, t, 8.0 + 9.0 * length + 0.1 * t, far_horizon)
-            cut = max(math.log(light), log_bounds(heavy, hot[:hot_count], horizon, c, scratch))
-            cut -= math.log(count) + COOL
-            hot_count, cool_top, looked = select_hot(heavy, c, cut, ceiling, far_horizon, hot[:hot_count], scratch, hot)
-            cool = count if hot_count < count else 0
-            snapshot_cost = float(EVALUATE * n + REBUILD * looked)
-            for i in range(hot_count):
-                snapshot_cost += indptr[which[hot[i]] + 1] - indptr[which[hot[i]]]
-            spent += REBUILD * looked if length < 2.0 else 0.0
-        made = rebuild_envelopes(
-            heavy, horizon, c, light, cool, cool_top, shift, hot[:hot_count], scratch, envelope, groups
+@njit(inline="always")
+def _look(s: Sampler, k: int, x: int, m: float) -> None:
+    """The score of heavy column k, in place x of the table."""
+    data, indices, indptr = s.csc
+    heavy, reals, wholes, law, rows = s.heavy, s.reals, s.wholes, s.law, s.rows
+    n, start, stop = rows.y.size, indptr[k], indptr[k + 1]
+    if heavy[x, table.MEASURED] == 0.0:
+        measure(s.csc, k, n, law, x, heavy)
+    wholes[READ] += stop - start
+    if wholes[KNOWN] == 0 and 2 * wholes[READ] > n:
+        _see_rows(s, m)
+        reals[SPENT] += EVALUATE * n
+    if wholes[KNOWN]:
+        see_column(s.csc, k, x, rows, (reals[BEND_SUM], reals[BEND_TOP]), law, s.clock, heavy)
+    else:
+        steps, trend, bend = score_and_trend(
+            data, indices, start, stop, rows.pairs, m, law.loss, law.limit, law.bound, 1.0 / law.grid, s.block
         )
-        spent += REBUILD * hot_count if length < 2.0 else 0.0  # only short horizons are a waste
-        counts[REBUILDS] += 1
-        if select or uint64(cool) * made[3] <= made[4] >> uint64(3):
-            break
-        select = True  # the hot columns have come down to where the others might be
-    return (hot_count, looked, cool, cool_top, snapshot_cost), spent, made
+        note(x, steps * law.grid, trend, bend, s.clock, heavy)
+    s.counts[EVALUATIONS] += 1
+    s.counts[WORK] += stop - start
 
 
-@njit(cache=True)
-def _exact_kernel(
-    csc: Csc,
-    y: Floats,
-    loss: int,
-    radius: float,
-    c: float,
-    bound: float,
-    limit: float,
-    bounds: Floats,
-    stream: Stream,
-    index: Indices,
-    sign: NDArray[np.int8],
-    counts: Indices,
-) -> None:
+@njit(inline="always")
+def _units(margin: float, log_weight: float, reals: Floats) -> Any:
+    """margin·cosh(log_weight) in units of the integer envelopes."""
+    ref, size = reals[REF], reals[SIZE]
+    return uint64(margin * size * scaled_cosh(log_weight, ref)) if log_weight - ref > -CUT else uint64(0)
+
+
+@njit(inline="always")
+def _turn_down(nnz: int, excess: float, horizon: Floats, clock: Floats, reals: Floats, wholes: Indices) -> None:
+    """A proposal was wasted; excess: how far its bound was above its score."""
+    reals[WASTED] += nnz
+    reals[SPENT] += (1 if wholes[KNOWN] else EVALUATE) * nnz
+    wholes[REJECTIONS] += 1
+    many = reals[WASTED] > 4.0 * wholes[HOT_COUNT] and wholes[REJECTIONS] >= 2
+    if reals[WASTED] > wholes[HOT_COUNT] and (many or excess > 2.0):
+        # the horizon was too far: pull it in, or proposals go on being turned down
+        reals[LENGTH] = 0.25 * reals[LENGTH] if reals[LENGTH] >= 2.0 else 0.0
+        for g in range(CLOCKS):
+            horizon[g] = clock[g] + (0.25 * (horizon[g] - clock[g]) if reals[LENGTH] > 0.0 else 0.0)
+        wholes[STALE] = wholes[PULLED] = 1
+        reals[WASTED], wholes[REJECTIONS] = 0.0, 0
+
+
+@njit(inline="always")
+def _try_heavy(s: Sampler, r: Any, m: float) -> Any:
+    """Proposes the heavy column in whose envelope r falls: (column, whether it is accepted, c times its score)."""
+    heavy, envelope, totals, reals, wholes, counts = s.heavy, s.envelope, s.totals, s.reals, s.wholes, s.counts
+    cool_total = uint64(wholes[COOL]) * totals[COOL_EACH]
+    place, old = -1, totals[COOL_EACH]
+    if r < cool_total:
+        x = np.int64(below(s.stream, s.which.size))
+        if heavy[x, table.HOT] == 1.0:
+            return s.which[x], False, 0.0
+    else:
+        place = locate(r - cool_total, envelope, s.groups, s.shift)
+        x = s.hot[place]
+        old = envelope[place]
+    k = s.which[x]
+    _look(s, k, x, m)
+    alpha = s.law.c * heavy[x, table.SCORE]
+    weight = _units(1.0, abs(alpha), reals)
+    accepted = below(s.stream, old) < weight
+    bound = log_bound(heavy, x, s.horizon, s.law.c)
+    if place >= 0:
+        new = _units(MARGIN, bound, reals)
+        if new < old:
+            envelope[place] = new
+            s.groups[place >> s.shift] -= old - new
+            totals[ALL] -= old - new
+    counts[VIOLATIONS] += weight > old
+    if not accepted:
+        counts[REJECTED] += 1
+        nnz = s.csc[2][k + 1] - s.csc[2][k]
+        _turn_down(nnz, bound - abs(alpha), s.horizon, s.clock, reals, wholes)
+    return k, accepted, alpha
+
+
+# _nrt=False: arrays are not counted in and out, atomically, wherever one is taken out of the sampler, which cost a
+# fifth of the time. The kernel may therefore allocate nothing. What takes a sampler is inlined into it.
+@njit(cache=True, _nrt=False)
+def _exact_kernel(s: Sampler, index: Indices, sign: NDArray[np.int8]) -> None:
+    csc, law, stream, reals, wholes, totals, counts = s.csc, s.law, s.stream, s.reals, s.wholes, s.totals, s.counts
+    clock, horizon, far_horizon, past, pairs = s.clock, s.horizon, s.far_horizon, s.rows.past, s.rows.pairs
     data, indices, indptr = csc
-    curvature, sway, cap, span, reach, grid = bounds
-    n, d = y.size, indptr.size - 1
-    steps = 1.0 / grid
-    rows = np.empty((n, 2))  # u_i beside y_i: one cache line serves both
-    rows[:, 0] = 0.0
-    rows[:, 1] = y
-    past, here, tilt, lean = np.zeros(n), np.empty(n), np.empty(n), np.empty(n)
-    block = np.empty((4, BLOCK))
-    clock, pace = np.zeros(CLOCKS + 1), np.zeros(CLOCKS)
-    horizon, far_horizon = np.full(CLOCKS + 1, -1.0), np.full(CLOCKS + 1, -1.0)
-    clock[AGE] = 1.0 / radius
-    sums = np.zeros(SUMS)
-    bends = all_slopes(loss, limit, y, rows, radius, here, tilt, lean)
-    known = True  # tilt and lean are those of the current step
-
-    # light and heavy columns; heavy ones that could outweigh the light ones are seen at once
-    unit = c * bound * cap * (1.0 + SLACK)
-    light_nnz = int(min(THETA / unit, float(n)))
-    light_envelope = small_cosh(THETA) * MARGIN
-    light = d * light_envelope
-    which = heavy_columns(indptr, light_nnz)
-    count = which.size
-    counts[HEAVY] = count
-    heavy = np.zeros((count, WIDTH))
-    eager = max(EAGER, math.log(0.25 * light / max(count, 1)))
-    counts[WORK] += _start_heavy(
-        csc, which, unit, eager, radius, tilt, lean, bends, bound, cap, reach, grid, clock, heavy
-    )
-
-    shift = 6
-    while (1 << (2 * shift)) < count:
-        shift += 1
-    envelope, groups = np.zeros(count, dtype=np.uint64), np.zeros((count >> shift) + 1, dtype=np.uint64)
-    scratch = np.empty(count)
-    ceiling = ceilings(heavy, c)
-    hot = np.arange(count)
-    hot_count, looked, cool, cool_top = count, count, 0, 0.0
-
-    ref, size = THETA, 1.0
-    light_total = total = total_at_rebuild = uint64(1) << uint64(60)  # all columns light: no envelopes, no first draw
-    cool_each = cool_total = uint64(0)
-    length = FIRST_HORIZON
-    wasted, rejections, spent, snapshot_cost, last_rebuild, last_jumps = 0.0, 0, 0.0, math.inf, 0, 0.0
+    count, d, light, sums = s.which.size, indptr.size - 1, s.light, s.sums
     for t in range(1, index.size + 1):
-        m = radius if t == 1 else 2.0 * radius / (t * (t + 1.0))
+        m = law.radius if t == 1 else 2.0 * law.radius / (t * (t + 1.0))
         # the far horizon may come first: near ones that were set since then may reach beyond it
-        stale = count > 0 and (has_passed(clock, horizon) or has_passed(clock, far_horizon))
-        if stale and t > 1 and wasted < hot_count:
-            length = min(1.6 * max(length, 0.5), 0.5 * t + 4.0)
-        pulled = False
-        read = 0  # nonzeros of heavy columns read in this step
+        wholes[STALE] = count > 0 and (has_passed(clock, horizon) or has_passed(clock, far_horizon))
+        wholes[PULLED] = wholes[READ] = 0
+        if wholes[STALE] and t > 1 and reals[WASTED] < wholes[HOT_COUNT]:
+            reals[LENGTH] = min(1.6 * max(reals[LENGTH], 0.5), 0.5 * t + 4.0)
         while True:
-            if spent > snapshot_cost:
-                # enough was wasted to pay for knowing every score again
-                if not known:
-                    bends = all_slopes(loss, limit, y, rows, m, here, tilt, lean)
-                    known = True
-                settle(m, past, rows, sums, clock)
-                counts[WORK] += see_all(csc, which, hot[:hot_count], tilt, lean, bends, bound, cap, grid, clock, heavy)
-                counts[SNAPSHOTS] += 1
-                spent, stale, pulled = -1.0 * REBUILD * looked, True, False
-                far_horizon[:] = -1.0  # what was cool from the old snapshot may not be from this one
-            if stale and not pulled:
-                jumps = (clock[JUMP_SUM] - last_jumps, max(1, t - last_rebuild))
-                _set_pace(t, m, radius, bound, curvature, sway, jumps, sums, pace)
-                set_horizon(clock, pace, t, length, horizon)
-                wasted, rejections, last_rebuild, last_jumps = 0.0, 0, t, clock[JUMP_SUM]
-            if stale or total <= total_at_rebuild >> uint64(7):
-                # the second case: the envelopes have shrunk below what integers of this size resolve
-                choice, spent, made = _renew_envelopes(
-                    indptr,
-                    which,
-                    heavy,
-                    c,
-                    light,
-                    t,
-                    length,
-                    shift,
-                    clock,
-                    pace,
-                    horizon,
-                    far_horizon,
-                    ceiling,
-                    (hot_count, looked, cool, cool_top, snapshot_cost),
-                    spent,
-                    n,
-                    hot,
-                    scratch,
-                    envelope,
-                    groups,
-                    counts,
-                )
-                hot_count, looked, cool, cool_top, snapshot_cost = choice
-                ref, size, light_total, cool_each, total = made
-                cool_total = uint64(cool) * cool_each
-                total_at_rebuild, stale = total, False
-            r = below(stream, total) if count > 0 else uint64(0)
-            if r < light_total:
+            # the last case: the envelopes have shrunk below what integers of this size resolve
+            wasteful, coarse = reals[SPENT] > reals[SNAPSHOT_COST], totals[ALL] <= totals[AT_REBUILD] >> uint64(7)
+            if wholes[STALE] or wasteful or coarse:
+                _refresh(s, t, m)
+            r = below(stream, totals[ALL]) if count > 0 else uint64(0)
+            if r < totals[LIGHT]:
                 k = np.int64(below(stream, d))
-                if indptr[k + 1] - indptr[k] > light_nnz:
-                    continue
-                accepted, alpha = _try_light(
-                    csc, k, rows, m, loss, limit, c, bound, unit, grid, light_envelope, stream, counts
-                )
-                if accepted:
-                    break
-                continue
-            place = -1
-            if r - light_total < cool_total:
-                x = np.int64(below(stream, count))
-                if heavy[x, HOT] == 1.0:
-                    continue
-                old = cool_each
+                accepted, alpha = _try_light(csc, k, pairs, m, law, light, stream, counts)
             else:
-                place = locate(r - light_total - cool_total, envelope, groups, shift)
-                x = hot[place]
-                old = envelope[place]
-            k = which[x]
-            start, stop = indptr[k], indptr[k + 1]
-            if heavy[x, MEASURED] == 0.0:
-                measure(data, indices, start, stop, bound, n, cap, x, heavy)
-            read += stop - start
-            if not known and 2 * read > n:
-                bends = all_slopes(loss, limit, y, rows, m, here, tilt, lean)
-                known = True
-                spent += EVALUATE * n
-            if known:
-                see_column(csc, k, x, tilt, lean, bends, bound, grid, clock, heavy)
-            else:
-                whole_score, trend, bend = score_and_trend(
-                    data, indices, start, stop, rows, m, loss, limit, bound, steps, block
-                )
-                note(x, whole_score * grid, trend, bend, clock, heavy)
-            alpha = c * heavy[x, SCORE]
-            counts[EVALUATIONS] += 1
-            counts[WORK] += stop - start
-            weight_now = uint64(size * scaled_cosh(abs(alpha), ref)) if abs(alpha) - ref > -CUT else uint64(0)
-            if weight_now > old:
-                counts[VIOLATIONS] += 1
-            accepted = below(stream, old) < weight_now
-            new = log_bound(heavy, x, horizon, c)
-            if place >= 0:
-                envelope_now = uint64(MARGIN * size * scaled_cosh(new, ref)) if new - ref > -CUT else uint64(0)
-                if envelope_now < old:
-                    envelope[place] = envelope_now
-                    groups[place >> shift] -= old - envelope_now
-                    total -= old - envelope_now
+                k, accepted, alpha = _try_heavy(s, r - totals[LIGHT], m)
             if accepted:
                 break
-            counts[REJECTED] += 1
-            wasted += stop - start
-            spent += (1 if known else EVALUATE) * (stop - start)
-            rejections += 1
-            if wasted > hot_count and ((wasted > 4.0 * hot_count and rejections >= 2) or new - abs(alpha) > 2.0):
-                # the horizon was too far: pull it in, or proposals go on being turned down
-                length = 0.25 * length if length >= 2.0 else 0.0
-                for g in range(CLOCKS):
-                    horizon[g] = clock[g] + (0.25 * (horizon[g] - clock[g]) if length > 0.0 else 0.0)
-                stale = pulled = True
-                wasted, rejections = 0.0, 0
-
-        s = 1 if open_uniform(stream) <= 1.0 / (1.0 + math.exp(-2.0 * alpha)) else -1
         index[t - 1] = k
-        sign[t - 1] = s
-        advance(
-            data,
-            indices,
-            indptr[k],
-            indptr[k + 1],
-            bound,
-            radius,
-            t,
-            s,
-            (curvature, sway, span),
-            past,
-            rows,
-            sums,
-            clock,
-        )
-        known = False
+        sign[t - 1] = 1 if open_uniform(stream) <= 1.0 / (1.0 + math.exp(-2.0 * alpha)) else -1
+        advance(data, indices, indptr[k], indptr[k + 1], t, sign[t - 1], law, past, pairs, sums, clock)
+        wholes[KNOWN] = 0
 
 
 def exact_picks(
@@ -483,43 +466,20 @@ def exact_picks(
     Memory beside the matrix: 48 bytes a row, and 232 bytes for each heavy column.
     """
     check_problem(data, indices, indptr, y, loss, radius, rounds)
-    for name, value in (
-        ("scale", scale),
-        ("feature_bound", feature_bound),
-        ("residual_bound", residual_bound),
-    ):
+    for name, value in (("scale", scale), ("feature_bound", feature_bound), ("residual_bound", residual_bound)):
         if not (math.isfinite(value) and value > 0.0):
             raise InvalidInput(f"{name} must be positive and finite; got {value}. It must not come from the data.")
     bounds = constants(loss, residual_bound, float(np.abs(y).max()))
     # the grid is public: it follows from the bounds and the number of rows, not from the longest column
     grid = grid_of(y.size, feature_bound * bounds[2])
+    settings = (radius, scale, feature_bound, residual_bound, *bounds, grid)
+    sampler = _sampler((data, indices, indptr), y, Law(int(loss), *map(float, settings)), stream)
     picks = Picks(np.empty(rounds, dtype=np.int64), np.empty(rounds, dtype=np.int8))
-    counts = np.zeros(7, dtype=np.int64)
-    _exact_kernel(
-        (data, indices, indptr),
-        y,
-        int(loss),
-        radius,
-        scale,
-        feature_bound,
-        residual_bound,
-        np.array([*bounds, grid]),
-        stream,
-        picks.columns,
-        picks.signs,
-        counts,
-    )
+    _exact_kernel(sampler, picks.columns, picks.signs)
+    counts = sampler.counts.tolist()
     if counts[VIOLATIONS]:
         raise ColonnadeError(
             "a score exceeded its bound: the picks are not draws of the mechanism and were discarded. This is a fault "
-            "of "
-            "the library; please report the sizes of the data."
+            "of the library; please report the sizes of the data."
         )
-    return picks, Counts(
-        int(counts[EVALUATIONS]),
-        int(counts[REJECTED]),
-        int(counts[REBUILDS]),
-        int(counts[SNAPSHOTS]),
-        int(counts[HEAVY]),
-        int(counts[WORK]),
-    )
+    return picks, Counts(*(counts[i] for i in (EVALUATIONS, REJECTED, REBUILDS, SNAPSHOTS, HEAVY, WORK)))

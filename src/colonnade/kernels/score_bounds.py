@@ -33,7 +33,7 @@ Bounds may never be broken by rounding; with eps = 2^-53 each has its margin:
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 from numba import njit
 from numpy.typing import NDArray
@@ -60,6 +60,36 @@ EPOCH = 9  # not a clock, but kept with them: the number of the last snapshot
 MASS, TOP_V, ENERGY, ENERGY_ERROR, CROSS, CROSS_ERROR, PAST, LAST_PATH, LAST_JUMP, SUMS = range(10)
 
 
+Csc = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]  # data, indices, indptr
+
+
+class Law(NamedTuple):
+    """What is public and stays: the scale c, bounds of features and residuals, `constants`, the grid of scores."""
+
+    loss: int
+    radius: float
+    c: float
+    bound: float
+    limit: float
+    curvature: float
+    sway: float
+    cap: float
+    span: float
+    reach: float
+    grid: float
+
+
+class Rows(NamedTuple):
+    """What is kept of all rows. Slopes and leans are those of one step, v is scratch."""
+
+    pairs: Floats  # u_i beside y_i: one cache line serves both
+    y: Floats
+    past: Floats
+    v: Floats
+    slope: Floats
+    lean: Floats
+
+
 def constants(loss: LossCode, residual_bound: float, largest_label: float) -> tuple[float, float, float, float, float]:
     """(curvature, sway, cap, span, reach): max of |q'|, |v·q'(v)|, |q|, the width of q's range, |q − q(0)|."""
     r = residual_bound
@@ -74,34 +104,26 @@ def constants(loss: LossCode, residual_bound: float, largest_label: float) -> tu
 
 
 @njit(cache=True)
-def measure(
-    data: NDArray[Any],
-    indices: NDArray[Any],
-    start: int,
-    stop: int,
-    bound: float,
-    rows: int,
-    cap: float,
-    x: int,
-    heavy: Floats,
-) -> None:
-    """Puts what is known of a column before any score into its row of the table: upper bounds of its sizes."""
-    norm, top, square = sizes(data, start, stop, bound)
+def measure(csc: Csc, k: int, rows: int, law: Law, x: int, heavy: Floats) -> None:
+    """Puts what is known of column k before any score into row x of the table: upper bounds of its sizes."""
+    data, indices, indptr = csc
+    start, stop = indptr[k], indptr[k + 1]
+    norm, top, square = sizes(data, start, stop, law.bound)
     heavy[x, NORM] = norm * (1.0 + SLACK)
     heavy[x, TOP] = top
     heavy[x, ROOT] = math.sqrt(square) * (1.0 + SLACK)
-    heavy[x, CAP] = heavy[x, NORM] * cap
+    heavy[x, CAP] = heavy[x, NORM] * law.cap
     heavy[x, FULL] = 1.0 if is_full(indices, start, stop, rows) else 0.0
     heavy[x, MEASURED] = 1.0
 
 
 @njit(cache=True)
-def assume(nnz: int, bound: float, cap: float, x: int, heavy: Floats) -> None:
+def assume(nnz: int, law: Law, x: int, heavy: Floats) -> None:
     """The same from the number of nonzeros alone."""
-    heavy[x, NORM] = bound * nnz
-    heavy[x, TOP] = bound
-    heavy[x, ROOT] = bound * math.sqrt(nnz) * (1.0 + SLACK)
-    heavy[x, CAP] = heavy[x, NORM] * cap
+    heavy[x, NORM] = law.bound * nnz
+    heavy[x, TOP] = law.bound
+    heavy[x, ROOT] = law.bound * math.sqrt(nnz) * (1.0 + SLACK)
+    heavy[x, CAP] = heavy[x, NORM] * law.cap
     heavy[x, SCORE] = heavy[x, SNAPSHOT] = heavy[x, CAP]
 
 
@@ -174,26 +196,25 @@ def _push(
     indices: NDArray[Any],
     start: int,
     stop: int,
-    bound: float,
     step: float,
     slope: float,
-    span: float,
+    law: Law,
     past: Floats,
-    rows: Floats,
+    pairs: Floats,
 ) -> Any:
     """u += step·column. Returns Σ over its rows of the change of |u|, of u², of x·u, x·v⁰, and its jumps."""
     change, energy, along, along_past, jumps = 0.0, 0.0, 0.0, 0.0, 0.0
     for z in range(start, stop):
-        x = clipped(data[z], bound)
+        x = clipped(data[z], law.bound)
         i = indices[z]
-        u = rows[i, 0]
+        u = pairs[i, 0]
         now = u + step * x
-        rows[i, 0] = now
+        pairs[i, 0] = now
         change += abs(now) - abs(u)
         energy += step * x * (now + u)
         along += x * u
         along_past += x * past[i]
-        jumps += min(span, slope * abs(x))
+        jumps += min(law.span, slope * abs(x))
     return change, energy, along, along_past, jumps
 
 
@@ -203,35 +224,28 @@ def advance(
     indices: NDArray[Any],
     start: int,
     stop: int,
-    bound: float,
-    radius: float,
     t: int,
     s: int,
-    limits: tuple[float, float, float],
+    law: Law,
     past: Floats,
-    rows: Floats,
+    pairs: Floats,
     sums: Floats,
     clock: Floats,
 ) -> None:
-    """Step t: v shrinks by 1 - eta everywhere and loses eta·radius·s·x where the picked column is; clocks follow.
-
-    limits: curvature, sway and span of `constants`.
-    """
-    curvature, sway, span = limits
+    """Step t: v shrinks by 1 - eta everywhere and loses eta·radius·s·x where the column is; clocks follow."""
+    curvature, radius = law.curvature, law.radius
     eta = 2.0 / (t + 2.0)
     old_m = 1.0 / clock[AGE]
     m = 2.0 * radius / ((t + 1.0) * (t + 2.0))
     step = -s * (t + 1.0)
-    norm, top, square = sizes(data, start, stop, bound)
+    norm, top, square = sizes(data, start, stop, law.bound)
     slope = curvature * eta * radius
-    change, energy_change, along, along_past, jumps = _push(
-        data, indices, start, stop, bound, step, slope, span, past, rows
-    )
+    change, energy_change, along, along_past, jumps = _push(data, indices, start, stop, step, slope, law, past, pairs)
     rounding = (stop - start + 8) * 2.0**-51
-    clock[SHRINK_TOP] = (clock[SHRINK_TOP] + shrinking(t, sway, curvature, sums)) * ROUND_UP
+    clock[SHRINK_TOP] = (clock[SHRINK_TOP] + shrinking(t, law, sums)) * ROUND_UP
     clock[SHRINK_SUM] = (clock[SHRINK_SUM] + curvature * (eta + DRIFT) * old_m * sums[MASS]) * ROUND_UP
     clock[JUMP_SUM] = (clock[JUMP_SUM] + jumps * (1.0 + SLACK)) * ROUND_UP
-    clock[JUMP_TOP] = (clock[JUMP_TOP] + min(span, slope * top) * (1.0 + SLACK)) * ROUND_UP
+    clock[JUMP_TOP] = (clock[JUMP_TOP] + min(law.span, slope * top) * (1.0 + SLACK)) * ROUND_UP
     # |change of v|² = eta²·|v + radius·s·x|²: shrinking and jumping may cancel
     length_v = old_m * math.sqrt(sums[ENERGY] + sums[ENERGY_ERROR]) * (1.0 + SLACK)
     length_x = radius * math.sqrt(square) * (1.0 + SLACK)
@@ -256,18 +270,19 @@ def advance(
 
 
 @njit(cache=True)
-def shrinking(t: int, sway: float, curvature: float, sums: Floats) -> Any:
+def shrinking(t: int, law: Law, sums: Floats) -> Any:
     """How far the shrinking of step t can move the slope of any one row."""
     eta = 2.0 / (t + 2.0)
-    return min(sway * (DRIFT - math.log1p(-eta)), curvature * (eta + DRIFT) * sums[TOP_V])
+    return min(law.sway * (DRIFT - math.log1p(-eta)), law.curvature * (eta + DRIFT) * sums[TOP_V])
 
 
 @njit(cache=True, fastmath={"reassoc"})
-def settle(m: float, past: Floats, rows: Floats, sums: Floats, clock: Floats) -> None:
+def settle(m: float, rows: Rows, sums: Floats, clock: Floats) -> None:
     """A new snapshot, past = v: the sums over rows are taken afresh, and the distance from it is 0."""
+    past, pairs = rows.past, rows.pairs
     mass, energy, past_energy = 0.0, 0.0, 0.0
     for i in range(past.size):
-        u = rows[i, 0]
+        u = pairs[i, 0]
         past[i] = m * u
         mass += abs(u)
         energy += u * u
