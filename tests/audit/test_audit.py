@@ -224,6 +224,7 @@ BUGS = [
 ]
 
 
+@pytest.mark.thinned("audit")
 @pytest.mark.parametrize(
     ("name", "adversary", "plant", "trials"), BUGS, ids=[f"{bug[0]}, {bug[1]}, {bug[2].__name__[6:]}" for bug in BUGS]
 )

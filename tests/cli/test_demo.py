@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from functools import cache
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -21,6 +23,13 @@ pytestmark = pytest.mark.skipif(
 ROWS = 4000
 SETTINGS = co.DistributedFrankWolfe(rounds=10, tolerance=0.0)
 PROBLEM = co.Problem(co.Logistic(), co.L1Ball(demo.RADIUS), intercept=True)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def read_once():
+    """The archive is unpacked once; what is made of it is made anew."""
+    with mock.patch.object(flights, "_flights", cache(flights._flights)):
+        yield
 
 
 @pytest.fixture(scope="module")

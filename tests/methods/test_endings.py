@@ -21,6 +21,7 @@ def test_the_cases_below_are_all_methods():
     assert {kind for kind in known if kind.DERIVATION is None} == {type(case.method) for case in EXACT.values()}
 
 
+@pytest.mark.thinned("fault")
 @pytest.mark.parametrize("tolerance", [0.0, 1e-12, 1e6])
 @pytest.mark.parametrize("name", EXACT)
 def test_an_exact_run_never_says_that_stopping_would_be_a_release(name, tolerance):

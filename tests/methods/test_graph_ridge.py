@@ -24,6 +24,7 @@ def ridge(a, intercept=False):
     return co.Problem(co.LeastSquares(), penalty=co.Ridge(a), intercept=intercept)
 
 
+@pytest.mark.thinned("slow")
 @pytest.mark.parametrize("name", GRAPHS)
 @pytest.mark.parametrize("agents", [2, 6])
 def test_the_agents_find_the_ridge_answer(name, agents):

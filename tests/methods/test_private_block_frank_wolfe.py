@@ -153,6 +153,7 @@ def test_public_labels_are_named_as_unprotected_and_cost_nothing(tmp_path):
 # ---------------------------------------------------------------- the answer
 
 
+@pytest.mark.thinned("slow")
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__)
 @pytest.mark.parametrize("parties", [1, 4, 16])
 def test_the_answer_lies_in_the_ball_whatever_was_drawn(tmp_path, loss, parties):
@@ -164,6 +165,7 @@ def test_the_answer_lies_in_the_ball_whatever_was_drawn(tmp_path, loss, parties)
     assert fit.status is co.Status.FIXED_ROUNDS
 
 
+@pytest.mark.thinned("slow")
 @pytest.mark.parametrize("epsilon", [0.05, 8.0])
 @pytest.mark.parametrize("parties", [2, 16])
 def test_the_answer_of_a_consortium_lies_in_the_ball_whatever_was_drawn(tmp_path, parties, epsilon):

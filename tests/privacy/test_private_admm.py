@@ -308,6 +308,7 @@ BUGS = [
 ]
 
 
+@pytest.mark.thinned("audit")
 @pytest.mark.parametrize(("name", "plant", "trials"), BUGS, ids=[f"{bug[0]}, {bug[1].__name__[6:]}" for bug in BUGS])
 def test_a_planted_bug_is_caught(name: str, plant: Any, trials: int, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)

@@ -88,6 +88,7 @@ def solved(loss: Loss, penalty: Penalty, A: np.ndarray, y: np.ndarray) -> np.nda
     return np.asarray(x.value)
 
 
+@pytest.mark.thinned("slow")
 @pytest.mark.parametrize("penalty", PENALTIES, ids=lambda p: type(p).__name__)
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda p: type(p).__name__)
 @settings(deadline=None, max_examples=4)
@@ -104,6 +105,7 @@ def test_the_certificate_bounds_the_distance_to_the_optimum(loss, penalty, seed)
         assert primal - reference <= certificate(loss, penalty, A, x, y) + 1e-13 * (1.0 + primal)
 
 
+@pytest.mark.thinned("slow")
 @pytest.mark.parametrize("penalty", PENALTIES, ids=lambda p: type(p).__name__)
 @pytest.mark.parametrize("loss", LOSSES[:4], ids=lambda p: type(p).__name__)
 def test_the_certificate_closes_on_the_way_to_the_optimum_of_a_smooth_loss(loss, penalty):

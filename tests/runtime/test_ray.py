@@ -143,6 +143,7 @@ def test_a_placement_that_cannot_be_is_refused_before_anything_runs(engine, plac
 def test_a_cluster_that_does_not_answer_is_an_error_within_seconds(address):
     """192.0.2.77 is reserved for documentation: no machine has it. Ray itself, which would try for minutes, is not asked."""
     with (
+        mock.patch("colonnade.runtime.ray.ANSWER", 0.2),
         mock.patch("ray.is_initialized", return_value=False),
         mock.patch("ray.init", side_effect=AssertionError),
         pytest.raises(co.InvalidInput, match=r"no Ray cluster answers at '.*ray start"),

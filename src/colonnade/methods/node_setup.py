@@ -162,10 +162,13 @@ def source_of(method: AnyMethod) -> str:
     """The version of colonnade and the text of all files in the method's own folder."""
     home = Path(inspect.getfile(type(method))).parent
     text = b"".join(file.read_bytes() for file in sorted(home.glob("*.py")))
-    return f"{_version('colonnade')} {hashlib.sha256(text).hexdigest()[:16]}"
+    return f"{installed()} {hashlib.sha256(text).hexdigest()[:16]}"
 
 
-_version = cache(version)  # it parses a file
+@cache
+def installed() -> str:
+    """The version of colonnade, read from its files once."""
+    return version("colonnade")
 
 
 def usable_labels(y: NDArray[Any], job: Job) -> NDArray[Any]:

@@ -19,7 +19,6 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from importlib.metadata import version
 from pathlib import Path
 
 from colonnade.data.alignment import Agreement
@@ -35,7 +34,7 @@ from colonnade.errors import (
 )
 from colonnade.methods.masked_scores import MaskedScores
 from colonnade.methods.method import GraphMethod
-from colonnade.methods.node_setup import Call, neighbours, party_setup
+from colonnade.methods.node_setup import Call, installed, neighbours, party_setup
 from colonnade.network.approvals import Approvals
 from colonnade.network.bounds import Sizes, check_call, check_question
 from colonnade.network.neighbours import Neighbours
@@ -150,7 +149,7 @@ class PartyService:
 
     def hello(self, _: Parcel) -> Parcel:
         """Who is there: versions, the federation file, the clock, the rows agreed on."""
-        versions = {"protocol": PROTOCOL, "version": version("colonnade"), "file": self.data.file.digest}
+        versions = {"protocol": PROTOCOL, "version": installed(), "file": self.data.file.digest}
         return Parcel({**versions, "clock": time.time(), **self.aligning.standing()})
 
     def reach(self, _: Parcel) -> Parcel:
