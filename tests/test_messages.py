@@ -448,7 +448,7 @@ WRONG: Wrong = {
     "rows where columns are wanted": (
         lambda folder: co.fit(split(by="rows"), SQUARES, DFW),
         co.InvalidInput,
-        "distributed Frank-Wolfe works on split columns, and the parties of this federation hold different rows: make it with Federation.split(..., by='columns'), or choose another method.",
+        "distributed Frank-Wolfe works on split columns, and these parties hold different rows: take Federation.split(..., by='columns'), or another method.",
     ),
     "a frame where a federation is wanted": (
         lambda folder: co.fit(LEFT, SQUARES, DFW),
@@ -554,7 +554,7 @@ WRONG: Wrong = {
             noise=co.SeededNoise(1),
         ),
         co.PolicyRefused,
-        "seeded noise can be subtracted, so it protects nobody, and party 'clinic' does not let exact values leave. Nothing was sent. Leave noise= out; for a test or a figure, set Policy(exact=True) on data that may be shown.",
+        "seeded noise protects nobody, and party 'clinic' does not let exact values leave. Nothing was sent. Leave noise= out; for a test or a figure, set Policy(exact=True) on data that may be shown.",
     ),
     # policy
     "a policy against exact values": (
@@ -571,7 +571,7 @@ WRONG: Wrong = {
             DFW,
         ),
         co.InvalidInput,
-        "the policy of 'b' limits what all runs together may spend, so what this one spends must be kept: give store='a folder', where ledgers outlive the process, and a private method, since exact values exceed any limit.",
+        "the policy of 'b' limits what all runs may spend, so what this one spends must be kept: give store='a folder', and a private method, as exact values exceed any limit.",
     ),
     "a policy for nobody": (
         lambda folder: split(policies={"registry": co.Policy()}),
@@ -721,7 +721,7 @@ WRONG: Wrong = {
     "classes that are not numbers": (
         lambda folder: cli("sparse", write(folder / "t.svm", "1 1:1\n"), "--classes", "a,b"),
         Said,
-        "--classes 'a,b' is not a list of numbers; write for example --classes=-1,1",
+        "--classes 'a,b' is not a list of numbers; write as in --classes=-1,1",
     ),
     "privacy without classes": (
         lambda folder: cli("sparse", write(folder / "t.svm", "1 1:1\n-1 2:1\n"), "--epsilon", 1),

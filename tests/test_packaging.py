@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import colonnade as co
-from colonnade.cli.machine import EXTRAS
+from colonnade.cli.terminal import EXTRAS
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "colonnade"

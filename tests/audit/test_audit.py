@@ -336,7 +336,7 @@ def test_progress_counts_every_trial_on_both_sides(monkeypatch, capsys):
         def stop(self):
             told.append("stopped")
 
-    monkeypatch.setattr(audits, "Bar", Recorder)
+    monkeypatch.setattr("colonnade.runs.progress.Bar", Recorder)
     audit(LEAKY, trials=7_000, progress=True)
     assert told == [14_000, 5_000, 7_000, 12_000, 14_000, "stopped"]
     assert capsys.readouterr().out == ""

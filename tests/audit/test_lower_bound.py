@@ -199,7 +199,7 @@ def test_a_verdict_says_what_it_means():
     ],
 )
 def test_an_audit_without_trials_or_error_probability_is_refused(ask):
-    with pytest.raises(InvalidInput, match=r"same number of trials|is nan|delta|0.999 is usual"):
+    with pytest.raises(InvalidInput, match=r"as many trials|is nan|delta|0.999 is usual"):
         ask()
 
 

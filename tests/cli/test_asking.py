@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 import colonnade as co
-from colonnade.cli.party import _ask, _confirmed, _cost, _show
+from colonnade.cli.party import _ask, _cost, _read_reply, _show
 from colonnade.errors import BudgetExhausted, PeerFailed, PolicyRefused
 from colonnade.methods.method import Job
 from colonnade.methods.node_setup import Call, source_of, terms_of
@@ -166,7 +166,7 @@ def test_only_a_yes_is_a_yes_and_the_end_of_the_input_is_a_no(typed, answer):
     try:
         os.write(writes, typed)
         os.close(writes)
-        assert _confirmed(reads, lambda: None) is answer
+        assert _read_reply(reads, lambda: None) is answer
     finally:
         os.close(reads)
 
@@ -181,7 +181,7 @@ def test_something_else_than_yes_or_no_is_asked_about_again(capfd):
 
     try:
         os.write(writes, b"perhaps\n")
-        assert _confirmed(reads, later) is True
+        assert _read_reply(reads, later) is True
     finally:
         os.close(reads)
         os.close(writes)
@@ -193,7 +193,7 @@ def test_a_question_that_is_withdrawn_is_not_answered_by_what_comes_at_the_same_
     said = iter([None, "gone"])
     try:
         os.write(writes, b"y\n")
-        assert _confirmed(reads, lambda: next(said)) == "gone"
+        assert _read_reply(reads, lambda: next(said)) == "gone"
     finally:
         os.close(reads)
         os.close(writes)

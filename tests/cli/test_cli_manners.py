@@ -319,17 +319,17 @@ def test_a_process_that_is_interrupted_leaves_one_line_and_130() -> None:
 
 # Commands whose work may take longer than two seconds, and what shows that it goes on.
 LONG = {
-    "audit": "progress=seen",
+    "audit": "watched = on_screen(quiet or as_json)",
     "budget show": "busy(",
     "budget verify": "busy(",
     "coordinator run": "on_screen(quiet or as_json)",
-    "demo": "progress=told.is_terminal",
+    "demo": "watched, tell = told.is_terminal and not silent",
     "doctor": "busy(",
     "federation check": "busy(",
     "federation example": "busy(",
     "fit": "progress=on_screen(",
     "report": "busy(",
-    "sparse": "_reading_bar(on_screen(",
+    "sparse": "progress_bar(on_screen(",
 }
 
 

@@ -12,9 +12,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from colonnade.cli import machine as examination
-from colonnade.cli.doctor import doctor
-from colonnade.cli.machine import NOTE, OK, TROUBLE, Check, examine, healthy
+from colonnade.cli import doctor as examination
+from colonnade.cli.doctor import NOTE, OK, TROUBLE, Check, doctor, examine, healthy
 from colonnade.privacy.mechanisms import SystemNoise
 
 tool = typer.Typer()

@@ -89,7 +89,7 @@ def test_what_only_tells_something_ends_with_0(words):
 
 @pytest.mark.parametrize(("state", "code"), [("ok", 0), ("note", 0), ("trouble", 1)])
 def test_the_doctor_fails_where_a_run_would_and_not_where_it_has_a_note(state, code, monkeypatch):
-    from colonnade.cli import machine as doctor
+    from colonnade.cli import doctor
 
     monkeypatch.setattr(doctor, "examine", lambda _: [doctor.Check("disk", state, "found", "do this")])
     for flags in ([], ["--json"], ["--quiet"]):

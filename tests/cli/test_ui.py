@@ -418,7 +418,7 @@ def test_the_token_is_on_no_command_line_of_a_browser(store, monkeypatch):
 
 
 def test_the_report_command_writes_the_report_of_a_saved_fit(store, tmp_path, capsys):
-    from colonnade.cli.report import report
+    from colonnade.cli.fit import report
 
     saved = next((store / "fits").glob("*.json"))
     report(saved, tmp_path / "out.html")

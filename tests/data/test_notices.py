@@ -21,7 +21,7 @@ from colonnade.methods.method import Job
 from colonnade.network.party_data import PartyData
 from colonnade.network.party_service import PartyService
 from colonnade.privacy.block import Block
-from colonnade.runs.call import notices_about, unused_levels
+from colonnade.runs.call import notices
 
 ROWS = 80
 PRIVATE = co.Privacy(1.0, 1e-6, "secure")
@@ -129,7 +129,7 @@ def test_levels_and_cells_that_a_schema_leaves_unused_are_counted(column, cells,
     assert len(told) == len(found)
     for notice, words in zip(told, found, strict=True):
         assert notice.startswith(f"column 'cells': {words}")
-    assert notices_about(fed, Job(RIDGE, fed.roster(), PRIVATE), {"lab": fed.parties["lab"].block}) == [
+    assert notices(fed, Job(RIDGE, fed.roster(), PRIVATE), {"lab": fed.parties["lab"].block})[0] == [
         f"party 'lab': {notice}" for notice in told
     ]
 
@@ -154,15 +154,15 @@ def test_a_declared_level_that_no_row_has_is_always_said_once(levels, missing, c
     fed = co.Federation.from_frames(frames, "pid", ("clinic", "sick"), schemas=schemas)
     wanted = [f"declared levels that no row has: column 'cells' ({found})"] if found else []
     job = Job(RIDGE, fed.roster(), PRIVATE)
-    assert unused_levels(fed, job, {"lab": fed.parties["lab"].block}) == [f"party 'lab': {line}" for line in wanted]
+    assert notices(fed, job, {"lab": fed.parties["lab"].block})[1] == [f"party 'lab': {line}" for line in wanted]
     members = {name: Member(schema, co.Policy(least=1), new_key()[0]) for name, schema in schemas.items()}
     party_data = PartyData(FederationFile(members, "pid", ("clinic", "sick")), "lab", frames["lab"])
     assert [*party_data.unused] == wanted
     warned = " ".join(party_data.nothing)
     assert bool(warned) == (not found and set(cells) != set(levels))
     away = replace(fed, away=party_data.file)
-    assert unused_levels(away, job, {"lab": fed.parties["lab"].block}) == []
-    assert unused_levels(fed, replace(job, privacy=None), {"lab": fed.parties["lab"].block}) == []
+    assert notices(away, job, {"lab": fed.parties["lab"].block}) == ([], [])
+    assert notices(fed, replace(job, privacy=None), {"lab": fed.parties["lab"].block}) == ([], [])
 
 
 def test_levels_that_no_row_has_are_one_line_a_party_and_no_error_to_whoever_forbids_waste(tmp_path):

@@ -11,7 +11,7 @@ from scipy import sparse
 
 import colonnade as co
 import contract
-from colonnade.audit import block_frank_wolfe as audit_bfw
+from colonnade.audit import frank_wolfe as audit_bfw
 from colonnade.audit.lower_bound import epsilon_lower_bound
 from colonnade.methods.frank_wolfe import private_block as private
 from colonnade.methods.frank_wolfe.private_block import PrivateBlockFrankWolfe

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json
 import math
 import os
@@ -132,7 +131,7 @@ def test_the_coordinators_log_follows_the_run_in_whole_numbers(followed):
 
 def typed(*words: str):
     """A command in this process; it would set up the logs and signals of all tests that follow."""
-    with mock.patch("colonnade.cli.coordinator._logged"):
+    with mock.patch("colonnade.cli.coordinator._log_to_stderr"):
         return CliRunner().invoke(app, words)
 
 
@@ -152,10 +151,10 @@ def test_the_coordinators_line_typed_in_again_begins_and_pays_no_other_run(follo
 
 def test_a_stopped_command_is_repeated_by_runs_resume_as_it_was_given(followed, monkeypatch):
     """Also that it may write over a file; and once its run is over there is nothing to resume, whatever became of the file."""
-    home, module = followed[0] / "tryout" / "coordinator", importlib.import_module("colonnade.runs.fit")
+    home = followed[0] / "tryout" / "coordinator"
     monkeypatch.chdir(home)
     made, begun = co.load("fit.json"), mock.Mock(side_effect=KeyboardInterrupt)
-    monkeypatch.setattr(module, "fit", begun)
+    monkeypatch.setattr(co, "fit", begun)
     words = ["coordinator", "run", "federation.toml", "--job", "job.toml", "--listen", "127.0.0.1:0"]
     stopped = typed(*words, "--overwrite", "--output", "again.json")
     assert stopped.exit_code == 130, stopped.stderr
@@ -169,7 +168,7 @@ def test_a_stopped_command_is_repeated_by_runs_resume_as_it_was_given(followed, 
 
 
 def test_a_command_that_was_killed_when_its_run_had_finished_begins_and_pays_no_other(followed, monkeypatch):
-    home, module = followed[0] / "tryout" / "coordinator", importlib.import_module("colonnade.runs.fit")
+    home = followed[0] / "tryout" / "coordinator"
     monkeypatch.chdir(home)
     made = co.load("fit.json")
 
@@ -181,7 +180,7 @@ def test_a_command_that_was_killed_when_its_run_had_finished_begins_and_pays_no_
         raise KeyboardInterrupt
 
     begun = mock.Mock(side_effect=killed)
-    monkeypatch.setattr(module, "fit", begun)
+    monkeypatch.setattr(co, "fit", begun)
     words = ["coordinator", "run", "federation.toml", "--job", "job.toml", "--listen", "127.0.0.1:0"]
     words += ["--store", "killed-store", "--output", "late.json"]
     assert typed(*words).exit_code == 130

@@ -154,5 +154,5 @@ def test_public_labels_of_rows_whose_order_the_parties_keep_are_refused(tmp_path
     made = organisations(tmp_path)
     ball = co.Problem(co.LeastSquares(), constraint=co.L1Ball(1.0))
     method = co.PrivateBlockFrankWolfe(rounds=1, labels=co.PublicLabels(np.ones(26)))
-    with Straw(made) as straw, pytest.raises(InvalidInput, match="public labels go by the place of a row"):
+    with Straw(made) as straw, pytest.raises(InvalidInput, match="public labels go by a row's place"):
         co.fit(made.federation, ball, method, PRIVACY, engine=straw, store=tmp_path / "hub")

@@ -20,7 +20,7 @@ from scipy.stats import binom, chi2
 
 import colonnade as co
 from colonnade.audit import gram as attacks
-from colonnade.audit import gram_runs, gram_scores
+from colonnade.audit import gram_runs
 from colonnade.audit.lower_bound import epsilon_lower_bound
 from colonnade.errors import ProtocolError
 from colonnade.kernels.ring import Ring, product, uniform
@@ -466,7 +466,7 @@ def movement(world, setting):
     """
     job, view = world.job(setting), gram_runs.run(world, setting, world.blocks(setting, True))
     found = []
-    stated = zip(gram_scores.stages(world, setting, view), gram_scores.sensitivities(view), strict=True)
+    stated = zip(attacks.stages(world, setting, view), attacks.sensitivities(view), strict=True)
     for stage, sensitivity in stated:
         first, second = (stage.means(job, world.blocks(setting, side)) for side in (True, False))
         total = 0.0
@@ -575,24 +575,20 @@ def test_from_no_viewpoint_does_a_whole_run_tell_more_than_it_states():
     """Coordinator, dealer and reader of the same runs: class sums, then the Gram matrix. `make audit` makes more."""
     seen = gram_runs.FIRST_SUMS, ONE_EPSILON
     shown = bound(
-        lambda view: [
-            score(*seen, view) for score in (gram_scores.likelihood, gram_scores.dealer_score, gram_scores.model_score)
-        ]
+        lambda view: [score(*seen, view) for score in (attacks.likelihood, attacks.dealer_score, attacks.model_score)]
     )
     assert max(shown) <= 1.0
 
 
 def test_a_partner_learns_no_more_than_a_run_states_even_from_the_released_matrix():
     seen = gram_runs.FIRST_SUMS, ONE_EPSILON
-    shown = bound(
-        lambda v: [gram_scores.likelihood(*seen, v, gram_runs.TWO), gram_scores.masks_score(*seen, v)], gram_runs.TWO
-    )
+    shown = bound(lambda v: [attacks.likelihood(*seen, v, gram_runs.TWO), attacks.masks_score(*seen, v)], gram_runs.TWO)
     assert max(shown) <= 1.0
 
 
 def test_planted_the_same_number_of_runs_finds_a_dealer_that_can_see(monkeypatch):
     without_r(monkeypatch)
-    assert bound(lambda view: [gram_scores.dealer_score(gram_runs.FIRST_SUMS, ONE_EPSILON, view)], runs=120)[0] > 1.0
+    assert bound(lambda view: [attacks.dealer_score(gram_runs.FIRST_SUMS, ONE_EPSILON, view)], runs=120)[0] > 1.0
 
 
 @pytest.mark.audit

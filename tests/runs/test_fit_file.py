@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import colonnade as co
+from colonnade.runs.fit_file import to_plain
 from contract import EVERY_METHOD, fitted
 
 KINDS = ["frank-wolfe, logistic, simplex, intercept", "private gram, secure", "adaboost", "kernel svm"]
@@ -47,7 +48,7 @@ def tried(path: Path) -> str:
 
 @pytest.fixture(scope="module")
 def plain() -> dict[str, dict[str, Any]]:
-    return {kind: json.loads(json.dumps(fitted(EVERY_METHOD[kind])._plain())) for kind in KINDS}
+    return {kind: json.loads(json.dumps(to_plain(fitted(EVERY_METHOD[kind])))) for kind in KINDS}
 
 
 def test_what_was_saved_is_read(plain, tmp_path):

@@ -25,7 +25,8 @@ from colonnade.privacy.events import Policy
 from colonnade.privacy.ledger import ADMIN, CLOSING, OPENING, OWNER, Ledger
 from colonnade.privacy.store import FileLog
 from colonnade.runs.budgets import account, export_releases, spending
-from colonnade.runs.result import _FORMAT as FIT_VERSION
+from colonnade.runs.fit_file import FORMAT as FIT_VERSION
+from colonnade.runs.fit_file import to_plain
 from colonnade.runtime.transcript import Transcript
 
 EARLIER = Path(__file__).parents[1] / "earlier"
@@ -90,7 +91,7 @@ def test_a_fit_of_version_1_that_is_saved_again_is_of_this_version_and_equal(tmp
     header, _, body = (tmp_path / "fit.json").read_text(encoding="utf-8").partition("\n")
     assert json.loads(header)["version"] == FIT_VERSION
     again = co.load(tmp_path / "fit.json")
-    assert again._plain() == first._plain()
+    assert to_plain(again) == to_plain(first)
     assert json.loads(body)["model"] is None
 
 

@@ -1,10 +1,8 @@
-"""Audit targets for the sparse estimators: what a recipe releases, drawn through the real ledger and gate.
+"""Attacks on the sparse estimators: what a recipe releases, drawn through the real ledger and gate.
 
-Method   a recipe of `estimators/recipe.py` is fitted to one of two neighbouring tables, again and again. The adversary
-         sees every release, or the model. For every release the score is the likelihood ratio, given the answers
-         before: both tables are asked the same questions, by fitting the recipe once more to each with the seen answers
-         in place of noise.
-Leaves   nothing of anybody's: the tables are made up here.
+A recipe of `estimators/recipe.py` is fitted to one of two neighbouring tables, again and again. The score of all
+releases is their likelihood ratio, given the answers before: both tables are asked the same questions, by fitting the
+recipe once more to each with the seen answers in place of noise.
 """
 
 from __future__ import annotations
@@ -19,16 +17,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import expit
 
-from colonnade.audit.gates import terms
 from colonnade.audit.lower_bound import choice_log_ratio
-from colonnade.audit.setting import LABEL_FLIPPED, LIKELIHOOD_OF_ALL, Adversary, Setting, Target
+from colonnade.audit.setting import LABEL_FLIPPED, LIKELIHOOD_OF_ALL, Adversary, Setting, Target, terms
 from colonnade.kernels.arrays import Floats
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.local import LocalLedger
 from colonnade.privacy.mechanisms import SystemNoise, gumbel_scale
 
 if TYPE_CHECKING:  # they bring scikit-learn with them
-    from colonnade.estimators.recipe import Linear, PickRecipe, RowRecipe
+    from colonnade.estimators.recipe import Linear, RowRecipe
 
 Table = tuple[Floats, Floats]
 COLUMNS, STEPS, PICKS, RADIUS = 3, 3, 3, 2.0
@@ -38,10 +35,8 @@ COLUMNS, STEPS, PICKS, RADIUS = 3, 3, 3, 2.0
 
 
 def tables(setting: Setting, last: Sequence[Sequence[float]]) -> tuple[Table, Table]:
-    """Five rows and their opposites, each once with either target, and a last row: one of the two given.
-
-    The others cancel in every sum, whatever targets are centred at, so the last row decides as much as it can.
-    """
+    """Five rows and their opposites, each once with either target, which cancel in every sum whatever targets are
+    centred at; and a last row, one of the two given, which decides as much as it can."""
     half = np.random.default_rng(setting.seed).uniform(-1, 1, (5, COLUMNS))
     others = np.vstack([half, -half])
     targets = np.concatenate([np.ones(10), -np.ones(10), [1.0]])
@@ -137,13 +132,6 @@ def _log_ratio(recipe: RowRecipe, both: tuple[Table, Table], seen: Sequence[Floa
 # ------------------------------------------------------------------------------------------------ picks
 
 
-def pick_recipe(setting: Setting) -> PickRecipe:
-    """A few picks among three columns."""
-    from colonnade.estimators.recipe import PickRecipe
-
-    return PickRecipe(21, COLUMNS, setting.rho, 1.0, 1, True, RADIUS, rounds=PICKS)
-
-
 def pick_table(setting: Setting, inside: bool) -> Table:
     """The last row has large entries, and its target is the only difference: every score moves in full."""
     (rows, targets), _ = tables(setting, ((100.0,) * COLUMNS,) * 2)
@@ -166,23 +154,25 @@ class PickRecorder:
 
 def picks(setting: Setting, inside: bool, trials: int) -> Floats:
     """The likelihood ratio of all picks of a fit."""
-    recipe, (rows, targets), found = pick_recipe(setting), pick_table(setting, inside), np.empty(trials)
-    for trial in range(trials):
-        with LocalLedger().run(terms(), recipe.plan(), SystemNoise(), recipe.distance) as gate:
-            recorder: Any = PickRecorder(gate)
-            recipe.fit(recorder, rows, [targets])
-        found[trial] = _picks_log_ratio(setting, tuple(recorder.seen))
-    return found
+    return np.array([_picks_log_ratio(setting, tuple(seen)) for seen, _ in _pick_fits(setting, inside, trials)])
 
 
 def pick_models(setting: Setting, inside: bool, trials: int) -> Floats:
     """The sum of a model's coefficients."""
-    recipe, (rows, targets), found = pick_recipe(setting), pick_table(setting, inside), np.empty(trials)
-    for trial in range(trials):
+    return np.array([model.w.sum() for _, model in _pick_fits(setting, inside, trials)])
+
+
+def _pick_fits(setting: Setting, inside: bool, trials: int) -> Iterator[tuple[list[tuple[int, int]], Linear]]:
+    """Each trial's picks and model, in a ledger of its own."""
+    from colonnade.estimators.recipe import PickRecipe
+
+    recipe = PickRecipe(21, COLUMNS, setting.rho, 1.0, 1, True, RADIUS, rounds=PICKS)
+    rows, targets = pick_table(setting, inside)
+    for _ in range(trials):
         with LocalLedger().run(terms(), recipe.plan(), SystemNoise(), recipe.distance) as gate:
-            _, models = recipe.fit(gate, rows, [targets])
-        found[trial] = models[0].w.sum()
-    return found
+            recorder: Any = PickRecorder(gate)
+            _, models = recipe.fit(recorder, rows, [targets])
+        yield recorder.seen, models[0]
 
 
 @lru_cache(maxsize=4096)
@@ -219,9 +209,7 @@ ATTACKS: Mapping[str, Target] = {
         "replace one row of 21: the same target, another feature",
         {
             "receiver": Adversary(_EVERY_RELEASE, LIKELIHOOD_OF_ALL, SCREENED_SUMS.releases),
-            "screener": Adversary(
-                "the noisy sizes of columns", "one column's against the other's", SCREENED_SUMS.sizes
-            ),
+            "screener": Adversary("the noisy sizes of columns", "one's against the other's", SCREENED_SUMS.sizes),
         },
         trials=500,
     ),

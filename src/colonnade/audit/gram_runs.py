@@ -7,7 +7,6 @@ constant and label and at full length: there the Gram matrix moves as far as it 
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,8 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.audit.gates import RUN, ledger
-from colonnade.audit.setting import Setting
+from colonnade.audit.setting import RUN, Setting, drive, ledger_of
 from colonnade.kernels.ring import Ring
 from colonnade.methods.gram.private_gram import PrivateGram
 from colonnade.methods.method import Job, Roster
@@ -64,11 +62,9 @@ class World:
             along = -(other * LENGTHS[TWO] ** 2 + 0.1 * whole + other * 0.25 * whole) / LENGTHS[ONE]
             X[-1] = [along, math.sqrt(LENGTHS[ONE] ** 2 - along**2), other * LENGTHS[TWO]]
             y[-1] = other
-        labels = y.astype(np.int8)
-        return {
-            ONE: Block(np.ascontiguousarray(X[:, :2]), np.array(PLACES[ONE])),
-            TWO: Block(np.ascontiguousarray(X[:, 2:]), np.array(PLACES[TWO]), labels=labels),
-        }
+        one, two = np.ascontiguousarray(X[:, :2]), np.ascontiguousarray(X[:, 2:])
+        labelled = Block(two, np.array(PLACES[TWO]), labels=y.astype(np.int8))
+        return {ONE: Block(one, np.array(PLACES[ONE])), TWO: labelled}
 
 
 RAW = World(PrivateGram(), "secure", 3_000, numbers=True)
@@ -130,33 +126,9 @@ def run(world: World, setting: Setting, blocks: Mapping[str, Block], quiet: str 
         if name in identities:
             keyring = Keyring(RUN, name, identities[name], pinned, SystemNoise().uniform_bytes(32))
         noise: Noise = Quiet() if name == quiet else SystemNoise()
-        gates[name] = IntegerRecorder(ledger(name, setting, plans, world.trust), RUN, noise, keyring)
+        gates[name] = IntegerRecorder(ledger_of(name, setting, plans, world.trust), RUN, noise, keyring)
         gates[name].view = view
     view.dealer = gates[COORDINATOR]
     programs = {name: world.method.party(job, blocks[name], gates[name]) for name in NAMES}
-    _drive({COORDINATOR: world.method.coordinator(job, gates[COORDINATOR]), **programs}, gates, view)
+    view.sent = drive({COORDINATOR: world.method.coordinator(job, gates[COORDINATOR]), **programs}, gates)
     return view
-
-
-def _drive(programs: Mapping[str, Any], gates: Mapping[str, Gate], view: View) -> None:
-    """Whoever has what it waits for goes on, until all have ended."""
-    boxes: dict[tuple[str, str], deque[Any]] = {(a, b): deque() for a in programs for b in programs}
-    waits: dict[str, tuple[str, ...] | None] = dict.fromkeys(programs, ())
-    ticks = dict.fromkeys(programs, 0)
-    while any(wait is not None for wait in waits.values()):
-        ready = [n for n, wait in waits.items() if wait is not None and all(boxes[a, n] for a in wait)]
-        assert ready, "every program waits for another"
-        for name in ready:
-            wait, tick = waits[name] or (), ticks[name]
-            inbox = {sender: boxes[sender, name].popleft() for sender in wait}
-            gates[name].begin(tick, tick, None)
-            try:
-                post = programs[name].send(inbox if tick else None)
-            except StopIteration:
-                waits[name] = None
-                continue
-            gates[name].flush()
-            waits[name], ticks[name] = post.wait, tick + 1
-            for receiver, message in post.to.items():
-                boxes[name, receiver].append(message)
-                view.sent.append((name, receiver, message))

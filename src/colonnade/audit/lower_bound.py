@@ -38,23 +38,16 @@ class Verdict:
 
     @property
     def sentence(self) -> str:
+        found = "violated: epsilon is at least" if self.violated else "consistent: proves nothing more than epsilon >="
         trials = f"{self.trials:,} trials a side, error probability {1 - self.confidence:.1g}"
-        if self.violated:
-            return f"violated: epsilon is at least {self.lower_bound:.3g}, the claim is {self.claim:g} ({trials})."
-        return (
-            f"consistent: proves nothing more than epsilon >= {self.lower_bound:.3g}, "
-            f"the claim is {self.claim:g} ({trials})."
-        )
+        return f"{found} {self.lower_bound:.3g}, the claim is {self.claim:g} ({trials})."
 
 
 @dataclass(frozen=True)
 class LowerBound:
-    """The largest epsilon the trials rule out, and the two rates that rule it out."""
+    """The largest epsilon the trials rule out."""
 
     epsilon: float
-    delta: float
-    hit_rate: float  # at least this often the event happens under one neighbour
-    false_rate: float  # at most this often under the other
     trials: int
     confidence: float
 
@@ -67,23 +60,21 @@ def epsilon_lower_bound(scores_in: Scores, scores_out: Scores, delta: float, con
     scores_in, scores_out = np.asarray(scores_in, dtype=float), np.asarray(scores_out, dtype=float)
     trials = scores_in.size
     if scores_in.shape != (trials,) or scores_out.shape != (trials,) or trials < 2:
-        raise InvalidInput(
-            f"scores of shapes {scores_in.shape} and {scores_out.shape}: pass the same number of trials, "
-            "two or more, for each neighbour."
-        )
+        shapes = f"{scores_in.shape} and {scores_out.shape}"
+        raise InvalidInput(f"scores of shapes {shapes}: pass as many trials, two or more, for each neighbour.")
     if np.isnan(scores_in).any() or np.isnan(scores_out).any():
         raise InvalidInput("a score is nan: let the attack return a number (or an infinity) for every trial.")
     if not 0 <= delta < 1:
         raise InvalidInput(f"delta={delta:g} must lie in [0, 1): attack the delta that is claimed.")
-    tail = _error(confidence) / 4  # two ways round, two rates each
-    best = LowerBound(0.0, delta, 0.0, 1.0, trials, confidence)
+    if not 0 < confidence < 1:
+        raise InvalidInput(f"confidence={confidence:g} must lie between 0 and 1; 0.999 is usual for one audit.")
+    tail = (1 - confidence) / 4  # two ways round, two rates each
+    best = 0.0
     for many, few in ((scores_in, scores_out), (scores_out, scores_in)):
         side, threshold = _choose_event(many[: trials // 2], few[: trials // 2], delta, tail)
         hit, false = _rates(side * many[trials // 2 :], side * few[trials // 2 :], np.array([threshold]), tail)
-        shown = float(_ratio(hit, false, delta)[0])
-        if shown > best.epsilon:
-            best = LowerBound(shown, delta, float(hit[0]), float(false[0]), trials, confidence)
-    return best
+        best = max(best, float(_ratio(hit, false, delta)[0]))
+    return LowerBound(best, trials, confidence)
 
 
 def choice_log_ratio(index: int, scores_in: Scores, scores_out: Scores, scale: float) -> float:
@@ -127,9 +118,3 @@ def clopper_pearson(successes: NDArray[np.int64], trials: int, tail: float) -> t
     low = np.where(successes > 0, beta.ppf(tail, np.maximum(successes, 1), failures + 1), 0.0)
     high = np.where(failures > 0, beta.isf(tail, successes + 1, np.maximum(failures, 1)), 1.0)
     return low, high
-
-
-def _error(confidence: float) -> float:
-    if not 0 < confidence < 1:
-        raise InvalidInput(f"confidence={confidence:g} must lie between 0 and 1; 0.999 is usual for one audit.")
-    return 1 - confidence

@@ -1,7 +1,4 @@
-"""Attacks on the gate's own mechanisms: one release through a real gate and ledger, drawn many times.
-
-Leaves   nothing of anybody's: the tables are made up here.
-"""
+"""Attacks on the gate's own mechanisms: one release through a real gate and ledger, drawn many times."""
 
 from __future__ import annotations
 
@@ -12,33 +9,24 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from colonnade.audit.gates import RUN, terms
 from colonnade.audit.lower_bound import choice_log_ratio
-from colonnade.audit.setting import LABEL_FLIPPED, LIKELIHOOD, Adversary, Setting, Target
+from colonnade.audit.setting import LABEL_FLIPPED, LIKELIHOOD, RUN, Adversary, Setting, Target, gate_for
 from colonnade.kernels.arrays import Floats
-from colonnade.privacy.events import Charge, Event, Mechanism, Policy
+from colonnade.privacy.events import Event, Mechanism
 from colonnade.privacy.gate import Gate
-from colonnade.privacy.ledger import Ledger
-from colonnade.privacy.mechanisms import SystemNoise, gumbel_scale
+from colonnade.privacy.mechanisms import gumbel_scale
 from colonnade.privacy.released import Private
-from colonnade.privacy.store import FileLog, Log, MemoryLog
+from colonnade.privacy.store import FileLog, Log
 from colonnade.runtime.transcript import Transcript
 
-PARTY = "party"
 
-
-def _gate(event: Event, count: int, log: Log | None = None) -> Gate:
-    """A real gate over a real ledger whose plan is `count` such events."""
-    ledger = Ledger(log or MemoryLog(), PARTY, Policy())
-    ledger.open_run(RUN, terms(), {PARTY: (Charge(event, count, "audited release"),)})
-    return Gate(ledger, RUN, SystemNoise())
+def _gate(mechanism: Mechanism, setting: Setting, count: int, log: Log | None = None) -> Gate:
+    return gate_for(Event(mechanism, setting.rho, math.inf), count, log=log)
 
 
 def table(setting: Setting, inside: bool, columns: int = 2) -> tuple[Floats, Floats]:
-    """Ten rows within ±1, each once with either label, and a row of ones whose label is the only difference.
-
-    The others cancel in every sum, so that the last row decides as much as it can.
-    """
+    """Ten rows within ±1, each once with either label, which cancel in every sum; and a row of ones whose label is the
+    only difference, and which decides as much as it can."""
     others = np.random.default_rng(setting.seed).uniform(-1, 1, (10, columns))
     X = np.vstack([others, others, np.ones((1, columns))])
     y = np.concatenate([np.ones(10), -np.ones(10), [1.0 if inside else -1.0]])
@@ -57,7 +45,7 @@ def _many_sums(setting: Setting, inside: bool, trials: int) -> Private[Floats]:
 
 
 def gaussian(setting: Setting, inside: bool, trials: int) -> Floats:
-    gate = _gate(Event(Mechanism.GAUSSIAN, setting.rho, math.inf), 1)
+    gate = _gate(Mechanism.GAUSSIAN, setting, 1)
     released = gate.gaussian(_many_sums(setting, inside, trials), rho=setting.rho)
     return np.asarray(released.value.sum(axis=1))
 
@@ -68,7 +56,7 @@ def replayed(setting: Setting, inside: bool, trials: int, lives: int = 16) -> Fl
     with TemporaryDirectory() as folder:
         log = FileLog(Path(folder) / "party.db")
         for life in range(lives):
-            gate = _gate(Event(Mechanism.GAUSSIAN, setting.rho, math.inf), 1, log)
+            gate = _gate(Mechanism.GAUSSIAN, setting, 1, log)
             transcript = Transcript(log, RUN)
             gate.begin(0, 0, next(transcript.steps()).releases if life else None)
             seen.append(gate.gaussian(exact, rho=setting.rho).value.sum(axis=1))
@@ -87,7 +75,7 @@ def noisy_max(setting: Setting, inside: bool, trials: int) -> Floats:
     first, second = _signed(setting, True), _signed(setting, False)
     scale = gumbel_scale(2.0, setting.rho)
     ratios = [choice_log_ratio(i, first, second, scale) for i in range(first.size)]
-    gate = _gate(Event(Mechanism.GUMBEL, setting.rho, math.inf), trials)
+    gate = _gate(Mechanism.GUMBEL, setting, trials)
     exact, found = Private(_sums(setting, inside), 2.0), np.empty(trials)
     for trial in range(trials):
         gate.begin(trial, trial, None)
@@ -100,7 +88,7 @@ def top(setting: Setting, inside: bool, trials: int, picks: int = 2) -> Floats:
     """Each pick's ratio is taken among the candidates that the picks before it have left."""
     first, second = _signed(setting, True), _signed(setting, False)
     scale = gumbel_scale(2.0, setting.rho / picks)
-    gate = _gate(Event(Mechanism.TOP, setting.rho, math.inf), trials)
+    gate = _gate(Mechanism.TOP, setting, trials)
     exact, found = Private(_sums(setting, inside), 2.0), np.zeros(trials)
     for trial in range(trials):
         gate.begin(trial, trial, None)
@@ -123,7 +111,7 @@ def symmetric(setting: Setting, inside: bool, trials: int) -> Floats:
     direction = np.outer(one, one) - np.outer(other, other)
     row = one if inside else other
     exact = Private(np.asarray(table.T @ table + np.outer(row, row)), math.sqrt(2))
-    gate = _gate(Event(Mechanism.SYMMETRIC, setting.rho, math.inf), trials)
+    gate = _gate(Mechanism.SYMMETRIC, setting, trials)
     found = np.empty(trials)
     for trial in range(trials):
         gate.begin(trial, trial, None)
@@ -132,40 +120,22 @@ def symmetric(setting: Setting, inside: bool, trials: int) -> Floats:
     return found
 
 
+def _target(title: str, receiver: Adversary, trials: int, batch: int = 500, neighbours: str = LABEL_FLIPPED) -> Target:
+    return Target(title, neighbours, {"receiver": receiver}, trials=trials, batch=batch)
+
+
+_TOTALS = Adversary("the noisy sums", "their total, which is the likelihood ratio", gaussian)
+_MEANS = Adversary("what each of sixteen lives sends", "the mean of the totals", replayed)
+_INDICES = Adversary("index and sign", LIKELIHOOD, noisy_max)
+_PICKS = Adversary("the ordered picks", LIKELIHOOD, top)
+_MATRICES = Adversary("the noisy matrix", LIKELIHOOD, symmetric)
+_ORTHOGONAL = "replace one row of 21: two orthogonal rows of full length"
 ATTACKS: Mapping[str, Target] = {
-    "gaussian": Target(
-        "sums through the gate's Gaussian mechanism",
-        LABEL_FLIPPED,
-        {"receiver": Adversary("the noisy sums", "their total, which is the likelihood ratio", gaussian)},
-        trials=200_000,
-        batch=50_000,
-    ),
-    "replay": Target(
-        "the same release, replayed after each of fifteen crashes",
-        LABEL_FLIPPED,
-        {"receiver": Adversary("what each of sixteen lives sends", "the mean of the totals", replayed)},
-        trials=50_000,
-        batch=25_000,
-    ),
-    "noisy-max": Target(
-        "the largest signed sum through the gate's exponential mechanism",
-        LABEL_FLIPPED,
-        {"receiver": Adversary("index and sign", LIKELIHOOD, noisy_max)},
-        trials=3_000,
-        batch=500,
-    ),
-    "top": Target(
-        "the two largest signed sums through the gate",
-        LABEL_FLIPPED,
-        {"receiver": Adversary("the ordered picks", LIKELIHOOD, top)},
-        trials=2_000,
-        batch=500,
-    ),
-    "symmetric": Target(
-        "a Gram matrix through the gate's symmetric Gaussian mechanism",
-        "replace one row of 21: two orthogonal rows of full length",
-        {"receiver": Adversary("the noisy matrix", LIKELIHOOD, symmetric)},
-        trials=3_000,
-        batch=500,
+    "gaussian": _target("sums through the gate's Gaussian mechanism", _TOTALS, 200_000, 50_000),
+    "replay": _target("the same release, replayed after each of fifteen crashes", _MEANS, 50_000, 25_000),
+    "noisy-max": _target("the largest signed sum through the gate's exponential mechanism", _INDICES, 3_000),
+    "top": _target("the two largest signed sums through the gate", _PICKS, 2_000),
+    "symmetric": _target(
+        "a Gram matrix through the gate's symmetric Gaussian mechanism", _MATRICES, 3_000, neighbours=_ORTHOGONAL
     ),
 }

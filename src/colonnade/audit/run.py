@@ -1,13 +1,8 @@
-"""`co.audit`: attack a mechanism or a whole method, and bound its epsilon from below.
-
-    co.audit("frank-wolfe", epsilon=1.0).sentence         audit.sweep() attacks everything
+"""`co.audit("frank-wolfe", epsilon=1.0).sentence`: attack a mechanism or a whole method, bound its epsilon from below.
 
 Claim    a verdict "violated" is wrong with probability at most 1e-6; "consistent" proves nothing more.
-Method   two neighbouring data sets, made up from a seed; the release drawn many times from each, its noise from the
-         mechanism under test; one score per trial, the likelihood ratio where the density is known; then
-         lower_bound.py.
-Leaves   nothing of anybody's: the data are made up here.
-Targets  run through the real gate, ledger and node program; a `Target` of one's own is attacked the same way.
+Method   two neighbouring data sets, made up from a seed; the release drawn many times from each, through the real gate,
+         ledger and node program; one score per trial, the likelihood ratio where it is known; then lower_bound.py.
 """
 
 from __future__ import annotations
@@ -21,12 +16,12 @@ from multiprocessing import get_context
 
 import numpy as np
 
-from colonnade.audit import block_frank_wolfe, central_frank_wolfe, estimators, gram, mechanisms, sharing_admm
+from colonnade.audit import estimators, frank_wolfe, gram, mechanisms, sharing_admm
 from colonnade.audit.lower_bound import Verdict, epsilon_lower_bound
 from colonnade.audit.setting import Setting, Target
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats
-from colonnade.runs.progress import Bar
+from colonnade.runs.progress import progress_bar
 
 CONFIDENCE = 1 - 1e-6  # of one verdict: all verdicts of a sweep together then err less than once in 10,000 times
 
@@ -63,8 +58,10 @@ def audit(
     """
     name = target if isinstance(target, str) else target.title
     known = _target_named(target) if isinstance(target, str) else target
-    asked = _AttackJob.of(name, known, epsilon, delta, trials, adversary, seed)
-    return _run([asked], progress, jobs)[0].verdict
+    setting = Setting(epsilon, known.delta if delta is None else delta, seed)
+    who = next(iter(known.adversaries)) if adversary is None else adversary
+    job = _AttackJob(name, known, who, setting, known.trials if trials is None else trials)
+    return _run([job], progress, jobs)[0].verdict
 
 
 def sweep(
@@ -82,35 +79,33 @@ def sweep(
     """
     if not effort > 0:
         raise InvalidInput(f"effort={effort} must be above 0; 1 is a quick audit.")
-    listed = []
     chosen = TARGETS if targets is None else targets
     named = chosen if isinstance(chosen, Mapping) else {name: _target_named(name) for name in chosen}
-    for name, known in named.items():
-        for adversary in known.adversaries:
-            for claim in known.claims:
-                trials = max(2, round(effort * known.trials))
-                listed.append(_AttackJob.of(name, known, claim, None, trials, adversary, seed))
+    listed = [
+        _AttackJob(name, known, who, Setting(claim, known.delta, seed), max(2, round(effort * known.trials)))
+        for name, known in named.items()
+        for who in known.adversaries
+        for claim in known.claims
+    ]
     return _run(listed, progress, jobs)
 
 
 def rows(results: Iterable[Result]) -> list[dict[str, str]]:
     """The results as a table: one row per attack, every cell a text."""
-    table = []
-    for result in results:
-        verdict = result.verdict
-        table.append(
-            {
-                "target": result.target,
-                "adversary": result.adversary,
-                "claim": f"{verdict.claim:g}",
-                "delta": f"{result.delta:g}",
-                "lower bound": f"{verdict.lower_bound:.2f}",
-                "confidence": f"1 - {1 - verdict.confidence:.0e}",
-                "trials": f"{verdict.trials:,}",
-                "verdict": "violated" if verdict.violated else "consistent: proves nothing more",
-            }
-        )
-    return table
+    return [
+        {
+            "target": result.target,
+            "adversary": result.adversary,
+            "claim": f"{verdict.claim:g}",
+            "delta": f"{result.delta:g}",
+            "lower bound": f"{verdict.lower_bound:.2f}",
+            "confidence": f"1 - {1 - verdict.confidence:.0e}",
+            "trials": f"{verdict.trials:,}",
+            "verdict": "violated" if verdict.violated else "consistent: proves nothing more",
+        }
+        for result in results
+        for verdict in [result.verdict]
+    ]
 
 
 # ------------------------------------------------------------------------------------------------ running
@@ -126,32 +121,20 @@ class _AttackJob:
     setting: Setting
     trials: int
 
-    @classmethod
-    def of(
-        cls,
-        name: str,
-        known: Target,
-        epsilon: float,
-        delta: float | None,
-        trials: int | None,
-        adversary: str | None,
-        seed: int,
-    ) -> _AttackJob:
-        adversary = next(iter(known.adversaries)) if adversary is None else adversary
-        if adversary not in known.adversaries:
-            raise InvalidInput(f"{name!r} has no adversary {adversary!r}; choose {', '.join(known.adversaries)}.")
-        delta = known.delta if delta is None else delta
-        if not (0 < epsilon < math.inf and 0 < delta < 1):
-            raise InvalidInput(f"a claim needs a finite epsilon > 0 and 0 < delta < 1, got {epsilon} and {delta}.")
-        trials = known.trials if trials is None else trials
+    def __post_init__(self) -> None:
+        known, claim, trials = self.target.adversaries, self.setting, self.trials
+        if self.adversary not in known:
+            raise InvalidInput(f"{self.name!r} has no adversary {self.adversary!r}; choose {', '.join(known)}.")
+        if not (0 < claim.epsilon < math.inf and 0 < claim.delta < 1):
+            got = f"{claim.epsilon} and {claim.delta}"
+            raise InvalidInput(f"a claim needs a finite epsilon > 0 and 0 < delta < 1, got {got}.")
         if trials < 2:
             raise InvalidInput(f"trials={trials}: half choose the test and half judge, so at least 2; 10,000 is usual.")
-        return cls(name, known, adversary, Setting(epsilon, delta, seed), trials)
 
     def batches(self) -> list[tuple[_AttackJob, bool, int]]:
         """The same trials for both data sets, cut into calls of the target's size."""
-        batch = self.target.batch
-        sizes = [batch] * (self.trials // batch) + ([self.trials % batch] if self.trials % batch else [])
+        whole, rest = divmod(self.trials, self.target.batch)
+        sizes = [self.target.batch] * whole + [rest] * (rest > 0)
         return [(self, inside, size) for inside in (True, False) for size in sizes]
 
 
@@ -166,10 +149,10 @@ def _run(listed: Sequence[_AttackJob], progress: bool, jobs: int) -> list[Result
         raise InvalidInput(f"jobs={jobs} must be at least 1; 2 uses two processes.")
     work = [batch for job in listed for batch in job.batches()]
     scores: list[Floats] = []
-    with _bar(progress, sum(size for *_, size in work)) as tell, _mapper(jobs) as mapper:
+    with progress_bar(progress, "trials", sum(size for *_, size in work)) as bar, _mapper(jobs) as mapper:
         for found in mapper(_attack, work):
             scores.append(found)
-            tell(found.size)
+            bar.show({"round": sum(done.size for done in scores)})
     results, at = [], 0
     for job in listed:
         count = len(job.batches()) // 2
@@ -198,29 +181,5 @@ def _mapper(jobs: int) -> Iterator[Callable[..., Iterable[Floats]]]:
         yield pool.map
 
 
-@contextmanager
-def _bar(wanted: bool, trials: int) -> Iterator[Callable[[int], None]]:
-    if not wanted:
-        yield lambda _: None
-        return
-    bar, done = Bar("trials", trials), 0
-
-    def tell(finished: int) -> None:
-        nonlocal done
-        done += finished
-        bar.show({"round": done})
-
-    try:
-        yield tell
-    finally:
-        bar.stop()
-
-
-TARGETS: Mapping[str, Target] = {
-    **mechanisms.ATTACKS,
-    **central_frank_wolfe.ATTACKS,
-    **estimators.ATTACKS,
-    **block_frank_wolfe.ATTACKS,
-    **sharing_admm.ATTACKS,
-    **gram.ATTACKS,
-}
+_FILES = (mechanisms, frank_wolfe, estimators, sharing_admm, gram)
+TARGETS: Mapping[str, Target] = {name: target for file in _FILES for name, target in file.ATTACKS.items()}

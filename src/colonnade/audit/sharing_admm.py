@@ -1,40 +1,29 @@
-"""Audit targets for private sharing ADMM: the parties' real programs behind real gates, ledgers and budgets.
+"""Attacks on private sharing ADMM: the parties' real programs behind real gates, ledgers and budgets.
 
-"sharing-admm"          one row of 200 is replaced, its label too. The coordinator is the adversary: it sends what makes
-                        the row show most, residuals beyond the clip for the predictions, and one row's residual alone
-                        for the coefficients.
-"sharing-admm-column"   one column is replaced: parallel to the residual, or orthogonal to it.
-
+Rows     one row of 200 is replaced, its label too. The coordinator is the adversary: it sends what makes the row show
+         most, residuals beyond the clip for the predictions, and one row's residual alone for the coefficients.
+Columns  one column is replaced: parallel to the residual, or orthogonal to it.
 Method   the party has one column, so that its coefficient has a closed form, which is written down anew here. The
          score is the likelihood ratio of everything that leaves: labels, predictions of two rounds, the coefficient.
-Leaves   nothing of anybody's: the tables are made up here.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from itertools import count
 from typing import Any
 
 import numpy as np
 
-from colonnade.audit.gates import gate as gate_of
-from colonnade.audit.setting import Adversary, Setting, Target
+from colonnade.audit.setting import Adversary, Setting, Target, ask, gate_of
 from colonnade.kernels.arrays import Floats
-from colonnade.methods.admm.private_sharing import (
-    LABELS,
-    MODEL,
-    Couple,
-    PrivateSharingADMM,
-    SendNoisyLabels,
-    SendNoisyModel,
-)
+from colonnade.methods.admm import private_sharing as admm
 from colonnade.methods.method import Job, Roster
 from colonnade.privacy.block import COLUMN, ROW, Block, Unit
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.statement import Privacy
 from colonnade.problem import Logistic, Problem, Ridge
-from colonnade.runtime.program import COORDINATOR
 
 HOLDER, LABELLER = "one", "labels"
 ROWS, SHORT = 200, 8  # rows of the two tables
@@ -65,17 +54,18 @@ def _row_scores(claim: Setting, inside: bool) -> tuple[float, float, float]:
     """The log-ratios of the labels, of the predictions, and of the coefficient."""
     privacy = Privacy(claim.epsilon, claim.delta, "nobody", row_norm=NORM)
     rho, spot = 1.0 / ROWS, np.eye(1, ROWS, ROWS - 1)[0]
-    ask = _holders(claim, privacy, ROW, RIDGE, *row_table(inside))
-    label = _weight(2.0, LABELS * claim.rho) * 2.0 * float(ask(LABELLER, SendNoisyLabels()).values.value[-1])
+    tell = _holders(claim, privacy, ROW, RIDGE, *row_table(inside))
+    label = _weight(2.0, admm.LABELS * claim.rho) * 2.0 * float(tell(LABELLER, admm.SendNoisyLabels()).values.value[-1])
     push = rho * NORM * (NORM * RADIUS + CLIPPED)
     moves = math.hypot(2 * NORM * RADIUS, push / math.sqrt(RIDGE * rho))
     seen, prediction = np.zeros(ROWS), 0.0
     for _ in range(ROUNDS - 1):
-        seen = ask(HOLDER, Couple(np.full(ROWS, -FAR))).prediction.value  # every residual at its clip: ‖x‖ at its bound
+        coupling = admm.Couple(np.full(ROWS, -FAR))  # every residual at its clip: ‖x‖ at its bound
+        seen = tell(HOLDER, coupling).prediction.value
         prediction += _weight(moves, _share(claim)) * 2.0 * RADIUS * NORM * float(seen[-1])
-    model = ask(HOLDER, SendNoisyModel(seen - FAR * spot)).coefficients.value[0]  # the last row's residual alone
+    model = tell(HOLDER, admm.SendNoisyModel(seen - FAR * spot)).coefficients.value[0]  # the last row's residual alone
     apart = 2.0 * rho * CLIPPED / (RIDGE + rho * ROWS)
-    return label, prediction, _weight(2.0 * push / RIDGE, MODEL * claim.rho) * apart * float(model)
+    return label, prediction, _weight(2.0 * push / RIDGE, admm.MODEL * claim.rho) * apart * float(model)
 
 
 # ------------------------------------------------------------------------------------------------ one column
@@ -89,15 +79,15 @@ def _column_score(claim: Setting, inside: bool) -> float:
     privacy = Privacy(claim.epsilon, claim.delta, "nobody", feature_bound=1.0)
     rho, column = 1.0 / SHORT, np.ones(SHORT)
     other = np.where(np.arange(SHORT) % 2 == 0, 1.0, -1.0)
-    ask = _holders(claim, privacy, COLUMN, STEEP, WILD * (column if inside else other), np.ones(SHORT))
+    tell = _holders(claim, privacy, COLUMN, STEEP, WILD * (column if inside else other), np.ones(SHORT))
     pull = rho * CLIPPED * math.sqrt(SHORT)  # ‖v‖ of a residual at its clip in every row
     x = rho * CLIPPED * SHORT / (STEEP + rho * SHORT)  # for the column that is parallel to it; the other's is 0
     score = 0.0
     for _ in range(ROUNDS - 1):
-        seen = ask(HOLDER, Couple(np.full(SHORT, -FAR))).prediction.value
+        seen = tell(HOLDER, admm.Couple(np.full(SHORT, -FAR))).prediction.value
         score += _weight(pull * SHORT / (STEEP + rho * SHORT), _share(claim)) * x * float(column @ seen)
-    model = ask(HOLDER, SendNoisyModel(np.full(SHORT, -FAR))).coefficients.value[0]
-    return score + _weight(pull / math.sqrt(STEEP * rho), MODEL * claim.rho) * x * float(model)
+    model = tell(HOLDER, admm.SendNoisyModel(np.full(SHORT, -FAR))).coefficients.value[0]
+    return score + _weight(pull / math.sqrt(STEEP * rho), admm.MODEL * claim.rho) * x * float(model)
 
 
 # ------------------------------------------------------------------------------------------------ both
@@ -105,7 +95,7 @@ def _column_score(claim: Setting, inside: bool) -> float:
 
 def _share(claim: Setting) -> float:
     """What one of the predictions may cost."""
-    return (1.0 - LABELS - MODEL) * claim.rho / (ROUNDS - 1)
+    return (1.0 - admm.LABELS - admm.MODEL) * claim.rho / (ROUNDS - 1)
 
 
 def _weight(sensitivity: float, rho: float) -> float:
@@ -114,10 +104,10 @@ def _weight(sensitivity: float, rho: float) -> float:
 
 
 def _holders(claim: Setting, privacy: Privacy, unit: Unit, ridge: float, column: Floats, labels: Floats) -> Any:
-    """`ask(party, message)`: the answer of a party's program, both with a ledger of their own."""
+    """`tell(party, message)`: the answer of a party's program, both with a ledger of their own."""
     roster = Roster(labels.size, {HOLDER: (0,), LABELLER: ()}, LABELLER, unit)
     job = Job(Problem(Logistic(), penalty=Ridge(ridge)), roster, privacy)
-    method = PrivateSharingADMM(ROUNDS, RADIUS)
+    method = admm.PrivateSharingADMM(ROUNDS, RADIUS)
     blocks = {
         HOLDER: Block(column[:, None], np.array([0])),
         LABELLER: Block(np.zeros((labels.size, 0)), np.zeros(0, np.int64), labels=labels),
@@ -127,18 +117,8 @@ def _holders(claim: Setting, privacy: Privacy, unit: Unit, ridge: float, column:
         gate = gate_of(name, claim, method.price(job), unit=unit)
         running[name] = gate, method.party(job, block, gate)
         next(running[name][1])
-    asked = 0
-
-    def ask(name: str, message: object) -> Any:
-        nonlocal asked
-        gate, program = running[name]
-        gate.begin(asked, asked, None)
-        asked += 1
-        answer = program.send({COORDINATOR: message}).to[COORDINATOR]
-        gate.flush()
-        return answer
-
-    return ask
+    ticks = count()
+    return lambda name, message: ask(*running[name], next(ticks), message)
 
 
 _ALL_OF_IT = "the likelihood ratio of all of it"

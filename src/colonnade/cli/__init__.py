@@ -13,16 +13,7 @@ from typing import Annotated
 
 import typer
 
-from colonnade.cli import audit as audit_command
-from colonnade.cli import budget, certs, coordinator, party, runs
-from colonnade.cli import data as data_command
-from colonnade.cli import demo as demo_command
-from colonnade.cli import doctor as doctor_command
-from colonnade.cli import fit as fit_command
-from colonnade.cli import init as init_command
-from colonnade.cli import report as report_command
-from colonnade.cli import sparse as sparse_command
-from colonnade.cli import ui as ui_command
+from colonnade.cli import audit, budget, certs, coordinator, data, demo, doctor, fit, init, party, runs, sparse, ui
 from colonnade.cli.terminal import EXIT_CODES, AsJson, answer, explained
 
 app = typer.Typer(
@@ -33,23 +24,11 @@ app = typer.Typer(
     help="Learn one linear model from columns that several parties may not pool.",
     epilog=f"Begin with: colonnade demo\n\n{EXIT_CODES}",
 )
-
-
-app.add_typer(budget.app, name="budget")
-app.add_typer(data_command.app, name="data")
-app.add_typer(runs.app, name="runs")
-app.add_typer(party.app, name="party")
-app.add_typer(coordinator.app, name="coordinator")
-app.add_typer(coordinator.federation, name="federation")
-app.add_typer(certs.app, name="certs")
-app.command()(demo_command.demo)
-app.command()(audit_command.audit)
-app.command(cls=fit_command.FitCommand)(fit_command.fit)
-app.command()(sparse_command.sparse)
-app.command()(init_command.init)
-app.command()(doctor_command.doctor)
-app.command()(report_command.report)
-app.command()(ui_command.ui)
+for group in (budget.app, data.app, runs.app, party.app, coordinator.app, coordinator.federation, certs.app):
+    app.add_typer(group)
+for command in (demo.demo, audit.audit, sparse.sparse, init.init, doctor.doctor, fit.report, ui.ui):
+    app.command()(command)
+app.command(cls=fit.FitCommand)(fit.fit)
 
 
 def main() -> None:
@@ -66,9 +45,7 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _every(
-    _: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and leave.")
-    ] = False,
+    _: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")] = False,
 ) -> None:
     """Options before the command."""
 

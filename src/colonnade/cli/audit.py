@@ -7,13 +7,11 @@ from typing import Annotated
 
 import typer
 
-from colonnade.cli.terminal import answer, answers, explained, lined, table_of
+from colonnade.cli.terminal import answer, answers, explained, lined, on_screen, table_of
 
 
 def audit(
-    targets: Annotated[
-        list[str] | None, typer.Argument(metavar="[TARGET]...", help="What to attack; by default everything.")
-    ] = None,
+    targets: Annotated[list[str] | None, typer.Argument(metavar="[TARGET]...", help="By default everything.")] = None,
     effort: Annotated[float, typer.Option(help="Multiplies the trials of a quick audit; 10 is a full one.")] = 1.0,
     seed: Annotated[int, typer.Option(help="Makes the data; the noise is the mechanism's own.")] = 0,
     jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 2,
@@ -27,32 +25,26 @@ def audit(
     the other. "violated" is wrong with probability at most one in a million; "consistent" proves nothing more. The exit
     code is 1 if one of our own claims is violated.
 
-    Examples:
-
+    \bExamples:
       colonnade audit --list
-
       colonnade audit gaussian frank-wolfe
-
       colonnade audit gram --effort 10
     """
     with explained():
-        from rich.console import Console
-
         from colonnade.audit import run as attacks
 
         if listing:
             known = {name: f"{target.title} ({target.guarantee})" for name, target in attacks.TARGETS.items()}
             answer(known, lined(known, 24), "\n".join(known), quiet, as_json)
             return
-        seen = Console(stderr=True).is_terminal and not (quiet or as_json)
-        results = attacks.sweep(targets, effort=effort, seed=seed, progress=seen, jobs=jobs)
+        watched = on_screen(quiet or as_json)
+        results = attacks.sweep(targets, effort=effort, seed=seed, progress=watched, jobs=jobs)
         lines = attacks.rows(results)
         if as_json:
             typer.echo(json.dumps(lines, indent=2))
         elif quiet:
-            for line in lines:
-                if line["verdict"] == "violated":
-                    typer.echo(line["target"])
+            for line in (line for line in lines if line["verdict"] == "violated"):
+                typer.echo(line["target"])
         else:
             figures = [name for name in lines[0] if name not in ("target", "adversary", "verdict")]
             table = table_of("Lower bounds on epsilon by attack", list(lines[0]), right=figures)

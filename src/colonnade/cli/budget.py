@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from colonnade.cli.terminal import UNCUT, AsJson, answer, answers, busy, explained, finite
+import colonnade as co
+from colonnade.cli.terminal import UNCUT, AsJson, Store, answer, answers, busy, explained, finite, table_of, write_text
 from colonnade.privacy.figures import shown
 
 app = typer.Typer(
+    name="budget",
     no_args_is_help=True,
     help="What was spent on each party's rows, what is left, and what a run would cost.",
     epilog="A store is the folder that was given as store= to fit.",
 )
 
-Store = Annotated[Path, typer.Argument(metavar="STORE", help="The folder given as store= to fit.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing where all is in order.")]
 Party = Annotated[str, typer.Argument(metavar="PARTY", help="Whose ledger.")]
 
@@ -33,41 +33,37 @@ def show(
 ) -> None:
     """Every party's limit, what has left, what open runs have reserved beside it, and what is left of the limit.
 
-    Examples:
-
+    \bExamples:
       colonnade budget show runs
-
       colonnade budget show runs --plot spending.html
     """
     with explained():
         from colonnade.runs import budgets as budget
 
         with busy("checking and adding up the ledgers", quiet or as_json):
-            accounts = [(account, _held(store, account)) for account in budget.accounts(store)]
+            accounts = [(account, *_held(store, account)) for account in budget.accounts(store)]
         if plot is not None:
             _write_plot(store, plot)
         if as_json or quiet:
-            brief = "\n".join(f"{account.party}\t{_left(account)}" for account, _ in accounts)
-            answer([_plain(account, held) for account, held in accounts], "", brief, quiet, as_json)
+            brief = "\n".join(f"{account.party}\t{_left(account)}" for account, *_ in accounts)
+            answer([_plain(*line) for line in accounts], "", brief, quiet, as_json)
             return
-        _print_table(f"Privacy spent in {store}", [_cells(account, held) for account, held in accounts])
-        if any(account.budget.epsilon is None for account, _ in accounts):
-            typer.echo(
-                "A limit in a Policy or a federation file is on record once a run has been reserved under it.", err=True
-            )
-        if any(account.open_runs for account, _ in accounts):
+        _print_table(f"Privacy spent in {store}", [_cells(*line) for line in accounts])
+        if any(account.budget.epsilon is None for account, *_ in accounts):
+            typer.echo("A limit in a Policy or a federation file is on record once a run was reserved.", err=True)
+        if any(account.open_runs for account, *_ in accounts):
             typer.echo("Open runs hold what they reserved until they end: `colonnade runs list` shows them.", err=True)
 
 
-def _cells(account: Any, held: _Held) -> dict[str, str]:
+def _cells(account: Any, released: float, reserved: float) -> dict[str, str]:
     limit = account.budget.epsilon
     return {
         "party": account.party,
         "unit": account.unit,
         "period": str(account.budget.period),
         "limit": "none on record" if limit is None else f"ε {shown(limit)} (δ {account.delta:g})",
-        "spent": _epsilon(held.spent),
-        "reserved": _epsilon(held.more) if account.open_runs else "nothing",
+        "spent": _epsilon(released),
+        "reserved": _epsilon(reserved) if account.open_runs else "nothing",
         "left of the limit": _bar(account),
         "in all periods": _epsilon(account.lifetime),
         "releases": f"{account.releases:,}" + (f", {account.exact:,} exact" if account.exact else ""),
@@ -77,12 +73,9 @@ def _cells(account: Any, held: _Held) -> dict[str, str]:
 
 def _print_table(title: str, lines: list[dict[str, str]]) -> None:
     """As a table where the screen has room for it, else a party after the other: no name and no figure is cut."""
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title, title_justify="left")
-    for name in lines[0]:
-        table.add_column(name, justify="left" if name == "party" else "right")
+    table = table_of(title, list(lines[0]), right=list(lines[0])[1:])
     for line in lines:
         table.add_row(*map(Text, line.values()))
     console = answers()
@@ -93,15 +86,8 @@ def _print_table(title: str, lines: list[dict[str, str]]) -> None:
         typer.echo("\n".join(f"{name:18} {value}".rstrip() for name, value in line.items()) + "\n")
 
 
-@dataclass(frozen=True)
-class _Held:
-    """What has left in this period, and how much more open runs may still release: both as epsilon."""
-
-    spent: float
-    more: float  # epsilon of both together, less that of what has left
-
-
-def _held(store: Path, account: Any) -> _Held:
+def _held(store: Path, account: Any) -> tuple[float, float]:
+    """Epsilon of what has left in this period; and of that together with what open runs may still release, less it."""
     from colonnade.privacy.accountant import epsilon
     from colonnade.privacy.run_prices import recorded_event
     from colonnade.runs.budgets import open_ledger
@@ -113,7 +99,7 @@ def _held(store: Path, account: Any) -> _Held:
         for row in ledger.log.rows(kind="event"):
             rho += recorded_event(row.body).rho if row.run in still else 0.0
     spent = epsilon(rho, account.delta)
-    return _Held(spent, account.spent - spent if math.isfinite(spent) else 0.0)
+    return spent, (account.spent - spent if math.isfinite(spent) else 0.0)
 
 
 @app.command()
@@ -127,8 +113,7 @@ def notes(
 
     Keep it to yourself: such a count tells about the data, and nobody paid for it.
 
-    Examples:
-
+    \bExamples:
       colonnade budget notes runs hospital
     """
     with explained():
@@ -151,10 +136,8 @@ def plan(
 ) -> None:
     """What a run would cost a party, whether it fits, and how much noise its rounds would carry.
 
-    Examples:
-
+    \bExamples:
       colonnade budget plan runs hospital --epsilon 1
-
       colonnade budget plan runs hospital --epsilon 0.5 --rounds 40
     """
     with explained():
@@ -186,17 +169,16 @@ def set_limit(
     Example: colonnade budget set runs hospital --epsilon 4 --delta 1e-6
     """
     with explained():
-        from colonnade.privacy.events import Policy
         from colonnade.runs.budgets import make_ledger, open_ledger
 
-        Policy(epsilon=epsilon, delta=delta)  # a limit that is refused makes no ledger
+        co.Policy(epsilon=epsilon, delta=delta)  # a limit that is refused makes no ledger
         make_ledger(store, party)
         with open_ledger(store, party) as ledger:
             ledger.set_budget(epsilon, delta)
             left = ledger.budget()
-        said = f"{party}: limit epsilon {shown(epsilon)} at delta {delta:g}; {shown(left.spent)} of it is spent"
+        text = f"{party}: limit epsilon {shown(epsilon)} at delta {delta:g}; {shown(left.spent)} of it is spent"
         plain = {"party": party, "epsilon_limit": epsilon, "delta": delta, "epsilon_spent": finite(left.spent)}
-        answer(plain, said, "", quiet, as_json)
+        answer(plain, text, "", quiet, as_json)
 
 
 @app.command()
@@ -216,12 +198,8 @@ def renew(
         from colonnade.runs.budgets import open_ledger
 
         with open_ledger(store, party) as ledger:
-            before = ledger.budget()
-            asked = (
-                f"{party}: people in the data have already given rho {before.lifetime_rho:.4g}; a new period adds to "
-                "that. Open it?"
-            )
-            if not yes and not typer.confirm(asked, err=True):
+            given = f"{party}: people in the data have already given rho {ledger.budget().lifetime_rho:.4g}"
+            if not yes and not typer.confirm(f"{given}; a new period adds to that. Open it?", err=True):
                 typer.echo("nothing was changed", err=True)
                 raise typer.Exit(1)
             ledger.renew(reason)
@@ -243,14 +221,13 @@ def export(
     Example: colonnade budget export runs hospital --output releases.csv
     """
     with explained():
-        from colonnade.privacy.store import write_synced
         from colonnade.runs.budgets import export_releases
 
         text = export_releases(store, party, "json" if as_json else form)
         if output is None:
             typer.echo(text, nl=False)
         else:
-            write_synced(output, text.encode())
+            write_text(output, text)
             if not quiet:
                 typer.echo(str(output))
 
@@ -267,9 +244,8 @@ def verify(store: Store, quiet: Quiet = False, as_json: AsJson = False) -> None:
         with busy("walking every chain of rows", quiet or as_json):
             counts = verify_ledgers(store)
         plain = {party: {"rows": count, "whole": True} for party, count in counts.items()}
-        answer(
-            plain, "\n".join(f"{party}: {count:,} rows, whole" for party, count in counts.items()), "", quiet, as_json
-        )
+        text = "\n".join(f"{party}: {count:,} rows, whole" for party, count in counts.items())
+        answer(plain, text, "", quiet, as_json)
 
 
 def _epsilon(value: float) -> str:
@@ -289,7 +265,7 @@ def _bar(account: Any) -> str:
     return "█" * full + "░" * (5 - full) + f" {share:4.0%}: ε {_left(account)}"
 
 
-def _plain(account: Any, held: _Held) -> dict[str, Any]:
+def _plain(account: Any, released: float, reserved: float) -> dict[str, Any]:
     return {
         "party": account.party,
         "unit": account.unit,
@@ -297,8 +273,8 @@ def _plain(account: Any, held: _Held) -> dict[str, Any]:
         "epsilon_limit": account.budget.epsilon,
         "delta": account.delta,
         "epsilon_spent": finite(account.spent),  # reserved included: what the limit applies to
-        "epsilon_released": finite(held.spent),
-        "epsilon_reserved": finite(held.more),
+        "epsilon_released": finite(released),
+        "epsilon_reserved": finite(reserved),
         "epsilon_lifetime": finite(account.lifetime),
         "rho_spent": finite(account.budget.rho),
         "releases": account.releases,
@@ -308,7 +284,6 @@ def _plain(account: Any, held: _Held) -> dict[str, Any]:
 
 
 def _write_plot(store: Path, target: Path) -> None:
-    from colonnade.privacy.store import write_synced
     from colonnade.runs import budgets as budget
     from colonnade.views.plots import plotly_objects
 
@@ -319,10 +294,7 @@ def _write_plot(store: Path, target: Path) -> None:
         figure.add_scatter(x=times, y=spent, name=account.party, mode="lines+markers", line_shape="hv")
         if account.budget.epsilon is not None:
             figure.add_hline(y=account.budget.epsilon, line_dash="dash", annotation_text=f"limit of {account.party}")
-    figure.update_layout(
-        title=f"Privacy spent over time in {store}",
-        xaxis_title="time (UTC)",
-        yaxis_title="epsilon spent in all periods",
-    )
-    write_synced(target, figure.to_html(include_plotlyjs=True).encode())
+    title, spent_axis = f"Privacy spent over time in {store}", "epsilon spent in all periods"
+    figure.update_layout(title=title, xaxis_title="time (UTC)", yaxis_title=spent_axis)
+    write_text(target, figure.to_html(include_plotlyjs=True))
     typer.echo(str(target), err=True)

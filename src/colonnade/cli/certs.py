@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from colonnade.network.certs import Card
 
 app = typer.Typer(
+    name="certs",
     no_args_is_help=True,
     help="Who is who between organisations: an authority, and a certificate for the coordinator and every party.",
     epilog="Begin with: colonnade certs init certs; then issue one for 'coordinator' and one for each party.",
@@ -26,9 +27,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="'coordinator', or a p
 @app.command()
 def init(
     folder: Folder,
-    title: Annotated[
-        str, typer.Option(help="What the authority is called in its certificates.")
-    ] = "Colonnade federation",
+    title: Annotated[str, typer.Option(help="The authority's name in certificates.")] = "Colonnade federation",
     days: Annotated[int, typer.Option(min=1, help="How long it is valid.")] = 3650,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the authority's certificate file.")] = False,
     as_json: AsJson = False,
@@ -37,59 +36,44 @@ def init(
 
     Every node gets a copy of authority.pem, which is public.
 
-    Examples:
-
+    \bExamples:
       colonnade certs init certs
-
       colonnade certs init certs --title "Heart study 2026" --days 730
     """
     with explained():
         from colonnade.network import certs
 
         path = certs.init(folder, title=title, days=days)
-        told = {"authority": str(path), "secret": str(folder / "authority.key")}
-        shown = {
-            "authority": path,
-            "secret": f"{told['secret']}: readable by you alone; keep it off the network",
-            "next": f"colonnade certs issue {folder} coordinator",
-        }
-        answer(told, lined(shown, 11), str(path), quiet, as_json)
+        plain = {"authority": str(path), "secret": str(folder / "authority.key")}
+        secret = f"{plain['secret']}: readable by you alone; keep it off the network"
+        text = lined({**plain, "secret": secret, "next": f"colonnade certs issue {folder} coordinator"}, 11)
+        answer(plain, text, str(path), quiet, as_json)
 
 
 @app.command()
 def issue(
     folder: Folder,
     name: Name,
-    host: Annotated[
-        list[str] | None, typer.Option(help="A DNS name at which it takes connections; may be repeated.")
-    ] = None,
+    host: Annotated[list[str] | None, typer.Option(help="A DNS name where it listens; may be repeated.")] = None,
     days: Annotated[int, typer.Option(min=1, help="How long it is valid.")] = 365,
-    replace: Annotated[
-        bool, typer.Option("--replace", help="Renew: a new key and certificate in place of the old.")
-    ] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Renew: a new key and certificate.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the fingerprint.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Make a key and a certificate for one node. Send the node its key over a safe way, then delete it here.
 
-    Examples:
-
+    \bExamples:
       colonnade certs issue certs coordinator --host hub.example.org
-
       colonnade certs issue certs hospital --days 90
-
       colonnade certs issue certs hospital --replace
     """
     with explained():
         from colonnade.network import certs
 
         files = certs.issue(folder, name, hosts=host or (), days=days, replace=replace)
-        told = {
-            "certificate": str(files.certificate),
-            "secret": str(files.key),
-            "fingerprint": certs.inspect(files.certificate).fingerprint,
-        }
-        answer(told, lined(told), told["fingerprint"], quiet, as_json)
+        mark = certs.inspect(files.certificate).fingerprint
+        facts = {"certificate": str(files.certificate), "secret": str(files.key), "fingerprint": mark}
+        answer(facts, lined(facts), mark, quiet, as_json)
 
 
 @app.command()
@@ -109,8 +93,8 @@ def revoke(
         from colonnade.network import certs
 
         count = certs.revoke(folder, name)
-        said = f"{count} certificate{'s' if count > 1 else ''} of {name} revoked in {folder / 'revoked.pem'}"
-        answer({"name": name, "revoked": count, "list": str(folder / "revoked.pem")}, said, "", quiet, as_json)
+        text = f"{count} certificate{'s' if count > 1 else ''} of {name} revoked in {folder / 'revoked.pem'}"
+        answer({"name": name, "revoked": count, "list": str(folder / "revoked.pem")}, text, "", quiet, as_json)
 
 
 @app.command()
@@ -121,29 +105,24 @@ def show(
 ) -> None:
     """Whom certificates are about, how long they are valid, and the fingerprints to pin. Any PEM certificate will do.
 
-    Examples:
-
+    \bExamples:
       colonnade certs show certs
-
       colonnade certs show hospital.pem --json
     """
     with explained():
         from colonnade.network import certs
 
-        files = [path]
-        revoked: set[int] = set()
+        revoked, files = set[int](), [path]
         if path.is_dir():
-            authority = path / "authority.pem"
-            revoked = certs.revoked_serials(path / "revoked.pem", [certs.read(authority)])
-            files = [authority, *sorted((path / "issued").glob("*.pem"))]
+            files = [path / "authority.pem", *sorted((path / "issued").glob("*.pem"))]
+            revoked = certs.revoked_serials(path / "revoked.pem", [certs.read(files[0])])
         cards = [certs.inspect(file) for file in files]
-        now = datetime.datetime.now(datetime.UTC)
         rows = [
             {
                 "names": list(card.names) or (["the authority"] if card.authority else []),
                 "from": card.begins.date().isoformat(),
                 "to": card.ends.date().isoformat(),
-                "state": _state(card, card.serial in revoked, now),
+                "state": _state(card, card.serial in revoked),
                 "serial": f"{card.serial:040x}",
                 "fingerprint": card.fingerprint,
             }
@@ -154,14 +133,11 @@ def show(
             f"  serial       {row['serial']}\n  fingerprint  {row['fingerprint']}"
             for row in rows
         ]
-        brief = "\n".join(str(row["fingerprint"]) for row in rows)
-        answer(rows, "\n".join(text), brief, quiet, as_json)
+        answer(rows, "\n".join(text), "\n".join(card.fingerprint for card in cards), quiet, as_json)
 
 
-def _state(card: Card, revoked: bool, now: datetime.datetime) -> str:
-    if revoked:
-        return "revoked"
-    if card.ends < now:
-        return "expired"
-    left = (card.ends - now).days
+def _state(card: Card, revoked: bool) -> str:
+    left = (card.ends - datetime.datetime.now(datetime.UTC)).days
+    if revoked or left < 0:
+        return "revoked" if revoked else "expired"
     return f"{left:,} days left" if left else "less than a day left"

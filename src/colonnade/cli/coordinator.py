@@ -12,37 +12,27 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from colonnade.cli.targets import Overwrite, check_free, cost_of_another
-from colonnade.cli.terminal import answer, busy, explained, lined, on_screen
+import colonnade as co
+from colonnade.cli.before_run import Overwrite, check_free, cost_of_another, show_preview
+from colonnade.cli.terminal import answer, busy, explained, lined, on_screen, write_text
 
 if TYPE_CHECKING:
-    from colonnade.data.federation import Federation
-    from colonnade.data.federation_file import FederationFile
-    from colonnade.network.hub import Grpc
     from colonnade.runs.job_file import JobFile
-    from colonnade.runs.result import Fit
+    from colonnade.runs.preview import Preview
 
-app = typer.Typer(no_args_is_help=True, help="Run a job between organisations: carry letters, hold no data.")
-federation = typer.Typer(no_args_is_help=True, help="A federation between organisations: is everybody there and ready?")
+app = typer.Typer(name="coordinator", no_args_is_help=True, help="Run a job between organisations: hold no data.")
+federation = typer.Typer(name="federation", no_args_is_help=True, help="Between organisations: is everybody ready?")
 
 File = Annotated[Path, typer.Argument(metavar="FEDERATION.toml", help="The federation file.")]
 Certs = Annotated[Path, typer.Option(help="Folder with coordinator.pem, coordinator.key and authority.pem.")]
 Listen = Annotated[str | None, typer.Option(help="Where to listen, HOST:PORT; by default the federation file's port.")]
 Store = Annotated[Path, typer.Option(help="Where runs are kept; the same call goes on with an unfinished one.")]
-DryRun = Annotated[
-    bool,
-    typer.Option(
-        "--dry-run", help="Make every check that needs no party, say what would leave; ask nobody, write nothing."
-    ),
-]
-SupposedRows = Annotated[
-    int | None,
-    typer.Option(
-        min=1, help="With --dry-run: suppose so many common rows; by default the fewest that parties take part with."
-    ),
-]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Check all that needs no party; ask nobody, write nothing.")]
+SupposedRows = Annotated[int | None, typer.Option(min=1, help="With --dry-run: suppose so many common rows.")]
 MetricsPort = Annotated[int | None, typer.Option(help="Serve /metrics, /health and /ready on this loopback port.")]
 Patience = Annotated[float, typer.Option(min=1, help="Seconds to wait for parties, and for an answer.")]
+LoggedJson = Annotated[bool, typer.Option("--json", help="One JSON object at the end; logs as JSON lines.")]
+SAME = "the same command goes on with a run that is not over."
 
 
 @app.command()
@@ -60,7 +50,7 @@ def run(
     rows: SupposedRows = None,
     metrics: MetricsPort = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only where the fit was written.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object at the end; logs as JSON lines.")] = False,
+    as_json: LoggedJson = False,
 ) -> None:
     """Wait for the parties, agree on rows, run the job, write the fit.
 
@@ -68,25 +58,18 @@ def run(
     by the same command. When it has finished, the same command does not begin and pay another run: it says that the fit
     is there.
 
-    Examples:
-
+    \bExamples:
       colonnade coordinator run federation.toml --job job.toml
-
       colonnade coordinator run federation.toml --job job.toml --certs hub/certs --report report.html
-
       colonnade coordinator run federation.toml --job job.toml --dry-run
     """
-    with explained("the same command goes on with a run that is not over."):
-        from colonnade.data.federation import Federation
-        from colonnade.errors import InvalidInput
-        from colonnade.network.hub import Grpc
+    with explained(SAME):
         from colonnade.runs.config import save_finished
         from colonnade.runs.job_file import load_job
         from colonnade.views import check_target
 
-        _logged(as_json, quiet or dry_run)
-        asked, fed = load_job(job), Federation.open(file)
-        assert fed.away is not None
+        _log_to_stderr(as_json, quiet or dry_run)
+        asked, fed = load_job(job), co.Federation.open(file)
         for target in (output, report):
             if target is not None:
                 check_target(target)
@@ -95,76 +78,29 @@ def run(
         if not overwrite:
             pending.check_not_finished(file=file, job=job, output=output)
         if dry_run:
-            _rehearse(fed.away, asked, Grpc(_address(fed, listen), certs), store, rows, metrics, quiet, as_json)
+            hub = co.Grpc(_address(fed, listen), certs)
+            with busy("making every check that needs no party", quiet or as_json):
+                unknown, found = _rehearse(fed, asked, hub, store, rows, metrics)
+            show_preview(found, quiet, as_json, unknown)
             return
         if rows is not None:
-            raise InvalidInput("--rows is for --dry-run: the parties agree on their rows themselves.")
-        pending.note(
-            file=file,
-            job=job,
-            certs=certs,
-            listen=listen,
-            patience=patience,
-            output=output,
-            report=report,
-            overwrite=overwrite,
-        )
-        hub = Grpc(_address(fed, listen), certs, patience=patience)
-        made = _fit_between(fed, asked, hub, store, metrics, on_screen(quiet or as_json))
-        save_finished(made, output, store)
+            raise co.InvalidInput("--rows is for --dry-run: the parties agree on their rows themselves.")
+        pending.note(file, job, certs, output, report, listen=listen, patience=patience, overwrite=overwrite)
+        hub = co.Grpc(_address(fed, listen), certs, patience=patience)
+        fitted = _fit_between(fed, asked, hub, store, metrics, on_screen(quiet or as_json))
+        save_finished(fitted, output, store)
         pending.clear()  # killed before, the next command sees in the store that the run is over
         if report is not None:
-            made.report(report)
-        told = {
-            "run": made.run,
-            "status": made.status.value,
-            "privacy": made.privacy.sentence,
-            "sent": f"{made.communication.bytes:,} bytes in {made.communication.messages:,} messages",
+            fitted.report(report)
+        facts = {
+            "run": fitted.run,
+            "status": fitted.status.value,
+            "privacy": fitted.privacy.sentence,
+            "sent": f"{fitted.communication.bytes:,} bytes in {fitted.communication.messages:,} messages",
             "fit": str(output),
             **({} if report is None else {"report": str(report)}),
         }
-        answer(told, lined(told, 9), str(output), quiet, as_json)
-
-
-def _fit_between(fed: Federation, asked: JobFile, hub: Grpc, store: Path, metrics: int | None, progress: bool) -> Fit:
-    from colonnade.network.transport.metrics import page
-    from colonnade.runs.fit import fit
-
-    assert fed.away is not None
-    with contextlib.ExitStack() as last:
-        last.enter_context(hub)
-        board = hub.open(fed.away)
-        if metrics is not None:
-            last.enter_context(page(hub.metrics, lambda: board.connected() == set(fed.parties), metrics))
-        return fit(fed, asked.problem, asked.method, asked.privacy, engine=hub, store=store, progress=progress)
-
-
-def _rehearse(
-    file: FederationFile,
-    asked: JobFile,
-    hub: Grpc,
-    store: Path,
-    rows: int | None,
-    metrics: int | None,
-    quiet: bool,
-    as_json: bool,
-) -> None:
-    """A dry run: what would be proposed and at what price, if this side would not refuse it."""
-    from colonnade.cli.preview import show
-    from colonnade.network.transport.metrics import page
-    from colonnade.runs.dry_run import ROWS, UNKNOWN, propose_call, suppose_rows
-    from colonnade.runs.preview import preview
-
-    hub.rehearse()
-    if metrics is not None:
-        with page(hub.metrics, lambda: False, metrics):
-            """The port is free."""
-    fed = suppose_rows(file, rows)
-    with busy("making every check that needs no party", quiet or as_json):
-        propose_call(fed, asked)
-        found = preview(fed, asked.problem, asked.method, asked.privacy, store=store)
-    agreed = [f"{ROWS}: these figures suppose {fed.rows:,}"] if file.on is not None else []
-    show(found, quiet, as_json, [*agreed, *UNKNOWN])
+        answer(facts, lined(facts, 9), str(output), quiet, as_json)
 
 
 @app.command()
@@ -175,13 +111,9 @@ def score(
     store: Store = Path("hub-store"),
     listen: Listen = None,
     patience: Patience = 600.0,
-    without: Annotated[
-        list[str] | None, typer.Option(help="A party of the model that is not in the federation file; may be repeated.")
-    ] = None,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Print only the run's id; no logs but warnings.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object at the end; logs as JSON lines.")] = False,
+    without: Annotated[list[str] | None, typer.Option(help="A party not in the federation file; may repeat.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the run's id; log warnings.")] = False,
+    as_json: LoggedJson = False,
 ) -> None:
     """Have the parties score their rows by a model they have parts of; the label holder alone learns the scores.
 
@@ -189,21 +121,52 @@ def score(
 
     Example: colonnade coordinator score federation.toml --fit fit.json
     """
-    with explained("the same command goes on with a run that is not over."):
-        from colonnade.data.federation import Federation
-        from colonnade.network.hub import Grpc
-        from colonnade.runs.result import KeptScores, load
-        from colonnade.runs.scoring import score as scored
+    with explained(SAME):
+        from colonnade.runs.result import KeptScores
 
-        _logged(as_json, quiet)
-        model, fed = load(fit), Federation.open(file)
-        with Grpc(_address(fed, listen), certs, patience=patience) as hub:
-            found = scored(model, fed, without=without or (), engine=hub, store=store)
+        _log_to_stderr(as_json, quiet)
+        model, fed = co.load(fit), co.Federation.open(file)
+        with co.Grpc(_address(fed, listen), certs, patience=patience) as hub:
+            found = co.score(model, fed, without=without or (), engine=hub, store=store)
         assert isinstance(found, KeptScores)
         answer(vars(found), repr(found), found.run, quiet, as_json)
 
 
-def _logged(as_json: bool, quiet: bool) -> None:
+def _fit_between(
+    fed: co.Federation, asked: JobFile, hub: co.Grpc, store: Path, metrics: int | None, progress: bool
+) -> co.Fit:
+    from colonnade.network.transport.metrics import page
+
+    assert fed.away is not None
+    with contextlib.ExitStack() as last:
+        last.enter_context(hub)
+        board = hub.open(fed.away)
+        if metrics is not None:
+            last.enter_context(page(hub.metrics, lambda: board.connected() == set(fed.parties), metrics))
+        return co.fit(fed, asked.problem, asked.method, asked.privacy, engine=hub, store=store, progress=progress)
+
+
+def _rehearse(
+    fed: co.Federation, asked: JobFile, hub: co.Grpc, store: Path, rows: int | None, metrics: int | None
+) -> tuple[list[str], Preview]:
+    """A dry run: what it cannot know, and what would be proposed, if this side would not refuse it."""
+    from colonnade.network.transport.metrics import page
+    from colonnade.runs.dry_run import ROWS, UNKNOWN, propose_call, suppose_rows
+    from colonnade.runs.preview import preview
+
+    assert fed.away is not None
+    hub.rehearse()
+    if metrics is not None:
+        with page(hub.metrics, lambda: False, metrics):
+            """The port is free."""
+    supposed = suppose_rows(fed.away, rows)
+    propose_call(supposed, asked)
+    found = preview(supposed, asked.problem, asked.method, asked.privacy, store=store)
+    agreed = [f"{ROWS}: these figures suppose {supposed.rows:,}"] if supposed.on is not None else []
+    return [*agreed, *UNKNOWN], found
+
+
+def _log_to_stderr(as_json: bool, quiet: bool) -> None:
     """Logs on standard error, and SIGTERM as gentle as Ctrl-C."""
     from colonnade.cli.logs import to_stderr
 
@@ -217,26 +180,22 @@ class Pending:
     def __init__(self, store: Path) -> None:
         self.path = store.expanduser() / "pending.json"
 
-    def note(self, **given: Any) -> None:
-        from colonnade.privacy.store import write_synced
+    PATHS = ("file", "job", "certs", "output", "report")
 
-        plain = {name: str(value.resolve()) if isinstance(value, Path) else value for name, value in given.items()}
-        write_synced(self.path, json.dumps({**plain, "ended_before": len(self._ended())}).encode())
+    def note(self, *paths: Path | None, **given: Any) -> None:
+        places = {name: path and str(path.resolve()) for name, path in zip(self.PATHS, paths, strict=True)}
+        write_text(self.path, json.dumps({**places, **given, "ended_before": len(self._ended())}))
 
     def check_not_finished(self, **given: Path) -> None:
-        """Refuse to repeat a command whose run had finished when its process was killed.
-
-        That would begin and pay another. With `given`, only a note of the same files counts.
-        """
-        from colonnade.errors import InvalidInput
-
+        """Refuse to repeat a command whose run had finished when its process was killed: that would begin and pay
+        another. With `given`, only a note of the same files counts."""
         noted = self._noted()
         if not noted or any(noted[name] != str(path.resolve()) for name, path in given.items()):
             return
         for run, how in list(self._ended().items())[noted["ended_before"] :]:
             kept = self.path.parent / "fits" / f"{run}.json"
             if how == "finished" and kept.is_file():
-                raise InvalidInput(
+                raise co.InvalidInput(
                     f"run {run} had finished when the command was stopped, before that was done with "
                     f"{noted['output']}. Nothing was begun. Its fit is kept: copy {kept} to where you want it. "
                     "`colonnade coordinator run --overwrite` begins and pays another run."
@@ -245,8 +204,8 @@ class Pending:
     def _ended(self) -> dict[str, str]:
         from colonnade.runtime.run_store import RunStore
 
-        with contextlib.closing(RunStore(self.path.parent)) as books:
-            return books.ended()
+        with contextlib.closing(RunStore(self.path.parent)) as store:
+            return store.ended()
 
     def _noted(self) -> dict[str, Any]:
         """What was noted; empty where no command was stopped."""
@@ -257,28 +216,16 @@ class Pending:
         self.path.unlink(missing_ok=True)
 
     def repeat(self, quiet: bool = False, as_json: bool = False) -> None:
-        from colonnade.errors import InvalidInput
-
         noted = self._noted()
         if not noted:
-            raise InvalidInput(
+            raise co.InvalidInput(
                 f"{self.path.parent} has no command of `colonnade coordinator run` that was stopped. A fit of your own "
                 "program goes on when the same call is repeated with the same store."
             )
         self.check_not_finished()
-        run(
-            file=Path(noted["file"]),
-            job=Path(noted["job"]),
-            certs=Path(noted["certs"]),
-            store=self.path.parent,
-            listen=noted["listen"],
-            patience=noted["patience"],
-            output=Path(noted["output"]),
-            report=None if noted["report"] is None else Path(noted["report"]),
-            overwrite=noted["overwrite"],
-            quiet=quiet,
-            as_json=as_json,
-        )
+        paths: dict[str, Any] = {name: noted[name] and Path(noted[name]) for name in self.PATHS}
+        given = {name: noted[name] for name in ("listen", "patience", "overwrite")}
+        run(store=self.path.parent, quiet=quiet, as_json=as_json, **paths, **given)
 
 
 @federation.command()
@@ -297,18 +244,14 @@ def check(
     Example: colonnade federation check federation.toml --certs certs
     """
     with explained():
-        from colonnade.data.federation import Federation
-        from colonnade.network.hub import Grpc
-
-        fed = Federation.open(file)
+        fed = co.Federation.open(file)
         assert fed.away is not None
         waiting = f"waiting for {len(fed.parties)} parties, {patience:g} seconds at most"
-        with Grpc(_address(fed, listen), certs, patience=patience) as hub, busy(waiting, quiet or as_json):
+        with co.Grpc(_address(fed, listen), certs, patience=patience) as hub, busy(waiting, quiet or as_json):
             found, troubles, roads = hub.hello(fed.away), hub.check(fed.away), hub.roads(fed.away)
         direct = [pair for pair, up in roads.items() if up]
-        troubles += [
-            f"{one} and {other} are not connected; see both logs" for (one, other), up in roads.items() if not up
-        ]
+        apart = [pair for pair, up in roads.items() if not up]
+        troubles += [f"{one} and {other} are not connected; see both logs" for one, other in apart]
         if as_json:
             typer.echo(json.dumps({"parties": found, "direct": direct, "troubles": troubles}))
         else:
@@ -340,15 +283,13 @@ def example(
         with busy("sharing out flights, and making keys and certificates", quiet or as_json):
             names = write_example(folder, rows, hub)
         parties = [f"colonnade party run {shlex.quote(str(folder / name / 'party.toml'))} --yes" for name in names]
-        middle = [
-            f"cd {shlex.quote(str(folder / 'coordinator'))}",
-            "colonnade coordinator run federation.toml --job job.toml --report report.html",
-        ]
-        plain = {"parties": parties, "coordinator": " && ".join(middle)}
-        answer(plain, "\n".join([*parties, *middle]), "", quiet, as_json)
+        there = f"cd {shlex.quote(str(folder / 'coordinator'))}"
+        job = "colonnade coordinator run federation.toml --job job.toml --report report.html"
+        plain = {"parties": parties, "coordinator": f"{there} && {job}"}
+        answer(plain, "\n".join([*parties, there, job]), "", quiet, as_json)
 
 
-def _rows(fed: Federation, said: Mapping[str, Any]) -> str:
+def _rows(fed: co.Federation, said: Mapping[str, Any]) -> str:
     if fed.on is None:
         return "rows need no agreement"
     if "begun" in said:
@@ -358,14 +299,10 @@ def _rows(fed: Federation, said: Mapping[str, Any]) -> str:
     return f"{said['rows']:,} rows agreed on (session {said['session']})"
 
 
-def _address(fed: Federation, listen: str | None) -> str:
-    from colonnade.errors import InvalidInput
-
+def _address(fed: co.Federation, listen: str | None) -> str:
     if listen is not None:
         return listen
     assert fed.away is not None
     if fed.away.hub is None:
-        raise InvalidInput(
-            'the federation file has no hub = "host:port"; say where to listen with --listen 0.0.0.0:7443.'
-        )
+        raise co.InvalidInput('the federation file has no hub = "host:port"; say where with --listen 0.0.0.0:7443.')
     return f"0.0.0.0:{fed.away.hub.rpartition(':')[2]}"

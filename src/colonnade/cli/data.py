@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from colonnade.cli.terminal import AsJson, answer, answers, busy, explained, table_of
+import colonnade as co
+from colonnade.cli.terminal import AsJson, answer, answers, busy, explained, table_of, write_text
 
 if TYPE_CHECKING:
-    from colonnade.data.fetch import DataSet
     from colonnade.data.schema import Column, Look
 
 app = typer.Typer(
+    name="data",
     no_args_is_help=True,
     help="Look at a table and propose its schema; fetch public data sets.",
     epilog="Nothing that these commands print or write is public: it is for the data's owner.",
@@ -32,18 +34,10 @@ NAMES = ("column", "kind", "proposed", "missing")
 
 @app.command()
 def inspect(
-    file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="CSV, Parquet or Arrow; instead of --sql.")
-    ] = None,
-    sql: Annotated[
-        str | None,
-        typer.Option(help="A database's address; give its password in PGPASSWORD or ~/.pgpass, where nobody sees it."),
-    ] = None,
+    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="CSV, Parquet or Arrow, or --sql.")] = None,
+    sql: Annotated[str | None, typer.Option(help="A database; give its password in PGPASSWORD or ~/.pgpass.")] = None,
     query: Annotated[str | None, typer.Option(help="What to ask that database.")] = None,
-    leave_out: Annotated[
-        list[str] | None,
-        typer.Option(help="A column that is no feature, such as the key or the label; may be repeated."),
-    ] = None,
+    leave_out: Annotated[list[str] | None, typer.Option(help="Key, label or another column; may be repeated.")] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the proposal as a schema file.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the path of the schema file.")] = False,
     as_json: AsJson = False,
@@ -52,27 +46,22 @@ def inspect(
 
     The table is read in blocks, so it may be larger than memory. Nothing leaves this machine.
 
-    Examples:
-
+    \bExamples:
       colonnade data inspect stays.parquet
-
       colonnade data inspect stays.csv --leave-out pid --leave-out readmitted -o clinic.schema.toml
-
       colonnade data inspect --sql postgresql://reader@db.hospital/ward --query "select * from stays"
     """
     with explained():
         from rich.console import Console
+        from rich.text import Text
 
         from colonnade.data.schema import look
         from colonnade.data.sources import table_at
-        from colonnade.errors import InvalidInput
 
         if (file is None) == (sql is None):
-            raise InvalidInput("give one table: a FILE, or --sql with --query.")
+            raise co.InvalidInput("give one table: a FILE, or --sql with --query.")
         if output is not None and output.exists():
-            raise InvalidInput(
-                f"{output} is there already, and may have been edited. Choose another name, or remove it."
-            )
+            raise co.InvalidInput(f"{output} is there already, perhaps edited. Choose another name, or remove it.")
         source = table_at(sql or str(file), query=query)
         left_out = set(leave_out or ())
         with busy(f"reading {source.shown}", quiet or as_json):
@@ -86,7 +75,8 @@ def inspect(
         if not quiet and not as_json:
             table = table_of(f"{source.shown}: {looks[0].rows:,} rows", NAMES, right=("missing",))
             for line in lines:
-                table.add_row(*(_plain(f"{cell:,}" if isinstance(cell, int) else str(cell)) for cell in line.values()))
+                cells = (f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in line.values())
+                table.add_row(*map(Text, cells))  # a column may be called [red]
             answers().print(table)
         if not quiet:
             Console(stderr=True, soft_wrap=True).print(WARNING, style="yellow", highlight=False, markup=False)
@@ -108,10 +98,8 @@ def fetch(
     A download that was interrupted goes on where it stopped; a file with another checksum is removed. Figures,
     benchmarks and tests find the set if COLONNADE_DATA names the folder.
 
-    Examples:
-
+    \bExamples:
       colonnade data fetch flights
-
       colonnade data fetch a9a --folder /srv/data
     """
     with explained("interrupted; the same command goes on where it stopped."):
@@ -134,7 +122,11 @@ def list_data_sets(
         from colonnade.data.fetch import DATA_SETS
 
         if quiet or as_json:
-            sets = [{"name": name, "bytes": data.size, **_about(data)} for name, data in DATA_SETS.items()]
+            sets = [
+                {"name": name, "bytes": data.size, "about": data.about, "licence": data.licence}
+                | {"from": [file.address for file in data.files]}
+                for name, data in DATA_SETS.items()
+            ]
             answer(sets, "", "\n".join(DATA_SETS), quiet, as_json)
             return
         table = table_of("Public data sets", ("name", "what it is", "bytes", "licence", "from"), right=("bytes",))
@@ -144,58 +136,37 @@ def list_data_sets(
         answers().print(table)
 
 
-def _about(data: DataSet) -> dict[str, Any]:
-    return {"about": data.about, "licence": data.licence, "from": [file.address for file in data.files]}
-
-
 def _check_names(left_out: set[str], looks: list[Look]) -> None:
-    from colonnade.errors import InvalidInput
-
     absent = sorted(left_out - {seen.name for seen in looks})
     if absent:
         names = ", ".join(seen.name for seen in looks[:8])
-        raise InvalidInput(f"--leave-out {absent[0]}: the table has no such column; it has {len(looks):,}: {names}.")
+        raise co.InvalidInput(f"--leave-out {absent[0]}: the table has no such column; it has {len(looks):,}: {names}.")
 
 
 def _proposal(seen: Look) -> tuple[Column | None, str]:
-    from colonnade.errors import InvalidInput
-
     try:
         return seen.column(), ""
-    except InvalidInput as error:
+    except co.InvalidInput as error:
         return None, str(error).removeprefix(f"column {seen.name!r} ")
 
 
 def _described(column: Column | None, reason: str) -> tuple[str, str]:
-    from colonnade.data.schema import Categorical, Date, Numeric
-
     match column:
         case None:
             return "left out", reason
-        case Numeric():
+        case co.Numeric():
             return "numeric", f"{column.low:g} to {column.high:g}"
-        case Date():
+        case co.Date():
             return "date", f"{column.low} to {column.high}"
-        case Categorical():
+        case co.Categorical():
             more = len(column.levels) - SHOWN_LEVELS
             return "categorical", ", ".join(column.levels[:SHOWN_LEVELS]) + (f" and {more:,} more" if more > 0 else "")
     return "binary", "0 or 1"
 
 
-def _plain(text: str) -> Any:
-    from rich.text import Text
-
-    return Text(text)  # a column may be called [red]
-
-
 def _write(output: Path, columns: list[Column]) -> None:
-    import textwrap
-
-    from colonnade.data.schema import Schema
-    from colonnade.privacy.store import write_synced
-
     head = "\n".join(f"# {line}" for line in textwrap.wrap(WARNING, 110))
-    write_synced(output, f"{head}\n\n{Schema(tuple(columns), source='data').to_text()}".encode())
+    write_text(output, f"{head}\n\n{co.Schema(tuple(columns), source='data').to_text()}")
 
 
 @contextmanager

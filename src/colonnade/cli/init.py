@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from colonnade.cli.terminal import AsJson, answer, explained
+import colonnade as co
+from colonnade.cli.terminal import AsJson, answer, explained, write_text
 
 
 class DataKind(StrEnum):
@@ -93,30 +94,23 @@ feature_bound = 1.0                      # of an encoded column; numbers are map
 
 def init(
     file: Annotated[Path, typer.Argument(metavar="[FILE]", help="The file to write.")] = Path("colonnade.toml"),
-    kind: Annotated[
-        DataKind, typer.Option(help="federation: several parties, one file each; holder: one table, one owner.")
-    ] = DataKind.FEDERATION,
+    kind: Annotated[DataKind, typer.Option(help="Several parties, or one owner of all.")] = DataKind.FEDERATION,
     force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Write a commented configuration that `colonnade fit` runs once its names are yours.
 
-    Examples:
-
+    \bExamples:
       colonnade init
-
       colonnade init study.toml --kind holder
     """
     with explained():
-        from colonnade.errors import InvalidInput
-        from colonnade.privacy.store import write_synced
-
         if file.exists() and not force:
-            raise InvalidInput(f"{file} is there already. Name another file, or write over it with --force.")
+            raise co.InvalidInput(f"{file} is there already. Name another file, or write over it with --force.")
         if not file.parent.is_dir():
-            raise InvalidInput(f"{file.parent} is not a folder. Make it first, or name another place.")
-        write_synced(file, template(kind, file.name).encode())
+            raise co.InvalidInput(f"{file.parent} is not a folder. Make it first, or name another place.")
+        write_text(file, template(kind, file.name))
         answer({"file": str(file), "kind": kind.value}, str(file), "", quiet, as_json)
 
 

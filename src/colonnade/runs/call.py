@@ -19,7 +19,6 @@ from colonnade.errors import InvalidInput, PolicyRefused
 from colonnade.methods.admm.sharing import SharingADMM
 from colonnade.methods.frank_wolfe.distributed import DistributedFrankWolfe
 from colonnade.methods.gram.private_gram import PrivateGram
-from colonnade.methods.masked_scores import MaskedScores
 from colonnade.methods.method import GraphMethod, Job, Method, network
 from colonnade.methods.node_setup import source_of, usable_labels
 from colonnade.privacy.accountant import epsilon, rho_for
@@ -76,11 +75,11 @@ def checked_call(
     return CheckedCall(asked, method, job, blocks, plans)
 
 
-def ordered_call(call: CheckedCall, federation: Federation, books: Store, *, kept: bool = True) -> CheckedCall:
+def ordered_call(call: CheckedCall, federation: Federation, store: Store, *, kept: bool = True) -> CheckedCall:
     """The call with its rows in the order of the store's secret, where a run is private and has keys."""
-    if not (isinstance(books, RunStore) and _takes_secret_order(federation, call.method, call.job.privacy)):
+    if not (isinstance(store, RunStore) and _takes_secret_order(federation, call.method, call.job.privacy)):
         return call
-    return replace(call, blocks=blocks_with_labels(federation.ordered(books.order_secret(kept=kept)), call.job))
+    return replace(call, blocks=blocks_with_labels(federation.ordered(store.order_secret(kept=kept)), call.job))
 
 
 def default_method(privacy: Privacy | None, problem: object) -> Method | GraphMethod:
@@ -99,40 +98,28 @@ def released_to_all(plans: Mapping[str, Plan]) -> str:
 
 def _check_kinds(federation: object, problem: object, method: object) -> None:
     if not isinstance(federation, Federation):
-        raise InvalidInput(
-            f"fit wants a Federation first, got {type(federation).__name__}; make one with Federation.split or "
-            "from_frames."
-        )
+        kind = type(federation).__name__
+        raise InvalidInput(f"fit wants a Federation first, got {kind}; make one with Federation.split or from_frames.")
     if not isinstance(problem, Problem | KernelSVM | AdaBoost):
-        raise InvalidInput(
-            f"fit wants a Problem second, got {type(problem).__name__}; give one such as co.Problem(co.Logistic(), "
-            "co.L1Ball(10.0))."
-        )
+        example = "co.Problem(co.Logistic(), co.L1Ball(10.0))"
+        raise InvalidInput(f"fit wants a Problem second, got {type(problem).__name__}; give one such as {example}.")
     if not isinstance(method, Method | GraphMethod):
         raise InvalidInput(f"method={method!r} is not a method: give a value such as co.DistributedFrankWolfe().")
 
 
 def _check_arguments(federation: Federation, problem: object, method: Method | GraphMethod) -> None:
     if not isinstance(problem, method.SOLVES):
-        raise InvalidInput(
-            f"{method.TITLE} does not solve a {type(problem).__name__}: use method=co.DistributedFrankWolfe(), which "
-            "does."
-        )
+        kind = type(problem).__name__
+        raise InvalidInput(f"{method.TITLE} does not solve a {kind}: use co.DistributedFrankWolfe(), which does.")
     if federation.roster().responses and not method.SEVERAL_RESPONSES:
-        raise InvalidInput(
-            f"{method.TITLE} takes one label a row; with several, use co.GraphADMM, or fit them one by one."
-        )
+        raise InvalidInput(f"{method.TITLE} takes one label a row; with several, use co.GraphADMM, or fit each alone.")
     if federation.away is not None and federation.on is not None and method.labels_public:
-        raise InvalidInput(
-            "public labels go by the place of a row, and nobody but the parties knows the order of rows that were "
-            "matched by keys: let a party hold the labels, or match rows in one process with from_frames."
-        )
+        what = "public labels go by a row's place, and only the parties know the order of rows matched by keys"
+        raise InvalidInput(f"{what}: let a party hold the labels, or match rows in one process with from_frames.")
     split = "rows" if federation.by_rows else "columns"
     if split not in (splits := method.SPLITS):
-        raise InvalidInput(
-            f"{method.TITLE} works on split {' or '.join(splits)}, and the parties of this federation hold different "
-            f"{split}: make it with Federation.split(..., by={splits[0]!r}), or choose another method."
-        )
+        what = f"{method.TITLE} works on split {' or '.join(splits)}, and these parties hold different {split}"
+        raise InvalidInput(f"{what}: take Federation.split(..., by={splits[0]!r}), or another method.")
 
 
 def _check_privacy(method: Method | GraphMethod, plans: Mapping[str, Plan], job: Job) -> None:
@@ -141,25 +128,23 @@ def _check_privacy(method: Method | GraphMethod, plans: Mapping[str, Plan], job:
         return
     price = row_rho(plans)
     if math.isinf(price):
-        raise InvalidInput(
-            f"{method.TITLE} releases exact values ({released_to_all(plans)}), so no finite epsilon can hold. "
-            "Leave privacy out, or choose a private method."
-        )
+        what = f"{method.TITLE} releases exact values ({released_to_all(plans)}), so no finite epsilon can hold"
+        raise InvalidInput(f"{what}. Leave privacy out, or choose a private method.")
     if price > rho_for(privacy.epsilon, privacy.delta) * (1 + 1e-12):
-        raise InvalidInput(
-            f"{method.TITLE} would cost epsilon {shown(epsilon(price, privacy.delta))}, and privacy= allows "
-            f"{shown(privacy.epsilon)} (delta={privacy.delta:g}). Nothing was sent. Lower rounds or raise epsilon."
-        )
+        cost, limit = shown(epsilon(price, privacy.delta)), f"{shown(privacy.epsilon)} (delta={privacy.delta:g})"
+        what = f"{method.TITLE} would cost epsilon {cost}, and privacy= allows {limit}"
+        raise InvalidInput(f"{what}. Nothing was sent. Lower rounds or raise epsilon.")
     check_delta(privacy, *job.units)
 
 
 def _check_schemas(federation: Federation, privacy: Privacy | None) -> None:
     read_off = [name for name, party in federation.parties.items() if party.schema and party.schema.source == "data"]
     if privacy is not None and read_off:
-        raise InvalidInput(
-            f"the schema of {read_off[0]!r} was read off its data: its bounds and levels would tell about single rows. "
-            "Declare it: from_frames(..., schemas={party: co.Schema(...)}), or pass a plain matrix and public bounds."
+        what = (
+            f"the schema of {read_off[0]!r} was read off its data: its bounds and levels would tell about single rows"
         )
+        remedy = "from_frames(..., schemas={party: co.Schema(...)}), or pass a plain matrix and public bounds"
+        raise InvalidInput(f"{what}. Declare it: {remedy}.")
 
 
 def with_label_range(
@@ -173,60 +158,46 @@ def with_label_range(
     loss = getattr(problem, "loss", None)
     if loss is None or loss.classifies:
         if privacy.label_range is not None:
-            raise InvalidInput(
-                f"label_range={privacy.label_range} is for numbers, and {type(loss).__name__} is for classes: leave "
-                "it out, or take co.LeastSquares()."
-            )
+            what = f"label_range={privacy.label_range} is for numbers, and {type(loss).__name__} is for classes"
+            raise InvalidInput(f"{what}: leave it out, or take co.LeastSquares().")
         return privacy
     if declared is None or privacy.label_reach is not None:
         return privacy
     if federation.label_column not in (None, declared.name):
-        raise InvalidInput(
-            f"the schema of {federation.label!r} declares the label {declared.name!r}, and the labels are its column "
-            f"{federation.label_column!r}. Declare that one, or give privacy=co.Privacy(..., label_range=(low, high))."
-        )
+        labels = f"the label {declared.name!r}, and the labels are its column {federation.label_column!r}"
+        remedy = "Declare that one, or give privacy=co.Privacy(..., label_range=(low, high))."
+        raise InvalidInput(f"the schema of {federation.label!r} declares {labels}. {remedy}")
     return replace(privacy, label_range=(declared.low, declared.high))
 
 
 def _check_seeded(federation: Federation) -> None:
     strict = [name for name, party in federation.parties.items() if not party.policy.exact]
     if strict:
-        raise PolicyRefused(
-            f"seeded noise can be subtracted, so it protects nobody, and party {strict[0]!r} does not let exact "
-            "values leave. Nothing was sent. Leave noise= out; for a test or a figure, set Policy(exact=True) on "
-            "data that may be shown."
-        )
+        what = f"seeded noise protects nobody, and party {strict[0]!r} does not let exact values leave"
+        remedy = "Leave noise= out; for a test or a figure, set Policy(exact=True) on data that may be shown."
+        raise PolicyRefused(f"{what}. Nothing was sent. {remedy}")
 
 
 def check_store(call: CheckedCall, federation: Federation, privacy: Privacy | None, store: str | Path | None) -> None:
     """Whether a run needs a folder, or cannot be kept in one."""
     problem, method = call.job.problem, call.method
     if store is not None and not method.savable:
-        raise InvalidInput(
-            "these functions cannot be told from others after a restart, so a run in store= could not go on with the "
-            "same ones: give functions_version='a name', changed whenever they change, or leave store out."
-        )
+        what = "these functions cannot be told from others after a restart, so a run in store= could not go on"
+        raise InvalidInput(f"{what}: give functions_version='a name', changed whenever they change, or no store.")
     if store is not None and not getattr(problem, "savable", True):
-        raise InvalidInput(
-            "a kernel that is a function of yours cannot be kept in store=: use co.RBF, or leave store out."
-        )
+        raise InvalidInput("a kernel function of yours cannot be kept in store=: use co.RBF, or leave store out.")
     if store is not None:
         return
     if privacy is not None:
         raise InvalidInput("a run with a privacy budget needs store='a folder', where its ledgers outlive the process.")
     if limited := [name for name, party in federation.parties.items() if party.policy.epsilon is not None]:
-        raise InvalidInput(
-            f"the policy of {limited[0]!r} limits what all runs together may spend, so what this one spends must be "
-            "kept: give store='a folder', where ledgers outlive the process, and a private method, since exact "
-            "values exceed any limit."
-        )
+        what = f"the policy of {limited[0]!r} limits what all runs may spend, so what this one spends must be kept"
+        raise InvalidInput(f"{what}: give store='a folder', and a private method, as exact values exceed any limit.")
 
 
 def _takes_secret_order(federation: Federation, method: Method | GraphMethod, privacy: Privacy | None) -> bool:
-    """Whether a run takes its rows in the order of the store's secret: a private one of rows that have keys.
-
-    Public labels name rows by their place, so their order is public, too.
-    """
+    """Whether a run takes its rows in the order of the store's secret: a private one of rows that have keys. Public
+    labels name rows by their place, so their order is public, too."""
     return privacy is not None and federation.keys is not None and not method.labels_public
 
 
@@ -247,48 +218,27 @@ def call_fingerprint(federation: Federation, call: CheckedCall, noise: SeededNoi
 
 
 def run_fingerprint(
-    federation: Federation,
-    job: Job,
-    method: Method | GraphMethod | MaskedScores,
-    blocks: Mapping[str, Block],
-    noise: SeededNoise | None,
+    federation: Federation, job: Job, method: Any, blocks: Mapping[str, Block], noise: SeededNoise | None
 ) -> str:
     """What makes two calls the same call: method, problem, terms, who holds what, the data, the code."""
     data = [(name, block.digest()) for name, block in blocks.items()]
     data += [] if federation.away is None else [(federation.session, federation.away.digest)]
     policies = [(name, repr(party.policy)) for name, party in federation.parties.items()]
-    parts = (
-        method,
-        job.problem,
-        job.privacy,
-        noise,
-        job.roster.label,
-        job.roster.unit,
-        job.roster.known,
-        data,
-        policies,
-        source_of(method),
-    )
+    roster = job.roster
+    asked = (method, job.problem, job.privacy, noise, roster.label, roster.unit, roster.known)
+    parts = (*asked, data, policies, source_of(method))
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
-def notices_about(federation: Federation, job: Job, blocks: Mapping[str, Block]) -> list[str]:
-    """What a private run in this process would pay for nothing: for the caller, who holds all tables."""
+def notices(federation: Federation, job: Job, blocks: Mapping[str, Block]) -> tuple[list[str], list[str]]:
+    """What a private run in this process would pay for nothing, for the caller, who holds all tables; and for
+    information, since a table may be in order, declared levels that no row has."""
+    nothing, unused = list[str](), list[str]()
     if job.privacy is None or federation.away is not None:
-        return []
-    found = [
-        f"party {name!r}: {what}"
-        for name, block in blocks.items()
-        for what in about_columns(federation.parties[name].schema, block)
-    ]
-    return found + [
-        f"party {federation.label!r}: {what}" for what in about_labels(count_labels(federation.labels), job)
-    ]
-
-
-def unused_levels(federation: Federation, job: Job, blocks: Mapping[str, Block]) -> list[str]:
-    """Declared levels that no row has, for the same caller: information, since the table may be in order."""
-    if job.privacy is None or federation.away is not None:
-        return []
-    parties = federation.parties
-    return [f"party {n!r}: {what}" for n, block in blocks.items() for what in about_levels(parties[n].schema, block)]
+        return nothing, unused
+    for name, block in blocks.items():
+        schema = federation.parties[name].schema
+        nothing += [f"party {name!r}: {what}" for what in about_columns(schema, block)]
+        unused += [f"party {name!r}: {what}" for what in about_levels(schema, block)]
+    about = about_labels(count_labels(federation.labels), job)
+    return nothing + [f"party {federation.label!r}: {what}" for what in about], unused

@@ -1,21 +1,7 @@
 """One file for a whole run: data, problem, method, privacy, where to keep it.
 
-    store = "runs"                     # ledgers and transcripts; needed with [privacy]
-    output = "fit.json"
-    report = "report.html"             # left out: none is written
-
-    [data]
-    on = "pid"                         # the key; left out: one table for all, whose rows are in one order anyway
-    label = ["clinic", "readmitted"]   # who holds it, and its column
-    source = "stays.parquet"           # one table for all parties, or a source for each of them below
-
-    [data.parties.clinic]
-    columns = ["age", "ward"]          # of the one table; or source = "clinic.csv", or source and query of a database
-    schema = "clinic.schema.toml"      # what is public about its columns; a private run needs it
-
-    [problem] ... [method] ... [privacy] ...       as in a job file (colonnade.runs.job_file)
-
-Paths are relative to the file.
+`colonnade init` writes one to start from, and docs/config.md describes every field: store, output, report, [data] with
+a table for each of its parties, and [problem], [method] and [privacy] as in a job file. Paths are relative to the file.
 """
 
 from __future__ import annotations
@@ -24,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from colonnade.data.federation import Federation
 from colonnade.data.one_table import ROW_KEY
@@ -38,13 +24,12 @@ from colonnade.runs.job_file import JobFile, load_job
 from colonnade.runs.preview import Preview, preview
 from colonnade.runs.result import Fit
 
-if TYPE_CHECKING:
-    import polars as pl
-
 OTHERS = ("data", "store", "report", "output")
 DATA = ("source", "query", "on", "label", "unit", "parties")
-PARTY = ("source", "query", "columns", "schema", "exact", "epsilon", "delta", "scores", "consortium")
 POLICY = ("exact", "epsilon", "delta", "scores", "consortium")
+PARTY = ("source", "query", "columns", "schema", *POLICY)
+_Plain = Mapping[str, Any]  # a table of the file
+_Tables = dict[str, Any]  # frames, or tables where they lie, by party
 
 
 @dataclass(frozen=True)
@@ -62,11 +47,11 @@ class Configured:
         """Do it: fit, save, report. That both can be written is seen to before anything is spent."""
         asked = self.job
         self._check_places()
-        made = fit(self.federation, asked.problem, asked.method, asked.privacy, store=self.store, progress=progress)
-        save_finished(made, self.output, self.store)
+        fitted = fit(self.federation, asked.problem, asked.method, asked.privacy, store=self.store, progress=progress)
+        save_finished(fitted, self.output, self.store)
         if self.report is not None:
-            made.report(self.report)
-        return made
+            fitted.report(self.report)
+        return fitted
 
     def preview(self) -> Preview:
         """What running it would release, after the same checks as those of `run`, the ledgers' included."""
@@ -84,18 +69,18 @@ class Configured:
             raise InvalidInput(f'{self.path} asks for privacy and names no store: add store = "runs" at its top.')
 
 
-def save_finished(made: Fit, output: Path, store: Path | None) -> None:
+def save_finished(fitted: Fit, output: Path, store: Path | None) -> None:
     """Write the fit of a run that is over; where that fails, say where it is kept."""
     try:
-        made.save(output)
+        fitted.save(output)
     except StoreError as error:
         if store is None:
             raise
         why = getattr(error.__cause__, "strerror", None) or "it cannot be written to"
         raise StoreError(
-            f"run {made.run} is finished, but not in {output}: {why}. Its fit is kept: copy "
-            f"{store / 'fits' / made.run}.json to where you want it. Do not repeat the command, which would begin and "
-            "pay another run."
+            f"run {fitted.run} is finished, but not in {output}: {why}. Its fit is kept: copy "
+            f"{store / 'fits' / fitted.run}.json to where you want it. Do not repeat the command, which would begin "
+            "and pay another run."
         ) from error
 
 
@@ -147,39 +132,27 @@ def _federation(folder: Path, data: Any) -> Federation:
         raise _Wrong("data", 'has no label; say who holds it: label = ["clinic", "readmitted"]')
     schemas = {name: Schema.from_toml(folder / p["schema"]) for name, p in parties.items() if "schema" in p}
     policies = {name: Policy(**own) for name, p in parties.items() if (own := {k: p[k] for k in POLICY if k in p})}
-    if "source" in data:
-        frames, on = _shared_out(folder, data, parties, label, unit, schemas)
-        return Federation.from_frames(frames, on, label, schemas=schemas, policies=policies, unit=unit)
-    tables, on = _each_its_own(folder, data, parties, schemas)
+    tables, on = (_share_table if "source" in data else _own_tables)(folder, data, parties, schemas)
     return Federation.from_frames(tables, on, label, schemas=schemas, policies=policies, unit=unit)
 
 
-def _shared_out(
-    folder: Path,
-    data: Mapping[str, Any],
-    parties: Mapping[str, Any],
-    label: tuple[str, str],
-    unit: Any,
-    schemas: Mapping[str, Schema],
-) -> tuple[dict[str, pl.DataFrame], str]:
+def _share_table(folder: Path, data: _Plain, parties: _Plain, schemas: Mapping[str, Schema]) -> tuple[_Tables, str]:
     """One table, its columns given to parties by name; without a key, the number of the row is the key."""
+    label, unit = data["label"], data.get("unit")
     for name, party in parties.items():
         if "source" in party or not _texts(party.get("columns")):
-            raise _Wrong(
-                f"data.parties.{name}", 'shares the table of [data]: give columns = ["age", ...] and no source'
-            )
+            what = 'shares the table of [data]: give columns = ["age", ...] and no source'
+            raise _Wrong(f"data.parties.{name}", what)
     if label[0] not in parties:
         raise _Wrong("data.label", f"names {label[0]!r}, which is not a party; there are {', '.join(parties)}")
     table, there = _source(folder, "data", data)
-    on, wanted, frames = data.get("on"), {}, {}
+    on, wanted, frames = data.get("on"), {}, dict[str, Any]()
     for name, party in parties.items():
         extra = [label[1], *(unit or ())[:1]] if name == label[0] else []
         wanted[name] = list(dict.fromkeys([*([] if on is None else [on]), *party["columns"], *extra]))
         if absent := [column for column in wanted[name] if column not in there]:
-            raise _Wrong(
-                f"data.parties.{name}.columns",
-                f"names {absent[0]!r}, which {data['source']} does not have; it has {_some(there)}",
-            )
+            what = f"names {absent[0]!r}, which {data['source']} does not have; it has {_some(there)}"
+            raise _Wrong(f"data.parties.{name}.columns", what)
     with _at_source("data"):
         names = [column for column in there if any(column in own for own in wanted.values())]
         whole = table.frame(names, _declared(schemas.values()), _texts_of(data))
@@ -197,20 +170,18 @@ def _declared(schemas: Iterable[Schema]) -> Schema:
     return Schema(tuple(found[0] for found in kinds.values() if len({type(one) for one in found}) == 1))
 
 
-def _texts_of(data: Mapping[str, Any]) -> set[str]:
+def _texts_of(data: _Plain) -> set[str]:
     """Columns that name somebody: the key, and whom a row is about."""
     return {name for name in (data.get("on"), *(data.get("unit") or ())[:1]) if name is not None}
 
 
-def _each_its_own(
-    folder: Path, data: Mapping[str, Any], parties: Mapping[str, Any], schemas: Mapping[str, Schema]
-) -> tuple[dict[str, pl.DataFrame | Table], str]:
+def _own_tables(folder: Path, data: _Plain, parties: _Plain, schemas: Mapping[str, Schema]) -> tuple[_Tables, str]:
     """One table a party, matched on the key."""
     if "query" in data:
         raise _Wrong("data.query", "belongs to a source; write source = ... beside it")
     if not isinstance(data.get("on"), str):
         raise _Wrong("data", 'needs on = "pid", the key column by which the parties\' rows are matched')
-    frames: dict[str, pl.DataFrame | Table] = {}
+    frames: dict[str, Any] = {}
     for name, party in parties.items():
         where = f"data.parties.{name}"
         if not isinstance(party.get("source"), str):
@@ -227,7 +198,7 @@ def _each_its_own(
     return frames, data["on"]
 
 
-def _source(folder: Path, where: str, table: Mapping[str, Any]) -> tuple[Table, list[str]]:
+def _source(folder: Path, where: str, table: _Plain) -> tuple[Table, list[str]]:
     """A table where it lies, and the names of its columns."""
     source, query = str(table["source"]), table.get("query")
     with _at_source(where):
@@ -243,12 +214,12 @@ def _at_source(where: str) -> Iterator[None]:
         raise _Wrong(f"{where}.source", f"cannot be read: {error}") from error
 
 
-def _known_keys(where: str, table: Mapping[str, Any], known: Sequence[str]) -> None:
+def _known_keys(where: str, table: _Plain, known: Sequence[str]) -> None:
     if unknown := [key for key in table if key not in known]:
         raise _Wrong(f"{where}.{unknown[0]}", f"is unknown; there are {', '.join(known)}")
 
 
-def _pair(data: Mapping[str, Any], name: str, example: str, second: type) -> tuple[Any, Any] | None:
+def _pair(data: _Plain, name: str, example: str, second: type) -> tuple[Any, Any] | None:
     value = data.get(name)
     if value is None:
         return None

@@ -45,10 +45,9 @@ class MeetingEngine(Protocol):
 def meet_parties(federation: Federation, engine: object) -> Federation:
     """The federation once its parties are there and have agreed on their rows."""
     if not isinstance(engine, MeetingEngine):
-        raise InvalidInput(
-            "the parties of this federation run elsewhere: pass engine=co.Grpc(...), or open it with "
-            "Federation.open(path, frames={party: frame}) to run it in this process."
-        )
+        what = "the parties of this federation run elsewhere: pass engine=co.Grpc(...)"
+        here = "Federation.open(path, frames={party: frame})"
+        raise InvalidInput(f"{what}, or open it with {here} to run it in this process.")
     return engine.meet(federation)
 
 
@@ -62,7 +61,7 @@ class RunDriver:
     method: Method | GraphMethod | MaskedScores
     plans: Mapping[str, Plan]
     blocks: Mapping[str, Block]
-    books: Store
+    store: Store
     bar: Progress
     noise: SeededNoise | None
     call: Call | None = None
@@ -90,9 +89,9 @@ class RunDriver:
     def hosted(self, engine: Engine | Distributed) -> Iterator[None]:
         """With a host for every node."""
         if isinstance(engine, Distributed):
-            self.hosted_nodes = engine.hosted_nodes(self.run, self.setups(), self.books, self.listen, self.call)
+            self.hosted_nodes = engine.hosted_nodes(self.run, self.setups(), self.store, self.listen, self.call)
         else:
-            self.hosted_nodes = LocalNodes(self.run, self.setups(), self.books.log, engine, self.listen)
+            self.hosted_nodes = LocalNodes(self.run, self.setups(), self.store.log, engine, self.listen)
         try:
             yield
         finally:
@@ -110,7 +109,7 @@ class RunDriver:
     def reserve(self) -> None:
         """Every ledger reserves its whole plan, or nothing is sent at all."""
         keys = self.check_heads()
-        if over := self.books.ended():  # runs whose process died before it could close every ledger
+        if over := self.store.ended():  # runs whose process died before it could close every ledger
             self.ask_all(HostedNode.settle, over)
         terms = terms_of(self.job, self.method)
         if self.federation.away is None:  # parties elsewhere are asked whether they would take part
@@ -119,19 +118,17 @@ class RunDriver:
         self.exchange_heads("start")
 
     def end(self, how: str) -> None:
-        self.books.end(self.run, how)
+        self.store.end(self.run, how)
         self.ask_all(HostedNode.close, how)
         self.exchange_heads("end")
 
     def finish(self) -> None:
-        """The result is there. Parties elsewhere that cannot be told now are told before the next run.
-
-        An error would have the caller repeat the call, which would begin and pay another run.
-        """
+        """The result is there. Parties elsewhere that cannot be told now are told before the next run: an error would
+        have the caller repeat the call, which would begin and pay another run."""
         try:
             self.end("finished")
         except ColonnadeError as error:
-            if self.federation.away is None or self.run not in self.books.ended():
+            if self.federation.away is None or self.run not in self.store.ended():
                 raise
             log.warning("over, and not everybody could be told", extra={"run": self.run, "error": type(error).__name__})
 
@@ -150,25 +147,22 @@ class RunDriver:
 
     def exchange_heads(self, when: str) -> None:
         """Let the coordinator remember where every ledger stands, and each party where the next one does."""
-        if not self.books.durable:
+        if not self.store.durable:
             return
         heads = {name: found.head for name, found in self.ask_all(HostedNode.standing).items()}
         names = list(heads)
-        told = {
-            name: (when, heads if name == COORDINATOR else {peer: heads[peer]})
-            for name, peer in zip(names, [*names[1:], names[0]], strict=True)
-        }
-        self.hosted_nodes.ask(HostedNode.remember, told)
+        peers = dict(zip(names, [*names[1:], names[0]], strict=True))
+        news = {n: (when, heads if n == COORDINATOR else {peer: heads[peer]}) for n, peer in peers.items()}
+        self.hosted_nodes.ask(HostedNode.remember, news)
 
     def setups(self) -> dict[NodeId, NodeSetup]:
         policies = {name: party.policy for name, party in self.federation.parties.items()}
-        made = {
-            name: party_setup(self.job, self.method, self.blocks[name], policies[name], self.noise, name, around)
-            for name, around in neighbours(self.job, self.method).items()
-        }
-        if not isinstance(self.method, GraphMethod):
-            made = {COORDINATOR: coordinator_setup(self.job, self.method, self.noise), **made}
-        return made
+        job, method, noise, setups = self.job, self.method, self.noise, dict[NodeId, NodeSetup]()
+        if not isinstance(method, GraphMethod):
+            setups[COORDINATOR] = coordinator_setup(job, method, noise)
+        for name, around in neighbours(job, method).items():
+            setups[name] = party_setup(job, method, self.blocks[name], policies[name], noise, name, around)
+        return setups
 
     def listen(self, node: NodeId, note: Note) -> None:
         if node != COORDINATOR and not note.keys() - {"round", "party"}:

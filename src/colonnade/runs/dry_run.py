@@ -1,11 +1,7 @@
-"""A dry run between organisations: every check that one side can make by itself. It spends nothing and asks nobody.
+"""A dry run between organisations: every check of the real path that one side can make by itself. It spends nothing.
 
-The checks are those of the real path, called from here: `checked_call` and the limits of a question for the
-coordinator's proposal; for a party its table, ledger, policy and [limits]. What only others know stays unknown, and
-`UNKNOWN` says what that is.
-
-Where rows are matched by keys their number is not known before the parties have agreed on them. It is the least that
-they take part with, unless the caller supposes another.
+What only others know stays unknown, and `UNKNOWN` says what that is. Where rows are matched by keys their number is not
+known before the parties have agreed on them: it is the least that they take part with, unless the caller supposes more.
 """
 
 from __future__ import annotations
@@ -48,9 +44,7 @@ def suppose_rows(file: FederationFile, rows: int | None = None) -> Federation:
     check_least(file)
     fewest = max(member.policy.least or 1 for member in file.members.values())
     if rows is not None and rows < fewest:
-        raise InvalidInput(
-            f"--rows {rows:,}: by the federation file the parties take part with {fewest:,} common rows or more."
-        )
+        raise InvalidInput(f"--rows {rows:,}: the parties take part with {fewest:,} common rows or more.")
     return Federation.elsewhere(file, fewest if rows is None else rows)
 
 
@@ -69,7 +63,8 @@ def open_service(settings: PartyFile) -> Iterator[PartyService]:
     with contextlib.ExitStack() as last:
         lines = settings.neighbours(Metrics())
         last.push(lines)  # closed at the end, and never started: nobody is dialled
-        if not ((settings.store / "runs.db").is_file() and _ledger(settings).is_file()):
+        ledger = RunStore.path_in(settings.store, settings.name)
+        if not ((settings.store / "runs.db").is_file() and ledger.is_file()):
             check_folder(settings.store)
             settings = replace(settings, store=Path(last.enter_context(tempfile.TemporaryDirectory())))
         yield last.enter_context(contextlib.closing(settings.service(settings.limits, lines)))
@@ -87,9 +82,8 @@ def rehearse(
         return None
     if agreement is not None and rows is not None:
         raise InvalidInput(f"{agreement.rows:,} rows are agreed on; leave --rows out.")
-    federation = (
-        suppose_rows(settings.federation_file, rows) if agreement is None else service.data.federation(agreement)
-    )
+    supposed = agreement is None
+    federation = suppose_rows(settings.federation_file, rows) if supposed else service.data.federation(agreement)
     call = propose_call(federation, asked)
     priced = price(call, federation, service.data, service.scoring)
     request = request_for(RUN, call, priced, service.data, service.ledger.score_runs())
@@ -98,7 +92,3 @@ def rehearse(
     service.ledger.check_run(RUN, request.terms, request.plans)
     service.data.rehearse(priced.job, agreement)
     return request
-
-
-def _ledger(settings: PartyFile) -> Path:
-    return RunStore.path_in(settings.store, settings.name)

@@ -1,12 +1,7 @@
 """How good a model is, on rows that the caller hands over and says to be public or paid for.
 
 A figure of quality is a function of the rows it was computed on, so it is a release about them. The report computes
-none on the rows of the fit: those belong to the parties. It says which kind of rows it was given, and whoever gives
-them answers for that.
-
-ROC          share of the positive found against share of the negative accused, for every threshold; ties are one step.
-Calibration  rows in ten groups of equal size by prediction: what was predicted in a group, and what was found.
-Parties      the same measure with one party's part of every score left out.
+none on the rows of the fit: those belong to the parties. Whoever gives rows answers for what they are.
 """
 
 from __future__ import annotations
@@ -43,13 +38,11 @@ def evaluate_fit(fit: Fit, evaluation: tuple[Any, Any] | None, basis: str | None
     scores = fit.scores(data)
     labels = np.asarray(given)
     if scores.ndim != 1 or labels.shape != scores.shape:
-        raise InvalidInput(
-            f"evaluation= brings labels of shape {labels.shape} for scores of shape {scores.shape}; give one label a "
-            "row, in the order of the rows."
-        )
+        shapes = f"labels of shape {labels.shape} for scores of shape {scores.shape}"
+        raise InvalidInput(f"evaluation= brings {shapes}; give one label a row, in the order of the rows.")
     checked = np.asarray(fit.problem.loss.check(labels), np.float64)
-    made = _of_classes if fit.problem.loss.classifies else _of_values
-    return made(fit, data, scores, checked, basis)
+    evaluate = _of_classes if fit.problem.loss.classifies else _of_values
+    return evaluate(fit, data, scores, checked, basis)
 
 
 def _of_classes(fit: Fit, data: Any, scores: Floats, labels: Floats, basis: str) -> Evaluation:

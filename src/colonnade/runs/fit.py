@@ -26,17 +26,9 @@ from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.privacy.statement import Privacy, remarks_on
 from colonnade.problem import AdaBoost, KernelSVM, Problem
 from colonnade.runs.assembly import assemble_fit
-from colonnade.runs.call import (
-    CheckedCall,
-    call_fingerprint,
-    check_store,
-    checked_call,
-    notices_about,
-    ordered_call,
-    unused_levels,
-)
+from colonnade.runs.call import CheckedCall, call_fingerprint, check_store, checked_call, notices, ordered_call
 from colonnade.runs.driver import RunDriver, meet_parties
-from colonnade.runs.progress import watching
+from colonnade.runs.progress import progress_bar
 from colonnade.runs.result import Fit
 from colonnade.runtime.inprocess import Engine, InProcess
 from colonnade.runtime.run_store import MemoryStore, RunStore, Store
@@ -71,9 +63,8 @@ def fit(
     """
     if privacy is not None and not isinstance(privacy, Privacy):
         raise InvalidInput(f"privacy={privacy!r}: give co.Privacy(epsilon, delta, trust='secure'), or leave it out.")
-    if engine is not None and (
-        isinstance(engine, type) or not (hasattr(engine, "run") or hasattr(engine, "hosted_nodes"))
-    ):
+    runs = hasattr(engine, "run") or hasattr(engine, "hosted_nodes")
+    if engine is not None and (isinstance(engine, type) or not runs):
         raise InvalidInput(f"engine={engine!r} is not an engine: give a value such as co.InProcess() or co.Ray().")
     if isinstance(federation, Federation) and federation.away is not None:
         federation = meet_parties(federation, engine)
@@ -81,15 +72,16 @@ def fit(
     check_store(passed, federation, privacy, store)
     for remark, category in _warnings_before(federation, passed):
         warnings.warn(remark, category, stacklevel=2)
-    books: Store = MemoryStore() if store is None else RunStore(store)
+    run_store: Store = MemoryStore() if store is None else RunStore(store)
     try:
-        passed = ordered_call(passed, federation, books)
-        with books.run(call_fingerprint(federation, passed, noise)) as run, watching(progress, passed.method) as bar:
-            job = passed.job
+        passed = ordered_call(passed, federation, run_store)
+        job, method = passed.job, passed.method
+        watch = progress_bar(progress, method.TITLE, method.rounds)
+        with run_store.run(call_fingerprint(federation, passed, noise)) as run, watch as bar:
             call = Call(passed.asked, problem, job.privacy, noise)
-            one = RunDriver(run, federation, job, passed.method, passed.plans, passed.blocks, books, bar, noise, call)
+            one = RunDriver(run, federation, job, method, passed.plans, passed.blocks, run_store, bar, noise, call)
             with one.hosted(engine or InProcess()):
-                made = drive_and_save(one)
+                fitted = drive_and_save(one)
     except FinishedInterrupt:
         raise
     except KeyboardInterrupt as stopped:
@@ -97,37 +89,38 @@ def fit(
             stopped.add_note(f"The run was stopped; repeat the call with the same store={str(store)!r} to go on.")
         raise
     finally:
-        books.close()
-    for remark in made.remarks:
+        run_store.close()
+    for remark in fitted.remarks:
         if remark.startswith(SWAMPED):
-            log.warning(SWAMPED, extra={"run": made.run})
+            log.warning(SWAMPED, extra={"run": fitted.run})
             try:
                 warnings.warn(f"{remark}.", MostlyNoise, stacklevel=2)
             except MostlyNoise as raised:  # somebody made it an error, and the run is paid for
-                raised.add_note(SavedFit(books.fit_path(made.run)))
+                raised.add_note(SavedFit(run_store.fit_path(fitted.run)))
                 raise
-    return made
+    return fitted
 
 
 def drive_and_save(run: RunDriver) -> Fit:
     """The Fit of a run, on disk before the run is over where the store has one."""
-    made = assemble_fit(run, run.run_programs())
-    path = run.books.fit_path(run.run)
+    fitted = assemble_fit(run, run.run_programs())
+    path = run.store.fit_path(run.run)
     if path is None:
         run.finish()
-        return made
+        return fitted
     with _undisturbed(SavedFit(path)):
-        made.save(path)
+        fitted.save(path)
         run.finish()
-    return made
+    return fitted
 
 
 def _warnings_before(federation: Federation, call: CheckedCall) -> Iterator[tuple[str, type[UserWarning]]]:
     for remark in remarks_on(call.job.privacy):
         yield remark, UserWarning
-    if notices := notices_about(federation, call.job, call.blocks):
-        yield f"{'; '.join(notices)}. {UNSPENT}", NothingToLearn
-    if absent := unused_levels(federation, call.job, call.blocks):
+    nothing, absent = notices(federation, call.job, call.blocks)
+    if nothing:
+        yield f"{'; '.join(nothing)}. {UNSPENT}", NothingToLearn
+    if absent:
         yield f"{'; '.join(absent)}. {KEEP}", UnusedLevels
 
 
@@ -138,10 +131,8 @@ class SavedFit(str):
     path: Path | None
 
     def __new__(cls, path: Path | None) -> Self:
-        note = super().__new__(
-            cls,
-            f"The run had finished; its fit is saved: co.load({str(path)!r}). To repeat the call would begin another.",
-        )
+        where = f"The run had finished; its fit is saved: co.load({str(path)!r})."
+        note = super().__new__(cls, f"{where} To repeat the call would begin another.")
         note.path = path
         return note
 

@@ -1,4 +1,4 @@
-"""What stands in a saved fit: a rule for every field, checked as plain JSON before anything is made of it.
+"""A saved fit: its fields as plain JSON, and a rule for each of them, checked before anything is made of it.
 
 A file may have been cut, edited or made by somebody else. Whatever it holds, `co.load` gives a fit that can be shown
 and used, or one error that names the field; sizes are bounded by the file's own length, so a small file cannot ask for
@@ -7,18 +7,195 @@ memory.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import asdict, fields, is_dataclass
+from pathlib import Path
 from typing import Any
 
-from colonnade.errors import InvalidInput
-from colonnade.privacy.statement import PrivacyStatement
-from colonnade.problem.link import Link
+import numpy as np
+from scipy import sparse
 
-LARGEST = 1 << 31  # bytes of a file
+from colonnade import problem as problems
+from colonnade.data.schema import Schema
+from colonnade.errors import InvalidInput
+from colonnade.kernels.arrays import Floats
+from colonnade.methods.method import Status
+from colonnade.privacy.statement import PrivacyStatement
+from colonnade.privacy.store import write_synced
+from colonnade.problem.boosting import Stumps
+from colonnade.problem.kernel import Support
+from colonnade.problem.link import Link
+from colonnade.runtime.traffic import Communication
+from colonnade.views.fit_facts import CoefficientPath, Coefficients, FitFacts
+
+FORMAT = 2
+# What files of version 1 leave out: their writer did not know it yet, and it was so.
+_UNSAID: dict[str, Any] = {"elsewhere": (), "numbers": (), "remarks": (), "facts": {}, "by_rows": False}
+_UNSAID |= dict.fromkeys(("errors", "path", "link", "model"))
+# What reading a file that is damaged, or not ours, may end in.
+_DAMAGED = (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError, MemoryError)
+_LARGEST = 1 << 31  # bytes of a file
 _DENSE = 256  # numbers that a byte of the file may stand for: coefficients are written sparse
 _WHOLE = 2**53
+# Graphs are no part of a problem, and a small file could ask for a large one.
+_PARTS = {name: getattr(problems, name) for name in problems.__all__ if name not in ("Topology", "Changing")}
+_VALUES: dict[str, Any] = {name: value for name, value in _PARTS.items() if is_dataclass(value)}
+Rule = Callable[[Any], bool]
+
+
+# ------------------------------------------------------------------------------------------------ writing and reading
+
+
+def write_fit(fit: FitFacts, path: Path) -> None:
+    body = json.dumps(to_plain(fit), indent=1)  # in the order of the fit: scores are summed party by party
+    digest = hashlib.sha256(body.encode()).hexdigest()
+    text = json.dumps({"format": "colonnade fit", "version": FORMAT, "sha256": digest}) + "\n" + body
+    write_synced(path, text.encode())
+
+
+def read_fit(path: Path) -> dict[str, Any]:
+    """The fields of a fit that `write_fit` wrote."""
+    again = "Save the fit again, or restore a copy."
+    try:
+        size = path.stat().st_size
+        head, _, body = path.read_text(encoding="utf-8").partition("\n") if size <= _LARGEST else ("", "", "")
+        header = json.loads(head)
+        version = header.get("version") if header["format"] == "colonnade fit" else None
+    except OSError as error:
+        raise InvalidInput(f"cannot read {path}: {error.strerror}. Check the path.") from error
+    except _DAMAGED as error:
+        raise InvalidInput(f"{path} is not a saved fit, or it is damaged. {again}") from error
+    if type(version) is not int or version < 1:
+        raise InvalidInput(f"{path} is not a saved fit, or it is damaged. {again}")
+    if version > FORMAT:
+        what = f"{path} is of version {version}, of a later Colonnade; this one reads versions up to {FORMAT}"
+        raise InvalidInput(f"{what}. Install that one: pip install --upgrade colonnade.")
+    if hashlib.sha256(body.encode()).hexdigest() != header.get("sha256"):
+        raise InvalidInput(f"{path} is damaged: its content does not match its check-sum. Restore it from a copy.")
+    try:
+        raw = json.loads(body)
+        if version == 1:  # errors were given then where they do not cover, too
+            stated = {"derivation": "its file names no derivation", **raw["privacy"]}
+            raw = {**_UNSAID, **raw, "privacy": stated, "errors": None}
+        _check(raw, size)
+        return _from_plain(raw)
+    except _DAMAGED as error:
+        why = f": {error}" if isinstance(error, InvalidInput) else ""
+        raise InvalidInput(f"{path} is not a whole saved fit{why}. {again}") from error
+
+
+def to_plain(fit: FitFacts) -> dict[str, Any]:
+    """The fields as JSON has them; those that are not named here are as they are."""
+    return {
+        **{field.name: getattr(fit, field.name) for field in fields(FitFacts)},
+        "coefficients": {party: _sparse(x) for party, x in fit.coefficients.local.items()},
+        "elsewhere": list(fit.coefficients.elsewhere),
+        "status": fit.status.name,
+        "privacy": asdict(fit.privacy),
+        "communication": fit.communication.lines,
+        "numbers": fit.communication.numbers,
+        "problem": _value(fit.problem),
+        "notes": list(fit.notes),
+        "features": {party: list(names) for party, names in fit.features.items()},
+        "schemas": {party: schema and schema.to_text() for party, schema in fit.schemas.items()},
+        "errors": fit.errors and {party: _sparse(x) for party, x in fit.errors.items()},
+        "path": fit.path and [fit.path.weights.tolist(), _lists(fit.path.coefficients)],
+        "facts": dict(fit.facts),
+        "model": _model(fit.model),
+    }
+
+
+def _from_plain(raw: Mapping[str, Any]) -> dict[str, Any]:
+    sent = Communication(tuple(map(tuple, raw["communication"])), tuple(raw["numbers"]))
+    return {
+        **{field.name: raw[field.name] for field in fields(FitFacts)},
+        "coefficients": Coefficients({party: _dense(x) for party, x in raw["coefficients"].items()}, raw["elsewhere"]),
+        "status": Status[raw["status"]],
+        "privacy": PrivacyStatement(**raw["privacy"]),
+        "communication": sent.along(raw["notes"], raw["gap"]),
+        "problem": _problem(raw["problem"]),
+        "notes": tuple(raw["notes"]),
+        "schemas": {party: text and Schema.from_text(text) for party, text in raw["schemas"].items()},
+        "errors": raw["errors"] and {party: _dense(x) for party, x in raw["errors"].items()},
+        "path": raw["path"] and CoefficientPath(np.array(raw["path"][0]), _arrays(raw["path"][1])),
+        "link": raw["link"] and Link(*raw["link"]),
+        "remarks": tuple(raw["remarks"]),
+        "model": _from_model(raw["model"]),
+    }
+
+
+def _problem(raw: Mapping[str, Any]) -> Any:
+    problem = _from_value(raw)
+    loss = getattr(problem, "loss", None)
+    if not isinstance(problem, problems.Problem | problems.KernelSVM | problems.AdaBoost) or not hasattr(
+        loss, "classifies"
+    ):
+        raise InvalidInput("'problem' is none that this version knows")
+    return problem
+
+
+def _model(model: Support | Mapping[str, Stumps] | None) -> Any:
+    if model is None:
+        return None
+    if isinstance(model, Support):
+        rows = model.points.toarray() if sparse.issparse(model.points) else model.points
+        return {
+            "points": [_sparse(row) for row in rows],
+            "size": rows.shape[1],
+            "sparse": sparse.issparse(model.points),
+            **_lists({"labels": model.labels, "weights": model.weights}),
+        }
+    return {party: _lists(vars(stumps)) for party, stumps in model.items()}
+
+
+def _from_model(raw: Any) -> Support | dict[str, Stumps] | None:
+    if raw is None:
+        return None
+    if "points" in raw:
+        rows = np.array([_dense(row) for row in raw["points"]]).reshape(-1, raw["size"])
+        points = sparse.csr_array(rows) if raw["sparse"] else rows
+        return Support(points, np.array(raw["labels"]), np.array(raw["weights"]))
+    rest = ("thresholds", "signs", "weights")
+    return {p: Stumps(np.array(s["columns"], np.int64), *(np.array(s[k]) for k in rest)) for p, s in raw.items()}
+
+
+def _sparse(x: Floats) -> dict[str, Any]:
+    places = np.flatnonzero(x)
+    shape = {"shape": list(x.shape)} if x.ndim > 1 else {}
+    return {"size": x.size, "places": places.tolist(), "values": x.reshape(-1)[places].tolist(), **shape}
+
+
+def _lists(arrays: Mapping[str, Floats]) -> dict[str, Any]:
+    return {party: array.tolist() for party, array in arrays.items()}
+
+
+def _arrays(lists: Mapping[str, Any]) -> dict[str, Floats]:
+    return {party: np.array(values) for party, values in lists.items()}
+
+
+def _dense(raw: Mapping[str, Any]) -> Floats:
+    x = np.zeros(raw["size"])
+    x[raw["places"]] = raw["values"]
+    return x.reshape(raw.get("shape", [raw["size"]]))
+
+
+def _value(value: Any) -> Any:
+    """A frozen value of problem/ as plain data; its type must be one that `_from_value` knows."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {"type": type(value).__name__, **{f.name: _value(getattr(value, f.name)) for f in fields(value)}}
+    return [_value(item) for item in value] if isinstance(value, tuple) else value
+
+
+def _from_value(raw: Any) -> Any:
+    if isinstance(raw, dict):
+        return _VALUES[raw["type"]](**{name: _from_value(item) for name, item in raw.items() if name != "type"})
+    return tuple(_from_value(item) for item in raw) if isinstance(raw, list) else raw
+
+
+# ------------------------------------------------------------------------------------------------ the rules
 
 
 class _Rules:
@@ -26,7 +203,7 @@ class _Rules:
 
     def __init__(self, size: int) -> None:
         self.most = _DENSE * size
-        self.fields: dict[str, Callable[[Any], bool]] = {
+        self.fields: dict[str, Rule] = {
             "coefficients": self.vectors(finite),
             "elsewhere": texts,
             "intercept": finite,
@@ -34,7 +211,7 @@ class _Rules:
             "gap": maybe(number),
             "status": text,
             "privacy": statement,
-            "communication": lines,
+            "communication": listed(line),
             "numbers": listed(whole),
             "problem": table,
             "method": text,
@@ -54,21 +231,17 @@ class _Rules:
             "model": maybe(self.model),
         }
 
-    def vectors(self, entry: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    def vectors(self, entry: Rule) -> Rule:
         return tabled(lambda raw: self.vector(raw, entry))
 
-    def vector(self, raw: Any, entry: Callable[[Any], bool]) -> bool:
+    def vector(self, raw: Any, entry: Rule) -> bool:
         if not (isinstance(raw, dict) and whole(raw.get("size")) and raw["size"] <= self.most):
             return False
         places, values, shape = raw.get("places", ()), raw.get("values", ()), raw.get("shape", [raw["size"]])
-        return (
-            listed(whole)(places)
-            and listed(entry)(values)
-            and listed(whole)(shape)
-            and len(places) == len(values)
-            and math.prod(shape) == raw["size"]
-            and all(place < raw["size"] for place in places)
-        )
+        if not (listed(whole)(places) and listed(entry)(values) and listed(whole)(shape)):
+            return False
+        within = all(place < raw["size"] for place in places)
+        return within and len(places) == len(values) and math.prod(shape) == raw["size"]
 
     def model(self, raw: Any) -> bool:
         if not isinstance(raw, dict):
@@ -98,30 +271,23 @@ def whole(raw: Any) -> bool:
     return type(raw) is int and 0 <= raw <= _WHOLE
 
 
-def text(raw: Any) -> bool:
-    return isinstance(raw, str)
+def kind(expected: type) -> Rule:
+    return lambda raw: isinstance(raw, expected)
 
 
-def flag(raw: Any) -> bool:
-    return isinstance(raw, bool)
-
-
-def table(raw: Any) -> bool:
-    return isinstance(raw, dict)
-
-
-def maybe(rule: Callable[[Any], bool]) -> Callable[[Any], bool]:
+def maybe(rule: Rule) -> Rule:
     return lambda raw: raw is None or rule(raw)
 
 
-def listed(rule: Callable[[Any], bool]) -> Callable[[Any], bool]:
+def listed(rule: Rule) -> Rule:
     return lambda raw: isinstance(raw, list | tuple) and all(map(rule, raw))
 
 
-def tabled(rule: Callable[[Any], bool]) -> Callable[[Any], bool]:
+def tabled(rule: Rule) -> Rule:
     return lambda raw: isinstance(raw, dict) and all(map(rule, raw.values()))
 
 
+text, flag, table = kind(str), kind(bool), kind(dict)
 texts = listed(text)
 
 
@@ -131,22 +297,17 @@ def note(raw: Any) -> bool:
     return plain(raw) and whole(raw.get("round", 0)) and maybe(number)(raw.get("gap"))
 
 
-def lines(raw: Any) -> bool:
+def line(raw: Any) -> bool:
     """Sender, receiver and kind; round, messages and bytes."""
-    return listed(
-        lambda line: isinstance(line, list) and len(line) == 6 and texts(line[:3]) and listed(whole)(line[3:])
-    )(raw)
+    return isinstance(raw, list) and len(raw) == 6 and texts(raw[:3]) and listed(whole)(raw[3:])
 
 
 def path(raw: Any) -> bool:
     """Weights, and by party one row of coefficients for each."""
     if not (isinstance(raw, list) and len(raw) == 2 and listed(finite)(raw[0]) and isinstance(raw[1], dict)):
         return False
-    return all(listed(listed(finite))(rows) and _rectangle(rows, len(raw[0])) for rows in raw[1].values())
-
-
-def _rectangle(rows: list[list[float]], height: int) -> bool:
-    return len(rows) == height and len({len(row) for row in rows}) <= 1
+    by_weight, height = listed(listed(finite)), len(raw[0])
+    return all(by_weight(m) and len(m) == height and len({len(row) for row in m}) <= 1 for m in raw[1].values())
 
 
 def stumps(raw: Any) -> bool:
@@ -163,23 +324,13 @@ def facts(raw: Any) -> bool:
 
 
 def _plain(raw: Any) -> bool:
-    return (
-        raw is None
-        or isinstance(raw, str | bool)
-        or number(raw)
-        or tabled(lambda v: text(v) or number(v))(raw)
-        or texts(raw)
-    )
+    rules = (text, flag, number, tabled(lambda value: text(value) or number(value)), texts)
+    return raw is None or any(rule(raw) for rule in rules)
 
 
 def statement(raw: Any) -> bool:
-    kinds: dict[str, Callable[[Any], bool]] = {
-        "float": number,
-        "str": text,
-        "bool": flag,
-        "int": whole,
-        "float | None": lambda v: v is None or (finite(v) and v >= 0.0),
-    }
+    kinds: dict[str, Rule] = {"float": number, "str": text, "bool": flag, "int": whole}
+    kinds["float | None"] = maybe(lambda value: finite(value) and value >= 0.0)
     known = {one.name: kinds.get(str(one.type), _plain) for one in fields(PrivacyStatement)}
     if not (isinstance(raw, dict) and all(name in known and known[name](value) for name, value in raw.items())):
         return False
@@ -187,7 +338,7 @@ def statement(raw: Any) -> bool:
     return bool(0.0 <= delta < 1.0 and (epsilon == math.inf or (epsilon >= 0.0 and delta > 0.0)))
 
 
-def check(raw: Any, size: int) -> None:
+def _check(raw: Any, size: int) -> None:
     """Refuse a saved fit, of a file of so many bytes, with a field that is missing or not of its kind."""
     if not isinstance(raw, Mapping):
         raise InvalidInput("it holds no table of fields")
@@ -203,31 +354,26 @@ def _check_together(raw: Mapping[str, Any]) -> None:
     """What several fields say of the same must agree."""
     held, features = raw["coefficients"], raw["features"]
     parties = {*held, *raw["elsewhere"]}
-    if (
-        parties != features.keys()
-        or not raw["schemas"].keys() <= parties
-        or len(parties) != len(held) + len(raw["elsewhere"])
-    ):
+    twice = len(parties) != len(held) + len(raw["elsewhere"])
+    if twice or parties != features.keys() or not raw["schemas"].keys() <= parties:
         raise InvalidInput("'coefficients', 'elsewhere', 'features' and 'schemas' name different parties")
     for party, vector in held.items():
         if vector.get("shape", [vector["size"]])[0] != len(features[party]):
             raise InvalidInput(f"'coefficients' and 'features' of {party!r} differ in length")
-    errors = {party: [vector["size"]] for party, vector in raw["errors"].items()} if raw["errors"] is not None else None
-    path = (
-        {party: [len(row) for row in rows] for party, rows in raw["path"][1].items()}
-        if raw["path"] is not None
-        else None
-    )
-    for name, found in (("errors", errors), ("path", path)):
-        if found is not None and not held.keys() <= found.keys() <= parties:
+    sizes_of: dict[str, dict[str, list[int]]] = {}
+    if raw["errors"] is not None:
+        sizes_of["errors"] = {party: [vector["size"]] for party, vector in raw["errors"].items()}
+    if raw["path"] is not None:
+        sizes_of["path"] = {party: [len(row) for row in rows] for party, rows in raw["path"][1].items()}
+    for name, found in sizes_of.items():
+        if not held.keys() <= found.keys() <= parties:
             raise InvalidInput(f"{name!r} and 'coefficients' name different parties")
-        for party, sizes in (found or {}).items():
+        for party, sizes in found.items():
             if party in held and any(size != held[party]["size"] for size in sizes):
                 raise InvalidInput(f"{name!r} and 'coefficients' of {party!r} differ in length")
     if raw["numbers"] and len(raw["numbers"]) != len(raw["communication"]):
         raise InvalidInput("'numbers' and 'communication' differ in length")
-    model = raw["model"]
-    if model is not None and "points" not in model:
-        for party, part in model.items():
-            if party not in features or any(column >= len(features[party]) for column in part["columns"]):
-                raise InvalidInput(f"'model' names columns that {party!r} does not have")
+    stumps = raw["model"] if raw["model"] is not None and "points" not in raw["model"] else {}
+    for party, part in stumps.items():
+        if party not in features or any(column >= len(features[party]) for column in part["columns"]):
+            raise InvalidInput(f"'model' names columns that {party!r} does not have")

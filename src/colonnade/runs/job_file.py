@@ -1,21 +1,11 @@
-"""A job in a file: problem, method and privacy as a user writes them down.
+"""A job in a file: problem, method and privacy as a user writes them down (docs/organisations.md).
 
     [problem]
     loss = "Logistic"                                       # a value of colonnade by its name
     penalty = { type = "ElasticNet", l1 = 0.01, l2 = 0.1 }  # one with settings
-    intercept = true
 
-    [method]
-    type = "PrivateGram"                                    # left out: the default for the privacy asked for
-    cross = "secure"
-
-    [privacy]                                               # left out: exact values leave the parties
-    epsilon = 1.0
-    delta = 1e-6
-    trust = "secure"
-    row_norm = 4.0
-
-A mistake is answered with the line it is on. docs/organisations.md describes every field.
+[method] names a type and its settings; left out, it is the default for the privacy asked for. Without [privacy] exact
+values leave the parties. A mistake is answered with the line it is on.
 """
 
 from __future__ import annotations
@@ -55,18 +45,13 @@ def load_job(path: str | Path, *, others: tuple[str, ...] = ()) -> JobFile:
     except tomllib.TOMLDecodeError as error:
         raise InvalidInput(f"{path} is not a TOML file: {error}. Correct it there.") from error
     if unknown := [name for name in raw if name not in (*TABLES, *others)]:
-        raise at_line(
-            path,
-            text,
-            unknown[0],
-            f"unknown; a job has {', '.join((*TABLES, *others))}. Correct the name, or take it out.",
-        )
+        what = f"unknown; a job has {', '.join((*TABLES, *others))}. Correct the name, or take it out."
+        raise at_line(path, text, unknown[0], what)
     if "problem" not in raw:
         raise InvalidInput(f'{path} has no [problem]; write at least: [problem] and loss = "Logistic".')
     try:
-        problem = _made_from_table(raw["problem"], "problem", "Problem")
-        method = _made_from_table(raw["method"], "method", None) if "method" in raw else None
-        privacy = _made_from_table(raw["privacy"], "privacy", "Privacy") if "privacy" in raw else None
+        problem = _read_table(raw, "problem", "Problem")
+        method, privacy = _read_table(raw, "method"), _read_table(raw, "privacy", "Privacy")
         _check_kinds(problem, method, privacy)
     except InvalidValue as error:
         place = f"{error.place}.{error.setting}" if error.setting else error.place
@@ -81,18 +66,21 @@ def accepted() -> dict[str, tuple[type, ...]]:
 
 def _check_kinds(problem: object, method: object, privacy: object) -> None:
     """Each table must hold what its name says: a Ridge is a value of colonnade, and no method."""
-    if not isinstance(problem, _PROBLEMS):
-        name = type(problem).__name__
-        raise InvalidValue("problem", f"{name} is no problem; leave type out, or write KernelSVM or AdaBoost")
-    if method is not None and not isinstance(method, MethodBase):
-        name = type(method).__name__
-        raise InvalidValue("method", f'{name} is no method; write for example type = "PrivateGram"')
-    if not isinstance(privacy, Privacy | None):
-        name = type(privacy).__name__
-        raise InvalidValue("privacy", f"{name} says nothing about privacy; leave type out of [privacy]")
+    kinds = {
+        "problem": (problem, _PROBLEMS, "is no problem; leave type out, or write KernelSVM or AdaBoost"),
+        "method": (method, (MethodBase, type(None)), 'is no method; write for example type = "PrivateGram"'),
+        "privacy": (privacy, (Privacy, type(None)), "says nothing about privacy; leave type out of [privacy]"),
+    }
+    for where, (value, wanted, what) in kinds.items():
+        if not isinstance(value, wanted):
+            raise InvalidValue(where, f"{type(value).__name__} {what}")
 
 
-def _made_from_table(raw: Any, where: str, kind: str | None) -> Any:
+def _read_table(tables: Mapping[str, Any], where: str, kind: str | None = None) -> Any:
+    """The value that a table describes; None without the table."""
+    if where not in tables:
+        return None
+    raw = tables[where]
     if not isinstance(raw, dict):
         raise InvalidValue(where, f"must be a table, as in [{where}]")
     if kind is None and "type" not in raw:

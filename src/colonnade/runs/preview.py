@@ -26,15 +26,7 @@ from colonnade.privacy.figures import shown
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.statement import Privacy, large_delta, remarks_on
 from colonnade.privacy.store import MemoryLog
-from colonnade.runs.call import (
-    CheckedCall,
-    call_fingerprint,
-    check_store,
-    checked_call,
-    notices_about,
-    ordered_call,
-    unused_levels,
-)
+from colonnade.runs.call import CheckedCall, call_fingerprint, check_store, checked_call, notices, ordered_call
 from colonnade.runs.fit import fit
 from colonnade.runtime.run_store import RunStore, check_folder
 
@@ -122,17 +114,12 @@ def preview(
     call = checked_call(federation, problem, method, privacy)
     check_store(call, federation, privacy, store)
     _check_ledgers(call, federation, store)
-    lines = tuple(
-        PreviewLine(party, charge.what, charge.count, charge.rho, seen_by(charge))
-        for party, plan in call.plans.items()
-        for charge in plan
-        if charge.count
-    )
+    charges = [(party, charge) for party, plan in call.plans.items() for charge in plan if charge.count]
+    lines = tuple(PreviewLine(party, one.what, one.count, one.rho, seen_by(one)) for party, one in charges)
     rho, unit, terms = row_rho(call.plans), str(call.job.roster.unit), call.job.privacy
-    size = _rehearsed(federation, problem, call.method, terms)
-    notices = tuple(notices_about(federation, call.job, call.blocks))
-    absent = tuple(unused_levels(federation, call.job, call.blocks))
-    known = Preview(call.method.TITLE, federation.rows, lines, rho, None, size, notices, absent, unit)
+    size = _estimate_bytes(federation, problem, call.method, terms)
+    nothing, unused = map(tuple, notices(federation, call.job, call.blocks))
+    known = Preview(call.method.TITLE, federation.rows, lines, rho, None, size, nothing, unused, unit)
     if terms is None:
         return known
     notes = (*filter(None, [large_delta(terms, *call.job.units)]), *remarks_on(terms))
@@ -142,32 +129,27 @@ def preview(
 def _check_ledgers(call: CheckedCall, federation: Federation, store: str | Path | None) -> None:
     """Refuse what policies and ledgers would refuse when the run is reserved; nothing is written."""
     terms, folder = terms_of(call.job, call.method), None if store is None else Path(store).expanduser()
+    nodes = {name: (party.policy, True) for name, party in federation.parties.items()}
+    if not isinstance(call.method, GraphMethod):
+        setup = coordinator_setup(call.job, call.method, None)
+        nodes[setup.name] = (setup.policy, setup.guarded)
     with ExitStack() as last:
-        books = None
+        kept, run = None, None
         if folder is not None and (folder / "runs.db").is_file():
-            books = last.enter_context(closing(RunStore(folder)))
+            kept = last.enter_context(closing(RunStore(folder)))
+            run = kept.going_on(call_fingerprint(federation, ordered_call(call, federation, kept, kept=False)))
         elif folder is not None:
             check_folder(folder)
-        run = None
-        if books is not None:
-            run = books.going_on(call_fingerprint(federation, ordered_call(call, federation, books, kept=False)))
-        nodes = {name: (party.policy, True) for name, party in federation.parties.items()}
-        if not isinstance(call.method, GraphMethod):
-            setup = coordinator_setup(call.job, call.method, None)
-            nodes[setup.name] = (setup.policy, setup.guarded)
         for name, (policy, guarded) in nodes.items():
-            kept = books is not None and books.log_path(name).is_file()
-            log = books.log(name) if books is not None and kept else MemoryLog()
+            log = kept.log(name) if kept is not None and kept.log_path(name).is_file() else MemoryLog()
             Ledger(log, name, policy, holds_data=guarded).check_run(run or "a run to come", terms, call.plans)
 
 
-def _rehearsed(
+def _estimate_bytes(
     federation: Federation, problem: Any, method: Method | GraphMethod, privacy: Privacy | None
 ) -> int | None:
-    """Bytes, from the same programs on a made-up table of the same columns; nothing is read off the data but its shape.
-
-    Beyond CELLS cells, or a few rounds, the counts of two smaller runs are drawn on in a straight line.
-    """
+    """Bytes, from the same programs on a made-up table of the same columns: nothing is read off the data but its shape.
+    Beyond CELLS cells, or a few rounds, the counts of two smaller runs are drawn on in a straight line."""
     if federation.by_rows:
         return None
     columns = sum(party.block.columns for party in federation.parties.values())
@@ -175,19 +157,21 @@ def _rehearsed(
     rows = [federation.rows] if federation.rows <= most else [most // 2, most]
     rounds = method.rounds or 0
     tries = [FEW_ROUNDS, 2 * FEW_ROUNDS] if rounds > 2 * FEW_ROUNDS else [rounds]
+
+    def bytes_of(n: int) -> float:
+        sent = [_bytes_of_made_up(federation, problem, _shorten(method, t), privacy, n) for t in tries]
+        return _extrapolate(tries, sent, rounds)
+
     try:
-        sent = [
-            _straight(tries, [_made_up(federation, problem, _short(method, t), privacy, n) for t in tries], rounds)
-            for n in rows
-        ]
+        sent = [bytes_of(n) for n in rows]
     except ColonnadeError:  # a method that takes no fewer rounds or rows: no estimate
         return None
-    return round(_straight(rows, sent, federation.rows))
+    return round(_extrapolate(rows, sent, federation.rows))
 
 
 @contextmanager
-def _about_a_made_up_table() -> Iterator[None]:
-    """Nobody needs to hear what a run says of such a table: neither as a warning nor in a log."""
+def _silenced() -> Iterator[None]:
+    """Nobody needs to hear what a run says of a made-up table: neither as a warning nor in a log."""
     log = logging.getLogger("colonnade.runs.fit")
     before = log.disabled
     with warnings.catch_warnings():
@@ -200,20 +184,20 @@ def _about_a_made_up_table() -> Iterator[None]:
             log.disabled = before
 
 
-def _straight(at: Sequence[float], values: Sequence[float], wanted: float) -> float:
+def _extrapolate(at: Sequence[float], values: Sequence[float], wanted: float) -> float:
     if len(at) == 1:
         return values[0]
     return values[1] + (values[1] - values[0]) * (wanted - at[1]) / (at[1] - at[0])
 
 
-def _short(method: Any, rounds: int) -> Any:
+def _shorten(method: Any, rounds: int) -> Any:
     """The same method with so many rounds, all of them used; 0 or its own number: as it is."""
     if rounds in (0, method.rounds):
         return method
     return replace(method, rounds=rounds, **({"tolerance": 0.0} if method.tolerance is not None else {}))
 
 
-def _made_up(federation: Federation, problem: Any, method: Any, privacy: Privacy | None, rows: int) -> float:
+def _bytes_of_made_up(federation: Federation, problem: Any, method: Any, privacy: Privacy | None, rows: int) -> float:
     rng = np.random.default_rng(0)  # which numbers they are does not matter: noise and masks are not drawn from it
     parties = {}
     for name, party in federation.parties.items():
@@ -222,7 +206,7 @@ def _made_up(federation: Federation, problem: Any, method: Any, privacy: Privacy
         parties[name] = replace(party, block=block, policy=OPEN)
     y = np.where(np.arange(rows) % 2, 1.0, -1.0)
     same = Alignment(dict.fromkeys(parties, rows), rows)
-    made = replace(federation, parties=parties, alignment=same, _y=y, keys=None, away=None)
-    with tempfile.TemporaryDirectory() as store, _about_a_made_up_table():
-        found = fit(made, problem, method, privacy, store=None if privacy is None else store)
+    made_up = replace(federation, parties=parties, alignment=same, _y=y, keys=None, away=None)
+    with tempfile.TemporaryDirectory() as store, _silenced():
+        found = fit(made_up, problem, method, privacy, store=None if privacy is None else store)
     return float(found.communication.bytes)

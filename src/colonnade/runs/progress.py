@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 from typing import Protocol
 
-from colonnade.methods.method import MethodBase
 from colonnade.runtime.program import Note
 
 PATIENCE = 2.0  # seconds before a bar appears
@@ -33,15 +32,9 @@ class Bar:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("{task.fields[figures]}"),
-            console=Console(stderr=True),
-            transient=True,
-        )
+        words, figures = TextColumn("{task.description}"), TextColumn("{task.fields[figures]}")
+        columns = (words, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), figures)
+        self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
         self._task = self._bar.add_task(title, total=rounds, figures="")
         self._began, self._visible = time.monotonic(), False
 
@@ -58,12 +51,12 @@ class Bar:
 
 
 @contextlib.contextmanager
-def watching(wanted: bool, method: MethodBase) -> Iterator[Progress]:
-    """A bar while a run lasts, if one is wanted."""
+def progress_bar(wanted: bool, title: str, rounds: int | None) -> Iterator[Progress]:
+    """A bar while the work lasts, if one is wanted."""
     if not wanted:
         yield Silent()
         return
-    bar = Bar(method.TITLE, method.rounds)
+    bar = Bar(title, rounds)
     try:
         yield bar
     finally:

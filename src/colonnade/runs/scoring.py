@@ -39,9 +39,7 @@ def score(
     comes back says where.
     """
     if not isinstance(fitted, Fit) or not isinstance(federation, Federation):
-        raise InvalidInput(
-            "score wants a Fit and a Federation of the rows: co.score(fit, Federation.from_frames(...))."
-        )
+        raise InvalidInput("score wants a Fit and a Federation: co.score(fit, Federation.from_frames(...)).")
     if fitted.model is not None:
         raise InvalidInput(f"masked scores are for linear models, and this is a {type(fitted.problem).__name__}.")
     if federation.away is not None:
@@ -55,36 +53,32 @@ def score(
         method = MaskedScores(fitted.run, fitted.intercept, {name: fitted.coefficients[name] for name in blocks})
     job = Job(fitted.problem, there.roster())
     method.check(job)
-    books: Store = MemoryStore() if store is None else RunStore(store)
+    run_store: Store = MemoryStore() if store is None else RunStore(store)
     held = {name: party.block for name, party in there.parties.items()}
     call = Call(method, fitted.problem, None)
     try:
-        with books.run(run_fingerprint(there, job, method, held, None)) as run:
-            one = RunDriver(run, there, job, method, method.price(job), held, books, Silent(), None, call)
+        with run_store.run(run_fingerprint(there, job, method, held, None)) as run:
+            one = RunDriver(run, there, job, method, method.price(job), held, run_store, Silent(), None, call)
             with one.hosted(engine or InProcess()):
                 scores = one.run_programs().results[fitted.label]
                 one.finish()
             return np.asarray(scores) if there.away is None else KeptScores(run, fitted.label, there.rows)
     finally:
-        books.close()
+        run_store.close()
 
 
 def _check_elsewhere(fitted: Fit, federation: Federation, without: Sequence[str]) -> None:
     """Whether the parties of a federation file are those of a model: their coefficients are with them."""
     if fitted.by_rows or fitted.label != federation.label:
-        raise InvalidInput(
-            f"scores go to {fitted.label!r}, who held the labels of a model over different columns; the federation "
-            f"file names {federation.label!r}."
-        )
+        what = f"scores go to {fitted.label!r}, who held the labels of a model over different columns"
+        raise InvalidInput(f"{what}; the federation file names {federation.label!r}.")
     missing = [name for name in fitted.features if name not in federation.parties]
     if set(missing) != set(without):
-        raise InvalidInput(
-            f"parties of the model that are not in the federation file: {', '.join(missing) or 'none'}; without= names "
-            f"{', '.join(without) or 'none'}. Write a file of those that take part, and name the others in without=."
-        )
+        absent, named = (", ".join(names) or "none" for names in (missing, without))
+        what = f"parties of the model that are not in the federation file: {absent}; without= names {named}"
+        raise InvalidInput(f"{what}. Write a file of those that take part, and name the others in without=.")
     for name, features in fitted.features.items():
-        if name in federation.parties and federation.parties[name].block.columns != len(features):
-            raise InvalidInput(
-                f"party {name!r} brings {federation.parties[name].block.columns:,} columns; the model was fitted on "
-                f"{len(features):,}."
-            )
+        columns = federation.parties[name].block.columns if name in federation.parties else len(features)
+        if columns != len(features):
+            fewer = f"party {name!r} brings {columns:,} columns"
+            raise InvalidInput(f"{fewer}; the model was fitted on {len(features):,}.")

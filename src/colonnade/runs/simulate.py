@@ -1,16 +1,11 @@
 """What would privacy cost here? Methods, trust models and budgets compared on a table of one's own.
 
-    columns = {"hospital": [0, 1, 2], "lab": [3, 4]}
-    found = co.simulate(X, y, columns, epsilons=[0.1, 1, 4], feature_bound=1.0, row_norm=2.0)
-    found.table()          found.plot().show()
-
 Every figure is of rows that were set aside: a split (80 % to train on) is made from a seed, everything else is a whole
 run of `co.fit` with the noise that it has, which is never seeded. Beside them: all columns together and each party's
 alone, by scikit-learn, not private.
 
 Leaves   nothing, and everything: the table's holder looks at results computed from its rows. That is exploration, for
-         which nobody paid: the ledgers are thrown away, and the result says so. Choose settings on rows that no private
-         release is about.
+         which nobody paid. Choose settings on rows that no private release is about.
 """
 
 from __future__ import annotations
@@ -38,7 +33,7 @@ from colonnade.privacy.statement import Privacy
 from colonnade.problem import LeastSquares, Logistic, Problem
 from colonnade.runs.call import checked_call, default_method
 from colonnade.runs.fit import fit
-from colonnade.runs.progress import Bar
+from colonnade.runs.progress import progress_bar
 from colonnade.views.plots import plotly_objects
 
 if TYPE_CHECKING:
@@ -99,21 +94,16 @@ class Simulation:
         figure = go.Figure()
         private = table.filter(table["epsilon"].is_finite())
         for (method, trust), own in private.group_by(["method", "trust"], maintain_order=True):
-            figure.add_scatter(
-                x=own["epsilon"].to_list(),
-                y=own[measure].to_list(),
-                error_y={"type": "data", "array": own[f"{measure} ±"].to_list()},
-                name=f"{method}, trust {trust}",
-                mode="lines+markers",
-            )
+            at, found, errors = (own[name].to_list() for name in ("epsilon", measure, f"{measure} ±"))
+            name, error_bars = f"{method}, trust {trust}", {"type": "data", "array": errors}
+            figure.add_scatter(x=at, y=found, error_y=error_bars, name=name, mode="lines+markers")
         for line in table.filter(table["epsilon"].is_infinite()).iter_rows(named=True):
             if ALONE not in line["method"] or line["method"] == self.best_alone:
                 figure.add_hline(y=line[measure], line_dash="dot", annotation_text=line["method"])
         figure.update_xaxes(type="log", title="epsilon (smaller protects more)")
         figure.update_layout(title=f"{measure} on rows set aside", yaxis_title=measure)
-        figure.add_annotation(
-            text="exploration, not a private release", xref="paper", yref="paper", x=0, y=-0.2, showarrow=False
-        )
+        below = {"xref": "paper", "yref": "paper", "x": 0, "y": -0.2}
+        figure.add_annotation(text="exploration, not a private release", showarrow=False, **below)
         return figure
 
     @property
@@ -170,29 +160,23 @@ def simulate(
     whole = table_federation(X, values, parties, schemas, label)
     bounds: dict[str, Any] = {"row_norm": row_norm, "feature_bound": feature_bound}
     bounds |= {"label_bound": label_bound, "label_range": label_range}
-    plan, refused = _plan(whole, asked, methods, trusts, epsilons, delta, bounds)
+    terms = [Privacy(epsilon, delta, trust, **bounds) for trust in trusts for epsilon in epsilons]
+    plan, refused = _plan(whole, asked, methods, terms)
     if not plan:
         raise InvalidInput(f"nothing can be run: {' '.join(refused)}")
-    bar = Bar("simulating, fits", splits * sum(case.times(repeats) for case in plan)) if progress else None
     trials: list[Trial] = []
     done = 0
-    try:
+    with progress_bar(progress, "simulating, fits", splits * sum(case.times(repeats) for case in plan)) as bar:
         for number, (train, test) in enumerate(_splits(whole.rows, splits)):
             told, held = _rows(whole, train), _rows(whole, test)
             if classifies and min(len(set(told.labels.tolist())), len(set(held.labels.tolist()))) < 2:
-                raise InvalidInput(
-                    f"split {number + 1} of {splits} has one class only: there are too few rows of a class."
-                )
+                raise InvalidInput(f"split {number + 1} of {splits} has one class only: too few rows of a class.")
             for case in plan:
                 for _ in range(case.times(repeats)):
                     trials.append(_trial(case, told, held, number, classifies))
                     done += 1
-                    if bar is not None:
-                        bar.show({"round": done})
+                    bar.show({"round": done})
             trials += _baselines(told, held, number, classifies)
-    finally:
-        if bar is not None:
-            bar.stop()
     return Simulation(tuple(trials), tuple(refused), measures=("AUC",) if classifies else ("R2", "RMSE"))
 
 
@@ -211,22 +195,11 @@ class _Case:
         return 1 if self.privacy is None else repeats
 
 
-def _plan(
-    whole: Federation,
-    problem: Problem,
-    methods: Any,
-    trusts: Sequence[str | None],
-    epsilons: Sequence[float],
-    delta: float,
-    bounds: Mapping[str, Any],
-) -> tuple[list[_Case], list[str]]:
+def _plan(whole: Federation, problem: Problem, methods: Any, terms: Sequence[Privacy]) -> tuple[list[_Case], list[str]]:
     """Every pair that can be run, and why the others cannot."""
-    cases: list[_Case] = []
-    refused: list[str] = []
+    cases, refused = list[_Case](), list[str]()
     for name, method, own in _named(methods, problem):
-        private = method is None or method.DERIVATION is not None
-        terms = [Privacy(e, delta, trust, **bounds) for trust in trusts for e in epsilons] if private else [None]
-        for privacy in terms:
+        for privacy in terms if method is None or method.DERIVATION is not None else [None]:
             chosen = method if method is not None else default_method(privacy, own)
             try:
                 job = checked_call(whole, own, chosen, privacy).job
@@ -243,7 +216,7 @@ def _named(methods: Any, problem: Problem) -> Iterator[tuple[str, Any, Problem]]
         yield PrivateGram.TITLE, None, problem
         return
     pairs = list(methods.items()) if isinstance(methods, Mapping) else [(None, method) for method in methods]
-    asked = [(name, *_split_pair(value, problem)) for name, value in pairs]
+    asked = [(name, *(v if isinstance(v, tuple) and len(v) == 2 else (v, problem))) for name, v in pairs]
     for _, method, _ in asked:
         if not isinstance(method, Method | GraphMethod):
             raise InvalidInput(f"methods= holds {method!r}, which is no method: give values such as co.PrivateGram().")
@@ -252,19 +225,15 @@ def _named(methods: Any, problem: Problem) -> Iterator[tuple[str, Any, Problem]]
         yield name or (method.TITLE if titles.count(method.TITLE) == 1 else repr(method)), method, own
 
 
-def _split_pair(value: Any, problem: Problem) -> tuple[Any, Problem]:
-    return value if isinstance(value, tuple) and len(value) == 2 else (value, problem)
-
-
 def _trial(case: _Case, told: Federation, held: Federation, split: int, classifies: bool) -> Trial:
     began = time.perf_counter()
     with tempfile.TemporaryDirectory() as store:  # a budget needs a ledger; this one lasts as long as the trial
-        made = fit(told, case.problem, case.method, case.privacy, store=None if case.privacy is None else store)
+        fitted = fit(told, case.problem, case.method, case.privacy, store=None if case.privacy is None else store)
     seconds = time.perf_counter() - began
-    scores = made.scores(held) if classifies else made.predict(held)
+    scores = fitted.scores(held) if classifies else fitted.predict(held)
     figures = _figures(held.labels, scores, classifies)
     trust, budget = ("", math.inf) if case.privacy is None else (str(case.privacy.trust), case.privacy.epsilon)
-    sent = made.communication
+    sent = fitted.communication
     return Trial(case.name, trust, budget, split, figures, sent.bytes, sent.rounds, seconds)
 
 
@@ -301,14 +270,10 @@ def _labels(y: Any, problem: Problem | None) -> tuple[NDArray[Any], bool]:
     classifies = kinds.size == 2 if problem is None else bool(problem.loss.classifies)
     if not classifies:
         if values.dtype.kind not in "biuf":
-            raise InvalidInput(
-                f"y holds {kinds.size:,} different texts; a simulation compares two classes, or numbers."
-            )
+            raise InvalidInput(f"y holds {kinds.size:,} different texts; a simulation compares classes, or numbers.")
         return values.astype(np.float64), False
     if kinds.size != 2:
-        raise InvalidInput(
-            f"y holds {kinds.size:,} classes; a simulation compares two. Set one of them against the rest."
-        )
+        raise InvalidInput(f"y holds {kinds.size:,} classes; a simulation compares two. Set one against the rest.")
     return np.where(values == kinds[1], 1.0, -1.0), True
 
 

@@ -12,28 +12,20 @@ from colonnade.runs.budgets import Account
 from colonnade.views.parts import Markup, cards, facts, paragraph, section, table
 from colonnade.views.words import count_noun, human_bytes, number
 
+UNKNOWN = "not known here"
+
 
 def index_page(folder: str, runs: Sequence[Run], ledgers: Sequence[Account], messages: Sequence[Message]) -> str:
     running = sum(run.state == "running" for run in runs)
-    sections = [
-        section("runs", "Runs", _runs(runs)),
-        section("budgets", "Budgets", _ledgers(ledgers)),
-        section("messages", "Messages that left", _messages(messages, with_run=True)),
-    ]
-    summary = f"{count_noun(len(runs), 'run')}, {running:,} running"
-    return _whole(f"Store “{folder}”", summary, sections, "")
+    left = section("messages", "Messages that left", _messages(messages, with_run=True))
+    sections = [section("runs", "Runs", _runs(runs)), section("budgets", "Budgets", _ledgers(ledgers)), left]
+    return _whole(f"Store “{folder}”", f"{count_noun(len(runs), 'run')}, {running:,} running", sections, "")
 
 
 def run_page(run: Run, left: Sequence[tuple[str, str, int, float]], messages: Sequence[Message]) -> str:
-    terms = {
-        "state": run.state,
-        "began": _time(run),
-        "method": run.method or "not known here",
-        "trust model": run.trust or "not known here",
-        "unit": run.unit or "not known here",
-        "settings and privacy terms": run.settings or "not known here",
-        "code": run.fingerprint or "not known here",
-    }
+    known = {"method": run.method, "trust model": run.trust, "unit": run.unit}
+    known |= {"settings and privacy terms": run.settings, "code": run.fingerprint}
+    terms = {"state": run.state, "began": _time(run), **{name: fact or UNKNOWN for name, fact in known.items()}}
     figures = {"epsilon reserved": _epsilon(run), "round": _progress(run), "state": run.state}
     rows = [(party, what, f"{times:,}", number(price)) for party, what, times, price in left]
     released = table("What left, and for what", ("party", "what", "times", "price (rho)"), rows, numbers=2)
@@ -42,8 +34,7 @@ def run_page(run: Run, left: Sequence[tuple[str, str, int, float]], messages: Se
         section("left", "What left", released if rows else paragraph("Nothing has left a data holder of this store.")),
         section("messages", "Messages that left", _messages(messages, with_run=False)),
     ]
-    summary = f"{run.state}, round {run.round:,}"
-    return _whole(f"Run {run.name}", summary, sections, "../")
+    return _whole(f"Run {run.name}", f"{run.state}, round {run.round:,}", sections, "../")
 
 
 def error_page(title: str, words: str, up: str) -> str:
@@ -53,18 +44,11 @@ def error_page(title: str, words: str, up: str) -> str:
 def _runs(runs: Sequence[Run]) -> str:
     if not runs:
         return paragraph("No run has begun in this store.")
-    rows = [
-        (
-            Markup(f'<a href="run/{escape(run.name, quote=True)}">{escape(run.name)}</a>'),
-            run.state,
-            _progress(run),
-            _epsilon(run),
-            _link(run, "") or "none yet",
-            run.method or "not known here",
-            _time(run),
-        )
-        for run in runs
-    ]
+    rows = []
+    for run in runs:
+        name = Markup(f'<a href="run/{escape(run.name, quote=True)}">{escape(run.name)}</a>')
+        figures = (_progress(run), _epsilon(run), _link(run, "") or "none yet")
+        rows.append((name, run.state, *figures, run.method or UNKNOWN, _time(run)))
     heads = ("run", "state", "round", "epsilon", "report", "method", "began")
     return table(f"The newest {count_noun(len(runs), 'run')}, the last one first", heads, rows)
 
@@ -86,35 +70,26 @@ def _ledgers(ledgers: Sequence[Account]) -> str:
         spent = (number(one.spent), number(one.delta), "none" if limit is None else number(limit), left)
         rows.append((one.party, *spent, f"{one.releases:,}", f"{one.exact:,}", f"{one.open_runs:,}"))
     heads = ("party", "epsilon spent", "at delta", "limit", "left of it", "releases", "of them exact", "open runs")
-    made = table("Spent or reserved in this period", heads, rows, numbers=7)
-    return made + paragraph(
-        "“No bound” means that exact values have left, so that no epsilon holds. This page does not check the "
-        "chains of the ledgers; colonnade budget show does.",
-        "soft",
-    )
+    bounds = "“No bound” means that exact values have left, so that no epsilon holds."
+    chains = "This page does not check the chains of the ledgers; colonnade budget show does."
+    spent_table = table("Spent or reserved in this period", heads, rows, numbers=7)
+    return spent_table + paragraph(f"{bounds} {chains}", "soft")
 
 
 def _messages(messages: Sequence[Message], *, with_run: bool) -> str:
     if not messages:
         return paragraph("No message has left a data holder of this store.")
     heads = ("sender", "receiver", "message", "round", "size", *(("run",) if with_run else ()))
-    rows = [
-        (
-            one.sender,
-            one.receiver,
-            one.kind,
-            f"{one.round:,}",
-            "over 1 MiB" if one.size is None else human_bytes(one.size),
-            *((one.run,) if with_run else ()),
-        )
-        for one in messages
-    ]
+    rows = []
+    for one in messages:
+        size = "over 1 MiB" if one.size is None else human_bytes(one.size)
+        rows.append((one.sender, one.receiver, one.kind, f"{one.round:,}", size, *((one.run,) if with_run else ())))
     return table(f"The last {count_noun(len(rows), 'message')}, the newest first", heads, rows)
 
 
 def _epsilon(run: Run) -> str:
     if run.epsilon is None:
-        return "not known here"
+        return UNKNOWN
     return "no bound" if math.isinf(run.epsilon) else shown(run.epsilon)
 
 

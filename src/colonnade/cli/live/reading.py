@@ -1,8 +1,4 @@
-"""A store as it stands now, read without touching it: runs, budgets and messages, while other processes write.
-
-Every file is opened for reading only, for as long as one look takes. Of a message's body the first bytes are read,
-which hold its kind and its round, and its length; what is in it never comes into this process.
-"""
+"""A store as it stands now, read without touching it while other processes write: runs, budgets and messages."""
 
 from __future__ import annotations
 
@@ -37,6 +33,7 @@ NEWEST = 50  # runs on the page
 TAIL = 40  # messages on the page
 PATIENCE = 10.0  # a sum over a ledger is made again after so many times what it took
 _RUN_ID = re.compile(r"[A-Za-z0-9-]{1,80}")
+_BEGUN = "select run, substr(body, 2) from log where kind = 'begin' order by seq desc limit ?"
 _OUT = f"select run, tick, key, substr(body, 1, {1 + LOOK}), length(body) from log where kind = 'out'"  # noqa: S608  a number
 _ROUND = (
     "select substr(body, 10, 8) from log where run = ? and kind = 'in' and tick <= ? and substr(body, 1, 1) = x'00' "
@@ -57,7 +54,6 @@ class Run:
     settings: str = ""
     fingerprint: str = ""
     epsilon: float | None = None  # None: no ledger here knows the run; infinite: exact values leave
-    delta: float = DELTA
     round: int = 0
     rounds: int | None = None  # at most, where the settings say so
     limits: tuple[tuple[str, str], ...] = ()  # by party, the limit that its policy set in this run
@@ -107,9 +103,7 @@ class Reader:
     def runs(self) -> list[Run]:
         """The newest runs, the last one first."""
         with self._looking(self.folder / "runs.db") as journal:
-            begun = journal.ask(
-                "select run, substr(body, 2) from log where kind = 'begin' order by seq desc limit ?", NEWEST
-            )
+            begun = journal.ask(_BEGUN, NEWEST)
             ended = {row.run: str(json.loads(row.body)["how"]) for row in journal.rows(kind="end")}
         with contextlib.ExitStack() as files:
             nodes = {name: files.enter_context(self._looking(path)) for name, path in self._nodes().items()}
@@ -133,17 +127,12 @@ class Reader:
             name,
             began,
             state,
-            terms["method"],
-            terms["trust"],
-            terms["unit"],
-            terms["settings"],
-            terms["fingerprint"],
-            epsilon(price, float(delta.group(1)) if delta else DELTA),
-            float(delta.group(1)) if delta else DELTA,
-            max((_round(log, name) for log in nodes.values()), default=0),
-            int(rounds.group(1)) if rounds else None,
-            tuple((node, _limit(limit)) for node, limit in limits.items()),
-            self.fit_file(name) is not None,
+            **{fact: terms[fact] for fact in ("method", "trust", "unit", "settings", "fingerprint")},
+            epsilon=epsilon(price, float(delta.group(1)) if delta else DELTA),
+            round=max((_round(log, name) for log in nodes.values()), default=0),
+            rounds=int(rounds.group(1)) if rounds else None,
+            limits=tuple((node, _limit(limit)) for node, limit in limits.items()),
+            reported=self.fit_file(name) is not None,
         )
 
     def _going(self, name: str, held: set[int] | None) -> str:
@@ -159,7 +148,7 @@ class Reader:
         return path if _RUN_ID.fullmatch(name) and path.is_file() else None
 
     def facts(self, run: Run) -> RunFacts:
-        """What the ledgers know about a run beside its fit."""
+        """What the ledgers know about a run beside its fit, for an older one that carries nothing of it."""
         return RunFacts(policies=dict(run.limits), settings=run.settings, fingerprint=run.fingerprint)
 
     def left(self, name: str) -> list[tuple[str, str, int, float]]:
@@ -178,11 +167,9 @@ class Reader:
         found = []
         for party, path in self._holders().items():
             with self._looking(path) as log:
-                rows = (
-                    log.ask(f"{_OUT} order by seq desc limit ?", TAIL)
-                    if run is None
-                    else log.ask(f"{_OUT} and run = ? order by tick desc limit ?", run, TAIL)
-                )
+                newest = f"{_OUT} order by seq desc limit ?", TAIL
+                own = f"{_OUT} and run = ? order by tick desc limit ?", run, TAIL
+                rows = log.ask(*newest) if run is None else log.ask(*own)
                 for name, tick, receiver, start, length in rows:
                     kind, size = _kind(bytes(start), length)
                     number = _round(log, name, tick)
@@ -203,9 +190,9 @@ class Reader:
             known = self._sums.get(party)
             if known and (known[0] == count or now - known[1] < PATIENCE * known[2]):
                 return known[3]
-            made = account_of(Ledger(log, party, last_policy(log)))
-        self._sums[party] = (count, now, time.monotonic() - now, made)
-        return made
+            account = account_of(Ledger(log, party, last_policy(log)))
+        self._sums[party] = (count, now, time.monotonic() - now, account)
+        return account
 
     # -------------------------------------------------------------------------------- files
 
@@ -219,11 +206,8 @@ class Reader:
     @contextlib.contextmanager
     def _looking(self, path: Path) -> Iterator[ReadingLog]:
         try:
-            log = ReadingLog(path)
-            try:
+            with contextlib.closing(ReadingLog(path)) as log:
                 yield log
-            finally:
-                log.close()
         except (sqlite3.DatabaseError, StoreError, KeyError, ValueError) as error:
             raise NotReadable(f"{path.name} cannot be read now: {type(error).__name__}.") from error
 
@@ -253,18 +237,11 @@ def _limit(limit: list[float] | None) -> str:
 
 
 def _locked_files() -> set[int] | None:
-    """Inodes of the files that a process holds a lock on; None where the system does not say.
-
-    To try a lock would take it for a moment, and a run that is just being resumed would find it taken.
-    """
+    """Inodes of locked files; None where the system does not say. To try a lock would take it for a moment, and a run
+    that is just being resumed would find it taken."""
     try:
         lines = Path("/proc/locks").read_text(encoding="ascii").splitlines()
     except OSError:
         return None
-    return {
-        int(place.rsplit(":", 1)[1])
-        for line in lines
-        if " FLOCK " in line
-        for place in line.split()
-        if place.count(":") == 2
-    }
+    places = [place for line in lines if " FLOCK " in line for place in line.split() if place.count(":") == 2]
+    return {int(place.rsplit(":", 1)[1]) for place in places}

@@ -1,10 +1,8 @@
 """The server of the live view: the standard library's, on the loopback address, read-only.
 
 Who may read   whoever knows the token, which is random and part of every address. A page of another site cannot guess
-               it; a name of its own that it points at this machine is refused by its Host header, a request of its
-               script by its Origin.
-What is served fixed routes. No part of an address becomes part of a path: a run is looked up among those of the
-               journal.
+               it; a name that points at this machine is refused by its Host header, a script's request by its Origin.
+What is served fixed routes. No part of an address becomes part of a path: a run is looked up in the journal.
 """
 
 from __future__ import annotations
@@ -17,7 +15,6 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 from pathlib import Path
-from types import TracebackType
 from typing import Any, ClassVar
 
 from colonnade.cli.live.page import error_page, index_page, run_page
@@ -47,15 +44,11 @@ class Server:
         try:
             self._http = _Http((ADDRESS, port), handler)
         except OSError as error:
-            raise InvalidInput(
-                f"cannot listen on port {port}: {error.strerror}. Choose another with --port, or leave it out."
-            ) from error
+            why = f"cannot listen on port {port}: {error.strerror}"
+            raise InvalidInput(f"{why}. Choose another with --port, or leave it out.") from error
         self.port = int(self._http.server_address[1])
+        self.url = f"http://{ADDRESS}:{self.port}/{self.token}/"
         self._thread: threading.Thread | None = None
-
-    @property
-    def url(self) -> str:
-        return f"http://{ADDRESS}:{self.port}/{self.token}/"
 
     def serve(self) -> None:
         """Serve until Ctrl-C."""
@@ -71,9 +64,7 @@ class Server:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._http.shutdown()
         self._http.server_close()
         if self._thread is not None:
@@ -93,11 +84,10 @@ class Server:
         try:
             return self._page(rest)
         except NotReadable as error:
-            text = error_page("The store cannot be read now", f"{error} Try again in a moment.", up)
-            return HTTPStatus.SERVICE_UNAVAILABLE, HTML, PAGE_POLICY, text
+            title, words, status = "The store cannot be read now", f"{error} Try again in a moment.", 503
         except ColonnadeError as error:  # such as a damaged fit: its text names the file and what to do
-            text = error_page("This cannot be shown", str(error), up)
-            return HTTPStatus.INTERNAL_SERVER_ERROR, HTML, PAGE_POLICY, text
+            title, words, status = "This cannot be shown", str(error), 500
+        return HTTPStatus(status), HTML, PAGE_POLICY, error_page(title, words, up)
 
     def _page(self, rest: str) -> Answer:
         kind, _, name = rest.partition("/")
@@ -109,20 +99,15 @@ class Server:
             case "style.css", "":
                 return HTTPStatus.OK, CSS, PAGE_POLICY, style()
             case "live.js", "":
-                return (
-                    HTTPStatus.OK,
-                    SCRIPT,
-                    PAGE_POLICY,
-                    (files("colonnade.cli.live") / "live.js").read_text(encoding="utf-8"),
-                )
+                text = (files("colonnade.cli.live") / "live.js").read_text(encoding="utf-8")
+                return HTTPStatus.OK, SCRIPT, PAGE_POLICY, text
             case (("run" | "report"), name) if (run := self.reader.run(name)) is not None:
                 if kind == "run":
                     text = run_page(run, self.reader.left(name), self.reader.messages(name))
                     return HTTPStatus.OK, HTML, PAGE_POLICY, text
                 if (path := self.reader.fit_file(name)) is not None:
                     fit = load(path)
-                    kept = RunFacts.of(fit)
-                    known = kept if kept.settings else self.reader.facts(run)  # an older fit carries none
+                    known = RunFacts.of(fit) if fit.facts.get("settings") else self.reader.facts(run)
                     return HTTPStatus.OK, HTML, POLICY, render_report(fit, facts=known)
         return _refused(HTTPStatus.NOT_FOUND)
 
