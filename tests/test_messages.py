@@ -423,7 +423,7 @@ WRONG: Wrong = {
     "no rounds": (
         lambda folder: co.DistributedFrankWolfe(rounds=0),
         co.InvalidInput,
-        "rounds must be a whole number of at least 1, got 0",
+        "rounds must be a whole number from 1 on, got 0",
     ),
     "a tolerance below zero": (
         lambda folder: co.DistributedFrankWolfe(tolerance=-1.0),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from graph_cases import GRAPHS, joined, off, table
@@ -11,7 +13,7 @@ from scipy import sparse
 
 import colonnade as co
 from colonnade.errors import ProtocolError
-from colonnade.methods.graph.consensus import Accord, Links, heard
+from colonnade.methods.graph.consensus import Accord, Links, read_shares
 
 
 def closed_form(X, y, a, intercept=False):
@@ -298,6 +300,10 @@ def test_a_budget_is_refused_since_exact_values_leave(tmp_path):
         )
 
 
+def share(values):
+    return SimpleNamespace(values=SimpleNamespace(value=values))
+
+
 def test_an_estimate_of_another_shape_ends_the_run():
     links = Links(("a",), (3,), 1.0)
     with pytest.raises(ProtocolError, match="shape"):
@@ -305,11 +311,11 @@ def test_an_estimate_of_another_shape_ends_the_run():
     with pytest.raises(ProtocolError, match="residuals"):
         Accord(1, 1e-6).hear([np.zeros(3)])
     with pytest.raises(ProtocolError, match="6 numbers where 3 and 4 residuals are due"):
-        heard({"a": np.zeros(6)}, (3,), 4)
+        read_shares({"a": share(np.zeros(6))}, (3,), 4)
 
 
 def test_an_array_on_the_wire_is_the_estimate_and_behind_it_the_residuals():
-    estimates, floods = heard({"a": np.arange(10.0), "b": np.ones(10)}, (3, 2), 4)
+    estimates, floods = read_shares({"a": share(np.arange(10.0)), "b": share(np.ones(10))}, (3, 2), 4)
     np.testing.assert_array_equal(estimates["a"], np.arange(6.0).reshape(3, 2))
     np.testing.assert_array_equal(floods, [[6.0, 7.0, 8.0, 9.0], np.ones(4)])
 
@@ -318,7 +324,7 @@ def test_changing_the_penalty_keeps_the_multipliers():
     """At the fixed point w = x − λ/ρ: after ρ ← 4ρ it must be x − λ/(4ρ)."""
     x, multiplier = np.array([1.0, -2.0]), np.array([0.5, 3.0])
     links = Links(("a",), (2,), 2.0)
-    links.mine[0], links.theirs[0], links.middle[0] = x - multiplier / 2.0, x + multiplier / 2.0, x
+    links.pairs[0, 0], links.pairs[1, 0], links.middle[0] = x - multiplier / 2.0, x + multiplier / 2.0, x
     links.scale(4.0)
-    np.testing.assert_allclose(links.mine[0], x - multiplier / 8.0)
-    np.testing.assert_allclose(links.theirs[0], x + multiplier / 8.0)
+    np.testing.assert_allclose(links.pairs[0, 0], x - multiplier / 8.0)
+    np.testing.assert_allclose(links.pairs[1, 0], x + multiplier / 8.0)

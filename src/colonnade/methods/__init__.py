@@ -11,7 +11,6 @@ from importlib import import_module
 
 
 def load_all() -> None:
-    """Import every method, so that the table of messages is whole: for whoever names messages of runs that others
-    made."""
+    """Import every method: the table of messages is then whole, for whoever names messages of others' runs."""
     for module in pkgutil.walk_packages(__path__, f"{__name__}."):
         import_module(module.name)

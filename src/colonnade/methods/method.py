@@ -19,7 +19,7 @@ from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.kernels.arrays import Array, Floats
 from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.block import ROW, Block, FeatureColumn, Unit
-from colonnade.privacy.events import Plan
+from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate, Receipt
 from colonnade.privacy.released import Released
 from colonnade.privacy.statement import Privacy, Trust
@@ -27,7 +27,7 @@ from colonnade.problem import Changing, Problem, Topology
 from colonnade.problem.link import Link
 from colonnade.runtime.messages import message
 from colonnade.runtime.node import Replies
-from colonnade.runtime.program import COORDINATOR, Program, last
+from colonnade.runtime.program import COORDINATOR, Program, ask_one, last
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +79,26 @@ class Job:
     def rho(self) -> float:
         """The whole price of the run that its privacy terms allow, in zCDP."""
         if self.privacy is None:
-            raise InvalidInput(
-                "this method needs privacy=co.Privacy(epsilon, delta, ...): its noise is set by the budget."
-            )
+            raise InvalidInput("this method needs privacy=co.Privacy(epsilon, delta, ...), which sets its noise.")
         return rho_for(self.privacy.epsilon, self.privacy.delta)
+
+    @property
+    def feature_bound(self) -> float:
+        """B: the public bound of an entry."""
+        if self.privacy is None or self.privacy.feature_bound is None:
+            raise InvalidInput(
+                "this method needs privacy=co.Privacy(..., feature_bound=B), a public bound of |entries|."
+            )
+        return self.privacy.feature_bound
+
+    @property
+    def label_bound(self) -> float:
+        """Y: the public bound of a label, or of a residual; 1 for classes."""
+        if self.problem.loss.classifies:
+            return 1.0
+        if self.privacy is None or self.privacy.label_reach is None:
+            raise InvalidInput("this method needs co.Privacy(..., label_range=(low, high)), to which it clips labels.")
+        return self.privacy.label_reach
 
     @property
     def units(self) -> tuple[int, str]:
@@ -106,8 +122,7 @@ class Status(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The model as far as one node may know it: what a coordinator's program returns, or what the agents of a graph
-    know."""
+    """The model as far as one node may know it: the coordinator, or the agents of a graph."""
 
     coefficients: Mapping[str, Floats]
     intercept: float
@@ -133,6 +148,7 @@ class Own:
 
 
 SWAMPED = "the noise swamps the model"
+STANDS_OUT = 0.2  # correlation of a column with the label that real tables have
 
 
 def swamped(why: str) -> str:
@@ -141,8 +157,7 @@ def swamped(why: str) -> str:
 
 
 def chosen_by_noise(rows: int, columns: int, rho: float, unit: int = 1, stretch: float = 1.0) -> tuple[str, ...]:
-    """The remark on choices of columns, `rho` each, where only a column of large correlation would stand out of their
-    noise.
+    """The remark on choices of columns, `rho` each, where only large correlations stand out of their noise.
 
     A score moves by 2·unit of the largest that a row can add, so the noise of the largest of 2·columns scores is about
     2·unit·ln(2·columns)/√(2ρ) of it, and all rows together add `rows` of it times a correlation. `stretch` is how much
@@ -151,15 +166,9 @@ def chosen_by_noise(rows: int, columns: int, rho: float, unit: int = 1, stretch:
     needed = 2.0 * unit * stretch * math.log(2.0 * columns) / (rows * math.sqrt(2.0 * rho))
     if needed < STANDS_OUT:
         return ()
-    return (
-        swamped(
-            f"columns are chosen for what they say only where a correlation is about {min(needed, 99.0):.2g} or more"
-            + (", and none is over 1" if needed > 1.0 else "")
-        ),
-    )
-
-
-STANDS_OUT = 0.2  # correlation of a column with the label that real tables have
+    beyond = ", and none is over 1" if needed > 1.0 else ""
+    what = "columns are chosen for what they say only where a correlation is about"
+    return (swamped(f"{what} {min(needed, 99.0):.2g} or more{beyond}"),)
 
 
 class MethodBase(ABC):
@@ -176,6 +185,37 @@ class MethodBase(ABC):
     # Two settings that many methods have, as fields with a default.
     rounds: int | None = None  # steps at most; None: no steps, or their number follows from the budget
     tolerance: float | None = None  # where to stop before that; 0: use all rounds
+
+    def __post_init__(self) -> None:
+        self.check_whole("rounds")
+        tolerance: Any = self.tolerance
+        if type(self).tolerance is not None and not 0 <= tolerance < math.inf:
+            raise InvalidInput(
+                f"tolerance must be 0 (use all rounds) or a positive number, got {tolerance!r}", "tolerance"
+            )
+
+    def check_whole(self, *settings: str) -> None:
+        """InvalidInput where a setting is no whole number from 1 on; None is one only where it is the default."""
+        for name in settings:
+            value, unset = getattr(self, name), getattr(type(self), name) is None
+            whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+            if not (whole or (unset and value is None)):
+                also = "None (from the budget) or " if unset else ""
+                raise InvalidInput(f"{name} must be {also}a whole number from 1 on, got {value!r}", name)
+
+    def check_trust(self, job: Job) -> None:
+        """InvalidInput where the terms ask for a trust model that the derivation does not cover."""
+        if job.privacy is not None and job.privacy.trust not in self.trusts:
+            known = " and ".join(repr(trust.value) for trust in self.trusts)
+            raise InvalidInput(f"{self.TITLE} knows the trust model {known}; got {job.privacy.trust!r}.")
+
+    def over(self, t: int, gap: float) -> bool:
+        """Whether round t ends the run with this gap; a tolerance of 0 asks for all rounds."""
+        return 0.0 < (self.tolerance or 0.0) >= gap or t == self.rounds
+
+    def status(self, gap: float) -> Status:
+        """Why a run that is over stopped."""
+        return Status.CERTIFIED if gap <= (self.tolerance or 0.0) else Status.OUT_OF_ROUNDS
 
     @property
     def trusts(self) -> tuple[Trust, ...]:
@@ -252,9 +292,7 @@ def network(topology: Topology | Changing | None, roster: Roster) -> Topology:
     if isinstance(topology, Changing):
         topology = topology.union
     if not isinstance(topology, Topology):
-        raise InvalidInput(
-            f"topology={topology!r} is not a graph: give a value such as co.Topology.ring(4).", "topology"
-        )
+        raise InvalidInput(f"topology={topology!r} is not a graph: give one such as co.Topology.ring(4).", "topology")
     if topology.size == len(parties):
         return topology
     place = {i: parties.index(name) for i, name in enumerate(roster.with_columns)}
@@ -268,11 +306,15 @@ def network(topology: Topology | Changing | None, roster: Roster) -> Topology:
     )
 
 
-def numbers(values: Array, shape: tuple[int, ...], sender: str) -> Floats:
-    """An array that a peer sent, as doubles; refused for its shape, or where one is not finite: by the message
-    alone."""
+def check_shape(values: Array, shape: tuple[int, ...], sender: str) -> None:
+    """ProtocolError where a peer sent an array of another shape than was due."""
     if values.shape != shape:
         raise ProtocolError(f"{sender!r} sent an array of shape {values.shape} where {shape} was due")
+
+
+def numbers(values: Array, shape: tuple[int, ...], sender: str) -> Floats:
+    """An array that a peer sent, as doubles; refused for its shape, or where one is not finite: by it alone."""
+    check_shape(values, shape, sender)
     if not np.isfinite(out := values.astype(np.float64)).all():
         raise ProtocolError(f"{sender!r} sent numbers that are not finite. Nothing was computed with them.")
     return out
@@ -303,8 +345,18 @@ class Done:
     """Party → coordinator: finished."""
 
 
-def finish_party(block: Block, gate: Gate, told: Finish, shortened: int = 0) -> Program[Own]:
+THE_LABELS = Charge(EXACT, 1, "the labels")
+
+
+def ask_labels(roster: Roster) -> Program[Array]:
+    """The labels as their holder sends them, one a row."""
+    labels = (yield from ask_one(roster.label, SendLabels(), Labels)).values.value
+    check_shape(labels, (roster.rows,), roster.label)
+    return labels
+
+
+def finish_party(block: Block, gate: Gate, finish: Finish, shortened: int = 0) -> Program[Own]:
     """The end of a party's program: check its coefficients, say that it is done, and keep them."""
-    coefficients = numbers(told.coefficients, (block.columns,), COORDINATOR)
+    coefficients = numbers(finish.coefficients, (block.columns,), COORDINATOR)
     yield from last({COORDINATOR: Done()})
     return Own(coefficients, gate.receipt(), shortened=shortened)

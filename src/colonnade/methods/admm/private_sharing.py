@@ -1,14 +1,12 @@
 """Private sharing ADMM over columns held by different parties: least squares or logistic loss with a ridge.
 
-Solves   min loss(Σ A_m x_m + b, y) + a/2 Σ ‖x_m‖², by a few rounds of the sharing form (sharing_admm.py) on noisy
-         values.
+Solves   min loss(Σ A_m x_m + b, y) + a/2 Σ ‖x_m‖², by a few rounds of the sharing form (sharing.py) on noisy values.
 Source   Boyd et al., 2011, 7.3, with the calibration derived in docs/privacy.md, "private sharing ADMM". (Hu et al.,
          NeurIPS 2020, print another one, which does not hold: papers/findings.md.)
          The label holder releases noisy labels ŷ once. Round t: z̄ and u come from published values; party m minimises
          a/2 ‖x‖² + rho/2 ‖A_m x + r‖² **over** ‖x‖ ≤ radius, r = clip(ā − z̄ + u − p̃_m), p̃_m its own last *published*
          prediction, and releases p̃_m = A_m x + noise; in the last round x + noise instead.
-Leaves   noisy labels once; from each party a noisy prediction for every row in all rounds but the last, then noisy
-         coefficients.
+Leaves   noisy labels once; from each party noisy predictions in all rounds but the last, then noisy coefficients.
 Price    rho in all, the whole budget: LABELS of it for ŷ, MODEL for the coefficients, the rest for the predictions.
 Unit     one row (or person). For a federation whose unit is COLUMN: one feature column, where parties' prices are
          counted once, since a column lives at one party; neither rows nor the label vector are protected then.
@@ -28,7 +26,7 @@ from scipy import sparse
 
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Array, Floats
-from colonnade.methods.method import Answer, Done, Finish, Job, Method, Own, Status, numbers, swamped
+from colonnade.methods.method import Answer, Done, Finish, Job, Method, Own, Status, finish_party, numbers, swamped
 from colonnade.privacy.block import Block, FeatureColumn, check_sensible
 from colonnade.privacy.events import Charge, Event, Mechanism, Plan, Scope
 from colonnade.privacy.gate import Gate
@@ -38,7 +36,7 @@ from colonnade.problem import LeastSquares, Logistic, Ridge
 from colonnade.problem.nearest import NearestInBall
 from colonnade.runtime.messages import message
 from colonnade.runtime.node import Replies
-from colonnade.runtime.program import COORDINATOR, Note, Program, ask, ask_one, last, receive, tell
+from colonnade.runtime.program import COORDINATOR, Note, Program, ask, ask_one, receive, tell
 
 LABELS, MODEL = 0.4, 0.3  # shares of the budget; what is left buys predictions, or a better model where none are sent
 CLIP = 2.0  # residuals are clipped to so many label bounds
@@ -126,16 +124,11 @@ def _worse_than_nothing(job: Job, terms: _Terms, x: Mapping[str, Floats], common
     """The remark where x = 0 is expected to be nearer to the answer than the released coefficients.
 
     Their squares are on average those of the answer plus those of the noise, which are known: below twice the noise's,
-    the noise is the larger part. Residuals are at most those that a party's own prediction leaves, cut to the public
-    bound.
+    the noise is the larger part. Residuals are at most what a party's own prediction leaves, cut to the public bound.
     """
     squares = noise = 0.0
     for party, part in x.items():
-        if terms.columns:
-            moves = column_moves(terms.rho, terms.ridge, terms.norms[party], float(np.linalg.norm(common)))
-        else:
-            reach = min(float(np.max(np.abs(common))), terms.clip)
-            moves = row_moves(terms.rho, terms.ridge, terms.radius, terms.norms[party], reach)
+        moves = terms.moves(common if terms.columns else np.clip(common, -terms.clip, terms.clip), terms.norms[party])
         sd = moves.model * job.roster.unit.rows / math.sqrt(2.0 * terms.model_rho)
         squares, noise = squares + float(part @ part), noise + part.size * sd**2
     if squares >= 2.0 * noise:
@@ -169,9 +162,7 @@ def party(block: Block, gate: Gate, terms: _Terms, norm: float) -> Program[Own]:
                     published = released.value
                     answer = NoisyPart(released)
         request = yield from ask_one(COORDINATOR, answer, Request)
-    coefficients = numbers(request.coefficients, (block.columns,), COORDINATOR)
-    yield from last({COORDINATOR: Done()})
-    return Own(coefficients, gate.receipt())
+    return (yield from finish_party(block, gate, request))
 
 
 REPLIES: Replies = {SendNoisyLabels: NoisyLabelsSent, Couple: NoisyPart, SendNoisyModel: NoisyModel, Finish: Done}
@@ -189,13 +180,7 @@ class PrivateSharingADMM(Method):
     DERIVATION: ClassVar[str | None] = "docs/privacy.md, private sharing ADMM"
 
     def __post_init__(self) -> None:
-        if self.rounds is not None and not (isinstance(self.rounds, int) and self.rounds >= 1):
-            raise InvalidInput(
-                f"rounds must be None (from the budget) or a whole number from 1 on, got {self.rounds!r}",
-                "rounds",
-            )
-        if not (math.isfinite(self.radius) and self.radius > 0):
-            raise InvalidInput(f"radius must be a finite public bound above 0, got {self.radius!r}", "radius")
+        super().__post_init__()
         check_sensible(radius=self.radius)
 
     @property
@@ -203,13 +188,10 @@ class PrivateSharingADMM(Method):
         return (Trust.NOBODY,)
 
     def check(self, job: Job) -> None:
-        if job.privacy is not None and job.privacy.trust not in self.trusts:
-            raise InvalidInput(f"{self.TITLE} knows one trust model, 'nobody'; got {job.privacy.trust!r}.")
+        self.check_trust(job)
         if not isinstance(job.problem.loss, LeastSquares | Logistic) or not isinstance(job.problem.penalty, Ridge):
-            raise InvalidInput(
-                f"{self.TITLE} solves LeastSquares() or Logistic() with penalty=co.Ridge(a): its calibration needs the "
-                "ridge's curvature, and a loss that takes noisy labels."
-            )
+            why = "its calibration needs the ridge's curvature, and a loss that takes noisy labels"
+            raise InvalidInput(f"{self.TITLE} solves LeastSquares() or Logistic() with penalty=co.Ridge(a): {why}.")
         check_sensible(ridge=job.problem.penalty.a)
         _terms(job, self)
 
@@ -221,9 +203,8 @@ class PrivateSharingADMM(Method):
             return (Charge(Event(Mechanism.GAUSSIAN, rho, math.inf, scope), count, what),) if count else ()
 
         labels = charge(terms.label_rho, 1, "noisy labels", Scope.OWN)
-        parts = charge(
-            terms.prediction_rho, terms.rounds - 1, "a noisy prediction for every row, in all rounds but one"
-        )
+        what = "a noisy prediction for every row, in all rounds but one"
+        parts = charge(terms.prediction_rho, terms.rounds - 1, what)
         parts += charge(terms.model_rho, 1, "noisy coefficients")
         holds = job.roster.with_columns
         return {p: labels * (p == job.roster.label) + parts * (p in holds) for p in job.roster.parties}
@@ -285,8 +266,7 @@ class _Terms:
         return Scope.JOINT if self.columns else Scope.OWN  # a column lives at one party, a row at all
 
     def bounded(self, block: Block, norm: float) -> Any:
-        """The block with rows clipped to their norm, or entries to what bounds the norm of a column; stored as it
-        was."""
+        """The block with rows clipped to their norm, or entries to what bounds a column's; stored as it was."""
         if self.columns:
             return block.clipped(norm / math.sqrt(block.rows)).matrix
         matrix = block.clipped().matrix
@@ -296,14 +276,15 @@ class _Terms:
         rows = np.repeat(np.arange(block.rows), block.columns)
         return _clip_rows(block.rows, norm, rows, matrix.ravel()).reshape(matrix.shape)
 
+    def moves(self, residual: Floats, norm: float) -> Moves:
+        """How far one unit moves a party whose part of a row, or whose columns, have at most this norm."""
+        if self.columns:
+            return column_moves(self.rho, self.ridge, norm, float(np.linalg.norm(residual)))
+        return row_moves(self.rho, self.ridge, self.radius, norm, float(np.max(np.abs(residual))))
+
     def sensitivity(self, residual: Floats, norm: float, block: Block) -> Moves:
         """From the party's own bounds and the residual, which is made of published values."""
-        if self.columns:
-            moves = column_moves(self.rho, self.ridge, norm, float(np.linalg.norm(residual)))
-        else:
-            reach = float(np.max(np.abs(residual)))
-            moves = row_moves(self.rho, self.ridge, self.radius, norm, reach)
-        factor = SLACK * block.correlations_slack() * block.unit.rows
+        moves, factor = self.moves(residual, norm), SLACK * block.correlations_slack() * block.unit.rows
         return Moves(max(factor * moves.prediction, TINY), max(factor * moves.model, TINY))
 
 
@@ -317,8 +298,7 @@ def _terms(job: Job, settings: PrivateSharingADMM) -> _Terms:
     norms, budget = _norms(job, columns), job.rho
     rounds = settings.rounds
     if rounds is None:
-        # T − 1 noisy predictions pay while their noise moves the coefficients by less than a quarter of the ball's
-        # radius.
+        # T − 1 noisy predictions pay while their noise moves the coefficients by less than a quarter of the radius.
         noise = 32.0 * count * (max(norms.values()) ** 2 / ridge) ** 2 / ((1.0 - LABELS - MODEL) * budget)
         rounds = 1 if columns else min(1 + int(job.roster.rows / noise), MOST)
     model = MODEL if rounds > 1 else 1.0 - LABELS
@@ -327,7 +307,7 @@ def _terms(job: Job, settings: PrivateSharingADMM) -> _Terms:
         rho=rho,
         ridge=ridge,
         radius=math.inf if columns else settings.radius,
-        label=_label_bound(job),
+        label=job.label_bound,
         norms=norms,
         columns=columns,
         label_rho=LABELS * budget,
@@ -340,34 +320,16 @@ def _norms(job: Job, columns: bool) -> dict[str, float]:
     """Public bounds by party: of its part of a row, or of each of its columns."""
     privacy, widths = job.privacy, {p: len(job.roster.positions[p]) for p in job.roster.with_columns}
     if columns:
-        if privacy is None or privacy.feature_bound is None:
-            raise InvalidInput(
-                "a column's norm is bounded by that of its entries: give privacy=co.Privacy(..., feature_bound=B)."
-            )
-        return dict.fromkeys(widths, privacy.feature_bound * math.sqrt(job.roster.rows))
+        return dict.fromkeys(widths, job.feature_bound * math.sqrt(job.roster.rows))
     if privacy is None or privacy.row_norm is None:
-        raise InvalidInput(
-            "private sharing ADMM needs privacy=co.Privacy(..., row_norm=C), a public bound of a row's length, or "
-            "row_norm={party: C_m} of each party's part of it."
-        )
+        given = "row_norm=C), a public bound of a row's length, or row_norm={party: C_m} of each party's part of it"
+        raise InvalidInput(f"private sharing ADMM needs privacy=co.Privacy(..., {given}.")
     if isinstance(privacy.row_norm, Mapping):
         if missing := [party for party in widths if party not in privacy.row_norm]:
-            raise InvalidInput(
-                f"row_norm names no bound for party {missing[0]!r}; give one for each party with columns."
-            )
+            raise InvalidInput(f"row_norm names no bound for {missing[0]!r}; give one for each party with columns.")
         return {party: float(privacy.row_norm[party]) for party in widths}
     total = sum(widths.values())
     return {party: privacy.row_norm * math.sqrt(width / total) for party, width in widths.items()}
-
-
-def _label_bound(job: Job) -> float:
-    if isinstance(job.problem.loss, Logistic):
-        return 1.0
-    if job.privacy is None or job.privacy.label_reach is None:
-        raise InvalidInput(
-            "least squares under privacy needs Privacy(..., label_range=(low, high)): labels are clipped to it."
-        )
-    return job.privacy.label_reach
 
 
 def noisy_prox(job: Job, y: Floats, step: float, v: Floats) -> Floats:

@@ -7,9 +7,8 @@ Source   Boyd, Parikh, Chu, Peleato, Eckstein, "Distributed optimization and sta
          algorithm 1, moves all parties at once against the full coupling, and need not.) As a map T of w = z + u, w_m ↦
          w_m + 2 (A_m x_m − z_m), it takes no two points further apart. There are two ways to a fixed point of such a
          map, and each is far ahead of the other on some problems:
-             relaxed    w ← (1 − θ) w + θ T(w)               over-relaxed ADMM; the faster one where loss or penalty
-             curve
-             anchored   w ← anchor/(k+1) + k/(k+1) T(w)      the faster one on linear programs: sources in anchored.py
+             relaxed    w ← (1 − θ) w + θ T(w)             over-relaxed ADMM; faster where loss or penalty curve
+             anchored   w ← anchor/(k+1) + k/(k+1) T(w)    faster on linear programs: sources in anchored.py
          It begins relaxed. An epoch ends when the residual has fallen, or has lasted a share of all rounds: then the
          next one goes the other way. A relaxed step is one anchored at w itself, so a party is told where the anchor is
          and how far `back`. v = rho·u is the dual vector, and all that a party needs: its z_m is w_m − v/rho, and the
@@ -39,13 +38,26 @@ from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.kernels.arrays import Array, Floats
 from colonnade.methods.graph.anchored import FAINT, MOST_CHANGES, Epochs, halfway
 from colonnade.methods.graph.consensus import ratio
-from colonnade.methods.graph.warm import Given, Start, printed
-from colonnade.methods.method import Answer, Done, Finish, Job, Labels, Method, Own, SendLabels, Status
+from colonnade.methods.graph.warm import Given, Start, repr_of
+from colonnade.methods.method import (
+    THE_LABELS,
+    Answer,
+    Done,
+    Finish,
+    Job,
+    Labels,
+    Method,
+    Own,
+    SendLabels,
+    ask_labels,
+    check_shape,
+)
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.released import Released
 from colonnade.problem import ElasticNet, GroupLasso, Lasso, Penalty, Problem, Ridge
+from colonnade.problem.checks import positive
 from colonnade.problem.nearest import nearest
 from colonnade.runtime.messages import message
 from colonnade.runtime.node import Replies
@@ -115,8 +127,7 @@ class Coupling:
         return balanced(v) if self.problem.intercept else v
 
     def update(self, t: int, predictions: Floats) -> None:
-        """w ← part of the way back from T(w) to the anchor;  v by the prox;  then a restart, if the residual asks for
-        it."""
+        """w ← part of the way back from T(w) to the anchor;  v by the prox;  a restart, if the residual asks for it."""
         z, asked = self.w - self.v / self.rho, self.request
         apart, anchor = predictions - z, self.anchor if self.epochs.anchored else self.w
         self.w, self.age = asked.back * anchor + (1.0 - asked.back) * (self.w + 2.0 * apart), self.age + 1
@@ -139,8 +150,7 @@ class Coupling:
         self.z0, self.v0, self.anchor, self.age = z, self.v, self.w.copy(), 0
 
     def certificate(self, parts: Parts) -> tuple[float, float, float]:
-        """The objective at the parties' coefficients, its best intercept, and the gap to the best lower bound so
-        far."""
+        """The objective at the parties' coefficients, its best intercept, and the gap to the best bound so far."""
         loss, shrink = self.problem.loss, min(part.shrink.value for part in parts.values())
         conjugates = math.fsum(part.conjugate.value for part in parts.values())
         self.bound = max(self.bound, -loss.conjugate(shrink * self.v, self.y) - conjugates)
@@ -152,14 +162,12 @@ class Coupling:
 
 def coordinator(job: Job, settings: SharingADMM) -> Program[Answer]:
     roster, parties = job.roster, job.roster.with_columns
-    labels = (yield from ask_one(roster.label, SendLabels(), Labels)).values.value
-    _check_rows(labels, roster.rows, roster.label)
-    state = Coupling(job.problem, labels, parties, settings)
+    state = Coupling(job.problem, (yield from ask_labels(roster)), parties, settings)
     note: Note | None = None
     for t in range(1, settings.rounds + 1):
         parts = yield from ask(parties, state.request, SharingPart, note)  # x_m, of all parties at once
         for party in parties:
-            _check_rows(parts[party].prediction.value, roster.rows, party)
+            check_shape(parts[party].prediction.value, (roster.rows,), party)
         objective, intercept, gap = state.certificate(parts)
         predictions = np.stack([parts[party].prediction.value for party in parties])
         if t == 1 and settings.start is not None:
@@ -167,11 +175,10 @@ def coordinator(job: Job, settings: SharingADMM) -> Program[Answer]:
         else:
             state.update(t, predictions)  # z and u
         note = {"round": t, "objective": objective, "gap": gap, "primal": state.primal, "dual": state.dual}
-        if 0.0 < settings.tolerance >= gap:  # a tolerance of 0 asks for all rounds
+        if settings.over(t, gap):
             break
     yield from tell({p: Finish(np.zeros(0), intercept) for p in roster.parties}, Done, note)
-    status = Status.CERTIFIED if gap <= settings.tolerance else Status.OUT_OF_ROUNDS
-    return Answer({}, intercept, objective, gap, status)
+    return Answer({}, intercept, objective, gap, settings.status(gap))
 
 
 def party(job: Job, block: Block, gate: Gate, settings: SharingADMM) -> Program[Own]:
@@ -186,8 +193,9 @@ def party(job: Job, block: Block, gate: Gate, settings: SharingADMM) -> Program[
             case SendLabels():
                 answer: object = Labels(gate.exact(block.own_labels()))
             case SharingDual(v, rho, drop, back):
-                _check_rows(v, block.rows, COORDINATOR)
-                _check_rho(rho, back)
+                check_shape(v, (block.rows,), COORDINATOR)
+                if not (math.isfinite(rho) and rho > 0.0 and 0.0 <= back <= 1.0):
+                    raise ProtocolError("the coordinator sent a rho that is not positive, or a step back beyond 0 to 1")
                 if start is not None:
                     x, start = start.own(gate.node, x.shape), None
                     prediction = w = block.scores(x)
@@ -227,38 +235,26 @@ class SharingADMM(Method):
     REPLIES: ClassVar[Replies] = REPLIES
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.rounds, int) and self.rounds >= 1):
-            raise InvalidInput(f"rounds must be a whole number of at least 1, got {self.rounds!r}", "rounds")
-        if not (self.tolerance >= 0 and math.isfinite(self.tolerance)):
-            raise InvalidInput(
-                f"tolerance must be 0 (use all rounds) or a positive number, got {self.tolerance!r}", "tolerance"
-            )
-        if self.coupling is not None and not (math.isfinite(self.coupling) and self.coupling > 0):
-            raise InvalidInput(
-                f"coupling must be None (balanced) or a finite number above 0, got {self.coupling!r}", "coupling"
-            )
+        super().__post_init__()
+        if self.coupling is not None:
+            positive("coupling", self.coupling, "None balances it.")
         Start.of(self.start)  # or InvalidInput
 
-    __repr__ = printed
+    __repr__ = repr_of
 
     def check(self, job: Job) -> None:
         if not isinstance(job.problem.penalty, Ridge | Lasso | ElasticNet | GroupLasso):
-            raise InvalidInput(
-                f"{self.TITLE} minimises a loss plus a penalty that adds up over columns: "
-                "give Problem(loss, penalty=co.Ridge(a)), co.Lasso, co.ElasticNet or co.GroupLasso."
-            )
+            known = "co.Ridge(a)), co.Lasso, co.ElasticNet or co.GroupLasso"
+            raise InvalidInput(f"{self.TITLE} minimises a loss plus a penalty: give Problem(loss, penalty={known}.")
         for name in job.roster.with_columns:
             local_penalty(job.problem, np.array(job.roster.positions[name]))
         if (start := Start.of(self.start)) is not None:
             start.check(job)
 
     def price(self, job: Job) -> Mapping[str, Plan]:
-        labels = Charge(EXACT, 1, "the labels")
-        parts = Charge(
-            EXACT, self.rounds, "its prediction for every row and three figures about its coefficients, every round"
-        )
-        holds, whole = job.roster.with_columns, job.roster.label
-        return {p: (labels,) * (p == whole) + (parts,) * (p in holds) for p in job.roster.parties}
+        what = "its prediction for every row and three figures about its coefficients, every round"
+        parts, roster = (Charge(EXACT, self.rounds, what),), job.roster
+        return {p: (THE_LABELS,) * (p == roster.label) + parts * (p in roster.with_columns) for p in roster.parties}
 
     def coordinator(self, job: Job, gate: Gate) -> Program[Answer]:  # noqa: ARG002  it draws nothing
         return coordinator(job, self)
@@ -276,17 +272,12 @@ def local_penalty(problem: Problem, positions: Array) -> Penalty:
     places = {int(place): own for own, place in enumerate(positions)}
     split = [group for group in penalty.groups if 0 < sum(column in places for column in group) < len(group)]
     if split:
-        raise InvalidInput(
-            f"{len(split)} of {len(penalty.groups)} groups are split over parties, the first is {split[0]}: give each "
-            "group's columns to one party, or cut the group along the parties."
-        )
+        wrong = f"{len(split)} of {len(penalty.groups)} groups are split over parties, the first is {split[0]}"
+        raise InvalidInput(f"{wrong}: give each group's columns to one party, or cut the group along the parties.")
     inside = tuple(tuple(places[column] for column in group) for group in penalty.groups if group[0] in places)
-    if sum(map(len, inside)) != len(places):
-        raise InvalidInput(
-            f"a party has {len(places)} columns and the groups name {sum(map(len, inside))} of them: every column "
-            f"needs one "
-            "group; a column on its own is a group such as (7,)."
-        )
+    if (named := sum(map(len, inside))) != len(places):
+        wrong = f"a party has {len(places)} columns and the groups name {named} of them"
+        raise InvalidInput(f"{wrong}: every column needs one group; a column on its own is one such as (7,).")
     return GroupLasso(penalty.a, inside)
 
 
@@ -321,8 +312,7 @@ def balanced(v: Floats) -> Floats:
 
 
 def slope_at(problem: Problem, scores: Floats, labels: Floats) -> Floats:
-    """The dual vector that belongs to these scores, at their best intercept; at a kink, the one of a rounded-off
-    loss."""
+    """The dual vector of these scores, at their best intercept; at a kink, that of a rounded-off loss."""
     loss = problem.loss
     point = scores + loss.best_intercept(scores, labels) if problem.intercept else scores
     width = BLUNT * float(np.mean(np.abs(point - labels)))
@@ -331,13 +321,3 @@ def slope_at(problem: Problem, scores: Floats, labels: Floats) -> Floats:
     else:
         slope = (point - loss.prox(point, labels, width * len(labels))) / (width * len(labels))
     return balanced(slope) if problem.intercept else slope
-
-
-def _check_rows(vector: Array, rows: int, sender: str) -> None:
-    if vector.shape != (rows,):
-        raise ProtocolError(f"{sender!r} sent a vector of shape {vector.shape} for {rows:,} rows")
-
-
-def _check_rho(rho: float, back: float) -> None:
-    if not (math.isfinite(rho) and rho > 0.0 and 0.0 <= back <= 1.0):
-        raise ProtocolError("the coordinator sent a rho that is not a positive number, or a step back outside 0 to 1")

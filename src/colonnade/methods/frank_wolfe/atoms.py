@@ -4,12 +4,10 @@ Each kind has two faces. Its catalogue is public: the set that the weights of at
 one order of all of them, by which ties are decided whoever holds what. Its source is one party's own: which of its
 atoms is steepest, and the atom itself when it wins.
 
-Kind     problem                   an atom's column                    name (index)             travels
-columns  L1Ball, Simplex           the column                          its place in the block   once; sparse if stored
-         so
-groups   GroupL1Ball               A_g u, u = −∇_g/‖∇_g‖₂, ‖u‖₂ = 1    the group's number       every time it wins: u is
-         new
-stumps   AdaBoost                  ±1 a row                            column, cut and sign     once; one bit a row
+Kind     problem            an atom's column                    name (index)             travels
+columns  L1Ball, Simplex    the column                          its place in the block   once; sparse if stored so
+groups   GroupL1Ball        A_g u, u = −∇_g/‖∇_g‖₂, ‖u‖₂ = 1    the group's number       whenever it wins: u is new
+stumps   AdaBoost           ±1 a row                            column, cut and sign     once; one bit a row
 """
 
 from __future__ import annotations
@@ -40,19 +38,16 @@ class Source(Protocol):
 
     def steepest(self, slope: Floats) -> tuple[int, float]:
         """Name and score <column, slope> of the party's best atom."""
-        ...
 
     def take(self, number: int, index: int) -> Column | Packed:
         """The column of an atom, which all nodes will call by `number` from now on."""
-        ...
 
     def coefficients(self, weights: Floats) -> Floats:
         """The party's coefficients, given the weights of all atoms by number."""
-        ...
 
-    def model(self, weights: Floats) -> Stumps | None:
+    def model(self, weights: Floats) -> Stumps | None:  # noqa: ARG002  most have none
         """What the party predicts with, where coefficients do not say it."""
-        ...
+        return None
 
 
 class Catalogue(Protocol):
@@ -61,27 +56,23 @@ class Catalogue(Protocol):
     @property
     def hull(self) -> Hull:
         """Where the weights of atoms lie."""
-        ...
 
     @property
     def lasting(self) -> bool:
         """Whether a name means the same column in every round, so that it need not be sent again."""
-        ...
 
     @property
     def leaves(self) -> str:
         """What a winner gives away, in words."""
-        ...
 
     def place(self, party: str, index: int) -> int:
         """The place of an atom among all parties' atoms; ProtocolError where the party has no such atom."""
-        ...
 
     def most(self, party: str, rounds: int) -> int:
         """How many atoms a party can give away at most."""
-        ...
 
-    def own(self, block: Block) -> Source: ...
+    def own(self, block: Block) -> Source:
+        """A party's atoms."""
 
 
 def catalogue(job: Job) -> Catalogue:
@@ -93,10 +84,8 @@ def catalogue(job: Job) -> Catalogue:
         return ColumnAtoms(job.roster, problem.constraint)
     if isinstance(problem.constraint, GroupL1Ball):
         return GroupAtoms(job.roster, problem.constraint)
-    raise InvalidInput(
-        "Frank-Wolfe minimises over an L1Ball, a Simplex or a GroupL1Ball: "
-        "give Problem(loss, constraint=co.L1Ball(radius)) instead of a penalty."
-    )
+    allowed = "an L1Ball, a Simplex or a GroupL1Ball"
+    raise InvalidInput(f"Frank-Wolfe minimises over {allowed}: give Problem(loss, constraint=co.L1Ball(radius)).")
 
 
 # ------------------------------------------------------------------------------------------------ columns
@@ -125,7 +114,7 @@ class ColumnAtoms:
 
 
 @dataclass
-class _OwnColumns:
+class _OwnColumns(Source):
     block: Block
     hull: Hull
     mine: dict[int, int] = field(default_factory=dict)  # column by number of the atom
@@ -145,9 +134,6 @@ class _OwnColumns:
         for number, index in self.mine.items():
             x[index] = weights[number]
         return x
-
-    def model(self, weights: Floats) -> None:  # noqa: ARG002  coefficients say it all
-        return None
 
 
 # ------------------------------------------------------------------------------------------------ groups
@@ -169,28 +155,21 @@ class GroupAtoms:
     @cached_property
     def holders(self) -> Mapping[int, str]:
         """Who holds each group; InvalidInput where two parties share one, or where a column is in none."""
-        owner = group_of_column(self.ball.groups)
+        owner, held = group_of_column(self.ball.groups), sum(map(len, self.roster.positions.values()))
         holders: dict[int, str] = {}
-        for party, places in self.roster.positions.items():
-            for place in places:
-                if place >= owner.size or owner[place] < 0:
-                    raise InvalidInput(
-                        f"column {place} of party {party!r} is in no group: every column needs one; "
-                        f"a column on its own is a group such as ({place},)."
-                    )
-                number = int(owner[place])
-                if holders.setdefault(number, party) != party:
-                    raise InvalidInput(
-                        f"group {number} is split: {holders[number]!r} and {party!r} both hold columns of it. A group "
-                        f"must "
-                        "live at one party: move its columns together, or make one group at each party."
-                    )
-        if len(holders) < len(self.ball.groups) or owner.size > sum(map(len, self.roster.positions.values())):
-            raise InvalidInput(
-                f"groups name columns up to {owner.size - 1}, and the parties hold "
-                f"{sum(map(len, self.roster.positions.values())):,}: leave out the groups of columns that are not "
-                f"there."
-            )
+        for party, place in ((party, place) for party, places in self.roster.positions.items() for place in places):
+            if place >= owner.size or owner[place] < 0:
+                where, alone = f"column {place} of party {party!r}", f"a group such as ({place},)"
+                raise InvalidInput(f"{where} is in no group: every column needs one; one on its own is {alone}.")
+            number = int(owner[place])
+            if (other := holders.setdefault(number, party)) != party:
+                raise InvalidInput(
+                    f"group {number} is split: {other!r} and {party!r} both hold columns of it. A group must live at "
+                    "one party: move its columns together, or make one group at each party."
+                )
+        if len(holders) < len(self.ball.groups) or owner.size > held:
+            named = f"groups name columns up to {owner.size - 1}, and the parties hold {held:,}"
+            raise InvalidInput(f"{named}: leave out the groups of columns that are not there.")
         return holders
 
     def place(self, party: str, index: int) -> int:
@@ -207,7 +186,7 @@ class GroupAtoms:
 
 
 @dataclass
-class _OwnGroups:
+class _OwnGroups(Source):
     block: Block
     owner: Any  # the group of each column
     best: int = -1
@@ -244,9 +223,6 @@ class _OwnGroups:
         for number, direction in self.mine.items():
             x += weights[number] * direction
         return x
-
-    def model(self, weights: Floats) -> None:  # noqa: ARG002  coefficients say it all
-        return None
 
 
 def _first(inside: Any) -> Floats:
@@ -286,7 +262,7 @@ class StumpAtoms:
 
 
 @dataclass
-class _OwnStumps:
+class _OwnStumps(Source):
     block: Block
     mine: dict[int, int] = field(default_factory=dict)  # index by number of the atom
 

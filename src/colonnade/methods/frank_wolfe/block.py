@@ -1,7 +1,7 @@
 """Block-coordinate Frank-Wolfe under arbitrary sampling, over columns held by different parties.
 
-Solves   min loss(Ax, y)  subject to  x in M₁ × … × M_B: every block (a column, a group, a party) in a ball or simplex
-         of its own.
+Solves   min loss(Ax, y)  subject to  x in M₁ × … × M_B: each block (column, group, party) in a ball or simplex of its
+         own.
 Source   Lou and Cheung, "An uplink communication-efficient approach to featurewise distributed sparse optimization with
          differential privacy", algorithm 1; comments "line n" refer to its box. p_min is taken from the sampling by its
          definition; docs/methods-frank-wolfe.md has the theorems, with what was mended in them.
@@ -22,28 +22,31 @@ import numpy as np
 
 from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.kernels.arrays import Array, Floats, Indices
-from colonnade.methods.method import Answer, Done, Finish, Job, Labels, Method, Own, Roster, SendLabels, Status
+from colonnade.methods.method import (
+    THE_LABELS,
+    Answer,
+    Done,
+    Finish,
+    Job,
+    Labels,
+    Method,
+    Own,
+    Roster,
+    SendLabels,
+    ask_labels,
+    check_shape,
+    finish_party,
+)
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.released import Released
-from colonnade.problem.checks import Groups
 from colonnade.problem.product import Product
 from colonnade.problem.sampling import PerParty, Sampling, least_probability, universal_step
 from colonnade.problem.sets import L1Ball
 from colonnade.runtime.messages import message
 from colonnade.runtime.node import Replies
-from colonnade.runtime.program import (
-    COORDINATOR,
-    Note,
-    Program,
-    ask,
-    ask_one,
-    last,
-    public_bytes,
-    receive,
-    tell,
-)
+from colonnade.runtime.program import COORDINATOR, Note, Program, ask, ask_one, public_bytes, receive, tell
 
 
 @message(100)
@@ -87,9 +90,7 @@ def coordinator(job: Job, settings: BlockFrankWolfe, run: str) -> Program[Answer
     roster, loss, parties = job.roster, job.problem.loss, job.roster.with_columns
     owners = block_owners(_product(job), roster)
     least = least_probability(settings.sampling, owners)
-    y = (yield from ask_one(roster.label, SendLabels(), Labels)).values.value.astype(np.float64)
-    if y.shape != (roster.rows,):
-        raise ProtocolError(f"{roster.label!r} sent labels of shape {y.shape} for {roster.rows:,} rows")
+    y = (yield from ask_labels(roster)).astype(np.float64)
     prediction, step = np.zeros(roster.rows), 0.0
     prediction += _sum((yield from ask(parties, BlockBegin(), Change)), roster)
     for t in range(settings.rounds + 1):
@@ -99,14 +100,14 @@ def coordinator(job: Job, settings: BlockFrankWolfe, run: str) -> Program[Answer
         note: Note = {"round": t + 1, "objective": objective, "blocks": int(drawn.size), "step": step}
         changes = yield from tell(turns, Change, note)  # lines 5 and 6
         gap = math.fsum(change.gap.value for change in changes.values())
-        if 0.0 < settings.tolerance >= gap or t == settings.rounds:  # a tolerance of 0 asks for all rounds
+        if settings.over(t, gap):
             break
         step = universal_step(t, least)
         prediction += step * _sum(changes, roster)  # line 7
     models = yield from ask(parties, SendBlockModel(), BlockModel)
     x = {p: models[p].coefficients.value for p in parties}
     yield from tell({p: Finish(x.get(p, np.zeros(0)), 0.0) for p in roster.parties}, Done)
-    return Answer(x, 0.0, objective, gap, Status.CERTIFIED if gap <= settings.tolerance else Status.OUT_OF_ROUNDS)
+    return Answer(x, 0.0, objective, gap, settings.status(gap))
 
 
 def party(job: Job, block: Block, gate: Gate, settings: BlockFrankWolfe) -> Program[Own]:
@@ -131,10 +132,7 @@ def party(job: Job, block: Block, gate: Gate, settings: BlockFrankWolfe) -> Prog
             case SendBlockModel():
                 answer = BlockModel(gate.exact(x))
         request = yield from ask_one(COORDINATOR, answer, Request)
-    if request.coefficients.shape != (block.columns,):
-        raise ProtocolError(f"a peer sent {request.coefficients.size:,} coefficients for {block.columns:,} columns")
-    yield from last({COORDINATOR: Done()})
-    return Own(request.coefficients, gate.receipt())
+    return (yield from finish_party(block, gate, request))
 
 
 REPLIES: Replies = {SendLabels: Labels, BlockBegin: Change, BlockTurn: Change, SendBlockModel: BlockModel, Finish: Done}
@@ -142,8 +140,7 @@ REPLIES: Replies = {SendLabels: Labels, BlockBegin: Change, BlockTurn: Change, S
 
 @dataclass(frozen=True)
 class BlockFrankWolfe(Method):
-    """Settings: the sampling of blocks; at most `rounds` steps, until the gap is at most `tolerance` (0: use all
-    rounds).
+    """Settings: the sampling; at most `rounds` steps, until the gap is at most `tolerance` (0: use all rounds).
 
     gradient_error   in round t every entry of the gradient is wrong by this times the step, with random signs
     oracle_error     the vertex taken is the worst one within this times the step of the best
@@ -160,12 +157,9 @@ class BlockFrankWolfe(Method):
 
     def __post_init__(self) -> None:
         if isinstance(self.sampling, type) or not isinstance(self.sampling, Sampling):
-            raise InvalidInput(
-                f"sampling={self.sampling!r}: give a value with draw and probabilities, such as Nice(4)."
-            )
-        if not (isinstance(self.rounds, int) and self.rounds >= 1):
-            raise InvalidInput(f"rounds must be a whole number of at least 1, got {self.rounds!r}", "rounds")
-        for name in ("tolerance", "gradient_error", "oracle_error"):
+            raise InvalidInput(f"sampling={self.sampling!r}: give one with draw and probabilities, such as Nice(4).")
+        super().__post_init__()
+        for name in ("gradient_error", "oracle_error"):
             value = getattr(self, name)
             if not (value >= 0 and math.isfinite(value)):
                 raise InvalidInput(f"{name} must be 0 or a positive number, got {value!r}", name)
@@ -175,13 +169,14 @@ class BlockFrankWolfe(Method):
         if not job.problem.loss.smooth or job.problem.intercept:
             raise InvalidInput(
                 f"{self.TITLE} needs a smooth loss and no intercept. Use LeastSquares, Logistic or SquaredHinge, and "
-                f"add a "
-                "column of ones for an intercept."
+                "add a column of ones for an intercept."
             )
 
     def price(self, job: Job) -> Mapping[str, Plan]:
-        columns = {party: len(places) for party, places in job.roster.positions.items()}
-        return {p: _plan(width, p == job.roster.label, self.rounds) for p, width in columns.items()}
+        what = "every round's change of its part of the prediction, and its share of the gap"
+        parts = (Charge(EXACT, self.rounds + 2, what), Charge(EXACT, 1, "its coefficients"))
+        roster = job.roster
+        return {p: (THE_LABELS,) * (p == roster.label) + parts * (p in roster.with_columns) for p in roster.parties}
 
     def coordinator(self, job: Job, gate: Gate) -> Program[Answer]:
         return coordinator(job, self, gate.run)
@@ -207,13 +202,10 @@ class _Mine:
     def __init__(self, product: Product, block: Block) -> None:
         place = {position: j for j, position in enumerate(block.positions.tolist())}
         assert not isinstance(product.blocks, str)
-        groups: Groups = product.blocks
-        self.each = product.each
-        self.columns = {
-            number: np.array([place[position] for position in group])
-            for number, group in enumerate(groups)
-            if group[0] in place
-        }
+        self.each, self.columns = product.each, dict[int, Indices]()
+        for number, group in enumerate(product.blocks):
+            if group[0] in place:
+                self.columns[number] = np.array([place[position] for position in group])
 
     def start(self) -> Floats:
         x = np.zeros(sum(own.size for own in self.columns.values()))
@@ -243,8 +235,7 @@ class _Mine:
         return worst % gradient.size, float(weights[worst])
 
     def gap(self, x: Floats, gradient: Floats) -> float:
-        """Σ over the blocks of <x, gradient> − support(gradient); one pass, since there may be a block for every
-        column."""
+        """Σ over the blocks of <x, gradient> − support(gradient); one pass: every column may be a block."""
         if not self.columns:
             return 0.0
         ends = np.cumsum([0, *(own.size for own in self.columns.values())][:-1])
@@ -275,9 +266,8 @@ def _sum(changes: Mapping[str, Change], roster: Roster) -> Floats:
     total = np.zeros(roster.rows)
     for party, change in changes.items():
         moved = change.change.value
-        if moved.shape not in ((0,), (roster.rows,)):
-            raise ProtocolError(f"{party!r} sent a change of shape {moved.shape} for {roster.rows:,} rows")
-        if moved.size:
+        if moved.shape != (0,):
+            check_shape(moved, (roster.rows,), party)
             total += moved
     return total
 
@@ -285,18 +275,8 @@ def _sum(changes: Mapping[str, Change], roster: Roster) -> Floats:
 def _product(job: Job) -> Product:
     if not isinstance(job.problem.constraint, Product):
         raise InvalidInput(
-            "block Frank-Wolfe minimises over a product of sets, one for each block: give "
-            "Problem(loss, constraint=co.Product(co.L1Ball(radius), blocks='columns' | 'parties' | groups)). For one "
-            "ball "
-            "over all columns use co.DistributedFrankWolfe."
+            "block Frank-Wolfe minimises over a product of sets: give Problem(loss, constraint=co.Product("
+            "co.L1Ball(radius), blocks='columns' | 'parties' | groups)), or use co.DistributedFrankWolfe for one ball."
         )
     roster = job.roster
     return job.problem.constraint.over([roster.positions[party] for party in roster.with_columns])
-
-
-def _plan(columns: int, holds_labels: bool, rounds: int) -> Plan:
-    labels = (Charge(EXACT, 1, "the labels"),) if holds_labels else ()
-    if columns == 0:
-        return labels
-    changes = Charge(EXACT, rounds + 2, "every round's change of its part of the prediction, and its share of the gap")
-    return (*labels, changes, Charge(EXACT, 1, "its coefficients"))

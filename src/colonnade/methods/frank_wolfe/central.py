@@ -19,13 +19,14 @@ from scipy.special import expit
 
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats
+from colonnade.methods.frank_wolfe.private_spend import balanced_rounds, ball_of
 from colonnade.methods.method import Answer, Done, Finish, Job, Method, Own, Status, chosen_by_noise, finish_party
-from colonnade.privacy.block import LARGEST, Block, check_sensible
+from colonnade.privacy.block import LARGEST, Block
 from colonnade.privacy.events import Charge, Event, Mechanism, Plan
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.released import Private, Released
 from colonnade.privacy.statement import Trust
-from colonnade.problem import L1Ball, LeastSquares, Logistic
+from colonnade.problem import LeastSquares, Logistic
 from colonnade.runtime.messages import message
 from colonnade.runtime.node import Replies
 from colonnade.runtime.program import COORDINATOR, Note, Post, Program, ask_one, expect, receive
@@ -57,15 +58,18 @@ def coordinator(job: Job, rounds: int) -> Program[Answer]:
 
 
 def party(job: Job, block: Block, gate: Gate, rounds: int) -> Program[Own]:
-    bounds, x = _bounds(job), np.zeros(block.columns)
-    block = block.clipped(bounds.feature)
+    bound, residual, x = job.feature_bound, job.label_bound, np.zeros(block.columns)
+    block = block.clipped(bound)
     y = block.bounded_labels(1.0 if job.problem.loss.classifies else LARGEST)  # residuals are clipped, not these
     request = yield from receive(COORDINATOR, Choose | Finish)
     t = 0
     while not isinstance(request, Finish):
-        pull, reach = _slopes(job, bounds, block.scores(x), y, float(np.abs(x).sum()))
+        if isinstance(job.problem.loss, Logistic):
+            pull, reach = -y * expit(-y * block.scores(x)), float(expit(bound * float(np.abs(x).sum())))
+        else:
+            pull, reach = np.clip(block.scores(x) - y, -residual, residual), residual
         # One row moves a score by at most 2·B·reach: B bounds its entry, reach its slope. A person has several rows.
-        delta = 2.0 * bounds.feature * reach * block.unit.rows * block.correlations_slack()
+        delta = 2.0 * bound * reach * block.unit.rows * block.correlations_slack()
         scores = Private(block.correlations(pull), delta)
         index, sign = gate.noisy_max(scores, rho=job.rho / rounds)
         _move(x, index.value, sign.value, job, t)
@@ -78,14 +82,6 @@ REPLIES: Replies = {Choose: Choice, Finish: Done}
 
 
 @dataclass(frozen=True)
-class Bounds:
-    """Public bounds: entries of A, and for least squares the residuals."""
-
-    feature: float
-    residual: float
-
-
-@dataclass(frozen=True)
 class CentralFrankWolfe(Method):
     """Settings: the number of rounds, or None to take it from the budget and the public figures."""
 
@@ -94,21 +90,13 @@ class CentralFrankWolfe(Method):
     REPLIES: ClassVar[Replies] = REPLIES
     DERIVATION: ClassVar[str | None] = "docs/privacy.md, central Frank-Wolfe"
 
-    def __post_init__(self) -> None:
-        if self.rounds is not None and not (isinstance(self.rounds, int) and self.rounds >= 1):
-            raise InvalidInput(
-                f"rounds must be None (from the budget) or a whole number from 1 on, got {self.rounds!r}",
-                "rounds",
-            )
-
     @property
     def trusts(self) -> tuple[Trust, ...]:
         return (Trust.NOBODY,)
 
     def check(self, job: Job) -> None:
-        _bounds(job)
-        if job.privacy is not None and job.privacy.trust not in self.trusts:
-            raise InvalidInput(f"{self.TITLE} knows one trust model, 'nobody'; got {job.privacy.trust!r}.")
+        _ = ball_of(job), job.feature_bound, job.label_bound  # or InvalidInput
+        self.check_trust(job)
         if len(job.roster.with_columns) != 1 or job.roster.with_columns[0] != job.roster.label:
             raise InvalidInput(
                 f"{self.TITLE} needs one party with all columns and the labels: "
@@ -129,16 +117,14 @@ class CentralFrankWolfe(Method):
         return party(job, block, gate, self._rounds(job))
 
     def _rounds(self, job: Job) -> int:
-        """The T that balances 2Γ/T, the error of T exact steps, with E√T, that of noise shared out over T draws."""
         if self.rounds is not None:
             return self.rounds
-        bounds, radius = _bounds(job), _radius(job)
-        smoothness, reach = job.problem.loss.smoothness, bounds.residual
-        curvature = 4.0 * smoothness * (radius * bounds.feature) ** 2
+        bound, radius = job.feature_bound, ball_of(job).radius
+        curvature = 4.0 * job.problem.loss.smoothness * (radius * bound) ** 2
         columns = len(job.roster.positions[job.roster.label])
-        sensitivity = 2.0 * bounds.feature * reach * job.roster.unit.rows
+        sensitivity = 2.0 * bound * job.label_bound * job.roster.unit.rows
         noise = 2.0 * radius * sensitivity * math.log(2 * columns) / (job.roster.rows * math.sqrt(2.0 * job.rho))
-        return min(max(1, int((4.0 * curvature / noise) ** (2.0 / 3.0) + 0.5)), 10_000)
+        return balanced_rounds(curvature, noise, most=10_000)
 
 
 def _step(t: int) -> float:
@@ -148,35 +134,4 @@ def _step(t: int) -> float:
 def _move(x: Floats, index: int, sign: int, job: Job, t: int) -> None:
     """The sign drawn is that of the slope; the vertex is its opposite."""
     x *= 1.0 - _step(t)
-    x[index] -= _step(t) * sign * _radius(job)
-
-
-def _slopes(job: Job, bounds: Bounds, scores: Floats, y: Floats, norm: float) -> tuple[Floats, float]:
-    """Each row's slope of the summed loss, and a bound of its size that holds for every row."""
-    if isinstance(job.problem.loss, Logistic):
-        return -y * expit(-y * scores), float(expit(bounds.feature * norm))
-    return np.clip(scores - y, -bounds.residual, bounds.residual), bounds.residual
-
-
-def _radius(job: Job) -> float:
-    if not isinstance(job.problem.constraint, L1Ball):
-        raise InvalidInput(
-            "private Frank-Wolfe minimises over an L1Ball: give Problem(loss, constraint=co.L1Ball(radius))."
-        )
-    check_sensible(radius=job.problem.constraint.radius)
-    return job.problem.constraint.radius
-
-
-def _bounds(job: Job) -> Bounds:
-    _radius(job)
-    if job.privacy is None or job.privacy.feature_bound is None:
-        raise InvalidInput(
-            "private Frank-Wolfe needs privacy=co.Privacy(..., feature_bound=B), a public bound of |entries|."
-        )
-    if isinstance(job.problem.loss, Logistic):
-        return Bounds(job.privacy.feature_bound, 1.0)
-    if job.privacy.label_reach is None:
-        raise InvalidInput(
-            "least squares under privacy needs Privacy(..., label_range=(low, high)): residuals are clipped to it."
-        )
-    return Bounds(job.privacy.feature_bound, job.privacy.label_reach)
+    x[index] -= _step(t) * sign * ball_of(job).radius

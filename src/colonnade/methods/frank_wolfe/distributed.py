@@ -1,15 +1,13 @@
 """Distributed Frank-Wolfe over columns held by different parties.
 
 Solves   min loss(Ax + b, y)  subject to  x in an ℓ1 ball, a simplex or a ball of groups,   A = [A₁ … A_p], party i
-         holds Aᵢ; AdaBoost over the decision stumps of the columns. What an atom is, by problem:
-         methods/frank_wolfe/atoms.py. Here a star; topology= runs methods/frank_wolfe/graph.py, and a kernel machine
-         methods/frank_wolfe/kernel_svm.py.
+         holds Aᵢ; AdaBoost over the decision stumps of the columns. What an atom is, by problem: atoms.py. Here a star;
+         topology= runs graph.py, and a kernel machine kernel_svm.py.
 Source   Bellet, Liang, Garakani, Balcan, Sha, "A distributed Frank-Wolfe algorithm for communication-efficient sparse
          learning", arXiv:1404.2644, algorithm 3; comments "line n" refer to its box. The winner's atom is broadcast
          once: later rounds name it by its number. Σ S_i is <prediction, slope> for a linear model, so no partial sums
-         travel. By default the coordinator also re-solves over the atoms it has, which costs nothing on the wire but
-         weights. b, where the problem asks for it, is the exact minimiser at every x: the gap then certifies the
-         problem in x.
+         travel. By default the coordinator also re-solves over the atoms it has, which sends nothing but weights. b,
+         where the problem asks for it, is the exact minimiser at every x: the gap then certifies the problem in x.
 Leaves   the labels; from each party one index and one score a round; the winner's COLUMN, in full, once (a combination
          of its columns where groups win, one bit a row where stumps do).
 Price    exact releases: every event is infinite; a finite budget refuses this method.
@@ -31,6 +29,7 @@ from colonnade.kernels.arrays import Array, Floats
 from colonnade.kernels.columns import add_scaled, csc_matvec
 from colonnade.methods.frank_wolfe.atoms import Catalogue, ColumnAtoms, GroupAtoms, Hull, as_column, catalogue
 from colonnade.methods.method import (
+    THE_LABELS,
     Answer,
     Done,
     Finish,
@@ -38,17 +37,18 @@ from colonnade.methods.method import (
     Job,
     Labels,
     Method,
+    MethodBase,
     Own,
     Roster,
     SendLabels,
-    Status,
+    ask_labels,
 )
 from colonnade.privacy.block import Block, Column
 from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.released import Released
 from colonnade.privacy.values import Packed
-from colonnade.problem import AdaBoost, KernelSVM, Loss, Problem, Topology
+from colonnade.problem import AdaBoost, KernelSVM, Problem, Topology
 from colonnade.problem.hull import Corrector
 from colonnade.runtime.messages import message
 from colonnade.runtime.node import Replies
@@ -112,25 +112,15 @@ Request = SendLabels | Begin | SendAtom | Move | Place | Finish
 class LineSearch:
     """The step that lowers the objective most: closed form for least squares, safeguarded Newton otherwise."""
 
-    def size(self, t: int, loss: Loss, scores: Floats, direction: Floats, y: Floats) -> float:  # noqa: ARG002
-        return loss.minimise_along(scores, direction, y)
-
 
 @dataclass(frozen=True)
 class OpenLoop:
     """2 / (t + 2), whatever the data."""
 
-    def size(self, t: int, loss: Loss, scores: Floats, direction: Floats, y: Floats) -> float:  # noqa: ARG002
-        return 2.0 / (t + 2)
-
 
 @dataclass(frozen=True)
 class Corrective:
-    """After a line search, the best weights of all atoms seen so far: free, since they are here, and far fewer
-    rounds."""
-
-    def size(self, t: int, loss: Loss, scores: Floats, direction: Floats, y: Floats) -> float:  # noqa: ARG002
-        return loss.minimise_along(scores, direction, y)
+    """After a line search, the best weights of all atoms so far: free, since they are here, and far fewer rounds."""
 
 
 Step = LineSearch | OpenLoop | Corrective
@@ -239,26 +229,22 @@ class Walk:
         if self.feasible:
             slope = loss.slope(track.scores, track.y)
             self.gap = float(track.prediction @ slope) - self.hull.support(np.array([score]))
-        return self.over(t)
-
-    def over(self, t: int) -> bool:
-        """Whether the last look was the end; a tolerance of 0 asks for all rounds."""
-        return 0.0 < self.settings.tolerance >= self.gap or t == self.settings.rounds
+        return self.settings.over(t, self.gap)
 
     def step(self, t: int, atom: int, score: float) -> tuple[float, float]:
         """Step towards the atom; the size of the step and the weight of the vertex   (line 5)."""
         track, loss, weight = self.track, self.problem.loss, self.hull.vertex(np.array([score]))[1]
-        direction = track.direction(atom, weight)
-        step = self.settings.step.size(t, loss, track.scores, direction, track.y) if self.feasible else 1.0
+        if not self.feasible:
+            step = 1.0
+        elif isinstance(self.settings.step, OpenLoop):
+            step = 2.0 / (t + 2)
+        else:
+            step = loss.minimise_along(track.scores, track.direction(atom, weight), track.y)
         track.move(atom, step, weight)
         if isinstance(self.settings.step, Corrective):
             track.place(self.corrector.best_weights(track.atoms.block(), track.weights, track.scores))
         track.intercept, self.feasible = self._intercept(), True
         return step, weight
-
-    @property
-    def status(self) -> Status:
-        return Status.CERTIFIED if self.gap <= self.settings.tolerance else Status.OUT_OF_ROUNDS
 
     def _intercept(self) -> float:
         track = self.track
@@ -268,9 +254,7 @@ class Walk:
 def coordinator(job: Job, settings: WalkSettings) -> Program[Answer]:
     roster, atoms = job.roster, catalogue(job)
     parties = roster.with_columns
-    labels = (yield from ask_one(roster.label, SendLabels(), Labels)).values.value
-    if labels.shape != (roster.rows,):
-        raise ProtocolError(f"{roster.label!r} sent labels of shape {labels.shape} for {roster.rows:,} rows")
+    labels = yield from ask_labels(roster)
     walk, numbers = Walk(job.problem, atoms.hull, settings, labels), dict[tuple[str, int], int]()
     track = walk.track
     bids = yield from ask(parties, Begin(labels, track.intercept), Bid)  # line 3
@@ -290,7 +274,7 @@ def coordinator(job: Job, settings: WalkSettings) -> Program[Answer]:
         bids = yield from tell({p: known if p == who else fresh for p in parties}, Bid, note)  # line 3
     x = _coefficients(roster, numbers, track.weights) if isinstance(atoms, ColumnAtoms) else {}
     yield from tell({p: Finish(x.get(p, np.zeros(0)), track.intercept) for p in roster.parties}, Done)
-    return Answer(x, track.intercept, walk.objective, walk.gap, walk.status)
+    return Answer(x, track.intercept, walk.objective, walk.gap, settings.status(walk.gap))
 
 
 def party(job: Job, block: Block, gate: Gate) -> Program[Own]:
@@ -322,10 +306,7 @@ def party(job: Job, block: Block, gate: Gate) -> Program[Own]:
                 track.intercept = intercept
                 answer = bid()
         request = yield from ask_one(COORDINATOR, answer, Request)
-    if request.coefficients.shape not in (
-        (block.columns,),
-        (0,),
-    ):  # none where only the party knows what its atoms hold
+    if request.coefficients.shape not in ((block.columns,), (0,)):  # none where only the party knows them
         raise ProtocolError(f"a peer sent {request.coefficients.size:,} coefficients for {block.columns:,} columns")
     yield from last({COORDINATOR: Done()})
     return Own(own.coefficients(track.weights), gate.receipt(), model=own.model(track.weights))
@@ -335,7 +316,7 @@ REPLIES: Replies = {SendLabels: Labels, Begin: Bid, SendAtom: Atom, Move: Bid, P
 
 
 @dataclass(frozen=True)
-class WalkSettings:
+class WalkSettings(MethodBase):
     """What every form of the method is told."""
 
     rounds: int = 1000
@@ -343,14 +324,9 @@ class WalkSettings:
     step: Step = field(default_factory=Corrective)
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.rounds, int) and self.rounds >= 1):
-            raise InvalidInput(f"rounds must be a whole number of at least 1, got {self.rounds!r}", "rounds")
+        super().__post_init__()
         if not isinstance(self.step, Step):
             raise InvalidInput(f"step={self.step!r}: give co.Corrective(), co.LineSearch() or co.OpenLoop()", "step")
-        if not (self.tolerance >= 0 and math.isfinite(self.tolerance)):
-            raise InvalidInput(
-                f"tolerance must be 0 (use all rounds) or a positive number, got {self.tolerance!r}", "tolerance"
-            )
 
 
 @dataclass(frozen=True)
@@ -367,23 +343,20 @@ class DistributedFrankWolfe(WalkSettings, Method):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not (self.topology is None or isinstance(self.topology, Topology)):
-            raise InvalidInput(
-                f"topology={self.topology!r} is not a graph: give a value such as co.Topology.ring(4).", "topology"
-            )
+        given = self.topology
+        if not (given is None or isinstance(given, Topology)):
+            raise InvalidInput(f"topology={given!r} is not a graph: give one such as co.Topology.ring(4).", "topology")
 
     def variant(self, problem: object) -> Method | GraphMethod:
         """The form of the method that solves this problem on this topology."""
-        from colonnade.methods.frank_wolfe import graph as graph_frank_wolfe  # they build on this file
-        from colonnade.methods.frank_wolfe import kernel_svm  # they build on this file
+        from colonnade.methods.frank_wolfe import graph, kernel_svm  # they build on this file
 
+        told = self.rounds, self.tolerance, self.step
         if isinstance(problem, KernelSVM):
             if self.topology is None:
-                return kernel_svm.KernelFrankWolfe(self.rounds, self.tolerance, self.step)
-            return kernel_svm.GraphKernelFrankWolfe(self.rounds, self.tolerance, self.step, self.topology)
-        if self.topology is None:
-            return self
-        return graph_frank_wolfe.GraphFrankWolfe(self.rounds, self.tolerance, self.step, self.topology)
+                return kernel_svm.KernelFrankWolfe(*told)
+            return kernel_svm.GraphKernelFrankWolfe(*told, self.topology)
+        return self if self.topology is None else graph.GraphFrankWolfe(*told, self.topology)
 
     def check(self, job: Job) -> None:
         check(job, self.TITLE)
@@ -399,8 +372,7 @@ class DistributedFrankWolfe(WalkSettings, Method):
 
 
 def check(job: Job, title: str) -> None:
-    """InvalidInput if Frank-Wolfe cannot do the job: a set it cannot walk over, a group in two places, a loss with
-    kinks."""
+    """InvalidInput if Frank-Wolfe cannot do the job: its set, a group in two places, a loss with kinks."""
     atoms = catalogue(job)
     if isinstance(atoms, GroupAtoms):
         assert atoms.holders  # looks at every group
@@ -414,7 +386,7 @@ def check(job: Job, title: str) -> None:
 def plan(job: Job, party: str, rounds: int) -> Plan:
     """What a party releases: labels, bids, atoms."""
     atoms = catalogue(job)
-    labels = (Charge(EXACT, 1, "the labels"),) if party == job.roster.label else ()
+    labels = (THE_LABELS,) if party == job.roster.label else ()
     if not job.roster.positions[party]:
         return labels
     bids = Charge(EXACT, rounds + 1, "index and score of its steepest column in every round")

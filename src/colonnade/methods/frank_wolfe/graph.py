@@ -1,8 +1,8 @@
 """Distributed Frank-Wolfe on a tree or on any connected graph: every party runs the same program, nobody coordinates.
 
-Solves   what methods/frank_wolfe/distributed.py solves, with the same iterates to the bit, whatever the graph.
+Solves   what distributed.py solves, with the same iterates to the bit, whatever the graph.
 Source   Bellet, Liang, Garakani, Balcan, Sha, arXiv:1404.2644, algorithm 3 and section 3.2; "line n" refers to the box.
-         How bids and atoms travel: methods/frank_wolfe/spread.py. The labels are the first thing that travels.
+         How bids and atoms travel: spread.py. The labels are the first thing that travels.
 Leaves   the labels, to everybody; from each party one place and one score a round; the winner's COLUMN, to everybody.
 Price    exact releases: every event is infinite; a finite budget refuses this method.
 Stops    when the gap, which bounds objective − optimum, is at most the tolerance: every party computes it alike.
@@ -21,7 +21,7 @@ from scipy import sparse
 from colonnade.errors import ProtocolError
 from colonnade.kernels.arrays import Floats
 from colonnade.methods.frank_wolfe import distributed as frank_wolfe
-from colonnade.methods.frank_wolfe.atoms import Hull, Source, catalogue
+from colonnade.methods.frank_wolfe.atoms import Hull, catalogue
 from colonnade.methods.frank_wolfe.distributed import Walk, WalkSettings
 from colonnade.methods.frank_wolfe.spread import REPLIES, Best, Contribution, Flood, Rank, Tree, route
 from colonnade.methods.method import Answer, GraphMethod, Job, Own
@@ -42,7 +42,7 @@ def peer(job: Job, block: Block, gate: Gate, way: Tree | Flood, settings: WalkSe
     walk, numbers = Walk(job.problem, atoms.hull, settings, labels), dict[int, int]()
     track = walk.track
     for t in range(settings.rounds + 1):
-        index, score = _steepest(own, job.problem, walk)
+        index, score = own.steepest(job.problem.loss.slope(track.scores, track.y)) if own else (-1, 0.0)
         bid = Best(*gate.exact(atoms.place(gate.node, index) if own else -1, score))  # line 3
 
         def wanted(best: Best, t: int = t) -> bool:
@@ -54,13 +54,12 @@ def peer(job: Job, block: Block, gate: Gate, way: Tree | Flood, settings: WalkSe
             return gate.exact(own.take(len(track.atoms), index))
 
         def note(t: int = t) -> Note | None:
-            if walk.over(t):
+            if settings.over(t, walk.gap):
                 return None
             return dict(zip(("objective", "gap"), gate.exact(walk.objective, walk.gap), strict=True)) if reports else {}
 
-        best, new = yield from way.exchange(
-            Contribution(bid, rank(atoms.hull), wanted, column, nothing, note)
-        )  # line 4
+        turn = Contribution(bid, rank(atoms.hull), wanted, column, nothing, note)
+        best, new = yield from way.exchange(turn)  # line 4
         place, score = best.place.value, best.score.value
         if walk.ends(t, score):  # line 7
             break
@@ -71,14 +70,8 @@ def peer(job: Job, block: Block, gate: Gate, way: Tree | Flood, settings: WalkSe
             raise ProtocolError("a peer named an atom whose column nobody sent")
         walk.step(t, numbers[place], score)  # line 5
     x, model = (own.coefficients(track.weights), own.model(track.weights)) if own else (np.zeros(0), None)
-    answer = Answer({}, track.intercept, walk.objective, walk.gap, walk.status)
+    answer = Answer({}, track.intercept, walk.objective, walk.gap, settings.status(walk.gap))
     return Own(x, gate.receipt(), answer=answer, model=model)
-
-
-def _steepest(own: Source | None, problem: Problem, walk: Walk) -> tuple[int, float]:
-    if own is None:
-        return -1, 0.0
-    return own.steepest(problem.loss.slope(walk.track.scores, walk.track.y))
 
 
 def _labels(job: Job, block: Block, gate: Gate, way: Tree | Flood, nothing: Released[Any]) -> Program[Floats]:

@@ -30,7 +30,7 @@ from colonnade.methods.frank_wolfe.chosen_examples import Chosen
 from colonnade.methods.frank_wolfe.distributed import Bid, Corrective, OpenLoop, WalkSettings
 from colonnade.methods.frank_wolfe.spread import REPLIES as PEER_REPLIES
 from colonnade.methods.frank_wolfe.spread import Best, Contribution, Flood, Tree, route
-from colonnade.methods.method import Answer, Done, Finish, GraphMethod, Job, Method, Own, Roster, Status
+from colonnade.methods.method import Answer, Done, Finish, GraphMethod, Job, Method, Own, Roster
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate
@@ -93,11 +93,7 @@ class DualWalk:
     def ends(self, t: int, score: float) -> bool:
         """Look at the gap, given the lowest entry of K̃α; whether this is the end   (line 7)."""
         self.gap = 2.0 * (self.objective - score) if self.weights.size else math.inf
-        return self.over(t)
-
-    def over(self, t: int) -> bool:
-        """Whether the last look was the end; a tolerance of 0 asks for all rounds."""
-        return 0.0 < self.settings.tolerance >= self.gap or t == self.settings.rounds
+        return self.settings.over(t, self.gap)
 
     def step(self, t: int, atom: int, score: float) -> float:
         """Step towards an example, and return the step's size   (line 5)."""
@@ -119,10 +115,6 @@ class DualWalk:
         if isinstance(self.settings.step, Corrective):
             self._correct()
         return size
-
-    @property
-    def status(self) -> Status:
-        return Status.CERTIFIED if self.gap <= self.settings.tolerance else Status.OUT_OF_ROUNDS
 
     def support(self) -> Support:
         """What predicts: the examples with weight. A kernel that is not positive on them is found out here at last."""
@@ -146,9 +138,9 @@ class DualWalk:
     def _correct(self) -> None:
         """The best weights of the examples chosen so far."""
         for number in range(len(self.squares), len(self.chosen)):
-            row, label = self.chosen.row(number), self.chosen.labels[number]
-            known = range(number)
-            before = kernel_values(self.problem.kernel, row, self.chosen.table(known))[0] if number else np.zeros(0)
+            row, label, before = self.chosen.row(number), self.chosen.labels[number], np.zeros(0)
+            if number:
+                before = kernel_values(self.problem.kernel, row, self.chosen.table(range(number)))[0]
             line = label * np.array(self.chosen.labels[:number]) * (before + 1.0)
             self.squares = np.block([[self.squares, line[:, None]], [line[None, :], np.array([[self._own(number)]])]])
         best = quadratic_minimum(2.0 * self.squares, np.zeros(self.weights.size), UNIT, self.weights)
@@ -275,7 +267,7 @@ def coordinator(job: Job, settings: WalkSettings) -> Program[Answer]:
         bids = yield from tell({p: known if p == who else fresh for p in roster.parties}, Bid, note)  # line 3
     model, shares = dual.support(), {party: _own_weights(party, numbers, dual.weights) for party in roster.parties}
     yield from tell({party: Finish(shares[party], 0.0) for party in roster.parties}, Done)
-    return Answer({}, 0.0, dual.objective, dual.gap, dual.status, model=model)
+    return Answer({}, 0.0, dual.objective, dual.gap, settings.status(dual.gap), model=model)
 
 
 def party(job: Job, block: Block, gate: Gate) -> Program[Own]:
@@ -327,7 +319,7 @@ def peer(job: Job, block: Block, gate: Gate, way: Tree | Flood, settings: WalkSe
             return gate.exact(own.take(len(dual.chosen), index))
 
         def note(t: int = t) -> Note | None:
-            if dual.over(t):
+            if settings.over(t, dual.gap):
                 return None
             return dict(zip(("objective", "gap"), gate.exact(dual.objective, dual.gap), strict=True)) if reports else {}
 
@@ -345,7 +337,8 @@ def peer(job: Job, block: Block, gate: Gate, way: Tree | Flood, settings: WalkSe
             own.weigh(dual.chosen, dual.weights)
         else:
             own.towards(dual.chosen, numbers[place], step)
-    answer = Answer({}, 0.0, dual.objective, dual.gap, dual.status, model=dual.support() if reports else None)
+    model = dual.support() if reports else None
+    answer = Answer({}, 0.0, dual.objective, dual.gap, settings.status(dual.gap), model=model)
     return Own(own.shares(dual.weights), gate.receipt(), answer=answer)
 
 
@@ -376,8 +369,7 @@ class KernelFrankWolfe(WalkSettings, Method):
 
 @dataclass(frozen=True)
 class GraphKernelFrankWolfe(WalkSettings, GraphMethod):
-    """Distributed Frank-Wolfe for a kernel machine without a coordinator; made by
-    co.DistributedFrankWolfe(topology=...)."""
+    """Distributed Frank-Wolfe for a kernel machine on a graph; made by co.DistributedFrankWolfe(topology=...)."""
 
     topology: Topology | None = None
     TITLE: ClassVar[str] = "distributed Frank-Wolfe for a kernel machine, on a graph"
@@ -390,11 +382,9 @@ class GraphKernelFrankWolfe(WalkSettings, GraphMethod):
 
     def price(self, job: Job) -> Mapping[str, Plan]:
         empty = Charge(EXACT, 1, "that it has nothing to send")
-        figures = Charge(EXACT, self.rounds, "objective and gap of every round")
-        return {
-            party: (*_plan(self.rounds, held), empty, *((figures,) if party == job.roster.label else ()))
-            for party, held in job.roster.held_rows.items()
-        }
+        plans = {party: (*_plan(self.rounds, held), empty) for party, held in job.roster.held_rows.items()}
+        plans[job.roster.label] += (Charge(EXACT, self.rounds, "objective and gap of every round"),)
+        return plans
 
     def peer(self, job: Job, block: Block, gate: Gate, neighbours: tuple[str, ...]) -> Program[Own]:
         return peer(job, block, gate, route(self.topology, job, gate.node, neighbours), self)
@@ -425,9 +415,8 @@ def _lowest(bids: Mapping[str, Bid], first: Mapping[str, int], roster: Roster) -
     """The lowest score; ties go to the first example."""
     for party, bid in bids.items():
         if not (0 <= bid.index.value < roster.held_rows[party] and math.isfinite(bid.score.value)):
-            raise ProtocolError(
-                f"{party!r} bids with example {bid.index.value} of its {roster.held_rows[party]:,}, or no number"
-            )
+            held = roster.held_rows[party]
+            raise ProtocolError(f"{party!r} bids with example {bid.index.value} of its {held:,}, or no number")
     who = min(bids, key=lambda p: (bids[p].score.value, first[p] + bids[p].index.value))
     return who, bids[who].index.value, bids[who].score.value
 

@@ -1,13 +1,11 @@
 """Private Frank-Wolfe over columns held by different parties: a picked column leaves as a noisy sketch.
 
-Solves   min loss(Ax, y)  subject to  ‖x‖₁ ≤ radius; under trust "nobody" the loss's quadratic at zero stands for the
-         loss.
+Solves   min loss(Ax, y)  subject to  ‖x‖₁ ≤ radius; under trust "nobody" the loss is its quadratic at zero.
 Source   Lou and Cheung, "An uplink communication-efficient approach to featurewise distributed sparse optimization with
          differential privacy", algorithm 2; comments "line n" refer to its box. Mended: the calibration
          (docs/privacy.md, "private block Frank-Wolfe"); line 12, which leaves the ball: weights are solved for on the
          ball over all sketches so far, which is free; a sparse sketch, hashed from the run's id; a column is sent and
-         paid for once; its product with the labels leaves beside its sketch, since the sketched labels tell it far
-         worse.
+         paid for once, its product with the labels beside it: the sketched labels tell that far worse.
 Leaves   trust "nobody": the labels with noise, unless they are public; from each party one column number a round, and
          for each new one a noisy sketch and a noisy product. Trust "consortium": one signed column number a round, by
          one choice over all parties' columns; labels, slopes and picked columns travel inside.
@@ -51,6 +49,7 @@ from colonnade.methods.method import (
     Own,
     SendLabels,
     Status,
+    ask_labels,
     finish_party,
     numbers,
 )
@@ -64,16 +63,7 @@ from colonnade.problem.hull import quadratic_minimum
 from colonnade.problem.labels import PublicLabels
 from colonnade.runtime.messages import message
 from colonnade.runtime.node import Replies
-from colonnade.runtime.program import (
-    COORDINATOR,
-    Note,
-    Program,
-    ask,
-    ask_one,
-    public_bytes,
-    receive,
-    tell,
-)
+from colonnade.runtime.program import COORDINATOR, Note, Program, ask, ask_one, public_bytes, receive, tell
 
 THRESHOLD = 1.0  # standard deviations by which products are shrunk: what the noise could have made is not fitted
 
@@ -134,7 +124,7 @@ def coordinator(job: Job, spend: Spend, run: str) -> Program[Answer]:
     roster, parties, model = job.roster, job.roster.with_columns, Quadratic.at_zero(job)
     y = spend.labels
     if y is None:
-        y = clipped_labels(_labels((yield from ask_one(roster.label, SendLabels(), Labels)), job), spend)
+        y = clipped_labels(numbers((yield from ask_labels(roster)), (roster.rows,), roster.label), spend)
     sketch, kept, x, first = HashedSketch(run, spend.rows, roster.rows), dict[tuple[str, int], Floats](), np.zeros(0), y
     for t in range(spend.rounds):
         q = sum((w * column[:-1] for w, column in zip(x, kept.values(), strict=True)), np.zeros(spend.rows))  # line 14
@@ -157,12 +147,8 @@ def coordinator(job: Job, spend: Spend, run: str) -> Program[Answer]:
 
 def party(job: Job, block: Block, gate: Gate, spend: Spend) -> Program[Own]:
     bound, k = spend.bound, job.roster.unit.rows * sum_slack(block.rows)
-    block, sketch, y, sent = (
-        block.clipped(bound),
-        HashedSketch(gate.run, spend.rows, block.rows),
-        np.zeros(0),
-        set[int](),
-    )
+    block, sketch = block.clipped(bound), HashedSketch(gate.run, spend.rows, block.rows)
+    y, sent = np.zeros(0), set[int]()
     request = yield from receive(COORDINATOR, Outside)
     while not isinstance(request, Finish):
         match request:
@@ -180,8 +166,7 @@ def party(job: Job, block: Block, gate: Gate, spend: Spend) -> Program[Own]:
                 answer = Pick(index, ())
                 if (j := index.value) not in sent:
                     sent.add(j)
-                    # One row moves J·a by 2·B, the columns of J having norm 1, and a·y, y being public, within ±1, by
-                    # 2·B.
+                    # One row moves J·a by 2·B, the columns of J having norm 1, and a·y, with y public within ±1, too.
                     product = np.array([PRODUCT * float(block.correlations(y)[j])])
                     both = Private(sketch.of(block, j), 2.0 * bound * k), Private(product, 2.0 * bound * PRODUCT * k)
                     answer = Pick(index, gate.gaussian(*both, rho=spend.rho_column))  # line 9
@@ -261,10 +246,6 @@ def clipped_labels(noisy: Floats, spend: Spend) -> Floats:
     return np.clip(noisy, -limit, limit) / math.erf(limit / sigma / math.sqrt(2.0))
 
 
-def _labels(sent: Labels, job: Job) -> Floats:
-    return numbers(sent.values.value, (job.roster.rows,), job.roster.label)
-
-
 def _received(pick: Pick, rows: int, columns: int) -> Floats:
     parts = [part.value for part in pick.column]
     if [part.shape for part in parts] != [(rows,), (1,)] or not 0 <= pick.index.value < columns:
@@ -287,7 +268,7 @@ def _unit(values: Floats) -> Floats:
 
 def inside_coordinator(job: Job, gate: Gate, spend: Spend) -> Program[Answer]:
     roster, parties, radius = job.roster, job.roster.with_columns, ball_of(job).radius
-    y = _labels((yield from ask_one(roster.label, SendLabels(), Labels)), job)
+    y = numbers((yield from ask_labels(roster)), (roster.rows,), roster.label)
     x = {p: np.zeros(len(roster.positions[p])) for p in parties}
     prediction, columns = np.zeros(roster.rows), dict[tuple[str, int], Floats]()
     for t in range(spend.rounds):
@@ -320,9 +301,8 @@ def inside_party(job: Job, block: Block, gate: Gate, spend: Spend) -> Program[Ow
             case InsideTurn(slope):
                 # The bound of a slope is this party's own: whatever the coordinator sends is clipped to it.
                 scores = block.correlations(spend.clip(numbers(slope.value, (block.rows,), COORDINATOR), t, job))
-                answer = InsideOffer(
-                    *gate.entrust(Private(scores, spend.shared_sensitivity(t, job)), rho=spend.rho_pick)
-                )
+                exact = Private(scores, spend.shared_sensitivity(t, job))
+                answer = InsideOffer(*gate.entrust(exact, rho=spend.rho_pick))
                 t += 1
             case SendColumn(index):
                 column = block.column(index.value)
@@ -361,12 +341,8 @@ class PrivateBlockFrankWolfe(Method):
     DERIVATION: ClassVar[str | None] = "docs/privacy.md, private block Frank-Wolfe"
 
     def __post_init__(self) -> None:
-        for name in ("rounds", "sketch_rows"):
-            value = getattr(self, name)
-            if value is not None and not (isinstance(value, int) and value >= 1):
-                raise InvalidInput(
-                    f"{name} must be None (from the budget) or a whole number from 1 on, got {value!r}", name
-                )
+        super().__post_init__()
+        self.check_whole("sketch_rows")
         if not 0.0 < self.label_share < 1.0:
             raise InvalidInput(f"label_share must lie between 0 and 1, got {self.label_share!r}", "label_share")
         if self.labels is not None and not isinstance(self.labels, PublicLabels):
@@ -381,24 +357,20 @@ class PrivateBlockFrankWolfe(Method):
         return self.labels is not None
 
     def check(self, job: Job) -> None:
-        n = job.roster.rows
+        n, loss = job.roster.rows, job.problem.loss
+        if not isinstance(loss, LeastSquares | Logistic | SquaredHinge):
+            raise InvalidInput(f"{self.TITLE} knows LeastSquares, Logistic and SquaredHinge, not {loss!r}.")
+        self.check_trust(job)
         self.spend(job)
         if job.problem.intercept:
             raise InvalidInput(f"{self.TITLE} fits no intercept: add a column of ones, whose bound is public.")
         if self.sketch_rows is not None and self.sketch_rows > n:
-            raise InvalidInput(
-                f"sketch_rows={self.sketch_rows:,} is more than the {n:,} rows of the table: a sketch is shorter than "
-                f"what it "
-                f"stands for. Choose at most {n:,}, or None."
-            )
+            asked = f"sketch_rows={self.sketch_rows:,} is more than the {n:,} rows of the table"
+            raise InvalidInput(f"{asked}: a sketch is shorter than that. Choose at most {n:,}, or None.")
         if self.labels is not None and (self._inside(job) or self.labels.values.size != n):
-            raise InvalidInput(
-                f"{self.labels.values.size:,} public labels were given for {n:,} rows: give one a row, and none where "
-                f"a "
-                "consortium keeps the labels inside."
-            )
-
-        if self.labels is not None and job.problem.loss.classifies and not (np.abs(self.labels.values) == 1.0).all():
+            given = f"{self.labels.values.size:,} public labels were given for {n:,} rows"
+            raise InvalidInput(f"{given}: give one a row, and none where a consortium keeps the labels inside.")
+        if self.labels is not None and loss.classifies and not (np.abs(self.labels.values) == 1.0).all():
             raise InvalidInput("public labels of a two-class problem must be -1 or +1: map the classes to these.")
 
     def price(self, job: Job) -> Mapping[str, Plan]:
@@ -421,20 +393,13 @@ class PrivateBlockFrankWolfe(Method):
 
     def spend(self, job: Job) -> Spend:
         """Rounds, sketch and prices, by the rules of docs/privacy.md."""
-        bound, label_bound = _bounds(job, self.labels)
+        bound, label_bound = job.feature_bound, self._label_bound(job)
         n, parties, unit = job.roster.rows, len(job.roster.with_columns), job.roster.unit.rows
         d = sum(map(len, job.roster.positions.values()))
         curvature = 4.0 * job.problem.loss.smoothness * (ball_of(job).radius * bound) ** 2
         if self._inside(job):
-            noise = (
-                4.0
-                * ball_of(job).radius
-                * bound
-                * label_bound
-                * unit
-                * math.log(2 * d)
-                / (n * math.sqrt(2.0 * job.rho))
-            )
+            spread = 4.0 * ball_of(job).radius * bound * label_bound * unit * math.log(2 * d)
+            noise = spread / (n * math.sqrt(2.0 * job.rho))
             rounds = self.rounds or balanced_rounds(curvature, noise)
             return Spend(bound, label_bound, None, rounds, 0, 0.0, job.rho / rounds, 0.0)
         rho_labels = 0.0 if self.labels is not None else self.label_share * job.rho
@@ -447,43 +412,15 @@ class PrivateBlockFrankWolfe(Method):
         reach = math.sqrt(n * FILL * (1.0 - share) * rho / (2.0 * (1.0 + PRODUCT**2) * unit**2))
         rounds = self.rounds or min(max(1, round(reach / parties)), MOST_ROUNDS)
         quota = {p: min(rounds, len(job.roster.positions[p])) for p in job.roster.with_columns}
-        rho_column = (1.0 - share) * rho / sum(quota.values())
-        spend = Spend(
-            bound,
-            label_bound,
-            None if self.labels is None else np.asarray(self.labels.values),
-            rounds,
-            0,
-            rho_labels,
-            share * rho / (parties * rounds),
-            rho_column,
-            quota,
-        )
+        rho_pick, rho_column = share * rho / (parties * rounds), (1.0 - share) * rho / sum(quota.values())
+        public = None if self.labels is None else np.asarray(self.labels.values)
+        spend = Spend(bound, label_bound, public, rounds, 0, rho_labels, rho_pick, rho_column, quota)
         return replace(spend, rows=self.sketch_rows or best_sketch_rows(n, FILL * n * (bound / spend.sigma(unit)) ** 2))
 
-
-def _bounds(job: Job, labels: PublicLabels | None) -> tuple[float, float]:
-    """B and Y, both public."""
-    privacy, loss = job.privacy, job.problem.loss
-    ball_of(job)
-    if not isinstance(loss, LeastSquares | Logistic | SquaredHinge):
-        raise InvalidInput(f"private block Frank-Wolfe knows LeastSquares, Logistic and SquaredHinge, not {loss!r}.")
-    if privacy is None or privacy.feature_bound is None:
-        raise InvalidInput(
-            "private block Frank-Wolfe needs privacy=co.Privacy(..., feature_bound=B), a public bound of |entries|."
-        )
-    if privacy.trust not in PrivateBlockFrankWolfe().trusts:
-        raise InvalidInput(
-            f"private block Frank-Wolfe knows the trust models 'nobody' and 'consortium'; got {privacy.trust!r}."
-        )
-    if loss.classifies:
-        return privacy.feature_bound, 1.0
-    if labels is not None:
-        if privacy.label_range is not None:
+    def _label_bound(self, job: Job) -> float:
+        """Y, of the labels or, where they are public, of these."""
+        if self.labels is None or job.problem.loss.classifies:
+            return job.label_bound
+        if job.privacy is not None and job.privacy.label_range is not None:
             raise InvalidInput("public labels are used as they are: leave label_range out.")
-        return privacy.feature_bound, _largest(np.asarray(labels.values))
-    if privacy.label_reach is None:
-        raise InvalidInput(
-            "least squares under privacy needs Privacy(..., label_range=(low, high)): labels are clipped to it."
-        )
-    return privacy.feature_bound, privacy.label_reach
+        return _largest(np.asarray(self.labels.values))

@@ -18,9 +18,7 @@ from colonnade.methods.method import Job, chosen_by_noise
 from colonnade.privacy.block import check_sensible
 from colonnade.privacy.events import Audience, Charge, Event, Mechanism, Plan, Scope
 from colonnade.problem import L1Ball, LeastSquares, Logistic
-from colonnade.runtime.program import (
-    COORDINATOR,
-)
+from colonnade.runtime.program import COORDINATOR
 
 PRODUCT = 0.5  # τ·max|y|: how much of a column's release goes to its product with the labels
 FILL = 0.1  # a usual mean square of an entry over the square of its bound; a guess, so that it needs no data
@@ -57,8 +55,7 @@ class Spend:
         return 2.0 * self.bound * unit * math.hypot(1.0, PRODUCT) / math.sqrt(2.0 * self.rho_column)
 
     def reach(self, t: int, job: Job) -> float:
-        """A bound of one row's slope in round t: ‖x‖₁ is at most radius·(1 − 2/((t + 1)(t + 2))) by then, whatever was
-        picked."""
+        """A bound of one row's slope in round t: ‖x‖₁ ≤ radius·(1 − 2/((t + 1)(t + 2))) by then, for all picks."""
         norm = self.bound * ball_of(job).radius * (1.0 - 2.0 / ((t + 1) * (t + 2)))
         if isinstance(job.problem.loss, Logistic):
             return float(expit(norm)) * (1.0 + 2.0**-40)  # over the rounding of the scores
@@ -75,17 +72,15 @@ class Spend:
 def outside_price(job: Job, spend: Spend) -> dict[str, Plan]:
     plans: dict[str, Plan] = dict.fromkeys(job.roster.parties, ())
     if spend.labels is not None:
-        public = Event(Mechanism.EXACT, 0.0, 0.0)
-        plans[job.roster.label] = (
-            Charge(public, 0, "the labels, which are public: neighbours keep them, unprotected"),
-        )
+        what = "the labels, which are public: neighbours keep them, unprotected"
+        labels = Charge(Event(Mechanism.EXACT, 0.0, 0.0), 0, what)
     else:
-        event = Event(Mechanism.GAUSSIAN, spend.rho_labels, math.inf)
-        plans[job.roster.label] = (Charge(event, 1, "the labels, with noise"),)
+        labels = Charge(Event(Mechanism.GAUSSIAN, spend.rho_labels, math.inf), 1, "the labels, with noise")
+    plans[job.roster.label] = (labels,)
+    picks = Charge(Event(Mechanism.GUMBEL, spend.rho_pick, math.inf), spend.rounds, "one column number a round")
+    sketch = Event(Mechanism.GAUSSIAN, spend.rho_column, math.inf)
     for party, columns in spend.quota.items():
-        picks = Charge(Event(Mechanism.GUMBEL, spend.rho_pick, math.inf), spend.rounds, "one column number a round")
-        event = Event(Mechanism.GAUSSIAN, spend.rho_column, math.inf)
-        sketches = Charge(event, columns, "a noisy sketch of each new column, and its product with the labels")
+        sketches = Charge(sketch, columns, "a noisy sketch of each new column, and its product with the labels")
         plans[party] = (*plans[party], picks, sketches)
     return plans
 
@@ -94,25 +89,24 @@ def inside_price(job: Job, spend: Spend) -> dict[str, Plan]:
     what = "one signed column number a round, by one choice over all parties (members see each party's, and its mass)"
     plans: dict[str, Plan] = dict.fromkeys(job.roster.parties, ())
     plans[job.roster.label] = (Charge(INSIDE, 1, "the labels (members of the consortium only)"),)
+    part, taken = (
+        Charge(Event(Mechanism.GUMBEL, spend.rho_pick, math.inf, Scope.JOINT, audience), spend.rounds, what)
+        for audience in (Audience.CONSORTIUM, Audience.ALL)
+    )
     for party in job.roster.with_columns:
-        part = Charge(
-            Event(Mechanism.GUMBEL, spend.rho_pick, math.inf, Scope.JOINT, Audience.CONSORTIUM), spend.rounds, what
-        )
         most = min(spend.rounds, len(job.roster.positions[party]))
         plans[party] = (*plans[party], part, Charge(INSIDE, most, "picked columns (members of the consortium only)"))
-    taken = Charge(Event(Mechanism.GUMBEL, spend.rho_pick, math.inf, Scope.JOINT), spend.rounds, what)
     plans[COORDINATOR] = (taken, Charge(INSIDE, spend.rounds, "slopes (members of the consortium only)"))
     return plans
 
 
-def balanced_rounds(curvature: float, noise: float) -> int:
+def balanced_rounds(curvature: float, noise: float, most: int = MOST_ROUNDS) -> int:
     """The T that balances 2Γ/T, the error of T exact steps, with E√T, that of noise shared out over T draws."""
-    return min(max(1, int((4.0 * curvature / noise) ** (2.0 / 3.0) + 0.5)), MOST_ROUNDS)
+    return min(max(1, int((4.0 * curvature / noise) ** (2.0 / 3.0) + 0.5)), most)
 
 
 def best_sketch_rows(n: int, best: float) -> int:
-    """The best length, at which a column's sketch is as long as its noise, as a multiple of 4 where the table allows
-    it."""
+    """The length at which a column's sketch is as long as its noise; a multiple of 4 where the table allows it."""
     return n if n < 4 else min(n // 4, max(1, round(best / 4.0))) * 4
 
 
@@ -124,8 +118,6 @@ def sum_slack(rows: int) -> float:
 
 def ball_of(job: Job) -> L1Ball:
     if not isinstance(job.problem.constraint, L1Ball):
-        raise InvalidInput(
-            "private block Frank-Wolfe minimises over an L1Ball: give Problem(loss, constraint=co.L1Ball(radius))."
-        )
+        raise InvalidInput("private Frank-Wolfe needs an L1Ball: give Problem(loss, constraint=co.L1Ball(radius)).")
     check_sensible(radius=job.problem.constraint.radius)
     return job.problem.constraint

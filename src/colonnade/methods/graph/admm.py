@@ -1,22 +1,19 @@
 """Any convex loss with any penalty, over split columns on any connected graph, without a coordinator.
 
-Solves   min loss(Ax + b, y) + g(x),   A = [A₁ … A_p]; agent i holds Aᵢ, one of them y; g = Σ gᵢ; b = 0 unless
-         intercept.
+Solves   min loss(Ax + b, y) + g(x),   A = [A₁ … A_p]; agent i holds Aᵢ, one y; g = Σ gᵢ; b = 0 unless intercept.
 Source   Gratton, thesis, chapters on non-smooth regularisers and on general losses, over their dual: with w = n·slope,
              min_w  n·loss*(w/n) + Σᵢ n·gᵢ*(−Aᵢᵀw/n)                           (Σ w = 0 with b)
          a sum over agents, who agree on w (anchored.py). By Moreau's identity no conjugate is ever formed:
-             columns   x = argmin n·gᵢ(x) + ‖Aᵢx + κv‖²/(2κ),  w = v + Aᵢx/κ      v the centre, κ the weight of its
-             links
-             labels    s = argmin n·loss(s) + ‖s − κv‖²/(2κ),  w = v − s/κ        the prox of the loss
+             columns   x = argmin n·gᵢ(x) + ‖Aᵢx + κv‖²/(2κ),  w = v + Aᵢx/κ   v the centre, κ the weight of links
+             labels    s = argmin n·loss(s) + ‖s − κv‖²/(2κ),  w = v − s/κ     the prox of the loss
          The thesis gives every agent the labels and 1/N of the loss, and alternates two inner steps, which stall where
          the loss has kinks. Here the loss is one more agent, at whoever holds the labels, linked to that party's
          columns (if it has any) inside the party: every step is exact, and the labels are not sent.
 Leaves   each agent's estimate of w, every round: at the end the slope of the loss in every row, which everybody learns
          (for two classes its sign IS the label); once, and once more at a warm start (warm.py), the scores of each
-         subtree (graph_certificate.py). Coefficients stay.
+         subtree (certificate.py). Coefficients stay.
 Price    exact releases: every event is infinite; a finite budget refuses this method.
-Stops    when no agent disagrees or moves by more than the tolerance, relative; objective and certified gap are then
-         computed.
+Stops    when no agent disagrees or moves by more than the tolerance, relative; then the gap is certified.
 Several  responses, y of shape (n, q): x and w are matrices; the penalty is of all entries, or nuclear over blocks: like
          the thesis' r = Σ rᵢ(xᵢ), a sum over agents.
 """
@@ -24,7 +21,7 @@ Several  responses, y of shape (n, q): x and w are matrices; the penalty is of a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
@@ -34,12 +31,11 @@ from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Array, Floats
 from colonnade.methods.admm.sharing import balanced, free_intercept, local_penalty, slope_at
 from colonnade.methods.graph.anchored import AnchoredLinks, Restarts
-from colonnade.methods.graph.certificate import ASKED, TOLD, CertificatePart, CertificateTotal, DualPoint, certified
-from colonnade.methods.graph.consensus import Accord, Graph, Network, check_settings, ended, heard, told
-from colonnade.methods.graph.warm import Given, Start, beginning, printed, resumed
-from colonnade.methods.method import GraphMethod, Job, Own
+from colonnade.methods.graph.certificate import CERTIFICATE, DualPoint, certify
+from colonnade.methods.graph.consensus import Accord, Network, read_shares, release_share, status_of
+from colonnade.methods.graph.warm import DualGraphMethod, Start, resume
+from colonnade.methods.method import Job, Own
 from colonnade.privacy.block import Block
-from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.released import Released
 from colonnade.problem import GroupLasso, NuclearNorm, Penalty, Problem
@@ -88,17 +84,11 @@ class LabelsTerm:
 
 
 def _begin_warm(
-    job: Job,
-    gate: Gate,
-    net: Network,
-    scores: Floats,
-    labels: Floats,
-    links: Mapping[str, AnchoredLinks],
-    outer: str,
+    job: Job, gate: Gate, net: Network, scores: Floats, labels: Floats, links: Mapping[str, AnchoredLinks], outer: str
 ) -> Program[None]:
     """Begin at an earlier answer, where minus the slope of a columns' term is their scores."""
     dual_at = partial(slope_at, job.problem, labels=labels)
-    first, total, flows = yield from resumed(DualShare, gate, net, job.roster.label, scores, dual_at)
+    first, total, flows = yield from resume(DualShare, gate, net, job.roster.label, scores, dual_at)
     inner = dict.fromkeys((INSIDE,) if len(links) > 1 else (), total)
     links[outer].begin(len(scores) * first, flows | inner)
     if inner:
@@ -127,9 +117,9 @@ def peer(job: Job, block: Block, gate: Gate, settings: GraphADMM) -> Program[Own
         yield from _begin_warm(job, gate, net, scores, labels, links, outer)
     for t in range(settings.rounds):
         w = {name: term.near(links[name].centre, links[name].weight) for name, term in terms.items()}
-        own, note = told(gate, w[outer], accord, reports=holds_labels)
+        own, note = release_share(gate, w[outer], accord, reports=holds_labels)
         inbox = yield from ask(net.meets(t), DualShare(own), DualShare, note)
-        received, floods = heard({name: share.values.value for name, share in inbox.items()}, shape, accord.flood.size)
+        received, floods = read_shares(inbox, shape, accord.flood.size)
         if inner:
             received[INSIDE] = w["labels"]
             links["labels"].meet(w["labels"], {INSIDE: w["columns"]})
@@ -140,67 +130,41 @@ def peer(job: Job, block: Block, gate: Gate, settings: GraphADMM) -> Program[Own
             break
     x = columns.x if isinstance(columns := terms[outer], ColumnsTerm) else np.zeros((0, *shape[1:]))
     dual = w["labels"] / rows if holds_labels else np.zeros(shape)
-    answer = yield from certified(job, block, gate, net, penalty, x, dual, ended(accord, settings.tolerance))
+    answer = yield from certify(job, block, gate, net, penalty, x, dual, status_of(accord, settings.tolerance))
     return Own(x, gate.receipt(), answer=answer)
 
 
-REPLIES: Replies = {
-    None: DualShare,
-    DualShare: DualPoint,
-    DualPoint: CertificatePart,
-    CertificatePart: CertificateTotal,
-}
+REPLIES: Replies = {None: DualShare, DualShare: DualPoint, **CERTIFICATE}
 
 
-@dataclass(frozen=True)
-class GraphADMM(GraphMethod):
+@dataclass(frozen=True, repr=False)
+class GraphADMM(DualGraphMethod):
     """Settings: the graph, at most `rounds` rounds, until the residuals are at most `tolerance` (0: use all rounds).
 
     start   an earlier Fit, or coefficients by party: begin there.
     """
 
-    topology: Graph | None = None
-    rounds: int = 5000
     tolerance: float = 1e-7  # coefficients of smooth losses are then within about 1e-6, relatively
-    start: Given = field(default=None, compare=False)
     TITLE: ClassVar[str] = "ADMM on a graph"
     REPLIES: ClassVar[Replies] = REPLIES
     SEVERAL_RESPONSES: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:
-        check_settings(self.rounds, self.tolerance)
-        Start.of(self.start)  # or InvalidInput
-
-    __repr__ = printed
-
     def check(self, job: Job) -> None:
         if job.problem.penalty is None:
-            raise InvalidInput(
-                f"{self.TITLE} minimises a loss with a penalty: give Problem(loss, penalty=co.Lasso(a)), or another of "
-                "Ridge, ElasticNet, GroupLasso, NuclearNorm."
-            )
+            known = "penalty=co.Lasso(a)), or another of Ridge, ElasticNet, GroupLasso, NuclearNorm"
+            raise InvalidInput(f"{self.TITLE} minimises a loss with a penalty: give Problem(loss, {known}.")
         penalty, responses = job.problem.penalty, job.roster.responses
         if isinstance(penalty, NuclearNorm) and not responses:
             raise InvalidInput("a nuclear norm needs several responses: give y of shape (rows, responses).")
         if isinstance(penalty, NuclearNorm) and penalty.blocks is None and len(job.roster.with_columns) > 1:
-            raise InvalidInput(
-                "the nuclear norm of the whole matrix ties the columns of all parties together: give "
-                "NuclearNorm(a, blocks=...) with the columns of each block at one party."
-            )
+            advice = "give NuclearNorm(a, blocks=...) with the columns of each block at one party"
+            raise InvalidInput(f"the nuclear norm of the whole matrix ties all parties' columns together: {advice}.")
         if responses and (isinstance(penalty, GroupLasso) or job.problem.intercept):
-            raise InvalidInput(
-                "with several responses, use Ridge, Lasso, ElasticNet or NuclearNorm as the penalty, and no intercept "
-                "(centre the columns and the labels instead)."
-            )
+            known = "Ridge, Lasso, ElasticNet or NuclearNorm as the penalty"
+            raise InvalidInput(f"with several responses, use {known}, and no intercept (centre columns and labels).")
         for places in job.roster.positions.values():
             own_penalty(job.problem, np.asarray(places, np.int64))
-        if (start := Start.of(self.start)) is not None:
-            start.check(job)
-
-    def price(self, job: Job) -> Mapping[str, Plan]:
-        shares = Charge(EXACT, self.rounds, "its estimate of the dual vector, and residuals, in every round")
-        label, warm = job.roster.label, self.start is not None
-        return {p: (*beginning(warm, p == label), shares, TOLD if p == label else ASKED) for p in job.roster.parties}
+        super().check(job)
 
     def peer(self, job: Job, block: Block, gate: Gate, neighbours: tuple[str, ...]) -> Program[Own]:  # noqa: ARG002
         return peer(job, block, gate, self)
@@ -213,9 +177,7 @@ def own_penalty(problem: Problem, positions: Array) -> Penalty:
         return problem.penalty
     if not isinstance(problem.penalty, NuclearNorm) or problem.penalty.blocks is None:
         return local_penalty(problem, positions)
-    groups = Problem(
-        problem.loss, penalty=GroupLasso(1.0, problem.penalty.blocks)
-    )  # cut along the parties as groups are
-    own = local_penalty(groups, positions)
+    groups = GroupLasso(1.0, problem.penalty.blocks)  # cut along the parties as groups are
+    own = local_penalty(Problem(problem.loss, penalty=groups), positions)
     assert isinstance(own, GroupLasso)
     return NuclearNorm(problem.penalty.a, own.groups)

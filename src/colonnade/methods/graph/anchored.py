@@ -10,16 +10,13 @@ Source   the map T: w_ij ↦ 2 x_j − w_ji of consensus.py never takes two poin
          restarts and sharpness", 2023; with Halpern: Lu, Yang, "Restarted Halpern PDHG for linear programming", 2024).
 Restart  agents agree by flooding on the largest residuals of any of them, as in consensus.py. In the same round all of
          them restart when ‖Tw − w‖ has fallen to FALL of what it was, or to LESS of it and rises again, or when the
-         anchor has lain for SHARE of all rounds. sharing_admm.py, which shares this rule, alternates with relaxed
-         epochs.
+         anchor has lain for SHARE of all rounds. admm/sharing.py, which shares this rule, also has relaxed epochs.
 ρ        Nobody chooses it. It moves at restarts only, halfway on a logarithmic scale to ‖λ − λ₀‖/‖z − z₀‖, what the
          multipliers moved by over what the estimates did: in the norm that T does not increase, both then count alike.
          At most MOST_CHANGES times: after that it is constant.
 Proof    for constant ρ, no step takes w away from any fixed point beyond the anchor's distance, so restarts do not
-         either; ‖Tw − w‖ ≤ 2·distance/(k+1), and either an anchor lies ever longer or each drop cuts ‖Tw − w‖ by a
-         factor.
-Links    may rest in some rounds (`Changing`): k counts a link's own meetings. For a fixed pattern that is measured
-         only.
+         either; ‖Tw − w‖ ≤ 2·distance/(k+1), and an anchor lies ever longer or each drop cuts ‖Tw − w‖ by a factor.
+Links    may rest in some rounds (`Changing`): k counts a link's own meetings. A fixed pattern is only measured.
 """
 
 from __future__ import annotations
@@ -31,10 +28,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from colonnade.errors import ProtocolError
 from colonnade.kernels.anchor import anchored_exchange
 from colonnade.kernels.arrays import Floats
-from colonnade.methods.graph.consensus import ratio
+from colonnade.methods.graph.consensus import Links, ratio
 
 FALL, LESS, SHARE = 0.3, 0.8, 0.36
 RELAXED_FALL, PATIENCE = 0.2, 20  # where epochs alternate
@@ -73,54 +69,32 @@ def halfway(rho: float, shift: float, turned: float) -> float:
     return min(max(math.sqrt(turned / shift / rho), 0.1), 10.0)
 
 
-class AnchoredLinks:
-    """One agent's side of its links: w_ij and w_ji for each neighbour, their anchors, and the residuals they leave."""
+class AnchoredLinks(Links):
+    """Links with their anchors: of w_ij and w_ji, and of z and λ_ij, `now` and `then`."""
+
+    FIGURES = 7  # residuals: see kernels/anchor.py
 
     def __init__(self, neighbours: Sequence[str], shape: tuple[int, ...], penalty: float) -> None:
-        self.place = {name: k for k, name in enumerate(neighbours)}
-        self.shape, self.penalty = shape, penalty
-        size = (2, len(neighbours), math.prod(shape))  # w_ij and w_ji; z and λ_ij
-        self.pairs, self.anchors, self.now, self.then = (np.zeros(size) for _ in range(4))
+        super().__init__(neighbours, shape, penalty)
+        self.anchors, self.now, self.then = (np.zeros_like(self.pairs) for _ in range(3))
         self.ages = [0] * len(neighbours)
-        self.residuals = np.zeros(Restarts.FIGURES)
-
-    @property
-    def weight(self) -> float:
-        """κ = ρ·|Vᵢ|: the agent's step is argmin fᵢ(x) + κ/2 ‖x − centre‖²."""
-        return self.penalty * len(self.place)
-
-    @property
-    def centre(self) -> Floats:
-        centre: Floats = self.pairs[0].sum(axis=0).reshape(self.shape) / max(len(self.place), 1)
-        return centre
 
     def begin(self, estimate: Floats, multipliers: Mapping[str, Floats]) -> None:
         """At an estimate that all agents share, with these multipliers ρ (x_i − w_ij), and 0 on the other links."""
         self.now[0] = estimate.reshape(-1)
         for name, multiplier in multipliers.items():
             self.now[1, self.place[name]] = multiplier.reshape(-1)
-        self.pairs[0], self.pairs[1] = (
-            self.now[0] - self.now[1] / self.penalty,
-            self.now[0] + self.now[1] / self.penalty,
-        )
+        self.pairs[0] = self.now[0] - self.now[1] / self.penalty
+        self.pairs[1] = self.now[0] + self.now[1] / self.penalty
         self.restart(1.0)
 
-    def meet(self, own: Floats, received: Mapping[str, Floats]) -> None:
-        """Exchange over the links that did not rest: `own` was sent to the same neighbours."""
-        sums, x = np.zeros(self.residuals.size), own.reshape(-1)
-        for name, other in received.items():
-            if other.shape != self.shape or other.dtype != np.float64:
-                raise ProtocolError(f"{name!r} sent an estimate of shape {other.shape} where {self.shape} is due")
-            k = self.place[name]
-            self.ages[k] += 1
-            state = self.pairs[:, k], self.anchors[:, k], self.now[:, k], self.then[:, k]
-            anchored_exchange(x, other.reshape(-1), self.penalty, self.ages[k], *state, sums)
-        if received:
-            self.residuals = np.sqrt(sums)
+    def exchange(self, k: int, x: Floats, y: Floats, sums: Floats) -> None:
+        self.ages[k] += 1
+        state = self.pairs[:, k], self.anchors[:, k], self.now[:, k], self.then[:, k]
+        anchored_exchange(x, y, self.penalty, self.ages[k], *state, sums)
 
     def restart(self, factor: float) -> None:
-        """ρ ← factor·ρ with the multipliers as they are, w moving along its link's middle; the anchor is dropped
-        there."""
+        """ρ ← factor·ρ with the multipliers as they are, w along its link's middle; the anchor is dropped there."""
         self.penalty *= factor
         if factor != 1.0:
             middle = self.now[:1]
@@ -133,7 +107,7 @@ class AnchoredLinks:
 class Restarts:
     """The rule of an Accord whose links are anchored: when all agents restart, with which ρ."""
 
-    FIGURES: ClassVar[int] = 7  # that are flooded: see kernels/anchor.py
+    FIGURES: ClassVar[int] = AnchoredLinks.FIGURES
     epochs: Epochs = field(default_factory=Epochs)
     changes: int = 0
 

@@ -1,7 +1,6 @@
 """How good is it? Objective and duality gap of a model whose columns are spread over a graph, along a tree.
 
-Solves   nothing: bounds  loss(Σ Aᵢxᵢ + b, y) + Σ gᵢ(xᵢ) − its minimum  by the dual value at one point u that fits
-         everybody.
+Solves   nothing: bounds  loss(Σ Aᵢxᵢ + b, y) + Σ gᵢ(xᵢ) − its minimum  by the dual value at one point u for all.
 Source   Fenchel duality, as in `problem.certificate`: every u gives −loss*(u) − Σ gᵢ*(−Aᵢᵀu) ≤ minimum.
 How      along the tree of fewest hops from the label holder: its dual point goes down; sums of scores Aᵢxᵢ and of
          penalties come up; objective and gap go down. The intercept b is the best one for the scores.
@@ -23,6 +22,7 @@ from colonnade.privacy.gate import Gate
 from colonnade.privacy.released import Released
 from colonnade.problem import Penalty
 from colonnade.runtime.messages import message
+from colonnade.runtime.node import Replies
 from colonnade.runtime.program import Program, ask, ask_one, last, receive
 
 ASKED = Charge(EXACT, 1, "the scores of its columns and of those behind it in the tree, summed, and their penalty")
@@ -54,7 +54,10 @@ class CertificateTotal:
     gap: Released[float]
 
 
-def certified(
+CERTIFICATE: Replies = {DualPoint: CertificatePart, CertificatePart: CertificateTotal}
+
+
+def certify(
     job: Job, block: Block, gate: Gate, net: Network, penalty: Penalty, x: Floats, dual: Floats, status: Status
 ) -> Program[Answer]:
     """What every agent returns: the label holder's `dual` is the point; the others' is not used."""
@@ -64,11 +67,10 @@ def certified(
     below = (yield from ask(children, DualPoint(point), CertificatePart)).values()
 
     pull = -np.asarray(block.matrix.T @ point.value)
-    own = (
-        (penalty.value(x), penalty.conjugate(pull * (f := penalty.shrink(pull))), f)
-        if block.columns
-        else (0.0, 0.0, 1.0)
-    )
+    own = 0.0, 0.0, 1.0
+    if block.columns:
+        shrink = penalty.shrink(pull)
+        own = penalty.value(x), penalty.conjugate(pull * shrink), shrink
     scores = np.asarray(block.matrix @ x) + sum((part.scores.value for part in below), np.zeros(point.value.shape))
     cost = own[0] + math.fsum(part.penalty.value for part in below)
     conjugate = own[1] + math.fsum(part.conjugate.value for part in below)

@@ -26,7 +26,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from colonnade.errors import InvalidInput, ProtocolError
+from colonnade.errors import ProtocolError
 from colonnade.kernels.arrays import Array, Floats
 from colonnade.kernels.links import exchange
 from colonnade.methods.method import Roster, Status, network
@@ -45,16 +45,17 @@ Graph = Topology | Changing
 
 
 class Links:
-    """One agent's side of its links: w_ij (`mine`) and w_ji (`theirs`) for each neighbour, and the residuals they
-    leave."""
+    """One agent's side of its links: `pairs` of w_ij and w_ji for each neighbour, and the residuals they leave."""
+
+    FIGURES: ClassVar[int] = 4  # residuals: see kernels/links.py
 
     def __init__(
         self, neighbours: Sequence[str], shape: tuple[int, ...], penalty: float, relaxation: float = RELAXATION
     ) -> None:
         self.place = {name: k for k, name in enumerate(neighbours)}
         self.shape, self.penalty, self.relaxation = shape, penalty, relaxation
-        self.mine, self.theirs, self.middle = (np.zeros((len(neighbours), math.prod(shape))) for _ in range(3))
-        self.residuals = np.zeros(Balance.FIGURES)
+        self.pairs = np.zeros((2, len(neighbours), math.prod(shape)))
+        self.middle, self.residuals = np.zeros_like(self.pairs[0]), np.zeros(self.FIGURES)
 
     @property
     def weight(self) -> float:
@@ -63,52 +64,50 @@ class Links:
 
     @property
     def centre(self) -> Floats:
-        centre: Floats = self.mine.sum(axis=0).reshape(self.shape) / max(len(self.place), 1)
+        centre: Floats = self.pairs[0].sum(axis=0).reshape(self.shape) / max(len(self.place), 1)
         return centre
 
     def meet(self, own: Floats, received: Mapping[str, Floats]) -> None:
         """Exchange over the links that did not rest: `own` was sent to the same neighbours."""
-        sums = np.zeros(self.residuals.size)
+        sums = np.zeros(self.FIGURES)
         for name, other in received.items():
             if other.shape != self.shape or other.dtype != np.float64:
                 raise ProtocolError(f"{name!r} sent an estimate of shape {other.shape} where {self.shape} is due")
-            k = self.place[name]
-            x, y = own.reshape(-1), other.reshape(-1)
-            exchange(x, y, self.penalty, self.relaxation, self.mine[k], self.theirs[k], self.middle[k], sums)
+            self.exchange(self.place[name], own.reshape(-1), other.reshape(-1), sums)
         if received:
             self.residuals = np.sqrt(sums)
 
+    def exchange(self, k: int, x: Floats, y: Floats, sums: Floats) -> None:
+        """One link: my estimate x, the neighbour's y; squares of residuals are added to `sums`."""
+        exchange(x, y, self.penalty, self.relaxation, *self.pairs[:, k], self.middle[k], sums)
+
     def begin(self, estimate: Floats, multipliers: Mapping[str, Floats]) -> None:
         """At an estimate that all agents share, with these multipliers ρ (x_i − w_ij), and 0 on the other links."""
-        self.middle[:] = self.mine[:] = self.theirs[:] = estimate.reshape(-1)
+        self.middle[:] = self.pairs[:] = estimate.reshape(-1)
         for name, multiplier in multipliers.items():
-            self.mine[self.place[name]] -= multiplier.reshape(-1) / self.penalty
-            self.theirs[self.place[name]] += multiplier.reshape(-1) / self.penalty
+            self.pairs[0, self.place[name]] -= multiplier.reshape(-1) / self.penalty
+            self.pairs[1, self.place[name]] += multiplier.reshape(-1) / self.penalty
 
     def scale(self, factor: float) -> None:
         """ρ ← factor·ρ with the multipliers as they are: w moves towards or away from the middle of its link."""
         self.penalty *= factor
-        self.mine = self.middle - (self.middle - self.mine) / factor
-        self.theirs = self.middle - (self.middle - self.theirs) / factor
+        self.pairs = self.middle - (self.middle - self.pairs) / factor
 
 
 class PenaltyRule(Protocol):
     """What all agents do with the residuals that they know alike: to their links, in the same round."""
 
-    FIGURES: ClassVar[
-        int
-    ]  # that are flooded: disagreement, the estimates' size, movement, the multipliers' size; its own
+    FIGURES: ClassVar[int]  # flooded: disagreement, estimates' size, movement, multipliers' size; its own
 
     def judge(self, t: int, flood: Floats, own: Sequence[Any]) -> None:
         """At the end of round t, in which a flood ended, with the agent's own links."""
-        ...
 
 
 @dataclass
 class Balance:
     """ρ is moved until disagreement and movement are alike."""
 
-    FIGURES: ClassVar[int] = 4  # see kernels/links.py
+    FIGURES: ClassVar[int] = Links.FIGURES
     unit: float | None = None  # the curvature of the sum where it is known, shared out over links; else None
     changes: int = 0
     leanings: list[float] = field(default_factory=list)  # log of disagreement over movement, since ρ last changed
@@ -138,16 +137,12 @@ class Balance:
 
 
 class Accord:
-    """What all agents know alike, one flood old: the largest residuals of any agent, and whether they are small
-    enough."""
+    """What all agents know alike, one flood old: the largest residuals of any agent, and whether they are small."""
 
     def __init__(self, hops: int, tolerance: float, rule: PenaltyRule | None = None) -> None:
         self.hops, self.tolerance, self.rule = hops, tolerance, rule or Balance()  # hops: until a figure is everybody's
-        self.flood, self.round, self.due = (
-            np.zeros(self.rule.FIGURES),
-            0,
-            0,
-        )  # due: the round in which the next one ends
+        self.flood = np.zeros(self.rule.FIGURES)
+        self.round = self.due = 0  # due: the round in which the next flood ends
         self.last, self.agreed = (math.inf, math.inf), False  # disagreement and movement, relative
 
     def hear(self, received: Sequence[Floats]) -> None:
@@ -178,8 +173,7 @@ def relative(flood: Floats, penalty: float) -> tuple[float, float]:
 
 
 class Network:
-    """The graph as one agent sees it: its neighbours, which of them it meets in a round, how far the farthest agent
-    is."""
+    """The graph as one agent sees it: its neighbours, whom it meets in a round, how far the farthest agent is."""
 
     def __init__(self, topology: Graph | None, roster: Roster, agent: str) -> None:
         self.graph = network(topology, roster)
@@ -198,8 +192,7 @@ class Network:
         return None if self.names[self.place] == root else self.names[parents[self.place]], children
 
     def behind(self, root: str) -> dict[str, int]:
-        """By neighbour in that tree, how many agents the link to it parts from the root: on this side +, on that side
-        −."""
+        """By neighbour in that tree, how many agents the link parts from the root: on this side +, on that side −."""
         parents, top = self.graph.parents(self.names.index(root)), self.names.index(root)
         sizes = [0] * self.graph.size
         for node in range(self.graph.size):
@@ -223,17 +216,8 @@ def ratio(part: float, whole: float) -> float:
     return part / whole if whole > 0.0 else 0.0
 
 
-def check_settings(rounds: int, tolerance: float) -> None:
-    """What every graph method asks of its settings."""
-    if not (isinstance(rounds, int) and not isinstance(rounds, bool) and rounds >= 1):
-        raise InvalidInput(f"rounds must be a whole number of at least 1, got {rounds!r}", "rounds")
-    if not 0 <= tolerance < math.inf:
-        raise InvalidInput(f"tolerance must be 0 (use all rounds) or a positive number, got {tolerance!r}", "tolerance")
-
-
-def told(gate: Gate, estimate: Floats, accord: Accord, reports: bool) -> tuple[Released[Array], Note]:
-    """What leaves an agent in a round, as one array: its estimate, then the flood; and the history's row, of who
-    reports."""
+def release_share(gate: Gate, estimate: Floats, accord: Accord, reports: bool) -> tuple[Released[Array], Note]:
+    """What leaves an agent in a round, its estimate and the flood as one array; the history's row, of who reports."""
     values = np.concatenate((estimate.reshape(-1), accord.flood))
     if not reports:
         return gate.exact(values), {}
@@ -241,16 +225,16 @@ def told(gate: Gate, estimate: Floats, accord: Accord, reports: bool) -> tuple[R
     return share, {"disagreement": apart, "movement": moved}
 
 
-def heard(values: Mapping[str, Array], shape: tuple[int, ...], figures: int) -> tuple[dict[str, Floats], list[Floats]]:
-    """The neighbours' estimates by name, and their floods."""
-    size = math.prod(shape)
-    for name, sent in values.items():
+def read_shares(inbox: Mapping[str, Any], shape: tuple[int, ...], figures: int) -> tuple[dict[str, Any], list[Floats]]:
+    """The neighbours' estimates by name, and their floods, of messages with one field, `values`."""
+    size, shares = math.prod(shape), {name: share.values.value for name, share in inbox.items()}
+    for name, sent in shares.items():
         if sent.shape != (size + figures,) or sent.dtype != np.float64:
             raise ProtocolError(f"{name!r} sent {sent.size:,} numbers where {size:,} and {figures} residuals are due")
-    return {name: sent[:size].reshape(shape) for name, sent in values.items()}, [s[size:] for s in values.values()]
+    return {name: sent[:size].reshape(shape) for name, sent in shares.items()}, [s[size:] for s in shares.values()]
 
 
-def ended(accord: Accord, tolerance: float) -> Status:
+def status_of(accord: Accord, tolerance: float) -> Status:
     """Why a run stopped."""
     if tolerance == 0.0:
         return Status.ALL_ROUNDS

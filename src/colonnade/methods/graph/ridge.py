@@ -3,20 +3,17 @@
 Solves   min 1/(2n) ‖Ax + b − y‖² + a/2 ‖x‖²,   A = [A₁ … A_p]; agent i holds Aᵢ, one of them y; b = 0 unless intercept.
 Source   Gratton, thesis, D-Ridge. Its dual, times n, is a sum that each agent knows one term of:
              min_w Σᵢ  1/(2N) ‖w‖² + [i holds y] <w, y> + 1/(2an) ‖Aᵢᵀw‖²,      xᵢ = −Aᵢᵀw / (an),
-         so the agents agree on w (consensus.py), a vector of n, and keep their coefficients. With b, Σ w = 0 (the
-         holder of y).
+         so the agents agree on w (consensus.py), a vector of n, and keep their coefficients. With b, Σ w = 0.
 Leaves   each agent's estimate of w, every round: at the end the residuals Ax + b − y, which everybody learns; once, and
-         once more at a warm start (warm.py), the scores of each subtree (graph_certificate.py). Coefficients stay.
+         once more at a warm start (warm.py), the scores of each subtree (certificate.py). Coefficients stay.
 Price    exact releases: every event is infinite; a finite budget refuses this method.
-Stops    when no agent disagrees or moves by more than the tolerance, relative; objective and certified gap are then
-         computed.
+Stops    when no agent disagrees or moves by more than the tolerance, relative; then the gap is certified.
 Cost     one eigendecomposition of the smaller of AᵢᵀAᵢ and AᵢAᵢᵀ; then two products with Aᵢ a round, for any ρ.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
@@ -26,12 +23,11 @@ from scipy import sparse
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Array, Floats
 from colonnade.methods.admm.sharing import slope_at
-from colonnade.methods.graph.certificate import ASKED, TOLD, CertificatePart, CertificateTotal, DualPoint, certified
-from colonnade.methods.graph.consensus import Accord, Balance, Graph, Links, Network, check_settings, ended, heard, told
-from colonnade.methods.graph.warm import Given, Start, beginning, printed, resumed
-from colonnade.methods.method import GraphMethod, Job, Own
+from colonnade.methods.graph.certificate import CERTIFICATE, DualPoint, certify
+from colonnade.methods.graph.consensus import Accord, Balance, Links, Network, read_shares, release_share, status_of
+from colonnade.methods.graph.warm import DualGraphMethod, Start, resume
+from colonnade.methods.method import Job, Own
 from colonnade.privacy.block import Block
-from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.released import Released
 from colonnade.problem import LeastSquares, Ridge
@@ -89,71 +85,48 @@ def peer(job: Job, block: Block, gate: Gate, settings: GraphRidge) -> Program[Ow
     if (start := Start.of(settings.start)) is not None:
         scores, root = block.scores(start.own(gate.node, (block.columns,))), job.roster.label
         dual_at = partial(slope_at, job.problem, labels=term.linear)
-        first, _, flows = yield from resumed(RidgeShare, gate, net, root, scores, dual_at)
+        first, _, flows = yield from resume(RidgeShare, gate, net, root, scores, dual_at)
         # Minus the slope of a term at an answer: the agent's scores, less w/N (and y, at the root).
         parts = {name: part / net.graph.size for name, part in net.behind(root).items()}
         links.begin(block.rows * first, {name: flow - parts[name] * block.rows * first for name, flow in flows.items()})
     for t in range(settings.rounds):
         w = term.near(links.centre, links.weight)
-        own, note = told(gate, w, accord, reports=holds_labels)
+        own, note = release_share(gate, w, accord, reports=holds_labels)
         inbox = yield from ask(net.meets(t), RidgeShare(own), RidgeShare, note)
-        others, floods = heard({name: share.values.value for name, share in inbox.items()}, w.shape, accord.flood.size)
+        others, floods = read_shares(inbox, w.shape, accord.flood.size)
         links.meet(w, others)
         accord.hear(floods)
         accord.turn([links])
         if accord.agreed:
             break
-    x, status = term.coefficients(w), ended(accord, settings.tolerance)
-    answer = yield from certified(job, block, gate, net, penalty, x, w / block.rows, status)
+    x, status = term.coefficients(w), status_of(accord, settings.tolerance)
+    answer = yield from certify(job, block, gate, net, penalty, x, w / block.rows, status)
     return Own(x, gate.receipt(), answer=answer)
 
 
-REPLIES: Replies = {
-    None: RidgeShare,
-    RidgeShare: DualPoint,
-    DualPoint: CertificatePart,
-    CertificatePart: CertificateTotal,
-}
+REPLIES: Replies = {None: RidgeShare, RidgeShare: DualPoint, **CERTIFICATE}
 
 
-@dataclass(frozen=True)
-class GraphRidge(GraphMethod):
+@dataclass(frozen=True, repr=False)
+class GraphRidge(DualGraphMethod):
     """Settings: the graph, at most `rounds` rounds, until the residuals are at most `tolerance` (0: use all rounds).
 
     start   an earlier Fit, or coefficients by party: begin there.
     """
 
-    topology: Graph | None = None
-    rounds: int = 5000
-    tolerance: float = 1e-9
-    start: Given = field(default=None, compare=False)
     TITLE: ClassVar[str] = "ridge on a graph"
     REPLIES: ClassVar[Replies] = REPLIES
-
-    def __post_init__(self) -> None:
-        check_settings(self.rounds, self.tolerance)
-        Start.of(self.start)  # or InvalidInput
-
-    __repr__ = printed
 
     def penalty_of(self, job: Job) -> Ridge:
         problem = job.problem
         if not isinstance(problem.loss, LeastSquares) or not isinstance(problem.penalty, Ridge):
-            raise InvalidInput(
-                f"{self.TITLE} solves co.Problem(co.LeastSquares(), penalty=co.Ridge(a)) and nothing else; "
-                "co.GraphADMM takes every loss and penalty."
-            )
+            only = "co.Problem(co.LeastSquares(), penalty=co.Ridge(a))"
+            raise InvalidInput(f"{self.TITLE} solves {only} alone; co.GraphADMM takes every loss and penalty.")
         return problem.penalty
 
     def check(self, job: Job) -> None:
         self.penalty_of(job)
-        if (start := Start.of(self.start)) is not None:
-            start.check(job)
-
-    def price(self, job: Job) -> Mapping[str, Plan]:
-        shares = Charge(EXACT, self.rounds, "its estimate of the dual vector, and residuals, in every round")
-        label, warm = job.roster.label, self.start is not None
-        return {p: (*beginning(warm, p == label), shares, TOLD if p == label else ASKED) for p in job.roster.parties}
+        super().check(job)
 
     def peer(self, job: Job, block: Block, gate: Gate, neighbours: tuple[str, ...]) -> Program[Own]:  # noqa: ARG002
         return peer(job, block, gate, self)

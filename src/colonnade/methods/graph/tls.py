@@ -37,7 +37,7 @@ import numpy as np
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Array, Floats
 from colonnade.kernels.prox import project_simplex
-from colonnade.methods.graph.consensus import Accord, Graph, Links, Network, check_settings, ended
+from colonnade.methods.graph.consensus import Accord, Graph, Links, Network, status_of
 from colonnade.methods.method import Answer, GraphMethod, Job, Own, Status
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import EXACT, Charge, Plan
@@ -55,8 +55,7 @@ VERTICAL = 1e-8  # a last entry of v below it: the best fit needs an infinite x
 
 @message(80)
 class TlsShare:
-    """Agent → neighbour: my estimate of X and the largest residuals I have heard of; or child → parent: my subtree's
-    sum."""
+    """Agent → neighbour: my estimate of X and the largest residuals known; or child → parent: my subtree's sum."""
 
     estimate: Released[Array]
     residuals: Released[Array]
@@ -69,7 +68,7 @@ class TlsTotal:
     values: Released[Array]
 
 
-def summed(gate: Gate, net: Network, root: str, values: Floats) -> Program[Floats]:
+def sum_over_tree(gate: Gate, net: Network, root: str, values: Floats) -> Program[Floats]:
     """The sum of all agents' vectors, known to all: up the tree of fewest hops to `root`, and down again."""
     parent, children = net.tree(root)
     inbox = yield Post({}, children)
@@ -111,9 +110,9 @@ def row_peer(job: Job, block: Block, gate: Gate, settings: GraphTLS) -> Program[
     x = finite(v[:-1], float(v[-1]))
     # Of one answer: each agent's error at its own would add up to less than the least there is, while they disagree.
     root = job.roster.label
-    same = yield from summed(gate, net, root, v if gate.node == root else np.zeros_like(v))
-    error = yield from summed(gate, net, root, np.array([float(np.sum(np.square(Z @ same)))]))
-    answer = Answer({}, 0.0, float(error[0]) / (2 * job.roster.rows), None, ended(accord, settings.tolerance))
+    same = yield from sum_over_tree(gate, net, root, v if gate.node == root else np.zeros_like(v))
+    error = yield from sum_over_tree(gate, net, root, np.array([float(np.sum(np.square(Z @ same)))]))
+    answer = Answer({}, 0.0, float(error[0]) / (2 * job.roster.rows), None, status_of(accord, settings.tolerance))
     return Own(x, gate.receipt(), answer=answer)
 
 
@@ -138,7 +137,7 @@ def column_peer(job: Job, block: Block, gate: Gate, settings: GraphTLS) -> Progr
     width = sum(map(len, job.roster.positions.values())) + 1
     sigma, size, norm = np.inf, 0.0, np.inf
     for k in range(min(settings.rounds, width)):
-        total = yield from summed(gate, net, root, np.concatenate([Z @ r, V.T @ r, [r @ r]]))
+        total = yield from sum_over_tree(gate, net, root, np.concatenate([Z @ r, V.T @ r, [r @ r]]))
         image, overlap, square = total[:n], total[n:-1], total[-1]
         norm = float(np.sqrt(max(square - overlap @ overlap, 0.0)))
         if k and norm <= max(settings.tolerance, ROUNDING) * size**2:
@@ -149,7 +148,7 @@ def column_peer(job: Job, block: Block, gate: Gate, settings: GraphTLS) -> Progr
         size, sigma, c = float(sigmas[0]), float(sigmas[-1]), right[-1]
         v = V @ c
         r = Z.T @ (sigma * left[:, -1]) - sigma**2 * v
-    last_entry = (yield from summed(gate, net, root, v[-1:] if holds_labels else np.zeros(1)))[0]
+    last_entry = (yield from sum_over_tree(gate, net, root, v[-1:] if holds_labels else np.zeros(1)))[0]
     x = finite(v[:-1] if holds_labels else v, float(last_entry))
     done = V.shape[1] == width or norm <= max(settings.tolerance, ROUNDING) * size**2
     answer = Answer({}, 0.0, sigma**2 / (2 * n), None, Status.AGREED if done else Status.OUT_OF_ROUNDS)
@@ -167,10 +166,8 @@ def table(block: Block, with_labels: bool) -> Floats:
 
 def finite(v: Floats, last_entry: float) -> Floats:
     if abs(last_entry) < VERTICAL:
-        raise InvalidInput(
-            "total least squares has no finite answer here: the features are linearly dependent, or nearly so, and the "
-            "labels do not change that. Drop columns, or use co.GraphRidge."
-        )
+        why = "the features are linearly dependent, or nearly so, and the labels do not change that"
+        raise InvalidInput(f"total least squares has no finite answer: {why}. Drop columns, or use co.GraphRidge.")
     return v / last_entry
 
 
@@ -188,23 +185,17 @@ class GraphTLS(GraphMethod):
     REPLIES: ClassVar[Replies] = REPLIES
     SPLITS: ClassVar[tuple[str, ...]] = ("columns", "rows")
 
-    def __post_init__(self) -> None:
-        check_settings(self.rounds, self.tolerance)
-
     def check(self, job: Job) -> None:
         problem = job.problem
         plain = problem.penalty is None and problem.constraint is None and not problem.intercept
         if not isinstance(problem.loss, LeastSquares) or not plain:
-            raise InvalidInput(
-                f"{self.TITLE} takes co.Problem(co.LeastSquares()) without penalty, constraint or intercept "
-                "(centre the columns and the labels instead)."
-            )
+            bare = "co.Problem(co.LeastSquares()) without penalty, constraint or intercept"
+            raise InvalidInput(f"{self.TITLE} takes {bare} (centre the columns and the labels instead).")
         roster = job.roster
         columns = len({place for places in roster.positions.values() for place in places})
         if roster.rows <= columns:
             raise InvalidInput(
-                f"{self.TITLE} needs more rows than columns, and there are {roster.rows:,} rows for {columns:,} "
-                f"columns: "
+                f"{self.TITLE} needs more rows than columns, and has {roster.rows:,} rows for {columns:,} columns: "
                 "errors in the features then explain every label, in many ways. Drop columns, or use co.GraphRidge."
             )
 

@@ -2,8 +2,7 @@
 
 Solves   rows:     min_x Σᵢ Fᵢ(x)                    each agent can evaluate its Fᵢ at any x, and nothing else;
          columns:  min_x loss(Σ Aᵢxᵢ, y) + Σ rᵢ(xᵢ)  each agent can evaluate its rᵢ; the loss is one of ours (its prox).
-         Fᵢ and rᵢ are Python callables, or what the problem says: Fᵢ = (rows of i)/n · loss + penalty/N, rᵢ = the
-         penalty.
+         Fᵢ and rᵢ are Python callables, or what the problem says: Fᵢ = (rows of i)/n · loss + penalty/N, rᵢ = penalty.
 Source   Gratton, thesis, D-ZOA: consensus ADMM whose inner minimisation looks at values only. A slope is guessed from
          two values along random normal directions, n₁ for smoothing (kinks may be anywhere) and n₂ for the difference,
              g = [F(x + u₁n₁ + u₂n₂) − F(x + u₁n₁)] / u₂ · n₂,   u₁ = u/t, u₂ = u/(P t)².
@@ -11,14 +10,13 @@ Source   Gratton, thesis, D-ZOA: consensus ADMM whose inner minimisation looks a
          F is guessed; the rest, κ/2 ‖x − v‖² (rows) or ‖Aᵢx + κv‖²/(2κ) (columns), is known and kept as it is, so each
          step is x ← argmin <g, x> + known(x) + ‖x − x_t‖²/(2α) with α = farthest so far / √Σ‖g‖², and the answer of a
          round is the mean of its steps weighted by t. Nothing is left to tune but how many values are looked at.
-         Columns are new: agents agree on the dual vector as in graph_admm.py.
+         Columns are new: agents agree on the dual vector as in admm.py.
 Leaves   each agent's estimate, every round, noisy, since the directions are random; the largest residuals it has heard
          of, and whose function was seen not to be convex. Counted as exact.
 Price    every event is infinite; a finite budget refuses this method. The thesis' "intrinsic" (ε, δ) supposes how the
          errors are distributed: no ledger takes it, and an attack refutes it (docs/zeroth-order.md).
 Stops    when no agent disagrees or moves by more than the tolerance in a round (consensus.py); with 0 after `rounds`.
-         The steps are random and never quite come to rest, so what can be asked for depends on how many values are
-         looked at.
+         Random steps never quite come to rest: what can be asked for depends on how many values are looked at.
 Answer   `average` (the thesis' proof is for it) gives the mean of the later rounds, else the last round.
 Convex   functions are supposed to be. After every descent, a function's value halfway is compared with those at both
          ends: one that is above their mean is not convex, which the Fit then remarks. Seeing none proves nothing.
@@ -29,6 +27,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -36,7 +35,7 @@ import numpy as np
 from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.kernels.arrays import Array, Floats
 from colonnade.methods.graph.admm import LabelsTerm, own_penalty
-from colonnade.methods.graph.consensus import Accord, Graph, Links, Network, check_settings, ended
+from colonnade.methods.graph.consensus import Accord, Graph, Links, Network, status_of
 from colonnade.methods.method import Answer, GraphMethod, Job, Own
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import EXACT, Charge, Plan
@@ -87,15 +86,12 @@ class Guess:
         try:
             value = float(self.function(x))
         except (TypeError, ValueError) as error:
-            raise InvalidInput(
-                f"the function of {self.whose!r} failed, or gave no number ({type(error).__name__}): it takes a vector "
-                f"of {x.size} coefficients and returns one number."
-            ) from error
+            wrong = f"the function of {self.whose!r} failed, or gave no number ({type(error).__name__})"
+            advice = f"it takes a vector of {x.size} coefficients and returns one number"
+            raise InvalidInput(f"{wrong}: {advice}.") from error
         if not math.isfinite(value):
-            raise InvalidInput(
-                f"the function of {self.whose!r} gave NaN or infinity at a point of its descent: it must be finite "
-                "everywhere; put a large value where it is not defined."
-            )
+            wrong = f"the function of {self.whose!r} gave NaN or infinity"
+            raise InvalidInput(f"{wrong}: it must be finite everywhere; put a large value where it is not defined.")
         return value
 
     def compare(self, start: Floats, end: Floats) -> None:
@@ -158,8 +154,7 @@ class Later:
 
 
 class News:
-    """Who was heard to have a function that is not convex: the last such party, by its place among all, from 1; 0:
-    nobody."""
+    """Who was heard to have a function that is not convex: the last such party, by its place from 1; 0: nobody."""
 
     def __init__(self, names: tuple[str, ...], own: str) -> None:
         self.names, self.own, self.heard = names, names.index(own) + 1.0, 0.0
@@ -180,35 +175,26 @@ class News:
     def remarks(self) -> tuple[str, ...]:
         if not self.heard:
             return ()
-        return (
-            f"the function of {self.names[int(self.heard) - 1]!r} is not convex, or not the same at every call: "
-            f"halfway "
-            "between two points it lay above the mean of their values. The answer may be a local minimum",
-        )
+        seen = "halfway between two points it lay above the mean of their values. The answer may be a local minimum"
+        whose = self.names[int(self.heard) - 1]
+        return (f"the function of {whose!r} is not convex, or not the same at every call: {seen}",)
 
 
 # ------------------------------------------------------------------------------------------------ split rows
 
 
-class Whole:
-    """The term of an agent with all columns of its rows: F, of which only values are known."""
-
-    def __init__(self, guess: Guess, columns: int, steps: int) -> None:
-        self.descent = Descent(guess, columns, steps, 1.0)
-
-    def near(self, centre: Floats, weight: float) -> Floats:
-        """argmin F + κ/2 ‖x − centre‖², nearly."""
-        return self.descent.run(lambda back, stiff: (weight * centre + back) / (weight + stiff))
+def _near(centre: Floats, weight: float, back: Floats, stiff: float) -> Floats:
+    return (weight * centre + back) / (weight + stiff)
 
 
 def row_peer(job: Job, block: Block, gate: Gate, settings: GraphZerothOrder) -> Program[Own]:
     net = Network(settings.topology, job.roster, gate.node)
     guess = Guess(settings.row_function(job, block, gate.node), settings.draws, settings.rng(gate), gate.node)
-    term, later, news = Whole(guess, block.columns, settings.steps), Later(block.columns), News(net.names, gate.node)
-    x = np.zeros(block.columns)
+    descent, later = Descent(guess, block.columns, settings.steps, 1.0), Later(block.columns)
+    news, x = News(net.names, gate.node), np.zeros(block.columns)
     links, accord = Links(net.neighbours, x.shape, net.penalty), Accord(net.hops, settings.tolerance)
     for t in range(settings.rounds):
-        x = term.near(links.centre, links.weight)
+        x = descent.run(partial(_near, links.centre, links.weight))  # argmin F + κ/2 ‖x − centre‖², nearly
         later.add(x)
         estimate, residuals, apart, moved = gate.exact(x, news.tell(accord.flood, guess.convex), *accord.last)
         note = {"disagreement": apart, "movement": moved} if gate.node == job.roster.label else {}
@@ -218,7 +204,7 @@ def row_peer(job: Job, block: Block, gate: Gate, settings: GraphZerothOrder) -> 
         accord.turn([links])
         if accord.agreed:
             break
-    answer = Answer({}, 0.0, None, None, ended(accord, settings.tolerance), remarks=news.remarks)
+    answer = Answer({}, 0.0, None, None, status_of(accord, settings.tolerance), remarks=news.remarks)
     return Own(later.mean if settings.average else x, gate.receipt(), answer=answer)
 
 
@@ -251,9 +237,8 @@ def column_peer(job: Job, block: Block, gate: Gate, settings: GraphZerothOrder) 
     terms: dict[str, GuessedColumnsTerm | LabelsTerm] = {}
     if block.columns:
         function = settings.column_function(job, block, gate.node)
-        terms["columns"] = GuessedColumnsTerm(
-            block, Guess(function, settings.draws, settings.rng(gate), gate.node), settings.steps
-        )
+        guess = Guess(function, settings.draws, settings.rng(gate), gate.node)
+        terms["columns"] = GuessedColumnsTerm(block, guess, settings.steps)
     if holds_labels:
         terms["labels"] = LabelsTerm(job.problem, block.own_labels().astype(np.float64))
     outer = next(iter(terms))
@@ -277,12 +262,10 @@ def column_peer(job: Job, block: Block, gate: Gate, settings: GraphZerothOrder) 
         accord.turn(list(links.values()))
         if accord.agreed:
             break
-    x = (
-        columns.descent.x
-        if isinstance(columns := terms[outer], GuessedColumnsTerm) and not settings.average
-        else later.mean
-    )
-    answer = Answer({}, 0.0, None, None, ended(accord, settings.tolerance), remarks=news.remarks)
+    x = later.mean
+    if isinstance(columns := terms[outer], GuessedColumnsTerm) and not settings.average:
+        x = columns.descent.x
+    answer = Answer({}, 0.0, None, None, status_of(accord, settings.tolerance), remarks=news.remarks)
     return Own(x, gate.receipt(), answer=answer)
 
 
@@ -291,8 +274,7 @@ REPLIES: Replies = {None: EstimateShare}
 
 @dataclass(frozen=True)
 class GraphZerothOrder(GraphMethod):
-    """Settings: the graph; `functions` by party, values only (None: what the problem says); how many values are looked
-    at.
+    """Settings: the graph; `functions` by party (None: what the problem says); how many values are looked at.
 
     A round takes 2·steps·draws + 3 values at each agent. `tolerance` ends the run before `rounds` (0: use all of them).
     `seed` makes the directions repeatable; without it they are secret. `functions_version` is your own name for the
@@ -313,11 +295,8 @@ class GraphZerothOrder(GraphMethod):
     SPLITS: ClassVar[tuple[str, ...]] = ("rows", "columns")
 
     def __post_init__(self) -> None:
-        check_settings(self.rounds, self.tolerance)
-        for name in ("steps", "draws"):
-            value = getattr(self, name)
-            if not (isinstance(value, int) and value >= 1):
-                raise InvalidInput(f"{name} must be a whole number of at least 1, got {value!r}", name)
+        super().__post_init__()
+        self.check_whole("steps", "draws")
 
     @property
     def savable(self) -> bool:
@@ -363,8 +342,7 @@ class GraphZerothOrder(GraphMethod):
 
     def price(self, job: Job) -> Mapping[str, Plan]:
         what = "its estimate, residuals, and whether a function was seen not to be convex, in every round"
-        shares = Charge(EXACT, self.rounds, what)
-        return dict.fromkeys(job.roster.parties, (shares,))
+        return dict.fromkeys(job.roster.parties, (Charge(EXACT, self.rounds, what),))
 
     def peer(self, job: Job, block: Block, gate: Gate, neighbours: tuple[str, ...]) -> Program[Any]:  # noqa: ARG002
         return row_peer(job, block, gate, self) if job.roster.by_rows else column_peer(job, block, gate, self)
