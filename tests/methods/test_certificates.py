@@ -18,7 +18,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 import colonnade as co
 from colonnade.methods.admm.sharing import SharingDual
-from colonnade.methods.graph.certificate import DualPoint
+from colonnade.methods.graph.dual import DualPoint
 from colonnade.runtime.wire import decode
 from reference import confident
 

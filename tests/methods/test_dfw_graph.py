@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import colonnade as co
-from colonnade.methods.frank_wolfe.spread import Best, Wave
+from colonnade.methods.frank_wolfe.graph import Best, Wave
 from colonnade.privacy.events import EXACT
 from colonnade.runtime.wire import Letter, decode, encode
 from contract import gate

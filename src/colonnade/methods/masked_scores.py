@@ -1,16 +1,13 @@
 """Scores of rows by a model: every party computes its part, and only the label holder learns the sum.
 
 Solves   s = Σₖ Aₖxₖ + b, where party k holds Aₖ and xₖ.
-Source   pairwise masks that cancel, as in secure aggregation (Bonawitz et al., CCS 2017), without its recovery of
-         drop-outs.
+Source   pairwise masks that cancel, as in secure aggregation (Bonawitz et al., CCS 2017); drop-outs are not recovered.
 Steps    parts become whole numbers modulo 2^64; every two parties other than the label holder add and subtract a mask
-         that both derive from their keys; masked parts go to the label holder, sealed, and their masks cancel in the
-         sum.
+         that both derive from their keys; the sealed parts go to the label holder, in whose sum the masks cancel.
 Leaves   masked parts, uniform but for their sum, to the label holder; nothing to the coordinator, who carries them.
          With one other party the sum is that party's part: there is nothing to hide it among.
 Price    no rho: scores are exact, which is what was asked for, and each party's policy says whether they may leave.
-         Where rows are scored that the model was learned from, no epsilon holds for them against the label holder any
-         more.
+         No epsilon of rows that the model was learned from holds against the label holder once they are scored.
 """
 
 from __future__ import annotations
@@ -26,7 +23,7 @@ from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.kernels.arrays import Floats
 from colonnade.kernels.ring import Ring
 from colonnade.methods.gram.secure_products import Introduce, RunKey, introduce, meet
-from colonnade.methods.method import Done, Job, MethodBase
+from colonnade.methods.method import Done, Job, MethodBase, check_shape
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import SCORES, Charge, Plan
 from colonnade.privacy.gate import Gate
@@ -78,12 +75,11 @@ def party(
         inbox = yield Post({}, others)
         here = slice(first, min(first + ROWS, part.size))
         for other in others:
-            came = expect(inbox, other, PartScores).values.value
-            if came.values.shape != (here.stop - first, 1) or came.bits != RING.bits:
-                raise ProtocolError(
-                    f"{other!r} sent scores of shape {came.values.shape} for {here.stop - first:,} rows"
-                )
-            part[here] = RING.add(part[here], came.values[:, 0])
+            masked = expect(inbox, other, PartScores).values.value
+            check_shape(masked.values, (here.stop - first, 1), other)
+            if masked.bits != RING.bits:
+                raise ProtocolError(f"{other!r} sent scores of {masked.bits} bits where {RING.bits} were due")
+            part[here] = RING.add(part[here], masked.values[:, 0])
     yield from last({COORDINATOR: Done()})
     return np.asarray(RING.signed(part) * FRACTION + intercept)
 
@@ -119,9 +115,7 @@ class MaskedScores(MethodBase):
 
     def check(self, job: Job) -> None:
         if job.roster.label not in job.roster.parties:
-            raise InvalidInput(
-                f"the scores go to {job.roster.label!r}, who holds the labels, and it takes no part here."
-            )
+            raise InvalidInput(f"the scores go to {job.roster.label!r}, who holds the labels and takes no part here.")
 
     def price(self, job: Job) -> Mapping[str, Plan]:
         count = -(-job.roster.rows // ROWS)

@@ -1,8 +1,7 @@
 """From a job to the nodes that do it: who sits where, what each may say, and the terms that all of them approve.
 
 The same for every engine: in one process all setups are made here; between organisations each party makes its own, from
-its own copy of the federation file and its own data, so that nobody else can choose its neighbours, its price or its
-policy.
+its own federation file and data, so that nobody else can choose its neighbours, its price or its policy.
 """
 
 from __future__ import annotations
@@ -35,6 +34,7 @@ from colonnade.runtime.node import NodeSetup
 from colonnade.runtime.program import COORDINATOR, NodeId, Program
 
 AnyMethod = Method | GraphMethod | MaskedScores
+Nodes = tuple[NodeId, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,19 +61,13 @@ class Call:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             if isinstance(error, InvalidInput):
                 raise
-            raise InvalidInput(
-                "what the coordinator proposes is not a job that this version of colonnade knows."
-            ) from error
-        if not isinstance(parts["problem"], Problem | KernelSVM | AdaBoost):
-            raise InvalidInput(f"the coordinator proposes a {type(parts['problem']).__name__} as a problem.")
-        if not isinstance(parts["method"], AnyMethod):
-            raise InvalidInput(f"the coordinator proposes a {type(parts['method']).__name__} as a method.")
-        if not isinstance(parts["privacy"], Privacy | None):
-            raise InvalidInput(f"the coordinator proposes a {type(parts['privacy']).__name__} as terms of privacy.")
+            raise InvalidInput("the coordinator proposes no job that this version of colonnade knows.") from error
+        kinds = {"problem": Problem | KernelSVM | AdaBoost, "method": AnyMethod, "privacy": Privacy | None}
+        for name, kind in kinds.items():
+            if not isinstance(parts[name], kind):
+                raise InvalidInput(f"the coordinator proposes a {type(parts[name]).__name__} as a {name}.")
         if parts["privacy"] is not None and parts["privacy"].trust is None:
-            raise InvalidInput(
-                "the coordinator's terms of privacy name no trust model; a job between parties names it."
-            )
+            raise InvalidInput("the coordinator's terms of privacy name no trust model; a job between parties has one.")
         return cls(parts["method"], parts["problem"], parts["privacy"], noise)
 
 
@@ -96,15 +90,12 @@ def _method_in(raw: Any) -> Any:
 
 def coordinator_setup(job: Job, method: Method | MaskedScores, noise: SeededNoise | None) -> NodeSetup:
     """The coordinator of a star: it holds no data, so its messages are plain."""
-    policy = Policy(exact=noise is not None, consortium=True)
-    program = partial(method.coordinator, job)
-    noted = _noted(job, method)
-    return NodeSetup(
-        COORDINATOR, program, job.roster.parties, False, method.REPLIES, policy, noise=noise, receipts=noted
-    )
+    policy, program = Policy(exact=noise is not None, consortium=True), partial(method.coordinator, job)
+    parties, receipts = job.roster.parties, _draws(job, method)
+    return NodeSetup(COORDINATOR, program, parties, False, method.REPLIES, policy, noise=noise, receipts=receipts)
 
 
-def neighbours(job: Job, method: AnyMethod) -> dict[NodeId, tuple[NodeId, ...]]:
+def neighbours(job: Job, method: AnyMethod) -> dict[NodeId, Nodes]:
     """Whom each party talks to: its neighbours on a graph; on a star the coordinator, and others through it."""
     parties = job.roster.parties
     if isinstance(method, GraphMethod):
@@ -114,23 +105,17 @@ def neighbours(job: Job, method: AnyMethod) -> dict[NodeId, tuple[NodeId, ...]]:
 
 
 def party_setup(
-    job: Job,
-    method: AnyMethod,
-    block: Block,
-    policy: Policy,
-    noise: SeededNoise | None,
-    name: NodeId,
-    around: tuple[NodeId, ...],
+    job: Job, method: AnyMethod, block: Block, policy: Policy, noise: SeededNoise | None, name: NodeId, around: Nodes
 ) -> NodeSetup:
     """The setup of one party among the neighbours it has."""
     if isinstance(method, GraphMethod):
         make: Callable[[Gate], Program[Any]] = partial(method.peer, job, block, neighbours=around)
-        relayed: tuple[NodeId, ...] = ()
+        relayed: Nodes = ()
     else:
         make, relayed = partial(method.party, job, block), tuple(p for p in around if p != COORDINATOR)
     remark = partial(_for_the_operator, block)
-    sealing, noted = method.relays(job), _noted(job, method)
-    return NodeSetup(name, make, around, True, method.REPLIES, policy, relayed, sealing, noise, remark, noted)
+    sealing, receipts = method.relays(job), _draws(job, method)
+    return NodeSetup(name, make, around, True, method.REPLIES, policy, relayed, sealing, noise, remark, receipts)
 
 
 def assumptions(job: Job) -> tuple[Assumption, ...]:
@@ -147,7 +132,7 @@ def place_of(job: Job, method: AnyMethod, *, keyed: bool) -> str:
     return BY_KEY if method.labels_public else BY_SECRET
 
 
-def _noted(job: Job, method: AnyMethod) -> bool:
+def _draws(job: Job, method: AnyMethod) -> bool:
     """Whether a node that forgot a step would not say the same again: noise is drawn, or masks and keys are."""
     return job.privacy is not None or method.relays(job)
 
@@ -182,9 +167,7 @@ def _unquestioned(y: Any, job: Job) -> Any:
     """Labels under privacy: no check, since a refusal would tell whether both classes, or a wild value, occur."""
     assert job.privacy is not None
     if np.asarray(y).dtype.kind not in "biuf":  # the type of a column is public
-        raise InvalidInput(
-            "labels must be numbers in a private run: write the positive class as 1, the other as 0 or −1."
-        )
+        raise InvalidInput("labels of a private run must be numbers: write the positive class as 1, the other as 0.")
     middle, reach = job.privacy.label_middle, job.privacy.label_reach
     with np.errstate(over="ignore", invalid="ignore"):  # of wider floats: a warning may be an error, which others see
         values = np.nan_to_num(np.asarray(y, dtype=np.float64), nan=middle)

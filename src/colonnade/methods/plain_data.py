@@ -52,10 +52,8 @@ def to_plain(value: Any) -> Any:
         return value.item()
     if value is None or isinstance(value, bool | int | float | str):
         return str(value) if isinstance(value, str) else value
-    raise InvalidInput(
-        f"a {type(value).__name__} cannot be sent or saved as part of a job: use numbers, texts and the values of "
-        f"colonnade."
-    )
+    wrong = f"a {type(value).__name__} cannot be sent or saved as part of a job"
+    raise InvalidInput(f"{wrong}: use numbers, texts and the values of colonnade.")
 
 
 class InvalidValue(InvalidInput):
@@ -79,10 +77,8 @@ def from_plain(raw: Any, where: str = "value") -> Any:
     kind = known_values().get(str(name))
     if kind is None:
         near = [f"; the nearest name is {found!r}" for found in get_close_matches(str(name), known_values(), 1)]
-        raise InvalidValue(
-            where,
-            f"{name!r} is not a value of colonnade{''.join(near)}. docs/reference.md lists all, under Public names.",
-        )
+        wrong = f"{name!r} is not a value of colonnade{''.join(near)}"
+        raise InvalidValue(where, f"{wrong}. docs/reference.md lists all, under Public names.")
     given = {str(key): from_plain(item, f"{where}.{key}") for key, item in raw.items() if key != "type"}
     allowed = [f.name for f in fields(kind) if f.init]
     if unknown := sorted(set(given) - set(allowed)):

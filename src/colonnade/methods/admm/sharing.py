@@ -14,7 +14,7 @@ Source   Boyd, Parikh, Chu, Peleato, Eckstein, "Distributed optimization and sta
          and how far `back`. v = rho·u is the dual vector, and all that a party needs: its z_m is w_m − v/rho, and the
          target of its x is z_m − v/rho.
 Leaves   the labels; from each party, every round: its prediction for every row, the penalty of its coefficients, and
-         two numbers of the certificate; at a warm start (warm.py) the first of these is its prediction at the start.
+         two numbers of the certificate; at a warm start (dual.py) the first of these is its prediction at the start.
          Its coefficients never leave it.
 Price    exact releases: every event is infinite; a finite budget refuses this method.
 Stops    when the gap, which bounds objective − optimum, is at most the tolerance.
@@ -38,7 +38,7 @@ from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.kernels.arrays import Array, Floats
 from colonnade.methods.graph.anchored import FAINT, MOST_CHANGES, Epochs, halfway
 from colonnade.methods.graph.consensus import ratio
-from colonnade.methods.graph.warm import Given, Start, repr_of
+from colonnade.methods.graph.dual import Given, Start, repr_of
 from colonnade.methods.method import (
     THE_LABELS,
     Answer,

@@ -14,10 +14,11 @@ Stops    when the gap 2(αᵀK̃α − min_j (K̃α)_j), which bounds objective 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -25,11 +26,10 @@ from scipy import sparse
 from colonnade.errors import ProtocolError
 from colonnade.kernels.arrays import Array, Floats
 from colonnade.kernels.columns import csc_matvec, dense_matvec
-from colonnade.kernels.examples import csc_squared_norms, dense_squared_norms, rbf_column, step_towards
-from colonnade.methods.frank_wolfe.chosen_examples import Chosen
+from colonnade.kernels.examples import csc_squared_norms, dense_squared_norms, rbf_column, squared_norm, step_towards
 from colonnade.methods.frank_wolfe.distributed import Bid, Corrective, OpenLoop, WalkSettings
-from colonnade.methods.frank_wolfe.spread import REPLIES as PEER_REPLIES
-from colonnade.methods.frank_wolfe.spread import Best, Contribution, Flood, Tree, route
+from colonnade.methods.frank_wolfe.graph import REPLIES as PEER_REPLIES
+from colonnade.methods.frank_wolfe.graph import Best, Contribution, Flood, Tree, route
 from colonnade.methods.method import Answer, Done, Finish, GraphMethod, Job, Method, Own, Roster
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import EXACT, Charge, Plan
@@ -80,6 +80,74 @@ class Weigh:
 
 
 Request = KernelBegin | SendExample | Towards | Weigh | Finish
+
+
+class Chosen:
+    """The examples chosen so far, in the order of their numbers: what every node knows alike."""
+
+    def __init__(self, features: int) -> None:
+        self._features = features
+        self._examples: list[Any] = []  # as they came: features, then the label; dense, or a CSC column
+        self.labels: list[float] = []
+
+    def __len__(self) -> int:
+        return len(self._examples)
+
+    def learn(self, example: Any) -> None:
+        """Keep an example, unless there is none in the block."""
+        if example.shape == (self._features + 1, 0):
+            return
+        self.labels.append(_read(example, self._features).label)
+        self._examples.append(example)
+
+    def point(self, number: int) -> Point:
+        """One example, zeros and all."""
+        return _read(self._examples[number], self._features)
+
+    def row(self, number: int) -> Any:
+        """One example as a table of one row, for a kernel: stored as it came."""
+        row = self.point(number).features[None, :]
+        return row if isinstance(self._examples[number], np.ndarray) else sparse.csr_array(row)
+
+    def table(self, numbers: Sequence[int]) -> Any:
+        """Some examples as a table, for a kernel."""
+        rows = [self.row(number) for number in numbers]
+        return sparse.csr_array(sparse.vstack(rows)) if sparse.issparse(rows[0]) else np.vstack(rows)
+
+
+class Point(NamedTuple):
+    """An example that travelled, zeros and all."""
+
+    features: Floats
+    square: float  # of its norm
+    label: float
+
+
+# A broadcast within one process is one object: all nodes read the very same example one after the other, and it is
+# spread out once. Two, since the winner has its own copy of what the others were sent.
+_recent: deque[tuple[Any, Point]] = deque(maxlen=2)
+
+
+def _read(example: Any, features: int) -> Point:
+    """The example in a block that a peer sent, or ProtocolError."""
+    for known, point in tuple(_recent):
+        if known is example and point.features.size == features:
+            return point
+    dense = isinstance(example, np.ndarray)
+    if example.shape != ((features + 1,) if dense else (features + 1, 1)):
+        raise ProtocolError(f"a peer sent a block of shape {example.shape} for an example of {features:,} features")
+    last = dense or (example.indices.size > 0 and example.indices[-1] == features)  # the label is never zero
+    label = float((example if dense else example.data)[-1]) if last else 0.0
+    if label not in (-1.0, 1.0):
+        raise ProtocolError("a peer sent an example whose label is neither -1 nor +1")
+    values = np.zeros(features)
+    if dense:
+        values[:] = example[:-1]
+    else:
+        values[example.indices[:-1]] = example.data[:-1]
+    point = Point(values, float(squared_norm(values)), label)
+    _recent.append((example, point))
+    return point
 
 
 class DualWalk:

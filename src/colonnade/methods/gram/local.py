@@ -21,16 +21,7 @@ import numpy as np
 from colonnade.errors import ProtocolError
 from colonnade.kernels.arrays import Floats, Integers
 from colonnade.kernels.ring import gram as own_products
-from colonnade.methods.gram.design import (
-    HALF,
-    OWN,
-    Figures,
-    grid,
-    label_bound,
-    plan_joint,
-    public_columns,
-    whole_frame,
-)
+from colonnade.methods.gram.design import HALF, OWN, Figures, grid, label_bound, plan_joint, public_columns, whole_frame
 from colonnade.methods.gram.integer_rows import Buckets, IntegerRows
 from colonnade.methods.gram.noisy_labels import NoisyLabels
 from colonnade.methods.gram.rule import GramRule, PublicColumns, RowFrame, as_they_are
@@ -87,8 +78,7 @@ class Local:
 
     @cached_property
     def rule(self) -> GramRule:
-        rho = self.job.rho / self.job.roster.unit.rows**2
-        return as_they_are(self.columns.owner.size, rho)
+        return as_they_are(self.columns.owner.size, self.job.rho / self.job.roster.unit.rows**2)
 
     @cached_property
     def figures(self) -> Figures:
@@ -134,22 +124,19 @@ class Local:
     def buckets(self) -> int:
         """m = n·mean(a²)/σ², with mean(a²) ≤ C²/d: where the noise of more buckets outweighs what they add."""
         whole = sum(self.figures.norm2.values()) / self.columns.owner.size
-        best = self.job.roster.rows * whole / self.sigma**2
-        return int(min(max(best, 2.0), self.job.roster.rows))
+        return int(min(max(self.job.roster.rows * whole / self.sigma**2, 2.0), self.job.roster.rows))
 
     def plans(self) -> dict[str, Plan]:
         what = "its columns in noisy buckets" if self.sketch else "the noisy Gram matrix of its own columns"
-        plans: dict[str, Plan] = {
-            p: (Charge(Event(Mechanism.LATTICE, self.rho(p), math.inf), 1, what),) for p in self.releasing
-        }
-        if self.label_rho:
-            plans[self.job.roster.label] = (self.labels.charge, *plans.get(self.job.roster.label, ()))
+        plans: dict[str, Plan] = {self.job.roster.label: (self.labels.charge,)} if self.label_rho else {}
+        for party in self.releasing:
+            own = Charge(Event(Mechanism.LATTICE, self.rho(party), math.inf), 1, what)
+            plans[party] = (*plans.get(party, ()), own)
         return plans
 
     @cached_property
     def labels(self) -> NoisyLabels:
-        limit = 1.0 if self.job.problem.loss.classifies else 3.0
-        return NoisyLabels(self.job, self.label_rho, limit)
+        return NoisyLabels(self.job, self.label_rho, cut=1.0 if self.job.problem.loss.classifies else 3.0)
 
 
 # ------------------------------------------------------------------------------------------------ what a party releases
@@ -171,8 +158,7 @@ def own_products_release(local: Local, block: Block, gate: Gate, labels: Integer
         tied += a.T @ beside[first : first + count]
     parts = (np.diag(own), own[np.triu_indices(rows.columns, 1)], sums, tied)
     exact: Private[tuple[Integers, ...]] = Private(parts, local.sensitivity(me))
-    weights = (1.0, HALF, HALF, HALF)
-    released = gate.integers(exact, weights, (OWN,) * 4, rho=local.rho(me), scope=Scope.OWN)
+    released = gate.integers(exact, (1.0, HALF, HALF, HALF), (OWN,) * 4, rho=local.rho(me), scope=Scope.OWN)
     return LocalParts(released), rows.shortened
 
 
@@ -202,8 +188,7 @@ def _rows(local: Local, block: Block, me: str) -> IntegerRows:
     return IntegerRows(block, grid(local.job, me, local.figures, np.arange(width), np.zeros(width), np.ones(width)))
 
 
-# ------------------------------------------------------------------------------------------------ what the coordinator
-# makes of it
+# ------------------------------------------------------------------------------------------------ at the coordinator
 
 
 def from_products(local: Local, labels: Floats, got: dict[str, LocalParts]) -> Gram:

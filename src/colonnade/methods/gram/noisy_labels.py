@@ -1,8 +1,7 @@
 """Labels with Gaussian noise, released once: what parties may then compute with by themselves.
 
 Leaves   y + N(0, (2Y)²/(2ρ)), one number a row; a row's label moves by at most 2Y.
-Sees     the parties and the coordinator, which sends them on: in a consortium nobody else, elsewhere they count as
-         public.
+Sees     the parties and the coordinator, which sends them on: in a consortium nobody else, elsewhere everybody.
 Use      whoever uses them cuts them to ±limit again, which is free: sensitivities of what is computed with them are
          then those of labels within ±limit. For classes and limit Y the cut keeps the same share of every label on
          average, `kept`, so that dividing by it makes sums unbiased.

@@ -5,11 +5,8 @@ Row      [a, c·1, τ·y] with c² = constant_share·C², τ² = label_share·C�
 Rule     u = (n√(1.7ρ)/1.77)^(2/3)/d says how much of a Gram of d columns survives the noise.
          u ≥ 2  raw       numbers: rows as they are.
                 centred   classes: .02ρ on class sums first, by which rows are centred and columns scaled. Rows may be
-                the
-                          longer the more survives, slack 1.15·(u/2)^¼: what shortening bends is then more than the
-                          noise.
-         else   centred   .15ρ (u ≥ .5) or .4ρ on class sums first: rows are centred and columns scaled by them, which
-                          shortens the rows that the noise must hide.
+                          longer the more survives, slack 1.15·(u/2)^¼: shortening then bends more than the noise.
+         else   centred   .15ρ (u ≥ .5) or .4ρ on class sums first: they shorten the rows that the noise must hide.
                           u < .5: rows are cut shorter than they are on average, and columns are also scaled by how
                           much they are expected to say of the label, which the ridge turns into a prior.
                 screened  u < .5 and many columns: only some, where their class sums prove that fewer say more.
@@ -140,8 +137,7 @@ class Sums:
 
 @dataclass(frozen=True)
 class RowFrame:
-    """How every party makes its rows of the Gram: (a_j - centre_j)·scale_j over its kept columns, clipped to
-    norms[k]."""
+    """How a party makes its rows of the Gram: (a_j - centre_j)·scale_j over its kept columns, clipped to norms[k]."""
 
     keep: Indices  # (s,) rising numbers among all d columns
     centre: Floats  # (s,)
@@ -179,15 +175,8 @@ def choose(rows: int, columns: int, rho: float, *, classes: bool = False, keep: 
     u, screen = _survival(rows, columns, rho), keep is not None and keep < columns
     if u >= 2.0 and not screen and not classes:
         return as_they_are(columns, rho)
-    rule = replace(
-        as_they_are(columns, rho),
-        name="centred",
-        sums=0.15,
-        keep=min(keep or columns, columns),
-        power=0.25,
-        slack=1.15,
-        ridge=1.5,
-    )
+    kept = min(keep or columns, columns)
+    rule = replace(as_they_are(kept, rho), name="centred", sums=0.15, power=0.25, slack=1.15, ridge=1.5)
     if u >= 2.0 and not screen:
         return replace(rule, sums=0.02, slack=1.15 * (u / 2.0) ** 0.25)
     # A'y of rows cut to the length C moves by E[y·a·min(1, C/|a|)], its noise by C: their ratio falls with C. Short
@@ -304,29 +293,36 @@ def _strongest(rule: GramRule, table: _ColumnSummary, every: int, u: float) -> I
     """The columns that enter the Gram: fewer of them than allowed only where the class sums prove that it pays.
 
     Columns come in the order of their share in the score, |pull|·(variance)^½. The score <pull, z> of the first m tells
-    classes apart by B/√(V + N): B = Σ pull² of these columns, V the score's own variance, N that which the noise of
-    their pulls adds, after the release that is planned: its noise grows with the length of rows, Σ square. B is what
-    was measured, less what the m largest of pure noise would show, less CONFIDENCE standard deviations of that. Columns
-    whose Gram survives (u of them alone is 1) can also be told apart from each other: a rule of thumb counts that
-    double.
+    classes apart by signal/√(spread + noise): the signal is Σ pull² of these columns, as far as it is proven, the
+    spread is the score's own variance, and the noise is what the noise of their pulls adds to that. Columns whose Gram
+    survives (u of them alone is 1) can also be told apart from each other: a rule of thumb counts that double.
     """
     order = np.argsort(-np.abs(table.pull) / np.square(table.scale), kind="stable")
-    m, tail = np.arange(1, every + 1), np.arange(1, every + 1) / every
-    edge = ndtri(1.0 - tail / 2.0)
-    largest = 1.0 + 2.0 * edge * np.exp(-0.5 * np.square(edge)) / math.sqrt(2.0 * math.pi) / tail
-    pull2, before2 = np.square(table.pull[order]), np.square(table.pull_noise[order])
-    own = (np.square(table.scale) * table.variance)[order] + 1e-12
-    signal = np.cumsum(pull2) - largest * np.cumsum(before2)
-    noise = np.sqrt(2.0 * np.cumsum(np.square(before2)) + 4.0 * np.maximum(signal, 0.0) * np.cumsum(before2) / m)
-    signal = np.maximum(signal - CONFIDENCE * noise, 0.0)
+    m = np.arange(1, every + 1)
+    pull2, noise2 = np.square(table.pull[order]), np.square(table.pull_noise[order])
+    variance = (np.square(table.scale) * table.variance)[order] + 1e-12  # of a scaled column
+    signal = _proven(pull2, noise2)
+    spread = signal * np.cumsum(variance * pull2) / np.maximum(np.cumsum(pull2), 1e-300)
+    # Class sums have measured the pulls, and the planned release will again: its noise grows with the rows' length.
     # A'y of other parties carries two shares of noise, each of variance C²(1 + shares)²/(2ρt), rows of length C.
-    wide = 1.0 + rule.constant_share + rule.label_share
-    left = (1.0 - rule.sums) * rule.rho
+    wide, left = 1.0 + rule.constant_share + rule.label_share, (1.0 - rule.sums) * rule.rho
+    before2 = np.cumsum(variance * noise2) / np.cumsum(variance)
     after2 = rule.slack * np.cumsum(table.square[order]) * wide**2 / (left * rule.label_share)
-    before2 = np.cumsum(own * before2) / np.cumsum(own)
-    added = np.cumsum(own) * before2 * after2 / (before2 + after2)
-    spread = signal * np.cumsum(own * pull2) / np.maximum(np.cumsum(pull2), 1e-300)
-    clarity = signal / np.sqrt(np.maximum(spread + added, 1e-300)) * (1.0 + np.minimum(1.0, u * every / m))
+    noise = np.cumsum(variance) * before2 * after2 / (before2 + after2)  # of both together
+    clarity = signal / np.sqrt(np.maximum(spread + noise, 1e-300)) * (1.0 + np.minimum(1.0, u * every / m))
     clarity[: min(LEAST_COLUMNS, every) - 1] = 0.0
     count = int(np.argmax(clarity)) + 1 if clarity.max() > 0.0 else every
     return np.sort(order[: min(count, rule.keep)])
+
+
+def _proven(pull2: Floats, noise2: Floats) -> Floats:
+    """For every m, Σ pull² of the first m columns that is no noise: less what the m largest of pure noise would show,
+    less CONFIDENCE standard deviations of that difference."""
+    m = np.arange(1, pull2.size + 1)
+    tail = m / pull2.size
+    edge = ndtri(1.0 - tail / 2.0)  # beyond ±edge lies this share of normal draws, and their mean square is:
+    largest = 1.0 + 2.0 * edge * np.exp(-0.5 * np.square(edge)) / math.sqrt(2.0 * math.pi) / tail
+    noise = np.cumsum(noise2)
+    above = np.cumsum(pull2) - largest * noise
+    sd = np.sqrt(2.0 * np.cumsum(np.square(noise2)) + 4.0 * np.maximum(above, 0.0) * noise / m)
+    return np.maximum(above - CONFIDENCE * sd, 0.0)

@@ -20,17 +20,12 @@ from scipy.special import logit
 
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats, Indices
-from colonnade.methods.gram.rule import (
-    Extended,
-    GramRule,
-    RowFrame,
-    Sums,
-)
+from colonnade.methods.gram.rule import Extended, GramRule, RowFrame, Sums
 from colonnade.problem.link import Link, class_share, mixed
 from colonnade.problem.losses import LeastSquares, Logistic, SquaredHinge
 from colonnade.problem.penalties import ElasticNet, GroupLasso, Lasso, Penalty, Ridge
 from colonnade.problem.problem import Problem
-from colonnade.problem.quadratic import Minimum, minimise
+from colonnade.problem.quadratic import minimise
 from colonnade.problem.quadratic import path as quadratic_path
 from colonnade.problem.sets import GroupL1Ball, L1Ball, Set, Simplex
 
@@ -42,8 +37,7 @@ FACTORS = np.logspace(2.0, -2.0, 17)  # of the asked weight or radius, along a p
 
 @dataclass(frozen=True)
 class Gram:
-    """A released Gram of [a (s columns of the frame), 1, y] in natural units, and the sd of the noise of every
-    entry."""
+    """A released Gram of [a (s columns of the frame), 1, y] in natural units, and the sd of every entry's noise."""
 
     matrix: Floats  # (s+2, s+2) symmetric
     noise: Floats  # (s+2, s+2) sd; 0 where the entry is public (1'1 = n; y'y when |y| = Y)
@@ -71,9 +65,7 @@ class GramSolution:
     coefficients: Floats  # (d,) 0 for columns that were not kept
     intercept: float
     errors: Floats  # (d,) standard errors: sampling and privacy noise; see solve
-    uncovered: (
-        str | None
-    )  # why intervals of these errors may miss the truth more often than they should; None: they do not
+    uncovered: str | None  # why intervals of these errors may miss the truth too often; None: they do not
     intercept_error: float
     privacy_errors: Floats  # (d,) the part of `errors` that the noise alone brings
     path: Path | None
@@ -97,15 +89,14 @@ def solve(
     """The problem's least-squares form, solved from released quantities alone.
 
     Errors are standard errors of the delta method around the answer: the noise of the release, whose sds are known, and
-    sampling under equal variance of the residuals. They describe the spread of the answer, not the pull towards zero by
-    the ridge or a penalty, which is a bias; and they hold given the columns in use: with an l1 penalty or a set they
-    say nothing about which columns those should be (0 for columns that are out). `uncovered` says where they do not
-    cover.
+    sampling under equal variance of the residuals. They describe the spread of the answer, not its bias towards zero by
+    the ridge or a penalty; and they hold given the columns in use: with an l1 penalty or a set they say nothing about
+    which columns those should be (0 for columns that are out). `uncovered` says where they do not cover.
     """
     moments = _moments(gram, frame, rule, rows, label_bound, sums, problem.loss.classifies)
     model = _model(problem, moments)
     term = problem.constraint if problem.constraint is not None else problem.penalty
-    found = _minimise(model, term, frame.keep, columns)
+    found = minimise(*_spread_out(model, term, frame.keep, columns), term)
     x = found.x[frame.keep] if found.x.size != frame.keep.size else found.x
     spread = _spread(problem, moments, model, x, rows)
     heard = _heard(moments, model, x, spread.response, rows)
@@ -150,10 +141,8 @@ def _moments(
 ) -> _Moments:
     s, scale = frame.keep.size, frame.scale
     if gram.matrix.shape != (s + 2, s + 2) or gram.noise.shape != gram.matrix.shape:
-        raise InvalidInput(
-            f"the Gram has shape {gram.matrix.shape} and its noise {gram.noise.shape} for {s} columns: "
-            f"both must be {s + 2} x {s + 2}, the last two for the constant and the label."
-        )
+        wrong = f"the Gram has shape {gram.matrix.shape} and its noise {gram.noise.shape} for {s} columns"
+        raise InvalidInput(f"{wrong}: both must be {s + 2} x {s + 2}, the last two for the constant and the label.")
     variance = np.square(gram.noise)
     ones, pulls, labels = gram.matrix[:s, s], gram.matrix[:s, s + 1], float(gram.matrix[s, s + 1])
     # Rows were centred at released means whose error is known: their sum is near 0, which counts as a measurement.
@@ -225,8 +214,7 @@ def _trust(variance: Floats | float, other: Floats | float) -> Floats:
 
 @dataclass(frozen=True)
 class _Model:
-    """½x'Hx − c'x with H = curvature·(covariance, about 0 without an intercept) and c = pull·(…): the loss, seen from
-    0."""
+    """The loss seen from 0: ½x'Hx − c'x, H = curvature·(covariance, about 0 without an intercept), c = pull·(…)."""
 
     hessian: Floats
     linear: Floats
@@ -240,10 +228,8 @@ def _model(problem: Problem, m: _Moments) -> _Model:
         share = _share(m)
         curvature, pull = (share * (1.0 - share) if problem.intercept else 0.25), 0.5
     elif not isinstance(problem.loss, LeastSquares | SquaredHinge):
-        raise InvalidInput(
-            f"{type(problem.loss).__name__} cannot be solved from a Gram matrix, which holds squares only: "
-            f"use LeastSquares, or Logistic or SquaredHinge through their least-squares form."
-        )
+        wrong = f"{type(problem.loss).__name__} cannot be solved from a Gram matrix, which holds squares only"
+        raise InvalidInput(f"{wrong}: use LeastSquares, or Logistic or SquaredHinge by their least-squares form.")
     hessian, linear = m.clipped, m.pull
     if not problem.intercept:
         hessian, linear = hessian + np.outer(m.mean, m.mean), linear + m.mean * m.label_mean
@@ -260,10 +246,6 @@ def _intercept(problem: Problem, m: _Moments, x: Floats) -> float:
         return 0.0
     level = float(logit(_share(m))) if isinstance(problem.loss, Logistic) else m.label_mean
     return level - float(m.mean @ x)
-
-
-def _minimise(model: _Model, term: Penalty | Set | None, keep: Indices, columns: int) -> Minimum:
-    return minimise(*_spread_out(model, term, keep, columns), term)
 
 
 def _path(model: _Model, term: Penalty | Set, keep: Indices, columns: int) -> Path:
@@ -345,8 +327,7 @@ def _spread(problem: Problem, m: _Moments, model: _Model, x: Floats, rows: int) 
 
 
 def _uncovered(problem: Problem, rule: GramRule, m: _Moments, x: Floats, spread: _Spread, rows: int) -> str | None:
-    """Why intervals of these errors may not hold the truth as often as they should, or None; from released figures
-    alone.
+    """Why intervals of these errors may miss the truth too often, or None; from released figures alone.
 
     The answer drifts from the truth: the ridge R draws it to 0, and the inverse of a noisy matrix is too large on
     average, E (M + R + E)^-1 ~ (M + R - S)^-1 with S = E[E·M^-1·E]. Both are worked out and compared with the errors.
@@ -366,9 +347,7 @@ def _uncovered(problem: Problem, rule: GramRule, m: _Moments, x: Floats, spread:
     shrink = np.append(np.full(s, m.ridge / rows + bend), 0.0)
     drift = spread.inverse @ ((np.diag(shrink) - swell) @ np.append(x, spread.level))
     if (np.abs(drift[:s]) > MOST_DRIFT * spread.errors[:s]).any():
-        return (
-            "the ridge that the noise asks for, or the penalty, moves a coefficient by more than a quarter of its error"
-        )
+        return "the noise's ridge, or the penalty, moves a coefficient by more than a quarter of its error"
     return None
 
 
@@ -393,8 +372,7 @@ def _gradient_noise(m: _Moments, x: Floats, level: float) -> Floats:
     back = np.eye(s + 1)
     back[:s, :s] /= m.scale[:, None]
     back[:s, s] = m.centre
-    own: Floats = back @ gradient @ back.T
-    return own
+    return np.asarray(back @ gradient @ back.T)
 
 
 def _with_constant(covariance: Floats, mean: Floats) -> Floats:

@@ -10,8 +10,8 @@ Source   Gratton, thesis, chapters on non-smooth regularisers and on general los
          the loss has kinks. Here the loss is one more agent, at whoever holds the labels, linked to that party's
          columns (if it has any) inside the party: every step is exact, and the labels are not sent.
 Leaves   each agent's estimate of w, every round: at the end the slope of the loss in every row, which everybody learns
-         (for two classes its sign IS the label); once, and once more at a warm start (warm.py), the scores of each
-         subtree (certificate.py). Coefficients stay.
+         (for two classes its sign IS the label); once, and once more at a warm start (dual.py), the scores of each
+         subtree (dual.py). Coefficients stay.
 Price    exact releases: every event is infinite; a finite budget refuses this method.
 Stops    when no agent disagrees or moves by more than the tolerance, relative; then the gap is certified.
 Several  responses, y of shape (n, q): x and w are matrices; the penalty is of all entries, or nuclear over blocks: like
@@ -31,9 +31,8 @@ from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Array, Floats
 from colonnade.methods.admm.sharing import balanced, free_intercept, local_penalty, slope_at
 from colonnade.methods.graph.anchored import AnchoredLinks, Restarts
-from colonnade.methods.graph.certificate import CERTIFICATE, DualPoint, certify
 from colonnade.methods.graph.consensus import Accord, Network, read_shares, release_share, status_of
-from colonnade.methods.graph.warm import DualGraphMethod, Start, resume
+from colonnade.methods.graph.dual import CERTIFICATE, DualGraphMethod, DualPoint, Start, certify, resume
 from colonnade.methods.method import Job, Own
 from colonnade.privacy.block import Block
 from colonnade.privacy.gate import Gate

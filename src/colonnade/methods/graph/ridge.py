@@ -5,7 +5,7 @@ Source   Gratton, thesis, D-Ridge. Its dual, times n, is a sum that each agent k
              min_w Σᵢ  1/(2N) ‖w‖² + [i holds y] <w, y> + 1/(2an) ‖Aᵢᵀw‖²,      xᵢ = −Aᵢᵀw / (an),
          so the agents agree on w (consensus.py), a vector of n, and keep their coefficients. With b, Σ w = 0.
 Leaves   each agent's estimate of w, every round: at the end the residuals Ax + b − y, which everybody learns; once, and
-         once more at a warm start (warm.py), the scores of each subtree (certificate.py). Coefficients stay.
+         once more at a warm start (dual.py), the scores of each subtree (dual.py). Coefficients stay.
 Price    exact releases: every event is infinite; a finite budget refuses this method.
 Stops    when no agent disagrees or moves by more than the tolerance, relative; then the gap is certified.
 Cost     one eigendecomposition of the smaller of AᵢᵀAᵢ and AᵢAᵢᵀ; then two products with Aᵢ a round, for any ρ.
@@ -23,9 +23,8 @@ from scipy import sparse
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Array, Floats
 from colonnade.methods.admm.sharing import slope_at
-from colonnade.methods.graph.certificate import CERTIFICATE, DualPoint, certify
 from colonnade.methods.graph.consensus import Accord, Balance, Links, Network, read_shares, release_share, status_of
-from colonnade.methods.graph.warm import DualGraphMethod, Start, resume
+from colonnade.methods.graph.dual import CERTIFICATE, DualGraphMethod, DualPoint, Start, certify, resume
 from colonnade.methods.method import Job, Own
 from colonnade.privacy.block import Block
 from colonnade.privacy.gate import Gate

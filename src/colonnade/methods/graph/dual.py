@@ -1,19 +1,23 @@
-"""Warm starts: begin where an earlier fit to the same rows ended, rather than at zero.
+"""What ridge and ADMM on a graph share: settings, a warm start, and a certificate of how good the answer is.
 
-Claim    a run that begins at another problem's answer has only the difference to find, and ends at its own answer:
-         methods that take `start=` converge from every point.
-What     coefficients by party: a Fit, or a mapping. A party's program takes its own from it and nobody else's, and they
-         do not travel: neither a Fit nor an array can be sent as a setting, so a run with parties elsewhere refuses it.
+Warm     a run that begins at another problem's answer has only the difference to find, and ends at its own: methods
+         that take `start=` converge from every point. It is coefficients by party, a Fit or a mapping. A party's
+         program takes its own and nobody else's, and they do not travel: neither a Fit nor an array can be sent as a
+         setting, so a run with parties elsewhere refuses it. Settings print it as a digest, by which a stored run is
+         found again and which every ledger keeps.
 Duals    are not asked for. At an answer the dual vector is the slope of the loss at the scores (`slope_at`), and on a
          graph the multipliers of a tree are the scores behind each link (`resume`): all follows from the scores.
-Leaves   what the method's other rounds and its certificate release too: scores of a party (SharingADMM) or, summed, of
-         a subtree (on graphs), and the dual vector. Each is in the method's price.
-Prints   as a digest: a stored run is found again by what its settings print, and settings are kept in every ledger.
+Bound    Fenchel duality, as in `problem.certificate`: every u gives −loss*(u) − Σ gᵢ*(−Aᵢᵀu) ≤ the minimum of
+         loss(Σ Aᵢxᵢ + b, y) + Σ gᵢ(xᵢ). Along the tree of fewest hops from the label holder its dual point goes down;
+         sums of scores Aᵢxᵢ and of penalties come up; objective and gap go down. b is the best one for the scores.
+Leaves   the dual point; from each agent the scores of its subtree, one vector of n, at the end and at a warm start
+         (of SharingADMM: of each party); objective and gap, to everybody. Each is in the method's price.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Protocol, runtime_checkable
@@ -21,13 +25,17 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from colonnade.errors import InvalidInput
-from colonnade.kernels.arrays import Floats
-from colonnade.methods.graph.certificate import ASKED, TOLD
+from colonnade.kernels.arrays import Array, Floats
 from colonnade.methods.graph.consensus import Graph, Network, read_shares
-from colonnade.methods.method import GraphMethod, Job
+from colonnade.methods.method import Answer, GraphMethod, Job, Status
+from colonnade.privacy.block import Block
 from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate
-from colonnade.runtime.program import Post, Program, expect
+from colonnade.privacy.released import Released
+from colonnade.problem import Penalty
+from colonnade.runtime.messages import message
+from colonnade.runtime.node import Replies
+from colonnade.runtime.program import Post, Program, ask, ask_one, expect, last, receive
 
 RESUMED = Charge(EXACT, 1, "at a warm start the scores of its columns and of those behind it in the tree, summed")
 BROUGHT = Charge(EXACT, 1, "at a warm start the dual vector at the scores of all")
@@ -152,3 +160,71 @@ def resume(
     found, _ = read_shares({root: down}, scores.shape, 0)
     yield Post(dict.fromkeys(children, down), ())
     return found[root], total, flows
+
+
+# ------------------------------------------------------------------------------------------------ certificate
+
+
+ASKED = Charge(EXACT, 1, "the scores of its columns and of those behind it in the tree, summed, and their penalty")
+TOLD = Charge(EXACT, 2, "one dual point, and the objective and its gap at the end")
+
+
+@message(66)
+class DualPoint:
+    """Parent → child: the point at which the dual value is asked for."""
+
+    point: Released[Array]
+
+
+@message(67)
+class CertificatePart:
+    """Child → parent: what my subtree adds to the scores, the penalty, and the dual value."""
+
+    scores: Released[Array]
+    penalty: Released[float]
+    conjugate: Released[float]
+    factor: Released[float]  # by which the point must shrink to suit everybody in the subtree
+
+
+@message(68)
+class CertificateTotal:
+    """Parent → child: objective and gap of the model."""
+
+    objective: Released[float]
+    gap: Released[float]
+
+
+CERTIFICATE: Replies = {DualPoint: CertificatePart, CertificatePart: CertificateTotal}
+
+
+def certify(
+    job: Job, block: Block, gate: Gate, net: Network, penalty: Penalty, x: Floats, dual: Floats, status: Status
+) -> Program[Answer]:
+    """What every agent returns: the label holder's `dual` is the point; the others' is not used."""
+    loss = job.problem.loss
+    parent, children = net.tree(job.roster.label)
+    point = gate.exact(dual) if parent is None else (yield from receive(parent, DualPoint)).point
+    below = (yield from ask(children, DualPoint(point), CertificatePart)).values()
+
+    pull = -np.asarray(block.matrix.T @ point.value)
+    own = 0.0, 0.0, 1.0
+    if block.columns:
+        shrink = penalty.shrink(pull)
+        own = penalty.value(x), penalty.conjugate(pull * shrink), shrink
+    scores = np.asarray(block.matrix @ x) + sum((part.scores.value for part in below), np.zeros(point.value.shape))
+    cost = own[0] + math.fsum(part.penalty.value for part in below)
+    conjugate = own[1] + math.fsum(part.conjugate.value for part in below)
+    factor = min([own[2], *(part.factor.value for part in below)])
+    if parent is not None:
+        part = CertificatePart(*gate.exact(scores, cost, conjugate, factor))
+        verdict = yield from ask_one(parent, part, CertificateTotal)
+        yield from last(dict.fromkeys(children, verdict))
+        return Answer({}, 0.0, verdict.objective.value, verdict.gap.value, status)
+    y = block.own_labels().astype(np.float64)
+    intercept = loss.best_intercept(scores, y) if job.problem.intercept else 0.0
+    objective = loss.value(scores + intercept, y) + cost
+    # A conjugate that is finite everywhere asks for no shrinking; the others are 0 wherever they are finite.
+    gap = objective + loss.conjugate(factor * point.value, y) + conjugate
+    verdict = CertificateTotal(*gate.exact(objective, gap))
+    yield from last(dict.fromkeys(children, verdict))
+    return Answer({}, intercept, objective, gap, status)
