@@ -86,9 +86,7 @@ class Job:
     def feature_bound(self) -> float:
         """B: the public bound of an entry."""
         if self.privacy is None or self.privacy.feature_bound is None:
-            raise InvalidInput(
-                "this method needs privacy=co.Privacy(..., feature_bound=B), a public bound of |entries|."
-            )
+            raise InvalidInput("this method needs co.Privacy(..., feature_bound=B), a public bound of |entries|.")
         return self.privacy.feature_bound
 
     @property

@@ -2,8 +2,8 @@
 
     {"type": "ElasticNet", "l1": 0.1, "l2": 1.0}   <->   co.ElasticNet(l1=0.1, l2=1.0)
 
-Only types that Colonnade itself exports are made, by their public names; nothing is imported or executed. A value that
-holds a function cannot travel, and says so.
+Only types that Colonnade itself exports are made, by their public names; nothing is imported or executed. A function
+cannot travel.
 """
 
 from __future__ import annotations

@@ -11,11 +11,9 @@ Source   Boyd, Parikh, Chu, Peleato, Eckstein, "Distributed optimization and sta
              anchored   w ← anchor/(k+1) + k/(k+1) T(w)    faster on linear programs: sources in anchored.py
          It begins relaxed. An epoch ends when the residual has fallen, or has lasted a share of all rounds: then the
          next one goes the other way. A relaxed step is one anchored at w itself, so a party is told where the anchor is
-         and how far `back`. v = rho·u is the dual vector, and all that a party needs: its z_m is w_m − v/rho, and the
-         target of its x is z_m − v/rho.
+         and how far `back`. v = rho·u, the dual vector, is all it needs: z_m = w_m − v/rho, and z_m − v/rho its target.
 Leaves   the labels; from each party, every round: its prediction for every row, the penalty of its coefficients, and
-         two numbers of the certificate; at a warm start (dual.py) the first of these is its prediction at the start.
-         Its coefficients never leave it.
+         two numbers of the certificate; at a warm start (graph/dual.py) first of all its prediction there.
 Price    exact releases: every event is infinite; a finite budget refuses this method.
 Stops    when the gap, which bounds objective − optimum, is at most the tolerance.
 Proof    after the z-update v is a slope of the loss, so it lies in the domain of loss*. With s ≤ 1 that brings every

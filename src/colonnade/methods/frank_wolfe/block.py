@@ -1,7 +1,6 @@
 """Block-coordinate Frank-Wolfe under arbitrary sampling, over columns held by different parties.
 
-Solves   min loss(Ax, y)  subject to  x in M₁ × … × M_B: each block (column, group, party) in a ball or simplex of its
-         own.
+Solves   min loss(Ax, y)  subject to  x in M₁ × … × M_B: each block (column, group, party) in its own ball or simplex.
 Source   Lou and Cheung, "An uplink communication-efficient approach to featurewise distributed sparse optimization with
          differential privacy", algorithm 1; comments "line n" refer to its box. p_min is taken from the sampling by its
          definition; docs/methods-frank-wolfe.md has the theorems, with what was mended in them.
@@ -167,10 +166,8 @@ class BlockFrankWolfe(Method):
     def check(self, job: Job) -> None:
         self.least(job)
         if not job.problem.loss.smooth or job.problem.intercept:
-            raise InvalidInput(
-                f"{self.TITLE} needs a smooth loss and no intercept. Use LeastSquares, Logistic or SquaredHinge, and "
-                "add a column of ones for an intercept."
-            )
+            advice = "Use LeastSquares, Logistic or SquaredHinge, and add a column of ones"
+            raise InvalidInput(f"{self.TITLE} needs a smooth loss and no intercept. {advice}.")
 
     def price(self, job: Job) -> Mapping[str, Plan]:
         what = "every round's change of its part of the prediction, and its share of the gap"

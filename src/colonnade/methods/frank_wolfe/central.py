@@ -98,10 +98,8 @@ class CentralFrankWolfe(Method):
         _ = ball_of(job), job.feature_bound, job.label_bound  # or InvalidInput
         self.check_trust(job)
         if len(job.roster.with_columns) != 1 or job.roster.with_columns[0] != job.roster.label:
-            raise InvalidInput(
-                f"{self.TITLE} needs one party with all columns and the labels: "
-                "Federation.split(X, y, parties={'holder': slice(None)}, label='holder')."
-            )
+            advice = "Federation.split(X, y, parties={'holder': slice(None)}, label='holder')"
+            raise InvalidInput(f"{self.TITLE} needs one party with all columns and the labels: {advice}.")
         if not isinstance(job.problem.loss, LeastSquares | Logistic) or job.problem.intercept:
             raise InvalidInput(f"{self.TITLE} solves LeastSquares() and Logistic() without an intercept.")
 

@@ -377,10 +377,8 @@ def check(job: Job, title: str) -> None:
     if isinstance(atoms, GroupAtoms):
         assert atoms.holders  # looks at every group
     if not job.problem.loss.smooth:
-        raise InvalidInput(
-            f"{title} needs a smooth loss, and {type(job.problem.loss).__name__} has kinks. "
-            "Use LeastSquares, Logistic, SquaredHinge or Huber."
-        )
+        wrong = f"{title} needs a smooth loss, and {type(job.problem.loss).__name__} has kinks"
+        raise InvalidInput(f"{wrong}. Use LeastSquares, Logistic, SquaredHinge or Huber.")
 
 
 def plan(job: Job, party: str, rounds: int) -> Plan:

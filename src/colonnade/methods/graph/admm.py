@@ -10,12 +10,10 @@ Source   Gratton, thesis, chapters on non-smooth regularisers and on general los
          the loss has kinks. Here the loss is one more agent, at whoever holds the labels, linked to that party's
          columns (if it has any) inside the party: every step is exact, and the labels are not sent.
 Leaves   each agent's estimate of w, every round: at the end the slope of the loss in every row, which everybody learns
-         (for two classes its sign IS the label); once, and once more at a warm start (dual.py), the scores of each
-         subtree (dual.py). Coefficients stay.
+         (for two classes its sign IS the label); once, and at a warm start, the scores of each subtree (dual.py).
 Price    exact releases: every event is infinite; a finite budget refuses this method.
 Stops    when no agent disagrees or moves by more than the tolerance, relative; then the gap is certified.
-Several  responses, y of shape (n, q): x and w are matrices; the penalty is of all entries, or nuclear over blocks: like
-         the thesis' r = Σ rᵢ(xᵢ), a sum over agents.
+Several  responses, y of shape (n, q): x and w are matrices; the penalty is of all entries, or nuclear over blocks.
 """
 
 from __future__ import annotations

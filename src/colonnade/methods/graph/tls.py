@@ -5,23 +5,20 @@ Solves   min ‖[E r]‖_F  with  (A + E) x = y + r,   that is  min ‖Ax − y�
 Rows     Gratton, thesis, DA-TLS, with Cᵢ = ZᵢᵀZᵢ. Its problem lacks a normalisation, and it needs an outer loop; with
          trace X = 1 the ratio is linear and one loop does it:   min <Σ Cᵢ, X>  over X ⪰ 0, trace X = 1,  whose optimum
          is vvᵀ. The agents agree on X (consensus.py); their step is Π(V − Cᵢ/κ), Π the projection onto that set:
-         eigenvalues onto the simplex. The Cᵢ are scaled by the largest of their norms, found by a flood, so units do
-         not matter.
+         eigenvalues onto the simplex. The Cᵢ are scaled by the largest of their norms, found by a flood.
 Columns  (left open in the thesis) Agents hold columns Zᵢ of Z and rows Vᵢ of a growing orthonormal basis V; Y = ZV = Σ
          ZᵢVᵢ, n × k, is known to all, summed along a tree, one column a round. The smallest singular vector c of Y
          gives the best v = Vc in the space, and its residual Zᵀ(Yc) − σ²v, of which each agent has its rows, joins the
          basis. That space is the Krylov space of ZᵀZ from the labels on: after at most P + 1 rounds it holds v,
          exactly. Where features depend on each other it never leaves the part of the table that the labels reach (the
-         core problem of Paige and Strakoš), so the answer is then the one of least norm; over split rows there is none,
-         and an error says so.
+         core problem of Paige and Strakoš): the answer is the one of least norm; over split rows there is none.
 Leaves   rows: every agent's estimate of X in every round. Columns: sums of Zᵢ times a vector over each subtree, and
          sums of squares. The answer x of split rows is everybody's; over split columns each agent keeps its own.
 Price    exact releases: every event is infinite; a finite budget refuses this method.
 Stops    rows: when no agent disagrees or moves by more than the tolerance. Columns: when the residual is at most the
          tolerance times σ²max. A small gap between the two smallest singular values makes both slow: `rank_one` in the
-         history is the largest eigenvalue of X, 1 at the answer. So does a long graph: news travels one link a round,
-         and on a line of twenty agents the error shrinks by 3 % a round, whatever ρ is kept, against 12 % on a random
-         graph.
+         history is the largest eigenvalue of X, 1 at the answer. So does a long graph: on a line of twenty agents the
+         error shrinks by 3 % a round, whatever ρ is kept, against 12 % on a random graph.
 Gap      none: nothing that is sent bounds how far the answer is from the best. `objective` is that of the label
          holder's answer, so it is never below the least there is.
 """
