@@ -326,7 +326,7 @@ def _norms(job: Job, columns: bool) -> dict[str, float]:
         raise InvalidInput(f"private sharing ADMM needs privacy=co.Privacy(..., {given}.")
     if isinstance(privacy.row_norm, Mapping):
         if missing := [party for party in widths if party not in privacy.row_norm]:
-            raise InvalidInput(f"row_norm names no bound for {missing[0]!r}; give one for each party with columns.")
+            raise InvalidInput(f"row_norm names no bound for party {missing[0]!r}; give one for each with columns.")
         return {party: float(privacy.row_norm[party]) for party in widths}
     total = sum(widths.values())
     return {party: privacy.row_norm * math.sqrt(width / total) for party, width in widths.items()}
