@@ -159,11 +159,11 @@ def installed() -> str:
 def usable_labels(y: NDArray[Any], job: Job) -> NDArray[Any]:
     """The labels as the loss wants them."""
     loss = job.problem.loss
-    checked = loss.check(y) if job.privacy is None else _unquestioned(y, job)
+    checked = loss.check(y) if job.privacy is None else _private_labels(y, job)
     return checked.astype(np.int8) if loss.classifies else checked
 
 
-def _unquestioned(y: Any, job: Job) -> Any:
+def _private_labels(y: Any, job: Job) -> Any:
     """Labels under privacy: no check, since a refusal would tell whether both classes, or a wild value, occur."""
     assert job.privacy is not None
     if np.asarray(y).dtype.kind not in "biuf":  # the type of a column is public

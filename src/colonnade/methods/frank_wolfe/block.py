@@ -93,7 +93,7 @@ def coordinator(job: Job, settings: BlockFrankWolfe, run: str) -> Program[Answer
     prediction, step = np.zeros(roster.rows), 0.0
     prediction += _sum((yield from ask(parties, BlockBegin(), Change)), roster)
     for t in range(settings.rounds + 1):
-        drawn = _drawn(settings.sampling, owners, run, t) if t < settings.rounds else np.zeros(0, np.int64)  # line 3
+        drawn = _draw(settings.sampling, owners, run, t) if t < settings.rounds else np.zeros(0, np.int64)  # line 3
         slope, objective = loss.slope(prediction, y), loss.value(prediction, y)
         turns = {p: BlockTurn(step, slope, drawn[owners[drawn] == k]) for k, p in enumerate(parties)}
         note: Note = {"round": t + 1, "objective": objective, "blocks": int(drawn.size), "step": step}
@@ -119,14 +119,14 @@ def party(job: Job, block: Block, gate: Gate, settings: BlockFrankWolfe) -> Prog
             case SendLabels():
                 answer: object = Labels(gate.exact(block.own_labels()))
             case BlockBegin():
-                answer = Change(*gate.exact(_moved(block, x), 0.0))
+                answer = Change(*gate.exact(_change_of(block, x), 0.0))
             case BlockTurn(step, slope, blocks):
                 x = x + step * ahead  # line 7, of the round before
                 gradient = block.correlations(slope)
                 error = universal_step(t, least)
                 seen = gradient + settings.gradient_error * error * _signs(gate.run, t, block)  # line 5
                 ahead = mine.towards(x, seen, blocks, settings.oracle_error * error)  # line 6
-                answer = Change(*gate.exact(_moved(block, ahead), mine.gap(x, gradient)))
+                answer = Change(*gate.exact(_change_of(block, ahead), mine.gap(x, gradient)))
                 t += 1
             case SendBlockModel():
                 answer = BlockModel(gate.exact(x))
@@ -241,7 +241,7 @@ class _Mine:
         return float(x @ gradient) - self.each.radius * math.fsum(steepest)
 
 
-def _moved(block: Block, ahead: Floats) -> Floats:
+def _change_of(block: Block, ahead: Floats) -> Floats:
     """The change of the prediction; nothing is sent where nothing moves."""
     return block.scores(ahead) if ahead.any() else np.zeros(0)
 
@@ -251,7 +251,7 @@ def _signs(run: str, t: int, block: Block) -> Floats:
     return rng.choice(np.array([-1.0, 1.0]), block.columns)
 
 
-def _drawn(sampling: Sampling, owners: Indices, run: str, t: int) -> Indices:
+def _draw(sampling: Sampling, owners: Indices, run: str, t: int) -> Indices:
     rng = np.random.default_rng(int.from_bytes(public_bytes(run, "blocks", t), "little"))
     drawn = np.unique(np.asarray(sampling.draw(owners, rng), dtype=np.int64))
     if drawn.size and not (drawn[0] >= 0 and drawn[-1] < owners.size):

@@ -119,7 +119,7 @@ class Tree:
         lacking = [child for child in self.children if not (fetch and child == below)]
         up = [self.parent] if self.parent is not None and fetch else []
         yield Post(dict.fromkeys([*up, *lacking], wave), (), note)
-        return Best(wave.place, wave.score), _there(wave)
+        return Best(wave.place, wave.score), _column_of(wave)
 
 
 @dataclass(frozen=True)
@@ -160,10 +160,10 @@ class Flood:
             if any(other.column != wave.column for other in waves):
                 raise ProtocolError("neighbours passed on different columns for the same atom")
             yield from last(dict.fromkeys(behind, wave))
-        return best, _there(wave)
+        return best, _column_of(wave)
 
 
-def _there(wave: Wave) -> Any:
+def _column_of(wave: Wave) -> Any:
     """The column of a wave, or None where it carries none."""
     column: Any = wave.column.value
     return None if sparse.issparse(column) and column.shape[1] == 0 else column

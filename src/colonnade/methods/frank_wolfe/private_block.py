@@ -135,7 +135,7 @@ def coordinator(job: Job, spend: Spend, run: str) -> Program[Answer]:
         for party, pick in picks.items():  # line 11
             place = party, pick.index.value
             if place not in kept:
-                kept[place] = _received(pick, spend.rows, len(roster.positions[party]))
+                kept[place] = _read_column(pick, spend.rows, len(roster.positions[party]))
         x = best_on_ball(np.stack(list(kept.values()), axis=1), x, spend, model, _largest(y), job)
     coefficients = {p: np.zeros(len(roster.positions[p])) for p in parties}
     for (party, index), weight in zip(kept, x, strict=True):
@@ -246,7 +246,7 @@ def clipped_labels(noisy: Floats, spend: Spend) -> Floats:
     return np.clip(noisy, -limit, limit) / math.erf(limit / sigma / math.sqrt(2.0))
 
 
-def _received(pick: Pick, rows: int, columns: int) -> Floats:
+def _read_column(pick: Pick, rows: int, columns: int) -> Floats:
     parts = [part.value for part in pick.column]
     if [part.shape for part in parts] != [(rows,), (1,)] or not 0 <= pick.index.value < columns:
         raise ProtocolError(f"a party picked a new column and sent {len(parts)} arrays about it where 2 were due")

@@ -263,10 +263,10 @@ def _table(rule: GramRule, columns: PublicColumns, rows: int, sums: Sums) -> _Co
     doubt = math.sqrt(2.0) * sums.noise / rows / bound
     mean, square = (sums.positive + sums.negative) / rows / bound, 2.0 * sums.half_squares / rows / np.square(bound)
     for kind in (columns.binary, ~columns.binary):  # zeros and ones are not like measurements
-        mean[kind] = _gathered(mean[kind], doubt[kind])
+        mean[kind] = _draw_together(mean[kind], doubt[kind])
     mean = np.clip(mean, np.where(columns.nonnegative, 0.0, -1.0), 1.0)
     numbers = ~columns.binary
-    square[numbers] = _gathered(square[numbers], (2.0 * sums.square_noise / rows / np.square(bound))[numbers])
+    square[numbers] = _draw_together(square[numbers], (2.0 * sums.square_noise / rows / np.square(bound))[numbers])
     square = np.where(columns.binary, mean, square)
     variance = np.clip(square - np.square(mean), 0.0, 1.0)
     scale = (variance + np.maximum(doubt, FLOOR)) ** -rule.power
@@ -274,7 +274,7 @@ def _table(rule: GramRule, columns: PublicColumns, rows: int, sums: Sums) -> _Co
     return _ColumnSummary(mean, doubt, variance, scale, pull / bound * scale, noise / bound * scale)
 
 
-def _gathered(values: Floats, noise: Floats) -> Floats:
+def _draw_together(values: Floats, noise: Floats) -> Floats:
     """Noisy measurements of similar things, each drawn to their common mean by its share of noise (James and Stein)."""
     if not (values.size and noise.all()):  # exact ones stay as they are
         return values

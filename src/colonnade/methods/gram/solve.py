@@ -5,7 +5,7 @@ Solves   the problem's least-squares form from noisy [A, 1, y]'[A, 1, y] alone; 
          model at the share of the positive class (one Newton step from the constant): ½·π(1−π)·x'Sx − ½·x'b.
 How      Schur out the constant; cut negative eigenvalues; add the ridge k·g·√s, about half the spectral norm of the
          noise; then the asked penalty or set (quadratic.py).
-Order    choose -> (class sums) -> prepare -> (JOINT release) -> Gram.of -> solve; the first half is in gram_rule.py.
+Order    choose -> (class sums) -> prepare -> (JOINT release) -> Gram.of -> solve; the first half is in rule.py.
 Leaves   nothing: every argument is public (schema, rows, rho) or released and paid for.
 """
 
@@ -99,19 +99,19 @@ def solve(
     found = minimise(*_spread_out(model, term, frame.keep, columns), term)
     x = found.x[frame.keep] if found.x.size != frame.keep.size else found.x
     spread = _spread(problem, moments, model, x, rows)
-    heard = _heard(moments, model, x, spread.response, rows)
+    scores = _score_moments(moments, model, x, spread.response, rows)
     return GramSolution(
-        coefficients=_widened(x, frame.keep, columns),
+        coefficients=_widen(x, frame.keep, columns),
         intercept=_intercept(problem, moments, x),
-        errors=_widened(spread.errors[:-1], frame.keep, columns),
+        errors=_widen(spread.errors[:-1], frame.keep, columns),
         uncovered=_uncovered(problem, rule, moments, x, spread, rows),
         intercept_error=float(spread.errors[-1]),
-        privacy_errors=_widened(spread.privacy[:-1], frame.keep, columns),
+        privacy_errors=_widen(spread.privacy[:-1], frame.keep, columns),
         path=None if term is None else _path(model, term, frame.keep, columns),
         gap=found.gap,
         ridge=moments.ridge,
-        link=_link(problem, moments, model, x, heard) if problem.loss.classifies else None,
-        signal=heard.signal,
+        link=_link(problem, moments, model, x, scores) if problem.loss.classifies else None,
+        signal=scores.signal,
     )
 
 
@@ -251,9 +251,9 @@ def _intercept(problem: Problem, m: _Moments, x: Floats) -> float:
 def _path(model: _Model, term: Penalty | Set, keep: Indices, columns: int) -> Path:
     # A larger radius is a weaker bound, a larger weight a stronger penalty: the strongest comes first in both.
     factors = FACTORS[::-1] if isinstance(term, Set) else FACTORS
-    terms = [_scaled(term, float(factor)) for factor in factors]
+    terms = [_scale_term(term, float(factor)) for factor in factors]
     along = quadratic_path(*_spread_out(model, term, keep, columns), [one for one, _ in terms])
-    x = [found.x if found.x.size == columns else _widened(found.x, keep, columns) for found in along]
+    x = [found.x if found.x.size == columns else _widen(found.x, keep, columns) for found in along]
     return Path(np.array([weight for _, weight in terms]), np.array(x))
 
 
@@ -263,10 +263,10 @@ def _spread_out(model: _Model, term: Penalty | Set | None, keep: Indices, column
         return model.hessian, model.linear
     hessian = np.zeros((columns, columns))
     hessian[np.ix_(keep, keep)] = model.hessian
-    return hessian, _widened(model.linear, keep, columns)
+    return hessian, _widen(model.linear, keep, columns)
 
 
-def _scaled(term: Penalty | Set, factor: float) -> tuple[Penalty | Set, float]:
+def _scale_term(term: Penalty | Set, factor: float) -> tuple[Penalty | Set, float]:
     match term:
         case Ridge() | Lasso() | GroupLasso():
             return replace(term, a=term.a * factor), term.a * factor
@@ -277,7 +277,7 @@ def _scaled(term: Penalty | Set, factor: float) -> tuple[Penalty | Set, float]:
     raise InvalidInput(f"{type(term).__name__} is not solved from a Gram matrix.")
 
 
-def _widened(values: Floats, keep: Indices, columns: int) -> Floats:
+def _widen(values: Floats, keep: Indices, columns: int) -> Floats:
     wide = np.zeros(columns)
     wide[keep] = values
     return wide
@@ -387,7 +387,7 @@ def _with_constant(covariance: Floats, mean: Floats) -> Floats:
 
 
 @dataclass(frozen=True)
-class _Heard:
+class _ScoreMoments:
     """Moments of the scores, less what they owe to noise."""
 
     pull: float  # covariance with the label
@@ -400,7 +400,7 @@ class _Heard:
         return self.pull / math.sqrt(self.pull_noise2) if self.pull_noise2 > 0.0 else math.inf
 
 
-def _heard(m: _Moments, model: _Model, x: Floats, response: Floats, rows: int) -> _Heard:
+def _score_moments(m: _Moments, model: _Model, x: Floats, response: Floats, rows: int) -> _ScoreMoments:
     """Moments of the scores x'a, put right for the noise that x has learnt.
 
     That noise flatters the pull and lessens the spread; what it comes to on average is taken off. The noise of the pull
@@ -417,13 +417,13 @@ def _heard(m: _Moments, model: _Model, x: Floats, response: Floats, rows: int) -
     learnt = float(x2 @ of_gram @ own) + float(x @ (response * of_gram) @ x)
     spread = max(float(x @ m.covariance @ x) + 2.0 * model.curvature * learnt, 0.0)
     pull_noise2 = float(x @ doubt @ x) + float(np.sum(flattery * flattery.T))
-    return _Heard(pull, spread, pull_noise2, 2.0 * float(x2 @ of_gram @ x2))
+    return _ScoreMoments(pull, spread, pull_noise2, 2.0 * float(x2 @ of_gram @ x2))
 
 
-def _link(problem: Problem, m: _Moments, model: _Model, x: Floats, heard: _Heard) -> Link:
+def _link(problem: Problem, m: _Moments, model: _Model, x: Floats, scores: _ScoreMoments) -> Link:
     """The link of the model's scores, from their released moments; noise makes it flatter, never steeper."""
     ratio = model.curvature / model.pull  # times ratio, scores are those of least squares on ±1
     middle = float(m.mean @ x) + _intercept(problem, m, x)
-    noise2 = ratio**2 * heard.pull_noise2, ratio**4 * heard.spread_noise2
-    found = mixed(_share(m), ratio * middle, ratio * heard.pull, ratio**2 * heard.spread, *noise2)
+    noise2 = ratio**2 * scores.pull_noise2, ratio**4 * scores.spread_noise2
+    found = mixed(_share(m), ratio * middle, ratio * scores.pull, ratio**2 * scores.spread, *noise2)
     return found._replace(slope=found.slope * ratio, rise=found.rise * ratio)

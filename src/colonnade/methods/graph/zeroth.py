@@ -212,7 +212,7 @@ def row_peer(job: Job, block: Block, gate: Gate, settings: GraphZerothOrder) -> 
 
 
 class GuessedColumnsTerm:
-    """The term of a party's columns, as in graph_admm.py, with a penalty of which only values are known."""
+    """The term of a party's columns, as in admm.py, with a penalty of which only values are known."""
 
     def __init__(self, block: Block, guess: Guess, steps: int) -> None:
         self.matrix, self.descent = block.matrix, Descent(guess, block.columns, steps, float(block.rows))
