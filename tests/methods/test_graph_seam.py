@@ -224,7 +224,7 @@ def test_a_method_over_columns_refuses_split_rows_and_says_what_to_do():
 @pytest.mark.parametrize(
     ("parties", "advice"),
     [
-        ({"a": slice(0, 5)}, "7 of the 12 rows are at no party"),
+        ({"a": slice(0, 5)}, "7 of 12 rows are at no party"),
         ({"a": slice(0, 5), "b": slice(4, 12)}, "1 rows are given twice"),
         ({"a": slice(0, 12), "b": []}, "gets no rows"),
         (13, "1 to the 12 rows"),
