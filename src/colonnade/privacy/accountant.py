@@ -33,7 +33,7 @@ def epsilon(rho: float, delta: float) -> float:
         return 0.0
     if rho == math.inf or delta == 0:
         return math.inf
-    bound = float(_composed(rho).get_epsilon(delta))
+    bound = float(_compose(rho).get_epsilon(delta))
     return bound + MARGIN * (1 + bound) if bound > 0 else 0.0
 
 
@@ -49,7 +49,7 @@ def delta(rho: float, epsilon: float) -> float:
     # The bound is exp(t) with |t| below 750, or it is not a float any more: t's rounding is below 1e-9. For a small
     # ρ dp-accounting also loses digits in 1 - exp(-ρ), and fails where it loses all: below 1e-12, 1e-12 is charged.
     charged = max(rho, 1e-12)
-    bound = float(_composed(charged).get_delta(epsilon)) * (1 + 1e-9 + 1e-15 / charged)
+    bound = float(_compose(charged).get_delta(epsilon)) * (1 + 1e-9 + 1e-15 / charged)
     return min(1.0, max(bound, sys.float_info.min))
 
 
@@ -80,7 +80,7 @@ def delta_left(delta: float, epsilon: float, distance: float) -> float:
 _epsilon = epsilon  # `rho_for` has an argument of that name
 
 
-def _composed(rho: float) -> RdpAccountant:
+def _compose(rho: float) -> RdpAccountant:
     from dp_accounting import ZCDpEvent
     from dp_accounting.rdp import RdpAccountant
 

@@ -94,7 +94,7 @@ class Gate:
     def exact(self, value: Any, /, *more: Any) -> tuple[Released[Any], ...]: ...
     def exact(self, *values: Any) -> Any:
         """The values as they are, at an infinite price: only for parties whose policy allows it."""
-        return self._unchanged(EXACT, values)
+        return self._release_as_is(EXACT, values)
 
     def gaussian(
         self, *exact: Private[Floats], rho: float, scope: Scope = Scope.OWN, audience: Audience = Audience.ALL
@@ -250,7 +250,7 @@ class Gate:
     def inside(self, *values: Any) -> Any:
         """The values as they are, for members of the consortium only: recorded, and free against everybody else."""
         rho = 0.0 if self._noise.private else math.inf
-        return self._unchanged(Event(Mechanism.EXACT, rho, math.inf, Scope.OWN, self._members), values)
+        return self._release_as_is(Event(Mechanism.EXACT, rho, math.inf, Scope.OWN, self._members), values)
 
     def entrust(self, scores: Private[Floats], *, rho: float) -> tuple[Released[int], Released[int], Released[int]]:
         """This party's part of one choice over all parties' signed scores: index, sign, and its mass, for members only.
@@ -317,7 +317,7 @@ class Gate:
                 self._ledger.log.append(self._run, self._tick, "release", str(slot), body)
         self._pending = []
 
-    def _unchanged(self, event: Event, values: tuple[Any, ...]) -> Any:
+    def _release_as_is(self, event: Event, values: tuple[Any, ...]) -> Any:
         released = tuple(release(value) for value in values)
         self._release(event, lambda: b"".join(released_body(value) for value in released), draw=None)
         return released[0] if len(values) == 1 else released

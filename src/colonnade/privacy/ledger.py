@@ -189,7 +189,7 @@ class Ledger:
         # A run may have been closed by another process since it was opened here (`colonnade runs abort`).
         if self.log.durable and self.log.holds(run, "close"):
             raise ReplayDiverged(f"run {run} is over at {self.node!r}; it releases nothing more. Start a new run.")
-        text = f'{{"event": {event.to_json()}, "round": {number}, "what": {_quoted(what)}, "when": "{_now()}"}}'
+        text = f'{{"event": {event.to_json()}, "round": {number}, "what": {_quote(what)}, "when": "{_now()}"}}'
         self.log.append(run, tick, "event", str(slot), text.encode())
 
     # -------------------------------------------------------------------------------- the owner's hand
@@ -298,7 +298,7 @@ class Ledger:
             self.check_new()
             own = [body for body in self._replaced_rows() if body["node"] == self.node]
             known = math.fsum(body["rho"] for body in own)
-            one = _replaced(own[0]) if own else Replaced(self.node, _now(), secrets.token_hex(8))
+            one = _read_replaced(own[0]) if own else Replaced(self.node, _now(), secrets.token_hex(8))
             if not own or rho > known:
                 self._admin("replaced", {**one._asdict(), "rho": rho - known, "units": list(units)})
         return one
@@ -334,7 +334,7 @@ class Ledger:
 
     def replaced(self) -> list[Replaced]:
         """The ledgers that were replaced, as far as this one knows."""
-        return list(dict.fromkeys(map(_replaced, self._replaced_rows())))
+        return list(dict.fromkeys(map(_read_replaced, self._replaced_rows())))
 
     def check_head(self, count: int, head: bytes, witness: str) -> None:
         """This ledger must still hold the row that a peer saw as its last."""
@@ -349,7 +349,7 @@ class Ledger:
 _UNSAID = {"what": "not recorded", "round": 0, "when": ""}  # of events of format 1
 
 
-def _replaced(body: Mapping[str, Any]) -> Replaced:
+def _read_replaced(body: Mapping[str, Any]) -> Replaced:
     return Replaced(str(body["node"]), str(body["when"]), str(body["mark"]))
 
 
@@ -358,7 +358,7 @@ def _tightness(limit: tuple[Any, Any]) -> float:
 
 
 @lru_cache(maxsize=256)
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return json.dumps(text)
 
 

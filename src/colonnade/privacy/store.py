@@ -222,7 +222,7 @@ class FileLog:
                 "recorded or sent twice; is another process driving the same run?"
             ) from error
         except (sqlite3.DatabaseError, OSError) as error:
-            raise _explained(self.path, error) from error
+            raise _explain(self.path, error) from error
         self._head = head
 
     def rows(self, run: str | None = None, kind: str | None = None) -> list[Row]:
@@ -365,20 +365,20 @@ class _Transaction:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._log._end(error)
         if isinstance(error, sqlite3.DatabaseError | OSError):
-            raise _explained(self._log.path, error) from error
+            raise _explain(self._log.path, error) from error
 
 
 def chain(head: bytes, run: str, tick: int, kind: str, key: str, stored: bytes) -> bytes:
     """The head after one more row: every field is framed by its length, so no two rows hash alike."""
     number = str(tick).encode()
-    fields = (_framed(run), _SIZE(len(number)), number, _framed(kind), _framed(key), _SIZE(len(stored)))
+    fields = (_frame(run), _SIZE(len(number)), number, _frame(kind), _frame(key), _SIZE(len(stored)))
     digest = hashlib.sha256(head + b"".join(fields))
     digest.update(stored)  # apart, since it may be large and a copy costs
     return digest.digest()
 
 
 @lru_cache(maxsize=1024)
-def _framed(text: str) -> bytes:  # a run's rows name the same few things over and over
+def _frame(text: str) -> bytes:  # a run's rows name the same few things over and over
     raw = text.encode()
     return _SIZE(len(raw)) + raw
 
@@ -428,10 +428,10 @@ class _disk:  # noqa: N801  read as a function, and a class since every step of 
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if isinstance(error, sqlite3.DatabaseError | OSError):
-            raise _explained(self._path, error) from error
+            raise _explain(self._path, error) from error
 
 
-def _explained(path: Path, error: sqlite3.DatabaseError | OSError) -> Exception:
+def _explain(path: Path, error: sqlite3.DatabaseError | OSError) -> Exception:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the kind, without its detail; an OSError has none
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return LedgerDamaged(

@@ -116,7 +116,7 @@ class HostedNode:
         self._traffic = Traffic()
         self._told = 0  # notes that turns have carried
 
-    # ------------------------------------------------------------------------ its books
+    # ------------------------------------------------------------------------ its records
 
     def verify(self) -> None:
         """Its records must be whole."""

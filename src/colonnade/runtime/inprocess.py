@@ -51,7 +51,7 @@ class InProcess:
     """Runs every node in this process, one step at a time, with one BLAS thread."""
 
     def run(self, nodes: Mapping[NodeId, Node], carry: Carry = deliver_once) -> Outcome:
-        with threadpool_limits(limits=1), _seldom_collecting():
+        with threadpool_limits(limits=1), _collect_seldom():
             return _Loop(nodes, carry, self.pick).run()
 
     def pick(self, ready: deque[NodeId]) -> NodeId:
@@ -60,7 +60,7 @@ class InProcess:
 
 
 @contextmanager
-def _seldom_collecting() -> Iterator[None]:
+def _collect_seldom() -> Iterator[None]:
     """Look for cycles of garbage less often: a run makes many small objects that live on, and with a thousand nodes the
     search took a third of its time."""
     before = gc.get_threshold()

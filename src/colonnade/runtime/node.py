@@ -216,9 +216,9 @@ class Node:
                 self._check_reply(receiver, type(message))
             if id(message) not in bodies:
                 bodies[id(message)] = encode(message, guarded=self.guarded)
-        return self._sealed({receiver: bodies[id(message)] for receiver, message in post.to.items()})
+        return self._seal({receiver: bodies[id(message)] for receiver, message in post.to.items()})
 
-    def _sealed(self, outbox: dict[NodeId, bytes]) -> dict[NodeId, bytes]:
+    def _seal(self, outbox: dict[NodeId, bytes]) -> dict[NodeId, bytes]:
         """The same bodies, those for relayed nodes encrypted for their receivers: each content once."""
         places: dict[int, dict[NodeId, int]] = {}  # by content, since a broadcast is one object
         for receiver in [receiver for receiver in outbox if receiver in self._relayed]:

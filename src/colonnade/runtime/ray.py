@@ -172,7 +172,7 @@ class Ray:
         starts = STARTS if address is None else 1
         for attempt in range(1, starts + 1):
             try:
-                with _quiet():
+                with _silence_remarks():
                     ray.init(address, log_to_driver=False, include_dashboard=False, configure_logging=False)
                 break
             except Exception as error:  # of many kinds, and plain ones: a node that was slow to start is an `Exception`
@@ -407,7 +407,7 @@ def _not_there(address: str | None, error: Exception) -> ColonnadeError:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def _silence_remarks() -> Iterator[None]:
     """Without Ray's remarks on how it starts; its errors stay."""
     log = logging.getLogger("ray")
     before = log.level

@@ -93,7 +93,7 @@ class RunStore:
                 (self.folder / part).mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             what = "it is a file" if self.folder.is_file() else error.strerror
-            raise _unusable(self.folder, what) from error
+            raise _unusable_store(self.folder, what) from error
         self._journal = FileLog(self.folder / "runs.db")
         self._journal.verify()
 
@@ -113,7 +113,7 @@ class RunStore:
     @contextlib.contextmanager
     def run(self, fingerprint: str) -> Iterator[str]:
         """The run to drive: one begun earlier by the same call and not ended, else a new one."""
-        held, run = self._claim(self._keyed(fingerprint))
+        held, run = self._claim(self._keyed_hash(fingerprint))
         try:
             yield run
         finally:
@@ -134,10 +134,10 @@ class RunStore:
         begun = [row for row in self._journal.rows(kind="begin") if row.key]  # the others were adopted, and have no key
         if not begun:
             return None
-        same, ended = self._keyed(fingerprint), self.ended()
+        same, ended = self._keyed_hash(fingerprint), self.ended()
         return next((row.run for row in begun if row.key == same and row.run not in ended), None)
 
-    def _keyed(self, fingerprint: str) -> str:
+    def _keyed_hash(self, fingerprint: str) -> str:
         # A plain hash of the data would let a reader of the journal test guesses about a row.
         key = self._journal.secret("store", "fingerprint key", 32)
         return hashlib.blake2b(fingerprint.encode(), key=key, digest_size=32).hexdigest()
@@ -198,7 +198,7 @@ class RunStore:
 Store = MemoryStore | RunStore
 
 
-def _unusable(folder: Path, what: object) -> StoreError:
+def _unusable_store(folder: Path, what: object) -> StoreError:
     return StoreError(f"cannot use {folder} as a store: {what}. Name a folder that is writable or still to be made.")
 
 
@@ -207,7 +207,7 @@ def check_folder(folder: Path) -> None:
     above = next(part for part in (folder, *folder.absolute().parents) if part.exists())
     if not above.is_dir() or not os.access(above, os.W_OK):
         what = f"{above} is a file" if not above.is_dir() else f"{above} is not writable"
-        raise _unusable(folder, what)
+        raise _unusable_store(folder, what)
 
 
 def file_name(node: str) -> str:
@@ -238,15 +238,15 @@ def ending_in_words(how: str) -> str:
 
 def history(folder: str | Path) -> list[tuple[str, str, str]]:
     """Every run of a store: its id, when it began, its state."""
-    with closing(_existing(folder)) as store:
+    with closing(_open_existing(folder)) as store:
         ended = store.ended()
         return [(run, began, ending_in_words(ended.get(run, _GOING))) for run, began in store.begun()]
 
 
 def released(folder: str | Path, run: str) -> dict[str, Any]:
     """What is on record about a run: its terms, and what left each node whose ledger is here."""
-    with closing(_existing(folder)) as store:
-        began = _begun(store, run)
+    with closing(_open_existing(folder)) as store:
+        began = _when_begun(store, run)
         terms: dict[str, str] = {}
         left = []
         for node in _nodes(store):
@@ -263,14 +263,14 @@ def released(folder: str | Path, run: str) -> dict[str, Any]:
 
 def abort_run(folder: str | Path, run: str) -> list[str]:
     """End an interrupted run; the nodes whose ledgers were closed."""
-    with closing(_existing(folder)) as store:
-        _begun(store, run)
+    with closing(_open_existing(folder)) as store:
+        _when_begun(store, run)
         if run in store.ended():
             raise InvalidInput(f"run {run} is over already: {ending_in_words(store.ended()[run])}.")
         return _abort(store, run)
 
 
-def _begun(store: RunStore, run: str) -> str:
+def _when_begun(store: RunStore, run: str) -> str:
     began = dict(store.begun())
     if run not in began:
         raise InvalidInput(f"{store.folder} holds no run {run!r}; `colonnade runs list {store.folder}` shows its runs.")
@@ -306,7 +306,7 @@ def begin_new_ledger(folder: str | Path, node: str) -> tuple[str, float]:
 
     That is the largest sum of the others' ledgers, which count about the same rows.
     """
-    with closing(_existing(folder)) as store:
+    with closing(_open_existing(folder)) as store:
         peers = [Ledger(store.log(name), name, Policy()) for name in _nodes(store) if name != node]
         if not any(node in peer.remembered() for peer in peers):
             known = ", ".join(_nodes(store))
@@ -322,7 +322,7 @@ def begin_new_ledger(folder: str | Path, node: str) -> tuple[str, float]:
         return one.when, rho
 
 
-def _existing(folder: str | Path) -> RunStore:
+def _open_existing(folder: str | Path) -> RunStore:
     if not (Path(folder) / "runs.db").is_file():
         raise InvalidInput(f"{folder} is not a store: it has no runs.db. Name the folder that was given as store=.")
     return RunStore(folder)
