@@ -81,10 +81,8 @@ class Keyring:
         # tells this content from all others of the run.
         key = derive(self._secret, "content", self._run, self._me, name)
         content = AESGCM(key).encrypt(_NONCE, body, None)
-        wrapped = {
-            peer: self._edge(self._me, peer, peer, place).encrypt(_NONCE, key, None) for peer, place in places.items()
-        }
-        return {peer: (key, content) for peer, key in wrapped.items()}
+        edges = {peer: self._edge(self._me, peer, peer, place) for peer, place in places.items()}
+        return {peer: (edge.encrypt(_NONCE, key, None), content) for peer, edge in edges.items()}
 
     def open(self, sender: str, place: int, wrapped: bytes, content: bytes) -> bytes:
         """What `sender` sealed for this party as message number `place` on their edge."""

@@ -76,8 +76,8 @@ class LocalLedger:
         """
         settings = {"settings": terms.settings, "distance": distance}
         terms = replace(terms, settings=json.dumps(settings, sort_keys=True))
-        with self._log() as log:
-            ledger, run = Ledger(log, HOLDER, Policy()), secrets.token_hex(16)
+        with self._ledger() as ledger:
+            log, run = ledger.log, secrets.token_hex(16)
             with log.atomic():
                 ledger.open_run(run, terms, {HOLDER: plan}, distance + _counted_distance(ledger))
             gate = Gate(ledger, run, noise)
@@ -93,14 +93,12 @@ class LocalLedger:
 
     def total(self) -> Total:
         """All runs of the ledger so far; runs that never closed count with their whole plan."""
-        with self._log() as log:
-            ledger = Ledger(log, HOLDER, Policy())
-            return Total(ledger.budget().lifetime_rho, len(log.rows(kind="open")), _distance(log))
+        with self._ledger() as ledger:
+            return Total(ledger.row_spent(), len(ledger.log.rows(kind="open")), _distance(ledger.log))
 
     def short_of(self, rho: float, distance: float) -> str:
         """Why there is no room for as much; empty if a limit was set and leaves it."""
-        with self._log() as log:
-            ledger = Ledger(log, HOLDER, Policy())
+        with self._ledger() as ledger:
             budget = ledger.budget()
             if budget.epsilon is None:
                 return "its ledger has no limit, so nobody has said that it may cost as much"
@@ -112,16 +110,13 @@ class LocalLedger:
 
     def set_limit(self, epsilon: float, delta: float) -> None:
         """The owner's limit for everything that this ledger records."""
-        with self._log() as log:
-            Ledger(log, HOLDER, Policy()).set_budget(epsilon, delta)
+        with self._ledger() as ledger:
+            ledger.set_budget(epsilon, delta)
 
     @contextmanager
-    def _log(self) -> Iterator[Log]:
-        if self.path is None:
-            yield self.memory
-        else:
-            with closing(EventLog(self.path)) as log:
-                yield log
+    def _ledger(self) -> Iterator[Ledger]:
+        with closing(self.memory if self.path is None else EventLog(self.path)) as log:
+            yield Ledger(log, HOLDER, Policy())
 
 
 def _counted_distance(ledger: Ledger) -> float:
