@@ -89,4 +89,7 @@ def _compose(rho: float) -> RdpAccountant:
 
 def _check(*, rho: float = 0.0, epsilon: float = 0.0, delta: float = 0.0) -> None:
     if not (rho >= 0 and epsilon >= 0 and 0 <= delta < 1):  # also refuses nan
-        raise InvalidInput(f"rho={rho:g} and epsilon={epsilon:g} must not be negative, delta={delta:g} is in [0, 1)")
+        raise InvalidInput(
+            f"rho={rho:g} and epsilon={epsilon:g} must not be negative, and delta={delta:g} must lie in [0, 1); keep "
+            "delta far below 1/rows."
+        )

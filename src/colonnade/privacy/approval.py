@@ -48,7 +48,8 @@ def check_policy(node: str, policy: Policy, plan: Plan) -> None:
     if exact and not policy.exact:
         raise PolicyRefused(
             f"party {node!r} does not let exact values leave, and this method would release {'; '.join(exact)}. "
-            "Nothing was sent. Choose a private method, or, if the party agrees, set Policy(exact=True) for it."
+            "Nothing was sent. Choose a private method (privacy=...), or, if the party agrees, set "
+            "Policy(exact=True) for it."
         )
     members = [charge for charge in plan if charge.event.audience is Audience.CONSORTIUM and charge.count]
     inside = [charge.what for charge in members if charge.event.mechanism is not Mechanism.GAUSSIAN]  # that adds noise
@@ -74,8 +75,9 @@ def check_budget(node: str, budget: Budget, rho: float, distance: float = 0.0) -
         return
     if math.isinf(budget.rho):
         raise BudgetExhausted(
-            f"party {node!r}: exact values about these rows have left in this period: no epsilon holds for them. "
-            "Nothing was sent. Use rows that no exact run saw, or let the owner decide: `colonnade budget renew`."
+            f"party {node!r}: exact values about these rows have left in this period, so no epsilon holds for them "
+            "any more. Nothing was sent. Use rows that no exact run has seen, or let the owner decide with "
+            "`colonnade budget renew`."
         )
     delta = max(0.0, delta_left(budget.delta, budget.epsilon, distance))
     limit = rho_for(budget.epsilon, delta) * (1 + ROUNDING)
@@ -84,7 +86,8 @@ def check_budget(node: str, budget: Budget, rho: float, distance: float = 0.0) -
         raise BudgetExhausted(
             f"party {node!r}: this run alone costs epsilon {shown(epsilon(rho, delta))}, over the limit "
             f"{shown(budget.epsilon)} (delta={budget.delta:g}) of a whole period.{rounding} Nothing was sent. Ask for "
-            "a smaller epsilon or fewer rounds, or let the owner raise the limit (policy, `colonnade budget set`)."
+            "a smaller epsilon or fewer rounds, or let the owner raise the limit: in the party's policy, or, if that "
+            "allows more, with `colonnade budget set`."
         )
     if budget.rho + rho > limit:
         raise BudgetExhausted(

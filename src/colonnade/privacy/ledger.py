@@ -286,14 +286,17 @@ class Ledger:
         """Refuse to begin anew in a ledger that holds more than what it knows of replaced ones."""
         if self.log.length() != len(self.log.rows(OWNER, "replaced")):
             raise InvalidInput(
-                f"the ledger of {self.node!r} has rows, so it is not new. Nothing was changed. If lost, move it away."
+                f"the ledger of {self.node!r} has rows, so it is not new. Nothing was changed. Move its file away if "
+                "it is lost, or restore the newest copy."
             )
 
     def begin_anew(self, rho: float, units: Iterable[tuple[str, str]] = ()) -> Replaced:
         """Begin in the place of a lost ledger, with what may have been spent, about which units and neighbours."""
         # Until the first run the owner may say a larger rho; that is the same replacement.
         if not rho >= 0.0:
-            raise InvalidInput(f"rho={rho}: what was spent before is a number of at least 0; inf if it is not known.")
+            raise InvalidInput(
+                f"rho={rho}: what was spent before is a number of at least 0. Give inf if it is not known."
+            )
         with self.log.atomic():
             self.check_new()
             own = [body for body in self._replaced_rows() if body["node"] == self.node]
@@ -340,9 +343,10 @@ class Ledger:
         """This ledger must still hold the row that a peer saw as its last."""
         if self.log.head_at(count) != head:
             raise LedgerDamaged(
-                f"the ledger of {self.node!r} lacks row {count}, which {witness!r} saw before: it was rolled back, as "
-                "by an old copy, and would forget what was spent. Nothing is released. Restore the newest copy; if "
-                "it is lost, let the owner begin a new one, and all others take its record: `colonnade runs replaced`."
+                f"the ledger of {self.node!r} lacks row {count}, which {witness!r} saw before: it was "
+                "rolled back, for example by restoring an old copy, and would forget what was spent. Nothing is "
+                "released. Restore the newest copy; if it is lost, let the owner begin a new ledger, and all others "
+                "take its record: `colonnade runs replaced`."
             )
 
 

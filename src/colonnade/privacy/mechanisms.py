@@ -206,7 +206,10 @@ def rounded_sensitivity(sensitivity: float, grid: float, size: int) -> float:
 
 def _check_price(sensitivity: float, rho: float) -> None:
     if not (2.0**-500 <= sensitivity <= 2.0**500 and 2.0**-500 <= rho <= 2.0**500):  # also refuses nan
-        raise InvalidInput(f"sensitivity={sensitivity:g}, rho={rho:g}: both are positive and finite; state a bound.")
+        raise InvalidInput(
+            f"sensitivity={sensitivity:g} and rho={rho:g} must be positive and finite: "
+            "state a bound for the data, and a price for the release."
+        )
 
 
 # From real numbers to whole grid steps --------------------------------------------------------
@@ -422,6 +425,8 @@ def _check_choice(scores: NDArray[np.float64], scale: float, count: int) -> None
     if not 2.0**-500 <= scale <= 2.0**500:
         raise InvalidInput(f"scale={scale:g} cannot be used for a choice; gumbel_scale gives one from a price.")
     if np.ndim(scores) != 1 or not 1 <= count <= len(scores):
-        raise InvalidInput(f"cannot choose {count} from scores of shape {np.shape(scores)}; give one a candidate.")
+        raise InvalidInput(
+            f"cannot choose {count} from scores of shape {np.shape(scores)}; pass one score a candidate."
+        )
     if not np.isfinite(scores).all():
         raise InvalidInput("scores must be finite: leave out a candidate that may not win.")

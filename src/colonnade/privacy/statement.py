@@ -60,7 +60,10 @@ LARGEST_EPSILON = 1e12
 def check_range(given: object, bound: float | None) -> tuple[float, float]:
     """A declared range of labels as two numbers, or an error."""
     if bound is not None:
-        raise InvalidInput(f"label_bound={bound:g} and label_range={given!r} say the same thing twice: drop the first.")
+        raise InvalidInput(
+            f"label_bound={bound:g} and label_range={given!r} say the same thing twice: give "
+            "label_range=(low, high) alone."
+        )
     pair = given if isinstance(given, tuple | list) else ()
     if len(pair) != 2 or not all(isinstance(end, int | float) and math.isfinite(end) for end in pair):
         raise InvalidInput(
@@ -104,11 +107,18 @@ class Privacy:
             if not isinstance(getattr(self, name), int | float):
                 raise InvalidInput(f"{name} must be a number, got {getattr(self, name)!r}", name)
         if not (math.isfinite(self.epsilon) and self.epsilon > 0):
-            raise InvalidInput(f"epsilon must be a finite number above 0, got {self.epsilon}; such as 1.0", "epsilon")
+            raise InvalidInput(
+                f"epsilon must be a finite number above 0, got {self.epsilon}; 1.0 is a common choice", "epsilon"
+            )
         if self.epsilon > LARGEST_EPSILON:
-            raise InvalidInput(f"epsilon={self.epsilon:g} protects nobody; ask for 10, or leave privacy out", "epsilon")
+            raise InvalidInput(
+                f"epsilon={self.epsilon:g} protects nobody; leave privacy out for exact values, or ask for 10 or less.",
+                "epsilon",
+            )
         if not 0 < self.delta < 1:
-            raise InvalidInput(f"delta must lie between 0 and 1, got {self.delta}; such as 1e-6", "delta")
+            raise InvalidInput(
+                f"delta must lie between 0 and 1, got {self.delta}; well below 1/rows, such as 1e-6", "delta"
+            )
         if not isinstance(self.allow_large_delta, bool):
             raise InvalidInput(
                 f"allow_large_delta must be True or False, got {self.allow_large_delta!r}", "allow_large_delta"

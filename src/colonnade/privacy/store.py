@@ -256,8 +256,9 @@ class FileLog:
                 head, count = chain(head, run, tick, kind, key, self._blob(body)), count + 1
                 if head != stored or seq != count:
                     raise LedgerDamaged(
-                        f"{self.path}: row {seq} does not continue the chain of rows before it: rows were changed. "
-                        "Nothing is released. Restore the newest copy of this file and its `blobs` folder."
+                        f"{self.path}: row {seq} does not continue the chain of rows before it, so rows were changed, "
+                        "removed or reordered. Restore the newest copy of this file and its `blobs` folder; "
+                        "until then nothing is released."
                     )
         return count
 

@@ -273,7 +273,8 @@ def abort_run(folder: str | Path, run: str) -> list[str]:
 def _when_begun(store: RunStore, run: str) -> str:
     began = dict(store.begun())
     if run not in began:
-        raise InvalidInput(f"{store.folder} holds no run {run!r}; `colonnade runs list {store.folder}` shows its runs.")
+        folder = store.folder
+        raise InvalidInput(f"{folder} holds no run {run!r}; `colonnade runs list {folder}` shows those it has.")
     return began[run]
 
 
