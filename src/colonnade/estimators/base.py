@@ -114,10 +114,8 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries
             what = "Complex data not supported: " if cells.dtype.kind == "c" else ""
             raise InvalidInput(
                 f"{what}X is an array of type {cells.dtype}, and a private fit takes arrays of numbers only (bool, "
-                "integer, "
-                "float): reading cells one by one would show what a single row holds. Convert it first, for example "
-                "with "
-                "X.astype(float)."
+                "integer, float): reading cells one by one would show what a single row holds. Convert it first, for "
+                "example with X.astype(float)."
             )
         return validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=False)
 
@@ -240,8 +238,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries
             raise InvalidInput(
                 f"rounds={picks.picks:,} among {d:,} columns is too much for delta={privacy.delta:g} and "
                 f"epsilon={privacy.epsilon:g}: the sampler's own rounding would use up more than half of it. Give "
-                "fewer "
-                "rounds, a smaller epsilon, or method='gaussian'."
+                "fewer rounds, a smaller epsilon, or method='gaussian'."
             )
         rho = rho_for(privacy.epsilon, left) * (1.0 - 1e-12)
         return replace(picks, rho=rho, rounds=picks.picks), left, DERIVED[method]

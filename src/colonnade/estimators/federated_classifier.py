@@ -108,9 +108,8 @@ class FederatedClassifier(ClassifierMixin, FederatedLinear):  # type: ignore[mis
         if classes.size != 2:
             raise InvalidInput(
                 f"classes= lists {classes.size} classes, and the labels are held elsewhere, where a label above 0 is "
-                "the one "
-                "class and all others the other. Ask their holder for a column of 0 and 1 for each class, and fit one "
-                "by one."
+                "the one class and all others the other. Ask their holder for a column of 0 and 1 for each class, and "
+                "fit one by one."
             )
         return classes, [federation], None
 

@@ -90,8 +90,7 @@ class SparseRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]  # sc
         ):
             raise InvalidInput(
                 "a private fit needs label_range=(low, high), or label_bound=, a finite public bound of |y| above 0, "
-                "got "
-                f"{self.label_bound}. Labels are clipped to it; a bound taken from the data would be a release."
+                f"got {self.label_bound}. Labels are clipped to it; a bound taken from the data would be a release."
             )
         low, high = (
             (-float(self.label_bound or 0.0), float(self.label_bound or 0.0))

@@ -48,8 +48,7 @@ ONCE = (
 )  # no fits of their own
 FREE = (
     "For nothing: one fit of co.PrivateGram has the models of many penalties in fit.path, and every other setting can "
-    "be chosen from "
-    "public knowledge."
+    "be chosen from public knowledge."
 )
 
 
@@ -109,13 +108,11 @@ def _check_room(search: Search, epsilon: float, delta: float, room: Callable[[fl
     if why := room(total, search.fits):
         raise BudgetExhausted(
             f"{search.words} would cost epsilon {epsilon_of(total, delta):.3g} at delta {delta:g} (rho {total:.3g}), "
-            "where one costs "
-            f"{epsilon:g}; {why}. Nothing was spent. {FREE}"
+            f"where one costs {epsilon:g}; {why}. Nothing was spent. {FREE}"
         )
     warnings.warn(
         f"{search.words}: each is charged. Scores on held-out rows are computed from these rows as they are, without "
-        "noise: they "
-        "are not private, and neither is a choice or a figure taken from them.",
+        "noise: they are not private, and neither is a choice or a figure taken from them.",
         NotPrivate,
         stacklevel=2,
     )
@@ -182,11 +179,9 @@ def _check_steps(steps: Iterable[Any]) -> None:
         if not _public(step):
             raise InvalidInput(
                 f"{type(step).__name__} learns from the rows, and a private fit comes after it: what it learned is in "
-                "no price, and one "
-                "row moves it, and with it all others. Nothing was spent. Scale by public bounds: feature_bound= and "
-                "row_norm= do, or "
-                "schemas=, or FunctionTransformer with constants; a step that was fitted to public data is "
-                "FunctionTransformer(step.transform)."
+                "no price, and one row moves it, and with it all others. Nothing was spent. Scale by public bounds: "
+                "feature_bound= and row_norm= do, or schemas=, or FunctionTransformer with constants; a step that was "
+                "fitted to public data is FunctionTransformer(step.transform)."
             )
 
 

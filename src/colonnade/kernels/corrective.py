@@ -22,14 +22,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from colonnade.kernels.arrays import Floats, Indices
-from colonnade.kernels.newton_model import (
-    FEW_COLUMNS,
-    column_slopes,
-    products,
-    row_curvatures,
-    solve_few,
-    solve_many,
-)
+from colonnade.kernels.newton_model import FEW_COLUMNS, column_slopes, products, row_curvatures, solve_few, solve_many
 from colonnade.kernels.sparse_fw import (
     LOGISTIC,
     LossCode,

@@ -98,9 +98,8 @@ def check_table(values: Floats) -> None:
 def not_positive() -> InvalidInput:
     return InvalidInput(
         "the kernel is not positive: the objective has no minimum that Frank-Wolfe could certify. Use co.RBF(gamma), "
-        "or a "
-        "function whose table of values has no negative eigenvalue, such as a product of features or a sum of such "
-        "kernels."
+        "or a function whose table of values has no negative eigenvalue, such as a product of features or a sum of "
+        "such kernels."
     )
 
 

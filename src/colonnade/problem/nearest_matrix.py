@@ -31,8 +31,7 @@ def nearest_matrix(matrix: Any, penalty: Penalty, responses: int) -> Nearest:
         case _:
             raise InvalidInput(
                 f"no {type(penalty).__name__} of a coefficient matrix: with several responses, use Ridge, Lasso, "
-                "ElasticNet "
-                "or NuclearNorm."
+                "ElasticNet or NuclearNorm."
             )
 
 

@@ -43,12 +43,7 @@ class Minimum:
 
 
 def minimise(
-    G: Floats,
-    b: Floats,
-    term: Penalty | Set | None = None,
-    *,
-    start: Floats | None = None,
-    tolerance: float = 1e-10,
+    G: Floats, b: Floats, term: Penalty | Set | None = None, *, start: Floats | None = None, tolerance: float = 1e-10
 ) -> Minimum:
     """argmin ½x'Gx − b'x + penalty, or over the set; stops at a gap of tolerance times the size of the objective."""
     G, b = _checked(G, b)
@@ -104,8 +99,7 @@ def _range(G: Floats, b: Floats) -> tuple[Floats, Floats, Floats]:
     if float(np.linalg.norm(along[~kept])) > 1e-7 * float(np.linalg.norm(b)):
         raise InvalidInput(
             f"b leaves the range of G, which has rank {int(kept.sum())} of {b.size}: the quadratic falls without "
-            "bound. "
-            f"Add a Ridge or an ElasticNet, or a constraint."
+            "bound. Add a Ridge or an ElasticNet, or a constraint."
         )
     return values[kept], along[kept], vectors[:, kept]
 

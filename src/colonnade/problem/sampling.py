@@ -160,8 +160,7 @@ def least_probability(sampling: Sampling, owners: Indices) -> float:
     if chances.shape != (owners.size,) or not np.all((chances > 0.0) & (chances <= 1.0)):
         raise InvalidInput(
             f"{type(sampling).__name__}.probabilities must give each of the {owners.size} blocks a number above 0 and "
-            "at "
-            "most 1: the step size and every guarantee rest on the least of them."
+            "at most 1: the step size and every guarantee rest on the least of them."
         )
     return float(chances.min())
 
