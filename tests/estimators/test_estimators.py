@@ -856,7 +856,7 @@ def test_moments_of_scores_move_no_further_than_charged_however_far_a_score_lies
 
     made = RowRecipe(10, 3, 0.1, 1.0, 1, classify, 1.0)
     for score, t in ((1e9, 1.0), (-1e9, -1.0), (-1e9, 1.0), (0.0, -1.0)):
-        made._calibrated(Watched(), np.array([score, *[0.1] * 9]), np.array([t, *[1.0] * 9]), 2.0)
+        made._calibrate(Watched(), np.array([score, *[0.1] * 9]), np.array([t, *[1.0] * 9]), 2.0)
     charged = math.sqrt(8.0 if classify else 12.0)
     assert all(charged <= sensitivity <= charged * (1 + 1e-9) for _, sensitivity in moments)
     apart = [np.linalg.norm(a - b) for a, _ in moments for b, _ in moments]

@@ -181,7 +181,7 @@ class FederatedLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carr
         if self._is_frame(X):
             return dict(self.parties)
         names = list(getattr(self, "feature_names_in_", ()))
-        return {party: _placed(party, columns, names) for party, columns in self.parties.items()}
+        return {party: _place_columns(party, columns, names) for party, columns in self.parties.items()}
 
     def _federations(self, X: Any, targets: Sequence[Any]) -> list[Federation]:
         """One federation for each target; all hold the same rows."""
@@ -255,7 +255,7 @@ class FederatedLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carr
         return np.column_stack([made.scores(X) for made in self._fits])
 
 
-def _placed(party: str, columns: Any, names: list[str]) -> Any:
+def _place_columns(party: str, columns: Any, names: list[str]) -> Any:
     if isinstance(columns, slice | range) or not any(isinstance(column, str) for column in columns):
         return columns
     if absent := [column for column in columns if column not in names]:

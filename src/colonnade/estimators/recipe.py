@@ -147,8 +147,8 @@ class RowRecipe:
         Z = sparse.csr_array(Z[:, columns])
         models = []
         for t in targets:
-            w, spread = self._stepped(gate, Z, t) if self.steps else self._summed(gate, Z, t)
-            slope, b = self._calibrated(gate, Z @ w, t, spread)
+            w, spread = self._release_step(gate, Z, t) if self.steps else self._release_sum(gate, Z, t)
+            slope, b = self._calibrate(gate, Z @ w, t, spread)
             whole = np.zeros(self.d)
             whole[columns] = slope / self.norm * w
             models.append(Linear(whole, b))
@@ -165,7 +165,7 @@ class RowRecipe:
         total = gate.gaussian(Private(np.array([t.sum()]), 2.0 * self._slack), rho=self._shares[0]).value[0]
         return float(np.clip(total / self.n, -FARTHEST_MEAN, FARTHEST_MEAN))
 
-    def _summed(self, gate: Gate, Z: Any, t: Floats) -> tuple[Floats, float]:
+    def _release_sum(self, gate: Gate, Z: Any, t: Floats) -> tuple[Floats, float]:
         """Σ (t_i − mean)·row_i: for two classes (1−π)S₊ − πS₋, up to a factor 2; and the spread of its scores."""
         centre, main = self._centre(gate, t), self._shares[1]
         delta = 2.0 * (1.0 + abs(centre)) * self._slack  # |t − centre| ≤ 1 + |centre|, rows of norm 1 and any sign
@@ -174,7 +174,7 @@ class RowRecipe:
         signal = max(float(w @ w) - w.size * sd**2, 0.0)  # its noise taken off: Σ (t − mean)·score without noise
         return w, 3.0 * sd + 2.0 * signal / (self.n * (1.0 - centre**2))
 
-    def _stepped(self, gate: Gate, Z: Any, t: Floats) -> tuple[Floats, float]:
+    def _release_step(self, gate: Gate, Z: Any, t: Floats) -> tuple[Floats, float]:
         """Gradient steps on the squared loss with residuals cut at ±1, from the mean; the last one counts."""
         centre, main = self._centre(gate, t), self._shares[1]
         # Rare classes move scores less and noise moves them as before, so the flow stops earlier: by the labels'
@@ -196,7 +196,7 @@ class RowRecipe:
         inside = np.cumsum(released) >= INSIDE * self.n
         return float(SPREADS[int(inside.argmax()) if inside.any() else -1])
 
-    def _calibrated(self, gate: Gate, scores: Floats, t: Floats, spread: float) -> tuple[float, float]:
+    def _calibrate(self, gate: Gate, scores: Floats, t: Floats, spread: float) -> tuple[float, float]:
         """(slope, intercept) that turn scores into log-odds or into values of t."""
         z = np.clip(scores / spread, -1.0, 1.0)
         moments = np.array([z.sum(), (z * z).sum(), (z * t).sum(), t.sum()])

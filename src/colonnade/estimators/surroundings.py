@@ -84,17 +84,17 @@ def looked_at(epsilon: float, delta: float, room: Callable[[float, int], str]) -
         elif module == VALIDATION and name in SPLITS:
             searches.append((here.get("parallel"), _of_splits(name, here, epsilon, delta)))
         elif module == VALIDATION and name in UNPRICED:
-            raise _unpriced(name)
+            raise _no_price(name)
         elif module.startswith("sklearn.") and not module.startswith(ONCE) and not _fits_once(here.get("self")):
-            raise _unpriced(module)
+            raise _no_price(module)
     if not searches:
         if any(module == VALIDATION and name in WORKERS for _, module, name in around):
-            raise _unpriced(
+            raise _no_price(
                 "a search in several threads or processes, of which one cannot see the others: leave n_jobs= out"
             )
         return None
     if len(searches) > 1:
-        raise _unpriced("a search inside another")
+        raise _no_price("a search inside another")
     ((key, search),) = searches
     if key not in _PRICED:
         _check_room(search, epsilon, delta, room)
@@ -132,7 +132,7 @@ def _of_candidates(here: dict[str, Any], evaluation: dict[str, Any] | None, epsi
     if key in _PRICED:
         return _PRICED[key]
     if type(search) not in (GridSearchCV, RandomizedSearchCV) or key is None or evaluation is None:
-        raise _unpriced(type(search).__name__)
+        raise _no_price(type(search).__name__)
     candidates, splits = evaluation["candidate_params"], evaluation["n_splits"]
     rho = max(rho_for(epsilon, delta), *(_dearest(search.estimator, one) for one in candidates))
     fits = len(candidates) * splits + bool(search.refit)
@@ -146,7 +146,7 @@ def _of_splits(name: str, here: dict[str, Any], epsilon: float, delta: float) ->
     if key in _PRICED:
         return _PRICED[key]
     if key is None:
-        raise _unpriced(name)
+        raise _no_price(name)
     groups = here.get("groups")
     if groups is None:
         groups = (here.get("params") or {}).get("groups")
@@ -166,7 +166,7 @@ def _fits_once(around: Any) -> bool:
     return type(around) is FixedThresholdClassifier
 
 
-def _unpriced(what: str) -> InvalidInput:
+def _no_price(what: str) -> InvalidInput:
     return InvalidInput(
         f"a private fit inside {what}: how many fits there will be cannot be told before the first, so they cannot be "
         "priced. Nothing "

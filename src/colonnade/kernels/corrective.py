@@ -200,7 +200,7 @@ def corrective_fit(
         # coordinates crawl where columns and intercept are nearly collinear; a Newton step on the face does not
         faced = _face_step(problem, here, _near_the_face(problem, here.w)) if slow else None
         here = here if faced is None else faced
-    return _polished(problem, best, history), history
+    return _polish(problem, best, history), history
 
 
 def _within(problem: SparseProblem, w: Floats) -> Floats:
@@ -254,7 +254,7 @@ def _towards(problem: SparseProblem, here: Certified, goal: Floats, goal_b: floa
 # ------------------------------------------------------------------------------------------------ on the support
 
 
-def _polished(problem: SparseProblem, best: Certified, history: list[dict[str, float]]) -> Certified:
+def _polish(problem: SparseProblem, best: Certified, history: list[dict[str, float]]) -> Certified:
     """Newton steps on the support, kept while they tighten the gap; whether the ball binds is tried both ways."""
     for _ in range(POLISHING_STEPS):
         binding = _near_the_face(problem, best.w)

@@ -68,7 +68,7 @@ def _quarter_round(a: Any, b: Any, c: Any, d: Any) -> Any:
 
 
 @njit(cache=True)
-def _joined(low: Any, high: Any) -> Any:
+def _join(low: Any, high: Any) -> Any:
     return uint64(uint32(low)) | (uint64(uint32(high)) << uint64(32))
 
 
@@ -94,14 +94,14 @@ def _refill(stream: Stream) -> None:
         x1, x6, x11, x12 = _quarter_round(x1, x6, x11, x12)
         x2, x7, x8, x13 = _quarter_round(x2, x7, x8, x13)
         x3, x4, x9, x14 = _quarter_round(x3, x4, x9, x14)
-    stream[9] = _joined(x0 + i0, x1 + i1)
-    stream[10] = _joined(x2 + i2, x3 + i3)
-    stream[11] = _joined(x4 + i4, x5 + i5)
-    stream[12] = _joined(x6 + i6, x7 + i7)
-    stream[13] = _joined(x8 + i8, x9 + i9)
-    stream[14] = _joined(x10 + i10, x11 + i11)
-    stream[15] = _joined(x12 + i12, x13 + i13)
-    stream[16] = _joined(x14 + i14, x15 + i15)
+    stream[9] = _join(x0 + i0, x1 + i1)
+    stream[10] = _join(x2 + i2, x3 + i3)
+    stream[11] = _join(x4 + i4, x5 + i5)
+    stream[12] = _join(x6 + i6, x7 + i7)
+    stream[13] = _join(x8 + i8, x9 + i9)
+    stream[14] = _join(x10 + i10, x11 + i11)
+    stream[15] = _join(x12 + i12, x13 + i13)
+    stream[16] = _join(x14 + i14, x15 + i15)
     stream[7] += uint64(1)  # words 12 and 13: the block counter
     stream[0] = uint64(0)
 

@@ -61,11 +61,11 @@ class Corrector:
         for atom in used.tolist():
             if atom not in self._place:
                 self._place[atom] = len(self._place)
-                self._hessian = self._extended(atoms, atom)
+                self._hessian = self._extend_by(atoms, atom)
         rows = [self._place[atom] for atom in used.tolist()]
         return self._hessian[np.ix_(rows, rows)]
 
-    def _extended(self, atoms: Any, atom: int) -> Floats:
+    def _extend_by(self, atoms: Any, atom: int) -> Floats:
         products = (atoms.T @ (self._curvature * atoms[:, [atom]].toarray()[:, 0]))[list(self._place)]
         old = np.vstack([self._hessian, products[:-1]])
         return np.column_stack([old, products])

@@ -125,7 +125,7 @@ class LeastSquares:
         self, scores: Floats, direction: Floats, y: Floats, low: float = 0.0, high: float = 1.0
     ) -> float:
         same_shape(scores, y)
-        _ordered(low, high)
+        _check_order(low, high)
         scale = float(np.max(np.abs(direction)))
         if scale == 0.0:
             return float(low)
@@ -399,7 +399,7 @@ def _within(w: Floats, low: float, high: float) -> Floats | None:
     return np.clip(w, low, high)
 
 
-def _ordered(low: float, high: float) -> None:
+def _check_order(low: float, high: float) -> None:
     if not low <= high:
         raise InvalidInput(f"cannot search from low={low} to high={high}: give low <= high.")
 
@@ -446,7 +446,7 @@ def _kink_minimum(
     """
     same_shape(scores, y)
     same_shape(direction, y)
-    _ordered(low, high)
+    _check_order(low, high)
     moves = direction != 0.0
     d = direction[moves]
     if d.size == 0:

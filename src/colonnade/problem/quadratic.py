@@ -46,7 +46,7 @@ def minimise(
     G: Floats, b: Floats, term: Penalty | Set | None = None, *, start: Floats | None = None, tolerance: float = 1e-10
 ) -> Minimum:
     """argmin ½x'Gx − b'x + penalty, or over the set; stops at a gap of tolerance times the size of the objective."""
-    G, b = _checked(G, b)
+    G, b = _check_inputs(G, b)
     match term:
         case None | Ridge():
             return _closed_form(G, b, term)
@@ -77,7 +77,7 @@ def path(G: Floats, b: Floats, terms: Sequence[Penalty | Set], *, tolerance: flo
 def _closed_form(G: Floats, b: Floats, term: Ridge | None) -> Minimum:
     if term is not None:
         x = np.asarray(linalg.cho_solve(linalg.cho_factor(G + term.a * np.eye(b.size)), b))
-        return _certified(x, b, b - G @ x, term, None)
+        return _certificate(x, b, b - G @ x, term, None)
     values, along, vectors = _range(G, b)
     x = vectors @ (along / values)
     missing = vectors.T @ (b - G @ x)
@@ -111,15 +111,15 @@ def _descent(G: Floats, b: Floats, term: Lasso | ElasticNet, start: Floats | Non
     l1, l2 = (term.a, 0.0) if isinstance(term, Lasso) else (term.l1, term.l2)
     beta = _whole(G, b) if isinstance(term, Lasso) else None
     x = np.zeros(b.size) if start is None else start.astype(np.float64)
-    found = _certified(x, b, b - G @ x, term, beta)
+    found = _certificate(x, b, b - G @ x, term, beta)
     for _ in range(SWEEPS):
         signs = np.sign(x)
         slope = b - G @ x  # anew each time: the kernel's own updates would drift
         coordinate_descent(G, l1, l2, x, slope)
-        found = _certified(x, b, b - G @ x, term, beta)
+        found = _certificate(x, b, b - G @ x, term, beta)
         if found.gap > _enough(found, b, tolerance) and np.array_equal(signs, np.sign(x)):
             face = _to_face(x, lambda used, sign: _free_target(G, b, used, sign, l1, l2))
-            found = min(found, _certified(face, b, b - G @ face, term, beta), key=lambda minimum: minimum.value)
+            found = min(found, _certificate(face, b, b - G @ face, term, beta), key=lambda minimum: minimum.value)
             x = found.x
         if found.gap <= _enough(found, b, tolerance):
             break
@@ -140,13 +140,13 @@ def _proximal(
         start = np.zeros(b.size) if isinstance(term, GroupLasso) else term.start(b.size)
     x = ahead = start
     momentum, signs = 1.0, np.zeros(b.size)
-    found = _certified(x, b, b - G @ x, term, beta)
+    found = _certificate(x, b, b - G @ x, term, beta)
     for t in range(STEPS):
         if t % EVERY == 0:
-            found = _certified(x, b, b - G @ x, term, beta)
+            found = _certificate(x, b, b - G @ x, term, beta)
             if isinstance(term, L1Ball | Simplex) and np.array_equal(signs, np.sign(x)):
                 face = _on_sphere(G, b, term, x)
-                found = min(found, _certified(face, b, b - G @ face, term, beta), key=lambda minimum: minimum.value)
+                found = min(found, _certificate(face, b, b - G @ face, term, beta), key=lambda minimum: minimum.value)
                 x = ahead = found.x
             if found.gap <= _enough(found, b, tolerance):
                 break
@@ -160,7 +160,7 @@ def _proximal(
         x, momentum = new, grown
     if isinstance(term, L1Ball) and found.gap > _enough(found, b, tolerance):
         walked = _homotopy(G, b, term.radius)
-        found = min(found, _certified(walked, b, b - G @ walked, term, beta), key=lambda minimum: minimum.gap)
+        found = min(found, _certificate(walked, b, b - G @ walked, term, beta), key=lambda minimum: minimum.gap)
     return found
 
 
@@ -209,7 +209,7 @@ def _to_face(x: Floats, target: Target) -> Floats:
 
 def _free_target(G: Floats, b: Floats, used: Indices, sign: Floats, l1: float, l2: float) -> Floats:
     """argmin over the columns in use, with their signs fixed."""
-    return _solved(G[np.ix_(used, used)] + l2 * np.eye(used.size), b[used] - l1 * sign)
+    return _solve(G[np.ix_(used, used)] + l2 * np.eye(used.size), b[used] - l1 * sign)
 
 
 def _on_sphere(G: Floats, b: Floats, term: L1Ball | Simplex, x: Floats) -> Floats:
@@ -219,7 +219,7 @@ def _on_sphere(G: Floats, b: Floats, term: L1Ball | Simplex, x: Floats) -> Float
         bordered = np.zeros((used.size + 1, used.size + 1))
         bordered[:-1, :-1] = G[np.ix_(used, used)]
         bordered[-1, :-1] = bordered[:-1, -1] = sign
-        return _solved(bordered, np.append(b[used], term.radius))[:-1]
+        return _solve(bordered, np.append(b[used], term.radius))[:-1]
 
     if isinstance(term, L1Ball) and float(np.sum(np.abs(x))) < term.radius * (1.0 - 1e-12):
         return term.project(_to_face(x, lambda used, sign: _free_target(G, b, used, sign, 0.0, 0.0)))
@@ -227,7 +227,7 @@ def _on_sphere(G: Floats, b: Floats, term: L1Ball | Simplex, x: Floats) -> Float
     return face * (term.radius / float(np.sum(np.abs(face))))
 
 
-def _solved(matrix: Floats, right: Floats) -> Floats:
+def _solve(matrix: Floats, right: Floats) -> Floats:
     """matrix⁻¹ right; the shortest of the nearest where the matrix is singular."""
     try:
         with warnings.catch_warnings():
@@ -240,7 +240,7 @@ def _solved(matrix: Floats, right: Floats) -> Floats:
 # ------------------------------------------------------------------------------------------------ certificate
 
 
-def _certified(x: Floats, b: Floats, slope: Floats, term: Penalty | Set, beta: Floats | None) -> Minimum:
+def _certificate(x: Floats, b: Floats, slope: Floats, term: Penalty | Set, beta: Floats | None) -> Minimum:
     """x with its objective and the bound; slope = b − Gx, and Gβ = b where the penalty needs it."""
     square = max(float(x @ (b - slope)), 0.0)
     smooth = 0.5 * square - float(b @ x)
@@ -261,7 +261,7 @@ def _enough(found: Minimum, b: Floats, tolerance: float) -> float:
     return tolerance * (abs(found.value) + abs(float(b @ found.x)))
 
 
-def _checked(G: Floats, b: Floats) -> tuple[Floats, Floats]:
+def _check_inputs(G: Floats, b: Floats) -> tuple[Floats, Floats]:
     G, b = np.ascontiguousarray(G, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if b.ndim != 1 or b.size == 0 or G.shape != (b.size, b.size):
         raise InvalidInput(f"G has shape {G.shape} and b {b.shape}: give a square matrix and a vector of its width.")
