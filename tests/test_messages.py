@@ -133,42 +133,42 @@ WRONG: Wrong = {
     "terms that a party does not approve": (
         lambda folder: refused("consider", 2),
         PeerRefused,
-        "'bank' refused 'consider' (refused): its policy, its budget or its operator did not approve the terms. Ask its operator which; then propose a smaller epsilon or another method, or let its owner change the policy, the [limits] of its file or the budget. This is asked before anybody reserves: if nobody had, nothing was sent and nothing was spent, at no party. If somebody had (the run had begun before, or a party was restarted while others reserved), what had left is spent; every party gets back what it did not send, and goes on counting what the others planned about the same rows. Its own log says why.",
+        "'bank' refused 'consider' (refused): its policy, budget or operator did not approve the terms. Ask its operator which; then propose a smaller epsilon or another method, or have the policy, the [limits] of its file or the budget changed. If nobody had reserved, nothing was sent and nothing was spent, at no party. Else (the run had begun before, or a party was restarted meanwhile) what had left is spent. Every party gets back what it did not send, and goes on counting what the others planned about the same rows. Its own log says why.",
     ),
     "a job that a party cannot run": (
         lambda folder: refused("consider", 1),
         PeerBroken,
-        "'bank' refused 'consider' (stopped): it cannot run what was proposed. It may have another version of colonnade or of the method's code, columns that do not fit the problem, or no part of the model that is to score. Compare versions with `colonnade federation check`, then ask its operator. This is asked before anybody reserves: if nobody had, nothing was sent and nothing was spent, at no party. If somebody had (the run had begun before, or a party was restarted while others reserved), what had left is spent; every party gets back what it did not send, and goes on counting what the others planned about the same rows. Its own log says why.",
+        "'bank' refused 'consider' (stopped): it cannot run this: another version of colonnade or of the method's code, columns that do not fit, or no part of the model that is to score. Try `colonnade federation check`, then ask its operator. If nobody had reserved, nothing was sent and nothing was spent, at no party. Else (the run had begun before, or a party was restarted meanwhile) what had left is spent. Every party gets back what it did not send, and goes on counting what the others planned about the same rows. Its own log says why.",
     ),
     "a run that a party knows by another call": (
         lambda folder: refused("consider", 3),
         PeerBroken,
-        "'bank' refused 'consider' (protocol): it keeps another agreement on rows than the coordinator, or knows this run by another call. Let every party run `colonnade party realign` if the rows are the reason, and repeat the call. This is asked before anybody reserves: if nobody had, nothing was sent and nothing was spent, at no party. If somebody had (the run had begun before, or a party was restarted while others reserved), what had left is spent; every party gets back what it did not send, and goes on counting what the others planned about the same rows. Its own log says why.",
+        "'bank' refused 'consider' (protocol): it keeps another agreement on rows, or knows this run by another call. Let every party run `colonnade party realign`, and repeat the call. If nobody had reserved, nothing was sent and nothing was spent, at no party. Else (the run had begun before, or a party was restarted meanwhile) what had left is spent. Every party gets back what it did not send, and goes on counting what the others planned about the same rows. Its own log says why.",
     ),
     "a party that says yes and then no": (
         lambda folder: refused("reserve", 2),
         PeerRefused,
-        "'bank' refused 'reserve' (refused): its policy, its budget or its operator did not approve the terms. Ask its operator which; then propose a smaller epsilon or another method, or let its owner change the policy, the [limits] of its file or the budget. It had said that it would take part: something changed since, or its table does not suit the problem. Nothing was sent for it. Whoever had reserved already gets back its own part, and goes on counting what the others planned about the same rows: do not repeat it before all agree. Its own log says why.",
+        "'bank' refused 'reserve' (refused): its policy, budget or operator did not approve the terms. Ask its operator which; then propose a smaller epsilon or another method, or have the policy, the [limits] of its file or the budget changed. It had said that it would take part: something changed since, or its table does not suit the problem. Nothing was sent for it; do not repeat it before all agree. Whoever had reserved already gets back its own part, and goes on counting what the others planned about the same rows. Its own log says why.",
     ),
     "parties that do not meet": (
         lambda folder: refused("meet", 3),
         PeerBroken,
-        "'bank' refused 'meet' (protocol): what the parties say of this run or of their rows does not match: they were told different things, or a table has changed. Let every party run `colonnade party realign`, and repeat the call. Nothing leaves when parties meet. Every party gets back what it did not send, and goes on counting what the others planned about the same rows. Its own log says why.",
+        "'bank' refused 'meet' (protocol): the parties were told different things of this run, or a table has changed. Let every party run `colonnade party realign`, and repeat the call. Nothing leaves when parties meet. Every party gets back what it did not send, and goes on counting what the others planned about the same rows. Its own log says why.",
     ),
     "a party whose part of a run fails": (
         lambda folder: refused("turn", 1),
         PeerBroken,
-        "'bank' refused 'turn' (stopped): its part of the run failed, and the run is over there. Ask its operator, and repeat the call when it is mended: it begins a new run. What had left any party is spent, and in its ledger. Every party gets back what it did not send, and goes on counting what the others planned about the same rows. Its own log says why.",
+        "'bank' refused 'turn' (stopped): its part of the run failed, and the run is over there. Ask its operator, and repeat the call when that is mended: it begins a new run. What had left any party is spent, and in its ledger. Every party gets back what it did not send, and goes on counting what the others planned about the same rows. Its own log says why.",
     ),
     "a party that stops because another did": (
         lambda folder: refused("turn", 3),
         PeerBroken,
-        "'bank' refused 'turn' (protocol): it heard that another node had stopped, or was sent something that it cannot accept. Ask all operators whose log stopped first, and repeat the call when that is mended: it begins a new run. What had left any party is spent, and in its ledger. Every party gets back what it did not send, and goes on counting what the others planned about the same rows. Its own log says why.",
+        "'bank' refused 'turn' (protocol): another node had stopped (whose log stopped first?), or sent it what it cannot accept. Ask its operator, and repeat the call when that is mended: it begins a new run. What had left any party is spent, and in its ledger. Every party gets back what it did not send, and goes on counting what the others planned about the same rows. Its own log says why.",
     ),
     "too few common rows": (
         lambda folder: refused("agreed", 2),
         PeerRefused,
-        "'bank' refused 'agreed' (refused): it has agreed on rows before, or too few rows are common to all parties for the least that one of them accepts. Check that all write the key in the same way; then let every party run `colonnade party realign`. No run was begun, and nothing was spent. Its own log says why.",
+        "'bank' refused 'agreed' (refused): it has agreed on rows before, or fewer rows are common to all than one party accepts. Check that all write the key in the same way. Let every party run `colonnade party realign`, and repeat the call. No run was begun, and nothing was spent. Its own log says why.",
     ),
     "a code that nobody knows": (
         lambda folder: refused("hello", 11),
@@ -178,7 +178,7 @@ WRONG: Wrong = {
     "a run that a party cannot go on with": (
         lambda folder: refused("join", 17),
         co.ReplayDiverged,
-        "'bank' cannot go on with this run: it is over there, or its records, data or code changed. It sends nothing more of it, and its log says why. Put back what was changed and repeat the call, or end the run with `colonnade runs abort` and begin another.",
+        "'bank' cannot go on with this run: it is over there, or records, data or code changed; its log says which. Put back what was changed and repeat the call, or end the run with `colonnade runs abort`.",
     ),
     # data
     "a gap in a matrix": (
@@ -609,7 +609,7 @@ WRONG: Wrong = {
             "federation", "check", elsewhere(folder), "--certs", folder / "certs", "--listen", "127.0.0.1:0"
         ),
         Said,
-        "cannot read FOLDER/certs/coordinator.pem: No such file or directory. Check the path; `colonnade certs issue` makes certificates.",
+        "cannot read FOLDER/certs/coordinator.pem: No such file or directory; `colonnade certs issue` makes certificates.",
     ),
     "a store that is a file": (
         lambda folder: central(write(folder / "runs", "x")),
@@ -761,12 +761,12 @@ WRONG: Wrong = {
     "a record of a party that is not there": (
         lambda folder: taken(folder, "nobody"),
         co.InvalidInput,
-        "the record is about 'nobody', which is not in the federation file. Ask for the file that it was made with.",
+        "the record is about 'nobody', who is not in the federation file. Ask for its file.",
     ),
     "a record that its node did not sign": (
         lambda folder: taken(folder, "a"),
         co.InvalidInput,
-        "the record about 'a' is refused: its signature is not that of the node's own key. Nothing was changed. Ask its owner, over a line that you trust.",
+        "the record of 'a' is refused: its signature is not that of the node's own key. Nothing changed; ask its owner.",
     ),
     "a record that counts less than is known": (
         lambda folder: Ledger(spending(), "bank", co.Policy()).accept_replaced(
@@ -805,7 +805,7 @@ WRONG: Wrong = {
     "an authority twice": (
         lambda folder: cli("certs", "init", authority(folder / "ca")),
         Said,
-        "FOLDER/ca holds an authority already; use it with `colonnade certs issue`, or take another folder.",
+        "FOLDER/ca holds an authority; `colonnade certs issue` uses it. Or take another folder.",
     ),
     "a certificate from nobody": (
         lambda folder: cli("certs", "issue", folder / "ca", "hospital"),

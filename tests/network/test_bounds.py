@@ -275,7 +275,7 @@ def test_a_call_is_as_deep_wide_and_long_as_any_value_of_colonnade_and_no_more()
     check_call(wide(64), SIZES)
     check_call('{"a": 1}'.ljust(SIZES.head), SIZES)
     for text in (nested(13), wide(65)):
-        with pytest.raises(InvalidInput, match="nested deeper, or has more fields"):
+        with pytest.raises(InvalidInput, match="deeper or wider than any value"):
             check_call(text, SIZES)
     with pytest.raises(InvalidInput, match=f"a job of {SIZES.head + 1:,} bytes is over"):
         check_call('{"a": 1}'.ljust(SIZES.head + 1), SIZES)

@@ -280,7 +280,5 @@ def test_a_policy_lets_pass_what_it_names_and_nothing_else(limits, epsilon, pass
     if passes:
         assert limits(request(epsilon))
         return
-    with pytest.raises(
-        PolicyRefused, match=r"^the \[limits\] of 'party0' do not let run run pass: .*\. Nothing was sent\.$"
-    ):
+    with pytest.raises(PolicyRefused, match=r"^the \[limits\] of 'party0' stop run run: .*\. Nothing was sent\.$"):
         limits(request(epsilon))

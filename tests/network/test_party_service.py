@@ -964,7 +964,7 @@ def test_a_letter_inside_a_cover_is_not_readable_by_the_hub(tmp_path):
 def test_a_party_service_with_another_key_does_not_open(tmp_path):
     made = Organisations.of(federation(STAR), tmp_path)
     party_data = PartyData(made.file, "party0", made.tables["party0"], None)
-    with pytest.raises(co.InvalidInput, match="not the one that the federation file pins"):
+    with pytest.raises(co.InvalidInput, match="the federation file pins another signing key"):
         PartyService(party_data, tmp_path / "party0", made.keys["party1"], lambda _: True)
 
 

@@ -401,7 +401,7 @@ def test_a_machine_without_the_package_says_so_before_anything_is_sent(tmp_path)
 def test_a_table_with_more_rows_than_it_may_bring_stays_at_home(tmp_path):  # noqa: F811
     made = keyed(tmp_path)
     long = pl.concat([made.tables["lab"]] * 2)
-    with pytest.raises(InvalidInput, match=r"20 rows, more than the most = 14"):
+    with pytest.raises(InvalidInput, match=r"20 rows, and by the federation file it may align 14 at most"):
         PartyData(made.file, "lab", long)
 
 

@@ -351,7 +351,7 @@ def test_a_record_of_the_same_key_in_another_federation_is_refused(made):
 def test_only_the_pinned_key_begins_a_new_ledger(made):
     made.fit()
     made.lose("party0")
-    with pytest.raises(co.InvalidInput, match="not the one that the federation file pins"):
+    with pytest.raises(co.InvalidInput, match="the federation file pins another key for"):
         made.sign("party0", key=new_key()[1])
     with ledger_of(made.folder / "party0", "party0") as ledger:
         assert ledger.log.length() == 0
@@ -377,7 +377,7 @@ def test_a_record_of_the_coordinator_needs_its_certificate(kind, made, tmp_path)
     record = replace(record, signature="") if kind == "not signed" else record
     record = replace(record, count=7) if kind == "changed" else record
     rows = made.lengths()
-    with pytest.raises(co.InvalidInput, match="the record about 'coordinator' is refused"):
+    with pytest.raises(co.InvalidInput, match="the record of 'coordinator' is refused"):
         made.take("party0", record)
     assert made.lengths() == rows
     if kind != "revoked":

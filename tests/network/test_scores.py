@@ -405,7 +405,7 @@ def test_columns_in_another_order_or_of_other_names_are_not_scored(brought, tmp_
     part_path(tmp_path, "run").parent.mkdir()
     part_path(tmp_path, "run").write_text(json.dumps(part | {"coefficients": [1.0, 2.0]}))
     assert equipped(("a", "b")).coefficients["party0"].tolist() == [1.0, 2.0]
-    with pytest.raises(InvalidInput, match="fitted on other columns than 'party0' brings"):
+    with pytest.raises(InvalidInput, match="'party0' brings other columns than run"):
         equipped(brought)
 
 

@@ -904,7 +904,7 @@ def test_a_hub_that_greets_and_hangs_up_is_dialled_less_and_less_often(monkeypat
     party = transport_party._Party("hub:1", nothing, "hospital", bytes, Stop(), Metrics(), lambda _: None, None)
     welcome = wire.Welcome(wire.HIGHEST, bytes(16), wire.LIMIT).envelope()
     monkeypatch.setattr(transport_party, "load", lambda _: None)
-    monkeypatch.setattr(party, "checked_hub", lambda _: None)
+    monkeypatch.setattr(party, "check_hub", lambda _: None)
     monkeypatch.setattr(party, "converse", lambda *_: party.listen(iter([welcome]), nothing))
     party.dial_until_stopped()
     assert min(pauses[10:]) >= transport_party.LONGEST_PAUSE / 2

@@ -24,8 +24,7 @@ from test_streams import Proxy, eventually, files
 from colonnade.errors import InvalidInput, WireError
 from colonnade.network import certs
 from colonnade.network.transport import envelope as wire
-from colonnade.network.transport.direct import STRANGERS, Lines
-from colonnade.network.transport.line import Neighbour
+from colonnade.network.transport.direct import STRANGERS, Lines, Neighbour
 
 PATIENCE = 20.0  # seconds until a test gives up; nothing here takes long on an idle machine
 SESSION = bytes(16)

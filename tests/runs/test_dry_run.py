@@ -242,9 +242,9 @@ PARTY_REFUSES = {
     "rows without labels": (lambda at: changed(at / "ward/table.csv", "0001,m,1", "0001,m,"), "is missing in 1 rows"),
     "another's key": (
         lambda at: (at / "ward/signing.key").write_bytes((at / "lab/signing.key").read_bytes()),
-        "is not the one that the federation file pins",
+        "the federation file pins another signing key",
     ),
-    "no key": (lambda at: (at / "ward/signing.key").unlink(), "cannot read the signing key"),
+    "no key": (lambda at: (at / "ward/signing.key").unlink(), "`colonnade party key` makes a key"),
     "no certificate": (lambda at: (at / "certs/ward.pem").unlink(), "ward.pem"),
     "another's certificate": (
         lambda at: (at / "certs/ward.pem").write_bytes((at / "certs/lab.pem").read_bytes()),

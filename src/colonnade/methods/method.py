@@ -145,13 +145,17 @@ class Own:
     model: Any = None  # the party's part of what predicts, where coefficients alone do not: its stumps
 
 
-SWAMPED = "the noise swamps the model"
 STANDS_OUT = 0.2  # correlation of a column with the label that real tables have
 
 
-def swamped(why: str) -> str:
-    """What a fit remarks, warns and logs where noise rules; from public and released figures alone."""
-    return f"{SWAMPED}: {why}. A larger epsilon, more rows or tighter public bounds would help"
+class Swamped(str):
+    """A remark that noise rules, which a fit also warns of and logs; from public and released figures alone."""
+
+    WORDS = "the noise swamps the model"
+
+
+def swamped(why: str) -> Swamped:
+    return Swamped(f"{Swamped.WORDS}: {why}. A larger epsilon, more rows or tighter public bounds would help")
 
 
 def chosen_by_noise(rows: int, columns: int, rho: float, unit: int = 1, stretch: float = 1.0) -> tuple[str, ...]:

@@ -37,9 +37,8 @@ def read_answer(party: str, question: Question, raw: bytes) -> Parcel:
         raise StoreError(f"{party!r} cannot write to its store; its own log says why. Repeat the call when it can.")
     if code == DIVERGED:
         raise ReplayDiverged(
-            f"{party!r} cannot go on with this run: it is over there, or its records, data or code changed. It sends "
-            "nothing more of it, and its log says why. Put back what was changed and repeat the call, or end the run "
-            "with `colonnade runs abort` and begin another."
+            f"{party!r} cannot go on with this run: it is over there, or records, data or code changed; its log says "
+            "which. Put back what was changed and repeat the call, or end the run with `colonnade runs abort`."
         )
     raise refusal(party, question, code)
 

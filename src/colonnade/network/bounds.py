@@ -215,9 +215,7 @@ def check_call(text: str, sizes: Sizes) -> None:
     try:
         raw = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InvalidInput(
-            "what the coordinator proposes is not a job that this version of colonnade knows."
-        ) from error
+        raise InvalidInput("the coordinator proposes no job that this version of colonnade knows.") from error
     _check_value(raw, sizes, "call", _DEPTH)
 
 
@@ -225,9 +223,7 @@ def _check_value(raw: Any, sizes: Sizes, where: str, depth: int) -> None:
     if not isinstance(raw, Mapping):
         raise InvalidInput(f"{where} of the proposed job is not a value of colonnade.")
     if depth == 0 or len(raw) > 64:
-        raise InvalidInput(
-            f"{where} of the proposed job is nested deeper, or has more fields, than any value of colonnade."
-        )
+        raise InvalidInput(f"{where} of the proposed job is deeper or wider than any value of colonnade.")
     for name, value in raw.items():
         rule = CALL.get(name)
         if rule is None and isinstance(value, Mapping):

@@ -14,7 +14,6 @@ from __future__ import annotations
 import datetime
 import hashlib
 import logging
-import os
 import secrets
 import threading
 import time
@@ -32,6 +31,7 @@ from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes, Pub
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from colonnade.errors import InvalidInput, StoreError
+from colonnade.privacy.store import write_synced
 
 HUB = "coordinator"
 SCHEME = "colonnade:"
@@ -81,9 +81,7 @@ def init(folder: Path, *, title: str = "Colonnade federation", days: int = 3650)
     """Make an authority in `folder`; the path of its certificate, which every node gets."""
     target = folder / "authority.pem"
     if (folder / "authority.key").exists() or target.exists():
-        raise InvalidInput(
-            f"{folder} holds an authority already; use it with `colonnade certs issue`, or take another folder."
-        )
+        raise InvalidInput(f"{folder} holds an authority; `colonnade certs issue` uses it. Or take another folder.")
     issued = folder / "issued"
     try:
         issued.mkdir(parents=True, exist_ok=True)
@@ -97,11 +95,9 @@ def init(folder: Path, *, title: str = "Colonnade federation", days: int = 3650)
         .add_extension(_usage(signs_certificates=True), critical=True)
         .sign(key, hashes.SHA256())
     )
-    _write(folder / "authority.key", _key_pem(key), secret=True)
+    write_synced(folder / "authority.key", _key_pem(key), private=True)
     _write_revoked(folder, certificate, key, [])
-    _write(
-        target, certificate.public_bytes(serialization.Encoding.PEM)
-    )  # last: while it is missing there is no authority
+    write_synced(target, certificate.public_bytes(serialization.Encoding.PEM))  # last: without it, no authority
     return target
 
 
@@ -109,25 +105,20 @@ def issue(folder: Path, name: str, *, hosts: Iterable[str] = (), days: int = 365
     """A key and a certificate for `name`; `hosts` are further DNS names, at which it may take connections."""
     authority, signer = _authority(folder)
     if not (name and name == name.strip() and name.isprintable() and "/" not in name and len(name) <= 64):
-        raise InvalidInput(
-            f"{name!r} cannot be certified: use 1 to 64 printable characters without slashes or outer spaces."
-        )
+        raise InvalidInput(f"{name!r}: a name has 1 to 64 printable characters, no slashes and no outer spaces.")
     if name in _OWN_FILES:
         raise InvalidInput(f"{name!r} is the name of a file of the authority; give the party another name.")
     files = Tls(folder / f"{name}.pem", folder / f"{name}.key", folder / "authority.pem", folder / "revoked.pem")
     if files.certificate.exists() and not replace:
         raise InvalidInput(
-            f"{name!r} has a certificate in {folder}. Renew it with --replace; if its key was lost or seen, also "
-            "revoke the old one first."
+            f"{name!r} has a certificate in {folder}. Use --replace; first revoke it if its key was lost or seen."
         )
     certificate_ends = min(_end_after(days), authority.not_valid_after_utc)
     key = ec.generate_private_key(ec.SECP256R1())
     # Whoever has a host takes connections there, and nobody else: most parties only dial.
     hosts = list(hosts)
     if name != HUB and HUB in hosts:
-        raise InvalidInput(
-            f"{HUB!r} is the hub's name: a certificate for {name!r} that carries it could pose as the hub."
-        )
+        raise InvalidInput(f"{HUB!r} is the hub's name: a certificate of {name!r} with it could pose as the hub.")
     hosts = [HUB, *hosts] if name == HUB else hosts
     uses = [ExtendedKeyUsageOID.CLIENT_AUTH] + ([ExtendedKeyUsageOID.SERVER_AUTH] if hosts else [])
     known_as = [x509.UniformResourceIdentifier(SCHEME + quote(name, safe="")), *map(_dns, hosts)]
@@ -141,9 +132,9 @@ def issue(folder: Path, name: str, *, hosts: Iterable[str] = (), days: int = 365
         .sign(signer, hashes.SHA256())
     )
     pem = certificate.public_bytes(serialization.Encoding.PEM)
-    _write(folder / "issued" / f"{certificate.serial_number:040x}.pem", pem)
-    _write(files.key, _key_pem(key), secret=True)
-    _write(files.certificate, pem)
+    write_synced(folder / "issued" / f"{certificate.serial_number:040x}.pem", pem)
+    write_synced(files.key, _key_pem(key), private=True)
+    write_synced(files.certificate, pem)
     return files
 
 
@@ -153,9 +144,7 @@ def revoke(folder: Path, name: str) -> int:
     issued = [read(path) for path in sorted((folder / "issued").glob("*.pem"))]
     mine = {certificate.serial_number for certificate in issued if name in uri_names(certificate)}
     if not mine:
-        raise InvalidInput(
-            f"{folder} has issued nothing to {name!r}; `colonnade certs show {folder}` lists what it has."
-        )
+        raise InvalidInput(f"{folder} has issued nothing to {name!r}: see `colonnade certs show {folder}`.")
     before = revoked_serials(folder / "revoked.pem", [authority])
     _write_revoked(folder, authority, signer, sorted(before | mine))
     return len(mine)
@@ -165,7 +154,7 @@ def inspect(path: Path) -> Card:
     """What the (first) certificate in a PEM file says."""
     certificate = read(path)
     return Card(
-        tuple(sorted(names(certificate))),
+        tuple(sorted({*uri_names(certificate), *dns_names(certificate)})),
         certificate.issuer.rfc4514_string(),
         certificate.serial_number,
         certificate.not_valid_before_utc,
@@ -226,14 +215,10 @@ def dns_names(certificate: x509.Certificate) -> list[str]:
     return _alternatives(certificate, x509.DNSName)
 
 
-def names(certificate: x509.Certificate) -> set[str]:
-    """Everybody that a certificate speaks for."""
-    return uri_names(certificate) | set(dns_names(certificate))
-
-
-def common_name(certificate: x509.Certificate) -> str | None:
-    found = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-    return str(found[0].value) if found else None
+def host_name(certificate: x509.Certificate) -> str | None:
+    """The name by which TLS libraries know a server: its first DNS name, or else its common name."""
+    subject = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return next(iter([*dns_names(certificate), *(str(name.value) for name in subject)]), None)
 
 
 def fingerprint(certificate: x509.Certificate) -> bytes:
@@ -359,9 +344,7 @@ def revoked_serials(path: Path, authorities: Iterable[x509.Certificate]) -> set[
     if not any(_signed_by(revoked, authority) for authority in authorities):
         raise InvalidInput(f"{path} was not signed by the authority of this federation; fetch it again.")
     if revoked.next_update_utc is not None and revoked.next_update_utc < _now():
-        raise InvalidInput(
-            f"{path} was to be renewed by {revoked.next_update_utc:%Y-%m-%d}; fetch the authority's newest list."
-        )
+        raise InvalidInput(f"{path} ended on {revoked.next_update_utc:%Y-%m-%d}; fetch the authority's newest list.")
     return {entry.serial_number for entry in revoked}
 
 
@@ -412,16 +395,12 @@ def _blank(
 
 
 def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    others = ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement")
     return x509.KeyUsage(
         digital_signature=True,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
         key_cert_sign=signs_certificates,
         crl_sign=signs_certificates,
-        encipher_only=False,
-        decipher_only=False,
+        **dict.fromkeys((*others, "encipher_only", "decipher_only"), False),
     )
 
 
@@ -437,7 +416,7 @@ def _write_revoked(
     for serial in serials:
         entry = x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(_now()).build()
         builder = builder.add_revoked_certificate(entry)
-    _write(folder / "revoked.pem", builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+    write_synced(folder / "revoked.pem", builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
 
 
 def _alternatives(
@@ -478,23 +457,5 @@ def _read_bytes(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise InvalidInput(
-            f"cannot read {path}: {error.strerror}. Check the path; `colonnade certs issue` makes certificates."
+            f"cannot read {path}: {error.strerror}; `colonnade certs issue` makes certificates."
         ) from error
-
-
-def _write(target: Path, body: bytes, *, secret: bool = False) -> None:
-    """All of `body` or nothing; a secret is never readable by others, not even while it is written."""
-    aside = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
-    try:
-        file = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if secret else 0o644)
-        try:
-            with os.fdopen(file, "wb") as stream:
-                stream.write(body)
-                stream.flush()
-                os.fsync(stream.fileno())
-            aside.replace(target)
-        except BaseException:
-            aside.unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise StoreError(f"cannot write {target}: {error.strerror}. Make its folder writable and try again.") from error

@@ -104,10 +104,7 @@ class Grpc:
             if said["protocol"] != PROTOCOL:
                 raise ProtocolError(f"{party!r} speaks protocol {said['protocol']}, this hub {PROTOCOL}; update one.")
             if said["file"] != file.digest:
-                raise InvalidInput(
-                    f"{party!r} holds another federation file than this hub. Nothing was sent. Compare the two files, "
-                    "give all the same one, and start the parties again."
-                )
+                raise InvalidInput(f"{party!r} has another federation file. Nothing was sent. Give all the same one.")
         if unable := _unable(file, found):
             raise InvalidInput(f"{unable[0]}. Nothing was sent.")
         if file.on is None:
@@ -121,8 +118,7 @@ class Grpc:
         if len(sessions) > 1 or (None, None) in sessions:
             known = ", ".join(party for party, said in found.items() if said.get("session") or said.get("begun"))
             raise ProtocolError(
-                f"the parties do not keep the same agreement on rows ({known} keep or began one). Let each of them run "
-                "`colonnade party realign`, and begin again."
+                f"the parties keep other agreements on rows ({known} have one). Let all run `colonnade party realign`."
             )
         session, rows = sessions.pop()
         self.session, self.rows = str(session), int(rows or 0)

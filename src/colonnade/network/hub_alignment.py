@@ -42,9 +42,7 @@ def align(each: Each, file: FederationFile, begun: str | None = None) -> tuple[s
     answers = one.by_psi() if file.align == "psi" else one.by_digests()
     rows = {found.head.get("rows") for found in one.ask(Question.AGREED, answers).values()}
     if len(rows) != 1 or type(count := rows.pop()) is not int:
-        raise ProtocolError(
-            "the parties do not keep the same number of rows. Let each of them run `colonnade party realign`."
-        )
+        raise ProtocolError("the parties keep different numbers of rows. Let each run `colonnade party realign`.")
     log.info("aligned", extra={"session": one.session, "parties": len(one.names), "rows": count, "by": file.align})
     return one.session, count
 
@@ -53,8 +51,7 @@ def check_least(file: FederationFile) -> None:
     """Whether every party lets the number of common rows be known."""
     if closed := [name for name, member in file.members.items() if member.policy.least is None]:
         raise InvalidInput(
-            f"{closed[0]!r} does not let the number of common rows be known: its policy has no `least`. Nothing was "
-            "sent."
+            f"the policy of {closed[0]!r} has no `least`: common rows may not be counted. Nothing was sent."
         )
 
 

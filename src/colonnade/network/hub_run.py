@@ -2,7 +2,7 @@
 
 The hub proposes a run; each party prices it and approves it; when all have said that they would take part, each
 reserves; then letters go round in turns (runtime/turns.py). A party that was restarted gets the same proposal again,
-finds its run in its own books, and goes on from its transcript.
+finds its run in its own store, and goes on from its transcript.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from colonnade.errors import PeerFailed, ProtocolError, WireError
@@ -26,11 +25,11 @@ from colonnade.network.answers import (
     read_standing,
 )
 from colonnade.network.bounds import RUNS
-from colonnade.network.parcel import Parcel, letters_in, letters_out
+from colonnade.network.parcel import Parcel, letters_in, letters_out, plain_heads
 from colonnade.network.questions import Question
 from colonnade.network.refusals import PeerBroken, PeerRefused, refusal, told_to_others
 from colonnade.network.run_log import RunLog
-from colonnade.runtime.hosted_node import Head, HostedNode, Turn
+from colonnade.runtime.hosted_node import HostedNode, Turn
 from colonnade.runtime.inprocess import Outcome
 from colonnade.runtime.messages import Direct, FailureCode
 from colonnade.runtime.node import Listener, NodeSetup
@@ -70,7 +69,7 @@ class HubRun:
         self.carried: Counter[bool] = Counter()  # letters between parties, by whether they had a line of their own
 
     def ask(self, what: Callable[..., Any], to: Mapping[NodeId, tuple[Any, ...]]) -> dict[NodeId, Any]:
-        """What fit.py asks of all hosts; the parties find terms, plans and keys in their own books."""
+        """What fit.py asks of all hosts; the parties find terms, plans and keys in their own stores."""
         if what == HostedNode.reserve:
             terms = next(iter(to.values()))[0]
             self.code = terms.fingerprint
@@ -80,19 +79,19 @@ class HubRun:
             self.run_log.over(*next(iter(to.values())))
             if ("finished",) not in to.values():  # whoever made the run fail may not answer at all
                 self.patience = min(self.hub.patience, FAREWELL)
-        unknown = what == HostedNode.remember and not self.reserving  # parties keep nothing of what they never began
+        unknown = what == HostedNode.remember and not self.reserving  # of a run never begun parties keep nothing
         if what == HostedNode.reserve or unknown:
             to = {name: arguments for name, arguments in to.items() if name == COORDINATOR}
         while True:
             try:
                 return gather_answers({name: self.promise(name, what, *arguments) for name, arguments in to.items()})
-            except Lost:  # asked again, a party's books answer the same
+            except Lost:  # asked again, a party's store answers the same
                 continue
 
     def promise(self, name: NodeId, what: Callable[..., Any], *arguments: Any) -> Promise:
         if name == COORDINATOR:
             return Answered(lambda: what(self.local, *arguments))
-        return self.parties[name].methods[what](*arguments)
+        return self.parties[name].ask(what, *arguments)
 
     def drive(self) -> Outcome:
         self.run_log.reserved()
@@ -154,23 +153,11 @@ class HubRun:
 
 
 class RemoteParty:
-    """One party of a run as the hub reaches it: the methods of a HostedNode, each a promise of what it would return."""
+    """One party of a run as the hub reaches it: it is asked what a HostedNode is, and promises the same answers."""
 
     def __init__(self, run: HubRun, name: NodeId) -> None:
         self.run, self.name = run, name
         self.places: Counter[NodeId] = Counter()  # by receiver, where the next letter stands at least
-        self.methods: Mapping[Callable[..., Any], Callable[..., Promise]] = {
-            HostedNode.verify: partial(self._ask, Question.VERIFY),
-            HostedNode.standing: partial(self._ask, Question.STANDING),
-            HostedNode.vouch: self.vouch,
-            HostedNode.remember: self.remember,
-            HostedNode.close: self.close,
-            HostedNode.settle: self.settle,
-            HostedNode.join: self.join,
-            HostedNode.resend: self.resend,
-            HostedNode.turn: self.turn,
-            HostedNode.outcome: partial(self._ask, Question.OUTCOME),
-        }
         self.readers: dict[Question, Callable[[Parcel], Any]] = {
             Question.STANDING: lambda found: read_standing(found.head, run.parties),
             Question.JOIN: lambda found: read_joined(name, found.head),
@@ -179,39 +166,20 @@ class RemoteParty:
             Question.OUTCOME: lambda found: read_outcome(name, found.head),
         }
 
-    def vouch(self, heads: Mapping[NodeId, Head]) -> Promise:
-        return self._ask(Question.VOUCH, {"heads": _plain_heads(heads)})
-
-    def remember(self, when: str, heads: Mapping[NodeId, Head]) -> Promise:
-        return self._ask(Question.REMEMBER, {"when": when, "heads": _plain_heads(heads)})
-
-    def close(self, how: str) -> Promise:
-        return self._ask(Question.OVER, {"how": told_to_others(how)})
-
-    def settle(self, over: Mapping[str, str]) -> Promise:
-        last = list(over.items())[-RUNS:]  # of older ones nobody is still waiting to hear
-        return self._ask(Question.SETTLE, {"over": {run: told_to_others(how) for run, how in last}})
-
-    def join(self) -> Promise:
-        if self._is_another_process():
-            self.run.introduce([self.name])  # it must hear of the run again
-        return self._ask(Question.JOIN)
-
-    def resend(self, since: Mapping[NodeId, int]) -> Promise:
-        return self._ask(Question.RESEND, {"since": dict(since)})
-
-    def turn(self, letters: Sequence[Letter]) -> Promise:
-        if self._is_another_process():  # with its process died the letters that it held and had not read
-            return self._then(Question.TURN, Answered(lambda: _lose(self.name)))
-        self.run.run_log.carried(letters)
-        addresses, frames = letters_out(letters, self.run.run)
-        return self._ask(Question.TURN, {"letters": addresses}, frames)
-
-    def _is_another_process(self) -> bool:
-        return self.run.process.get(self.name) != self.run.hub.process(self.name)
-
-    def _ask(self, question: Question, head: Mapping[str, Any] | None = None, blobs: Sequence[bytes] = ()) -> Promise:
-        head = {"run": self.run.run, **(head or {})}
+    def ask(self, what: Callable[..., Any], *arguments: Any) -> Promise:
+        question, write_head = _QUESTIONS[what]
+        head = {"run": self.run.run, **write_head(*arguments)}
+        blobs: list[bytes] = []
+        # With a process died the letters that it held and had not read: it must hear of the run again, and join.
+        other_process = self.run.process.get(self.name) != self.run.hub.process(self.name)
+        if other_process and question is Question.JOIN:
+            self.run.introduce([self.name])
+        if question is Question.TURN:
+            if other_process:
+                return self._then(question, Answered(lambda: _lose(self.name)))
+            (letters,) = arguments
+            self.run.run_log.carried(letters)
+            head["letters"], blobs = letters_out(letters, self.run.run)
         return self._then(question, self.run.hub.ask(self.name, question, head, blobs, self.run.patience))
 
     def _then(self, question: Question, asked: Promise) -> Promise:
@@ -270,8 +238,24 @@ def _lose(party: str) -> NoReturn:
     raise Lost(party)
 
 
-def _plain_heads(heads: Mapping[str, Head]) -> dict[str, list[Any]]:
-    return {peer: [count, head.hex()] for peer, (count, head) in heads.items()}
+def _settled(over: Mapping[str, str]) -> dict[str, Any]:
+    last = list(over.items())[-RUNS:]  # of older ones nobody is still waiting to hear
+    return {"over": {run: told_to_others(how) for run, how in last}}
+
+
+# What a host is asked, as a question to a party and the fields of its head.
+_QUESTIONS: dict[Callable[..., Any], tuple[Question, Callable[..., dict[str, Any]]]] = {
+    HostedNode.verify: (Question.VERIFY, dict),
+    HostedNode.standing: (Question.STANDING, dict),
+    HostedNode.vouch: (Question.VOUCH, lambda heads: {"heads": plain_heads(heads)}),
+    HostedNode.remember: (Question.REMEMBER, lambda when, heads: {"when": when, "heads": plain_heads(heads)}),
+    HostedNode.close: (Question.OVER, lambda how: {"how": told_to_others(how)}),
+    HostedNode.settle: (Question.SETTLE, _settled),
+    HostedNode.join: (Question.JOIN, dict),
+    HostedNode.resend: (Question.RESEND, lambda since: {"since": dict(since)}),
+    HostedNode.turn: (Question.TURN, lambda _: {}),
+    HostedNode.outcome: (Question.OUTCOME, dict),
+}
 
 
 def _check_willing(answers: Mapping[NodeId, Promise]) -> None:

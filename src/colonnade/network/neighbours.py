@@ -23,8 +23,7 @@ from colonnade.data.federation_file import FederationFile
 from colonnade.errors import InvalidInput, ProtocolError, WireError
 from colonnade.network.certs import Tls
 from colonnade.network.parcel import letters_in, letters_out, pack, unpack
-from colonnade.network.transport.direct import HELD, PATIENCE, Lines
-from colonnade.network.transport.line import Neighbour
+from colonnade.network.transport.direct import HELD, PATIENCE, Lines, Neighbour
 from colonnade.network.transport.metrics import Metrics
 from colonnade.runtime.messages import Direct
 from colonnade.runtime.wire import Letter, decode, encode
@@ -121,9 +120,7 @@ class Neighbours:
                     return None
                 self._arrived.wait(left)
         if letter.check != message.digest:
-            raise ProtocolError(
-                f"{carried.sender!r} sent one letter over the line and told the hub of another; refused"
-            )
+            raise ProtocolError(f"{carried.sender!r} sent one letter over the line and told the hub of another")
         return letter
 
     def _read(self, run: str, sender: str, place: int) -> Letter | None:

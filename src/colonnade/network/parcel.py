@@ -119,6 +119,11 @@ def _address(raw: Any) -> tuple[str, str, str]:
     return raw
 
 
+def plain_heads(heads: Mapping[str, tuple[int, bytes]]) -> dict[str, list[Any]]:
+    """Where ledgers stand, as a head says it."""
+    return {peer: [count, at.hex()] for peer, (count, at) in heads.items()}
+
+
 def text_in(asked: Parcel, name: str) -> str:
     value = asked.head.get(name)
     if not (isinstance(value, str) and value):

@@ -56,6 +56,7 @@ PEPPER, REQUEST, SETUP, RESPONSE, COMMON = 0, 1, 1, 2, 2
 # Words among the label holder's that nobody else can have, however full its table is: a party that would have rows
 # declared common without holding them cannot tell which to leave out.
 DECOYS = 128
+_REALIGN = "Let all operators run `colonnade party realign`."
 
 log = logging.getLogger("colonnade.network.party_alignment")
 
@@ -119,23 +120,16 @@ class PartyAlignment:
         """A party agrees on rows once; its operator lets it do so again (`colonnade party realign`)."""
         agreement, begun = self.agreement(), self._begun()
         if agreement is not None and agreement.session != session:
-            raise PolicyRefused(
-                "this party has agreed on its rows, and a coordinator that may ask again learns from the difference. "
-                "Let its operator run `colonnade party realign`."
-            )
+            raise PolicyRefused(f"this party has agreed on rows; to ask again would tell the difference. {_REALIGN}")
         if agreement is None and begun not in (None, session):
             raise PolicyRefused(
-                f"this party has begun a private intersection in session {begun}, and whoever may begin another can "
-                "bring other keys. Go on with that session, or let all operators run `colonnade party realign`."
+                f"this party has begun an intersection in session {begun}: in another, keys could be tried. {_REALIGN}"
             )
 
     def _once(self, session: str, what: str, value: bytes) -> None:
         """Keep what this party said or heard in a session; something else in the same session is refused."""
         if not written_once(self.records, f"align/{session}", "session", what, value):
-            raise ProtocolError(
-                f"session {session} had another {what} before. Let all operators run `colonnade party realign`, which "
-                "begins another alignment."
-            )
+            raise ProtocolError(f"session {session} had another {what} before. {_REALIGN}")
 
     # ------------------------------------------------------------------------ keys and pepper
 
@@ -294,9 +288,8 @@ class PartyAlignment:
         least = max(member.policy.least or 1 for member in self.file.members.values())
         if left.sum() < least:
             raise PolicyRefused(
-                f"fewer than {least:,} rows are common to all parties, and one of them takes part with no less. Nobody "
-                "was told which. Is it the same key, written the same way? To try again, let all operators run "
-                "`colonnade party realign`."
+                f"fewer than {least:,} rows are common to all parties, and one accepts no less. Is it the same key, "
+                f"written the same way? {_REALIGN}"
             )
         return left
 

@@ -69,28 +69,23 @@ class PartyData:
             )
         if self.member.most is not None and self.rows > self.member.most:
             raise InvalidInput(
-                f"the table of {self.name!r} has {self.rows:,} rows, more than the most = {self.member.most:,} that it "
-                "may bring to an alignment by the federation file. Raise it there, with the agreement of all parties."
+                f"the table of {self.name!r} has {self.rows:,} rows, and by the federation file it may align "
+                f"{self.member.most:,} at most. Have `most` raised there, at all parties."
             )
         if self.labelled and holder == self.name and (nulls := self.table[label].null_count()):
-            raise InvalidInput(
-                f"the label {label!r} is missing in {nulls:,} rows of {self.name!r}; leave those rows out."
-            )
+            raise InvalidInput(f"the label {label!r} is missing in {nulls:,} rows of {self.name!r}; leave them out.")
 
     def _check_matrix(self, rows: int) -> None:
         shape = getattr(self.table, "shape", ())
         if tuple(shape) != (rows, self.member.width):
             raise InvalidInput(
-                f"the federation file says {rows:,} rows and {self.member.width:,} columns for {self.name!r}; its "
-                f"matrix has {' x '.join(map(str, shape))}."
+                f"the federation file gives {self.name!r} {rows:,} rows and {self.member.width:,} columns, not "
+                f"{' x '.join(map(str, shape))}."
             )
         if (
             kind := self.table.dtype
         ).kind not in "biuf":  # to read texts as numbers would quote a cell, or fail for one
-            raise InvalidInput(
-                f"the matrix of {self.name!r} is of type {kind} and holds no numbers: save an array of floats, "
-                "integers or Booleans."
-            )
+            raise InvalidInput(f"the matrix of {self.name!r} is of type {kind}: save floats, integers or Booleans.")
         if self.labelled and (self.labels is None or len(self.labels) != rows):
             found = "none" if self.labels is None else f"{len(self.labels):,}"
             raise InvalidInput(f"{self.name!r} holds the labels of {rows:,} rows; {found} were given.")

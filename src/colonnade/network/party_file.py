@@ -78,9 +78,7 @@ class Limits:
         """Let a run pass, or refuse it with the reason, which is for the party's own log."""
         why = self.objection(asked)
         if why is not None:
-            raise PolicyRefused(
-                f"the [limits] of {asked.party!r} do not let run {asked.run} pass: {why}. Nothing was sent."
-            )
+            raise PolicyRefused(f"the [limits] of {asked.party!r} stop run {asked.run}: {why}. Nothing was sent.")
         return True
 
     def objection(self, asked: Request) -> str | None:
@@ -145,8 +143,7 @@ class PartyFile:
     def _made(cls, at: Path, raw: Mapping[str, Any]) -> PartyFile:
         if raw.get("version") != _VERSION:
             raise InvalidInput(
-                f"version is {raw.get('version')!r}; this Colonnade reads version = {_VERSION}. Write that, or install "
-                "a newer one."
+                f"version is {raw.get('version')!r}; write version = {_VERSION}, or install a newer Colonnade"
             )
         if unknown := sorted(set(raw) - _FIELDS):
             raise InvalidInput(f"unknown entry {unknown[0]!r}; known: {', '.join(sorted(_FIELDS))}")
@@ -176,8 +173,7 @@ class PartyFile:
             raw = bytes.fromhex(self.key.read_text(encoding="ascii").strip())
         except OSError as error:
             raise InvalidInput(
-                f"cannot read the signing key {self.key}: {error.strerror}. Check the path; `colonnade party key` "
-                "makes one."
+                f"cannot read {self.key}: {error.strerror}; `colonnade party key` makes a key."
             ) from error
         except ValueError as error:
             raise InvalidInput(f"{self.key} is not a signing key; `colonnade party key` makes one.") from error
@@ -243,9 +239,8 @@ def read_table(source: str, query: str | None, file: FederationFile, name: str) 
         try:
             return sparse.load_npz(source)
         except (OSError, ValueError, KeyError) as error:
-            raise InvalidInput(
-                f"{source} cannot be read as a sparse matrix ({type(error).__name__}). Save it with scipy."
-            ) from None  # its message may quote an entry
+            # Its message may quote an entry.
+            raise InvalidInput(f"{source} is no sparse matrix ({type(error).__name__}). Save it with scipy.") from None
     if file.on is None or name not in file.members:
         return read(source, query=query)
     table, schema = table_at(source, query=query), file.members[name].schema
@@ -260,9 +255,8 @@ def _array(path: Path) -> NDArray[Any]:
     try:
         return np.array(np.lib.format.open_memmap(path, mode="r"))  # never unpickles
     except (OSError, ValueError) as error:
-        raise InvalidInput(
-            f"{path} cannot be read as an array ({type(error).__name__}). Save it with numpy.save."
-        ) from None  # its message may quote what stands in the file
+        # Its message may quote what stands in the file.
+        raise InvalidInput(f"{path} is no array ({type(error).__name__}). Save it with numpy.save.") from None
 
 
 def write_key(path: Path) -> str:

@@ -35,14 +35,13 @@ from colonnade.errors import (
 from colonnade.methods.masked_scores import MaskedScores
 from colonnade.methods.method import GraphMethod
 from colonnade.methods.node_setup import Call, installed, neighbours, party_setup
-from colonnade.network.approvals import Approvals
 from colonnade.network.bounds import Sizes, check_call, check_question
 from colonnade.network.neighbours import Neighbours
-from colonnade.network.parcel import Parcel, name_in, names_in, pack, text_in, unpack
+from colonnade.network.parcel import Parcel, name_in, names_in, pack, plain_heads, text_in, unpack
 from colonnade.network.party_alignment import PartyAlignment, written_once
 from colonnade.network.party_data import PartyData
 from colonnade.network.party_run import PartyRun, UnknownRun
-from colonnade.network.proposals import Approve, Priced, Proposal, Request, price, request_for
+from colonnade.network.proposals import Approvals, Approve, Priced, Proposal, Request, price, request_for
 from colonnade.network.questions import Question
 from colonnade.network.replaced_ledger import keyed_head
 from colonnade.network.scoring import Scoring
@@ -78,10 +77,7 @@ class PartyService:
         models: Path | None = None,
     ) -> None:
         if public_key(identity) != data.member.public_key:
-            raise InvalidInput(
-                f"the signing key is not the one that the federation file pins for {data.name!r}. Use the key whose "
-                "public half is in the file, or have the file changed at all parties."
-            )
+            raise InvalidInput(f"the federation file pins another signing key for {data.name!r}. Use that one.")
         self.data, self.name, self.identity, self.approve = data, data.name, identity, approve
         self.neighbours = neighbours  # None: all letters go through the hub
         self.books = RunStore(store)
@@ -198,9 +194,7 @@ class PartyService:
         for run in (self.ledger.open_runs() | self.log.unerased()) & ended.keys():
             self.ledger.close_run(run, ended[run])  # a process died before it could close the ledger
         if proposal.run in ended:  # also one that its ledger never opened: a name is used once
-            raise ReplayDiverged(
-                f"run {proposal.run} is over at {self.name!r}; it releases nothing more. Start a new run."
-            )
+            raise ReplayDiverged(f"run {proposal.run} is over at {self.name!r}. Start a new run.")
         return proposal
 
     def _run_of(self, proposal: Proposal) -> PartyRun | None:
@@ -235,8 +229,8 @@ class PartyService:
         with self.log.atomic():
             if not known and self.ledger.score_runs() != request.scored:
                 raise PolicyRefused(
-                    f"another process of {self.name!r} reserved a run of scores while run {run} was being approved, "
-                    "and the count that was approved is not true any more. Nothing was sent. Run one process a store."
+                    f"another process of {self.name!r} reserved scores while run {run} was being approved. Nothing was "
+                    "sent. Run one process a store."
                 )
             self.ledger.open_run(run, request.terms, request.plans)
             # The terms do not say what is solved: the operator approved this call, and no other under its name.
@@ -250,7 +244,7 @@ class PartyService:
         digest = hmac.digest(self.log.secret(run, "call", 32), value, "sha256")
         if not written_once(self.log, run, "call", what, digest):
             raise ReplayDiverged(
-                f"run {run} began with another {what}. Repeat the original call on the original table to resume it."
+                f"run {run} began with another {what}. Repeat the original call on the original table."
             )
 
     def _begin(self, proposal: Proposal, priced: Priced) -> PartyRun:
@@ -284,8 +278,7 @@ class PartyService:
         """Where its ledger stands, and where it remembers others to stand."""
         length = self.log.length()
         heads = {"": (length, keyed_head(self.log, length)), **self.ledger.remembered()}
-        plain = {peer: [count, head.hex()] for peer, (count, head) in heads.items()}
-        return Parcel({"heads": plain, "replaced": [list(one) for one in self.ledger.replaced()]})
+        return Parcel({"heads": plain_heads(heads), "replaced": [list(one) for one in self.ledger.replaced()]})
 
     def vouch(self, asked: Parcel) -> Parcel:
         """Its ledger must hold every row that others saw as its last."""

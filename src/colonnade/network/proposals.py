@@ -133,3 +133,37 @@ def request_for(run: str, call: Call, priced: Priced, data: PartyData, scored: i
         notices=data.notices(job),
         unused=() if job.privacy is None else data.unused,
     )
+
+
+class Approvals:
+    """What was approved and is not reserved yet, one a run: so that nobody is asked twice about one proposal.
+
+    Between the two times that a run is proposed (party_service.py) a party keeps in memory a digest of everything that
+    was shown when its operator, or its policy, said yes: another call, other rows, or one more run of scores since
+    then, and the question is put again. The hub chooses how often it proposes, so only the newest few are kept.
+    """
+
+    MOST = 64
+
+    def __init__(self) -> None:
+        self._kept: dict[str, bytes] = {}
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def has(self, run: str, *shown: object) -> bool:
+        return self._kept.get(run) == _digest(shown)
+
+    def keep(self, run: str, *shown: object) -> None:
+        self.forget(run)
+        self._kept[run] = _digest(shown)
+        if len(self._kept) > self.MOST:
+            del self._kept[next(iter(self._kept))]
+
+    def forget(self, run: str) -> bool:
+        """Whether there was one."""
+        return self._kept.pop(run, None) is not None
+
+
+def _digest(shown: tuple[object, ...]) -> bytes:
+    return hashlib.sha256(repr(shown).encode()).digest()

@@ -102,9 +102,7 @@ def keyed_head(log: Log, count: int) -> bytes:
 def signed_by_party(ledger: Ledger, identity: bytes, file: FederationFile, rho: float) -> Record:
     """Begin a party's new ledger, and sign where it stands."""
     if public_key(identity) != file.members[ledger.node].public_key:
-        raise InvalidInput(
-            f"the signing key is not the one that the federation file pins for {ledger.node!r}. Nothing was changed."
-        )
+        raise InvalidInput(f"the federation file pins another key for {ledger.node!r}. Nothing was changed.")
     one = ledger.begin_anew(rho, [(str(file.unit), file.unit.neighbours)])
     count = ledger.log.length()
     record = Record(*one, file.digest, ledger.row_spent(), count, keyed_head(ledger.log, count).hex())
@@ -143,10 +141,7 @@ def _check(record: Record, name: str, file: FederationFile, tls: Tls) -> None:
     if record.node == name:
         raise InvalidInput(f"this is the record of {record.node!r} itself; it is for the other nodes.")
     if record.node != HUB and record.node not in file.members:
-        raise InvalidInput(
-            f"the record is about {record.node!r}, which is not in the federation file. Ask for the file that it was "
-            "made with."
-        )
+        raise InvalidInput(f"the record is about {record.node!r}, who is not in the federation file. Ask for its file.")
     try:
         if record.federation != file.digest:
             raise InvalidInput("it is about another federation file than the one here")
@@ -158,8 +153,7 @@ def _check(record: Record, name: str, file: FederationFile, tls: Tls) -> None:
     except (InvalidSignature, ValueError, TypeError) as error:
         why = str(error) if isinstance(error, InvalidInput) else "its signature is not that of the node's own key"
         raise InvalidInput(
-            f"the record about {record.node!r} is refused: {why}. Nothing was changed. Ask its owner, over a line that "
-            "you trust."
+            f"the record of {record.node!r} is refused: {why}. Nothing changed; ask its owner."
         ) from error
 
 

@@ -42,8 +42,7 @@ class Scoring:
         features = list(member.schema.features) if member.schema is not None else None
         if x.shape != (member.width,) or part["features"] != features:
             raise InvalidInput(
-                f"the part of run {method.model} was fitted on other columns than {self.data.name!r} brings. Nothing "
-                "was sent."
+                f"{self.data.name!r} brings other columns than run {method.model} had. Nothing was sent."
             )
         # On a graph the label holder knows the intercept, and the hub does not.
         own = part["intercept"]
@@ -53,8 +52,7 @@ class Scoring:
         path = part_path(self.models, model)
         if not is_name(model) or not path.is_file():  # a name first: the hub chose it, and it becomes a path
             raise InvalidInput(
-                f"{self.data.name!r} has no part of the model that is to score its rows. Nothing was sent. Name the "
-                "store that has it in the party's file: models = ..."
+                f"{self.data.name!r} has no part of that model. Nothing was sent. Name the store with it: models = ..."
             )
         part = json.loads(path.read_text(encoding="utf-8"))
         if (part.get("format"), part.get("version"), part.get("party")) != ("colonnade part", 1, self.data.name):

@@ -20,7 +20,7 @@ from typing import Self
 from colonnade.data.federation import Federation
 from colonnade.data.notices import KEEP, UNSPENT
 from colonnade.errors import FinishedInterrupt, InvalidInput, MostlyNoise, NothingToLearn, UnusedLevels
-from colonnade.methods.method import SWAMPED, GraphMethod, Method
+from colonnade.methods.method import GraphMethod, Method, Swamped
 from colonnade.methods.node_setup import Call
 from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.privacy.statement import Privacy, remarks_on
@@ -91,8 +91,8 @@ def fit(
     finally:
         run_store.close()
     for remark in fitted.remarks:
-        if remark.startswith(SWAMPED):
-            log.warning(SWAMPED, extra={"run": fitted.run})
+        if isinstance(remark, Swamped):
+            log.warning(remark.WORDS, extra={"run": fitted.run})
             try:
                 warnings.warn(f"{remark}.", MostlyNoise, stacklevel=2)
             except MostlyNoise as raised:  # somebody made it an error, and the run is paid for

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import heapq
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -17,44 +17,33 @@ class Alarm:
     def __init__(self, when: float, action: Callable[[], None], clock: Clock) -> None:
         self.when, self.action, self._clock = when, action, clock
 
-    def __lt__(self, other: Alarm) -> bool:
-        return self.when < other.when
-
     def off(self) -> None:
         self._clock.forget(self)
 
 
 class Clock:
-    """One thread that does things at their time."""
+    """One thread that does things at their time: few at once, so it looks through all of them."""
 
     def __init__(self) -> None:
-        self._due: list[Alarm] = []
-        self._off = 0
-        self._lock = threading.Lock()
-        self._changed = threading.Condition(self._lock)
+        self._alarms: set[Alarm] = set()
+        self._wakes = math.inf
+        self._changed = threading.Condition()
         self._stopped = False
         self._thread = threading.Thread(target=self._run, name="streams-clock", daemon=True)
         self._thread.start()
 
     def at(self, when: float, action: Callable[[], None]) -> Alarm:
         alarm = Alarm(when, action, self)
-        with self._lock:
-            heapq.heappush(self._due, alarm)
-            if self._due[0] is alarm:
+        with self._changed:
+            self._alarms.add(alarm)
+            if when < self._wakes:
                 self._changed.notify()
         return alarm
 
     def forget(self, alarm: Alarm) -> None:
         """An alarm holds a request and its answer: a long deadline must not keep them in memory."""
-        with self._lock:
-            if alarm.action is _nothing:
-                return
-            alarm.action = _nothing
-            self._off += 1
-            if self._off > 64 + len(self._due) // 2:
-                self._due = [kept for kept in self._due if kept.action is not _nothing]
-                heapq.heapify(self._due)
-                self._off = 0
+        with self._changed:
+            self._alarms.discard(alarm)
 
     def stop(self) -> None:
         with self._changed:
@@ -65,13 +54,12 @@ class Clock:
     def _run(self) -> None:
         while True:
             with self._changed:
-                while not self._stopped and (not self._due or self._due[0].when > time.monotonic()):
-                    self._changed.wait(self._due[0].when - time.monotonic() if self._due else None)
                 if self._stopped:
                     return
-                action = heapq.heappop(self._due).action
-            action()
-
-
-def _nothing() -> None:
-    """What an alarm does that was turned off."""
+                due = {alarm for alarm in self._alarms if alarm.when <= time.monotonic()}
+                self._alarms -= due
+                if not due:
+                    self._wakes = min((alarm.when for alarm in self._alarms), default=math.inf)
+                    self._changed.wait(None if self._wakes == math.inf else self._wakes - time.monotonic())
+            for alarm in due:
+                alarm.action()

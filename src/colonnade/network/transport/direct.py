@@ -26,47 +26,79 @@ import socket
 import ssl
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from itertools import islice
 
 from cryptography import x509
 
 from colonnade.errors import InvalidInput, WireError
-from colonnade.network.certs import Tls, distrust, load
+from colonnade.network.certs import Tls, load
+from colonnade.network.transport import envelope as wire
 from colonnade.network.transport.clock import FIRST_PAUSE, GREETING_SECONDS, LONGEST_PAUSE
-from colonnade.network.transport.envelope import (
-    DISTRUST,
-    ENVELOPE,
-    HIGHEST,
-    LIMIT,
-    LOWEST,
-    Assembler,
-    Compressed,
-    EnvelopeKind,
-    Head,
-    Malformed,
-    PartyHello,
-    Reason,
-    Refusal,
-    Welcome,
-    common_version,
-    compress,
-    envelopes,
-    greeting,
-    parse,
-)
-from colonnade.network.transport.line import DirectLine, LineLost, Neighbour, Talk, read_envelope, write_envelopes
+from colonnade.network.transport.envelope import Malformed, Reason
 from colonnade.network.transport.metrics import Metrics
-from colonnade.network.transport.tls import door, keep_alive, split_address, tls_context
+from colonnade.network.transport.tls import (
+    check_peer,
+    door,
+    keep_alive,
+    read_envelope,
+    split_address,
+    tls_context,
+    write_envelopes,
+)
 
 PATIENCE = 10.0  # seconds that a line may be down before messages take another road
-HELD = 2 * LIMIT  # bytes that wait to be confirmed by one neighbour
+HELD = 2 * wire.LIMIT  # bytes that wait to be confirmed by one neighbour
 QUIET = 60.0  # seconds between two lines of the log about the same thing: whoever may dial may dial often
 STRANGERS = 8  # connections that have not proved who they are, and one more for each neighbour
-_EMPTY = Compressed(0, b"", 0)
 _GONE = (OSError, TimeoutError, asyncio.IncompleteReadError)
 
 log = logging.getLogger("colonnade.network.transport")
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """Another party: where this one dials it (None: it dials), and its pinned key, if there is one."""
+
+    address: str | None
+    pin: bytes | None = None
+
+
+@dataclass(eq=False, slots=True)
+class Talk:
+    """One connection, and how far both ends have come on it."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    serial: int  # of the neighbour's certificate
+    sent: int = 0
+    confirmed: int = 0
+    received: int = 0
+    told: int = 0  # of those received, how many this end has confirmed
+
+
+@dataclass(eq=False, slots=True)
+class DirectLine:
+    """What this end knows of one neighbour, over all its connections."""
+
+    name: str
+    neighbour: Neighbour
+    talk: Talk | None = None  # on the connection that counts; None: the line is down
+    since: float = field(default_factory=time.monotonic)  # when it went up or down last
+    heard: float = 0.0  # when the last envelope came
+    unconfirmed: deque[wire.Compressed] = field(default_factory=deque)
+    held: int = 0
+    greeted: tuple[bytes, int] = (b"", 0)  # session and attempt of the last greeting
+    bell: asyncio.Event = field(default_factory=asyncio.Event)  # rung when there is something to say
+    changes: int = 0  # how often it went up or down
+    logged: tuple[float, int] = (0.0, 0)  # when that was told last, and how many there were then
+    due: bool = False  # whether it is about to be told
+
+
+class LineLost(Exception):  # not an error of ours: the reason to dial again
+    """The connection is gone, or never was."""
 
 
 class Lines:
@@ -142,9 +174,9 @@ class Lines:
     def send(self, peer: str, message: bytes) -> bool:
         """Give a message to a line; False if it must take another road: there is no line, or it is down or full."""
         line = self._lines.get(peer)
-        if line is None or self._loop is None or len(message) > LIMIT:
+        if line is None or self._loop is None or len(message) > wire.LIMIT:
             return False
-        packed = compress(message)
+        packed = wire.compress(message)
         with self._changed:
             left = line.since + self.patience - time.monotonic()
             self._changed.wait_for(lambda: line.talk is not None, max(0.0, left))
@@ -188,16 +220,17 @@ class Lines:
 
     async def _hear(self, line: DirectLine, talk: Talk) -> None:
         """Never waits for its own words to go out: two ends that did would wait for each other."""
-        assembler = Assembler()
+        assembler = wire.Assembler()
         while True:
-            head, body = parse(await read_envelope(talk.reader))
+            head, body = wire.parse(await read_envelope(talk.reader))
             self._check_still_there(line, talk)
             line.heard = time.monotonic()
-            if head.kind == EnvelopeKind.ANSWER:
-                self._confirmed(line, talk, head)
-            elif head.kind == EnvelopeKind.REFUSED:
-                raise Malformed(_why(head, body))
-            elif head.kind != EnvelopeKind.REQUEST:
+            if head.kind == wire.EnvelopeKind.ANSWER:
+                self._confirm(line, talk, head)
+            elif head.kind == wire.EnvelopeKind.REFUSED:
+                said = wire.greeting(head, body)
+                raise Malformed(said.reason if isinstance(said, wire.Refusal) else Reason.KIND)
+            elif head.kind != wire.EnvelopeKind.REQUEST:
                 raise Malformed(Reason.KIND)
             elif head.number != talk.received + 1:
                 raise Malformed(Reason.NUMBER)
@@ -215,17 +248,17 @@ class Lines:
             self._check_still_there(line, talk)
             if talk.told < talk.received:
                 talk.told = talk.received
-                await write_envelopes(talk.writer, *envelopes(EnvelopeKind.ANSWER, talk.told, _EMPTY))
+                await write_envelopes(talk.writer, *wire.envelopes(wire.EnvelopeKind.ANSWER, talk.told, wire.EMPTY))
             with self._changed:
                 waiting = list(islice(line.unconfirmed, talk.sent - talk.confirmed, None))
             for packed in waiting[:1]:  # one at a time: confirmations go between them
                 talk.sent += 1
-                for envelope in envelopes(EnvelopeKind.REQUEST, talk.sent, packed):
+                for envelope in wire.envelopes(wire.EnvelopeKind.REQUEST, talk.sent, packed):
                     await write_envelopes(talk.writer, envelope)
                 self.metrics.sent(packed.raw, len(packed.wire))
                 line.bell.set()
 
-    def _confirmed(self, line: DirectLine, talk: Talk, head: Head) -> None:
+    def _confirm(self, line: DirectLine, talk: Talk, head: wire.Head) -> None:
         if head.wire or not talk.confirmed < head.number <= talk.sent:
             raise Malformed(Reason.NUMBER)
         with self._changed:
@@ -275,23 +308,21 @@ class Lines:
                 raise Malformed(Reason.REVOKED)
             raise LineLost  # until the list can be read letters take the other road
 
-    def _proved(self, writer: asyncio.StreamWriter, line: DirectLine) -> int:
+    def _prove(self, writer: asyncio.StreamWriter, line: DirectLine) -> int:
         """The serial number of a certificate that proves who is at the other end."""
         shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
         try:
             certificate = x509.load_der_x509_certificate(shown or b"")
-            why = distrust(certificate, line.name, line.neighbour.pin, self._revoked)
+            check_peer(certificate, line.name, line.neighbour.pin, self._revoked)
         except ValueError:  # the authority signed it, and it cannot be read
             raise Malformed(Reason.NAME) from None
-        if why is not None:
-            raise Malformed(DISTRUST[why])
         return certificate.serial_number
 
     def _refuse(self, party: str, reason: Reason) -> None:
         """Counted every time, and logged now and then: strangers must not fill the disk."""
-        self.metrics.refuse(reason.name.lower())
+        self.metrics.refuse(reason.word)
         if self._is_news(party, reason.name):
-            log.warning("refused", extra={"party": party, "reason": reason.name.lower(), "road": "direct"})
+            log.warning("refused", extra={"party": party, "reason": reason.word, "road": "direct"})
 
     def _is_news(self, party: str, what: str) -> bool:
         """Whether it was not logged a moment ago."""
@@ -330,15 +361,16 @@ class Lines:
         writer: asyncio.StreamWriter | None = None
         try:
             async with asyncio.timeout(GREETING_SECONDS):
-                reader, writer = await asyncio.open_connection(host, port, ssl=secured, limit=ENVELOPE)
-                talk = Talk(reader, writer, self._proved(writer, line))
+                reader, writer = await asyncio.open_connection(host, port, ssl=secured, limit=wire.ENVELOPE)
+                talk = Talk(reader, writer, self._prove(writer, line))
                 keep_alive(writer)
-                await write_envelopes(writer, PartyHello(self.name, self._session, self._attempt).envelope())
-                said = greeting(*parse(await read_envelope(reader)))
-            if isinstance(said, Refusal):
+                await write_envelopes(writer, wire.PartyHello(self.name, self._session, self._attempt).envelope())
+                said = wire.greeting(*wire.parse(await read_envelope(reader)))
+            if isinstance(said, wire.Refusal):
                 raise Malformed(said.reason)
-            if not isinstance(said, Welcome) or not LOWEST <= said.version <= HIGHEST:
+            if not isinstance(said, wire.Welcome):
                 raise Malformed(Reason.VERSION)
+            said.check()
             await self._converse(line, talk)
         except ssl.SSLCertVerificationError as error:
             raise Malformed(Reason.TLS) from error
@@ -372,12 +404,12 @@ class Lines:
         try:
             async with asyncio.timeout(GREETING_SECONDS):
                 reader, writer = await self._handshake(came)
-                hello = _hello(await read_envelope(reader))
+                hello = wire.PartyHello.read(await read_envelope(reader))
                 line = self._expected(hello.name)
                 claimed = line.name
-                talk = Talk(reader, writer, self._proved(writer, line))
+                talk = Talk(reader, writer, self._prove(writer, line))
                 self._admit(line, hello)
-                await write_envelopes(writer, Welcome(HIGHEST, self._session, LIMIT).envelope())
+                await write_envelopes(writer, wire.Welcome(wire.HIGHEST, self._session, wire.LIMIT).envelope())
             self._strangers, stranger = self._strangers - 1, False
             await self._converse(line, talk)
         except Malformed as refused:
@@ -398,7 +430,7 @@ class Lines:
 
     async def _handshake(self, came: socket.socket) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         loop = asyncio.get_running_loop()
-        reader = asyncio.StreamReader(ENVELOPE, loop)
+        reader = asyncio.StreamReader(wire.ENVELOPE, loop)
         protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
         transport, _ = await loop.connect_accepted_socket(
             lambda: protocol, came, ssl=self._secured, ssl_handshake_timeout=GREETING_SECONDS
@@ -414,9 +446,8 @@ class Lines:
             raise Malformed(Reason.NAME)
         return line
 
-    def _admit(self, line: DirectLine, hello: PartyHello) -> None:
-        if common_version(hello.lowest, hello.highest) is None:
-            raise Malformed(Reason.VERSION)
+    def _admit(self, line: DirectLine, hello: wire.PartyHello) -> None:
+        hello.check_version()
         if hello.session == line.greeted[0] and hello.attempt <= line.greeted[1]:
             raise Malformed(Reason.REPLAYED)
         line.greeted = (hello.session, hello.attempt)
@@ -426,22 +457,6 @@ class Lines:
         if writer is not None:
             with contextlib.suppress(OSError, TimeoutError):
                 async with asyncio.timeout(1.0):
-                    await write_envelopes(writer, Refusal(reason).envelope())
+                    await write_envelopes(writer, wire.Refusal(reason).envelope())
                     writer.close()
                     await writer.wait_closed()
-
-
-# ------------------------------------------------------------------------------------------------ parts
-
-
-def _why(head: Head, body: memoryview) -> Reason:
-    """Why the other end hangs up."""
-    said = greeting(head, body)
-    return said.reason if isinstance(said, Refusal) else Reason.KIND
-
-
-def _hello(envelope: bytes) -> PartyHello:
-    hello = greeting(*parse(envelope))
-    if not isinstance(hello, PartyHello):
-        raise Malformed(Reason.KIND)
-    return hello

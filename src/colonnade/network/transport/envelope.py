@@ -25,11 +25,17 @@ from colonnade.errors import ProtocolError, WireError
 from colonnade.runtime.wire import LARGEST
 
 METHOD = "/colonnade.Streams/Talk"
-LIMIT = LARGEST + (
-    1 << 20
-)  # the largest message of a program, and room for its seal, its frame and the parcel around it
+LIMIT = LARGEST + (1 << 20)  # the largest message of a program, with room for its seal, frame and parcel
 ENVELOPE = 1 << 20  # the most bytes of one envelope, head included
 LOWEST, HIGHEST = 1, 1  # the versions spoken here
+GRPC_OPTIONS = [
+    ("grpc.max_receive_message_length", ENVELOPE),
+    ("grpc.max_send_message_length", ENVELOPE),
+    ("grpc.keepalive_time_ms", 20_000),  # pings find a peer that vanished without closing
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+]
 
 _HEAD = struct.Struct("<4sBBHQIII")
 HEAD_SIZE = _HEAD.size
@@ -76,21 +82,16 @@ class Reason(IntEnum):
     SIZE = 13  # over the limit, packed or unpacked
     BUSY = 14  # too many streams that have not greeted, or the hub is about to stop
 
-
-DISTRUST = {  # what `certs.distrust` says, as a code
-    "expired": Reason.EXPIRED,
-    "revoked": Reason.REVOKED,
-    "unreadable": Reason.BUSY,  # the list of those who are, now: nobody is told that it is revoked when nobody knows
-    "fingerprint": Reason.FINGERPRINT,
-    "name": Reason.NAME,
-}
+    @property
+    def word(self) -> str:
+        return self.name.lower()
 
 
 class Malformed(WireError):
     """Bytes that do not belong on a stream; `reason` is all that may be told about them."""
 
     def __init__(self, reason: Reason) -> None:
-        super().__init__(f"refused what came over a stream: {reason.name.lower()}")
+        super().__init__(f"refused what came over a stream: {reason.word}")
         self.reason = reason
 
 
@@ -124,6 +125,9 @@ class Compressed(NamedTuple):
     raw: int
 
 
+EMPTY = Compressed(0, b"", 0)
+
+
 # ------------------------------------------------------------------------------------------------ out
 
 
@@ -133,26 +137,20 @@ def compress(message: bytes) -> Compressed:
     # than the whole message takes to travel. A kibibyte of noise has about 251 of the 256 byte values in it; numbers
     # that shrink by a fifth leave more of them out.
     middle = len(message) // 2
-    if len(message) > _WORTH_TRYING and len(set(message[middle : middle + _GLANCE])) < _NOISY and _shrinks(message):
-        smaller = zlib.compress(message, 1)
-        if len(smaller) < _WORTH_DOING * len(message):
-            return Compressed(1, smaller, len(message))
+    if len(message) > _WORTH_TRYING and len(set(message[middle : middle + _GLANCE])) < _NOISY:
+        sample = message[:_SAMPLE]
+        if len(zlib.compress(sample, 1)) < _WORTH_DOING * len(sample):
+            smaller = zlib.compress(message, 1)
+            if len(smaller) < _WORTH_DOING * len(message):
+                return Compressed(1, smaller, len(message))
     return Compressed(0, message, len(message))
-
-
-def _shrinks(message: bytes) -> bool:
-    sample = message[:_SAMPLE]
-    return len(zlib.compress(sample, 1)) < _WORTH_DOING * len(sample)
 
 
 def envelopes(kind: EnvelopeKind, number: int, packed: Compressed) -> Iterator[bytes]:
     """The envelopes of a message, each at most `ENVELOPE` bytes."""
     wire = packed.wire
-    if len(wire) <= _CHUNK:
-        yield _HEAD.pack(_MAGIC, HIGHEST, kind, packed.code, number, 0, len(wire), packed.raw) + wire
-        return
     view = memoryview(wire)
-    for offset in range(0, len(wire), _CHUNK):
+    for offset in range(0, len(wire) or 1, _CHUNK):
         head = _HEAD.pack(_MAGIC, HIGHEST, kind, packed.code, number, offset, len(wire), packed.raw)
         yield b"".join((head, view[offset : offset + _CHUNK]))
 
@@ -172,9 +170,9 @@ def parse(envelope: bytes, limit: int = LIMIT) -> tuple[Head, memoryview]:
     magic, version, kind, code, number, offset, wire, raw = _HEAD.unpack_from(envelope)
     if magic != _MAGIC:
         raise Malformed(Reason.MALFORMED)
-    if (known := _KINDS.get(kind)) is None:
+    if kind not in _KINDS:
         raise Malformed(Reason.KIND)
-    head = Head(version, known, code, number, offset, wire, raw)
+    head = Head(version, _KINDS[kind], code, number, offset, wire, raw)
     body = memoryview(envelope)[HEAD_SIZE:]
     _check(head, len(body), limit)
     return head, body
@@ -221,7 +219,7 @@ class Assembler:
             if head.offset:
                 raise Malformed(Reason.REPEATED)
             if len(body) == head.wire:
-                return _unpacked(head, bytes(body))
+                return _unpack(head, bytes(body))
             self._first = head
         else:
             if head.number != first.number:
@@ -236,10 +234,10 @@ class Assembler:
             return None
         whole = b"".join(self._parts)
         self._parts, self._got, self._first = [], 0, None
-        return _unpacked(head, whole)
+        return _unpack(head, whole)
 
 
-def _unpacked(head: Head, wire: bytes) -> bytes:
+def _unpack(head: Head, wire: bytes) -> bytes:
     if not head.code:
         return wire
     stream = zlib.decompressobj()
@@ -270,11 +268,20 @@ class PartyHello:
     highest: int = HIGHEST
 
     def envelope(self) -> bytes:
-        return _greeting(
-            EnvelopeKind.HELLO,
-            0,
-            _HELLO.pack(self.lowest, self.highest, self.session, self.attempt) + self.name.encode(),
-        )
+        fixed = _HELLO.pack(self.lowest, self.highest, self.session, self.attempt)
+        return _greeting(EnvelopeKind.HELLO, 0, fixed + self.name.encode())
+
+    @classmethod
+    def read(cls, envelope: bytes) -> PartyHello:
+        """The first envelope of whoever dials."""
+        hello = greeting(*parse(envelope))
+        if not isinstance(hello, cls):
+            raise Malformed(Reason.KIND)
+        return hello
+
+    def check_version(self) -> None:
+        if max(self.lowest, LOWEST) > min(self.highest, HIGHEST):
+            raise Malformed(Reason.VERSION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,6 +294,10 @@ class Welcome:
 
     def envelope(self) -> bytes:
         return _greeting(EnvelopeKind.WELCOME, 0, _WELCOME.pack(self.version, self.session, self.limit))
+
+    def check(self) -> None:
+        if not LOWEST <= self.version <= HIGHEST or not 0 < self.limit <= LIMIT:
+            raise Malformed(Reason.VERSION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,12 +327,6 @@ def greeting(head: Head, body: memoryview) -> PartyHello | Welcome | Refusal:
                 raise Malformed(Reason.KIND)
     except (struct.error, ValueError):
         raise Malformed(Reason.MALFORMED) from None
-
-
-def common_version(lowest: int, highest: int) -> int | None:
-    """The highest version that both sides speak; None if there is none."""
-    best = min(highest, HIGHEST)
-    return best if best >= max(lowest, LOWEST) else None
 
 
 def _greeting(kind: EnvelopeKind, code: int, body: bytes) -> bytes:

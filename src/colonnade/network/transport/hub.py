@@ -26,46 +26,20 @@ import grpc  # type: ignore[import-untyped]  # grpcio carries no types
 from cryptography import x509
 
 from colonnade.errors import ColonnadeError, InvalidInput, PeerFailed, ProtocolError
-from colonnade.network.certs import Credentials, RevocationList, Tls, distrust, load
+from colonnade.network.certs import Credentials, RevocationList, Tls, load
+from colonnade.network.transport import envelope as wire
 from colonnade.network.transport.clock import GREETING_SECONDS, LONGEST_PAUSE, Alarm, Clock
-from colonnade.network.transport.envelope import (
-    DISTRUST,
-    ENVELOPE,
-    HIGHEST,
-    LIMIT,
-    METHOD,
-    Assembler,
-    Compressed,
-    EnvelopeKind,
-    Malformed,
-    PartyHello,
-    PartyRestarted,
-    PeerTimeout,
-    Reason,
-    Refusal,
-    Welcome,
-    common_version,
-    compress,
-    envelopes,
-    greeting,
-    parse,
-)
+from colonnade.network.transport.envelope import Malformed, Reason
 from colonnade.network.transport.metrics import Metrics
-from colonnade.network.transport.tls import split_address
+from colonnade.network.transport.tls import check_peer, split_address, taken
 
 WINDOW = 16
 UNGREETED = 4
-# Pings find a peer that vanished without closing; limits keep a stranger from holding the port.
-_OPTIONS = [
-    ("grpc.max_receive_message_length", ENVELOPE),
-    ("grpc.max_send_message_length", ENVELOPE),
+_OPTIONS = [  # limits keep a stranger from holding the port
+    *wire.GRPC_OPTIONS,
     ("grpc.max_concurrent_streams", 2),
     ("grpc.max_metadata_size", 8 << 10),
     ("grpc.server_handshake_timeout_ms", 10_000),
-    ("grpc.keepalive_time_ms", 20_000),
-    ("grpc.keepalive_timeout_ms", 10_000),
-    ("grpc.keepalive_permit_without_calls", 1),
-    ("grpc.http2.max_pings_without_data", 0),
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),  # parties ping every 20 s; gRPC's own floor is 300 s
     ("grpc.so_reuseport", 0),  # a second hub at the same address is a mistake to be told about
 ]
@@ -77,20 +51,18 @@ log = logging.getLogger("colonnade.network.transport")
 class _Call:
     """One request and who waits for its answer."""
 
-    packed: Compressed
+    packed: wire.Compressed
     future: Future[bytes] = field(default_factory=Future)
     alarm: Alarm | None = None
 
     def settle(self, outcome: bytes | ColonnadeError) -> None:
         if self.alarm is not None:
             self.alarm.off()
-        try:
+        with contextlib.suppress(InvalidStateError):  # its time was up before
             if isinstance(outcome, bytes):
                 self.future.set_result(outcome)
             else:
                 self.future.set_exception(outcome)
-        except InvalidStateError:
-            pass  # its time was up before
 
 
 @dataclass(eq=False, slots=True)
@@ -141,7 +113,7 @@ class _PartyLine:
             self.number += 1
         return self.current, self.number
 
-    def emptied(self) -> list[_Call]:
+    def empty(self) -> list[_Call]:
         calls = self.outstanding()
         self.waiting.clear()
         self.current, self.number = None, 0
@@ -159,15 +131,8 @@ def ready(address: str, tls: Tls) -> tuple[Credentials, RevocationList | None]:
                 tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as gRPC does
                 tried.bind(place)
     except OSError as error:
-        raise _taken(address) from error
+        raise taken(address) from error
     return credentials, revoked
-
-
-def _taken(address: str) -> InvalidInput:
-    return InvalidInput(
-        f"cannot listen at {address!r}: the port is in use, or the address is not one of this machine. Stop the "
-        "program that holds it, or listen elsewhere (coordinator run --listen HOST:PORT, hub in the federation file)."
-    )
 
 
 class Switchboard:
@@ -179,11 +144,11 @@ class Switchboard:
         tls: Tls,
         members: Mapping[str, bytes | None],
         *,
-        limit: int = LIMIT,
+        limit: int = wire.LIMIT,
         metrics: Metrics | None = None,
     ) -> None:
-        if not 0 < limit <= LIMIT:
-            raise InvalidInput(f"limit={limit}: a message may take 1 to {LIMIT:,} bytes.")
+        if not 0 < limit <= wire.LIMIT:
+            raise InvalidInput(f"limit={limit}: a message may take 1 to {wire.LIMIT:,} bytes.")
         if short := [name for name, pin in members.items() if pin is not None and len(pin) != 32]:
             raise InvalidInput(f"the fingerprint of {short[0]!r} must be the 32 bytes of a SHA-256.")
         credentials, self._revoked = ready(address, tls)
@@ -208,7 +173,7 @@ class Switchboard:
         except RuntimeError as error:
             self._server.stop(None)
             self._clock.stop()
-            raise _taken(address) from error
+            raise taken(address) from error
 
     def start(self) -> None:
         """Accept parties from now on."""
@@ -220,7 +185,7 @@ class Switchboard:
         for line in self._lines.values():
             with line.lock:
                 line.closed = True
-                calls = line.emptied()
+                calls = line.empty()
                 if line.stream is not None:
                     line.stream.bell.put(None)
             for call in calls:
@@ -245,11 +210,11 @@ class Switchboard:
                 here = self.connected()
                 missing = ", ".join(repr(name) for name in sorted(set(names) - here))
                 there = ", ".join(repr(name) for name in sorted(here & set(names))) or "nobody"
-                raise PeerTimeout(
+                raise wire.PeerTimeout(
                     f"after {timeout:g} s these parties have not connected: {missing}; connected is {there}. Start "
-                    "them with this hub's address, and look at their logs for the reason they were refused: one whose "
-                    "certificate is of another authority is turned away before it has said who it is, and only its own "
-                    f"log shows that. One that runs dials again within {LONGEST_PAUSE:g} s: wait longer than that."
+                    "them with this hub's address; their logs say why they were refused (one with a certificate of "
+                    "another authority is turned away before it has said who it is, and only its own log shows that). "
+                    f"One that runs dials again within {LONGEST_PAUSE:g} s: wait longer than that."
                 )
 
     def session(self, party: str) -> str | None:
@@ -267,20 +232,15 @@ class Switchboard:
         """
         line = self._line(party)
         if len(request) > self._limit:
-            raise InvalidInput(
-                f"a request of {len(request):,} bytes is over the limit of {self._limit:,}; send it in parts."
-            )
+            raise InvalidInput(f"a request of {len(request):,} bytes is over the limit of {self._limit:,} bytes.")
         until = None if timeout is None else time.monotonic() + timeout
-        call = _Call(compress(request))
+        call = _Call(wire.compress(request))
         call.future.set_running_or_notify_cancel()  # what was sent cannot be taken back
         with line.lock:
-            room = line.has_room(len(request), self._limit)
-            if not (room or line.closed):
-                line.room.wait_for(lambda: line.closed or line.has_room(len(request), self._limit), timeout)
-                room = line.has_room(len(request), self._limit)
+            line.room.wait_for(lambda: line.closed or line.has_room(len(request), self._limit), timeout)
             if line.closed:
                 raise ProtocolError("this hub was stopped; make another one to ask.")
-            if room:
+            if line.has_room(len(request), self._limit):
                 line.waiting.append(call)
                 if line.stream is not None:
                     line.stream.bell.put(None)
@@ -298,7 +258,7 @@ class Switchboard:
                 line.waiting.remove(call)
                 line.room.notify_all()
             here = "connected" if line.stream is not None else "not connected"
-        call.settle(PeerTimeout(f"{line.name!r} has not answered within {timeout:g} s; it is {here} now."))
+        call.settle(wire.PeerTimeout(f"{line.name!r} has not answered within {timeout:g} s; it is {here} now."))
 
     def _line(self, party: str) -> _PartyLine:
         try:
@@ -313,9 +273,9 @@ class Switchboard:
         stream = _Stream(context)
         line: _PartyLine | None = None
         try:
-            line, serial = self._admitted(stream, arriving)
+            line, serial = self._admit(stream, arriving)
             if context.add_callback(lambda: self._leave(line, stream)):
-                yield Welcome(HIGHEST, self._session, self._limit).envelope()
+                yield wire.Welcome(wire.HIGHEST, self._session, self._limit).envelope()
                 yield from self._take_turns(line, stream, serial, arriving)
         except Malformed as refused:
             yield self._refusal(stream.claimed, refused.reason)
@@ -342,9 +302,9 @@ class Switchboard:
         self, line: _PartyLine, stream: _Stream, serial: int, arriving: Iterator[bytes], call: _Call, number: int
     ) -> Iterator[bytes]:
         self._check_still_welcome(serial, line, stream)
-        yield from envelopes(EnvelopeKind.REQUEST, number, call.packed)
+        yield from wire.envelopes(wire.EnvelopeKind.REQUEST, number, call.packed)
         self.metrics.sent(call.packed.raw, len(call.packed.wire))
-        message, wire = self._answer(arriving, number)
+        message, size = self._answer(arriving, number)
         self._check_still_welcome(serial, line, stream)
         if message is None:
             self._failed(line, stream)
@@ -354,25 +314,25 @@ class Switchboard:
                 return
             line.current = None
             line.room.notify_all()
-        self.metrics.received(len(message), wire)
+        self.metrics.received(len(message), size)
         call.settle(message)
 
     def _answer(self, arriving: Iterator[bytes], number: int) -> tuple[bytes | None, int]:
         """The answer to a request and its length on the wire; None if the party could not answer."""
-        assembler = Assembler()
+        assembler = wire.Assembler()
         for envelope in arriving:
-            head, body = parse(envelope, self._limit)
-            if head.kind not in (EnvelopeKind.ANSWER, EnvelopeKind.FAILED):
+            head, body = wire.parse(envelope, self._limit)
+            if head.kind not in (wire.EnvelopeKind.ANSWER, wire.EnvelopeKind.FAILED):
                 raise Malformed(Reason.KIND)
             if head.number != number:
                 raise Malformed(Reason.NUMBER)
-            if head.kind == EnvelopeKind.FAILED:
+            if head.kind == wire.EnvelopeKind.FAILED:
                 return None, 0
             if (message := assembler.feed(head, body)) is not None:
                 return message, head.wire
         raise _Gone
 
-    def _admitted(self, stream: _Stream, arriving: Iterator[bytes]) -> tuple[_PartyLine, int]:
+    def _admit(self, stream: _Stream, arriving: Iterator[bytes]) -> tuple[_PartyLine, int]:
         """Whose stream it is and its certificate's serial number, after everything that a stream must prove."""
         proof: Mapping[str, list[bytes]] = stream.context.auth_context()
         if proof.get("ssl_tls_version") != [b"TLSv1.3"] or "x509_pem_cert" not in proof:
@@ -386,16 +346,12 @@ class Switchboard:
             alarm.off()
         if first is None:
             raise _Gone
-        hello = greeting(*parse(first))
-        if not isinstance(hello, PartyHello):
-            raise Malformed(Reason.KIND)
+        hello = wire.PartyHello.read(first)
         if hello.name not in self._members:
             raise Malformed(Reason.NAME)
         stream.claimed = hello.name
-        if why := distrust(certificate, hello.name, self._members[hello.name], self._revoked):
-            raise Malformed(DISTRUST[why])
-        if common_version(hello.lowest, hello.highest) is None:
-            raise Malformed(Reason.VERSION)
+        check_peer(certificate, hello.name, self._members[hello.name], self._revoked)
+        hello.check_version()
         self._take_over(self._lines[hello.name], hello, stream)
         return self._lines[hello.name], certificate.serial_number
 
@@ -413,7 +369,7 @@ class Switchboard:
                 self._ungreeted[serial] -= 1
                 self._ungreeted += Counter()  # forgets those that are at zero
 
-    def _take_over(self, line: _PartyLine, hello: PartyHello, stream: _Stream) -> None:
+    def _take_over(self, line: _PartyLine, hello: wire.PartyHello, stream: _Stream) -> None:
         """The newest stream of the newest process is the party's; anything older is refused."""
         lost: list[_Call] = []
         with line.lock:
@@ -427,7 +383,7 @@ class Switchboard:
                 self.metrics.reconnected()
             elif line.session is not None:
                 line.former.append(line.session)
-                lost = line.emptied()
+                lost = line.empty()
             before, line.stream = line.stream, stream
             line.session, line.attempt = hello.session, hello.attempt
             if before is not None:
@@ -435,7 +391,7 @@ class Switchboard:
         if before is not None:
             before.context.cancel()
         for call in lost:
-            call.settle(PartyRestarted(f"{line.name!r} came back as another process; what it was asked may be lost."))
+            call.settle(wire.PartyRestarted(f"{line.name!r} is another process now; what it was asked may be lost."))
         log.info("connected", extra={"party": line.name, "attempt": hello.attempt, "lost": len(lost)})
         with self._arrivals:
             self._arrivals.notify_all()
@@ -456,15 +412,15 @@ class Switchboard:
             line.stream = None
             line.former.append(line.session)
             line.session = None
-            calls = line.emptied()
+            calls = line.empty()
         log.warning("failed", extra={"party": line.name, "unanswered": len(calls)})
         for call in calls:
             call.settle(PeerFailed(f"{line.name!r} could not answer and has stopped; its own log says why."))
 
     def _refusal(self, party: str, reason: Reason) -> bytes:
-        self.metrics.refuse(reason.name.lower())
-        log.warning("refused", extra={"party": party, "reason": reason.name.lower()})
-        return Refusal(reason).envelope()
+        self.metrics.refuse(reason.word)
+        log.warning("refused", extra={"party": party, "reason": reason.word})
+        return wire.Refusal(reason).envelope()
 
     def _check_still_welcome(self, serial: int, line: _PartyLine, stream: _Stream) -> None:
         """Nothing goes out and nothing is taken while nobody knows who is revoked."""
@@ -487,4 +443,4 @@ class _Door(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio carries no 
         self._handler = grpc.stream_stream_rpc_method_handler(talk)
 
     def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
-        return self._handler if details.method == METHOD else None
+        return self._handler if details.method == wire.METHOD else None

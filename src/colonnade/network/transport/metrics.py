@@ -10,58 +10,47 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-_MEANING = {
-    "messages_sent": "Messages sent, each once for every time it went out.",
-    "messages_received": "Messages received.",
-    "bytes_sent_raw": "Bytes of messages sent, before compression.",
-    "bytes_sent_wire": "Bytes of messages sent, as they travelled.",
-    "bytes_received_raw": "Bytes of messages received, after decompression.",
-    "bytes_received_wire": "Bytes of messages received, as they travelled.",
-    "reconnects": "Streams that took the place of an earlier one of the same process.",
-    "letters_direct": "Letters between two parties that went over a line of their own.",
-    "letters_relayed": "Letters between two parties that went through the hub.",
-}
+
+def _counter(meaning: str) -> int:
+    counter: int = field(default=0, metadata={"meaning": meaning})
+    return counter
 
 
 @dataclass
 class Metrics:
     """What a transport has done so far."""
 
-    messages_sent: int = 0
-    messages_received: int = 0
-    bytes_sent_raw: int = 0
-    bytes_sent_wire: int = 0
-    bytes_received_raw: int = 0
-    bytes_received_wire: int = 0
-    reconnects: int = 0
-    letters_direct: int = 0
-    letters_relayed: int = 0
+    messages_sent: int = _counter("Messages sent, each once for every time it went out.")
+    messages_received: int = _counter("Messages received.")
+    bytes_sent_raw: int = _counter("Bytes of messages sent, before compression.")
+    bytes_sent_wire: int = _counter("Bytes of messages sent, as they travelled.")
+    bytes_received_raw: int = _counter("Bytes of messages received, after decompression.")
+    bytes_received_wire: int = _counter("Bytes of messages received, as they travelled.")
+    reconnects: int = _counter("Streams that took the place of an earlier one of the same process.")
+    letters_direct: int = _counter("Letters between two parties that went over a line of their own.")
+    letters_relayed: int = _counter("Letters between two parties that went through the hub.")
     refused: Counter[str] = field(default_factory=Counter)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     def sent(self, raw: int, wire: int) -> None:
-        with self._lock:
-            self.messages_sent += 1
-            self.bytes_sent_raw += raw
-            self.bytes_sent_wire += wire
+        self._add(messages_sent=1, bytes_sent_raw=raw, bytes_sent_wire=wire)
 
     def received(self, raw: int, wire: int) -> None:
-        with self._lock:
-            self.messages_received += 1
-            self.bytes_received_raw += raw
-            self.bytes_received_wire += wire
+        self._add(messages_received=1, bytes_received_raw=raw, bytes_received_wire=wire)
 
     def reconnected(self) -> None:
-        with self._lock:
-            self.reconnects += 1
+        self._add(reconnects=1)
 
     def letter(self, *, direct: bool) -> None:
+        self._add(letters_direct=direct, letters_relayed=not direct)
+
+    def _add(self, **counts: int) -> None:
         with self._lock:
-            self.letters_direct += direct
-            self.letters_relayed += not direct
+            for name, count in counts.items():
+                setattr(self, name, getattr(self, name) + count)
 
     def refuse(self, reason: str) -> None:
         with self._lock:
@@ -71,14 +60,12 @@ class Metrics:
         """In the exposition format of Prometheus."""
         with self._lock:
             lines = []
-            for name, meaning in _MEANING.items():
-                lines += _head(name, meaning)
-                lines.append(f"colonnade_stream_{name}_total {getattr(self, name)}")
+            for one in fields(self):
+                if meaning := one.metadata.get("meaning"):
+                    lines += [*_head(one.name, meaning), f"colonnade_stream_{one.name}_total {getattr(self, one.name)}"]
             lines += _head("refused", "What was refused, by reason.")
-            lines += [
-                f'colonnade_stream_refused_total{{reason="{reason}"}} {count}'
-                for reason, count in sorted(self.refused.items())
-            ]
+            for reason, count in sorted(self.refused.items()):
+                lines.append(f'colonnade_stream_refused_total{{reason="{reason}"}} {count}')
         return "\n".join(lines) + "\n"
 
 
@@ -95,20 +82,14 @@ def page(metrics: Metrics, ready: Callable[[], bool], port: int = 0) -> Iterator
 
     class Page(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            if self.path == "/metrics":
-                self._say(200, metrics.text(), "text/plain; version=0.0.4; charset=utf-8")
-            elif self.path == "/health":
-                self._say(200, "alive\n", "text/plain; charset=utf-8")
-            elif self.path == "/ready":
-                there = ready()
-                self._say(200 if there else 503, "ready\n" if there else "not connected\n", "text/plain; charset=utf-8")
-            else:
-                self._say(404, "there are /metrics, /health and /ready\n", "text/plain; charset=utf-8")
-
-        def _say(self, status: int, text: str, kind: str) -> None:
-            body = text.encode()
+            status, text = {
+                "/metrics": (200, metrics.text()),
+                "/health": (200, "alive\n"),
+                "/ready": (200, "ready\n") if ready() else (503, "not connected\n"),
+            }.get(self.path, (404, "there are /metrics, /health and /ready\n"))
+            body, version = text.encode(), " version=0.0.4;" if self.path == "/metrics" else ""
             self.send_response(status)
-            self.send_header("Content-Type", kind)
+            self.send_header("Content-Type", f"text/plain;{version} charset=utf-8")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)

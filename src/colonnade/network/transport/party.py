@@ -22,63 +22,58 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from queue import SimpleQueue
+from typing import NoReturn
 
 import grpc  # type: ignore[import-untyped]  # grpcio carries no types
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from colonnade.errors import InvalidInput, StoreError
-from colonnade.network.certs import (
-    HUB,
-    Credentials,
-    RevocationList,
-    Tls,
-    check_own,
-    common_name,
-    distrust,
-    dns_names,
-    load,
-)
+from colonnade.network.certs import HUB, Credentials, RevocationList, Tls, check_own, distrust, host_name, load
+from colonnade.network.transport import envelope as wire
 from colonnade.network.transport.clock import FIRST_PAUSE, GREETING_SECONDS, LONGEST_PAUSE
-from colonnade.network.transport.envelope import (
-    ENVELOPE,
-    HIGHEST,
-    LIMIT,
-    LOWEST,
-    METHOD,
-    Assembler,
-    Compressed,
-    EnvelopeKind,
-    Head,
-    HubRefused,
-    Malformed,
-    PartyHello,
-    Reason,
-    Refusal,
-    Welcome,
-    compress,
-    envelopes,
-    failed,
-    greeting,
-    parse,
-)
+from colonnade.network.transport.envelope import Malformed, Reason
 from colonnade.network.transport.metrics import Metrics
 from colonnade.network.transport.tls import split_address, tls_context
 
 LASTED = 30.0  # seconds after which a connection was good for something, though nothing was asked
 _QUEUED = 4  # envelopes that wait to be written: 4 MiB at most
 _OPTIONS = [
-    ("grpc.max_receive_message_length", ENVELOPE),
-    ("grpc.max_send_message_length", ENVELOPE),
-    ("grpc.keepalive_time_ms", 20_000),
-    ("grpc.keepalive_timeout_ms", 10_000),
-    ("grpc.keepalive_permit_without_calls", 1),
-    ("grpc.http2.max_pings_without_data", 0),
+    *wire.GRPC_OPTIONS,
     ("grpc.enable_retries", 0),
     ("grpc.enable_http_proxy", 0),  # the handshake before would not pass through it
     ("grpc.use_local_subchannel_pool", 1),  # another attempt must not wait for the back-off of the one before
 ]
+# Why there is no connection: how loud to say it, and the sentence.
+_LOST = {
+    "absent": (logging.INFO, "nobody listens at {address} yet; trying again until somebody does"),
+    "silent": (logging.INFO, "the hub at {address} says nothing; trying again"),
+    "lost": (logging.INFO, "the stream to the hub at {address} ended ({why}); dialling again"),
+    "later": (logging.INFO, "the hub knows a later stream of this party, or has no place free; dialling again"),
+    "list": (logging.WARNING, "{why} Nothing is sent until it can be read; trying again"),
+    "no_address": (
+        logging.WARNING,
+        "this machine finds no address for the hub's name in {address}; check it in the party's file or the "
+        "federation file; trying again",
+    ),
+    "no_tls": (
+        logging.WARNING,
+        "whoever listens at {address} does not answer in TLS 1.3 ({why}); check that this is the hub's port and that "
+        "nothing stands between; trying again",
+    ),
+    "unwelcome": (
+        logging.WARNING,
+        "the hub at {address} hung up when it saw this party's certificate ({why}); check that it was issued by the "
+        "same authority as the hub's, and that it is neither expired nor revoked; trying again",
+    ),
+    "untrusted": (
+        logging.WARNING,
+        "whoever listens at {address} now is not the hub that was there before: {why}; nothing is sent to it; ask "
+        "whoever runs the hub whether its certificate was changed; trying again",
+    ),
+}
 _ADVICE = {
     Reason.TLS: "connect with TLS 1.3 and grpcio as new as the hub's",
     Reason.EXPIRED: "ask the authority for a new certificate",
@@ -94,9 +89,10 @@ log = logging.getLogger("colonnade.network.transport")
 class _HubLost(Exception):  # not an error of ours: the reason to dial again
     """The connection is gone, or never was: a word for programs, a sentence for people."""
 
-    def __init__(self, reason: str, sentence: str, level: int = logging.INFO) -> None:
-        super().__init__(sentence)
-        self.reason, self.level = reason, level
+    def __init__(self, reason: str, address: str = "", why: object = "") -> None:
+        self.reason = reason
+        self.level, sentence = _LOST[reason]
+        super().__init__(sentence.format(address=address, why=why))
 
 
 def serve(
@@ -133,31 +129,26 @@ def rehearse(address: str, tls: Tls, name: str, pinned: bytes | None) -> None:
     check_own(tls, name, pinned)
 
 
+@dataclass(eq=False)
 class _Party:
-    def __init__(
-        self,
-        address: str,
-        tls: Tls,
-        name: str,
-        answer: Callable[[bytes], bytes],
-        stop: threading.Event,
-        metrics: Metrics,
-        tell: Callable[[str], None],
-        pinned: bytes | None,
-    ) -> None:
-        self.address, self.tls, self.name, self.answer = address, tls, name, answer
-        self.stop, self.metrics, self.tell, self.pinned = stop, metrics, tell, pinned
-        self.host, self.port = split_address(address)
-        self.session = secrets.token_bytes(16)
-        self.hub: bytes | None = None  # the hub's session
-        self.attempt = 0
-        self.last = 0  # the last request that was answered
-        self.kept = Compressed(0, b"", 0)  # and its answer
-        self.progress = False  # whether anything was asked since the last pause
-        self.said: set[str] = set()  # why there is no connection, as logged since the last one
-        self.over = threading.Event()
-        self.call: grpc.Call | None = None
-        self.deadline: float | None = None  # for the hub to greet, or to hang up
+    address: str
+    tls: Tls
+    name: str
+    answer: Callable[[bytes], bytes]
+    stop: threading.Event
+    metrics: Metrics
+    tell: Callable[[str], None]
+    pinned: bytes | None
+    session: bytes = field(default_factory=lambda: secrets.token_bytes(16))
+    hub: bytes | None = None  # the hub's session
+    attempt: int = 0
+    last: int = 0  # the last request that was answered
+    kept: wire.Compressed = wire.EMPTY  # and its answer
+    progress: bool = False  # whether anything was asked since the last pause
+    said: set[str] = field(default_factory=set)  # why there is no connection, as logged since the last one
+    over: threading.Event = field(default_factory=threading.Event)
+    call: grpc.Call | None = None
+    deadline: float | None = None  # for the hub to greet, or to hang up
 
     # -------------------------------------------------------------------------------------------- dialling
 
@@ -169,7 +160,7 @@ class _Party:
             self.tell("connecting")
             try:
                 credentials = load(self.tls)
-                self.converse(credentials, self.checked_hub(credentials))
+                self.converse(credentials, self.check_hub(credentials))
             except _HubLost as why:
                 self.explain(why)
             if self.stop.is_set():
@@ -196,42 +187,31 @@ class _Party:
             if self.stop.is_set():
                 self.over.wait(0.1)
 
-    def checked_hub(self, credentials: Credentials) -> x509.Certificate:
+    def check_hub(self, credentials: Credentials) -> x509.Certificate:
         """The certificate that the hub shows and proves to have the key of."""
         context = tls_context(self.tls, credentials, ssl.PROTOCOL_TLS_CLIENT)
         context.set_alpn_protocols(["h2"])
-        with self.dialled() as plain:
+        with self.dial() as plain:
             try:
                 secured = context.wrap_socket(plain, server_hostname=HUB)
             except ssl.SSLCertVerificationError as error:
-                return self.untrusted(f"its certificate does not verify ({error.verify_message})", error)
+                self.refuse_hub(f"its certificate does not verify ({error.verify_message})", error)
             except OSError as error:
-                raise _HubLost(
-                    "no_tls",
-                    f"whoever listens at {self.address} does not answer in TLS 1.3 ({type(error).__name__}); check "
-                    "that this is the hub's port and that nothing stands between; trying again",
-                    logging.WARNING,
-                ) from error
+                raise _HubLost("no_tls", self.address, type(error).__name__) from error
             with secured:
                 shown = secured.getpeercert(binary_form=True)
                 # The hub looks at our certificate after we have seen its own: its first bytes say that it agrees.
                 try:
                     agreed = secured.recv(1)
                 except TimeoutError as error:
-                    raise _HubLost("silent", f"the hub at {self.address} says nothing; trying again") from error
+                    raise _HubLost("silent", self.address) from error
                 except OSError:  # an alert, or a reset: it hung up less politely
                     agreed = b""
         if shown is None or not agreed:
-            raise _HubLost(
-                "unwelcome",
-                f"the hub at {self.address} hung up when it saw this party's certificate ({self.tls.certificate}); "
-                "check that it was issued by the same authority as the hub's certificate, and that it is neither "
-                "expired nor revoked; trying again",
-                logging.WARNING,
-            )
+            raise _HubLost("unwelcome", self.address, self.tls.certificate)
         certificate = x509.load_der_x509_certificate(shown)
         if why := distrust(certificate, HUB, self.pinned, self.revoked()):
-            return self.untrusted(f"its certificate is refused: {why}", None)
+            self.refuse_hub(f"its certificate is refused: {why}", None)
         return certificate
 
     def revoked(self) -> RevocationList | None:
@@ -241,59 +221,40 @@ class _Party:
         except (InvalidInput, StoreError) as error:
             if self.hub is None:
                 raise
-            raise _HubLost(
-                "list", f"{error} Nothing is sent until it can be read; trying again", logging.WARNING
-            ) from error
+            raise _HubLost("list", why=error) from error
 
-    def dialled(self) -> socket.socket:
+    def dial(self) -> socket.socket:
         try:
-            return socket.create_connection((self.host, self.port), timeout=GREETING_SECONDS)
-        except socket.gaierror as error:
-            raise _HubLost(
-                "no_address",
-                f"this machine finds no address for {self.host!r}; check the hub's name in the party's file or the "
-                "federation file; trying again",
-                logging.WARNING,
-            ) from error
+            return socket.create_connection(split_address(self.address), timeout=GREETING_SECONDS)
         except OSError as error:
-            raise _HubLost(
-                "absent", f"nobody listens at {self.address} yet; trying again until somebody does"
-            ) from error
+            raise _HubLost("no_address" if isinstance(error, socket.gaierror) else "absent", self.address) from error
 
-    def untrusted(self, why: str, cause: Exception | None) -> x509.Certificate:
+    def refuse_hub(self, why: str, cause: Exception | None) -> NoReturn:
         """At the first attempt this is a mistake in the set-up; later on somebody may stand between us and the hub."""
         self.metrics.refuse("hub")
         if self.hub is None:
             log.warning("untrusted", extra={"party": self.name})
-            raise HubRefused(
+            raise wire.HubRefused(
                 f"the hub at {self.address} is not trusted: {why}. Nothing was sent. Check the address, the authority "
                 f"file and that the hub's certificate carries the name {HUB!r} or has the pinned fingerprint."
             ) from cause
-        raise _HubLost(
-            "untrusted",
-            f"whoever listens at {self.address} now is not the hub that was there before: {why}; nothing is sent to "
-            "it; ask whoever runs the hub whether its certificate was changed; trying again",
-            logging.WARNING,
-        ) from cause
+        raise _HubLost("untrusted", self.address, why) from cause
 
     # -------------------------------------------------------------------------------------------- one stream
 
     def converse(self, credentials: Credentials, hub: x509.Certificate) -> None:
-        known_as = next(iter(dns_names(hub)), None) or common_name(hub)
-        if known_as is None:
-            raise HubRefused(f"the certificate of the hub at {self.address} has neither a DNS name nor a common name.")
+        if (known_as := host_name(hub)) is None:
+            raise wire.HubRefused(f"the certificate of the hub at {self.address} has no DNS name and no common name.")
         secured = grpc.ssl_channel_credentials(hub.public_bytes(Encoding.PEM), credentials.key, credentials.chain)
         options = [*_OPTIONS, ("grpc.ssl_target_name_override", known_as)]
-        outbox = _Outbox()
+        outbox = _Outbox(self.address)
         with grpc.secure_channel(self.address, secured, options=options) as channel:
-            outbox.put(PartyHello(self.name, self.session, self.attempt).envelope())
-            call = channel.stream_stream(METHOD)(outbox)
+            outbox.put(wire.PartyHello(self.name, self.session, self.attempt).envelope())
+            call = channel.stream_stream(wire.METHOD)(outbox)
 
             def ended() -> None:
                 outbox.close()
-                # Not hung up here. Told by gRPC's thread: ours may be making an answer, for as long as an operator
-                # thinks.
-                if self.call is call:
+                if self.call is call:  # told by gRPC's thread: ours may be waiting for an operator's answer
                     self.tell("lost")
 
             self.deadline = time.monotonic() + GREETING_SECONDS
@@ -303,13 +264,10 @@ class _Party:
             try:
                 self.listen(call, outbox)
             except grpc.RpcError as error:
-                code = error.code().name
-                raise _HubLost(
-                    "lost", f"the stream to the hub at {self.address} ended ({code}); dialling again"
-                ) from None
+                raise _HubLost("lost", self.address, error.code().name) from None
             except Malformed as refused:
-                self.metrics.refuse(refused.reason.name.lower())
-                log.warning("refused", extra={"party": "hub", "reason": refused.reason.name.lower()})
+                self.metrics.refuse(refused.reason.word)
+                log.warning("refused", extra={"party": "hub", "reason": refused.reason.word})
                 raise
             finally:
                 self.call = self.deadline = None
@@ -317,41 +275,47 @@ class _Party:
                 call.cancel()
 
     def listen(self, call: Iterable[bytes], outbox: _Outbox) -> None:
-        assembler = Assembler()
-        welcome: Welcome | None = None
+        assembler = wire.Assembler()
+        welcome: wire.Welcome | None = None
         for envelope in call:
-            head, body = parse(envelope)
-            if head.kind <= EnvelopeKind.REFUSED:
-                if (welcome := self.greeted(head, body, again=welcome is not None)) is None:
-                    raise _HubLost(
-                        "later", "the hub knows a later stream of this party, or has no place free; dialling again"
-                    )
-            elif head.kind != EnvelopeKind.REQUEST or welcome is None:
+            head, body = wire.parse(envelope)
+            if head.kind <= wire.EnvelopeKind.REFUSED:
+                if (welcome := self.take_greeting(head, body, again=welcome is not None)) is None:
+                    raise _HubLost("later")
+            elif head.kind != wire.EnvelopeKind.REQUEST or welcome is None:
                 raise Malformed(Reason.KIND)
-            else:
-                self.attend(head, assembler.feed(head, body), welcome.limit, call, outbox)
-        raise _HubLost("lost", f"the hub at {self.address} closed the stream; dialling again")
+            elif (request := assembler.feed(head, body)) is not None:
+                self.attend(head, request, welcome.limit, call, outbox)
+        raise _HubLost("lost", self.address, "closed by the hub")
 
-    def attend(self, head: Head, request: bytes | None, limit: int, call: Iterable[bytes], outbox: _Outbox) -> None:
-        if request is None:  # there is more of it to come
-            return
+    def attend(self, head: wire.Head, request: bytes, limit: int, call: Iterable[bytes], outbox: _Outbox) -> None:
+        """Answer a request: by the same bytes if it was answered before."""
         self.progress = True
         self.metrics.received(len(request), head.wire)
-        packed = self.answered(head, request, limit, call, outbox)
-        for part in envelopes(EnvelopeKind.ANSWER, head.number, packed):
+        if head.number not in (self.last, self.last + 1):
+            raise Malformed(Reason.NUMBER)
+        if head.number != self.last:
+            try:
+                message = self.answer(request)
+                if len(message) > limit:
+                    raise InvalidInput(f"an answer of {len(message):,} bytes is over the hub's limit of {limit:,}.")
+            except BaseException:
+                self.confess(head.number, call, outbox)
+                raise
+            self.last, self.kept = head.number, wire.compress(message)
+        for part in wire.envelopes(wire.EnvelopeKind.ANSWER, head.number, self.kept):
             outbox.put(part)
-        self.metrics.sent(packed.raw, len(packed.wire))
+        self.metrics.sent(self.kept.raw, len(self.kept.wire))
 
-    def greeted(self, head: Head, body: memoryview, *, again: bool) -> Welcome | None:
+    def take_greeting(self, head: wire.Head, body: memoryview, *, again: bool) -> wire.Welcome | None:
         """The hub's welcome; None if this stream is out of date but another may do."""
-        said = greeting(head, body)
-        if isinstance(said, Refusal):
-            self.turned_away(said)
+        said = wire.greeting(head, body)
+        if isinstance(said, wire.Refusal):
+            self.check_refusal(said)
             return None
-        if not isinstance(said, Welcome) or again:
+        if not isinstance(said, wire.Welcome) or again:
             raise Malformed(Reason.KIND)
-        if not LOWEST <= said.version <= HIGHEST or not 0 < said.limit <= LIMIT:
-            raise Malformed(Reason.VERSION)
+        said.check()
         self.deadline = None
         if self.hub is not None:
             self.metrics.reconnected()
@@ -362,41 +326,21 @@ class _Party:
         self.tell("connected")
         return said
 
-    def turned_away(self, said: Refusal) -> None:
-        self.metrics.refuse(said.reason.name.lower())
+    def check_refusal(self, said: wire.Refusal) -> None:
+        self.metrics.refuse(said.reason.word)
         if said.reason in (Reason.REPLAYED, Reason.BUSY):  # the attempt is explained, once an outage
             return
-        log.warning("refused", extra={"party": self.name, "reason": said.reason.name.lower()})
+        log.warning("refused", extra={"party": self.name, "reason": said.reason.word})
+        advice = _ADVICE.get(said.reason, "install the same version of colonnade on both sides")
         if said.reason is Reason.VERSION:
-            raise HubRefused(
-                f"the hub at {self.address} speaks stream versions {said.lowest} to {said.highest}, this program "
-                f"{LOWEST} to {HIGHEST}: install the same version of colonnade on both sides."
-            )
-        advice = _ADVICE.get(
-            said.reason, "the two programs disagree about the protocol; install the same version on both"
-        )
-        raise HubRefused(f"the hub at {self.address} refuses {self.name!r} ({said.reason.name.lower()}): {advice}.")
-
-    def answered(self, head: Head, request: bytes, limit: int, call: Iterable[bytes], outbox: _Outbox) -> Compressed:
-        """The answer to a request: the same bytes if it was answered before."""
-        if head.number == self.last:
-            return self.kept
-        if head.number != self.last + 1:
-            raise Malformed(Reason.NUMBER)
-        try:
-            message = self.answer(request)
-            if len(message) > limit:
-                raise InvalidInput(f"an answer of {len(message):,} bytes is over the hub's limit of {limit:,}.")
-        except BaseException:
-            self.confess(head.number, call, outbox)
-            raise
-        self.last, self.kept = head.number, compress(message)
-        return self.kept
+            spoken = f"stream versions {said.lowest} to {said.highest}, this program {wire.LOWEST} to {wire.HIGHEST}"
+            raise wire.HubRefused(f"the hub at {self.address} speaks {spoken}: {advice}.")
+        raise wire.HubRefused(f"the hub at {self.address} refuses {self.name!r} ({said.reason.word}): {advice}.")
 
     def confess(self, number: int, call: Iterable[bytes], outbox: _Outbox) -> None:
         """Tell the hub that there will be no answer, without a word about why, and let it hang up."""
         with contextlib.suppress(_HubLost, grpc.RpcError):
-            outbox.put(failed(number))
+            outbox.put(wire.failed(number))
             outbox.end()
             self.deadline = time.monotonic() + GREETING_SECONDS
             for _ in call:
@@ -406,7 +350,8 @@ class _Party:
 class _Outbox:
     """What gRPC takes the envelopes from: holds few, ends when the stream does."""
 
-    def __init__(self) -> None:
+    def __init__(self, address: str) -> None:
+        self.address = address
         self._held: SimpleQueue[bytes | None] = SimpleQueue()
         self._room: SimpleQueue[None] = SimpleQueue()  # one entry for each envelope that may still come
         for _ in range(_QUEUED):
@@ -417,7 +362,7 @@ class _Outbox:
         self._room.get()
         if self._closed:
             self._room.put(None)
-            raise _HubLost("lost", "the stream to the hub ended before an answer had gone; dialling again")
+            raise _HubLost("lost", self.address, "before an answer had gone")
         self._held.put(envelope)
 
     def end(self) -> None:

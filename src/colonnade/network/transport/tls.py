@@ -1,16 +1,20 @@
-"""A TLS 1.3 connection before the first word: its context, the open port, the socket's settings."""
+"""A TLS 1.3 connection between two parties: its context, the open port, the socket's settings, envelopes on it."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
 import ssl
+import struct
 
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from colonnade.errors import InvalidInput
-from colonnade.network.certs import Credentials, Tls
+from colonnade.network.certs import Credentials, RevocationList, Tls, distrust
+from colonnade.network.transport.envelope import ENVELOPE, Malformed, Reason
+
+_LENGTH = struct.Struct("<I")
 
 
 def keep_alive(writer: asyncio.StreamWriter) -> None:
@@ -27,8 +31,8 @@ def tls_context(tls: Tls, credentials: Credentials, side: ssl._SSLMethod) -> ssl
     """TLS 1.3 with certificates on both sides; whom one is about is checked by our own rule, after the handshake."""
     if side == ssl.PROTOCOL_TLS_SERVER and not _serves(credentials.certificate):
         raise InvalidInput(
-            f"{tls.certificate} is not good for taking connections. Have it issued again with the host of this party's "
-            "address: `colonnade certs issue FOLDER NAME --host HOST --replace`."
+            f"{tls.certificate} is not good for taking connections. Issue it again: `colonnade certs issue FOLDER NAME "
+            "--host HOST --replace`."
         )
     made = ssl.SSLContext(side)
     made.minimum_version = ssl.TLSVersion.TLSv1_3
@@ -39,8 +43,7 @@ def tls_context(tls: Tls, credentials: Credentials, side: ssl._SSLMethod) -> ssl
         made.load_cert_chain(tls.certificate, tls.key)
     except (ssl.SSLError, OSError, ValueError) as error:
         raise InvalidInput(
-            f"{tls.certificate}, {tls.key} and {tls.authority} do not work together as certificate, key and authority; "
-            "check the three paths."
+            f"{tls.certificate}, {tls.key} and {tls.authority} do not work together as certificate, key and authority."
         ) from error
     return made
 
@@ -53,16 +56,27 @@ def _serves(certificate: x509.Certificate) -> bool:
     return ExtendedKeyUsageOID.SERVER_AUTH in uses
 
 
+def check_peer(certificate: x509.Certificate, name: str, pinned: bytes | None, revoked: RevocationList | None) -> None:
+    """Refuse a certificate that does not prove that its holder is `name`."""
+    if why := distrust(certificate, name, pinned, revoked):
+        # While the list of the revoked cannot be read nobody is told that it is on it.
+        raise Malformed(Reason.BUSY if why == "unreadable" else Reason[why.upper()])
+
+
+def taken(address: str) -> InvalidInput:
+    return InvalidInput(
+        f"cannot listen at {address!r}: the port is in use, or the address is not one of this machine. Stop the "
+        "program that holds it, or listen elsewhere."
+    )
+
+
 def door(listen: str) -> socket.socket:
     host, port = split_address(listen)
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         made = socket.create_server((host, port), family=family, backlog=64)
     except OSError as error:
-        raise InvalidInput(
-            f"cannot listen at {listen!r}: the port is in use, or the address is not one of this machine. Stop the "
-            "program that holds it, or listen elsewhere."
-        ) from error
+        raise taken(listen) from error
     made.setblocking(False)
     return made
 
@@ -73,3 +87,18 @@ def split_address(address: str) -> tuple[str, int]:
     if not (colon and host and port.isascii() and port.isdigit() and int(port) < 65536):
         raise InvalidInput(f"{address!r} is not an address: write host:port, such as party.example.org:7444.")
     return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+async def read_envelope(reader: asyncio.StreamReader) -> bytes:
+    """The next envelope, behind its length; one over the limit is refused before anything of it is read."""
+    (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
+    if length > ENVELOPE:
+        raise Malformed(Reason.SIZE)
+    return await reader.readexactly(length)
+
+
+async def write_envelopes(writer: asyncio.StreamWriter, *parts: bytes) -> None:
+    for part in parts:
+        writer.write(_LENGTH.pack(len(part)))
+        writer.write(part)
+    await writer.drain()
