@@ -609,7 +609,7 @@ WRONG: Wrong = {
             "federation", "check", elsewhere(folder), "--certs", folder / "certs", "--listen", "127.0.0.1:0"
         ),
         Said,
-        "cannot read FOLDER/certs/coordinator.pem: No such file or directory; `colonnade certs issue` makes certificates.",
+        "cannot read FOLDER/certs/coordinator.pem: No such file or directory. Check it, or `colonnade certs issue`.",
     ),
     "a store that is a file": (
         lambda folder: central(write(folder / "runs", "x")),
@@ -805,7 +805,7 @@ WRONG: Wrong = {
     "an authority twice": (
         lambda folder: cli("certs", "init", authority(folder / "ca")),
         Said,
-        "FOLDER/ca holds an authority; `colonnade certs issue` uses it. Or take another folder.",
+        "FOLDER/ca holds an authority already; issue from it, or take another folder.",
     ),
     "a certificate from nobody": (
         lambda folder: cli("certs", "issue", folder / "ca", "hospital"),

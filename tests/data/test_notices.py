@@ -125,7 +125,7 @@ def test_levels_and_cells_that_a_schema_leaves_unused_are_counted(column, cells,
     told = about_columns(schemas["lab"], fed.parties["lab"].block)
     members = {name: Member(schema, co.Policy(least=1), new_key()[0]) for name, schema in schemas.items()}
     party_data = PartyData(FederationFile(members, "pid", ("clinic", "sick")), "lab", frames["lab"])
-    assert party_data.nothing == told
+    assert party_data.seen.nothing == told
     assert len(told) == len(found)
     for notice, words in zip(told, found, strict=True):
         assert notice.startswith(f"column 'cells': {words}")
@@ -157,8 +157,8 @@ def test_a_declared_level_that_no_row_has_is_always_said_once(levels, missing, c
     assert notices(fed, job, {"lab": fed.parties["lab"].block})[1] == [f"party 'lab': {line}" for line in wanted]
     members = {name: Member(schema, co.Policy(least=1), new_key()[0]) for name, schema in schemas.items()}
     party_data = PartyData(FederationFile(members, "pid", ("clinic", "sick")), "lab", frames["lab"])
-    assert [*party_data.unused] == wanted
-    warned = " ".join(party_data.nothing)
+    assert [*party_data.seen.unused] == wanted
+    warned = " ".join(party_data.seen.nothing)
     assert bool(warned) == (not found and set(cells) != set(levels))
     away = replace(fed, away=party_data.file)
     assert notices(away, job, {"lab": fed.parties["lab"].block}) == ([], [])
@@ -274,7 +274,7 @@ def test_labels_are_counted_when_a_party_starts_and_not_when_a_run_is_proposed(m
         {"a": Member(co.Schema((co.Numeric("age", 0, 1),)), co.Policy(), new_key()[0])}, "pid", ("a", "sick")
     )
     party_data = PartyData(file, "a", table().select("pid", "age").with_columns(sick=pl.Series(np.arange(ROWS) % 3)))
-    assert party_data.nothing == ()  # what `colonnade party run` looks at before it dials
+    assert party_data.seen.nothing == ()  # what `colonnade party run` looks at before it dials
     monkeypatch.delattr("colonnade.network.party_data.count_labels")
     job = Job(RIDGE, co.Federation.split(np.eye(4), np.ones(4)).roster(), PRIVATE)
     assert "3 different labels become two classes" in party_data.notices(job)[0]
@@ -397,5 +397,5 @@ def test_a_party_hears_of_its_own_columns_and_nobody_else_does(tmp_path, caplog,
 def test_a_table_that_cannot_be_encoded_is_noticed_before_a_run_is_paid(tmp_path):
     broken = table().with_columns(pl.lit("x").alias("crp"))
     service, party_data = lab_service(tmp_path, broken, lambda _: True)
-    assert "cannot be encoded" in party_data.nothing[0]
+    assert "cannot be encoded" in party_data.seen.nothing[0]
     service.close()

@@ -56,7 +56,7 @@ def state(service: PartyService) -> tuple:
     service.log.verify()
     length = service.log.length()
     counted = ledger.budget(), own_spent(ledger), ledger.row_spent(), ledger.open_runs()
-    return *counted, length, service.log.head_at(length), service.books.begun(), service.books.ended()
+    return *counted, length, service.log.head_at(length), service.run_store.begun(), service.run_store.ended()
 
 
 def states(straw: Straw) -> dict[str, tuple]:
@@ -169,7 +169,7 @@ def test_a_run_that_was_refused_first_is_not_paid_back_when_it_was_run_after_all
 def test_a_run_that_the_operator_aborted_is_not_begun_under_its_name(tmp_path):  # noqa: F811
     """Killed when the journal had it and the ledger had not; then its operator ended it."""
     with straw_hub(NOISY, tmp_path, co.Policy(epsilon=20.0, delta=1e-6)) as straw:
-        straw.services["party0"].books.adopt("run")
+        straw.services["party0"].run_store.adopt("run")
         abort_run(tmp_path / "party0", "run")
         before = state(straw.services["party0"])
         for what in ("consider", "reserve"):

@@ -23,7 +23,7 @@ from colonnade.cli.runs import list_runs
 from colonnade.errors import InvalidInput, PolicyRefused
 from colonnade.methods.method import Job
 from colonnade.methods.node_setup import Call, terms_of
-from colonnade.network.party_file import Limits, PartyFile, _limits
+from colonnade.network.party_file import Limits, PartyFile, _read_limits
 from colonnade.network.proposals import Request
 from colonnade.runtime.run_store import RunStore
 from contract import EVERY_METHOD, federation
@@ -214,7 +214,7 @@ source = "table.parquet"
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda text: text.replace("version = 1", "version = 7"), "reads version = 1"),
+        (lambda text: text.replace("version = 1", "version = 7"), "write version = 1"),
         (lambda text: text.replace('store = "store"', ""), "store = ... is missing"),
         (lambda text: text.replace('approve = "ask"', 'approve = "perhaps"'), "choose one of ask, policy, all"),
         (lambda text: text.replace("[data]", "[date]"), "unknown entry 'date'"),
@@ -253,7 +253,7 @@ def test_a_mistake_in_a_partys_file_is_named(change, says, tmp_path):
     ],
 )
 def test_limits_are_read_as_they_stand_and_are_narrow_where_nothing_stands(text, limits):
-    assert limits == _limits(tomllib.loads(text))
+    assert limits == _read_limits(tomllib.loads(text))
 
 
 def request(epsilon: float | None) -> Request:

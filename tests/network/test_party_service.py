@@ -32,15 +32,14 @@ from colonnade.errors import ColonnadeError, PeerFailed, ProtocolError, StoreErr
 from colonnade.methods.node_setup import Call, source_of
 from colonnade.network import proposals, refusals
 from colonnade.network.answers import read_answer
-from colonnade.network.approvals import Approvals
 from colonnade.network.hub import Grpc
+from colonnade.network.hub_run import RunLog
 from colonnade.network.parcel import Parcel, letters_in, letters_out, pack, unpack
 from colonnade.network.party_data import PartyData
 from colonnade.network.party_file import Limits
 from colonnade.network.party_service import DIVERGED, OK, UNAVAILABLE, UNKNOWN, PartyService
-from colonnade.network.proposals import Request
+from colonnade.network.proposals import Approvals, Request
 from colonnade.network.questions import Question
-from colonnade.network.run_log import RunLog
 from colonnade.network.transport.envelope import PeerTimeout
 from colonnade.network.transport.metrics import Metrics
 from colonnade.privacy.block import Unit
@@ -283,7 +282,7 @@ def told(caplog) -> list[tuple[str, dict]]:
 @pytest.mark.parametrize("case", [STAR, GRAPH], ids=["star", "graph"])
 def test_the_coordinators_log_tells_how_a_run_goes_in_counts(case, tmp_path, caplog):
     caplog.set_level(logging.INFO, "colonnade.network.hub")
-    with straw_hub(case, tmp_path) as straw, mock.patch("colonnade.network.run_log.PAUSE", 0.0):
+    with straw_hub(case, tmp_path) as straw, mock.patch("colonnade.network.hub_run.PAUSE", 0.0):
         fit = run_of(straw, case, tmp_path / "hub")
     (first, proposed), (second, began), *middle, (last, ended) = [
         (said, {**figures, "seconds": type(figures.get("seconds"))})
@@ -332,7 +331,7 @@ def test_a_run_of_many_rounds_does_not_fill_the_coordinators_log(caplog):
     """A turn every second for an hour: one line in ten seconds, and no more."""
     caplog.set_level(logging.INFO, "colonnade.network.hub")
     now = mock.Mock(return_value=0.0)
-    with mock.patch("colonnade.network.run_log.time.monotonic", now):
+    with mock.patch("colonnade.network.hub_run.time.monotonic", now):
         run_log = RunLog("run", alone=False)
         run_log.reserved()
         for second in range(1, 3601):
@@ -396,7 +395,7 @@ def test_what_the_hub_ended_before_it_died_is_closed_when_it_is_back(tmp_path):
         for service in straw.services.values():
             assert service.ledger.open_runs() == set()
             assert service.log.unerased() <= {"node"}
-            assert {"first", "second"} == set(service.books.ended())
+            assert {"first", "second"} == set(service.run_store.ended())
 
 
 def test_a_full_disk_stops_a_run_that_then_goes_on(tmp_path):

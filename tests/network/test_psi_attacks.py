@@ -35,7 +35,7 @@ def keys_of(straw: Watched, name: str, given) -> tuple:
     """A party's keys of the session and the pepper: what it needs to seal whatever it likes."""
     others = [peer for peer in straw.made.names if peer != name]
     asked_ = Parcel({"session": straw.session, "peers": others}, tuple(given))
-    _, keyring, pepper, _ = straw.services[name].aligning._opened(asked_, 0)
+    _, keyring, pepper, _ = straw.services[name].aligning._open_session(asked_, 0)
     return keyring, pepper
 
 
@@ -130,7 +130,7 @@ def test_a_party_cannot_have_rows_declared_common_that_it_does_not_hold(tmp_path
         secrets = [psi_key(bytes([at % 251 + 1]) * 32, str(at), "lab") for at in range(MOST)]
 
         def show(question: Parcel) -> Parcel:
-            session, keyring, _, _ = lab._opened(question, 0)
+            session, keyring, _, _ = lab._open_session(question, 0)
             made = psi.ServerSetup()
             made.raw.SetInParent()
             for secret in secrets:
@@ -140,16 +140,16 @@ def test_a_party_cannot_have_rows_declared_common_that_it_does_not_hold(tmp_path
             ordered = sorted(made.raw.encrypted_elements)
             del made.raw.encrypted_elements[:]
             made.raw.encrypted_elements.extend(ordered)
-            return lab._said(session, keyring, {"bank": SETUP}, made.SerializeToString(), "setup")
+            return lab._seal(session, keyring, {"bank": SETUP}, made.SerializeToString(), "setup")
 
         def blind(question: Parcel) -> Parcel:
-            session, keyring, _, sealed = lab._opened(question, 2)
+            session, keyring, _, sealed = lab._open_session(question, 2)
             request = psi.Request()
             request.ParseFromString(keyring.open("bank", REQUEST, *sealed))
             asked_ = Parcel(
                 {**question.head, "peers": ["clinic", "lab"], "peer": "lab"}, last_seen(straw, "bank", "seek")
             )
-            _, _, _, _, sought = bank._sought(asked_, 0)
+            _, _, _, _, sought = bank._words_for(asked_, 0)
             order = psi_steps._secret_order(sought, bank._psi_key(session, "lab"))
             lucky = request.encrypted_elements[order.index(sought.index(known))]  # a cheater would have to guess which
             answer = psi.Response()
@@ -164,7 +164,7 @@ def test_a_party_cannot_have_rows_declared_common_that_it_does_not_hold(tmp_path
             at = order.index(sought.index(known))
             if at >= MOST:  # its own answer stands once
                 answer.encrypted_elements[at] = psi_answer(request.encrypted_elements[at])
-            return lab._said(session, keyring, {"bank": RESPONSE}, answer.SerializeToString(), "response")
+            return lab._seal(session, keyring, {"bank": RESPONSE}, answer.SerializeToString(), "response")
 
         def psi_answer(element: bytes) -> bytes:
             one, part = psi.Request(), psi.Response()

@@ -28,7 +28,7 @@ from colonnade.data.federation_file import new_key
 from colonnade.network import certs
 from colonnade.network.answers import read_replaced
 from colonnade.network.certs import tls_in
-from colonnade.network.replaced_ledger import Record, accept, signed_by_coordinator, signed_by_party
+from colonnade.network.replaced_ledger import Record, accept, sign_as_coordinator, sign_as_party
 from colonnade.privacy.block import ROW
 from colonnade.privacy.events import Charge, Event, Mechanism
 from colonnade.privacy.gate import Gate
@@ -209,8 +209,8 @@ class Federation:
     def sign(self, node: str, rho: float = math.inf, key: bytes | None = None) -> Record:
         with ledger_of(self.folder / node, node) as ledger:
             if node == COORDINATOR:
-                return signed_by_coordinator(ledger, tls_in(self.folder / "certs", node), self.file)
-            return signed_by_party(ledger, key or self.straw.made.keys[node], self.file, rho)
+                return sign_as_coordinator(ledger, tls_in(self.folder / "certs", node), self.file)
+            return sign_as_party(ledger, key or self.straw.made.keys[node], self.file, rho)
 
     def take(self, node: str, record: Record) -> None:
         books = RunStore(self.folder / node)
@@ -371,7 +371,7 @@ def test_a_record_of_the_coordinator_needs_its_certificate(kind, made, tmp_path)
     if kind in ("another authority", "a party's certificate"):
         name = "party1" if kind == "a party's certificate" else COORDINATOR
         with ledger_of(made.folder / COORDINATOR, COORDINATOR) as ledger:
-            record = signed_by_coordinator(ledger, tls_in(shown, name), made.file)
+            record = sign_as_coordinator(ledger, tls_in(shown, name), made.file)
     if kind == "revoked":
         certs.revoke(place, COORDINATOR)
     record = replace(record, signature="") if kind == "not signed" else record
@@ -404,7 +404,7 @@ def test_while_one_authority_follows_another_a_record_under_either_is_taken(firs
     both = [Path(old), new / "authority.pem"]
     with_authorities(place, *(both if first == "old" else both[::-1]))
     with ledger_of(made.folder / COORDINATOR, COORDINATOR) as ledger:
-        by_new = signed_by_coordinator(ledger, tls_in(new, COORDINATOR), made.file)
+        by_new = sign_as_coordinator(ledger, tls_in(new, COORDINATOR), made.file)
     made.take("party0", made.sign(COORDINATOR))
     made.take("party1", by_new)
 
@@ -433,7 +433,7 @@ def test_of_two_authorities_neither_lets_a_third_one_sign(kind, made):
     if kind == "a party's":
         files.append(third / "authority.pem")
     with ledger_of(made.folder / COORDINATOR, COORDINATOR) as ledger:
-        forged = signed_by_coordinator(ledger, tls_in(third, COORDINATOR), made.file)
+        forged = sign_as_coordinator(ledger, tls_in(third, COORDINATOR), made.file)
     with_authorities(place, *files)
     rows = made.lengths()
     with pytest.raises(co.InvalidInput, match=r"no authority in .*authority.pem issued the certificate"):

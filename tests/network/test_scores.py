@@ -28,11 +28,10 @@ from colonnade.methods import masked_scores
 from colonnade.methods.masked_scores import MaskedScores
 from colonnade.methods.node_setup import Call, source_of
 from colonnade.network.parcel import pack, unpack
-from colonnade.network.party_data import PartyData
+from colonnade.network.party_data import PartyData, Scoring, part_path
 from colonnade.network.party_file import Limits
 from colonnade.network.party_service import DIVERGED, OK, PartyService
 from colonnade.network.proposals import Request
-from colonnade.network.scoring import Scoring, part_path
 from colonnade.privacy.approval import Budget
 from colonnade.privacy.events import SCORES, Charge
 from colonnade.privacy.ledger import Terms
@@ -162,8 +161,8 @@ def test_limits_count_runs_of_scores_where_something_leaves():
     objections = [Limits(("MaskedScores",)).objection(asked_to_score(scored)) for scored in range(3)]
     assert objections == [
         None,
-        "1 run of scores of these rows was reserved before, and scores = 1",
-        "2 runs of scores of these rows were reserved before, and scores = 1",
+        "runs of scores of these rows reserved before: 1, and scores = 1",
+        "runs of scores of these rows reserved before: 2, and scores = 1",
     ]
     three = Limits(("MaskedScores",), scores=3)
     assert [three.objection(asked_to_score(scored)) is None for scored in range(5)] == [True, True, True, False, False]
@@ -217,9 +216,9 @@ def test_no_more_runs_of_scores_pass_a_policy_than_it_says(tmp_path):  # noqa: F
             answer = straw.raw(name, "reserve", proposal("run", "third")).head["code"]
             assert answer == (OK if name == "labels" else REFUSES)
         assert rows | {"labels": 0} == {n: o.log.length() for n, o in straw.services.items()} | {"labels": 0}
-        assert all("third" not in dict(o.books.begun()) for n, o in straw.services.items() if n != "labels")
+        assert all("third" not in dict(o.run_store.begun()) for n, o in straw.services.items() if n != "labels")
         assert letters == set(straw.wire)
-        with pytest.raises(PeerFailed, match=r"raise scores there \(how many runs of scores pass\)"):
+        with pytest.raises(PeerFailed, match=r"raise scores \(how many runs of scores pass\)"):
             scored(straw, fit, tmp_path / "hub", "fourth")
         assert counts(straw) == {2}
 
@@ -252,7 +251,7 @@ def test_no_more_runs_of_scores_pass_a_policy_though_two_processes_share_a_store
         assert straw.raw("party0", "reserve", proposal("run", "first")).head["code"] == REFUSES
         assert codes == [OK]
         assert first.ledger.score_runs() == 1
-        assert "first" not in dict(first.books.begun())
+        assert "first" not in dict(first.run_store.begun())
 
 
 def test_a_ledger_whose_plans_cannot_be_read_is_called_damaged(tmp_path):  # noqa: F811
@@ -397,9 +396,9 @@ def test_a_part_of_other_columns_scores_nothing(tmp_path):  # noqa: F811
 def test_columns_in_another_order_or_of_other_names_are_not_scored(brought, tmp_path):  # noqa: F811
     def equipped(names: tuple[str, ...]) -> MaskedScores:
         schema = Schema([Numeric(name, 0.0, 1.0) for name in names])
-        party_data = mock.Mock(member=mock.Mock(schema=schema, width=len(names)))
+        party_data = mock.Mock(member=mock.Mock(schema=schema, width=len(names)), models=None)
         party_data.name = "party0"
-        return Scoring(party_data, tmp_path, None).equipped(MaskedScores("run", 0.5))
+        return Scoring(party_data, tmp_path).equip(MaskedScores("run", 0.5))
 
     part = {"format": "colonnade part", "version": 1, "party": "party0", "features": ["a", "b"], "intercept": None}
     part_path(tmp_path, "run").parent.mkdir()
@@ -430,10 +429,9 @@ class New(Organisations):
     """Organisations with new rows, and the store in which each has its part of the model."""
 
     def service(self, name, approve=lambda _: True):
-        party_data = PartyData(self.file, name, self.tables[name], scoring=True)
-        return PartyService(
-            party_data, self.folder / name, self.keys[name], approve, models=self.folder.parent / "learning" / name
-        )
+        models = self.folder.parent / "learning" / name
+        party_data = PartyData(self.file, name, self.tables[name], models=models)
+        return PartyService(party_data, self.folder / name, self.keys[name], approve)
 
 
 def test_new_rows_are_scored_by_a_model_from_another_store_and_need_no_labels(tmp_path):  # noqa: F811

@@ -21,7 +21,7 @@ import pytest
 import colonnade as co
 from colonnade.methods import masked_scores
 from colonnade.methods.gram import secure_products
-from colonnade.network.party_run import covered
+from colonnade.network.party_run import cover_letter
 from colonnade.privacy import gate as gates
 from colonnade.privacy import keyring as keyrings
 from colonnade.privacy.gate import Gate
@@ -198,7 +198,7 @@ def test_letters_between_parties_share_no_key_over_two_runs_and_both_ways(run_lo
         for sender, receiver in ("ab", "ba"):
             for sequence in range(2):
                 letter = Letter(sender, receiver, sequence, 0, body, "")
-                covered(rings[sender], letter)
+                cover_letter(rings[sender], letter)
     assert len(run_log.sealed) == 2 * 2 * 2 * 2  # a content and its wrapped key each
     run_log.check()
 

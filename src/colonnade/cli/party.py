@@ -99,9 +99,9 @@ def run(
                 service.approve = lambda asked: _ask(asked, service.ledger.budget(), withdrawn)
             if settings.metrics is not None:
                 last.enter_context(page(metrics, lambda: states == ["connected"], settings.metrics))
-            for what in service.data.nothing:  # before anything is proposed
+            for what in service.data.seen.nothing:  # before anything is proposed
                 log.warning("a private run would pay for nothing", extra={"party": settings.name, "what": what})
-            for what in service.data.unused:
+            for what in service.data.seen.unused:
                 log.info(what, extra={"party": settings.name})
             log.info("ready", extra={"party": settings.name, "rows": service.data.rows, "hub": settings.hub})
             line = (settings.hub, settings.tls, settings.name, service.answer)
@@ -124,8 +124,8 @@ def _rehearse(settings: PartyFile, job: Path | None, rows: int | None, quiet: bo
                 """The port is free."""
         check_dialling(settings.hub, settings.tls, settings.name, settings.federation_file.members[settings.name].pin)
         request = rehearse(settings, service, asked, rows)
-        notices = service.data.nothing if request is None else request.notices
-        unused = service.data.unused if request is None else request.unused
+        notices = service.data.seen.nothing if request is None else request.notices
+        unused = service.data.seen.unused if request is None else request.unused
         agreement, budget = service.agreement(), service.ledger.budget()
         limit = "none" if budget.epsilon is None else f"epsilon {shown(budget.epsilon)} at delta {budget.delta:g}"
         notes: list[str] = []

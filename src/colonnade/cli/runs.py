@@ -228,9 +228,9 @@ def _replaced_between(
             assert sign is not None
             ledger = Ledger(kept.log(name), name, co.Policy())
             if party is None:
-                record = records.signed_by_coordinator(ledger, tls, file)
+                record = records.sign_as_coordinator(ledger, tls, file)
             else:
-                record = records.signed_by_party(ledger, party.identity(), file, rho)
+                record = records.sign_as_party(ledger, party.identity(), file, rho)
             record.save(sign)
             begun = f"{name} has a new ledger since {record.when}, which begins with rho = {record.rho:.4g}"
             text = f"{begun}; send {sign} to all others, who take it with --accept"

@@ -1,9 +1,8 @@
 """What a question of the hub may hold: a bound for every field, from the party's own copy of the federation file.
 
-A number in a question can ask for memory: a graph of a billion nodes is 80 bytes. So the head of a question, every
-field of it, and every field of the call that it proposes have a bound, and are compared with it as plain JSON, before a
-value is built, a policy asked or an operator disturbed. K parties hold p columns of n rows; all three are in the
-federation file or in the agreement on rows. What has no line of its own in `CALL` falls under `OTHER`.
+A number in a question can ask for memory: a graph of a billion nodes is 80 bytes. So every field of a question, and of
+the call in it, is compared with its bound as plain JSON, before a value is built, a policy asked or an operator
+disturbed. K parties hold p columns of n rows. What has no line of its own in `CALL` falls under `OTHER`.
 """
 
 from __future__ import annotations
@@ -68,26 +67,31 @@ def _whole(value: Any, most: int) -> bool:
     return value is None or (type(value) is int and 0 <= value <= most)
 
 
+def _list(value: Any, most: int, kept: Callable[[Any], bool]) -> bool:
+    return isinstance(value, list) and len(value) <= most and all(map(kept, value))
+
+
+def _table(value: Any, most: int, kept: Callable[[Any], bool], longest: int = LONGEST_NAME) -> bool:
+    short = isinstance(value, dict) and len(value) <= most and all(len(name) <= longest for name in value)
+    return short and all(map(kept, value.values()))
+
+
 def _edges(value: Any, sizes: Sizes) -> bool:
-    return (
-        isinstance(value, list)
-        and len(value) <= sizes.parties**2
-        and all(isinstance(edge, list) and len(edge) == 2 and all(_below(end, sizes) for end in edge) for edge in value)
-    )
+    def below(node: Any) -> bool:
+        return type(node) is int and 0 <= node < sizes.parties
 
-
-def _below(node: Any, sizes: Sizes) -> bool:
-    return type(node) is int and 0 <= node < sizes.parties
+    return _list(value, sizes.parties**2, lambda edge: _list(edge, 2, below) and len(edge) == 2)
 
 
 def _rounds(value: Any, sizes: Sizes) -> bool:
     if isinstance(value, list):
-        return len(value) <= PATTERN and all(_edges(edges, sizes) for edges in value)
+        return _list(value, PATTERN, lambda edges: _edges(edges, sizes))
     return _whole(value, ROUNDS)
 
 
-def _pair(value: list[Any]) -> bool:
-    return len(value) == 2 and all(type(one) in (int, float) and _small(one) for one in value)
+def _pair(value: Any, _: Sizes) -> bool:
+    numbers = _list(value, 2, lambda one: type(one) in (int, float) and _small(one))
+    return value is None or (numbers and len(value) == 2)
 
 
 def _count(value: Any) -> int:
@@ -108,13 +112,22 @@ def _small(value: Any) -> bool:
     return value is None or isinstance(value, bool | float) or (type(value) is int and abs(value) <= WHOLE)
 
 
+def _is_place(value: Any) -> bool:
+    """Where a log stands."""
+    if not (isinstance(value, list) and len(value) == 2 and isinstance(value[1], str) and len(value[1]) <= 64):
+        return False
+    return value[0] is not None and _whole(value[0], WHOLE)
+
+
+def _is_name(value: Any, _: Sizes) -> bool:
+    return isinstance(value, str) and is_name(value)
+
+
 # Fields of a call, by the names that they have in every value of colonnade.
 CALL: dict[str, Bound] = {
     "size": Bound("a whole number, at most K", lambda value, s: _whole(value, s.parties)),
     "edges": Bound("at most K² pairs of numbers below K", _edges),
-    "rounds": Bound(
-        f"a whole number, at most {ROUNDS:,}; of a graph that changes: at most {PATTERN:,} lists of edges", _rounds
-    ),
+    "rounds": Bound(f"a whole number, at most {ROUNDS:,}; or at most {PATTERN:,} lists of edges", _rounds),
     "steps": Bound(f"a whole number, at most {STEPS:,}", lambda value, _: _whole(value, STEPS)),
     "draws": Bound(f"a whole number, at most {STEPS:,}", lambda value, _: _whole(value, STEPS)),
     "tau": Bound("a whole number, at most n + p", lambda value, s: _whole(value, s.rows + s.columns)),
@@ -125,60 +138,28 @@ CALL: dict[str, Bound] = {
     "blocks": Bound("at most p numbers, in lists; or a word", lambda value, s: _leaves(value, s.columns)),
     "p": Bound("at most n + p numbers", lambda value, s: _leaves(value, s.rows + s.columns)),
     "values": Bound("at most n numbers", lambda value, s: _leaves(value, s.rows)),
-    "label_range": Bound("two numbers", lambda value, _: value is None or (isinstance(value, list) and _pair(value))),
+    "label_range": Bound("two numbers", _pair),
     "entries": Bound("a table of at most K numbers, by party", lambda value, s: _table(value, s.parties, _small)),
 }
 OTHER = Bound(
     f"a number (whole: at most 2⁵³), yes or no, a word of at most {_CODE} letters, a list of at most K of these, "
     "or a value",
-    lambda value, s: _small(value) or (isinstance(value, list) and len(value) <= s.parties and all(map(_small, value))),
+    lambda value, s: _small(value) or _list(value, s.parties, _small),
 )
-
-
-def _table(value: Any, most: int, kept: Callable[[Any], bool], longest: int = LONGEST_NAME) -> bool:
-    return (
-        isinstance(value, dict)
-        and len(value) <= most
-        and all(len(name) <= longest and kept(item) for name, item in value.items())
-    )
-
-
-def _head_of_log(value: Any) -> bool:
-    return (
-        isinstance(value, list)
-        and len(value) == 2
-        and type(value[0]) is int
-        and 0 <= value[0] <= WHOLE
-        and isinstance(value[1], str)
-        and len(value[1]) <= 64
-    )
-
-
-def _names(value: Any, sizes: Sizes) -> bool:
-    return (
-        isinstance(value, list)
-        and len(value) < sizes.parties + 1
-        and all(isinstance(name, str) and len(name) <= LONGEST_NAME for name in value)
-    )
-
 
 # Fields of a question's head.
 FIELDS: dict[str, Bound] = {
-    "run": Bound(
-        "a name: letters, digits and dashes, 64 at most", lambda value, _: isinstance(value, str) and is_name(value)
-    ),
-    "session": Bound(
-        "a name, or nothing", lambda value, _: value in (None, "") or (isinstance(value, str) and is_name(value))
-    ),
-    "call": Bound(
-        "JSON, within the head; its fields below", lambda value, s: isinstance(value, str) and len(value) <= s.head
-    ),
+    "run": Bound("a name: letters, digits and dashes, 64 at most", _is_name),
+    "session": Bound("a name, or nothing", lambda value, s: value in (None, "") or _is_name(value, s)),
+    "call": Bound("JSON, within the head; its fields below", lambda value, s: _text(s.head)(value, s)),
     "code": Bound(f"at most {_CODE} letters", _text(_CODE)),
-    "peers": Bound("at most K names", _names),
+    "peers": Bound(
+        "at most K names", lambda value, s: _list(value, s.parties, lambda name: _text(LONGEST_NAME)(name, s))
+    ),
     "peer": Bound(f"at most {LONGEST_NAME} letters", _text(LONGEST_NAME)),
     "heads": Bound(
         "a table of at most K + 1: a number of rows (at most 2⁵³) and 64 hexadecimal digits",
-        lambda value, s: _table(value, s.parties + 1, _head_of_log),
+        lambda value, s: _table(value, s.parties + 1, _is_place),
     ),
     "when": Bound(f"at most {_HOW} letters", _text(_HOW)),
     "since": Bound(
@@ -192,7 +173,7 @@ FIELDS: dict[str, Bound] = {
     "how": Bound(f"at most {_HOW} letters", _text(_HOW)),
     "over": Bound(
         f"a table of at most {RUNS:,} runs: 64 letters, and at most {_HOW} on how each ended",
-        lambda value, _: _table(value, RUNS, lambda how: isinstance(how, str) and len(how) <= _HOW, 64),
+        lambda value, s: _table(value, RUNS, lambda how: _text(_HOW)(how, s), 64),
     ),
 }
 

@@ -81,20 +81,14 @@ def init(folder: Path, *, title: str = "Colonnade federation", days: int = 3650)
     """Make an authority in `folder`; the path of its certificate, which every node gets."""
     target = folder / "authority.pem"
     if (folder / "authority.key").exists() or target.exists():
-        raise InvalidInput(f"{folder} holds an authority; `colonnade certs issue` uses it. Or take another folder.")
+        raise InvalidInput(f"{folder} holds an authority already; issue from it, or take another folder.")
     issued = folder / "issued"
     try:
         issued.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StoreError(f"cannot make {issued}: {error.strerror}. Make its parent writable and try again.") from error
     key = ec.generate_private_key(ec.SECP256R1())
-    name = _subject(title)
-    certificate = (
-        _blank(name, name, key.public_key(), _end_after(days))
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_usage(signs_certificates=True), critical=True)
-        .sign(key, hashes.SHA256())
-    )
+    certificate = _certificate(title, _subject(title), key, _end_after(days), key, authority=True)
     write_synced(folder / "authority.key", _key_pem(key), private=True)
     _write_revoked(folder, certificate, key, [])
     write_synced(target, certificate.public_bytes(serialization.Encoding.PEM))  # last: without it, no authority
@@ -113,23 +107,22 @@ def issue(folder: Path, name: str, *, hosts: Iterable[str] = (), days: int = 365
         raise InvalidInput(
             f"{name!r} has a certificate in {folder}. Use --replace; first revoke it if its key was lost or seen."
         )
-    certificate_ends = min(_end_after(days), authority.not_valid_after_utc)
     key = ec.generate_private_key(ec.SECP256R1())
     # Whoever has a host takes connections there, and nobody else: most parties only dial.
-    hosts = list(hosts)
+    hosts = [HUB, *hosts] if name == HUB else list(hosts)
     if name != HUB and HUB in hosts:
         raise InvalidInput(f"{HUB!r} is the hub's name: a certificate of {name!r} with it could pose as the hub.")
-    hosts = [HUB, *hosts] if name == HUB else hosts
     uses = [ExtendedKeyUsageOID.CLIENT_AUTH] + ([ExtendedKeyUsageOID.SERVER_AUTH] if hosts else [])
     known_as = [x509.UniformResourceIdentifier(SCHEME + quote(name, safe="")), *map(_dns, hosts)]
-    certificate = (
-        _blank(_subject(name), authority.subject, key.public_key(), certificate_ends)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_usage(signs_certificates=False), critical=True)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
-        .add_extension(x509.ExtendedKeyUsage(uses), critical=False)
-        .add_extension(x509.SubjectAlternativeName(known_as), critical=False)
-        .sign(signer, hashes.SHA256())
+    certificate = _certificate(
+        name,
+        authority.subject,
+        key,
+        min(_end_after(days), authority.not_valid_after_utc),
+        signer,
+        x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()),
+        x509.ExtendedKeyUsage(uses),
+        x509.SubjectAlternativeName(known_as),
     )
     pem = certificate.public_bytes(serialization.Encoding.PEM)
     write_synced(folder / "issued" / f"{certificate.serial_number:040x}.pem", pem)
@@ -247,13 +240,13 @@ def distrust(
     return None if name in (uri_names(certificate) or dns_names(certificate)) else "name"
 
 
-def issued_under(certificate: x509.Certificate, authorities: Path) -> bool:
+def is_issued_under(certificate: x509.Certificate, authorities: Path) -> bool:
     """Whether an authority of a file signed it: any of them, since there are two while one follows the other.
 
     As on a connection, one that has expired signs nothing, nor does a certificate in that file which is no authority's.
     """
     return any(
-        _may_issue(authority) and authority.not_valid_after_utc >= _now() and _signed(certificate, authority)
+        _may_issue(authority) and authority.not_valid_after_utc >= _now() and _is_signed(certificate, authority)
         for authority in _read_all(authorities)
     )
 
@@ -265,7 +258,7 @@ def _may_issue(certificate: x509.Certificate) -> bool:
         return False
 
 
-def _signed(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
+def _is_signed(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
     try:
         certificate.verify_directly_issued_by(authority)
     except (InvalidSignature, ValueError, TypeError):
@@ -273,23 +266,23 @@ def _signed(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
     return True
 
 
-def check_own(tls: Tls, name: str, pinned: bytes | None = None) -> None:
-    """Refuse files of one's own by which no other node would know `name`."""
-    certificate = load(tls).certificate
-    if (why := distrust(certificate, name, pinned, tls.revocations())) is not None:
-        raise InvalidInput(
-            f"others would refuse {tls.certificate} as the certificate of {name!r}: {_WHY[why]}. Have one issued with "
-            "`colonnade certs issue`, or have the federation file changed at all parties."
-        )
-
-
-_WHY = {
+_DISTRUSTED = {
     "expired": "it is not valid now",
     "revoked": "it was revoked",
     "unreadable": "the list of revoked certificates cannot be read",
     "fingerprint": "the federation file pins another key",
     "name": "it carries another name",
 }
+
+
+def check_own(tls: Tls, name: str, pinned: bytes | None = None) -> None:
+    """Refuse files of one's own by which no other node would know `name`."""
+    certificate = load(tls).certificate
+    if (why := distrust(certificate, name, pinned, tls.revocations())) is not None:
+        raise InvalidInput(
+            f"others would refuse {tls.certificate} as the certificate of {name!r}: {_DISTRUSTED[why]}. Have one "
+            "issued with `colonnade certs issue`, or have the federation file changed at all parties."
+        )
 
 
 class RevocationList:
@@ -323,9 +316,7 @@ class RevocationList:
         except (InvalidInput, StoreError, OSError) as error:
             self._readable = False
             if before:
-                log.warning(
-                    "the list of revoked certificates cannot be read; waiting until it can", extra={"why": str(error)}
-                )
+                log.warning("the list of revoked certificates cannot be read; waiting", extra={"why": str(error)})
         if self._readable and not before:
             log.info("the list of revoked certificates can be read again", extra={"revoked": len(self._serials)})
 
@@ -341,14 +332,14 @@ def revoked_serials(path: Path, authorities: Iterable[x509.Certificate]) -> set[
         revoked = x509.load_pem_x509_crl(body)
     except ValueError as error:
         raise InvalidInput(f"{path} holds no list of revoked certificates in PEM form.") from error
-    if not any(_signed_by(revoked, authority) for authority in authorities):
+    if not any(_is_list_signed(revoked, authority) for authority in authorities):
         raise InvalidInput(f"{path} was not signed by the authority of this federation; fetch it again.")
     if revoked.next_update_utc is not None and revoked.next_update_utc < _now():
         raise InvalidInput(f"{path} ended on {revoked.next_update_utc:%Y-%m-%d}; fetch the authority's newest list.")
     return {entry.serial_number for entry in revoked}
 
 
-def _signed_by(revoked: x509.CertificateRevocationList, authority: x509.Certificate) -> bool:
+def _is_list_signed(revoked: x509.CertificateRevocationList, authority: x509.Certificate) -> bool:
     try:
         key: Any = authority.public_key()  # kinds of key that sign nothing raise TypeError
         return revoked.issuer == authority.subject and revoked.is_signature_valid(key)
@@ -379,29 +370,32 @@ def _end_after(days: int) -> datetime.datetime:
     return _now() + datetime.timedelta(days=days)
 
 
-def _blank(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, ends: datetime.datetime
-) -> x509.CertificateBuilder:
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key)
-        .serial_number(x509.random_serial_number())
+def _certificate(
+    name: str,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePrivateKey,
+    ends: datetime.datetime,
+    signer: ec.EllipticCurvePrivateKey,
+    *extensions: x509.ExtensionType,
+    authority: bool = False,
+) -> x509.Certificate:
+    unused = ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement")
+    usage = x509.KeyUsage(
+        digital_signature=True,
+        key_cert_sign=authority,
+        crl_sign=authority,
+        **dict.fromkeys((*unused, "encipher_only", "decipher_only"), False),
+    )
+    builder = (
+        x509.CertificateBuilder(issuer, _subject(name), key.public_key(), x509.random_serial_number())
         .not_valid_before(_now() - _CLOCKS_DIFFER)
         .not_valid_after(ends)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+        .add_extension(x509.BasicConstraints(ca=authority, path_length=0 if authority else None), critical=True)
+        .add_extension(usage, critical=True)
     )
-
-
-def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
-    others = ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement")
-    return x509.KeyUsage(
-        digital_signature=True,
-        key_cert_sign=signs_certificates,
-        crl_sign=signs_certificates,
-        **dict.fromkeys((*others, "encipher_only", "decipher_only"), False),
-    )
+    for extension in (x509.SubjectKeyIdentifier.from_public_key(key.public_key()), *extensions):
+        builder = builder.add_extension(extension, critical=False)
+    return builder.sign(signer, hashes.SHA256())
 
 
 def _write_revoked(
@@ -456,6 +450,4 @@ def _read_bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise InvalidInput(
-            f"cannot read {path}: {error.strerror}; `colonnade certs issue` makes certificates."
-        ) from error
+        raise InvalidInput(f"cannot read {path}: {error.strerror}. Check it, or `colonnade certs issue`.") from error

@@ -24,7 +24,7 @@ from colonnade.methods.node_setup import Call
 from colonnade.network.answers import read_answer, read_greeting, read_reach
 from colonnade.network.bounds import Sizes, check_call
 from colonnade.network.certs import Tls, check_own, tls_in
-from colonnade.network.hub_alignment import align
+from colonnade.network.hub_alignment import Content, align
 from colonnade.network.hub_run import LOSSES, HubRun
 from colonnade.network.parcel import Parcel, pack
 from colonnade.network.party_service import PROTOCOL
@@ -92,21 +92,13 @@ class Grpc:
             raise InvalidInput("the hub is not listening yet; it begins with its first federation.")
         return self._board.port
 
-    # ------------------------------------------------------------------------ before a run
-
     def meet(self, federation: Federation) -> Federation:
         """Wait for all parties, see that everybody speaks of the same, and agree on the common rows."""
-        if federation.away is None:
+        if (file := federation.away) is None:
             raise InvalidInput("co.Grpc is for federations whose parties run elsewhere: Federation.open(file).")
-        file = federation.away
         found = self.hello(file)
-        for party, said in found.items():
-            if said["protocol"] != PROTOCOL:
-                raise ProtocolError(f"{party!r} speaks protocol {said['protocol']}, this hub {PROTOCOL}; update one.")
-            if said["file"] != file.digest:
-                raise InvalidInput(f"{party!r} has another federation file. Nothing was sent. Give all the same one.")
-        if unable := _unable(file, found):
-            raise InvalidInput(f"{unable[0]}. Nothing was sent.")
+        if troubles := _mismatches(file, found):
+            raise InvalidInput(f"{troubles[0]}. Nothing was sent.")
         if file.on is None:
             self.session, self.rows = "", 0
             return Federation.elsewhere(file)
@@ -126,11 +118,9 @@ class Grpc:
 
     def hello(self, file: FederationFile) -> dict[str, Mapping[str, Any]]:
         """Every party's versions, file, clock and agreement on rows."""
-        board = self.open(file)
-        board.wait_for(file.members, self.patience)
-        return {
-            party: read_greeting(party, answer) for party, answer in self._ask_all(file.members, Question.HELLO).items()
-        }
+        self.open(file).wait_for(file.members, self.patience)
+        answers = self._ask_all(file.members, Question.HELLO)
+        return {party: read_greeting(party, answer) for party, answer in answers.items()}
 
     def roads(self, file: FederationFile) -> dict[tuple[str, str], bool]:
         """Every pair of parties that the federation file gives a line, and whether both say that it is up."""
@@ -141,26 +131,19 @@ class Grpc:
 
     def check(self, file: FederationFile) -> list[str]:
         """What is not in order before anything is spent; empty if all is well."""
-        troubles, found = [], self.hello(file)
-        for party, said in found.items():
-            if said["protocol"] != PROTOCOL:
-                troubles.append(f"{party} speaks protocol {said['protocol']}, this hub {PROTOCOL}")
-            if said["file"] != file.digest:
-                troubles.append(f"{party} holds another federation file")
-            if abs(said["clock"] - time.time()) > CLOCKS:
-                troubles.append(f"the clock of {party} differs by {said['clock'] - time.time():+.0f} seconds")
-        return troubles + _unable(file, found)
-
-    # ------------------------------------------------------------------------ a run
+        found = self.hello(file)
+        ahead = {party: said["clock"] - time.time() for party, said in found.items()}
+        clocks = [f"the clock of {party} differs by {s:+.0f} seconds" for party, s in ahead.items() if abs(s) > CLOCKS]
+        return _mismatches(file, found) + clocks
 
     def hosted_nodes(
-        self, run: str, setups: Mapping[NodeId, NodeSetup], books: NodeLogs, listener: Listener, call: Any
+        self, run: str, setups: Mapping[NodeId, NodeSetup], logs: NodeLogs, listener: Listener, call: Any
     ) -> HostedNodes:
         if self._board is None or not isinstance(call, Call):
             raise InvalidInput("co.Grpc is for federations whose parties run elsewhere: Federation.open(file).")
         assert self._file is not None
         check_call(call.to_json(), Sizes.of(self._file, self.rows))  # as every party will
-        return HubRun(self, run, setups, books, listener, call)
+        return HubRun(self, run, setups, logs, listener, call)
 
     def process(self, party: NodeId) -> str | None:
         """Which process of a party is on the line."""
@@ -171,8 +154,6 @@ class Grpc:
         """Whether a party is connected now, and by that process."""
         assert self._board is not None
         return party in self._board.connected() and self.process(party) == process
-
-    # ------------------------------------------------------------------------ asking
 
     def ask(
         self,
@@ -187,7 +168,7 @@ class Grpc:
         seconds = self.patience if patience is None else patience
         raw = self._board.ask(party, pack({"what": what, **(head or {})}, blobs), timeout=seconds)
 
-        def opened(answer: Promise) -> Parcel:
+        def read(answer: Promise) -> Parcel:
             try:
                 said = answer.result()
             except PartyRestarted as error:
@@ -198,20 +179,16 @@ class Grpc:
                 raise PeerBroken(str(error)) from error
             return read_answer(party, what, said)
 
-        return Computed(raw, opened)
+        return Computed(raw, read)
 
     def _ask_all(self, names: Iterable[str], what: Question) -> dict[str, Parcel]:
         return self._ask_each(what, {name: ({}, ()) for name in names})
 
-    def _ask_each(
-        self, what: Question, asked: Mapping[str, tuple[Mapping[str, Any], Sequence[bytes]]]
-    ) -> dict[str, Parcel]:
+    def _ask_each(self, what: Question, asked: Mapping[str, Content]) -> dict[str, Parcel]:
         """All answers; asked again, a party that died meanwhile answers the same."""
         for _ in range(LOSSES):
             with contextlib.suppress(Lost):
-                return gather_answers(
-                    {name: self.ask(name, what, head, blobs) for name, (head, blobs) in asked.items()}
-                )
+                return gather_answers({name: self.ask(name, what, *content) for name, content in asked.items()})
         raise PeerBroken(f"a party began anew {LOSSES:,} times when it was asked {what!r}; its own log says why.")
 
 
@@ -223,12 +200,16 @@ def _transport() -> ModuleType:
     return hub
 
 
-def _unable(file: FederationFile, found: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Who cannot align the way the federation file says."""
-    if file.align != "psi":
-        return []
-    return [
-        f"{party} cannot align by private set intersection: it has no openmined-psi (pip install 'colonnade[psi]')"
-        for party, said in found.items()
-        if said.get("psi") is not True
-    ]
+def _mismatches(file: FederationFile, found: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Who speaks another protocol, holds another file, or cannot align the way the federation file says."""
+    troubles = []
+    for party, said in found.items():
+        if said["protocol"] != PROTOCOL:
+            troubles.append(f"{party} speaks protocol {said['protocol']}, this hub {PROTOCOL}: update one")
+        if said["file"] != file.digest:
+            troubles.append(f"{party} holds another federation file: give all the same one, and start them again")
+        if file.align == "psi" and said.get("psi") is not True:
+            troubles.append(
+                f"{party} cannot align by private set intersection: it has no openmined-psi (colonnade[psi])"
+            )
+    return troubles

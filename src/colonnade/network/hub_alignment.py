@@ -1,12 +1,9 @@
 """The hub's side of an alignment: it brings the parties' messages to each other, and by digests it intersects.
 
-The federation file says which way; aligning.py has what a party answers, and why the hub learns no more from it.
+The federation file says which way; party_alignment.py has what a party answers, and why the hub learns no more from it.
 
     "digests"    the hub gets every party's keyed digests, finds those that all have, and forgets them
-    "psi"        the hub carries sealed messages between the label holder and one party after the other, and learns how
-                 many rows are common when the parties keep them
-
-A party that died meanwhile is asked again and answers the same.
+    "psi"        the hub carries sealed messages between the label holder and others, and learns the count at the end
 """
 
 from __future__ import annotations

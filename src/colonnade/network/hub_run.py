@@ -1,15 +1,15 @@
 """One run at the hub: the coordinator's program here, if the method has one, and every party at the end of a line.
 
-The hub proposes a run; each party prices it and approves it; when all have said that they would take part, each
-reserves; then letters go round in turns (runtime/turns.py). A party that was restarted gets the same proposal again,
-finds its run in its own store, and goes on from its transcript.
+The hub proposes a run; when all parties would take part, each reserves; then letters go round in turns
+(runtime/turns.py). A party that was restarted gets the same proposal again, and goes on from its transcript.
 """
 
 from __future__ import annotations
 
 import logging
+import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from colonnade.errors import PeerFailed, ProtocolError, WireError
@@ -27,13 +27,14 @@ from colonnade.network.answers import (
 from colonnade.network.bounds import RUNS
 from colonnade.network.parcel import Parcel, letters_in, letters_out, plain_heads
 from colonnade.network.questions import Question
-from colonnade.network.refusals import PeerBroken, PeerRefused, refusal, told_to_others
-from colonnade.network.run_log import RunLog
+from colonnade.network.refusals import PeerBroken, PeerRefused, for_others, refusal
 from colonnade.runtime.hosted_node import HostedNode, Turn
 from colonnade.runtime.inprocess import Outcome
 from colonnade.runtime.messages import Direct, FailureCode
 from colonnade.runtime.node import Listener, NodeSetup
 from colonnade.runtime.program import COORDINATOR, NodeId
+from colonnade.runtime.run_store import ending_in_words
+from colonnade.runtime.traffic import Communication, Traffic
 from colonnade.runtime.turns import Answered, Computed, Lost, NodeLogs, Promise, Turns, gather_answers, wait_for_all
 from colonnade.runtime.wire import HEADER_SIZE, Letter, encode
 
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from colonnade.network.hub import Grpc
 
 FAREWELL = 5.0  # seconds to wait for an answer when a run has failed
+PAUSE = 10.0  # seconds at least between two lines of the log about how far a run has come
 LOSSES = 1000  # how often a party may begin anew in one run
 _NOTE = encode(Direct(b""), guarded=False)[:HEADER_SIZE]  # how a note begins that a letter went over a line
 
@@ -51,13 +53,13 @@ class HubRun:
     """The hosts of one run, as fit.py asks them."""
 
     def __init__(
-        self, hub: Grpc, run: str, setups: Mapping[NodeId, NodeSetup], books: NodeLogs, listener: Listener, call: Call
+        self, hub: Grpc, run: str, setups: Mapping[NodeId, NodeSetup], logs: NodeLogs, listener: Listener, call: Call
     ) -> None:
         self.hub, self.run, self.listener, self.call = hub, run, listener, call
         self.names = list(setups)
         self.parties = {name: RemoteParty(self, name) for name in setups if name != COORDINATOR}
         here = COORDINATOR in setups
-        self.local = HostedNode(setups[COORDINATOR], run, books.log(COORDINATOR)) if here else None
+        self.local = HostedNode(setups[COORDINATOR], run, logs.log(COORDINATOR)) if here else None
         self.code = ""  # of the method, as this hub has it
         self.said: dict[NodeId, Parcel] = {}  # what each party answered when the run was proposed
         self.process: dict[NodeId, str | None] = {}  # which process of a party that was
@@ -105,8 +107,6 @@ class HubRun:
     def close(self) -> None:
         """The line stays open for the next run."""
         self.run_log.left()
-
-    # ------------------------------------------------------------------------ proposing
 
     def introduce(self, names: Sequence[NodeId]) -> None:
         """Propose the run; when all would take part, let them reserve; and tell each of them what all others said."""
@@ -192,8 +192,6 @@ class RemoteParty:
 
         return Computed(asked, read)
 
-    # ------------------------------------------------------------------------ its answers
-
     def read(self, question: Question, found: Parcel) -> Any:
         """An answer as the value that a HostedNode would have returned."""
         reader = self.readers.get(question)
@@ -234,13 +232,61 @@ class RemoteParty:
         return letters
 
 
+class RunLog:
+    """One run, as the coordinator's log tells it: proposed, reserved, how far it has come now and then, how it ended.
+
+    Counts, and whole seconds: what whoever runs the coordinator sees anyway. How long a step takes may depend on data,
+    and no private run promises to hide it: keep the log as the coordinator's store is kept.
+    """
+
+    def __init__(self, run: str, *, alone: bool) -> None:
+        self.run, self.alone = run, alone  # alone: the parties of a graph, without a coordinator
+        self.round = 0
+        self.traffic: Traffic | None = None
+        self.began = self.told = time.monotonic()
+        self.ended = False
+
+    def proposed(self, method: str, parties: int) -> None:
+        log.info("proposed", extra={"run": self.run, "method": method, "parties": parties})
+
+    def reserved(self) -> None:
+        """All parties have approved and reserved, now or before it was interrupted: from here on things leave them."""
+        self.told = time.monotonic()
+        log.info("reserved by all", extra={"run": self.run, "seconds": self._seconds})
+
+    def carried(self, letters: Iterable[Letter]) -> None:
+        """Letters on their way to a party: the coordinator's own count of rounds is taken, where there is one."""
+        counted = [letter.round for letter in letters if self.alone or letter.sender == COORDINATOR]
+        self.round = max([self.round, *counted])
+        if time.monotonic() - self.told >= PAUSE:
+            self.told = time.monotonic()
+            log.info("under way", extra={"run": self.run, "round": self.round, "seconds": self._seconds})
+
+    def over(self, how: str) -> None:
+        self.ended = True
+        sent = {}
+        if self.traffic is not None:
+            found = Communication.of(self.traffic)
+            sent = {"rounds": found.rounds, "messages": found.messages, "bytes": found.bytes}
+        log.info("over", extra={"run": self.run, "how": ending_in_words(how), **sent, "seconds": self._seconds})
+
+    def left(self) -> None:
+        """The coordinator lets go of the run; one that is not over can be taken up again."""
+        if not self.ended:
+            log.info("not over", extra={"run": self.run, "round": self.round, "seconds": self._seconds})
+
+    @property
+    def _seconds(self) -> int:
+        return round(time.monotonic() - self.began)
+
+
 def _lose(party: str) -> NoReturn:
     raise Lost(party)
 
 
-def _settled(over: Mapping[str, str]) -> dict[str, Any]:
+def _settle_head(over: Mapping[str, str]) -> dict[str, Any]:
     last = list(over.items())[-RUNS:]  # of older ones nobody is still waiting to hear
-    return {"over": {run: told_to_others(how) for run, how in last}}
+    return {"over": {run: for_others(how) for run, how in last}}
 
 
 # What a host is asked, as a question to a party and the fields of its head.
@@ -249,8 +295,8 @@ _QUESTIONS: dict[Callable[..., Any], tuple[Question, Callable[..., dict[str, Any
     HostedNode.standing: (Question.STANDING, dict),
     HostedNode.vouch: (Question.VOUCH, lambda heads: {"heads": plain_heads(heads)}),
     HostedNode.remember: (Question.REMEMBER, lambda when, heads: {"when": when, "heads": plain_heads(heads)}),
-    HostedNode.close: (Question.OVER, lambda how: {"how": told_to_others(how)}),
-    HostedNode.settle: (Question.SETTLE, _settled),
+    HostedNode.close: (Question.OVER, lambda how: {"how": for_others(how)}),
+    HostedNode.settle: (Question.SETTLE, _settle_head),
     HostedNode.join: (Question.JOIN, dict),
     HostedNode.resend: (Question.RESEND, lambda since: {"since": dict(since)}),
     HostedNode.turn: (Question.TURN, lambda _: {}),

@@ -1,14 +1,12 @@
 """A party's neighbours on a graph: letters that go to them without the hub, where the federation file gives addresses.
 
 A letter is the same on both roads: sealed for its receiver, at its place on its edge. On the direct one its bytes go
-over the line of the two parties (network/transport/direct.py), and the hub carries in its stead a `Direct`, 16 bytes
-that stand for it. The hub drives the turns as ever, so nothing depends on which of the two comes first; the receiver
-waits for the letter, and opens it as it would have opened it from the hub's hands.
+over the line of the two parties (network/transport/direct.py), and the hub, which drives the turns as ever, carries in
+its stead a `Direct`, 16 bytes that stand for it.
 
-Nothing here decides what a letter is worth: who sent it, at which place of which run, is proved by its seal. So a line
-that is down costs time and no safety. A sender whose line has been down for `PATIENCE` seconds gives the letter itself
-to the hub. A receiver that has waited so long, and has heard nothing of the sender, says that it must begin anew; what
-is then sent again goes through the hub, which is sure to arrive.
+Who sent a letter, at which place of which run, is proved by its seal: a line that is down costs time and no safety. A
+sender whose line has been down for `PATIENCE` seconds gives the letter itself to the hub. A receiver that has waited so
+long, and has heard nothing of the sender, must begin anew; what is then sent again goes through the hub.
 """
 
 from __future__ import annotations
@@ -56,15 +54,8 @@ class Neighbours:
         self._letters: dict[str, dict[tuple[str, int], Letter]] = {}  # by run, then by sender and place
         self._held: Counter[str] = Counter()  # bytes, by sender
         self._arrived = threading.Condition()
-        self.lines = Lines(
-            name,
-            tls,
-            _around(file, name),
-            self._take,
-            listen=listen,
-            metrics=self.metrics,
-            patience=patience,
-        )
+        around = _neighbours_of(file, name)
+        self.lines = Lines(name, tls, around, self._take, listen=listen, metrics=self.metrics, patience=patience)
 
     def __enter__(self) -> Self:
         if self.lines.neighbours:
@@ -73,8 +64,6 @@ class Neighbours:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.lines.stop()
-
-    # ------------------------------------------------------------------------ runs
 
     def begin(self, run: str) -> None:
         """Take letters of a run from now on; those of an earlier life of it are made again."""
@@ -88,8 +77,6 @@ class Neighbours:
             for (sender, _), letter in self._letters.pop(run, {}).items():
                 self._held[sender] -= _room(letter)
 
-    # ------------------------------------------------------------------------ letters out
-
     def send(self, run: str, letter: Letter, *, again: bool) -> Letter:
         """What the hub is to carry: a note that the letter went over the line, or else the letter."""
         if letter.receiver not in self.lines.neighbours:
@@ -101,8 +88,6 @@ class Neighbours:
         if not direct:
             return letter
         return letter.with_body(encode(Direct(letter.check), guarded=False), letter.inside)
-
-    # ------------------------------------------------------------------------ letters in
 
     def fetch(self, run: str, carried: Letter) -> Letter | None:
         """The letter itself, for what the hub carried; None if it did not come."""
@@ -156,8 +141,6 @@ class Neighbours:
             held[sender, letter.sequence] = letter
             self._held[sender] += _room(letter)
 
-    # ------------------------------------------------------------------------ before a run
-
     def reach(self) -> list[str]:
         """The neighbours to whom there is a line, after some patience."""
         self.lines.wait_for(self.lines.neighbours, self.patience)
@@ -168,7 +151,7 @@ def _room(letter: Letter) -> int:
     return len(letter.body) + LETTER
 
 
-def _around(file: FederationFile, name: str) -> dict[str, Neighbour]:
+def _neighbours_of(file: FederationFile, name: str) -> dict[str, Neighbour]:
     """Everybody with whom this party has a line: whom it dials and where, and who dials it."""
     found = {}
     for peer, member in file.members.items():

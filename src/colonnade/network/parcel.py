@@ -3,9 +3,8 @@
     "clp1" | length of the head (4 bytes, little-endian) | head, JSON | the blobs, one behind the other
 
 The head's "blobs" are their lengths. Any bytes at all end in a parcel or a WireError; nothing is executed or imported.
-A turn's head is nearly always that of the turn before, so short ones are written and read once and then remembered; no
-other head is, since it may be large (a call with the coefficients to begin from) or hold what should not stay in
-memory.
+A turn's head is nearly always that of the turn before, so short ones are remembered; no other head is, since it may be
+large or hold what should not stay in memory.
 """
 
 from __future__ import annotations

@@ -31,16 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.data.alignment import Agreement, PepperShare, RowOffer, agree, bitmap, locate
-from colonnade.data.psi import (
-    psi_common,
-    psi_fill,
-    psi_key,
-    psi_ready,
-    psi_request,
-    psi_respond,
-    psi_setup,
-    psi_words,
-)
+from colonnade.data.psi import psi_common, psi_fill, psi_key, psi_ready, psi_request, psi_respond, psi_setup, psi_words
 from colonnade.data.row_order import DIGEST
 from colonnade.errors import InvalidInput, PolicyRefused, ProtocolError, WireError
 from colonnade.network.parcel import Parcel, name_in, names_in, text_in
@@ -69,7 +60,7 @@ def forget(store: Path) -> bool:
     return bool(there)
 
 
-def written_once(records: Log, run: str, kind: str, what: str, value: bytes) -> bool:
+def write_once(records: Log, run: str, kind: str, what: str, value: bytes) -> bool:
     """Write a value down, or see whether it is the one that was written down before."""
     with records.atomic():
         known = [row.body for row in records.rows(run, kind) if row.key == what]
@@ -128,7 +119,7 @@ class PartyAlignment:
 
     def _once(self, session: str, what: str, value: bytes) -> None:
         """Keep what this party said or heard in a session; something else in the same session is refused."""
-        if not written_once(self.records, f"align/{session}", "session", what, value):
+        if not write_once(self.records, f"align/{session}", "session", what, value):
             raise ProtocolError(f"session {session} had another {what} before. {_REALIGN}")
 
     # ------------------------------------------------------------------------ keys and pepper
@@ -150,7 +141,7 @@ class PartyAlignment:
         """Its part of the pepper, sealed for each other party."""
         session, peers = name_in(asked, "session"), names_in(asked, "peers")
         self._may_align(session)
-        keyring = self._met(session, peers, asked.blobs)
+        keyring = self._meet(session, peers, asked.blobs)
         sealed = self._share(session).seal(keyring, dict.fromkeys(peers, PEPPER))
         return Parcel({"peers": peers}, tuple(part for peer in peers for part in sealed[peer]))
 
@@ -164,7 +155,7 @@ class PartyAlignment:
         self._once(session, "sort of key", share.kind.encode())  # one key must never seal two different shares
         return share
 
-    def _met(self, session: str, peers: Sequence[str], blobs: Sequence[bytes]) -> Keyring:
+    def _meet(self, session: str, peers: Sequence[str], blobs: Sequence[bytes]) -> Keyring:
         if len(blobs) != 2 * len(peers):
             raise WireError("a key and a signature for each party named")
         keyring = self._keyring(session)
@@ -172,7 +163,7 @@ class PartyAlignment:
             keyring.meet(peer, blobs[2 * place], blobs[2 * place + 1])
         return keyring
 
-    def _opened(self, asked: Parcel, more: int) -> tuple[str, Keyring, bytes, tuple[bytes, ...]]:
+    def _open_session(self, asked: Parcel, more: int) -> tuple[str, Keyring, bytes, tuple[bytes, ...]]:
         """Session, keys and pepper from what a question brings, and the blobs behind them.
 
         Four blobs a peer: its key and signature, its share as sealed for this party.
@@ -182,7 +173,7 @@ class PartyAlignment:
         blobs, size = asked.blobs, 4 * len(peers)
         if set(peers) != set(self.file.members) - {self.name} or len(blobs) != size + more:
             raise ProtocolError("an alignment needs every party of the federation file, once")
-        keyring = self._met(session, peers, [part for at in range(0, size, 4) for part in blobs[at : at + 2]])
+        keyring = self._meet(session, peers, [part for at in range(0, size, 4) for part in blobs[at : at + 2]])
         shares = {self.name: self._share(session)}
         for at, peer in enumerate(peers):
             shares[peer] = PepperShare.unseal(keyring, peer, PEPPER, *blobs[4 * at + 2 : 4 * at + 4])
@@ -196,7 +187,7 @@ class PartyAlignment:
     def offer(self, asked: Parcel) -> Parcel:
         """The keyed digests of its keys, if the others' parts of the pepper are genuine."""
         self._way("digests")
-        session, _, pepper, _ = self._opened(asked, 0)
+        session, _, pepper, _ = self._open_session(asked, 0)
         offered = self.data.offer(pepper)
         # A table that changed, under the same pepper, would show which rows came and went.
         self._once(session, "digests", _hash(offered.digests.tobytes()))
@@ -208,29 +199,29 @@ class PartyAlignment:
     def show(self, asked: Parcel) -> Parcel:
         """Party → label holder: its keys, blinded, filled up and sorted."""
         holder = self._way("psi", holds=False)
-        session, keyring, pepper, _ = self._opened(asked, 0)
+        session, keyring, pepper, _ = self._open_session(asked, 0)
         key, words = self._psi_key(session, holder), psi_words(self.data.keys, self.data.offer(pepper))
         setup = psi_setup(psi_fill(words, self._most(self.name), key), key)
-        return self._said(session, keyring, {holder: SETUP}, setup, "setup")
+        return self._seal(session, keyring, {holder: SETUP}, setup, "setup")
 
     def seek(self, asked: Parcel) -> Parcel:
         """Label holder → one party: those of its keys that are left, blinded, among others that nobody has."""
-        session, keyring, _, peer, words = self._sought(asked, 0)
+        session, keyring, _, peer, words = self._words_for(asked, 0)
         request = psi_request(words, self._psi_key(session, peer))
-        return self._said(session, keyring, {peer: REQUEST}, request, f"request to {peer}")
+        return self._seal(session, keyring, {peer: REQUEST}, request, f"request to {peer}")
 
     def blind(self, asked: Parcel) -> Parcel:
         """Party → label holder: what it asked about, blinded again; once in a session."""
         holder = self._way("psi", holds=False)
-        session, keyring, _, sealed = self._opened(asked, 2)
+        session, keyring, _, sealed = self._open_session(asked, 2)
         request = keyring.open(holder, REQUEST, *sealed)
         self._once(session, "request", _hash(request))
         response = psi_respond(request, self._psi_key(session, holder), most=self._most(holder) + DECOYS)
-        return self._said(session, keyring, {holder: RESPONSE}, response, "response")
+        return self._seal(session, keyring, {holder: RESPONSE}, response, "response")
 
     def narrow(self, asked: Parcel) -> Parcel:
         """At the label holder: which of the rows that were left this party has. How many goes nowhere."""
-        session, keyring, sealed, peer, words = self._sought(asked, 4)
+        session, keyring, sealed, peer, words = self._words_for(asked, 4)
         setup = keyring.open(peer, SETUP, *sealed[:2])
         response = keyring.open(peer, RESPONSE, *sealed[2:])
         # Before it is looked at: whether another answer finds the same rows would tell about one key after the other.
@@ -242,12 +233,10 @@ class PartyAlignment:
     def tell(self, asked: Parcel) -> Parcel:
         """Label holder → all parties: the digests of the rows that all have; a key for each party, one content."""
         self._way("psi", holds=True)
-        session, keyring, pepper, _ = self._opened(asked, 0)
-        offered = self.data.offer(pepper)
-        left = self._common(session, len(offered.digests))
-        return self._said(
-            session, keyring, dict.fromkeys(self._peers(), COMMON), offered.digests[left].tobytes(), "common rows"
-        )
+        session, keyring, pepper, _ = self._open_session(asked, 0)
+        digests = self.data.offer(pepper).digests
+        common = digests[self._common(session, len(digests))]
+        return self._seal(session, keyring, dict.fromkeys(self._peers(), COMMON), common.tobytes(), "common rows")
 
     def _way(self, align: str, holds: bool | None = None) -> str:
         """The label holder's name, if the federation aligns this way and this party has that part in it."""
@@ -256,10 +245,10 @@ class PartyAlignment:
             raise ProtocolError(f"the hub asks for a step of {align!r} that is not this party's in the federation file")
         return holder
 
-    def _sought(self, asked: Parcel, more: int) -> tuple[str, Keyring, tuple[bytes, ...], str, list[bytes]]:
+    def _words_for(self, asked: Parcel, more: int) -> tuple[str, Keyring, tuple[bytes, ...], str, list[bytes]]:
         """At the label holder: what a question about one party brings, and the words that this party is asked about."""
         self._way("psi", holds=True)
-        session, keyring, pepper, rest = self._opened(asked, more)
+        session, keyring, pepper, rest = self._open_session(asked, more)
         peer, peers = text_in(asked, "peer"), self._peers()
         if peer not in peers:
             raise ProtocolError("the hub names a party that is not in the federation file")
@@ -272,8 +261,7 @@ class PartyAlignment:
 
     def _left(self, session: str, size: int, before: Sequence[str]) -> NDArray[np.bool_]:
         """Which of the rows offered all these parties have, by what they answered."""
-        rows = self.records.rows(f"align/{session}", "session")
-        answers = {row.key: row.body for row in rows}
+        answers = {row.key: row.body for row in self.records.rows(f"align/{session}", "session")}
         left = np.ones(size, np.bool_)
         for peer in before:
             bits = answers.get(f"answer of {peer}")
@@ -293,7 +281,7 @@ class PartyAlignment:
             )
         return left
 
-    def _said(self, session: str, keyring: Keyring, places: dict[str, int], body: bytes, what: str) -> Parcel:
+    def _seal(self, session: str, keyring: Keyring, places: dict[str, int], body: bytes, what: str) -> Parcel:
         """A message of a private intersection, sealed: from here on this party goes on with this session only."""
         # Before the seal: another content under the same name would be encrypted with the same key.
         self._once(session, what, _hash(body))
@@ -321,24 +309,21 @@ class PartyAlignment:
     def agreed(self, asked: Parcel) -> Parcel:
         """Keep which rows all parties have; several alignments may have been prepared, one is kept."""
         digests, holder = self.file.align == "digests", self.file.label[0]
-        session, keyring, pepper, rest = self._opened(asked, 1 if digests else 2 * (self.name != holder))
+        session, keyring, pepper, rest = self._open_session(asked, 1 if digests else 2 * (self.name != holder))
         offered = self.data.offer(pepper)
-        if digests:
-            bits, how = rest[0], "keyed digests of their keys left"
-        else:
-            bits, how = self._intersected(session, keyring, offered, rest), "found by private set intersection"
-        made = Agreement.from_answer(
-            offered, bits, pepper, session=session, party=self.name, parties=list(self.file.members)
-        )
+        bits = rest[0] if digests else self._intersect(session, keyring, offered, rest)
+        how = "keyed digests of their keys left" if digests else "found by private set intersection"
+        names = list(self.file.members)
+        agreement = Agreement.from_answer(offered, bits, pepper, session=session, party=self.name, parties=names)
         # Another answer for the same session, run after run, would show what single rows contribute.
-        self._once(session, "rows", made.bits)
-        write_synced(self.folder / AGREED, made.to_json().encode(), private=True)
-        told = f"{made.rows:,} of {self.data.rows:,} rows are common to all parties; {how}"
+        self._once(session, "rows", agreement.bits)
+        write_synced(self.folder / AGREED, agreement.to_json().encode(), private=True)
+        told = f"{agreement.rows:,} of {self.data.rows:,} rows are common to all parties; {how}"
         self.ledger.tell_operator(f"align/{session}", told)
-        log.info("agreed", extra={"session": session, "rows": made.rows, "of": self.data.rows})
-        return Parcel({"rows": made.rows})
+        log.info("agreed", extra={"session": session, "rows": agreement.rows, "of": self.data.rows})
+        return Parcel({"rows": agreement.rows})
 
-    def _intersected(self, session: str, keyring: Keyring, offered: RowOffer, rest: tuple[bytes, ...]) -> bytes:
+    def _intersect(self, session: str, keyring: Keyring, offered: RowOffer, rest: tuple[bytes, ...]) -> bytes:
         """Which rows are common: from the answers at the label holder, elsewhere from what it told."""
         holder = self.file.label[0]
         if self.name == holder:

@@ -1,14 +1,19 @@
-"""The data of one party, made ready for runs: rows in the common order, columns encoded, labels if it has them.
+"""The data of one party, made ready for runs: rows in the common order, columns encoded, labels if it has them; scores.
 
-Everything here is exact and stays with the party.
+Everything here is exact and stays with the party. A run of scores names a model by the run that made it: each party
+takes the coefficients that it kept of that run, from this store or the one its file names (`models`). The sum of all
+parts stays with the label holder: `scores/RUN.parquet` in its store, with the key of each row.
 """
 
 from __future__ import annotations
 
+import io
+import json
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -20,19 +25,22 @@ from colonnade.data.federation import Federation
 from colonnade.data.federation_file import FederationFile
 from colonnade.data.notices import LabelCounts, about_columns, about_labels, about_levels, count_labels
 from colonnade.errors import InvalidInput
+from colonnade.methods.masked_scores import MaskedScores
 from colonnade.methods.method import Job
 from colonnade.methods.node_setup import usable_labels
+from colonnade.network.parcel import is_name
 from colonnade.privacy.block import Block
+from colonnade.privacy.store import write_synced
 
 if TYPE_CHECKING:
     import polars as pl
 
 
-class _Looked(NamedTuple):
-    """What notices are made of."""
+class _Seen(NamedTuple):
+    """What an operator should know of its whole table, and what a job's notices are made of."""
 
-    nothing: tuple[str, ...]
-    unused: tuple[str, ...]
+    nothing: tuple[str, ...]  # columns that carry nothing, or why the table cannot be encoded
+    unused: tuple[str, ...]  # declared levels that no row has, for information
     labels: LabelCounts | None
 
 
@@ -44,7 +52,7 @@ class PartyData:
     name: str
     table: Any = field(repr=False)  # a polars frame, an array or a sparse matrix
     labels: NDArray[Any] | None = field(default=None, repr=False)  # beside a plain matrix
-    scoring: bool = False  # new rows, to be scored and not learned from: they need no labels
+    models: Path | None = None  # of new rows, scored and not learned from: the store with its parts of the models
 
     def __post_init__(self) -> None:
         member = self.file.members.get(self.name)
@@ -82,13 +90,16 @@ class PartyData:
                 f"the federation file gives {self.name!r} {rows:,} rows and {self.member.width:,} columns, not "
                 f"{' x '.join(map(str, shape))}."
             )
-        if (
-            kind := self.table.dtype
-        ).kind not in "biuf":  # to read texts as numbers would quote a cell, or fail for one
+        kind = self.table.dtype
+        if kind.kind not in "biuf":  # to read texts as numbers would quote a cell, or fail for one
             raise InvalidInput(f"the matrix of {self.name!r} is of type {kind}: save floats, integers or Booleans.")
         if self.labelled and (self.labels is None or len(self.labels) != rows):
             found = "none" if self.labels is None else f"{len(self.labels):,}"
             raise InvalidInput(f"{self.name!r} holds the labels of {rows:,} rows; {found} were given.")
+
+    @property
+    def scoring(self) -> bool:
+        return self.models is not None
 
     @property
     def holds_labels(self) -> bool:
@@ -102,8 +113,6 @@ class PartyData:
     def rows(self) -> int:
         return int(self.table.shape[0])
 
-    # ------------------------------------------------------------------------ rows in common
-
     def offer(self, pepper: bytes) -> RowOffer:
         """Its keyed digests, cut to the unit's rows where this party knows whom rows are about."""
         assert self.file.on is not None
@@ -116,8 +125,6 @@ class PartyData:
         assert self.file.on is not None
         keys: pl.Series = self.table[self.file.on]
         return keys
-
-    # ------------------------------------------------------------------------ ready for a run
 
     def federation(self, agreement: Agreement | None) -> Federation:
         """What everybody knows, from this party's own copy of the federation file."""
@@ -155,33 +162,22 @@ class PartyData:
             return block
         return replace(block, labels=usable_labels(np.asarray(labels), job))
 
-    # ------------------------------------------------------------------------ for its operator
-
-    @property
-    def nothing(self) -> tuple[str, ...]:
-        """Columns that carry nothing, or why the table cannot be encoded: for this party's operator alone."""
-        return self._looked.nothing
-
-    @property
-    def unused(self) -> tuple[str, ...]:
-        """Declared levels that no row of the whole table has, for information and for this operator alone."""
-        return self._looked.unused
-
     @cached_property
-    def _looked(self) -> _Looked:
-        """Of all its rows and labels, before any run is proposed: nothing that others see or time depends on it."""
-        return _Looked(*self._columns_looked_at(), self._different_labels())
+    def seen(self) -> _Seen:
+        """Of all its rows and labels, for this party's operator alone.
 
-    def _columns_looked_at(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        if self.scoring:
-            return (), ()
+        Looked at before any run is proposed: nothing that others see or time depends on it.
+        """
+        return _Seen(*self._see_columns(), self._count_labels())
+
+    def _see_columns(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         schema = self.member.schema
         beyond: Mapping[str, int] = {}
+        if self.scoring or (self.file.on is not None and not (schema and schema.width)):
+            return (), ()
         try:
-            if self.file.on is None:
+            if schema is None or self.file.on is None:
                 matrix = self._matrix()
-            elif schema is None or not schema.width:
-                return (), ()
             else:
                 encoded = schema.encode(self.table)
                 matrix, beyond = encoded.matrix, encoded.clipped
@@ -192,7 +188,7 @@ class PartyData:
         except Exception as error:  # whatever a row made of it: it is not to be seen in an answer to the hub
             return (f"the table could not be looked at ({type(error).__name__}), and a run may stop at that",), ()
 
-    def _different_labels(self) -> LabelCounts | None:
+    def _count_labels(self) -> LabelCounts | None:
         if not self.labelled:
             return None
         try:
@@ -202,18 +198,66 @@ class PartyData:
 
     def notices(self, job: Job) -> tuple[str, ...]:
         """What a private run would spend this party's budget on for nothing."""
-        return () if job.privacy is None else (*self.nothing, *about_labels(self._looked.labels, job))
+        return () if job.privacy is None else (*self.seen.nothing, *about_labels(self.seen.labels, job))
 
     def keys_in_order(self, agreement: Agreement) -> pl.Series:
         """The keys of the common rows, in the common order."""
         return self.keys.gather(agreement.places(self.offer(agreement.pepper)))
 
     def _matrix(self) -> Any:
-        with np.errstate(
-            over="ignore", invalid="ignore"
-        ):  # of wider floats: a warning may be an error, which others see
+        with np.errstate(over="ignore", invalid="ignore"):  # a warning may be an error, which others see
             if not sparse.issparse(self.table):
                 return np.ascontiguousarray(self.table, dtype=np.float64)
             matrix = sparse.csc_array(self.table, dtype=np.float64)
             matrix.sum_duplicates()
             return matrix
+
+
+def part_path(store: Path, run: str) -> Path:
+    """Where a party's part of a run's model is."""
+    return store / "fits" / f"{run}.part.json"
+
+
+class Scoring:
+    """One party's models and scores."""
+
+    def __init__(self, data: PartyData, store: Path) -> None:
+        self.data, self.store, self.models = data, store, data.models or store
+
+    def equip(self, method: MaskedScores) -> MaskedScores:
+        """The method with this party's own coefficients of the model it names."""
+        part, member = self._part(method.model), self.data.member
+        x = np.asarray(part["coefficients"], np.float64)
+        features = list(member.schema.features) if member.schema is not None else None
+        if x.shape != (member.width,) or part["features"] != features:
+            raise InvalidInput(
+                f"{self.data.name!r} brings other columns than run {method.model} had. Nothing was sent."
+            )
+        # On a graph the label holder knows the intercept, and the hub does not.
+        own = part["intercept"]
+        return replace(method, coefficients={self.data.name: x}, intercept=method.intercept if own is None else own)
+
+    def _part(self, model: str) -> Any:
+        path = part_path(self.models, model)
+        if not is_name(model) or not path.is_file():  # a name first: the hub chose it, and it becomes a path
+            raise InvalidInput(
+                f"{self.data.name!r} has no part of that model. Nothing was sent. Name the store with it: models = ..."
+            )
+        part = json.loads(path.read_text(encoding="utf-8"))
+        if (part.get("format"), part.get("version"), part.get("party")) != ("colonnade part", 1, self.data.name):
+            raise InvalidInput(f"{path} is not this party's part of a model. Nothing was sent.")
+        return part
+
+    def keep(self, run: str, scores: NDArray[np.float64], agreement: Agreement | None) -> None:
+        """Write the scores down, beside the keys of their rows."""
+        import polars as pl
+
+        frame = pl.DataFrame({"score": scores})
+        if agreement is not None:
+            keys = self.data.keys_in_order(agreement)
+            frame = frame.insert_column(0, keys.alias("key") if keys.name == "score" else keys)
+        body = io.BytesIO()
+        frame.write_parquet(body)
+        path = self.store / "scores" / f"{run}.parquet"
+        path.parent.mkdir(exist_ok=True)
+        write_synced(path, body.getvalue(), private=True)

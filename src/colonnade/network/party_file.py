@@ -30,7 +30,7 @@ from __future__ import annotations
 import math
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -55,7 +55,15 @@ from colonnade.privacy.events import row_rho
 _VERSION = 1
 _FIELDS = {"version", "name", "federation", "hub", "store", "models", "key"}
 _FIELDS |= {"certs", "approve", "data", "limits", "metrics", "listen"}
-_LIMITS = ("methods", "epsilon", "delta", "scores", "models")
+_NAMES = (lambda value: isinstance(value, list) and all(isinstance(name, str) for name in value), "a list of names")
+_NUMBER = (lambda value: isinstance(value, int | float), "a number")
+_LIMITS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "methods": _NAMES,
+    "epsilon": _NUMBER,
+    "delta": _NUMBER,
+    "scores": (lambda value: type(value) is int and value >= 0, "a whole number of runs, 0 or more"),
+    "models": _NAMES,
+}
 _MODES = ("ask", "policy", "all")
 
 
@@ -100,12 +108,7 @@ class Limits:
         if self.models is not None and method.model not in self.models:
             return "models does not name the model that is to score"
         if asked.own and asked.scored >= self.scores:  # the label holder learns scores, and gives none away
-            before = (
-                "1 run of scores of these rows was"
-                if asked.scored == 1
-                else f"{asked.scored:,} runs of scores of these rows were"
-            )
-            return f"{before} reserved before, and scores = {self.scores:,}"
+            return f"runs of scores of these rows reserved before: {asked.scored:,}, and scores = {self.scores:,}"
         return None
 
 
@@ -135,37 +138,34 @@ class PartyFile:
         except tomllib.TOMLDecodeError as error:
             raise InvalidInput(f"{path} is not a TOML file: {error}. Correct it there.") from error
         try:
-            return cls._made(at, raw)
+            return cls._parse(at, raw)
         except InvalidInput as error:
             raise InvalidInput(f"{path}: {error}") from error
 
     @classmethod
-    def _made(cls, at: Path, raw: Mapping[str, Any]) -> PartyFile:
+    def _parse(cls, at: Path, raw: Mapping[str, Any]) -> PartyFile:
         if raw.get("version") != _VERSION:
             raise InvalidInput(
                 f"version is {raw.get('version')!r}; write version = {_VERSION}, or install a newer Colonnade"
             )
         if unknown := sorted(set(raw) - _FIELDS):
             raise InvalidInput(f"unknown entry {unknown[0]!r}; known: {', '.join(sorted(_FIELDS))}")
-        for name in ("name", "federation", "store", "key", "certs"):
+        texts = ["name", "federation", "store", "key", "certs", *(x for x in ("hub", "listen", "models") if x in raw)]
+        for name in texts:
             if not isinstance(raw.get(name), str):
-                raise InvalidInput(f"{name} = ... is missing, or is not a text")
-        if raw.get("approve", "ask") not in _MODES:
-            raise InvalidInput(f"approve = {raw['approve']!r} is not known; choose one of {', '.join(_MODES)}")
+                raise InvalidInput(f"{name} = ... is missing, or must be a text")
+        if (approve := raw.get("approve", "ask")) not in _MODES:
+            raise InvalidInput(f"approve = {approve!r} is not known; choose one of {', '.join(_MODES)}")
         data, folder = raw.get("data"), at.parent
         if not isinstance(data, dict) or not isinstance(data.get("source"), str):
             raise InvalidInput('[data] needs source = "...", a file or a database')
-        passing, file = _limits(raw.get("limits", {})), FederationFile.load(folder / raw["federation"])
-        hub = raw.get("hub", file.hub)
-        if not isinstance(hub, str):
+        limits, file = _read_limits(raw.get("limits", {})), FederationFile.load(folder / raw["federation"])
+        if (hub := raw.get("hub", file.hub)) is None:
             raise InvalidInput('hub = "host:port" is missing here and in the federation file')
         name, tls = raw["name"], tls_in(folder / raw["certs"], raw["name"])
-        approve, metrics, listen = raw.get("approve", "ask"), raw.get("metrics"), raw.get("listen")
-        if listen is not None and not isinstance(listen, str):
-            raise InvalidInput('listen = "host:port" must be a text')
-        models = folder / str(raw["models"]) if "models" in raw else None
-        paths = folder / raw["store"], folder / raw["key"]
-        return cls(at, name, file, hub, *paths, tls, approve, data, passing, metrics, listen, models)
+        store, key, models = folder / raw["store"], folder / raw["key"], raw.get("models")
+        more = limits, raw.get("metrics"), raw.get("listen"), None if models is None else folder / models
+        return cls(at, name, file, hub, store, key, tls, approve, data, *more)
 
     def identity(self) -> bytes:
         """The private half of the signing key."""
@@ -175,52 +175,46 @@ class PartyFile:
             raise InvalidInput(
                 f"cannot read {self.key}: {error.strerror}; `colonnade party key` makes a key."
             ) from error
-        except ValueError as error:
-            raise InvalidInput(f"{self.key} is not a signing key; `colonnade party key` makes one.") from error
+        except ValueError:
+            raw = b""
         if len(raw) != 32:
-            raise InvalidInput(f"{self.key} is not a signing key: it has {len(raw)} bytes for 32.")
+            raise InvalidInput(f"{self.key} is not a signing key; `colonnade party key` makes one.")
         return raw
 
     @unquoted()
     def read_data(self) -> PartyData:
         """The party's table, read from where its file says."""
         source, labels = str(self.data["source"]), self.data.get("labels")
-        folder = self.path.parent
         if "://" not in source:
-            source = str(folder / source)
+            source = str(self.path.parent / source)
         table, y = read_table(source, self.data.get("query"), self.federation_file, self.name), None
         if isinstance(table, tuple):  # a file of rows with their labels
             table, y = table
         if labels is not None:
-            y = _array(folder / str(labels))
-        return PartyData(self.federation_file, self.name, table, y, scoring=self.models is not None)
+            y = _read_array(self.path.parent / str(labels))
+        return PartyData(self.federation_file, self.name, table, y, self.models)
 
     def service(self, approve: Approve, neighbours: Neighbours | None = None) -> PartyService:
-        return PartyService(self.read_data(), self.store, self.identity(), approve, neighbours, models=self.models)
+        return PartyService(self.read_data(), self.store, self.identity(), approve, neighbours)
 
     def neighbours(self, metrics: Metrics) -> Neighbours:
         """The lines to other parties, where the federation file has addresses."""
         return Neighbours(self.federation_file, self.name, self.tls, listen=self.listen, metrics=metrics)
 
 
-def _limits(raw: Any) -> Limits:
+def _read_limits(raw: Any) -> Limits:
     if not isinstance(raw, dict) or (unknown := sorted(set(raw) - set(_LIMITS))):
-        told = f"[limits] has an unknown entry {unknown[0]!r}" if isinstance(raw, dict) else "[limits] must be a table"
-        raise InvalidInput(f"{told}; known: {', '.join(_LIMITS)}")
-    for name in ("methods", "models"):
-        if not (isinstance(found := raw.get(name, []), list) and all(isinstance(one, str) for one in found)):
-            raise InvalidInput(f"[limits] {name} = {found!r} must be a list of names")
+        wrong = f"has an unknown entry {unknown[0]!r}" if isinstance(raw, dict) else "must be a table"
+        raise InvalidInput(f"[limits] {wrong}; known: {', '.join(_LIMITS)}")
+    for name, value in raw.items():
+        kept, must = _LIMITS[name]
+        if not kept(value):
+            raise InvalidInput(f"[limits] {name} = {value!r} must be {must}")
     known = sorted([*known_methods(), MaskedScores.__name__])
     if strange := [name for name in raw.get("methods", []) if name not in known]:
         raise InvalidInput(f"[limits] methods names {strange[0]!r}, which is no method; known: {', '.join(known)}")
-    for name in ("epsilon", "delta"):
-        if not isinstance(number := raw.get(name, 0.0), int | float):
-            raise InvalidInput(f"[limits] {name} = {number!r} must be a number")
-    if type(scores := raw.get("scores", Limits.scores)) is not int or scores < 0:
-        raise InvalidInput(f"[limits] scores = {scores!r} must be a whole number of runs, 0 or more")
-    models = tuple(raw["models"]) if "models" in raw else None
-    prices = float(raw.get("epsilon", Limits.epsilon)), float(raw.get("delta", Limits.delta))
-    return Limits(tuple(raw.get("methods", ())), *prices, scores, models)
+    settings: dict[str, Any] = {name: tuple(x) if isinstance(x, list) else x for name, x in raw.items()}
+    return Limits(**settings)
 
 
 def read_table(source: str, query: str | None, file: FederationFile, name: str) -> Any:
@@ -234,7 +228,7 @@ def read_table(source: str, query: str | None, file: FederationFile, name: str) 
     from colonnade.data.sources import read, table_at
 
     if source.endswith(".npy"):
-        return _array(Path(source))
+        return _read_array(Path(source))
     if source.endswith(".npz"):
         try:
             return sparse.load_npz(source)
@@ -251,7 +245,7 @@ def read_table(source: str, query: str | None, file: FederationFile, name: str) 
     return table.frame(wanted, schema, texts)
 
 
-def _array(path: Path) -> NDArray[Any]:
+def _read_array(path: Path) -> NDArray[Any]:
     try:
         return np.array(np.lib.format.open_memmap(path, mode="r"))  # never unpickles
     except (OSError, ValueError) as error:
@@ -265,11 +259,11 @@ def write_key(path: Path) -> str:
 
     public, private = new_key()
     try:
-        made = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         raise InvalidInput(f"{path} exists. A party keeps its key; name another file for another party.") from None
     except OSError as error:
         raise InvalidInput(f"cannot write {path}: {error.strerror}. Name a place that is writable.") from error
-    with os.fdopen(made, "w") as file:
+    with os.fdopen(descriptor, "w") as file:
         file.write(private.hex() + "\n")
     return public

@@ -19,8 +19,8 @@ from colonnade.errors import ProtocolError
 from colonnade.methods.method import Own
 from colonnade.network.neighbours import Neighbours
 from colonnade.network.parcel import Parcel, letters_in, letters_out
+from colonnade.network.party_data import Scoring, part_path
 from colonnade.network.proposals import Proposal
-from colonnade.network.scoring import Scoring, part_path
 from colonnade.privacy.keyring import Keyring
 from colonnade.privacy.store import write_synced
 from colonnade.runtime.hosted_node import HostedNode, Turn, code_of
@@ -34,7 +34,7 @@ log = logging.getLogger("colonnade.network.party_service")
 
 
 class UnknownRun(ProtocolError):
-    """This process has not heard of the run: it must be proposed again, and goes on from the books."""
+    """This process has not heard of the run: it must be proposed again, and goes on from its store."""
 
 
 @dataclass(eq=False)
@@ -53,8 +53,6 @@ class PartyRun:
     @property
     def name(self) -> str:
         return self.host.setup.name
-
-    # ------------------------------------------------------------------------ meeting the others
 
     def promise(self) -> Parcel:
         """This party's keys and its word on the rows, for the others."""
@@ -79,8 +77,6 @@ class PartyRun:
             agreement.check(data.offer(agreement.pepper), self.proposal.told, said)
         self.met = True
 
-    # ------------------------------------------------------------------------ turns
-
     def resend(self, since: Mapping[str, int]) -> None:
         self.waiting = list(self.host.resend(since))
         self.again = len(self.waiting)
@@ -88,7 +84,7 @@ class PartyRun:
     def incoming(self, asked: Parcel, neighbours: Neighbours | None) -> list[Letter]:
         """The letters that a question brings, as its node reads them."""
         letters = letters_in(asked.head.get("letters"), asked.blobs, self.proposal.run)
-        return [self._uncovered(letter, neighbours) for letter in letters]
+        return [self._uncover(letter, neighbours) for letter in letters]
 
     def keep_turn(self, done: Turn) -> dict[str, Any]:
         """Keep what a turn made; the head of the answer to it."""
@@ -110,7 +106,7 @@ class PartyRun:
         while self.waiting and (not sent or size + len(self.waiting[0].body) <= PARCEL):
             letter = self.waiting.pop(0)
             if self.cover is not None and letter.receiver != COORDINATOR:
-                letter = covered(self.cover, letter)
+                letter = cover_letter(self.cover, letter)
             if neighbours is not None and self.cover is not None:
                 letter = neighbours.send(self.proposal.run, letter, again=self.again > 0)
             self.again = max(0, self.again - 1)
@@ -122,7 +118,7 @@ class PartyRun:
             head = {**head, "finished": head["finished"] and not more}
         return Parcel({**head, "letters": addresses, "more": more}, tuple(frames))
 
-    def _uncovered(self, letter: Letter, neighbours: Neighbours | None) -> Letter:
+    def _uncover(self, letter: Letter, neighbours: Neighbours | None) -> Letter:
         if letter.receiver != self.name:
             raise ProtocolError(f"a letter for {letter.receiver!r} was brought to {self.name!r}; refused")
         if self.cover is None or letter.sender == COORDINATOR:
@@ -138,8 +134,6 @@ class PartyRun:
             raise ProtocolError(f"a letter of {letter.sender!r} came open through the hub; refused")
         body = self.cover.open(letter.sender, letter.sequence, sealed.key, sealed.content)
         return letter.with_body(body, letter.inside)
-
-    # ------------------------------------------------------------------------ its result
 
     def outcome(self) -> Parcel:
         """What was sent in all, by kind; and of the result nothing but why it ended."""
@@ -163,7 +157,6 @@ class PartyRun:
             self.scoring.keep(run, own, self.proposal.agreement)
         if isinstance(own, Own):
             schema = self.scoring.data.member.schema
-            answer = own.answer
             text = {
                 "format": "colonnade part",
                 "version": 1,
@@ -171,15 +164,13 @@ class PartyRun:
                 "party": self.name,
                 "features": list(schema.features) if schema is not None else None,
                 "coefficients": own.coefficients.tolist(),
-                "intercept": None if answer is None else answer.intercept,
-                "objective": None if answer is None else answer.objective,
-                "gap": None if answer is None else answer.gap,
+                **{name: getattr(own.answer, name, None) for name in ("intercept", "objective", "gap")},
             }
             write_synced(part_path(self.scoring.store, run), json.dumps(text, indent=1).encode(), private=True)
         self.kept = True
 
 
-def covered(cover: Keyring, letter: Letter) -> Letter:
+def cover_letter(cover: Keyring, letter: Letter) -> Letter:
     """A letter between parties as the hub may carry it."""
     receiver, place = letter.receiver, letter.sequence
     sealed = cover.seal({receiver: place}, letter.body, f"{receiver}/{place}")[receiver]

@@ -1,14 +1,12 @@
 """What a party answers when the hub asks. Between organisations nobody else touches a party's data or ledger.
 
-The hub proposes; the party decides from its own copies. The federation file is its own, so are policy, ledger, data and
-keys; it prices a job itself (proposals.py), and its operator or its policy approves the terms before anything is
-reserved. All parties `consider` a run before any of them is asked to `reserve` it: a refusal then costs nobody
-anything. A question out of turn, a job it does not know, a run that is over: refused, with a fixed code and no text,
-since text may carry data. What happened is in its own log, in counts and names.
+The hub proposes; the party decides from its own federation file, policy, ledger, data and keys. It prices a job itself
+(proposals.py), and its operator or its policy approves the terms before anything is reserved. All parties `consider` a
+run before any of them is asked to `reserve` it: a refusal then costs nobody anything. What is refused gets a fixed code
+and no text, since text may carry data; what happened is in the party's own log, in counts and names.
 
 The hub may ask anything in any order, and lie. So nothing is decided by what it says twice: a run keeps the call it was
-approved for, an alignment the answer it had, and a run that failed here is over here, whatever the hub thinks of it. A
-hub that does not ask whether they would take part gets the same answers when it asks them to reserve.
+approved for, an alignment the answer it had, and a run that failed here is over here, whatever the hub thinks of it.
 """
 
 from __future__ import annotations
@@ -38,13 +36,12 @@ from colonnade.methods.node_setup import Call, installed, neighbours, party_setu
 from colonnade.network.bounds import Sizes, check_call, check_question
 from colonnade.network.neighbours import Neighbours
 from colonnade.network.parcel import Parcel, name_in, names_in, pack, plain_heads, text_in, unpack
-from colonnade.network.party_alignment import PartyAlignment, written_once
-from colonnade.network.party_data import PartyData
+from colonnade.network.party_alignment import PartyAlignment, write_once
+from colonnade.network.party_data import PartyData, Scoring
 from colonnade.network.party_run import PartyRun, UnknownRun
 from colonnade.network.proposals import Approvals, Approve, Priced, Proposal, Request, price, request_for
 from colonnade.network.questions import Question
 from colonnade.network.replaced_ledger import keyed_head
-from colonnade.network.scoring import Scoring
 from colonnade.privacy.keyring import Keyring, public_key
 from colonnade.privacy.ledger import OWNER, Ledger
 from colonnade.privacy.run_prices import REFUSED
@@ -58,7 +55,6 @@ OK, UNAVAILABLE, DIVERGED, UNKNOWN = 0, 16, 17, 18  # beside the codes of runtim
 
 _USED_NAMES = {OWNER, "node", "align", "store"}  # in the records they stand for something else than a run
 _HOW = re.compile(r"[ -~]{1,100}")
-_LARGEST_COUNT = 2**53
 
 log = logging.getLogger("colonnade.network.party_service")
 
@@ -73,21 +69,19 @@ class PartyService:
         identity: bytes,
         approve: Approve,
         neighbours: Neighbours | None = None,
-        *,
-        models: Path | None = None,
     ) -> None:
         if public_key(identity) != data.member.public_key:
             raise InvalidInput(f"the federation file pins another signing key for {data.name!r}. Use that one.")
         self.data, self.name, self.identity, self.approve = data, data.name, identity, approve
         self.neighbours = neighbours  # None: all letters go through the hub
-        self.books = RunStore(store)
-        self.log = self.books.log(self.name)
+        self.run_store = RunStore(store)
+        self.log = self.run_store.log(self.name)
         self.ledger = Ledger(self.log, self.name, data.member.policy)
-        self.aligning = PartyAlignment(data, self.log, self.ledger, self.books.folder, identity)
+        self.aligning = PartyAlignment(data, self.log, self.ledger, self.run_store.folder, identity)
         self.sizes = Sizes.of(data.file)
         self.runs: dict[str, PartyRun] = {}
         self.approvals = Approvals()
-        self.scoring = Scoring(data, self.books.folder, models)
+        self.scoring = Scoring(data, self.run_store.folder)
         self.handlers: dict[Question, Callable[[Parcel], Parcel]] = {
             Question.HELLO: self.hello,
             Question.REACH: self.reach,
@@ -108,7 +102,7 @@ class PartyService:
         }
 
     def close(self) -> None:
-        self.books.close()
+        self.run_store.close()
 
     # ------------------------------------------------------------------------ questions and answers
 
@@ -128,20 +122,21 @@ class PartyService:
         except UnknownRun:
             return pack({"code": UNKNOWN})
         except tuple(FINAL) as error:
-            log.warning("refused", extra={"question": what, "error": type(error).__name__, "why": str(error)})
-            return pack({"code": int(code_of(error)) + 1})
+            return self._stop("refused", what, error, int(code_of(error)) + 1, logging.WARNING)
         except (ReplayDiverged, LedgerDamaged) as error:
-            log.error("stopped", extra={"question": what, "error": type(error).__name__, "why": str(error)})
             self.runs.clear()
-            return pack({"code": DIVERGED})
+            return self._stop("stopped", what, error, DIVERGED)
         except (StoreError, OSError, MemoryError) as error:
-            log.error("unavailable", extra={"question": what, "error": type(error).__name__, "why": str(error)})
             self.runs.clear()  # what is in memory may be ahead of the disk: begin again from there
-            return pack({"code": UNAVAILABLE})
+            return self._stop("unavailable", what, error, UNAVAILABLE)
         except Exception as error:  # nobody may end this process by asking; the text of a foreign error may carry data
-            log.error("broken", extra={"question": what, "error": type(error).__name__})
             self.runs.clear()
+            log.error("broken", extra={"question": what, "error": type(error).__name__})
             return pack({"code": int(FailureCode.STOPPED) + 1})
+
+    def _stop(self, how: str, what: str, error: Exception, code: int, level: int = logging.ERROR) -> bytes:
+        log.log(level, how, extra={"question": what, "error": type(error).__name__, "why": str(error)})
+        return pack({"code": code})
 
     def hello(self, _: Parcel) -> Parcel:
         """Who is there: versions, the federation file, the clock, the rows agreed on."""
@@ -164,7 +159,7 @@ class PartyService:
         """
         proposal = self._proposal(asked)
         if self._run_of(proposal) is None:
-            request = self._approved(proposal, self._priced(proposal))
+            request = self._approve(proposal, self._price(proposal))
             if self.ledger.check_run(proposal.run, request.terms, request.plans):
                 self._keep_to(proposal.run, "call", proposal.content)
             else:
@@ -178,7 +173,7 @@ class PartyService:
         proposal = self._proposal(asked)
         run = self._run_of(proposal)
         if run is None:
-            priced = self._priced(proposal)
+            priced = self._price(proposal)
             self._open(proposal, priced)
             run = self.runs[proposal.run] = self._begin(proposal, priced)
         return run.promise()
@@ -190,7 +185,7 @@ class PartyService:
         sizes = self.sizes if agreement is None else replace(self.sizes, rows=agreement.rows)
         check_call(text := text_in(asked, "call"), sizes)
         proposal = Proposal(_run_name(asked), Call.from_json(text), agreement, asked.head.get("code"))
-        ended = self.books.ended()
+        ended = self.run_store.ended()
         for run in (self.ledger.open_runs() | self.log.unerased()) & ended.keys():
             self.ledger.close_run(run, ended[run])  # a process died before it could close the ledger
         if proposal.run in ended:  # also one that its ledger never opened: a name is used once
@@ -203,10 +198,10 @@ class PartyService:
             raise ProtocolError(f"run {proposal.run} was proposed with another call before; a run keeps its call")
         return known
 
-    def _priced(self, proposal: Proposal) -> Priced:
+    def _price(self, proposal: Proposal) -> Priced:
         return price(proposal.call, self.data.federation(proposal.agreement), self.data, self.scoring)
 
-    def _approved(self, proposal: Proposal, priced: Priced) -> Request:
+    def _approve(self, proposal: Proposal, priced: Priced) -> Request:
         """What is proposed, approved by the operator or the [limits]: once for the same proposal."""
         run = proposal.run
         request = request_for(run, proposal.call, priced, self.data, self.ledger.score_runs())
@@ -224,7 +219,7 @@ class PartyService:
     def _open(self, proposal: Proposal, priced: Priced) -> None:
         """Approval and reservation: whether a run is refused here does not depend on a single row."""
         run = proposal.run
-        request = self._approved(proposal, priced)
+        request = self._approve(proposal, priced)
         known = bool(self.log.rows(run, "open"))
         with self.log.atomic():
             if not known and self.ledger.score_runs() != request.scored:
@@ -235,14 +230,15 @@ class PartyService:
             self.ledger.open_run(run, request.terms, request.plans)
             # The terms do not say what is solved: the operator approved this call, and no other under its name.
             self._keep_to(run, "call", proposal.content)
-            self.books.adopt(run)  # last: what is refused is in no book, and before anything leaves the run is in both
-        self.approvals.forget(run)  # from here on its books say so
+            # Last: what is refused is in no store, and before anything leaves the run is in both.
+            self.run_store.adopt(run)
+        self.approvals.forget(run)  # from here on its store says so
         log.info("reserved", extra={"run": run, "method": request.terms.method, "known": known})
 
     def _keep_to(self, run: str, what: str, value: bytes) -> None:
         # Keyed: whoever reads the file when the run is over must not test guesses about the table.
         digest = hmac.digest(self.log.secret(run, "call", 32), value, "sha256")
-        if not written_once(self.log, run, "call", what, digest):
+        if not write_once(self.log, run, "call", what, digest):
             raise ReplayDiverged(
                 f"run {run} began with another {what}. Repeat the original call on the original table."
             )
@@ -306,7 +302,7 @@ class PartyService:
 
     def resend(self, asked: Parcel) -> Parcel:
         run, since = self._met_run(asked), asked.head.get("since")
-        if not (isinstance(since, dict) and all(type(count) is int for count in since.values())):
+        if since is None:
             raise WireError("resend wants a place for each neighbour")
         run.resend(since)
         return run.outgoing({}, self.neighbours)
@@ -336,16 +332,16 @@ class PartyService:
 
     def over(self, asked: Parcel) -> Parcel:
         """The run ended. Whether others sent nothing cannot be known here: their part of the price stays counted."""
-        self._end(_run_name(asked), _checked_how(asked.head.get("how")))
+        self._end(_run_name(asked), _read_how(asked.head.get("how")))
         return Parcel({})
 
     def settle(self, asked: Parcel) -> Parcel:
         """Runs that the hub ended and could not say so: its process died."""
         over = asked.head.get("over")
-        if not isinstance(over, dict):
+        if over is None:
             raise WireError("settle wants the runs that are over")
         for run in self.ledger.open_runs() & over.keys():
-            self._end(run, _checked_how(over[run]))
+            self._end(run, _read_how(over[run]))
         return Parcel({})
 
     def _end(self, run: str, how: str) -> None:
@@ -355,8 +351,8 @@ class PartyService:
             log.info("not begun", extra={"run": run, "how": ending_in_words(how)})
         if self.neighbours is not None:
             self.neighbours.end(run)
-        if run in dict(self.books.begun()) and run not in self.books.ended():
-            self.books.end(run, how)
+        if run in dict(self.run_store.begun()) and run not in self.run_store.ended():
+            self.run_store.end(run, how)
             log.info("over", extra={"run": run, "how": ending_in_words(how)})
         self.ledger.close_run(run, how)
 
@@ -374,18 +370,18 @@ class PartyService:
 
 
 def _shown(request: Request, proposal: Proposal) -> tuple[object, ...]:
-    """All that a yes was said to. Of the books only what the request shows: the ledger itself is asked again anyway."""
+    """All that a yes was said to. Of the store only what the request shows: the ledger itself is asked again anyway."""
     return request.terms, proposal.content, request.rows, request.scored
 
 
 def _run_name(asked: Parcel) -> str:
     run = name_in(asked, "run")
     if run in _USED_NAMES:
-        raise WireError("a question about a run with a name that the books use for something else")
+        raise WireError("a question about a run with a name that stores use for something else")
     return run
 
 
-def _checked_how(how: object) -> str:
+def _read_how(how: object) -> str:
     """How a run ended, in the hub's words: fit for a terminal, and never taken for this party's own refusal."""
     if not (isinstance(how, str) and _HOW.fullmatch(how)):
         raise WireError("the end of a run without a short word on how it ended")
@@ -393,12 +389,10 @@ def _checked_how(how: object) -> str:
 
 
 def _heads(asked: Parcel) -> Mapping[str, tuple[int, bytes]]:
-    try:
+    try:  # check_question has seen to the counts
         heads = {peer: (count, bytes.fromhex(head)) for peer, (count, head) in asked.head["heads"].items()}
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, ValueError) as error:
         raise WireError("a question without heads") from error
-    if not all(
-        type(count) is int and 0 <= count <= _LARGEST_COUNT and len(head) in (0, 32) for count, head in heads.values()
-    ):
+    if not all(len(head) in (0, 32) for _, head in heads.values()):
         raise WireError("heads are a number of rows and 32 bytes each")
     return heads

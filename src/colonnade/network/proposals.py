@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from colonnade.data.alignment import Agreement
@@ -16,8 +16,7 @@ from colonnade.errors import InvalidInput, PolicyRefused
 from colonnade.methods.masked_scores import MaskedScores
 from colonnade.methods.method import Job
 from colonnade.methods.node_setup import Call, assumptions, place_of, terms_of
-from colonnade.network.party_data import PartyData
-from colonnade.network.scoring import Scoring
+from colonnade.network.party_data import PartyData, Scoring
 from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.events import Plan, row_rho, unprotected
 from colonnade.privacy.ledger import Terms
@@ -88,7 +87,7 @@ def price(call: Call, federation: Federation, data: PartyData, scoring: Scoring)
         raise PolicyRefused(f"the table of {data.name!r} is there to be scored, not to learn from. Nothing was sent.")
     method = call.method.variant(call.problem)
     if isinstance(method, MaskedScores):
-        method = scoring.equipped(method)
+        method = scoring.equip(method)
     problem: Any = call.problem  # as in fit: a method refuses a problem it does not know
     job = Job(problem, federation.roster(), call.privacy)
     _check_method(call, method, federation.by_rows)
@@ -118,21 +117,12 @@ def _check_method(call: Call, method: Any, by_rows: bool) -> None:
 def request_for(run: str, call: Call, priced: Priced, data: PartyData, scored: int) -> Request:
     """What an operator is shown of a proposal; `scored` counts the runs of scores before it."""
     job, method, plans = priced
-    return Request(
-        run,
-        data.name,
-        terms_of(job, method),
-        call,
-        plans,
-        job.roster.rows,
-        job.units,
-        scored,
-        new=data.scoring,
-        assumed=assumptions(job),
-        place=place_of(job, method, keyed=data.file.on is not None),
-        notices=data.notices(job),
-        unused=() if job.privacy is None else data.unused,
+    request = Request(
+        run, data.name, terms_of(job, method), call, plans, job.roster.rows, job.units, scored, data.scoring
     )
+    place = place_of(job, method, keyed=data.file.on is not None)
+    unused = () if job.privacy is None else data.seen.unused
+    return replace(request, assumed=assumptions(job), place=place, notices=data.notices(job), unused=unused)
 
 
 class Approvals:

@@ -1,8 +1,7 @@
 """What a party's refusal means, in words: why it may be, what to do next, what was spent.
 
-A party says no by a fixed code and never by a text, since text may carry data (party_service.py); the reason itself is
-a line of its own log. The words depend on the code, the question and whether it is about scores, which the coordinator
-knows anyway.
+A party says no by a fixed code and never by a text, since text may carry data; the reason itself is a line of its own
+log. The words depend on the code, the question and whether it is about scores: the coordinator knows all three.
 """
 
 from __future__ import annotations
@@ -103,7 +102,7 @@ def refusal(party: str, what: Question, code: object, *, scores: bool = False) -
     return kind(f"{party!r} refused {what!r} ({name}): {why} {_SPENT[when]} Its own log says why.")
 
 
-def told_to_others(how: str) -> str:
+def for_others(how: str) -> str:
     """How a run ended, for other parties: not whether one refused, was silent or failed, that may tell of a budget."""
     stage, _, name = how.rpartition(": ")
     ours = {kind.__name__ for kind in (PeerSilent, PeerRefused, PeerBroken)}

@@ -1,10 +1,9 @@
 """A ledger that was lost: its owner says so in a signed record, and every other node accepts that by hand.
 
-Peers remember where a ledger stood, so a new one in its place is refused as rolled back. The owner begins a new ledger,
-which counts from its first row on what the owner knows was spent before, and signs a record of where it stands: a party
-by the key that the federation file pins for it, the coordinator by the key of its certificate. Whoever takes the record
-forgets the old ledger's heads and remembers the new one's, so one record stands for one new ledger. Both sides keep a
-row of it, and every later statement counts it: what the old ledger alone knew is lost.
+Peers remember where a ledger stood, so a new one in its place is refused as rolled back. The owner begins a new ledger
+with what it knows was spent before, and signs a record of where it stands: a party by the key that the federation file
+pins for it, the coordinator by the key of its certificate. Whoever takes the record forgets the old ledger's heads and
+remembers the new one's. Both sides keep a row of it, and every later statement counts it.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from colonnade.data.federation_file import FederationFile
 from colonnade.data.text_file import read_text
 from colonnade.errors import InvalidInput
-from colonnade.network.certs import HUB, RevocationList, Tls, distrust, issued_under, load
+from colonnade.network.certs import HUB, Tls, distrust, is_issued_under, load
 from colonnade.privacy.events import Policy
 from colonnade.privacy.keyring import public_key
 from colonnade.privacy.ledger import Ledger, Replaced
@@ -71,19 +70,18 @@ class Record:
         try:
             raw: Any = json.loads(read_text(path))
             known = raw.pop("format") == _FORMAT and repr(raw.pop("version")) == "1"
-            made = cls(**raw)
-            if not (known and made._whole()):
+            record = cls(**raw)
+            if not (known and record._whole()):
                 raise ValueError("a field is missing or not of its kind")
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise InvalidInput(f"{path} is no record of a replaced ledger. Ask its owner for it again.") from error
-        return made
+        return record
 
     def _whole(self) -> bool:
         texts = all(isinstance(getattr(self, name), str) for name in _TEXTS)
-        numbers = (
-            type(self.count) is int and 0 < self.count < 2**53 and type(self.rho) in (int, float) and self.rho >= 0
-        )
-        return texts and numbers and is_replaced(self.replaced) and len(bytes.fromhex(self.head)) == 32
+        counted = type(self.count) is int and 0 < self.count < 2**53
+        priced = type(self.rho) in (int, float) and self.rho >= 0
+        return texts and counted and priced and is_replaced(self.replaced) and len(bytes.fromhex(self.head)) == 32
 
 
 def is_replaced(one: Replaced) -> bool:
@@ -99,7 +97,7 @@ def keyed_head(log: Log, count: int) -> bytes:
     return hmac.digest(log.secret("node", "heads", 32), found, "sha256") if found else b""
 
 
-def signed_by_party(ledger: Ledger, identity: bytes, file: FederationFile, rho: float) -> Record:
+def sign_as_party(ledger: Ledger, identity: bytes, file: FederationFile, rho: float) -> Record:
     """Begin a party's new ledger, and sign where it stands."""
     if public_key(identity) != file.members[ledger.node].public_key:
         raise InvalidInput(f"the federation file pins another key for {ledger.node!r}. Nothing was changed.")
@@ -110,7 +108,7 @@ def signed_by_party(ledger: Ledger, identity: bytes, file: FederationFile, rho: 
     return replace(record, signature=signature.hex())
 
 
-def signed_by_coordinator(ledger: Ledger, tls: Tls, file: FederationFile) -> Record:
+def sign_as_coordinator(ledger: Ledger, tls: Tls, file: FederationFile) -> Record:
     """Begin the coordinator's new ledger, and sign where it stands by the key of its certificate. It counts no rows."""
     credentials = load(tls)
     key = serialization.load_pem_private_key(credentials.key, None)
@@ -123,15 +121,15 @@ def signed_by_coordinator(ledger: Ledger, tls: Tls, file: FederationFile) -> Rec
     return replace(record, signature=key.sign(record.statement, ec.ECDSA(hashes.SHA256())).hex())
 
 
-def accept(books: RunStore, name: str, record: Record, file: FederationFile, tls: Tls) -> Ledger:
+def accept(store: RunStore, name: str, record: Record, file: FederationFile, tls: Tls) -> Ledger:
     """Take a record, if its owner signed it: from now on the new ledger counts as the node's own.
 
     Runs that are open cannot go on without the lost ledger, and are ended.
     """
-    ledger = Ledger(books.log(name), name, Policy())
+    ledger = Ledger(store.log(name), name, Policy())
     _check(record, name, file, tls)
     if not ledger.knows_replaced(record.replaced):
-        end_open_runs(books)
+        end_open_runs(store)
         rho = math.inf if record.node == HUB else record.rho  # the coordinator's ledger is about nobody's rows
         ledger.accept_replaced(record.replaced, (record.count, bytes.fromhex(record.head)), rho)
     return ledger
@@ -159,10 +157,9 @@ def _check(record: Record, name: str, file: FederationFile, tls: Tls) -> None:
 
 def _check_coordinator(record: Record, tls: Tls) -> None:
     shown = x509.load_pem_x509_certificate(record.certificate.encode())
-    if not issued_under(shown, tls.authority):
+    if not is_issued_under(shown, tls.authority):
         raise InvalidInput(f"no authority in {tls.authority} issued the certificate that it shows")
-    revoked = RevocationList(tls.revoked, tls.authority) if tls.revoked is not None else None
-    if why := distrust(shown, HUB, None, revoked):
+    if why := distrust(shown, HUB, None, tls.revocations()):
         raise InvalidInput(f"the certificate that it shows is not the coordinator's ({why})")
     key = shown.public_key()
     if not isinstance(key, ec.EllipticCurvePublicKey):

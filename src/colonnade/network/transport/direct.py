@@ -1,18 +1,17 @@
 """Direct lines between parties: one TLS 1.3 connection a pair, on which either end sends when it has something.
 
-One end listens, the other dials; which is which was agreed on before, and so is who may come. Both show a certificate
-of the authority that is neither expired nor revoked and carries the name, or has the pinned key. The bytes are those of
+One end listens, the other dials; which is which, and who may come, was agreed on before. Both show a certificate of the
+authority that is neither expired nor revoked and carries the name, or has the pinned key. The bytes are those of
 envelope.py, each envelope behind its length (4 bytes, little-endian):
 
     dialler    HELLO                                            listener   WELCOME, or REFUSED and the end
     either     REQUEST n: a message, n counts from 1            either     ANSWER n, empty: all up to n are here
 
-What was not confirmed is sent again on the next connection, so a receiver may get a message twice: whoever takes them
-tells by what is inside. A line that is down is dialled again after a growing, random pause. Nothing here is needed for
-a run to go on: `send` says no when a line has been down for `patience` seconds, and there is another road.
+What was not confirmed is sent again on the next connection: whoever takes a message twice tells by what is inside.
+Nothing here is needed for a run to go on: `send` says no when a line has been down for `patience` seconds.
 
 The port is open to the network: a stranger gets a TLS handshake, ten seconds, and one of a few places to wait in.
-Whatever comes again and again, from strangers or neighbours, is a line of the log a minute at most.
+Whatever comes again and again is a line of the log a minute at most.
 """
 
 from __future__ import annotations
@@ -324,6 +323,11 @@ class Lines:
         if self._is_news(party, reason.name):
             log.warning("refused", extra={"party": party, "reason": reason.word, "road": "direct"})
 
+    def _note_mistake(self, party: str, error: Exception) -> None:
+        """A mistake of ours must not end the lines; its text may carry data."""
+        if self._is_news(party, type(error).__name__):
+            log.error("direct line broken", extra={"party": party, "error": type(error).__name__})
+
     def _is_news(self, party: str, what: str) -> bool:
         """Whether it was not logged a moment ago."""
         news = self._told.get((party, what), -QUIET) + QUIET <= time.monotonic()
@@ -341,16 +345,13 @@ class Lines:
                 await self._call(line)
             except LineLost:
                 well = line.since != was  # there was a line
-            except Malformed as refused:
-                self._refuse(line.name, refused.reason)
-            except WireError:
-                self._refuse(line.name, Reason.MALFORMED)
+            except WireError as refused:
+                self._refuse(line.name, _reason(refused))
             except InvalidInput as error:  # its own files changed, or expired
                 if self._is_news(line.name, "unready"):
                     log.warning("direct line not ready", extra={"party": line.name, "why": str(error)})
-            except Exception as error:  # a mistake of ours must not end the dialling; its text may carry data
-                if self._is_news(line.name, type(error).__name__):
-                    log.error("direct line broken", extra={"party": line.name, "error": type(error).__name__})
+            except Exception as error:
+                self._note_mistake(line.name, error)
             pause = FIRST_PAUSE if well else min(2 * pause, LONGEST_PAUSE)
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311
 
@@ -405,24 +406,23 @@ class Lines:
             async with asyncio.timeout(GREETING_SECONDS):
                 reader, writer = await self._handshake(came)
                 hello = wire.PartyHello.read(await read_envelope(reader))
-                line = self._expected(hello.name)
+                line = self._lines.get(hello.name)
+                if line is None or line.neighbour.address is not None:  # nobody, or whom this party dials
+                    raise Malformed(Reason.NAME)
                 claimed = line.name
                 talk = Talk(reader, writer, self._prove(writer, line))
                 self._admit(line, hello)
                 await write_envelopes(writer, wire.Welcome(wire.HIGHEST, self._session, wire.LIMIT).envelope())
             self._strangers, stranger = self._strangers - 1, False
             await self._converse(line, talk)
-        except Malformed as refused:
-            await self._turn_away(claimed, refused.reason, writer)
-        except WireError:
-            await self._turn_away(claimed, Reason.MALFORMED, writer)
+        except WireError as refused:
+            await self._turn_away(claimed, _reason(refused), writer)
         except ssl.SSLError:
             self._refuse(claimed, Reason.TLS)
         except (*_GONE, LineLost):
             pass  # gone; it will dial again
-        except Exception as error:  # as above
-            if self._is_news(claimed, type(error).__name__):
-                log.error("direct line broken", extra={"party": claimed, "error": type(error).__name__})
+        except Exception as error:
+            self._note_mistake(claimed, error)
         finally:
             self._strangers -= int(stranger)
             if writer is not None:
@@ -439,13 +439,6 @@ class Lines:
         keep_alive(writer)
         return reader, writer
 
-    def _expected(self, name: str) -> DirectLine:
-        """The line of a neighbour that is to dial this party."""
-        line = self._lines.get(name)
-        if line is None or line.neighbour.address is not None:
-            raise Malformed(Reason.NAME)
-        return line
-
     def _admit(self, line: DirectLine, hello: wire.PartyHello) -> None:
         hello.check_version()
         if hello.session == line.greeted[0] and hello.attempt <= line.greeted[1]:
@@ -460,3 +453,7 @@ class Lines:
                     await write_envelopes(writer, wire.Refusal(reason).envelope())
                     writer.close()
                     await writer.wait_closed()
+
+
+def _reason(refused: WireError) -> Reason:
+    return refused.reason if isinstance(refused, Malformed) else Reason.MALFORMED

@@ -182,25 +182,21 @@ def _check(head: Head, size: int, limit: int) -> None:
     if head.wire > limit or head.raw > limit:
         raise Malformed(Reason.SIZE)
     if head.kind <= EnvelopeKind.REFUSED:
-        if head.version or head.number or head.offset or not head.wire == head.raw == size:
-            raise Malformed(Reason.MALFORMED)
-        if head.code and head.kind != EnvelopeKind.REFUSED:
-            raise Malformed(Reason.MALFORMED)
-        return
-    if not LOWEST <= head.version <= HIGHEST or head.code > 1:
-        raise Malformed(Reason.MALFORMED)
-    if not head.number:
+        fits = not (head.version or head.number or head.offset) and head.wire == head.raw == size
+        fits = fits and (not head.code or head.kind == EnvelopeKind.REFUSED)
+    elif not LOWEST <= head.version <= HIGHEST or head.code > 1:
+        fits = False
+    elif not head.number:
         raise Malformed(Reason.NUMBER)
-    if head.kind == EnvelopeKind.FAILED:
-        if size or head.code or head.offset or head.wire or head.raw:
-            raise Malformed(Reason.MALFORMED)
-        return
-    # Only the last chunk may be short: a message in crumbs would cost its receiver far more than its length.
-    if head.offset + size != head.wire and (head.offset + size > head.wire or size != _CHUNK):
-        raise Malformed(Reason.MALFORMED)
-    if size == 0 and head.wire > 0:
-        raise Malformed(Reason.MALFORMED)
-    if (head.wire >= head.raw) if head.code else (head.wire != head.raw):
+    elif head.kind == EnvelopeKind.FAILED:
+        fits = not (size or head.code or head.offset or head.wire or head.raw)
+    else:
+        # Only the last chunk may be short: a message in crumbs would cost its receiver far more than its length.
+        left = head.wire - head.offset - size
+        chunk = left == 0 or (left > 0 and size == _CHUNK)
+        fits = chunk and (size > 0 or head.wire == 0)
+        fits = fits and (head.wire < head.raw if head.code else head.wire == head.raw)
+    if not fits:
         raise Malformed(Reason.MALFORMED)
 
 

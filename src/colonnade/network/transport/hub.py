@@ -1,11 +1,9 @@
 """The hub's end of the streams: one gRPC server, one stream a party, requests that survive a broken connection.
 
-Parties dial in; nobody needs an open port but the hub. A stream begins with proof of who it is (TLS 1.3, a certificate
-of the authority that is neither expired nor revoked and carries the name, or the pinned key) and a greeting. From then
-on one thread a stream writes a request and reads its answer, in turns. A request gets its number when it first goes out
-and is sent again on every new stream of the same process until it is answered; a party that comes back as another
-process ends what is outstanding. A party that is slow holds at most `WINDOW` requests and twice the limit in bytes;
-`ask` waits for room.
+A stream begins with proof of who it is (TLS 1.3, a certificate of the authority that is neither expired nor revoked and
+carries the name, or the pinned key) and a greeting. Then one thread a stream writes a request and reads its answer, in
+turns. A request is sent again on every new stream of the same process until it is answered; a party that comes back as
+another process ends what is outstanding. A slow party holds at most `WINDOW` requests and twice the limit in bytes.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ from colonnade.network.transport import envelope as wire
 from colonnade.network.transport.clock import GREETING_SECONDS, LONGEST_PAUSE, Alarm, Clock
 from colonnade.network.transport.envelope import Malformed, Reason
 from colonnade.network.transport.metrics import Metrics
-from colonnade.network.transport.tls import check_peer, split_address, taken
+from colonnade.network.transport.tls import address_taken, check_peer, split_address
 
 WINDOW = 16
 UNGREETED = 4
@@ -71,12 +69,17 @@ class _Stream:
 
     context: grpc.ServicerContext
     claimed: str = "unknown"  # for the log: a member's name, never a text that a stranger sent
+    serial: int = 0  # of its certificate
     over: bool = False
     bell: SimpleQueue[None] = field(default_factory=SimpleQueue)  # rung when its thread has something to look at
 
     def end(self) -> None:
         self.over = True
         self.bell.put(None)
+
+    def hang_up(self) -> None:
+        if not self.over:
+            self.context.cancel()
 
 
 class _Gone(Exception):
@@ -131,7 +134,7 @@ def ready(address: str, tls: Tls) -> tuple[Credentials, RevocationList | None]:
                 tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as gRPC does
                 tried.bind(place)
     except OSError as error:
-        raise taken(address) from error
+        raise address_taken(address) from error
     return credentials, revoked
 
 
@@ -173,7 +176,7 @@ class Switchboard:
         except RuntimeError as error:
             self._server.stop(None)
             self._clock.stop()
-            raise taken(address) from error
+            raise address_taken(address) from error
 
     def start(self) -> None:
         """Accept parties from now on."""
@@ -273,10 +276,10 @@ class Switchboard:
         stream = _Stream(context)
         line: _PartyLine | None = None
         try:
-            line, serial = self._admit(stream, arriving)
+            line = self._admit(stream, arriving)
             if context.add_callback(lambda: self._leave(line, stream)):
                 yield wire.Welcome(wire.HIGHEST, self._session, self._limit).envelope()
-                yield from self._take_turns(line, stream, serial, arriving)
+                yield from self._take_turns(line, stream, arriving)
         except Malformed as refused:
             yield self._refusal(stream.claimed, refused.reason)
         except ValueError:  # a certificate that the authority signed and that cannot be read
@@ -287,7 +290,7 @@ class Switchboard:
             if line is not None:
                 self._leave(line, stream)
 
-    def _take_turns(self, line: _PartyLine, stream: _Stream, serial: int, arriving: Iterator[bytes]) -> Iterator[bytes]:
+    def _take_turns(self, line: _PartyLine, stream: _Stream, arriving: Iterator[bytes]) -> Iterator[bytes]:
         """Request, answer, request, answer. gRPC takes the next envelope when the one before has gone out: a slow party
         slows this loop and nothing else."""
         while not (stream.over or line.closed):
@@ -295,27 +298,22 @@ class Switchboard:
                 call, number = line.next_call()
             if call is None:
                 stream.bell.get()
-            else:
-                yield from self._turn(line, stream, serial, arriving, call, number)
-
-    def _turn(
-        self, line: _PartyLine, stream: _Stream, serial: int, arriving: Iterator[bytes], call: _Call, number: int
-    ) -> Iterator[bytes]:
-        self._check_still_welcome(serial, line, stream)
-        yield from wire.envelopes(wire.EnvelopeKind.REQUEST, number, call.packed)
-        self.metrics.sent(call.packed.raw, len(call.packed.wire))
-        message, size = self._answer(arriving, number)
-        self._check_still_welcome(serial, line, stream)
-        if message is None:
-            self._failed(line, stream)
-            return
-        with line.lock:
-            if stream.over or line.current is not call:
+                continue
+            self._check_still_welcome(line, stream)
+            yield from wire.envelopes(wire.EnvelopeKind.REQUEST, number, call.packed)
+            self.metrics.sent(call.packed.raw, len(call.packed.wire))
+            message, size = self._answer(arriving, number)
+            self._check_still_welcome(line, stream)
+            if message is None:
+                self._fail(line, stream)
                 return
-            line.current = None
-            line.room.notify_all()
-        self.metrics.received(len(message), size)
-        call.settle(message)
+            with line.lock:
+                if stream.over or line.current is not call:
+                    return
+                line.current = None
+                line.room.notify_all()
+            self.metrics.received(len(message), size)
+            call.settle(message)
 
     def _answer(self, arriving: Iterator[bytes], number: int) -> tuple[bytes | None, int]:
         """The answer to a request and its length on the wire; None if the party could not answer."""
@@ -332,16 +330,17 @@ class Switchboard:
                 return message, head.wire
         raise _Gone
 
-    def _admit(self, stream: _Stream, arriving: Iterator[bytes]) -> tuple[_PartyLine, int]:
-        """Whose stream it is and its certificate's serial number, after everything that a stream must prove."""
+    def _admit(self, stream: _Stream, arriving: Iterator[bytes]) -> _PartyLine:
+        """Whose stream it is, after everything that a stream must prove."""
         proof: Mapping[str, list[bytes]] = stream.context.auth_context()
         if proof.get("ssl_tls_version") != [b"TLSv1.3"] or "x509_pem_cert" not in proof:
             raise Malformed(Reason.TLS)
         certificate = x509.load_pem_x509_certificate(proof["x509_pem_cert"][0])
-        if self._revoked is not None and self._revoked.holds(certificate.serial_number):
+        stream.serial = certificate.serial_number
+        if self._revoked is not None and self._revoked.holds(stream.serial):
             raise Malformed(Reason.REVOKED)
-        with self._one_of_few(certificate.serial_number):
-            alarm = self._clock.at(time.monotonic() + GREETING_SECONDS, lambda: self._hang_up(stream))
+        with self._one_of_few(stream.serial):
+            alarm = self._clock.at(time.monotonic() + GREETING_SECONDS, stream.hang_up)
             first = next(arriving, None)
             alarm.off()
         if first is None:
@@ -353,7 +352,7 @@ class Switchboard:
         check_peer(certificate, hello.name, self._members[hello.name], self._revoked)
         hello.check_version()
         self._take_over(self._lines[hello.name], hello, stream)
-        return self._lines[hello.name], certificate.serial_number
+        return self._lines[hello.name]
 
     @contextlib.contextmanager
     def _one_of_few(self, serial: int) -> Iterator[None]:
@@ -403,7 +402,7 @@ class Switchboard:
                 line.stream = None
                 log.info("disconnected", extra={"party": line.name, "unanswered": len(line.outstanding())})
 
-    def _failed(self, line: _PartyLine, stream: _Stream) -> None:
+    def _fail(self, line: _PartyLine, stream: _Stream) -> None:
         """That process of the party is gone; whatever is asked from now on waits for its next one."""
         with line.lock:
             if line.stream is not stream or line.session is None:
@@ -422,18 +421,14 @@ class Switchboard:
         log.warning("refused", extra={"party": party, "reason": reason.word})
         return wire.Refusal(reason).envelope()
 
-    def _check_still_welcome(self, serial: int, line: _PartyLine, stream: _Stream) -> None:
+    def _check_still_welcome(self, line: _PartyLine, stream: _Stream) -> None:
         """Nothing goes out and nothing is taken while nobody knows who is revoked."""
-        while self._revoked is not None and (listed := self._revoked.holds(serial)) is not False:
+        while self._revoked is not None and (listed := self._revoked.holds(stream.serial)) is not False:
             if listed:
                 raise Malformed(Reason.REVOKED)
             if stream.over or line.closed:
                 raise _Gone
             time.sleep(RevocationList.LOOK_AGAIN)
-
-    def _hang_up(self, stream: _Stream) -> None:
-        if not stream.over:
-            stream.context.cancel()
 
 
 class _Door(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio carries no types

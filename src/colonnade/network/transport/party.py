@@ -4,11 +4,9 @@ gRPC's Python interface does not show a client the server's certificate, so ever
 handshake of our own, in which the hub's certificate is checked (authority, validity, revocation, name or pinned key).
 The gRPC channel is then told to trust that one certificate and no other.
 
-An answer is kept until the next request says that it arrived: a request that comes again after a broken connection gets
-the same bytes, and `answer` is not called twice for it. Lost connections are dialled again after a growing, random
-pause, which is short again once a connection was good for something: a hub that greets and hangs up must not fill the
-log. Why there is no connection is logged once an outage, each reason; attempts that end the same way are lines of debug
-level.
+An answer is kept until the next request says that it arrived: a request that comes again gets the same bytes, and
+`answer` is not called twice for it. Lost connections are dialled again after a growing, random pause, short again once
+one was good for something: a hub that greets and hangs up must not fill the log. Each reason is logged once an outage.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ def check_peer(certificate: x509.Certificate, name: str, pinned: bytes | None, r
         raise Malformed(Reason.BUSY if why == "unreadable" else Reason[why.upper()])
 
 
-def taken(address: str) -> InvalidInput:
+def address_taken(address: str) -> InvalidInput:
     return InvalidInput(
         f"cannot listen at {address!r}: the port is in use, or the address is not one of this machine. Stop the "
         "program that holds it, or listen elsewhere."
@@ -76,7 +76,7 @@ def door(listen: str) -> socket.socket:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         made = socket.create_server((host, port), family=family, backlog=64)
     except OSError as error:
-        raise taken(listen) from error
+        raise address_taken(listen) from error
     made.setblocking(False)
     return made
 
