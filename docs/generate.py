@@ -335,17 +335,15 @@ def toml(value: Any) -> str:
 
 
 def signatures() -> str:
-    """How the public functions, and the ways to make and use a federation and a fit, are called."""
-    from colonnade import Communication, Federation, Fit, fit, load
+    """How a fit is called, and the names of what a federation, a fit and its communication can do."""
+    from colonnade import Communication, Federation, Fit, fit
 
-    shown: list[tuple[str, Callable[..., Any]]] = [("co.fit", fit), ("co.load", load)]
+    lines = [f"- `co.fit{call(fit)}`"]
     for owner in (Federation, Fit, Communication):
-        for name, member in vars(owner).items():
-            bound = getattr(owner, name)
-            public = not name.startswith("_") and (inspect.isfunction(member) or inspect.ismethod(bound))
-            if public and inspect.getdoc(bound):
-                shown.append((f"{owner.__name__}.{name}", bound))
-    return "\n".join(f"- `{n}{call(f)}`: {first(f)}" for n, f in shown)
+        public = [name for name in vars(owner) if not name.startswith("_")]
+        called = [name for name in public if callable(getattr(owner, name)) and inspect.getdoc(getattr(owner, name))]
+        lines.append(f"- `{owner.__name__}`: {', '.join(f'`{name}`' for name in called)}")
+    return "\n".join(lines)
 
 
 def call(function: Callable[..., Any]) -> str:
