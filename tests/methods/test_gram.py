@@ -537,7 +537,9 @@ def test_the_covariance_of_scores_and_labels_is_off_by_as_much_as_is_said(column
     )  # labels of variance 1: their sampling, and noise
     heard = []
     monkeypatch.setattr(
-        gram_module, "_heard", lambda *given, own=gram_module._heard: heard.append(own(*given)) or heard[-1]
+        gram_module,
+        "_score_moments",
+        lambda *given, own=gram_module._score_moments: heard.append(own(*given)) or heard[-1],
     )
     off, said = np.zeros(draws), np.zeros(draws)
     for draw in range(draws):

@@ -247,7 +247,7 @@ def test_a_score_spreads_more_than_a_matrix_says_whose_noise_it_has_learnt():
         moments.append(grams._moments(Gram(products(A, y, frame), noise), frame, made, 40, BOUND, None, False))
     x, response = np.array([0.7, -0.4]), np.array([[2.0, 0.5], [0.5, 3.0]])
     model = grams._Model(np.eye(2), np.ones(2), 0.3, 0.5)
-    plain, heard = (grams._heard(m, model, x, response, 40) for m in moments)
+    plain, heard = (grams._score_moments(m, model, x, response, 40) for m in moments)
     v = (2.0 / 40) ** 2
     learnt = v * (x[0] ** 2 * response[1, 1] + x[1] ** 2 * response[0, 0] + 2.0 * x[0] * x[1] * response[0, 1])
     assert heard.spread - plain.spread == pytest.approx(2.0 * 0.3 * learnt)

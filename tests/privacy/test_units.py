@@ -172,7 +172,7 @@ def test_a_run_that_goes_on_is_not_asked_for_its_unit_again():
         "rho": 0.5,
         "units": [["one patient", "replace one patient"]],
     }
-    ledger._write_replaced(lost)
+    ledger._admin("replaced", lost)
     asked = terms(ROW), PLAN
     HostedNode.same_unit(SimpleNamespace(ledger=ledger, run="open"), *asked)
     with pytest.raises(co.BudgetExhausted, match="counts for one patient and one row"):

@@ -92,7 +92,10 @@ class PartyData:
             )
         kind = self.table.dtype
         if kind.kind not in "biuf":  # to read texts as numbers would quote a cell, or fail for one
-            raise InvalidInput(f"the matrix of {self.name!r} is of type {kind}: save floats, integers or Booleans.")
+            raise InvalidInput(
+                f"the matrix of {self.name!r} is of type {kind} and holds no numbers: save floats, integers or "
+                "Booleans."
+            )
         if self.labelled and (self.labels is None or len(self.labels) != rows):
             found = "none" if self.labels is None else f"{len(self.labels):,}"
             raise InvalidInput(f"{self.name!r} holds the labels of {rows:,} rows; {found} were given.")

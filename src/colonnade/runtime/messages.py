@@ -64,7 +64,8 @@ def message(code: int) -> Callable[[type[T]], type[T]]:
 
     def register(cls: type[T]) -> type[T]:
         if code in BY_CODE:
-            raise ProtocolError(f"number {code} is {BY_CODE[code].cls.__name__}'s; {cls.__name__} needs another")
+            owner = BY_CODE[code].cls.__name__
+            raise ProtocolError(f"message number {code} belongs to {owner}; {cls.__name__} needs another")
         if not cls.__doc__:
             raise ProtocolError(f"{cls.__name__} needs a docstring that says who sends it to whom, and what it means")
         made = dataclasses.dataclass(frozen=True, slots=True, eq=False)(cls)
@@ -83,7 +84,10 @@ def check_fields(shape: Shape, values: tuple[Any, ...]) -> None:
         if not field.accepts(value):
             place = f"{shape.cls.__name__}.{field.name}"
             if field.released and not _is_released(value):
-                raise LeakError(f"{place} holds a bare {type(value).__name__}, and nothing was sent; use the gate")
+                raise LeakError(
+                    f"{place} holds a bare {type(value).__name__}; pass it through the gate (gate.exact, "
+                    "gate.gaussian, ...). Nothing was sent."
+                )
             raise WireError(f"{place} is declared {field.declared} and holds {_kind(value)}")
 
 

@@ -70,7 +70,9 @@ class Schema:
                 raise InvalidInput(f"row_norm = {row_norm:g}. Write a public bound above 0, or leave it out.")
             object.__setattr__(self, "row_norm", row_norm)
         if self.label is not None and not isinstance(self.label, Numeric):
-            raise InvalidInput(f"label={self.label!r}: give its name and range, as in co.Numeric('log_income', 2, 6).")
+            raise InvalidInput(
+                f"label={self.label!r}: give its name and range, as in label=co.Numeric('log_income', 2, 6)."
+            )
         if self.source not in ("declared", "data"):
             raise InvalidInput(f'source = {self.source!r}. Write "declared" or "data".')
         for names in ([column.name for column in self.columns], self.features):
