@@ -75,7 +75,7 @@ FINDINGS = (
         "norm of a column is what counts. The singular value is larger by about √(n/m) for m sketch rows, and hides a part of the first fault.",
         (Shown("finding-sketch-noise", "the noise has to be scaled"),),
         "A sparse sketch made from a seed, whose columns all have norm 1; it is never stored, and applying it costs as much as reading the data.",
-        (Shown("finding-sketch-noise", "(ours) noise of"),),
+        (),
     ),
     Finding(
         "Stale slopes (sparse Frank-Wolfe)",
@@ -238,7 +238,6 @@ def _claim(record: Record, shown: Shown) -> dict[str, Any]:
 def _section(finding: Finding, record: Record) -> str:
     shown, holds = (_measured(claims, record) for claims in (finding.shown, finding.holds))
     first = finding.shown[0].figure
-    said = record[first]
     tables = [
         markdown_table(record[name]["listing"])
         for name in dict.fromkeys(one.figure for one in finding.shown)
@@ -247,7 +246,7 @@ def _section(finding: Finding, record: Record) -> str:
     parts = (
         f"## {finding.title}",
         f"{finding.source}.",
-        f"![{said['title']}]({FOLDER}/{first}.svg)",
+        f"![{first}]({FOLDER}/{first}.svg)",
         f"**What is wrong.** {finding.wrong}",
         shown,
         *tables,

@@ -107,15 +107,12 @@ def markdown_table(rows: Sequence[Mapping[str, str]]) -> str:
 
 
 def listed(record: Record) -> str:
-    """Every figure with how many of its claims hold, paper by paper: for papers/README.md."""
+    """How many claims hold, paper by paper: for papers/README.md."""
     parts = []
     for paper in papers(record):
-        figures = [
-            f"{link(name)} {sum(claim['held'] for claim in said['claims'])}/{len(said['claims'])}"
-            for name, said in record.items()
-            if said["paper"] == paper
-        ]
-        parts.append(f"- {paper}: {', '.join(figures)}")
+        figures = [said["claims"] for said in record.values() if said["paper"] == paper]
+        held = [claim["held"] for claims in figures for claim in claims]
+        parts.append(f"- {paper}: {sum(held)} of {len(held)} claims, {len(figures)} figures")
     quick = [said["cpu_seconds"] for said in record.values() if said["quick"]]
     total = f"All {len(quick)} quick figures together took {sum(quick):,.0f} s of CPU, {sum(quick) / 120:.0f} minutes on two cores."
     full = [link(name) for name, said in record.items() if not said["quick"]]

@@ -18,13 +18,13 @@ Line = dict[str, Any]
 
 def block(found: dict[str, Any]) -> str:
     """Everything between the page's marks."""
-    parts = [_source(found)]
     lines = shown(found["lines"])
+    parts = [_source(found), _trusts([line for line in lines if line["epsilon"]])]
     for data in dict.fromkeys(line["data"] for line in lines):
         here = [line for line in lines if line["data"] == data]
         private = [line for line in here if line["epsilon"]]
         exact = [line for line in here if line["epsilon"] is None]
-        nothing = "".join(f" {line['model']}, at ε = 0: AUC {area(line)}." for line in here if line["epsilon"] == 0)
+        nothing = "".join(f" {line['model']}: AUC {area(line)}." for line in here if line["epsilon"] == 0)
         parts += [
             f"### {data}",
             f"Private. {_deltas(private)}.{nothing}",
@@ -101,23 +101,32 @@ def _table(rows: Sequence[Sequence[str]]) -> str:
 def _private(lines: Sequence[Line]) -> str:
     """One row for each model, the best at the largest epsilon first: its AUC at every epsilon, and what it took at each."""
     epsilons = sorted({line["epsilon"] for line in lines})
-    models: dict[tuple[str, ...], dict[float, Line]] = {}
+    models: dict[str, dict[float, Line]] = {}
     for line in lines:
-        about = (_named(line), line["trust"], _guarantee(line), line["unit"])
-        models.setdefault(about, {})[line["epsilon"]] = line
-    units = {about[-1] for about in models}
+        models.setdefault(_named(line), {})[line["epsilon"]] = line
+    units = {line["unit"] for line in lines}
     if len(units) != 1:
         raise InvalidInput(
             f"the page states one unit of privacy, and the record has {sorted(units)}: add a column for it."
         )
     ranked = sorted(models.items(), key=lambda item: [-_auc(item[1].get(e)) for e in reversed(epsilons)])
     rows = [
-        [*about[:-1], *(area(by[e]) if e in by else "" for e in epsilons)]
+        [name, *(area(by[e]) if e in by else "" for e in epsilons)]
         + [_each([cell(by[e]) for e in epsilons if e in by]) for cell in (_megabytes, _rounds, _seconds)]
-        for about, by in ranked
+        for name, by in ranked
     ]
-    head = ["Model", "Trust", "Guarantee", *(f"AUC, ε = {e:g}" for e in epsilons), *OPEN_HEAD[-3:]]
+    head = ["Model", *(f"AUC, ε = {e:g}" for e in epsilons), *OPEN_HEAD[-3:]]
     return _table([head, *rows])
+
+
+def _trusts(lines: Sequence[Line]) -> str:
+    """Against whom the private lines protect, and how firmly that is known."""
+    models: dict[tuple[str, str], dict[str, None]] = {}
+    for line in lines:
+        _, alone, model = _named(line).rpartition(ALONE)
+        models.setdefault((line["trust"], _guarantee(line)), {})[f"one party{alone}{model}" if alone else model] = None
+    rows = [[*terms, "; ".join(names)] for terms, names in sorted(models.items())]
+    return _table([["Trust", "Guarantee", "Private models"], *rows])
 
 
 def _deltas(lines: Sequence[Line]) -> str:
