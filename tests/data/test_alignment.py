@@ -5,12 +5,11 @@ from __future__ import annotations
 import importlib
 import json
 import math
-import re
+import os
 import unicodedata
 from dataclasses import replace
 from datetime import date
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -711,13 +710,24 @@ def test_without_the_package_the_error_names_the_extra_and_the_other_way(monkeyp
         psi_steps.psi_request([b"i1"], PEPPER)
 
 
-# ------------------------------------------------------------------------------------------------ the page about it
+# ------------------------------------------------------------------------------------------------ all steps in turn
 
 
-def test_the_code_of_the_page_runs_and_prints_what_the_page_shows(capsys):
-    page = (Path(__file__).parents[2] / "docs" / "alignment.md").read_text()
-    (code,), (shown,) = (
-        re.findall(rf"^```{word}\n(.*?)^```", page, re.MULTILINE | re.DOTALL) for word in ("python", "text")
-    )
-    exec(compile(code, "docs/alignment.md", "exec"), {})
-    assert shown == capsys.readouterr().out
+def test_three_parties_end_with_the_same_rows_in_the_same_order():
+    tables = {"bank": [11, 12, 13, 14], "clinic": [14, 12, 99, 11], "lab": [12, 50, 14]}
+    keys = {party: pl.Series(table) for party, table in tables.items()}
+    shares = {p: PepperShare.from_secret(keys[p], os.urandom(32), "2024-05") for p in keys}
+    pepper = agree(shares, "2024-05")
+    offers = {p: offer(keys[p], pepper, least=2) for p in keys}
+    _, places = intersect({p: mine.digests for p, mine in offers.items()}, least=2)
+    answers = {p: bitmap(places[p], len(mine.digests)) for p, mine in offers.items()}
+    kept = {
+        p: Agreement.from_answer(offers[p], answers[p], pepper, session="2024-05", party=p, parties=list(keys))
+        for p in keys
+    }
+    said = {p: kept[p].confirmation(offers[p], "run 1") for p in keys}
+    for p in keys:
+        kept[p].check(offers[p], "run 1", {other: said[other] for other in keys if other != p})
+    rows = {p: keys[p].gather(kept[p].places(offers[p])).to_list() for p in keys}
+    assert rows["bank"] == rows["clinic"] == rows["lab"]
+    assert sorted(rows["bank"]) == [12, 14]
