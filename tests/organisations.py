@@ -60,7 +60,8 @@ class Organisations:
             terms = (None, policy or party.policy, public, party.block.columns, rows)
             members[name] = Member(*terms, address=address)
         by, rows = ("rows", None) if fed.by_rows else ("columns", fed.rows)
-        file = FederationFile(members, None, (fed.label, "y"), rows=rows, by=by)
+        pin = certs.keep_signing_key(authority)
+        file = FederationFile(members, None, (fed.label, "y"), rows=rows, by=by, coordinator=pin)
         tables = {name: party.block.matrix for name, party in fed.parties.items()}
         labels = {fed.label: fed.labels}
         if fed.by_rows:

@@ -10,10 +10,13 @@ from typing import Any
 import numpy as np
 
 import colonnade as co
-from colonnade.methods.gram import private_gram
-from colonnade.methods.gram.design import OWN, cross_weight, grid, own_weights
-from colonnade.methods.gram.integer_rows import IntegerRows
+from colonnade.kernels.ring import Ring
+from colonnade.methods.gram import private_gram, secure_answer
+from colonnade.methods.gram.design import OWN, sums_weights
+from colonnade.methods.gram.rings import Layout
 from colonnade.methods.gram.rule import prepare
+from colonnade.methods.gram.secure_design import Design, fixed_labels
+from colonnade.methods.gram.secure_parts import Prepared
 from colonnade.methods.method import Job
 from colonnade.privacy.events import Scope, unprotected
 from colonnade.privacy.gate import Gate
@@ -40,12 +43,12 @@ class NoNoise(SeededNoise):
 class Release:
     """One mechanism: its numbers, each beside the weight of its noise, and how far they may move together."""
 
-    parts: tuple[tuple[np.ndarray, float], ...]
+    parts: tuple[tuple[np.ndarray, Any], ...]  # weights: one for all numbers of a part, or one for each
     sensitivity: float
 
     def distance(self, other: Release) -> float:
         pairs = zip(self.parts, other.parts, strict=True)
-        return math.sqrt(sum(float(((a - b).astype(float) ** 2).sum()) / w**2 for (a, w), (b, _) in pairs))
+        return math.sqrt(sum(float(((a - b).astype(float) ** 2 / np.square(w)).sum()) for (a, w), (b, _) in pairs))
 
 
 @dataclass
@@ -65,24 +68,23 @@ def silent_run(
 ) -> Seen:
     """A run without noise; `like` another one: rows are then centred and scaled as there, whatever the sums."""
     seen = Seen()
-    integers, matrix, release = Gate.integers, private_gram.gram_matrix, private_gram._release
+    integers, matrix, sums_of = Gate.integers, secure_answer.gram_matrix, private_gram.collect_sums
 
-    def own_release(self: Gate, exact: Any, weights: Any, rings: Any, **more: Any) -> Any:
+    def own_release(self: Gate, exact: Any, weights: Any, masks: Any, **more: Any) -> Any:
         if more["scope"] is Scope.OWN:
             seen.releases.append(Release(tuple(zip(exact.value, weights, strict=True)), exact.sensitivity))
-        return integers(self, exact, weights, rings, **more)
+        return integers(self, exact, weights, masks, **more)
 
-    def joint_release(design: Any, gate: Any, keys: Any, figures: Any, frame: Any, labels: Any = None) -> Any:
-        got = yield from release(design, gate, keys, figures, frame, labels)
-        seen.figures.append(figures)
-        own = [zip(map(OWN.signed, parts), own_weights(figures, len(parts)), strict=True) for parts in got.own.values()]
-        parts = [pair for pairs in own for pair in pairs]
-        parts += [(figures.ring.signed(both), cross_weight(figures)) for both in got.cross.values()]
-        seen.releases.append(Release(tuple(parts), design.sensitivity(figures)))
+    def look_at_sums(design: Any, prepared: Any, gate: Any) -> Any:
+        got = yield from sums_of(design, prepared, gate)
+        seen.figures.append(prepared.figures)
+        seen.releases.append(sums_release(design, prepared.figures, got))
         return got
 
-    def look(job: Any, figures: Any, got: Any) -> Any:
-        seen.matrices.append((figures, matrix(job, figures, got)))
+    def look(layout: Any, rings: Any, diagonal: Any, got: Any) -> Any:
+        seen.figures.append(layout.figures)
+        seen.releases.append(gram_release(method, layout, rings, diagonal, got))
+        seen.matrices.append((layout.figures, matrix(layout, rings, diagonal, got)))
         return seen.matrices[-1][1]
 
     def remember(rule: Any, columns: Any, rows: int, sums: Any) -> Any:
@@ -92,8 +94,8 @@ def silent_run(
 
     with monkeypatch.context() as patch:
         patch.setattr(Gate, "integers", own_release)
-        patch.setattr(private_gram, "_release", joint_release)
-        patch.setattr(private_gram, "gram_matrix", look)
+        patch.setattr(private_gram, "collect_sums", look_at_sums)
+        patch.setattr(secure_answer, "gram_matrix", look)
         patch.setattr(private_gram, "prepare", remember)
         loss = problem.pop("loss", co.Logistic())
         asked = co.Problem(loss, penalty=co.Ridge(1e-3), **problem)
@@ -108,14 +110,33 @@ def silent_run(
     return seen
 
 
+def sums_release(design: Any, figures: Any, got: Any) -> Release:
+    """Class sums as one mechanism."""
+    own = [zip(map(OWN.signed, parts), sums_weights(figures, len(parts)), strict=True) for parts in got.own.values()]
+    parts = [pair for pairs in own for pair in pairs]
+    parts += [(Ring(figures.bits).signed(both), 1.0) for both in got.cross.values()]
+    return Release(tuple(parts), design.sensitivity(figures))
+
+
+def gram_release(method: Any, layout: Any, rings: Any, diagonal: Any, got: Any) -> Release:
+    """The Gram matrix as one mechanism: squared lengths, the rest of each party's own, products of two."""
+    design, parts = Design(layout.job, method), []
+    for name, own in got.own.items():
+        places, (squares, *rest) = layout.mine(name), layout.weights(name)
+        if name == layout.job.roster.label and fixed_labels(layout.job, layout.figures):
+            places, squares = places[:-1], squares[:-1]  # y'y is public
+        parts += [(diagonal[places], squares), *zip(map(OWN.signed, own), rest, strict=True)]
+    for pair, both in got.cross.items():
+        parts.append((rings.decode(both, *map(layout.mine, pair)), layout.cross_weights(pair)))
+    return Release(tuple(parts), design.sensitivity(layout.figures))
+
+
 def plain_gram(fed: co.Federation, job: Any, figures: Any, frame: Any, y: np.ndarray) -> np.ndarray:
     """The Gram matrix of [a, c·1, τ·y] in whole numbers, with everything in one place."""
-    owner = np.repeat(np.arange(len(fed.parties)), [p.block.columns for p in fed.parties.values()])
+    prepared = Prepared(figures, Layout(job, figures, frame), b"")
     parts = []
-    for k, (name, party) in enumerate(fed.parties.items()):
-        mine = owner[frame.keep] == k
-        own = frame.keep[mine] - np.searchsorted(owner, k)
-        rows = IntegerRows(party.block, grid(job, name, figures, own, frame.centre[mine], frame.scale[mine]))
-        parts.append(rows.rows(0, fed.rows))
+    for name, party in fed.parties.items():
+        rows = prepared.rows(party.block, name)
+        parts.append(rows.rows(0, fed.rows).astype(np.int64) * rows.grid.unit)
     whole = np.column_stack([*parts, np.full(fed.rows, figures.constant), y])
     return whole.T @ whole

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -83,14 +84,10 @@ def test_a_release_in_steps_is_charged_as_by_hand(k):
 def test_the_parts_of_a_release_carry_noise_in_their_stated_ratios():
     """Entries off a diagonal stand twice in a Frobenius norm and are released once: 1/√2, rounded up. Half squares in
     steps²."""
-    joint = Figures("joint", 0.25, 30, {"a": 1}, {"a": 1}, 1, 1, 10)
     sums = Figures("sums", 0.25, 30, {"a": 1}, {"a": 1}, 0, 8, 10)
-    assert gram_design.own_weights(joint, 3) == (1.0, pytest.approx(0.5**0.5), pytest.approx(0.5**0.5))
-    assert gram_design.HALF**2 >= 0.5
-    assert gram_design.cross_weight(joint) == gram_design.HALF
-    assert gram_design.cross_weight(sums) == 1.0
+    assert Fraction(gram_design.HALF) ** 2 >= Fraction(1, 2)
     assert gram_design.square_weight(sums) == pytest.approx(2 / (0.25 * 8))
-    assert gram_design.own_weights(sums, 3) == (pytest.approx(1.0), 1.0, 0.25)
+    assert gram_design.sums_weights(sums, 3) == (pytest.approx(1.0), 1.0, 0.25)
     assert gram_design.noise_sd(6.0, 0.5, 0.25) == pytest.approx(6.0 / 1.0 * 0.25)
 
 

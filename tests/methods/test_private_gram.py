@@ -427,7 +427,7 @@ def test_sparse_rows_are_the_dense_ones(seed, norm2, size):
     X = rng.normal(size=(30, 7)) * (rng.random((30, 7)) < 0.3) * size
     keep = np.flatnonzero(rng.random(7) < 0.8)
     ends = np.full(keep.size, 2**21)
-    grid = Grid(keep, np.zeros(keep.size), np.ones(keep.size), -ends, ends, norm2, 0.25)
+    grid = Grid(keep, np.zeros(keep.size), np.ones(keep.size), -ends, ends, norm2, 0.25, np.ones(keep.size, int))
     found = []
     for matrix in (X, sparse.csc_array(X)):
         rows = IntegerRows(Block(matrix, np.arange(7)), grid)
@@ -444,7 +444,7 @@ def test_squares_that_could_wrap_round_are_refused_in_either_form():
     from scipy import sparse
 
     ends = np.full(4, 2**31)
-    grid = Grid(np.arange(4), np.zeros(4), np.ones(4), -ends, ends, 2**61, 1.0)
+    grid = Grid(np.arange(4), np.zeros(4), np.ones(4), -ends, ends, 2**61, 1.0, np.ones(4, int))
     rows = IntegerRows(Block(sparse.csc_array(np.ones((3, 4))), np.arange(4)), grid)
     for read in (rows.rows, rows.sparse_rows):
         with pytest.raises(co.InvalidInput, match="63 bits"):
@@ -459,7 +459,7 @@ def test_a_row_that_rounding_leaves_a_hair_too_long_is_shortened_again_in_either
     norm2, X = 2 * m**2 - 1, np.array([[m + 2.0**k] * 2 for k in range(10, 16)])
     once = np.trunc(X[0] * np.sqrt(norm2 / (X[0] ** 2).sum())).astype(int)
     assert sum(int(x) ** 2 for x in once) > norm2  # the case is one
-    grid = Grid(np.arange(2), np.zeros(2), np.ones(2), -ends, ends, norm2, 1.0)
+    grid = Grid(np.arange(2), np.zeros(2), np.ones(2), -ends, ends, norm2, 1.0, np.ones(2, int))
     rows = IntegerRows(Block(sparse.csc_array(X), np.arange(2)), grid)
     for found in (rows.rows(0, 6), rows.sparse_rows(0, 6).toarray()):
         assert all(norm2 - 2**30 < sum(int(x) ** 2 for x in row) <= norm2 for row in found)
@@ -479,13 +479,13 @@ def described(stage):
     sums = design.sums
     assert sums is not None
     told = {
-        "name": "joint", "step": 2.0**-6, "bits": 32, "norm2": np.array([4000, 2000]), "widths": np.array([2, 2]),
-        "constant": 50, "label": 50, "buckets": 0, "keep": np.array([0, 1]), "centre": np.array([0.25, -0.5]),
-        "scale": np.array([0.5, 2.0]), "labels": np.zeros(0),
+        "name": "joint", "step": 2.0**-6, "bits": 32, "norm2": np.array([4000, 2000]),
+        "constant": 50, "label": 50, "buckets": 0, "keep": np.array([0, 1, 2]), "centre": np.array([0.25, -0.5, 0.0]),
+        "scale": np.array([0.5, 2.0, 1.0]), "labels": np.zeros(0),
     }  # fmt: skip
     if stage == "sums":
-        ends = {"norm2": np.array(list(sums.norm2.values())), "widths": np.array(list(sums.widths.values()))}
-        plain = {"centre": np.zeros(2), "scale": np.ones(2), "constant": sums.constant, "label": sums.label}
+        ends = {"norm2": np.array(list(sums.norm2.values()))}
+        plain = {"centre": np.zeros(3), "scale": np.ones(3), "constant": sums.constant, "label": sums.label}
         told |= {"name": "sums", "step": sums.step, "bits": sums.bits, **ends, **plain}
     return design, told
 
@@ -498,48 +498,52 @@ def pair(*values):
     "change",
     [
         {"name": "other"}, {"bits": 7}, {"bits": 65}, {"step": 0.9 / LARGEST}, {"step": 1.1 * LARGEST}, {"step": 0.0},
-        {"step": -1.0}, {"norm2": pair(4000, -1)}, {"norm2": pair(4000)}, {"widths": pair(2, 2, 2)},
-        {"widths": pair(3, 2)}, {"constant": 0}, {"constant": -1}, {"label": 0}, {"label": -1}, {"buckets": 4},
-        {"keep": pair(0, 2)}, {"keep": pair(-1, 1)}, {"keep": pair(1, 0)}, {"keep": pair(0, 0)},
-        {"keep": pair(0.0, 1.0)}, {"keep": pair(0)}, {"centre": pair(0.0)}, {"scale": pair(1.0, 1.0, 1.0)},
-        {"centre": pair(0.0, -1.1 * LARGEST)}, {"centre": pair(np.nan, 0.0)}, {"scale": pair(0.0, 1.0)},
-        {"scale": pair(1.0, -1.0)}, {"scale": pair(1.0, 1.1 * LARGEST)}, {"scale": pair(np.nan, 1.0)},
+        {"step": -1.0}, {"norm2": pair(4000, -1)}, {"norm2": pair(4000)},
+        {"constant": 0}, {"constant": -1}, {"label": 0}, {"label": -1}, {"buckets": 4},
+        {"keep": pair(0, 1, 3)}, {"keep": pair(-1, 0, 1)}, {"keep": pair(1, 0, 2)}, {"keep": pair(0, 1, 1)},
+        {"keep": pair(0.0, 1.0, 2.0)}, {"keep": pair(0)}, {"centre": pair(0.0)}, {"scale": pair(1.0, 1.0)},
+        {"centre": pair(0.0, 0.0, -1.1 * LARGEST)}, {"centre": pair(np.nan, 0.0, 0.0)}, {"scale": pair(0.0, 1.0, 1.0)},
+        {"scale": pair(1.0, -1.0, 1.0)}, {"scale": pair(1.0, 1.0, 1.1 * LARGEST)}, {"scale": pair(np.nan, 1.0, 1.0)},
     ],
     ids=str,
 )  # fmt: skip
 def test_a_description_of_a_release_with_figures_out_of_range_is_refused(change):
     design, told = described("joint")
-    secure_parts.check_prepare(design, "a", secure_parts.Prepare(**told))
+    secure_parts.check_prepare(design, told["name"], secure_parts.Prepare(**told))
     with pytest.raises(ProtocolError):
-        secure_parts.check_prepare(design, "a", secure_parts.Prepare(**{**told, **change}))
+        secure_parts.check_prepare(design, told["name"], secure_parts.Prepare(**{**told, **change}))
 
 
 def test_a_description_at_the_ends_of_its_range_is_taken():
     design, told = described("joint")
     for ends in ({"bits": 8}, {"bits": 64}, {"step": 1.0 / LARGEST}, {"step": LARGEST}, {"norm2": pair(0, 0)}):
-        secure_parts.check_prepare(design, "a", secure_parts.Prepare(**{**told, **ends}))
-    for ends in ({"constant": 1, "label": 1}, {"scale": pair(1e-300, LARGEST)}, {"centre": pair(LARGEST, -LARGEST)}):
-        secure_parts.check_prepare(design, "a", secure_parts.Prepare(**{**told, **ends}))
-    fewer = {"keep": pair(1), "centre": pair(0.0), "scale": pair(1.0), "widths": pair(1, 2)}
-    secure_parts.check_prepare(design, "a", secure_parts.Prepare(**{**told, **fewer}))
+        secure_parts.check_prepare(design, told["name"], secure_parts.Prepare(**{**told, **ends}))
+    for ends in (
+        {"constant": 1, "label": 1},
+        {"scale": pair(1e-300, LARGEST, 1.0)},
+        {"centre": pair(LARGEST, -LARGEST, 0.0)},
+    ):
+        secure_parts.check_prepare(design, told["name"], secure_parts.Prepare(**{**told, **ends}))
+    fewer = {"keep": pair(1), "centre": pair(0.0), "scale": pair(1.0)}
+    secure_parts.check_prepare(design, told["name"], secure_parts.Prepare(**{**told, **fewer}))
 
 
 @pytest.mark.parametrize(
     "change",
     [
         lambda told: {"step": told["step"] * 2}, lambda told: {"bits": told["bits"] + 1},
-        lambda told: {"norm2": told["norm2"] + 1}, lambda told: {"widths": told["widths"][::-1] + 1},
+        lambda told: {"norm2": told["norm2"] + 1},
         lambda _: {"constant": 1}, lambda told: {"label": told["label"] + 1}, lambda _: {"buckets": 2},
-        lambda _: {"scale": pair(1.0, 2.0)}, lambda _: {"centre": pair(0.0, 0.5)},
+        lambda _: {"scale": pair(1.0, 2.0, 1.0)}, lambda _: {"centre": pair(0.0, 0.5, 0.0)},
         lambda _: {"keep": pair(1), "centre": pair(0.0), "scale": pair(1.0)},
     ],
-    ids=["step", "bits", "norm2", "widths", "constant", "label", "buckets", "scale", "centre", "keep"],
+    ids=["step", "bits", "norm2", "constant", "label", "buckets", "scale", "centre", "keep"],
 )  # fmt: skip
 def test_class_sums_described_in_any_other_way_than_agreed_are_refused(change):
     design, told = described("sums")
-    assert secure_parts.check_prepare(design, "a", secure_parts.Prepare(**told)) == design.sums
+    assert secure_parts.check_prepare(design, "sums", secure_parts.Prepare(**told)).figures == design.sums
     with pytest.raises(ProtocolError, match="another release than the one that was agreed"):
-        secure_parts.check_prepare(design, "a", secure_parts.Prepare(**{**told, **change(told)}))
+        secure_parts.check_prepare(design, told["name"], secure_parts.Prepare(**{**told, **change(told)}))
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -547,7 +551,8 @@ def test_a_bucket_of_rows_is_no_longer_than_its_bound_whoever_meets_in_it(seed):
     """All rows are alike: with the signs of 60 rows in two buckets, one is at least twice as long as a row, in each of
     these seeds."""
     X, ends = np.full((60, 2), 3.0), np.full(2, 5)
-    rows = IntegerRows(Block(X, np.arange(2)), Grid(np.arange(2), np.zeros(2), np.ones(2), -ends, ends, 18, 1.0))
+    grid = Grid(np.arange(2), np.zeros(2), np.ones(2), -ends, ends, 18, 1.0, np.ones(2, int))
+    rows = IntegerRows(Block(X, np.arange(2)), grid)
     buckets = Buckets(bytes([seed] * 16), 60, 2)
     uncut_, cut = (buckets.of(rows, norm2)(0, 2) for norm2 in (None, 18))
     assert (uncut_**2).sum(axis=1).max() >= 4 * 18

@@ -9,16 +9,13 @@ import pytest
 
 import colonnade as co
 from colonnade.errors import LeakError, ProtocolError
-from colonnade.kernels.ring import Ring
-from colonnade.methods.gram import private_gram, secure_parts, secure_products
-from colonnade.methods.gram.secure_products import Deal, Masked, Stage
+from colonnade.methods.gram import private_gram, secure_answer, secure_parts, secure_products
+from colonnade.methods.gram.secure_products import CoordinatorKey, Masked, Next, Stage, Widths
 from colonnade.privacy.ledger import Ledger
-from colonnade.privacy.pads import Pad
+from colonnade.privacy.pads import ColumnPad
 from colonnade.privacy.store import FileLog
-from colonnade.privacy.values import Packed
 from colonnade.runtime.inprocess import InProcess, deliver_once
 from colonnade.runtime.messages import Sealed
-from colonnade.runtime.node import Node
 from colonnade.runtime.program import COORDINATOR
 from colonnade.runtime.wire import Letter, decode, encode
 
@@ -39,6 +36,19 @@ def run(store, engine=None, fed=None):
 
 def is_sealed(letter):
     return isinstance(decode(letter.body), Sealed)
+
+
+def forging(kind, to, forge):
+    """An engine whose wires change the messages of a kind on their way to a node."""
+
+    def fault(letter):
+        message = decode(letter.body)
+        if letter.receiver != to or not isinstance(message, kind) or (forged := forge(message)) is None:
+            return [letter]
+        body = encode(forged, guarded=False)
+        return [Letter(letter.sender, to, letter.sequence, letter.round, body)]
+
+    return co.Faults(InProcess(), fault)
 
 
 # ---------------------------------------------------------------------------------------- interrupted
@@ -65,7 +75,7 @@ class Until:
         return InProcess().run(nodes, watched)
 
 
-@pytest.mark.parametrize("cut", [0, 3, 8, 11, 14, 17, 20, 23, 26, 29])
+@pytest.mark.parametrize("cut", [0, 3, 8, 12, 16, 20, 25, 30, 34, 38, 42, 46, 50, 54, 58])
 def test_a_run_that_was_cut_goes_on_with_the_same_bytes_and_pays_once(cut, tmp_path):
     first, second = Until(cut), Until(10**9)
     with pytest.raises(Cut):
@@ -78,6 +88,8 @@ def test_a_run_that_was_cut_goes_on_with_the_same_bytes_and_pays_once(cut, tmp_p
         ledger = Ledger(FileLog(tmp_path / "nodes" / f"{party}.db"), party, co.Policy())
         noisy = [e for e in ledger.entries() if e.event.rho]
         assert len(noisy) == 2  # class sums and the Gram matrix, once each
+        rest = [e for e in ledger.entries() if e.event.mechanism == "continued"]
+        assert len(rest) == 1  # the squared lengths left first
         assert ledger.row_spent() == pytest.approx(sum(e.event.rho for e in noisy))
     assert fit.privacy.epsilon == pytest.approx(1.0, rel=1e-6)
 
@@ -103,10 +115,12 @@ def changed(letter):
     return encode(Sealed(sealed.key, flipped), guarded=False)
 
 
-def test_a_sealed_message_that_was_changed_is_refused(tmp_path):
+@pytest.mark.parametrize("to", ["a", COORDINATOR])
+def test_a_sealed_message_that_was_changed_is_refused(to, tmp_path):
     def fault(letter):
-        if is_sealed(letter):
-            return [Letter(letter.sender, letter.receiver, 0, letter.round, changed(letter))]
+        if is_sealed(letter) and letter.receiver == to:
+            place = letter.sequence
+            return [Letter(letter.sender, letter.receiver, place, letter.round, changed(letter))]
         return [letter]
 
     with pytest.raises(ProtocolError, match="does not open"):
@@ -118,8 +132,8 @@ def test_a_sealed_message_sent_again_at_the_next_place_is_refused(tmp_path):
 
     def fault(letter):
         edge = letter.sender, letter.receiver
-        if is_sealed(letter) and letter.sequence == 1:
-            return [Letter(*edge, 1, letter.round, seen[edge])]  # the first one again, for the second
+        if is_sealed(letter) and edge in seen:  # the first one again, for the second
+            return [Letter(*edge, letter.sequence, letter.round, seen[edge])]
         if is_sealed(letter):
             seen[edge] = letter.body
         return [letter]
@@ -153,99 +167,189 @@ def test_a_key_that_the_coordinator_put_in_its_place_is_refused(tmp_path):
         run(tmp_path, co.Faults(InProcess(), fault))
 
 
-def test_parties_that_were_told_different_figures_get_noise_instead_of_products(monkeypatch, tmp_path):
-    """Masks are derived from the figures too: where they differ nothing cancels, and nothing is learned."""
+def test_a_coordinator_whose_pinned_key_did_not_sign_its_own_is_sent_nothing(tmp_path):
+    """Whoever else could read what is masked may know the masks."""
+    sent = []
 
-    def fault(letter):
-        message = decode(letter.body)
-        if letter.receiver == "a" and isinstance(message, secure_parts.Prepare) and message.name == "joint":
-            fields = {name: getattr(message, name) for name in message.__slots__} | {"constant": message.constant + 1}
-            forged = encode(secure_parts.Prepare(**fields), guarded=False)
-            return [Letter(letter.sender, "a", letter.sequence, letter.round, forged)]
-        return [letter]
+    def forge(message):
+        return CoordinatorKey(bytes(range(32)), message.signature)
 
+    engine = co.Tap(forging(CoordinatorKey, "a", forge))
+    with pytest.raises(ProtocolError, match="not signed by the key pinned"):
+        run(tmp_path, engine)
+    sent = [letter for letter in engine.letters if letter.sender == "a" and is_sealed(letter)]
+    assert not sent
+
+
+CHANGES = {
+    "constant": lambda m: m.constant + 1,
+    "label": lambda m: m.label + 1,
+    "step": lambda m: m.step * 2,
+    "norm2": lambda m: m.norm2 * np.array([1, 0, 0]),  # to each party, as if the others' rows were nothing
+    "keep": lambda m: m.keep[:0],
+    "centre": lambda m: m.centre + 0.5,
+    "scale": lambda m: m.scale * 2,
+    "labels": lambda m: np.ones(3),
+}
+
+
+@pytest.mark.parametrize("field", CHANGES)
+def test_a_party_releases_nothing_of_a_stage_of_which_a_partner_was_told_something_else(field, tmp_path):
+    """Zero norms of the others, told to each party, would have each noise its part for itself: K times the price."""
+
+    def forge(message):
+        if message.name != "joint":
+            return None
+        fields = {name: getattr(message, name) for name in message.__slots__} | {field: CHANGES[field](message)}
+        if field == "keep":
+            fields |= {"centre": message.centre[:0], "scale": message.scale[:0]}
+        return secure_parts.Prepare(**fields)
+
+    engine = co.Tap(forging(secure_parts.Prepare, "a", forge))
+    with pytest.raises(ProtocolError, match="something else of this release"):
+        run(tmp_path, engine)
+    for party in PARTIES:
+        ledger = Ledger(FileLog(tmp_path / "nodes" / f"{party}.db"), party, co.Policy())
+        assert [e.what for e in ledger.entries() if e.event.rho] == ["noisy class sums of the columns"]
+
+
+@pytest.mark.parametrize(("name", "again"), [("sums", "sums"), ("joint", "sums")])
+def test_a_stage_is_accepted_once_and_in_its_turn(name, again, tmp_path):
+    told = {}
+
+    def forge(message):
+        told[message.name] = message
+        return told[again] if message.name == name and again in told and again != name else None
+
+    if name == again:  # class sums once more, where the Gram matrix is due
+
+        def forge(message):
+            told.setdefault(message.name, message)
+            return told["sums"] if message.name == "joint" else None
+
+    with pytest.raises(ProtocolError, match="not the next one"):
+        run(tmp_path, forging(secure_parts.Prepare, "a", forge))
+
+
+def test_rings_that_columns_cannot_have_are_refused(tmp_path):
+    for bad in (lambda bits: bits[:-1], lambda bits: bits * 0, lambda bits: bits + 63, lambda bits: bits * 1.0):
+        engine = forging(Widths, "a", lambda message, bad=bad: Widths(bad(message.bits)))
+        with pytest.raises(ProtocolError, match="rings"):
+            run(tmp_path / str(id(bad)), engine)
+
+
+def test_parties_that_were_told_different_rings_get_noise_instead_of_products(monkeypatch, tmp_path):
+    """Masks are derived from the rings of all columns: where they differ nothing cancels, and nothing is learned."""
     matrices = []
-    real = private_gram.gram_matrix
-    monkeypatch.setattr(private_gram, "gram_matrix", lambda *a: (matrices.append((a[1], real(*a))), matrices[-1][1])[1])
+    real = secure_answer.gram_matrix
+    monkeypatch.setattr(
+        secure_answer, "gram_matrix", lambda *a: (matrices.append((a[1].bits, real(*a))), matrices[-1][1])[1]
+    )
     run(tmp_path / "told alike")
-    run(tmp_path / "told apart", co.Faults(InProcess(), fault))
-    (figures, alike), (_, apart) = matrices
-    honest, garbled = np.abs(alike[:2, 2:5]).max(), np.abs(apart[:2, 2:5]).max()
-    assert honest < 2 ** (figures.bits - 4)
-    assert garbled > 2 ** (figures.bits - 4)  # 6 uniform numbers all that small: (1/8)^6, once in 260,000 runs
+    run(tmp_path / "told apart", forging(Widths, "a", lambda m: Widths(m.bits + np.eye(len(m.bits), dtype=int)[-1])))
+    (bits, alike), (_, apart) = matrices
+    least = 2.0 ** (bits.min() - 4)
+    assert np.abs(apart[:2, 2:5]).max() > least  # 6 uniform numbers all that small: (1/8)^6, once in 260,000 runs
+    assert np.abs(apart[:2, 2:5] - alike[:2, 2:5]).max() > least
 
 
-def test_a_party_cannot_send_masked_columns_to_the_coordinator(tmp_path, monkeypatch):
+def test_a_party_cannot_send_masked_columns_to_another_party(tmp_path, monkeypatch):
     """Who knows the masks must never see what they hide: not even by a mistake in a program."""
-    check = Node._check_reply
+    real = secure_products.upload
 
-    def misdirected(self, receiver, kind):
-        check(self, COORDINATOR if kind is Masked else receiver, kind)
+    def misdirected(stage, gate, seeds, matrix, bound):
+        program = real(stage, gate, seeds, matrix, bound)
+        post = next(program)
+        while True:
+            to = {stage.partners(gate.node)[0] if isinstance(m, Masked) else r: m for r, m in post.to.items()}
+            post = program.send((yield type(post)(to, post.wait)))
 
-    monkeypatch.setattr(Node, "_check_reply", misdirected)
-    with pytest.raises(LeakError, match="does not declare"):
+    monkeypatch.setattr(secure_parts, "upload", misdirected)
+    engine = co.Tap(InProcess())
+    with pytest.raises(LeakError, match="nobody but the coordinator"):
+        run(tmp_path, engine)
+    assert not [letter for letter in engine.letters if letter.inside == "Masked"]
+
+
+def test_on_the_wire_no_masked_row_no_correction_and_no_length_reaches_a_party(tmp_path):
+    engine = co.Tap(InProcess())
+    run(tmp_path, engine)
+    inside = {(letter.inside, letter.receiver == COORDINATOR) for letter in engine.letters if is_sealed(letter)}
+    assert inside == {("Seed", False), ("Masked", True), ("Diagonal", True), ("Parts", True)}
+    plain = {type(decode(letter.body)).__name__ for letter in engine.letters if letter.sender != COORDINATOR}
+    assert plain == {"Sealed", "RunKey", "Done"}
+
+
+def test_masked_rows_of_another_length_are_refused(tmp_path, monkeypatch):
+    real = secure_products.Totals._multiply
+
+    def cut(self, came):
+        real(self, {party: packed[:-1] for party, packed in came.items()})
+
+    monkeypatch.setattr(secure_products.Totals, "_multiply", cut)
+    with pytest.raises(ProtocolError, match="bytes for"):
         run(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("cut", "bits"), [((slice(1), slice(None)), 0), ((slice(None), slice(1)), 0), ((slice(None), slice(None)), 1)]
-)
-def test_a_dealt_share_of_another_shape_or_ring_is_refused(cut, bits, tmp_path):
-    """One row or column would be added to all of them."""
+def test_a_coordinator_that_asks_for_parts_too_early_or_for_too_many_rows_is_refused(tmp_path):
+    for change in ("early", "late"):
 
-    def fault(letter):
-        message = decode(letter.body)
-        if letter.receiver == "c" and isinstance(message, Deal):
-            shares = tuple(Packed(np.ascontiguousarray(x.values[cut]), x.bits + bits) for x in message.shares)
-            forged = encode(Deal(message.key, message.seed, shares), guarded=False)
-            return [Letter(letter.sender, "c", letter.sequence, letter.round, forged)]
-        return [letter]
+        def fault(letter, change=change):
+            message = decode(letter.body)
+            wanted, other = (
+                (Next, secure_products.SendParts) if change == "early" else (secure_products.SendParts, Next)
+            )
+            if letter.receiver == "a" and isinstance(message, wanted):
+                body = encode(other(), guarded=False)
+                return [Letter(letter.sender, "a", letter.sequence, letter.round, body)]
+            return [letter]
 
-    with pytest.raises(ProtocolError, match=r"numbers of .* bits where"):
-        run(tmp_path, co.Faults(InProcess(), fault))
+        with pytest.raises(ProtocolError, match=r"before all rows had come|more rows than there are"):
+            run(tmp_path / change, co.Faults(InProcess(), fault))
 
 
 # ---------------------------------------------------------------------------------------- masks
 
 
 def test_every_stage_of_a_run_has_seeds_of_its_own_for_every_party_and_every_pair(tmp_path, monkeypatch):
-    """Two stages whose shares are hidden alike show the dealer their difference."""
-    hidden, dealt, wrap = [], [], secure_products.wrap
+    """Two stages whose corrections are hidden alike show the coordinator their difference."""
+    hidden, seeds = [], []
 
-    def pad(seed, label, columns, ring):
-        hidden.extend([seed] * (label == ("R",)))
-        return Pad(seed, label, columns, ring)
+    def pad(seed, label, bits):
+        (hidden if label == ("R",) else seeds).append((seed, label))
+        return ColumnPad(seed, label, bits)
 
-    def deal(secret, seed, *more):
-        dealt.append(seed)
-        return wrap(secret, seed, *more)
-
-    monkeypatch.setattr(secure_products, "Pad", pad)
-    monkeypatch.setattr(secure_products, "wrap", deal)
+    monkeypatch.setattr(secure_products, "ColumnPad", pad)
     run(tmp_path)
-    assert len(dealt) == len(set(dealt)) == 2 * 3  # class sums and the Gram matrix
+    assert len({seed for seed, _ in seeds}) == 2 * 3  # class sums and the Gram matrix
+    assert len({label for _, label in seeds}) == 2 * 3  # run, party, and all that the stage was told to be
     assert len(set(hidden)) == 2 + 3  # pairs with the label holder, then all; both parties of each make the same
-    assert all(hidden.count(seed) == 2 for seed in hidden)
+    assert all(hidden.count(one) == 2 for one in hidden)
 
 
-def test_no_two_stages_parties_or_runs_share_a_mask():
-    rows, seed, ring = 4, bytes(32), Ring(32)
+def test_no_two_stages_parties_runs_or_rings_share_a_mask():
+    rows, seed = 4, bytes(32)
     pairs = (("a", "b"),)
-    stages = [Stage(name, rows, {"a": 2, "b": 2}, pairs, ring, terms) for name in ("sums", "joint") for terms in "xy"]
+    stages = [
+        Stage(name, rows, {"a": np.full(2, bits), "b": np.full(2, 20)}, pairs, digest)
+        for name in ("sums", "joint")
+        for bits in (20, 21)
+        for digest in (name.encode() + b"x", name.encode() + b"y")
+    ]
     masks = [s.mask(p, seed, r).rows(0, rows).tobytes() for s in stages for p in "ab" for r in ("run1", "run2")]
-    masks += [s.share(("a", "b"), seed, r).tobytes() for s in stages for r in ("run1", "run2")]
     assert len(set(masks)) == len(masks)
 
 
 def test_a_mask_goes_on_where_it_was_and_never_back(tmp_path):
+    from colonnade.kernels.bits import unpack_rows
     from colonnade.privacy.events import MASKED, Charge
     from contract import gate
 
-    door, pad, zeros = gate((Charge(MASKED, 3, "masks"),)), Pad(bytes(32), ("x",), 3, Ring(32)), np.zeros((4, 3), int)
+    bits = np.array([13, 31, 32])
+    door, pad, zeros = gate((Charge(MASKED, 3, "masks"),)), ColumnPad(bytes(32), ("x",), bits), np.zeros((4, 3), int)
     door.begin(0, 0, None)
-    hidden = [door.masked(zeros, pad).value.values for _ in range(3)]
-    whole = pad.rows(0, 12)
-    assert np.array_equal(np.vstack(hidden), (-whole.astype(np.int64)) % 2**32)
+    hidden = [unpack_rows(door.masked(zeros, pad).value, 4, bits) for _ in range(3)]
+    assert np.array_equal(np.vstack(hidden), pad.rows(0, 12) & ((1 << bits) - 1))
 
 
 # ---------------------------------------------------------------------------------------- what is left
@@ -284,7 +388,7 @@ def test_a_run_that_fails_for_good_leaves_nothing_to_open_either(tmp_path):
 
 def test_when_a_party_drops_out_nothing_is_released_and_the_others_start_anew_without_it(tmp_path):
     def silent(letter):  # before its shares arrive, party c is gone
-        return [] if letter.sender == "c" and type(decode(letter.body)).__name__ == "Parts" else [letter]
+        return [] if letter.sender == "c" and letter.inside == "Parts" else [letter]
 
     published = []
     real = private_gram.solve

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.audit.setting import RUN, Setting, drive, ledger_of
-from colonnade.kernels.ring import Ring
 from colonnade.methods.gram.private_gram import PrivateGram
 from colonnade.methods.method import Job, Roster
 from colonnade.privacy.block import Block
@@ -84,11 +83,12 @@ class Quiet(SystemNoise):
 
 @dataclass(frozen=True)
 class Given:
-    """What a gate was asked to release."""
+    """What a gate was asked to release, in one call or, as one mechanism, in two."""
 
-    exact: Private[Any]
-    weights: tuple[float, ...]
-    rings: tuple[Ring, ...]
+    parts: tuple[Any, ...]
+    weights: tuple[Any, ...]
+    masks: tuple[Any, ...]
+    sensitivity: float
     rho: float
 
 
@@ -98,7 +98,6 @@ class View:
 
     sent: list[tuple[str, str, Any]] = field(default_factory=list)
     given: list[tuple[str, Given]] = field(default_factory=list)
-    dealer: Any = None  # the coordinator's gate, which keeps its seeds
 
     def all(self, sender: str, receiver: str, kind: type) -> list[Any]:
         return [m for a, b, m in self.sent if (a, b) == (sender, receiver) and isinstance(m, kind)]
@@ -109,26 +108,30 @@ class IntegerRecorder(Gate):
 
     view: View
 
-    def integers(self, exact: Private[Any], weights: Any, rings: Any, **more: Any) -> Any:
-        self.view.given.append((self.node, Given(exact, weights, rings, more["rho"])))
-        return super().integers(exact, weights, rings, **more)
+    def integers(self, exact: Private[Any], weights: Any, masks: Any, **more: Any) -> Any:
+        self.view.given.append((self.node, Given(exact.value, weights, masks, exact.sensitivity, more["rho"])))
+        return super().integers(exact, weights, masks, **more)
+
+    def the_rest(self, exact: Private[Any], weights: Any, masks: Any) -> Any:
+        place = max(k for k, (name, _) in enumerate(self.view.given) if name == self.node)
+        one = self.view.given[place][1]
+        both = one.parts + exact.value, one.weights + weights, one.masks + masks
+        self.view.given[place] = (self.node, Given(*both, one.sensitivity, one.rho))
+        return super().the_rest(exact, weights, masks)
 
 
 def run(world: World, setting: Setting, blocks: Mapping[str, Block], quiet: str | None = None) -> View:
-    """One run of all programs, without disk and engine; the messages of parties to each other are not sealed here."""
+    """One run of all programs, without disk and engine; no message is sealed here."""
     job, view = world.job(setting), View()
     plans = world.method.price(job)
-    identities = {name: SystemNoise().uniform_bytes(32) for name in NAMES}
+    identities = {name: SystemNoise().uniform_bytes(32) for name in (COORDINATOR, *NAMES)}
     pinned = {name: public_key(identity) for name, identity in identities.items()}
     gates: dict[str, IntegerRecorder] = {}
     for name in (COORDINATOR, *NAMES):
-        keyring = None
-        if name in identities:
-            keyring = Keyring(RUN, name, identities[name], pinned, SystemNoise().uniform_bytes(32))
+        keyring = Keyring(RUN, name, identities[name], pinned, SystemNoise().uniform_bytes(32))
         noise: Noise = Quiet() if name == quiet else SystemNoise()
         gates[name] = IntegerRecorder(ledger_of(name, setting, plans, world.trust), RUN, noise, keyring)
         gates[name].view = view
-    view.dealer = gates[COORDINATOR]
     programs = {name: world.method.party(job, blocks[name], gates[name]) for name in NAMES}
     view.sent = drive({COORDINATOR: world.method.coordinator(job, gates[COORDINATOR]), **programs}, gates)
     return view

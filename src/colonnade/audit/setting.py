@@ -20,7 +20,7 @@ from colonnade.privacy.ledger import Ledger, Terms
 from colonnade.privacy.mechanisms import SystemNoise
 from colonnade.privacy.statement import OF_TRUST, Guarantee, Trust, guarantee_under
 from colonnade.privacy.store import MemoryLog
-from colonnade.runtime.program import COORDINATOR
+from colonnade.runtime.program import COORDINATOR, Fold
 
 RUN, PARTY = "audit", "party"
 CLAIMS = (0.1, 1.0, 4.0)
@@ -112,6 +112,7 @@ def drive(programs: Mapping[str, Any], gates: Mapping[str, Gate]) -> list[tuple[
     """Whoever has what it waits for goes on, until all have ended: everything that was sent, by whom to whom."""
     boxes: dict[tuple[str, str], deque[Any]] = {(a, b): deque() for a in programs for b in programs}
     waits: dict[str, tuple[str, ...]] = dict.fromkeys(programs, ())
+    folds: dict[str, Fold | None] = dict.fromkeys(programs)
     ticks, sent = dict.fromkeys(programs, 0), []
     while waits:
         ready = [name for name, wait in waits.items() if all(boxes[a, name] for a in wait)]
@@ -119,13 +120,16 @@ def drive(programs: Mapping[str, Any], gates: Mapping[str, Gate]) -> list[tuple[
         for name in ready:
             tick, inbox = ticks[name], {sender: boxes[sender, name].popleft() for sender in waits[name]}
             gates[name].begin(tick, tick, None)
+            if (fold := folds[name]) is not None:
+                fold.add(inbox)
+                inbox = {}
             try:
                 post = programs[name].send(inbox if tick else None)
             except StopIteration:
                 del waits[name]
                 continue
             gates[name].flush()
-            waits[name], ticks[name] = post.wait, tick + 1
+            waits[name], folds[name], ticks[name] = post.wait, post.fold, tick + 1
             for receiver, message in post.to.items():
                 boxes[name, receiver].append(message)
                 sent.append((name, receiver, message))

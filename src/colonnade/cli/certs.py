@@ -62,6 +62,8 @@ def issue(
 ) -> None:
     """Make a key and a certificate for one node. Send the node its key over a safe way, then delete it here.
 
+    The coordinator gets a signing key, too; the federation file pins its public half (colonnade federation pin).
+
     \bExamples:
       colonnade certs issue certs coordinator --host hub.example.org
       colonnade certs issue certs hospital --days 90
@@ -73,6 +75,8 @@ def issue(
         files = certs.issue(folder, name, hosts=host or (), days=days, replace=replace)
         mark = certs.inspect(files.certificate).fingerprint
         facts = {"certificate": str(files.certificate), "secret": str(files.key), "fingerprint": mark}
+        if name == certs.HUB:
+            facts |= {"signing": str(folder / certs.SIGNING_KEY), "pin": certs.keep_signing_key(folder)}
         answer(facts, lined(facts), mark, quiet, as_json)
 
 

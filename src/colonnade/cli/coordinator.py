@@ -266,6 +266,31 @@ def check(
 
 
 @federation.command()
+def pin(
+    file: File,
+    certs: Certs = Path("certs"),
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the key.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Write the coordinator's public key into the federation file; then give all parties the new file.
+
+    What parties send under masks is sealed to keys that this one has signed. It is made beside the coordinator's
+    certificate if there is none.
+
+    Example: colonnade federation pin federation.toml --certs certs
+    """
+    with explained():
+        from colonnade.data.federation_file import pin_coordinator
+        from colonnade.network.certs import keep_signing_key
+
+        key = keep_signing_key(certs)
+        changed = pin_coordinator(file, key)
+        told = {"coordinator": key, "file": str(file), "changed": changed}
+        shown = {"coordinator": key, "file": f"{file}: {'give all parties this copy' if changed else 'as it was'}"}
+        answer(told, lined(shown, 11), key, quiet, as_json)
+
+
+@federation.command()
 def example(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A new folder.")],
     rows: Annotated[int, typer.Option(min=200, help="Flights to share out.")] = 20_000,

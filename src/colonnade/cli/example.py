@@ -59,12 +59,15 @@ def write_example(folder: Path, rows: int, hub: str) -> list[str]:
         certs.issue(authority, name, hosts=["localhost"] if name == COORDINATOR else ())
         for file in (f"{name}.pem", f"{name}.key", "authority.pem", "revoked.pem"):
             shutil.copy2(authority / file, home / "certs" / file)
-        if name != COORDINATOR:
+        if name == COORDINATOR:
+            shutil.copy2(authority / certs.SIGNING_KEY, home / "certs" / certs.SIGNING_KEY)
+        else:
             data.frames[name].write_parquet(home / "table.parquet")
             policy = Policy(epsilon=2.0, delta=1e-6, least=min(500, rows))
             members[name] = Member(data.schemas[name], policy, write_key(home / "signing.key"))
             write_synced(home / "party.toml", PARTY.format(name=name).encode())
-    federation_file = FederationFile(members, flights.KEY, flights.LABEL, hub=hub)
+    pin = certs.keep_signing_key(authority)
+    federation_file = FederationFile(members, flights.KEY, flights.LABEL, hub=hub, coordinator=pin)
     for name in (COORDINATOR, *data.frames):
         federation_file.save(folder / name / "federation.toml")
     write_synced(folder / COORDINATOR / "job.toml", JOB.encode())

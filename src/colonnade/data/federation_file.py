@@ -5,6 +5,7 @@
     align = "digests"                   # or "psi", by private set intersection; left out: "digests"
     label = ["airline", "late"]         # who holds the labels, and in which column
     hub = "hub.example.org:7443"        # where the parties find the coordinator, if they run elsewhere
+    coordinator = "ed25519:77c2..."     # its public key, pinned: masked rows are sealed to a key that this one signed
 
     unit = ["passenger", 3]             # whose privacy is protected, and the most rows each; left out: one row
     people = "airline"                  # with unit: the party whose table has that column, and cuts surplus rows
@@ -53,7 +54,7 @@ _PIN_KIND = "sha256:"
 _ADDRESS = re.compile(r"[A-Za-z0-9.\-\[\]:]+:[0-9]{1,5}")
 _POLICY = ("exact", "scores", "consortium", "least", "epsilon", "delta")
 _MEMBER_FIELDS = {"schema", "columns", "rows", "most", "key", "certificate", "address", *_POLICY}
-_TOP_FIELDS = {"version", "on", "align", "rows", "by", "label", "unit", "people", "hub", "parties"}
+_TOP_FIELDS = {"version", "on", "align", "rows", "by", "label", "unit", "people", "hub", "coordinator", "parties"}
 
 
 @dataclass(frozen=True)
@@ -111,8 +112,15 @@ class FederationFile:
     hub: str | None = None
     people: str | None = None  # who knows whom a row is about, where parties run elsewhere
     align: str = "digests"  # how parties elsewhere find their common rows
+    coordinator: str | None = None  # the public key of who runs the hub
 
     def __post_init__(self) -> None:
+        if self.coordinator is not None:
+            _hexadecimal("coordinator", self.coordinator, _KEY_KIND)
+            if self.coordinator in {member.key for member in self.members.values()}:
+                raise InvalidInput(
+                    "the coordinator has a party's key. Whoever coordinates holds no data: give it its own"
+                )
         if self.people is not None and (self.people not in self.members or self.unit == ROW):
             what = f"people = {self.people!r} names the party that cuts a unit's surplus rows"
             raise InvalidInput(f"{what}: there is no such party, or no unit")
@@ -153,7 +161,7 @@ class FederationFile:
     def save(self, path: str | Path) -> None:
         """Write the file, and each party's schema beside it."""
         path = Path(path)
-        top = {name: getattr(self, name) for name in ("on", "rows", "hub", "people")}
+        top = {name: getattr(self, name) for name in ("on", "rows", "hub", "coordinator", "people")}
         top |= {"align": None if self.align == ALIGN[0] else self.align, "by": "rows" if self.by == "rows" else None}
         top |= {"label": self.label, "unit": None if self.unit == ROW else (self.unit.name, self.unit.rows)}
         lines = [f"version = {_VERSION}", *_given_lines(top)]
@@ -170,15 +178,26 @@ class FederationFile:
     @classmethod
     def load(cls, path: str | Path) -> FederationFile:
         """Read a federation file and the schemas it names."""
-        path = Path(path)
+        return cls.load_text(read_text(Path(path)), Path(path))
+
+    @classmethod
+    def load_text(cls, text: str, path: Path) -> FederationFile:
+        """The file that `text` would be at `path`."""
         try:
-            raw = tomllib.loads(read_text(path))
+            raw = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             raise InvalidInput(f"{path} is not a TOML file: {error}. Correct it there.") from error
         try:
             return _from_plain(raw, path.parent)
         except InvalidInput as error:
             raise InvalidInput(f"{path}: {error}") from error
+
+    @property
+    def keys(self) -> dict[str, bytes]:
+        """Everybody's public key, the coordinator's among them if it is pinned."""
+        pinned = {} if self.coordinator is None else {"coordinator": self.coordinator}
+        texts = pinned | {name: member.key for name, member in self.members.items()}
+        return {name: bytes.fromhex(text.removeprefix(_KEY_KIND)) for name, text in texts.items()}
 
     def listener(self, one: str, other: str) -> str | None:
         """Which of two parties takes the connection between them: of those with an address the one that stands first in
@@ -196,6 +215,7 @@ class FederationFile:
         parts += [] if self.align == ALIGN[0] else [self.align]
         if addresses := {name: member.address for name, member in self.members.items() if member.address}:
             parts.append(addresses)  # who dials whom follows from them
+        parts += [] if self.coordinator is None else ["coordinator", self.coordinator]
         return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
@@ -205,6 +225,27 @@ def new_key() -> tuple[str, bytes]:
 
     private = Ed25519PrivateKey.generate()
     return _KEY_KIND + private.public_key().public_bytes_raw().hex(), private.private_bytes_raw()
+
+
+def public_text(private: bytes) -> str:
+    """The public half of a signing key as a federation file writes it."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    return _KEY_KIND + Ed25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw().hex()
+
+
+def pin_coordinator(path: Path, key: str) -> bool:
+    """Write the coordinator's key into a federation file, and nothing else; False: it stands there already."""
+    pinned = FederationFile.load(path).coordinator
+    if pinned == key:
+        return False
+    if pinned is not None:
+        raise InvalidInput(f"{path} pins another key of the coordinator. Use the key it pins, or take that line out.")
+    text = read_text(path)
+    pinning = re.sub(r"(?m)^(version\s*=.*)$", rf'\1\ncoordinator = "{key}"', text, count=1)
+    FederationFile.load_text(pinning, path)
+    write_synced(path, pinning.encode())
+    return True
 
 
 def _from_plain(raw: Mapping[str, Any], folder: Path) -> FederationFile:
@@ -221,7 +262,7 @@ def _from_plain(raw: Mapping[str, Any], folder: Path) -> FederationFile:
     if not (isinstance(label, list) and len(label) == 2 and all(isinstance(part, str) for part in label)):
         raise InvalidInput('label must be [party, column], as in label = ["hospital", "readmitted"]')
     members = {name: _member(name, table, folder) for name, table in parties.items()}
-    same = {name: raw[name] for name in ("align", "rows", "by", "hub", "people") if name in raw}
+    same = {name: raw[name] for name in ("align", "rows", "by", "hub", "people", "coordinator") if name in raw}
     return FederationFile(members, on, (label[0], label[1]), _unit(raw.get("unit")), **same)
 
 

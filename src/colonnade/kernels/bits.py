@@ -43,6 +43,38 @@ def _unpack(words, bits, mask, out):  # type: ignore[no-untyped-def]  # numba in
         out[i] = v & mask
 
 
+@njit(cache=True, nogil=True)
+def _pack_rows(values, mask, bits, words):  # type: ignore[no-untyped-def]  # numba infers the types
+    """Every row of `values + mask`, column j in its low bits[j] bits."""
+    word, filled, at = u64(0), u64(0), 0
+    for i in range(values.shape[0]):
+        for j in range(values.shape[1]):
+            width = u64(bits[j])
+            v = (u64(values[i, j]) + u64(mask[i, j])) & (u64(0xFFFFFFFFFFFFFFFF) >> (u64(64) - width))
+            word |= v << filled
+            filled += width
+            if filled >= u64(64):
+                words[at] = word
+                at += 1
+                filled -= u64(64)
+                word = v >> (width - filled) if filled else u64(0)  # a shift by 64 would not be defined
+    if filled:
+        words[at] = word
+
+
+@njit(cache=True, nogil=True)
+def _unpack_rows(words, bits, out):  # type: ignore[no-untyped-def]  # numba infers the types
+    position = u64(0)
+    for i in range(out.shape[0]):
+        for j in range(out.shape[1]):
+            width = u64(bits[j])
+            at, shift = position >> u64(6), position & u64(63)
+            # In two shifts, since one by 64 would not be defined; there is a word to spare at the end.
+            v = (words[at] >> shift) | ((words[at + u64(1)] << (u64(63) - shift)) << u64(1))
+            out[i, j] = v & (u64(0xFFFFFFFFFFFFFFFF) >> (u64(64) - width))
+            position += width
+
+
 def packed_size(count: int, bits: int) -> int:
     """Bytes that `count` integers take at `bits` bits each."""
     return (count * bits + 7) // 8
@@ -67,4 +99,27 @@ def unpack(packed: NDArray[np.uint8], count: int, bits: int) -> NDArray[np.uint6
     words.view(np.uint8)[:size] = packed[:size]
     out = np.empty(count, np.uint64)
     _unpack(words.astype(np.uint64, copy=False), np.uint64(bits), np.uint64((1 << bits) - 1), out)
+    return out
+
+
+def rows_size(rows: int, bits: NDArray[np.int64]) -> int:
+    """Bytes of so many rows whose column j takes bits[j] bits."""
+    return packed_size(rows * int(bits.sum()), 1)
+
+
+def pack_rows(values: NDArray[Any], mask: NDArray[Any], bits: NDArray[np.int64]) -> NDArray[np.uint8]:
+    """Rows of `values + mask`, column j modulo 2^bits[j], one entry after another."""
+    size = rows_size(len(values), bits)
+    words = np.zeros((size + 7) // 8, np.uint64)
+    _pack_rows(values, mask, bits, words)
+    return words.astype("<u8", copy=False).view(np.uint8)[:size]
+
+
+def unpack_rows(packed: bytes, rows: int, bits: NDArray[np.int64]) -> NDArray[np.unsignedinteger[Any]]:
+    """The inverse of `pack_rows`: entries modulo 2^bits[j]."""
+    size = rows_size(rows, bits)
+    words = np.zeros(size // 8 + 2, np.uint64)
+    words.view(np.uint8)[:size] = np.frombuffer(packed, np.uint8, size)
+    out = np.empty((rows, bits.size), np.uint32 if bits.max(initial=1) <= 32 else np.uint64)
+    _unpack_rows(words.astype("<u8", copy=False).view(np.uint64), bits, out)
     return out

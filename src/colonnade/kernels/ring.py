@@ -1,9 +1,11 @@
 """Integers modulo 2^w: exact products of tall matrices, and masks that grow from a seed one block of rows at a time.
 
-Claim    `product` is aᵀb modulo 2^w and `gram` is aᵀa, to the last bit, whatever the row blocks and the machine.
+Claim    `product` is aᵀb modulo 2^w, `cross` the same with a ring for each column, and `gram` is aᵀa, to the last bit,
+         whatever the row blocks and the machine.
 Why      32- and 64-bit machine words wrap at 2^32 and 2^64, which 2^w divides: no sum is ever rounded, so a product
          modulo 2^32 is one pass of 32-bit multiplications. A wider one is x·y = x₀y₀ + 2^32 (x₀y₁ + x₁y₀) modulo 2^64
          with 32-bit halves. A public bound below 2^31 on an operand, added to it, leaves no upper half to multiply.
+         Float64 sums of products are exact below 2^53, so residues near zero of few bits are left to BLAS.
 Leaves   nothing. A key and the mask grown from it are secrets; one key and label must mask one matrix only.
 Price    `python -m benchmarks ring`. Memory beside arguments and result: a second result, `ROWS` rows of the operands.
 
@@ -17,10 +19,12 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numba import int64 as i64
 from numba import njit
 from numba import uint64 as u64
 from numpy.typing import NDArray
@@ -36,6 +40,9 @@ TILE = 256  # rows and columns of the result that stay in cache while a block of
 NARROW = 1 << 31  # with a bound below this, entry + bound fits in 32 bits
 EXACT_FLOAT = 1 << 53  # float64 sums of integers are exact up to here
 FLOAT_ROWS = 4096
+FEWEST_ROWS = 256  # shorter blocks than this are no work for BLAS
+FLOAT_BITS = 23  # two residues of so many bits: 2^22 · 2^22 · 512 rows = 2^53
+PARALLEL = 1 << 24  # multiplications from which a second thread pays
 AES_BLOCK = 16
 CHUNK = bytes(1 << 16)
 
@@ -194,6 +201,60 @@ def _sparse_product(a: Any, b: Integers, ring: Ring, bound_a: int | None, bound_
     return out
 
 
+def cross(a: Integers, b: Integers, bits_a: Integers, bits_b: Integers, *, bound_a: int | None = None) -> Integers:
+    """aᵀb with a ring for each column: entry (i, j) is modulo 2^min(bits_a[i], bits_b[j]), as uint64.
+
+    An integer and its ring element mean the same. `bound_a` is a public limit of |entry| of a, which the caller keeps.
+    """
+    reach_a = int(bits_a.max(initial=1)) - 1
+    if bound_a is not None:
+        reach_a = min(reach_a, bound_a.bit_length())
+    if reach_a + int(bits_b.max(initial=1)) - 1 + FEWEST_ROWS.bit_length() - 1 <= 53:
+        out = _float_products(a, b, bits_a, bits_b, reach_a)
+    else:
+        out = np.empty((a.shape[1], b.shape[1]), np.uint64)
+        few_a, few_b = np.minimum(bits_a, FLOAT_BITS), np.minimum(bits_b, FLOAT_BITS)
+        narrow, wide = np.flatnonzero(bits_a <= FLOAT_BITS), np.flatnonzero(bits_a > FLOAT_BITS)
+        narrow_b, wide_b = np.flatnonzero(bits_b <= FLOAT_BITS), np.flatnonzero(bits_b > FLOAT_BITS)
+        # Where one of two columns is narrow their product is needed modulo its few bits only.
+        out[narrow] = _float_products(a[:, narrow], b, few_a[narrow], few_b, FLOAT_BITS - 1)
+        out[np.ix_(wide, narrow_b)] = _float_products(
+            a[:, wide], b[:, narrow_b], few_a[wide], few_b[narrow_b], FLOAT_BITS - 1
+        )
+        whole = Ring(32 if max(bits_a.max(), bits_b.max()) <= 32 else 64)
+        out[np.ix_(wide, wide_b)] = _parallel_product(a[:, wide], b[:, wide_b], whole)
+    return out & ring_masks(bits_a, bits_b)
+
+
+def ring_masks(bits_a: Integers, bits_b: Integers) -> NDArray[np.uint64]:
+    """2^min(bits_a[i], bits_b[j]) − 1 for every two columns."""
+    low = np.minimum.outer(bits_a, bits_b).astype(np.uint64)
+    return np.uint64(2**64 - 1) >> (np.uint64(64) - low)
+
+
+def _float_products(a: Integers, b: Integers, bits_a: Integers, bits_b: Integers, reach_a: int) -> Integers:
+    """aᵀb modulo 2^64 of the residues nearest to zero, in blocks of rows so short that no sum passes 2^53."""
+    rows = 1 << min(53 - reach_a - (int(bits_b.max(initial=1)) - 1), FLOAT_ROWS.bit_length() - 1)
+    x, y = np.empty((min(rows, len(a)), a.shape[1])), np.empty((min(rows, len(b)), b.shape[1]))
+    total = np.zeros((a.shape[1], b.shape[1]), np.int64)
+    for start in range(0, len(a), rows):
+        count = min(rows, len(a) - start)
+        _near_zero(a[start : start + count], bits_a, x)
+        _near_zero(b[start : start + count], bits_b, y)
+        total += (x[:count].T @ y[:count]).astype(np.int64)
+    return total.view(np.uint64)
+
+
+def _parallel_product(a: Integers, b: Integers, ring: Ring) -> Integers:
+    """`product` on both halves of a's columns at once: the kernels let go of the interpreter."""
+    if a.size * b.shape[1] < PARALLEL:
+        return product(a, b, ring).astype(np.uint64)
+    halves = np.array_split(np.arange(a.shape[1]), 2)
+    with ThreadPoolExecutor(2) as pool:
+        parts = list(pool.map(lambda half: product(a[:, half], b, ring), halves))
+    return np.concatenate(parts).astype(np.uint64)
+
+
 def gram(a: Any, *, bound: int) -> NDArray[np.int64]:
     """aᵀa exactly, for integers a (rows x s, dense or scipy sparse) with |entry| <= bound, a public limit.
 
@@ -283,7 +344,16 @@ def _fill(buffer: Integers, block: Integers) -> None:
 # ---------------------------------------------------------------------------------------------------- kernels
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
+def _near_zero(values, bits, out):  # type: ignore[no-untyped-def]  # numba infers the types
+    """The low bits of every entry, as the number nearest to zero that has them."""
+    for i in range(values.shape[0]):
+        for j in range(values.shape[1]):
+            unused = 64 - bits[j]
+            out[i, j] = (i64(values[i, j]) << unused) >> unused
+
+
+@njit(cache=True, nogil=True)
 def _add_products(x, y, out):  # type: ignore[no-untyped-def]  # numba infers the types
     """out += xᵀy modulo 2^32, for uint32 and rows in eights: eight multipliers wait in registers for a row of out."""
     n, s = x.shape
@@ -303,7 +373,7 @@ def _add_products(x, y, out):  # type: ignore[no-untyped-def]  # numba infers th
                         c[j] += first + x4 * y4[j] + x5 * y5[j] + x6 * y6[j] + x7 * y7[j]
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _add_long_products(x, y, out):  # type: ignore[no-untyped-def]  # numba infers the types
     """out += xᵀy modulo 2^64, for the same uint32 and a uint64 out."""
     n, s = x.shape
@@ -323,7 +393,7 @@ def _add_long_products(x, y, out):  # type: ignore[no-untyped-def]  # numba infe
                         c[j] += first + x4 * u64(y4[j]) + x5 * u64(y5[j]) + x6 * u64(y6[j]) + x7 * u64(y7[j])
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _add_sparse_products(data, indices, indptr, by_rows, b, out):  # type: ignore[no-untyped-def]  # numba infers
     """out += aᵀb modulo the word of out, for a in CSR (by_rows) or CSC."""
     for major in range(indptr.size - 1):

@@ -178,6 +178,7 @@ class MethodBase(ABC):
 
     TITLE: ClassVar[str]  # as reports and ledgers name it
     REPLIES: ClassVar[Replies]  # the one answer to each request
+    SEALED: ClassVar[tuple[type, ...]] = ()  # messages that nobody but the coordinator may read
     DERIVATION: ClassVar[str | None] = None  # where docs/privacy.md proves its price; None: it releases exact values
     SOLVES: ClassVar[tuple[type, ...]] = (Problem,)  # kinds of problem
     SPLITS: ClassVar[tuple[str, ...]] = ("columns",)  # what parties may hold: "columns", "rows", or both

@@ -10,7 +10,7 @@ import hashlib
 import inspect
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
@@ -92,7 +92,9 @@ def coordinator_setup(job: Job, method: Method | MaskedScores, noise: SeededNois
     """The coordinator of a star: it holds no data, so its messages are plain."""
     policy, program = Policy(exact=noise is not None, consortium=True), partial(method.coordinator, job)
     parties, receipts = job.roster.parties, _draws(job, method)
-    return NodeSetup(COORDINATOR, program, parties, False, method.REPLIES, policy, noise=noise, receipts=receipts)
+    sealing = bool(method.SEALED) and method.relays(job)
+    setup = NodeSetup(COORDINATOR, program, parties, False, method.REPLIES, policy, noise=noise, receipts=receipts)
+    return replace(setup, sealing=sealing, sealed=method.SEALED)
 
 
 def neighbours(job: Job, method: AnyMethod) -> dict[NodeId, Nodes]:
@@ -115,7 +117,8 @@ def party_setup(
         make, relayed = partial(method.party, job, block), tuple(p for p in around if p != COORDINATOR)
     remark = partial(_for_the_operator, block)
     sealing, receipts = method.relays(job), _draws(job, method)
-    return NodeSetup(name, make, around, True, method.REPLIES, policy, relayed, sealing, noise, remark, receipts)
+    setup = NodeSetup(name, make, around, True, method.REPLIES, policy, relayed, sealing, noise, remark)
+    return replace(setup, sealed=method.SEALED, receipts=receipts)
 
 
 def assumptions(job: Job) -> tuple[Assumption, ...]:

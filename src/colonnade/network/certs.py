@@ -30,13 +30,15 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes, PublicKeyTypes
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from colonnade.data.federation_file import new_key, public_text
 from colonnade.errors import InvalidInput, StoreError
 from colonnade.privacy.store import write_synced
 
 HUB = "coordinator"
 SCHEME = "colonnade:"
+SIGNING_KEY = "coordinator.signing.key"  # beside the coordinator's certificate
 log = logging.getLogger("colonnade.network.certs")
-_OWN_FILES = {"authority", "revoked"}
+_OWN_FILES = {"authority", "revoked", "coordinator.signing"}
 _CLOCKS_DIFFER = datetime.timedelta(minutes=5)
 
 
@@ -127,8 +129,19 @@ def issue(folder: Path, name: str, *, hosts: Iterable[str] = (), days: int = 365
     pem = certificate.public_bytes(serialization.Encoding.PEM)
     write_synced(folder / "issued" / f"{certificate.serial_number:040x}.pem", pem)
     write_synced(files.key, _key_pem(key), private=True)
+    if name == HUB:
+        keep_signing_key(folder)
     write_synced(files.certificate, pem)
     return files
+
+
+def keep_signing_key(folder: Path) -> str:
+    """The public half of the coordinator's signing key, which is made if there is none; files pin it, a renewal keeps
+    it."""
+    path = folder / SIGNING_KEY
+    if not path.exists():
+        write_synced(path, new_key()[1].hex().encode() + b"\n", private=True)
+    return public_text(bytes.fromhex(path.read_text(encoding="ascii").strip()))
 
 
 def revoke(folder: Path, name: str) -> int:

@@ -23,15 +23,17 @@ from colonnade.errors import InvalidInput, PeerFailed, ProtocolError
 from colonnade.methods.node_setup import Call
 from colonnade.network.answers import read_answer, read_greeting, read_reach
 from colonnade.network.bounds import Sizes, check_call
-from colonnade.network.certs import Tls, check_own, tls_in
+from colonnade.network.certs import SIGNING_KEY, Tls, check_own, tls_in
 from colonnade.network.hub_alignment import Content, align
 from colonnade.network.hub_run import LOSSES, HubRun
 from colonnade.network.parcel import Parcel, pack
+from colonnade.network.party_file import read_key
 from colonnade.network.party_service import PROTOCOL
 from colonnade.network.questions import Question
 from colonnade.network.refusals import PeerBroken, silence
 from colonnade.network.transport.envelope import PartyRestarted, PeerTimeout
 from colonnade.network.transport.metrics import Metrics
+from colonnade.privacy.keyring import public_key
 from colonnade.runtime.node import Listener, NodeSetup
 from colonnade.runtime.program import COORDINATOR, NodeId
 from colonnade.runtime.turns import Computed, HostedNodes, Lost, NodeLogs, Promise, gather_answers
@@ -46,7 +48,8 @@ class Grpc:
     """An engine over the network: parties dial this hub, with certificates of a common authority.
 
     address   where to listen, as "0.0.0.0:7443"; port 0 takes a free one.
-    certs     folder as `colonnade certs issue` fills it, or a co.Tls that names the files.
+    certs     folder as `colonnade certs issue` fills it, or a co.Tls that names the files; the coordinator's signing
+              key, coordinator.signing.key, lies beside its certificate.
     patience  seconds to wait for parties to come and for an answer, before a run stops.
     """
 
@@ -80,6 +83,22 @@ class Grpc:
             self._file = file
             self._board.start()
         return self._board
+
+    @property
+    def keys(self) -> dict[str, bytes]:
+        """The signing keys that the federation file pins."""
+        return {} if self._file is None else self._file.keys
+
+    def identity(self) -> bytes:
+        """The coordinator's signing key, if it is the one that the federation file pins."""
+        path = self.tls.certificate.parent / SIGNING_KEY
+        found = read_key(path, "`colonnade federation pin`")
+        if public_key(found) != self.keys.get(COORDINATOR):
+            raise InvalidInput(
+                f"{path} is not the key that the federation file pins for the coordinator. Use the pinned one, or have "
+                "the file changed at all parties."
+            )
+        return found
 
     def rehearse(self) -> None:
         """Make every check that listening makes, and do not listen."""

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from colonnade.errors import PeerFailed, ProtocolError, WireError
+from colonnade.errors import InvalidInput, PeerFailed, ProtocolError, WireError
 from colonnade.methods.masked_scores import MaskedScores
 from colonnade.methods.node_setup import Call
 from colonnade.network.answers import (
@@ -26,6 +26,7 @@ from colonnade.network.answers import (
 )
 from colonnade.network.bounds import RUNS
 from colonnade.network.parcel import Parcel, letters_in, letters_out, plain_heads
+from colonnade.network.proposals import UNPINNED, told_of
 from colonnade.network.questions import Question
 from colonnade.network.refusals import PeerBroken, PeerRefused, for_others, refusal
 from colonnade.runtime.hosted_node import HostedNode, Turn
@@ -59,7 +60,7 @@ class HubRun:
         self.names = list(setups)
         self.parties = {name: RemoteParty(self, name) for name in setups if name != COORDINATOR}
         here = COORDINATOR in setups
-        self.local = HostedNode(setups[COORDINATOR], run, logs.log(COORDINATOR)) if here else None
+        self.local = self.host(setups[COORDINATOR], logs) if here else None
         self.code = ""  # of the method, as this hub has it
         self.said: dict[NodeId, Parcel] = {}  # what each party answered when the run was proposed
         self.process: dict[NodeId, str | None] = {}  # which process of a party that was
@@ -69,6 +70,14 @@ class HubRun:
         self.patience: float | None = None  # with an answer; None: as the hub has
         self.losses: Counter[NodeId] = Counter()
         self.carried: Counter[bool] = Counter()  # letters between parties, by whether they had a line of their own
+
+    def host(self, setup: NodeSetup, logs: NodeLogs) -> HostedNode:
+        """The coordinator's own node; where parties seal to it, under the signing key that their files pin."""
+        if setup.sealing and COORDINATOR not in self.hub.keys:
+            raise InvalidInput(UNPINNED)
+        identity = self.hub.identity() if setup.sealing else None
+        told = told_of(self.run, self.call)
+        return HostedNode(setup, self.run, logs.log(COORDINATOR), identity=identity, told=told)
 
     def ask(self, what: Callable[..., Any], to: Mapping[NodeId, tuple[Any, ...]]) -> dict[NodeId, Any]:
         """What fit.py asks of all hosts; the parties find terms, plans and keys in their own stores."""
@@ -84,6 +93,8 @@ class HubRun:
         unknown = what == HostedNode.remember and not self.reserving  # of a run never begun parties keep nothing
         if what == HostedNode.reserve or unknown:
             to = {name: arguments for name, arguments in to.items() if name == COORDINATOR}
+        if what == HostedNode.reserve:  # keys as the federation file pins them, not as anybody says
+            to = {name: (*arguments[:-1], self.hub.keys) for name, arguments in to.items()}
         while True:
             try:
                 return gather_answers({name: self.promise(name, what, *arguments) for name, arguments in to.items()})

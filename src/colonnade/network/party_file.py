@@ -169,17 +169,7 @@ class PartyFile:
 
     def identity(self) -> bytes:
         """The private half of the signing key."""
-        try:
-            raw = bytes.fromhex(self.key.read_text(encoding="ascii").strip())
-        except OSError as error:
-            raise InvalidInput(
-                f"cannot read {self.key}: {error.strerror}; `colonnade party key` makes a key."
-            ) from error
-        except ValueError:
-            raw = b""
-        if len(raw) != 32:
-            raise InvalidInput(f"{self.key} is not a signing key; `colonnade party key` makes one.")
-        return raw
+        return read_key(self.key)
 
     @unquoted()
     def read_data(self) -> PartyData:
@@ -251,6 +241,19 @@ def _read_array(path: Path) -> NDArray[Any]:
     except (OSError, ValueError) as error:
         # Its message may quote what stands in the file.
         raise InvalidInput(f"{path} is no array ({type(error).__name__}). Save it with numpy.save.") from None
+
+
+def read_key(path: Path, maker: str = "`colonnade party key`") -> bytes:
+    """The private half of a signing key."""
+    try:
+        raw = bytes.fromhex(path.read_text(encoding="ascii").strip())
+    except OSError as error:
+        raise InvalidInput(f"cannot read {path}: {error.strerror}; {maker} makes a key.") from error
+    except ValueError:
+        raw = b""
+    if len(raw) != 32:
+        raise InvalidInput(f"{path} is not a signing key; {maker} makes one.")
+    return raw
 
 
 def write_key(path: Path) -> str:

@@ -251,7 +251,7 @@ class PartyService:
         self._keep_to(run, "table", block.digest().encode())
         around = neighbours(job, method)[self.name]
         setup = party_setup(job, method, block, self.data.member.policy, proposal.call.noise, self.name, around)
-        keys = {name: member.public_key for name, member in self.data.file.members.items()}
+        keys = self.data.file.keys
         cover = None
         if isinstance(method, GraphMethod):
             cover = Keyring(f"{run}/cover", self.name, self.identity, keys, self.log.secret(run, "cover", 32), told)

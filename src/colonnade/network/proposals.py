@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from colonnade.data.alignment import Agreement
 from colonnade.data.federation import Federation
+from colonnade.data.federation_file import FederationFile
 from colonnade.errors import InvalidInput, PolicyRefused
 from colonnade.methods.masked_scores import MaskedScores
 from colonnade.methods.method import Job
@@ -21,6 +22,12 @@ from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.events import Plan, row_rho, unprotected
 from colonnade.privacy.ledger import Terms
 from colonnade.privacy.statement import Assumption, check_delta
+
+UNPINNED = (
+    "this method seals masked rows to the coordinator, and the federation file does not pin its key. Nothing was sent. "
+    "At the coordinator run `colonnade federation pin FEDERATION.toml --certs FOLDER`, then give all parties the new "
+    "file."
+)
 
 
 @dataclass(frozen=True)
@@ -43,8 +50,18 @@ class Proposal:
 
     @property
     def told(self) -> str:
-        """The run and its call: parties that were told different things under one name do not meet."""
-        return f"{self.run}/{hashlib.sha256(self.call.to_json().encode()).hexdigest()}"
+        return told_of(self.run, self.call)
+
+
+def told_of(run: str, call: Call) -> str:
+    """A run and its call: nodes that were told different things under one name do not meet."""
+    return f"{run}/{hashlib.sha256(call.to_json().encode()).hexdigest()}"
+
+
+def check_pinned(file: FederationFile, method: Any, job: Job) -> None:
+    """What is masked is sealed to the coordinator's key of a run, so its signing key must be pinned."""
+    if method.SEALED and method.relays(job) and file.coordinator is None:
+        raise InvalidInput(UNPINNED)
 
 
 class Priced(NamedTuple):
@@ -92,6 +109,7 @@ def price(call: Call, federation: Federation, data: PartyData, scoring: Scoring)
     job = Job(problem, federation.roster(), call.privacy)
     _check_method(call, method, federation.by_rows)
     method.check(job)
+    check_pinned(data.file, method, job)
     plans: Mapping[str, Plan] = method.price(job)
     if call.privacy is not None:
         check_delta(call.privacy, *job.units)  # rows in common are public once they are agreed on

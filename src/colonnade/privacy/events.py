@@ -26,6 +26,7 @@ class Mechanism(StrEnum):
     TOP = "top"  # several such choices in a row, without replacement
     PICKS = "picks"  # several such choices in a row, each over scores that depend on the ones before
     LATTICE = "lattice"  # discrete Gaussian on integers modulo a power of two, parts with sds in a fixed ratio
+    CONTINUED = "continued"  # more entries of a lattice release whose whole price was paid with the first ones
     MASKED = "masked"  # under a one-time mask: uniform numbers to whoever lacks it, so no price
     SCORES = "scores"  # a part of the scores of rows by a model, for the label holder, by agreement
     SYMMETRIC = "symmetric"  # discrete Gaussian on a symmetric matrix, each pair of entries once
@@ -129,8 +130,8 @@ def joint_rho(plans: Mapping[str, Plan]) -> float:
 
 def unprotected(plan: Plan) -> Plan:
     """The plan of a run whose noise can be subtracted: what it releases is as good as exact."""
-    free = (MASKED, SCORES)
-    return tuple(c if c.event in free else replace(c, event=replace(c.event, rho=math.inf)) for c in plan)
+    free = (Mechanism.MASKED, Mechanism.SCORES, Mechanism.CONTINUED)
+    return tuple(c if c.event.mechanism in free else replace(c, event=replace(c.event, rho=math.inf)) for c in plan)
 
 
 @dataclass(frozen=True, slots=True)

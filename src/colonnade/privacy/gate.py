@@ -21,15 +21,17 @@ from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeVar, overload
 
 import numpy as np
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from numpy.typing import NDArray
 
 from colonnade.errors import InvalidInput, LeakError, LedgerDamaged, ProtocolError, ReplayDiverged
 from colonnade.kernels.arrays import Floats
+from colonnade.kernels.bits import pack_rows
 from colonnade.kernels.ring import Ring
 from colonnade.kernels.sparse_fw import Picks
 from colonnade.kernels.stream import Stream, keyed_stream
 from colonnade.privacy.events import EXACT, MASKED, SCORES, Audience, Event, Mechanism, Scope
-from colonnade.privacy.keyring import Keyring
+from colonnade.privacy.keyring import Keyring, derive
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.mechanisms import (
     Noise,
@@ -42,13 +44,14 @@ from colonnade.privacy.mechanisms import (
     signed_top,
     symmetric_gaussian,
 )
-from colonnade.privacy.pads import Pad
+from colonnade.privacy.pads import ColumnPad, Pad
 from colonnade.privacy.released import Private, Released, make_released, released_body
 from colonnade.privacy.shared_choice import draw_party, own_part, shared_scale
 from colonnade.privacy.values import Packed, decode_value, encode_value, release
 
 REPEATABLE = (Mechanism.EXACT, Mechanism.MASKED, Mechanism.SCORES)  # drawn from nothing: a replay makes the same again
 T = TypeVar("T")
+Weights = float | Floats  # of the noise of a part, or of each of its entries
 Drawer = Callable[[float, Stream], Picks]  # c and a stream in, picks out
 
 
@@ -78,6 +81,7 @@ class Gate:
         self._run = run
         self._noise = noise
         self._keyring = keyring
+        self._unfinished: tuple[float, float, Scope, Audience] | None = None  # of a mechanism that left in part
         self._pads: dict[bytes, int] = {}  # rows that each one-time mask has covered
         self._tick = self._slot = self._round = 0
         self._recorded: dict[int, tuple[Event, bytes]] | None = None
@@ -176,43 +180,81 @@ class Gate:
     def integers(
         self,
         exact: Private[tuple[NDArray[Any], ...]],
-        weights: tuple[float, ...],
-        rings: tuple[Ring, ...],
+        weights: tuple[Weights, ...],
+        masks: tuple[NDArray[np.uint64] | int, ...],
         *,
         rho: float,
         scope: Scope,
         audience: Audience = Audience.ALL,
+        more: bool = False,
     ) -> tuple[Released[Packed], ...]:
         """Arrays of integers, or shares of them, with discrete Gaussian noise modulo 2^bits: one mechanism for all.
 
-        Noise of part i has sd weights[i]·Δ/√(2ρ), where Δ is the L2 sensitivity of all parts, each divided by its
-        weight. Inside a consortium no noise is added, and the price is paid now: whoever publishes adds the noise,
-        once.
+        Noise of an entry of part i has sd weights[i]·Δ/√(2ρ), where Δ is the L2 sensitivity of all entries, each
+        divided by its weight. masks[i] is 2^bits - 1, one number or one for each entry. Inside a consortium no noise
+        is added, and the price is paid now: whoever publishes adds the noise, once.
+
+        `more`: these are some of the mechanism's entries. The whole price is paid now, and `the_rest` releases the
+        others, once.
         """
         audience = self._members if audience == Audience.CONSORTIUM else Audience.ALL
         event = Event(Mechanism.LATTICE, self._price(rho), exact.sensitivity, scope, audience)
+        self._unfinished = (exact.sensitivity, rho, scope, audience) if more else None
+        return self._lattice(event, exact, weights, masks, rho)
 
+    def the_rest(
+        self,
+        exact: Private[tuple[NDArray[Any], ...]],
+        weights: tuple[Weights, ...],
+        masks: tuple[NDArray[np.uint64] | int, ...],
+    ) -> tuple[Released[Packed], ...]:
+        """The other entries of the mechanism that `integers(..., more=True)` began: the same noise, no further price.
+
+        Rings may depend on what has left; values, sensitivity and noise may not.
+        """
+        if self._unfinished is None or self._unfinished[0] != exact.sensitivity:
+            raise LeakError("the rest of a release was to leave, and no release of that sensitivity is half done.")
+        sensitivity, rho, scope, audience = self._unfinished
+        self._unfinished = None
+        event = Event(Mechanism.CONTINUED, 0.0, sensitivity, scope, audience)
+        return self._lattice(event, exact, weights, masks, rho)
+
+    def _lattice(
+        self,
+        event: Event,
+        exact: Private[tuple[NDArray[Any], ...]],
+        weights: tuple[Weights, ...],
+        masks: tuple[NDArray[np.uint64] | int, ...],
+        rho: float,
+    ) -> tuple[Released[Packed], ...]:
         def draw() -> tuple[Packed, ...]:
             sigma, source = Fraction(gaussian_sigma(exact.sensitivity, rho)), self._fresh()
             parts = []
-            for part, weight, ring in zip(exact.value, weights, rings, strict=True):
-                whole = ring.reduce(part)
-                if audience is Audience.ALL:
-                    noise = source.discrete_gaussian(part.size, sigma * Fraction(weight)).reshape(part.shape)
-                    whole = ring.add(whole, ring.reduce(noise))
-                parts.append(Packed(whole.astype(np.uint64), ring.bits))
+            for part, weight, mask in zip(exact.value, weights, masks, strict=True):
+                whole = np.array(part).astype(np.uint64)
+                if event.audience is Audience.ALL:
+                    whole += _noise_of(source, sigma, weight, part.shape).astype(np.uint64)
+                limit = np.asarray(mask, np.uint64)
+                parts.append(Packed(whole & limit, max(1, int(limit.max(initial=1)).bit_length())))
             return tuple(parts)
 
-        return self._release(event, lambda: encode_value(tuple(exact.value)), draw)
+        rings = tuple(np.asarray(mask, np.uint64) for mask in masks)
+        return self._release(event, lambda: encode_value((*exact.value, *rings)), draw)
 
-    def masked(self, rows: NDArray[Any], pad: Pad) -> Released[Packed]:
-        """The next rows of a matrix minus the same rows of a one-time mask: uniform to whoever lacks the mask.
+    def masked(self, rows: NDArray[Any], pad: ColumnPad) -> Released[bytes]:
+        """The next rows of a matrix plus the same rows of a one-time mask: uniform to whoever lacks the mask.
 
         A mask covers a row once: the gate counts the rows it has covered, so none can be used again.
         """
         first = self._pads.get(pad.key, 0)
         self._pads[pad.key] = first + len(rows)
-        return self._packed(MASKED, pad.ring.subtract(rows, pad.rows(first, len(rows))), pad.ring)
+        released = release(pack_rows(rows, pad.rows(first, len(rows)), pad.bits).tobytes())
+        self._release(MASKED, lambda: released_body(released), draw=None)
+        return released
+
+    def seed(self, digest: bytes, *, shown: bool = True) -> tuple[Released[bytes], Released[bytes]]:
+        """The digest of a stage and the seed of this party's mask in it, a random number, for its partners only."""
+        return release(digest), release(self.secret(f"mask {digest.hex()}") if shown else b"")
 
     def scores(
         self, part: NDArray[Any], first: int, plus: Iterable[Pad], minus: Iterable[Pad], ring: Ring
@@ -332,7 +374,8 @@ class Gate:
             return self._replay_release(slot, event, digest)
         what = self._ledger.take(self._run, event)
         body = b"" if draw is None else encode_value(draw())
-        kept = digest + body if self._ledger.log.durable else b""  # many large releases would fill the memory
+        # Many large releases would fill the memory.
+        kept = digest + self._hidden(slot, event, body, hide=True) if self._ledger.log.durable else b""
         self._pending.append(_Pending(slot, event, what, kept))
         return _mark_released(body) if body else ()
 
@@ -363,8 +406,31 @@ class Gate:
                 "settings. Restore them and repeat the call; what the run has reserved stays spent until it is closed."
             )
         if event.mechanism not in REPEATABLE and len(body) == 16:
-            raise LedgerDamaged(f"step {self._tick}: release {slot} left, its bytes are gone: the run cannot go on.")
-        return _mark_released(body[16:]) if body[16:] else ()
+            raise LedgerDamaged(
+                f"step {self._tick}: release {slot} left, and its bytes are gone. The run cannot go on."
+            )
+        return _mark_released(self._hidden(slot, event, body[16:], hide=False)) if body[16:] else ()
+
+    def _hidden(self, slot: int, event: Event, body: bytes, *, hide: bool) -> bytes:
+        """What is recorded of a release, or, with `hide` False, read back.
+
+        A correction of masked products leaves sealed, and its partner knows what covers it: on the disk, too, it stands
+        under a key that is erased when the run closes.
+        """
+        if event.mechanism not in (Mechanism.LATTICE, Mechanism.CONTINUED) or not body:
+            return body
+        cipher = AESGCM(derive(self._key, "release", str(self._tick), str(slot)))
+        return cipher.encrypt(bytes(12), body, None) if hide else cipher.decrypt(bytes(12), body, None)
+
+
+def _noise_of(source: Noise, sigma: Fraction, weight: Weights, shape: tuple[int, ...]) -> NDArray[Any]:
+    """Discrete Gaussians of sd weight·sigma, entry by entry."""
+    weights = np.broadcast_to(weight, shape)
+    noise = np.zeros(shape, np.int64)
+    for one in np.unique(weights):
+        here = weights == one
+        noise[here] = source.discrete_gaussian(int(here.sum()), sigma * Fraction(float(one)))
+    return noise
 
 
 def _mark_released(body: bytes) -> tuple[Released[Any], ...]:

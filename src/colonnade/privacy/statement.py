@@ -43,7 +43,8 @@ class Assumption:
 MASKS = Assumption("nobody can undo the masks (AES-256, HKDF and X25519 do what they are for)", computational=True)
 FOLLOWED = Assumption(
     "parties and coordinator follow the protocol, and the coordinator pools nothing with a party: if the coordinator "
-    "and a party pool what they have, they read the columns of all partners of that party exactly, whatever epsilon is"
+    "and a party pool what they have, they read the columns of all partners of that party exactly, and with class sums "
+    "the labels, whatever epsilon is"
 )
 MEMBERS = Assumption("parties, coordinator and their links are trusted: it protects against readers of the model alone")
 OF_TRUST: dict[str, tuple[Assumption, ...]] = {Trust.SECURE: (MASKS, FOLLOWED), Trust.CONSORTIUM: (MEMBERS,)}

@@ -68,6 +68,8 @@ class Log(Protocol):
     def holds(self, run: str, kind: str) -> bool: ...
     def walk(self, run: str) -> Iterator[Row]: ...
     def secret(self, run: str, name: str, size: int) -> bytes: ...
+    def keep(self, run: str, name: str, value: bytes) -> None: ...
+    def kept(self, run: str, name: str) -> bytes: ...
     def erase(self, run: str) -> None: ...
     def unerased(self) -> set[str]: ...
     def verify(self) -> int: ...
@@ -102,6 +104,12 @@ class MemoryLog:
 
     def secret(self, run: str, name: str, size: int) -> bytes:
         return self._secrets.setdefault((run, name), secrets.token_bytes(size))
+
+    def keep(self, run: str, name: str, value: bytes) -> None:
+        self._secrets[run, name] = value
+
+    def kept(self, run: str, name: str) -> bytes:
+        return self._secrets[run, name]
 
     def erase(self, run: str) -> None:
         self._secrets = {key: value for key, value in self._secrets.items() if key[0] != run}
@@ -276,6 +284,18 @@ class FileLog:
             if row is None:
                 row = (secrets.token_bytes(size),)
                 self._db.execute("insert into secret values (?, ?, ?)", (run, name, row[0]))
+        return bytes(row[0])
+
+    def keep(self, run: str, name: str, value: bytes) -> None:
+        """A secret that changes: the last value only is kept, outside the chain."""
+        with self.atomic():
+            self._db.execute("insert or replace into secret values (?, ?, ?)", (run, name, value))
+
+    def kept(self, run: str, name: str) -> bytes:
+        with _disk(self.path):
+            row = self._db.execute("select value from secret where run = ? and name = ?", (run, name)).fetchone()
+        if row is None:
+            raise LedgerDamaged(f"{self.path}: what run {run} has added up so far is gone. The run cannot go on.")
         return bytes(row[0])
 
     def has_secret(self, run: str, name: str) -> bool:

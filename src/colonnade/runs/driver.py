@@ -143,7 +143,7 @@ class RunDriver:
                 if peer in seen:
                     seen[peer][witness] = head
         self.hosted_nodes.ask(HostedNode.vouch, {name: (heads,) for name, heads in seen.items() if heads})
-        return {name: standing[name].key for name in self.job.roster.parties}
+        return {name: found.key for name, found in standing.items() if found.key}
 
     def exchange_heads(self, when: str) -> None:
         """Let the coordinator remember where every ledger stands, and each party where the next one does."""

@@ -20,7 +20,7 @@ from colonnade.network.bounds import Sizes, check_call
 from colonnade.network.hub_alignment import check_least
 from colonnade.network.party_file import PartyFile
 from colonnade.network.party_service import PartyService
-from colonnade.network.proposals import Request, price, request_for
+from colonnade.network.proposals import Request, check_pinned, price, request_for
 from colonnade.network.transport.metrics import Metrics
 from colonnade.runs.call import checked_call
 from colonnade.runs.job_file import JobFile
@@ -53,6 +53,7 @@ def propose_call(federation: Federation, asked: JobFile) -> Call:
     assert federation.away is not None
     passed = checked_call(federation, asked.problem, asked.method, asked.privacy)
     call = Call(passed.asked, asked.problem, passed.job.privacy, None)
+    check_pinned(federation.away, passed.method, passed.job)
     check_call(call.to_json(), Sizes.of(federation.away, federation.rows))
     return call
 

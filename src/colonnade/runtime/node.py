@@ -9,13 +9,14 @@ holds a program to:
   given, is the kind of message it may send unasked;
 - a letter seen before is dropped if it is the same and refused if it is not;
 - what goes to a node that is reached through another one (`relayed`) is sealed here and opened there, and nothing that
-  comes from such a node is read unless it was sealed.
+  comes from such a node is read unless it was sealed;
+- messages of the kinds that only the coordinator may read (`sealed`) go to it alone, and sealed.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,7 +28,7 @@ from colonnade.privacy.gate import Gate
 from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.privacy.released import Released, released_body
 from colonnade.runtime.messages import Failed, Sealed
-from colonnade.runtime.program import NodeId, Note, Post, Program
+from colonnade.runtime.program import COORDINATOR, Fold, NodeId, Note, Post, Program
 from colonnade.runtime.transcript import Receipts, Transcript, recorded_form
 from colonnade.runtime.wire import Letter, decode, encode, type_name
 
@@ -46,9 +47,10 @@ class NodeSetup:
     replies: Replies
     policy: Policy
     relayed: tuple[NodeId, ...] = ()  # neighbours that are reached through a third node, who must not read along
-    sealing: bool = False  # whether its gate needs keys that it shares with other parties
+    sealing: bool = False  # whether its gate needs keys that it shares with other nodes
     noise: SeededNoise | None = None  # for tests and published figures only
     remark: Callable[[Any], str] = field(default=lambda _: "")  # what its operator should read about its result
+    sealed: tuple[type, ...] = ()  # kinds of message that only the coordinator may read
     receipts: bool = False  # whether what comes is written down before it is read: where others draw noise or keys
 
 
@@ -69,7 +71,9 @@ class Node:
         self.finished = False
         self.started = False
         self.result = None
-        self._relayed = frozenset(setup.relayed)
+        self._relayed, self._sealed_kinds = frozenset(setup.relayed), setup.sealed
+        self._fold: Fold | None = None  # what the messages are added to that it waits for
+        self._loaded: set[str] = set()  # folds that a replay has filled with what was saved
         self._replies = setup.replies
         self._program = setup.make(gate)
         self._transcript = transcript
@@ -134,7 +138,8 @@ class Node:
             received = {node: step.received[node] for node in step.order}
             for sender, letter in received.items():
                 self._seen[sender][letter.sequence] = letter.check
-            sent = self._letters(self._advance(received, step.releases))
+            inbox = self._reload(received) if self._fold else self._inbox_of(received)
+            sent = self._letters(self._advance(inbox, received, step.releases))
             if {x.receiver: recorded_form(x) for x in sent} != step.sent:
                 raise ReplayDiverged(
                     f"{self.name!r}, step {step.tick}: the replay sends other bytes than were recorded. Data, code or "
@@ -147,8 +152,12 @@ class Node:
         """Resume the program once. What it sends is recorded before it is returned."""
         self.acknowledge()
         received = {node: self._inbox[node].popleft() for node in self.wait}
-        letters = self._letters(self._advance(received, None))
-        self._transcript.record(self._tick - 1, received, letters, self.gate)
+        inbox, fold = self._inbox_of(received), self._fold
+        if fold is not None:
+            fold.add(inbox)
+            inbox = {}
+        letters = self._letters(self._advance(inbox, received, None))
+        self._transcript.record(self._tick - 1, received, letters, self.gate, fold)
         return letters
 
     def farewell(self, code: int) -> list[Letter]:
@@ -159,10 +168,25 @@ class Node:
 
     # ------------------------------------------------------------------------ inside
 
+    def _inbox_of(self, received: Mapping[NodeId, Letter]) -> dict[NodeId, Any]:
+        return {node: self._open(letter) for node, letter in received.items()}
+
+    def _reload(self, received: Mapping[NodeId, Letter]) -> dict[NodeId, Any]:
+        """What a replayed step gets that folded its messages: nothing; the fold is filled as it was saved last."""
+        assert self._fold is not None
+        if any(letter.body for letter in received.values()):
+            raise ReplayDiverged(f"{self.name!r}: the record holds messages where the program adds them up.")
+        if self._fold.name not in self._loaded:
+            self._loaded.add(self._fold.name)
+            self._fold.load(self._transcript.saved(self._fold))
+        return {}
+
     def _advance(
-        self, received: Mapping[NodeId, Letter], recorded: dict[int, tuple[Event, bytes]] | None
+        self,
+        inbox: Mapping[NodeId, Any],
+        received: Mapping[NodeId, Letter],
+        recorded: dict[int, tuple[Event, bytes]] | None,
     ) -> dict[NodeId, bytes]:
-        inbox = {node: self._open(letter) for node, letter in received.items()}
         self._round = max([self._round, *(letter.round for letter in received.values())])
         self.gate.begin(self._tick, self._round, recorded)
         try:
@@ -172,7 +196,7 @@ class Node:
         except StopIteration as stop:
             self.result, self.finished, post = stop.value, True, Post()
         self.started = True
-        self.wait = post.wait
+        self.wait, self._fold = post.wait, post.fold
         self._tick = self._tick + 1
         self._missing = {node for node in post.wait if not self._inbox[node]}
         self._check_edges(post)
@@ -196,10 +220,12 @@ class Node:
 
     def _open(self, letter: Letter) -> Any:
         sender, received = letter.sender, decode(letter.body)
-        if sender in self._relayed and not isinstance(received, Failed):
-            if not isinstance(received, Sealed):
-                raise ProtocolError(f"{sender!r} sent {type(received).__name__} unsealed through a third node; refused")
+        sealed = isinstance(received, Sealed)
+        if sealed:
             received = decode(self.gate.keyring.open(sender, letter.sequence, received.key, received.content))
+        hidden = sender in self._relayed or isinstance(received, self._sealed_kinds)
+        if hidden and not sealed and not isinstance(received, Failed):
+            raise ProtocolError(f"{sender!r} sent {type(received).__name__} unsealed; refused")
         self._asked[sender] = type(received)
         return received
 
@@ -212,16 +238,22 @@ class Node:
     def _encode(self, post: Post) -> dict[NodeId, bytes]:
         bodies: dict[int, bytes] = {}  # a broadcast is encoded once
         for receiver, message in post.to.items():
+            if isinstance(message, self._sealed_kinds) and receiver != COORDINATOR:
+                raise LeakError(
+                    f"{self.name!r} addresses {type(message).__name__} to {receiver!r}, and nobody but the coordinator "
+                    "may see it. Nothing was sent."
+                )
             if self.guarded:
                 self._check_reply(receiver, type(message))
             if id(message) not in bodies:
                 bodies[id(message)] = encode(message, guarded=self.guarded)
-        return self._seal({receiver: bodies[id(message)] for receiver, message in post.to.items()})
+        hidden = [r for r, message in post.to.items() if r in self._relayed or isinstance(message, self._sealed_kinds)]
+        return self._seal({receiver: bodies[id(message)] for receiver, message in post.to.items()}, hidden)
 
-    def _seal(self, outbox: dict[NodeId, bytes]) -> dict[NodeId, bytes]:
-        """The same bodies, those for relayed nodes encrypted for their receivers: each content once."""
+    def _seal(self, outbox: dict[NodeId, bytes], hidden: Iterable[NodeId]) -> dict[NodeId, bytes]:
+        """The same bodies, those for `hidden` encrypted for their receivers: each content once."""
         places: dict[int, dict[NodeId, int]] = {}  # by content, since a broadcast is one object
-        for receiver in [receiver for receiver in outbox if receiver in self._relayed]:
+        for receiver in hidden:
             self._inside[receiver] = type_name(outbox[receiver])
             places.setdefault(id(outbox[receiver]), {})[receiver] = self._next[receiver]
         for number, (content, receivers) in enumerate(places.items()):

@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import UnionType
-from typing import Any, TypeVar, overload
+from typing import Any, Protocol, TypeVar, overload
 
 from colonnade.errors import PeerFailed, ProtocolError
 from colonnade.runtime.messages import Failed, FailureCode
@@ -24,13 +24,30 @@ Inbox = Mapping[NodeId, Any]
 Note = Mapping[str, Any]  # figures by name; those of a node that holds data are Released
 
 
+class Fold(Protocol):
+    """Something that what comes is added to and then forgotten: neither the program nor the record keeps a message.
+
+    The record keeps what the fold saves, overwritten at every step and erased when the run closes.
+    """
+
+    @property
+    def name(self) -> str: ...
+    def add(self, inbox: Inbox) -> None: ...
+    def save(self) -> bytes: ...
+    def load(self, saved: bytes) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Post:
-    """What a program yields: messages by receiver, whom it waits for, and a row for the history (never sent)."""
+    """What a program yields: messages by receiver, whom it waits for, and a row for the history (never sent).
+
+    With a `fold` the messages that come go there, and the program is resumed with an empty inbox.
+    """
 
     to: Mapping[NodeId, Any] = field(default_factory=dict)
     wait: tuple[NodeId, ...] = ()
     note: Note | None = None
+    fold: Fold | None = None
 
 
 Program = Generator[Post, Inbox, T]

@@ -9,8 +9,8 @@ transcript says nothing. If a sender's file is then an old copy, it draws its no
 whoever has seen both subtracts. So where noise is drawn a receiver first writes a receipt, place and digest of every
 letter, and when the run is taken up again nobody may have heard more, or something else, than its sender remembers.
 
-Kinds of rows: `in` and `out` (key: the other node), `step` (the order of the inbox), `got` (a receipt; tick: the
-letter's place on its edge; key: sender and receiver).
+Kinds of rows: `in` and `out` (key: the other node), `folded` (place and hash of what came and was added to something),
+`step` (the order of the inbox), `got` (a receipt; tick: the letter's place on its edge; key: sender and receiver).
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from colonnade.privacy.gate import Gate
 from colonnade.privacy.run_prices import recorded_event
 from colonnade.privacy.store import Log
 from colonnade.runtime.messages import Failed
+from colonnade.runtime.program import Fold
 from colonnade.runtime.wire import HEADER_SIZE, Letter, encode
 
 Edge = tuple[str, str]  # sender and receiver
@@ -53,18 +54,32 @@ class Transcript:
     def __init__(self, log: Log, run: str) -> None:
         self._log, self._run = log, run
 
-    def record(self, tick: int, received: Mapping[str, Letter], sent: Iterable[Letter], gate: Gate) -> None:
-        """Make one step durable: after this its messages may be sent."""
+    def record(
+        self,
+        tick: int,
+        received: Mapping[str, Letter],
+        sent: Iterable[Letter],
+        gate: Gate,
+        fold: Fold | None = None,
+    ) -> None:
+        """Make one step durable: after this its messages may be sent. What came into a fold is not kept."""
         with self._log.atomic():
             gate.flush()
             if not self._log.durable:
                 return
             for sender, letter in received.items():
                 header = letter.sequence.to_bytes(8, "little") + letter.round.to_bytes(8, "little")
-                self._log.append(self._run, tick, "in", sender, header + letter.body)
+                kind, kept = ("in", letter.body) if fold is None else ("folded", letter.sha256)
+                self._log.append(self._run, tick, kind, sender, header + kept)
+            if fold is not None:
+                self._log.keep(self._run, _name_of(fold), fold.save())
             for letter in sent:
                 self._log.append(self._run, tick, "out", letter.receiver, recorded_form(letter))
             self._log.append(self._run, tick, "step", "", _names_as_json(tuple(received)))
+
+    def saved(self, fold: Fold) -> bytes:
+        """What a fold was when its last step was recorded."""
+        return self._log.kept(self._run, _name_of(fold))
 
     def steps(self, node: str = "") -> Iterator[Step]:
         """All recorded steps in order, with letters to `node`, one in memory at a time; a `step` row ends it."""
@@ -74,9 +89,10 @@ class Transcript:
                 continue
             step.tick = row.tick
             match row.kind:
-                case "in":
+                case "in" | "folded":
                     place, number = (int.from_bytes(row.body[i : i + 8], "little") for i in (0, 8))
-                    step.received[row.key] = Letter(row.key, node, place, number, row.body[16:])
+                    body, digest = (row.body[16:], b"") if row.kind == "in" else (b"", row.body[16:])
+                    step.received[row.key] = Letter(row.key, node, place, number, body, _sha256=digest)
                 case "out":
                     step.sent[row.key] = row.body
                 case "event":
@@ -88,6 +104,10 @@ class Transcript:
                     step.order = tuple(json.loads(row.body))
                     yield step
                     step = Step(0)
+
+
+def _name_of(fold: Fold) -> str:
+    return f"fold: {fold.name}"
 
 
 @lru_cache(maxsize=256)

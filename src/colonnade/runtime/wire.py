@@ -130,7 +130,7 @@ class Letter:
     round: int
     body: bytes
     inside: str = ""  # the kind of message that a sealed one holds: its sender knows, for the count of bytes
-    _sha256: bytes = field(default=b"", compare=False, init=False)  # empty until it is asked for
+    _sha256: bytes = field(default=b"", compare=False)  # empty until it is asked for
 
     @property
     def sha256(self) -> bytes:

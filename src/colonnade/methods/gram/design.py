@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -34,7 +34,6 @@ from colonnade.kernels.arrays import Floats, Indices
 from colonnade.kernels.ring import Ring
 from colonnade.methods.gram.integer_rows import Grid, entry_bounds, norms
 from colonnade.methods.gram.rule import Extended, GramRule, PublicColumns, RowFrame
-from colonnade.methods.gram.secure_products import Stage
 from colonnade.methods.method import Job
 from colonnade.privacy.events import Audience
 from colonnade.privacy.mechanisms import gaussian_sigma
@@ -45,7 +44,7 @@ Name = Literal["sums", "joint"]
 COARSEST, FINEST = 32, 2048  # steps that the largest entry may take
 FAST = 32  # bits in which products take one pass
 ROUNDING = 0.25  # of the noise: what rounding to whole steps may add to a sum
-OWN = Ring(62)  # for sums that a party computes alone: they travel, but never under masks, so width costs little
+OWN = Ring(62)  # of sums that a party computes alone: they travel, but never under masks, so width costs little
 MARGIN = 12.0  # standard deviations of noise that must fit beside the products
 LABEL_LEVELS = 64  # of a real-valued label in class sums
 HALF = 0.5**0.5  # as a float it lies above 1/√2, so that noise is never less than priced
@@ -57,7 +56,7 @@ class Figures:
 
     name: Name
     step: float  # of a column, in its own units after centring and scaling
-    bits: int  # of products between parties
+    bits: int  # of the ring of class sums; in joint what the finest grid was chosen by, and rings follow from lengths
     norm2: Mapping[str, int]  # by party, in roster order: the most that the squares of a row may sum to, in steps
     widths: Mapping[str, int]  # by party: columns of the matrix that enters products with other parties
     constant: int  # c in steps; 0 in sums
@@ -79,22 +78,11 @@ class Figures:
         """The bound of a bucket's part whose row's part is bounded by √bound: squares grow by n/m."""
         return bound * self.rows // self.buckets if self.buckets else bound
 
-    @property
-    def ring(self) -> Ring:
-        return Ring(self.bits)
-
-    def stage(self, job: Job) -> Stage:
-        """The exchange of masked columns that this release takes."""
+    def pairs(self, job: Job) -> tuple[tuple[str, str], ...]:
+        """Whose columns are multiplied: in class sums everybody's with the label holder's."""
         parties, holder = [p for p in job.roster.parties if self.widths[p]], job.roster.label
         pairs = tuple((k, m) for i, k in enumerate(parties) for m in parties[i + 1 :])
-        if self.name == "sums":
-            pairs = tuple(pair for pair in pairs if holder in pair)
-        agreed = (
-            None if job.privacy is None else sorted(map(repr, asdict(job.privacy).items()))
-        )  # in any order of parties
-        terms = repr((self.step, dict(self.norm2), self.constant, self.label, self.buckets, agreed, job.problem))
-        widest = max(len(places) for places in job.roster.positions.values()) + 2
-        return Stage(self.name, self.length, self.widths, pairs, self.ring, terms, widest)
+        return tuple(pair for pair in pairs if holder in pair) if self.name == "sums" else pairs
 
 
 # ------------------------------------------------------------------------------------------------ planning
@@ -198,8 +186,15 @@ def _fitted(
 
 
 def _norm2(job: Job, lengths: Floats, step: float) -> dict[str, int]:
-    # A hair above: a row of ones within √k is at the bound exactly, and must not fall over it by rounding.
-    return {p: math.floor((lengths[k] / step) ** 2 * (1 + 1e-9)) for k, p in enumerate(job.roster.parties)}
+    return {p: squares_within(lengths[k], step) for k, p in enumerate(job.roster.parties)}
+
+
+def squares_within(length: float, step: float) -> int:
+    """The most that the squares of a row of this length sum to, in steps.
+
+    A hair above: a row of ones within √k is at the bound exactly, and must not fall over it by rounding.
+    """
+    return math.floor((length / step) ** 2 * (1 + 1e-9))
 
 
 def _reach(columns: PublicColumns, frame: RowFrame) -> Floats:
@@ -212,14 +207,20 @@ def _reach(columns: PublicColumns, frame: RowFrame) -> Floats:
 # ------------------------------------------------------------------------------------------------ a party's side
 
 
-def grid(job: Job, party: str, figures: Figures, keep: Indices, centre: Floats, scale: Floats) -> Grid:
-    """How a party makes its rows: entries within what its schema says, rows within √norm2."""
+def grid(
+    job: Job, party: str, figures: Figures, keep: Indices, centre: Floats, scale: Floats, unit: Indices, *, whole: bool
+) -> Grid:
+    """How a party makes its rows: entries within what its schema says, rows within √norm2.
+
+    `whole`: no row may be shortened, so entries stay within their bounds also after rounding.
+    """
     bound, _, nonnegative = entry_bounds(job, party)
     low, bound = np.where(nonnegative, 0.0, -bound)[keep], bound[keep]
     reach = math.isqrt(figures.norm2[party])  # no entry is longer than its row; and a number that large fits an integer
-    ends = [np.rint((end - centre) * scale / figures.step) for end in (low, bound)]
-    low, high = (np.clip(end, -reach, reach).astype(np.int64) for end in ends)
-    return Grid(keep, centre, scale, low, high, figures.norm2[party], figures.step)
+    ends = [(end - centre) * scale / figures.step / unit for end in (low, bound)]
+    low, high = (np.trunc(end * (1 + 1e-12)) if whole else np.rint(end) for end in ends)
+    low, high = (np.clip(end, -reach, reach).astype(np.int64) for end in (low, high))
+    return Grid(keep, centre, scale, low, high, figures.norm2[party], figures.step, unit)
 
 
 def whole_frame(columns: PublicColumns) -> RowFrame:
@@ -263,21 +264,15 @@ def noise_sd(sensitivity: float, rho: float, step: float) -> float:
 
 
 def own_count(job: Job, figures: Figures, party: str) -> int:
-    """How many parts of a release a party computes alone."""
-    if figures.alone:
+    """How many parts a party computes alone: triangle and sums; or squares, class sums, class size."""
+    if figures.alone or figures.name == "joint":
         return 2
-    return 3 if figures.name == "joint" or party == job.roster.label else 1
+    return 3 if party == job.roster.label else 1
 
 
-def own_weights(figures: Figures, count: int) -> tuple[float, ...]:
-    """Noise of the parts that a party computes alone: diagonal, triangle and sums; or squares, class sums, class
-    size."""
-    return (1.0, HALF, HALF) if figures.name == "joint" else (square_weight(figures), 1.0, figures.step)[:count]
-
-
-def cross_weight(figures: Figures) -> float:
-    """Noise of a product of two parties."""
-    return HALF if figures.name == "joint" else 1.0
+def sums_weights(figures: Figures, count: int) -> tuple[float, ...]:
+    """Noise of squares, class sums and class size."""
+    return (square_weight(figures), 1.0, figures.step)[:count]
 
 
 def label_bound(job: Job) -> float:

@@ -1,9 +1,9 @@
 """A party's rows as whole numbers within public bounds: what integer releases are computed from.
 
 Row r becomes round((a_r - centre)·scale / step) over the columns that are kept, each entry cut to its bound, and the
-whole row shortened (toward zero) if the sum of its squares is over `norm2`. All of it is done row by row from public
-figures, and the last check is in integers: whatever the data, no row is longer than √norm2, so a sensitivity built on
-it is exact.
+whole row shortened (toward zero) if the sum of its squares is over `norm2` (kernels/grid.py). All of it is done row by
+row from public figures, and the last check is in integers: whatever the data, no row is longer than √norm2, so a
+sensitivity built on it is exact.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from scipy import sparse
 
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats, Integers
+from colonnade.kernels.grid import whole_rows
 from colonnade.methods.method import Job
-from colonnade.privacy.block import Block, clean_cells
+from colonnade.privacy.block import LARGEST, Block, clean_cells
 
 CHUNK = 1 << 14  # rows read at a time
 
@@ -34,8 +35,9 @@ class Grid:
     scale: Floats
     low: Integers  # in steps, after centring and scaling
     high: Integers
-    norm2: int  # the most that the squares of a row may sum to
+    norm2: int  # the most that the squares of a row may sum to, in steps
     step: float
+    unit: Integers  # the steps that a 1 in each column stands for; entries and their bounds are in units
 
 
 class IntegerRows:
@@ -60,12 +62,18 @@ class IntegerRows:
     def rows(self, first: int, count: int) -> Integers:
         """Rows `first` to `first + count`, as integers."""
         grid = self.grid
+        check_room(self.columns, grid.norm2)
         part: Any = self._matrix[first : first + count]
-        dense = part.toarray() if self._sparse else clean_cells(part[:, grid.keep])
-        real = (dense - grid.centre) * (grid.scale / grid.step)  # finite: entries, centres and scales are bounded
-        whole = np.clip(np.rint(real), grid.low, grid.high).astype(np.int64)
-        whole, shortened = within(whole, grid.norm2)
-        self.shortened += shortened
+        with np.errstate(over="ignore", invalid="ignore"):  # as in `clean_cells`
+            dense = np.asarray(part.toarray() if self._sparse else part, np.float64)
+        keep = np.arange(self.columns) if self._sparse else grid.keep  # a sparse table was cut to them before
+        reach = math.isqrt(grid.norm2)
+        factor = grid.scale / grid.step / grid.unit
+        whole = np.empty((len(dense), self.columns), np.int32 if reach < 1 << 31 else np.int64)
+        self.shortened += whole_rows(
+            *(dense, keep, grid.centre, factor, grid.low, grid.high),
+            *(grid.unit, reach // grid.unit, LARGEST, grid.norm2, whole),
+        )
         return whole
 
     @property
@@ -77,7 +85,7 @@ class IntegerRows:
     def sparse_rows(self, first: int, count: int) -> Any:
         """The same rows as `rows` gives, as a compressed matrix of integers."""
         grid = self.grid
-        _check_room(self.columns, grid.norm2)
+        check_room(self.columns, grid.norm2)
         part = self._matrix[first : first + count]
         place, row = part.indices, np.repeat(np.arange(part.shape[0]), np.diff(part.indptr))
         real = part.data * (grid.scale / grid.step)[place]
@@ -103,7 +111,7 @@ class IntegerRows:
             factor[left] *= 1.0 - 2.0**-40
 
 
-def _check_room(width: int, norm2: int) -> None:
+def check_room(width: int, norm2: int) -> None:
     """Squares of a row must not wrap round, or a long row would look short; from public figures alone."""
     if width * norm2 >= 1 << 63:
         raise InvalidInput(
@@ -115,7 +123,7 @@ def _check_room(width: int, norm2: int) -> None:
 def within(whole: Integers, norm2: int) -> tuple[Integers, int]:
     """Rows whose squares sum to at most norm2, the longer ones shortened and cut toward zero; and how many those
     were."""
-    _check_room(whole.shape[1], norm2)
+    check_room(whole.shape[1], norm2)
     reach = math.isqrt(norm2)
     far = np.zeros(len(whole), bool)
     if whole.max(initial=0) > reach or whole.min(initial=0) < -reach:

@@ -158,7 +158,8 @@ def own_products_release(local: Local, block: Block, gate: Gate, labels: Integer
         tied += a.T @ beside[first : first + count]
     parts = (np.diag(own), own[np.triu_indices(rows.columns, 1)], sums, tied)
     exact: Private[tuple[Integers, ...]] = Private(parts, local.sensitivity(me))
-    released = gate.integers(exact, (1.0, HALF, HALF, HALF), (OWN,) * 4, rho=local.rho(me), scope=Scope.OWN)
+    weights = (1.0, HALF, HALF, HALF)
+    released = gate.integers(exact, weights, (OWN.mask,) * 4, rho=local.rho(me), scope=Scope.OWN)
     return LocalParts(released), rows.shortened
 
 
@@ -174,7 +175,7 @@ def sketch_release(local: Local, block: Block, gate: Gate, count: int) -> tuple[
         y = _beside(block.bounded_labels(label_bound(job)) / label_bound(job), label)
         total = np.column_stack([total, buckets.of_column(y, None)])
     exact: Private[tuple[Integers, ...]] = Private((total,), local.sensitivity(me))
-    released = gate.integers(exact, (1.0,), (OWN,), rho=local.rho(me), scope=Scope.OWN)
+    released = gate.integers(exact, (1.0,), (OWN.mask,), rho=local.rho(me), scope=Scope.OWN)
     return LocalParts(released), rows.shortened
 
 
@@ -185,7 +186,8 @@ def _beside(labels: Floats, size: int) -> Integers:
 
 def _rows(local: Local, block: Block, me: str) -> IntegerRows:
     width = block.columns
-    return IntegerRows(block, grid(local.job, me, local.figures, np.arange(width), np.zeros(width), np.ones(width)))
+    plain = np.arange(width), np.zeros(width), np.ones(width), np.ones(width, np.int64)
+    return IntegerRows(block, grid(local.job, me, local.figures, *plain, whole=False))
 
 
 # ------------------------------------------------------------------------------------------------ at the coordinator

@@ -9,7 +9,8 @@ Cross    secure  every product, noised in full by both of its parties           
                  the same, exact inside and noised once on the way out                     trust "consortium"
          none    products within parties only, after one noisy release of the labels       trust "nobody"
          sketch  products of noisy sketches of all columns                                 trust "nobody"
-Leaves   integers: noisy sums of products of rows clipped to public bounds; and, between parties, masked columns.
+Leaves   integers: noisy sums of products of rows clipped to public bounds; and masked columns, to a coordinator that
+         has no mask.
 Price    rho in all: docs/privacy.md, Private Gram. Which columns are centred, scaled or kept follows from what was
          released before, and costs nothing more.
 """
@@ -24,20 +25,7 @@ import numpy as np
 
 from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.kernels.arrays import Floats
-from colonnade.methods.gram.design import (
-    OWN,
-    Figures,
-    audience,
-    cross_weight,
-    grid,
-    label_bound,
-    own_count,
-    own_weights,
-    plan_joint,
-    public_columns,
-    whole_frame,
-)
-from colonnade.methods.gram.integer_rows import IntegerRows
+from colonnade.methods.gram.design import Figures, audience, label_bound, plan_joint, public_columns, whole_frame
 from colonnade.methods.gram.local import (
     Local,
     LocalParts,
@@ -49,24 +37,35 @@ from colonnade.methods.gram.local import (
     sketch_release,
 )
 from colonnade.methods.gram.rule import RowFrame, prepare
-from colonnade.methods.gram.secure_answer import Collected, check_parts, class_sums, cut_short, gram_answer, gram_matrix
+from colonnade.methods.gram.secure_answer import class_sums, collect_gram, collect_sums, cut_short, gram_answer
 from colonnade.methods.gram.secure_design import TRUSTS, Design, GramSettings
-from colonnade.methods.gram.secure_parts import Parts, Prepare, check_prepare, own_gram, own_sums
+from colonnade.methods.gram.secure_parts import (
+    OwnMatrix,
+    Prepare,
+    Prepared,
+    check_prepare,
+    release_gram,
+    release_sums,
+)
 from colonnade.methods.gram.secure_products import (
-    Deal,
+    Diagonal,
     Introduce,
     Masked,
+    Next,
+    Parts,
     RunKey,
-    deals,
-    introduce,
-    meet,
+    Seed,
+    SendDiagonal,
+    SendParts,
+    exchange_seeds,
+    introduce_itself,
+    meet_coordinator,
 )
 from colonnade.methods.gram.solve import Gram, solve
 from colonnade.methods.method import Answer, Done, Finish, Job, Labels, Method, Own, SendLabels, finish_party
 from colonnade.privacy.block import Block
-from colonnade.privacy.events import Audience, Plan, Scope
+from colonnade.privacy.events import Audience, Plan
 from colonnade.privacy.gate import Gate
-from colonnade.privacy.released import Private
 from colonnade.privacy.statement import Trust
 from colonnade.problem import LeastSquares, Logistic
 from colonnade.runtime.node import Replies
@@ -82,17 +81,19 @@ APART = "products between columns of different parties were left out; trust='sec
 
 def coordinator(job: Job, gate: Gate, settings: GramSettings) -> Program[Answer]:
     design, sums = Design(job, settings), None
-    keys = yield from introduce(job.roster.parties)
+    yield from introduce_itself(job.roster.parties, gate)
     if design.sums is not None:
         labels = np.zeros(0)
         if design.labels is not None:
             labels = (yield from ask_one(job.roster.label, SendLabels(), Labels)).values.value
-        got = yield from _release(design, gate, keys, design.sums, whole_frame(design.columns), labels)
+        prepared = yield from _tell_how(design, design.sums, whole_frame(design.columns), labels)
+        got = yield from collect_sums(design, prepared, gate)
         sums = class_sums(design, got, labels)
     rule, frame = prepare(design.rule, design.columns, job.roster.rows, sums)
     joint, extended = plan_joint(job, design.columns, frame, rule, design.rho("joint"), settings.sketch_rows or 0)
-    got = yield from _release(design, gate, keys, joint, frame)
-    gram = Gram.of(extended, gram_matrix(job, joint, got) * joint.step**2, design.sds(joint, frame))
+    prepared = yield from _tell_how(design, joint, frame, np.zeros(0))
+    steps = yield from collect_gram(design, prepared, gate)
+    gram = Gram.of(extended, steps * joint.step**2, design.sds(joint, frame))
     every, bound = design.columns.owner.size, label_bound(job)
     solved = solve(gram, frame, rule, job.problem, rows=job.roster.rows, columns=every, label_bound=bound, sums=sums)
     doubt = "rows were added into buckets" if settings.sketch_rows else cut_short(job)
@@ -103,32 +104,29 @@ def coordinator(job: Job, gate: Gate, settings: GramSettings) -> Program[Answer]
 
 def party(job: Job, block: Block, gate: Gate, settings: GramSettings) -> Program[Own]:
     design, shortened = Design(job, settings), 0
-    yield from meet(job.roster.parties, gate)
-    request = yield from receive(COORDINATOR, SecureRequest)
-    while not isinstance(request, Finish):
-        if isinstance(request, SendLabels):
-            if design.labels is None:
-                raise ProtocolError(f"{COORDINATOR!r} asked for labels, which was not agreed")
-            request = yield from ask_one(COORDINATOR, design.labels.release(block, gate), SecureRequest)
-            continue
-        figures = check_prepare(design, gate.node, request)
-        rows = IntegerRows(block, grid(job, gate.node, figures, request.keep, request.centre, request.scale))
-        deal = yield from receive(COORDINATOR, Deal)
-        if figures.name == "sums":
-            own, shares = yield from own_sums(design, block, gate, figures, deal, rows, request.labels)
+    yield from meet_coordinator(job.roster.parties, gate)
+    request = yield from receive(COORDINATOR, SendLabels | Prepare)
+    if isinstance(request, SendLabels):
+        if design.labels is None:
+            raise ProtocolError(f"{COORDINATOR!r} asked for labels, which was not agreed")
+        request = yield from ask_one(COORDINATOR, design.labels.release(block, gate), Prepare)
+    for stage in design.stages:
+        if not isinstance(request, Prepare):
+            raise ProtocolError(f"{COORDINATOR!r} ended the run before all releases that were agreed")
+        prepared = check_prepare(design, stage, request)
+        seeds = yield from exchange_seeds(prepared.digest, job.roster.parties, prepared.partners(gate.node), gate)
+        if stage == "sums":
+            rows = prepared.rows(block, gate.node)
+            parts = yield from release_sums(design, prepared, block, gate, rows, request.labels, seeds)
         else:
-            own, shares = yield from own_gram(job, block, gate, figures, deal, rows)
-        exact = Private((*own, *shares), design.sensitivity(figures))
-        weights = (*own_weights(figures, len(own)), *(cross_weight(figures) for _ in shares))
-        rings = (*(OWN for _ in own), *(figures.ring for _ in shares))
-        parts = gate.integers(
-            exact, weights, rings, rho=design.rho(figures.name), scope=Scope.JOINT, audience=design.audience
-        )
-        if (
-            figures.name == "sums" or design.sums is None
-        ):  # later ones are cut to what class sums say, not to their bound
+            matrix = OwnMatrix(design, prepared, block, gate)
+            rows = matrix.rows
+            parts = yield from release_gram(design, prepared, matrix, seeds)
+        if stage == design.stages[0]:  # later ones are cut to what class sums say, not to their bound
             shortened = rows.shortened
-        request = yield from ask_one(COORDINATOR, Parts(parts), SecureRequest)
+        request = yield from ask_one(COORDINATOR, parts, Prepare | Finish)
+    if not isinstance(request, Finish):
+        raise ProtocolError(f"{COORDINATOR!r} described one more release than was agreed")
     return (yield from finish_party(block, gate, request, shortened))
 
 
@@ -171,12 +169,13 @@ def _finish(job: Job, answer: Answer) -> dict[str, Finish]:
     return {p: Finish(answer.coefficients.get(p, nothing), answer.intercept) for p in job.roster.parties}
 
 
-SecureRequest = SendLabels | Prepare | Finish
 LocalRequest = SendLabels | Products | SendSketch | Finish
 REPLIES: Replies = {
     Introduce: RunKey,
-    Deal: Parts,
-    None: Masked,
+    None: Seed,
+    SendDiagonal: Diagonal,
+    Next: Masked,
+    SendParts: Parts,
     SendLabels: Labels,
     Products: LocalParts,
     SendSketch: LocalParts,
@@ -184,73 +183,25 @@ REPLIES: Replies = {
 }
 
 
-def _release(
-    design: Design,
-    gate: Gate,
-    keys: Mapping[str, bytes],
-    figures: Figures,
-    frame: RowFrame,
-    labels: Floats | None = None,
-) -> Program[Collected]:
-    """Tell the parties how, deal the masks, and add up their parts."""
-    roster, stage = design.job.roster, design.stage(figures)
-    told = _told(design, figures, frame, np.zeros(0) if labels is None else labels)
-    yield Post(told, (), {"round": 1 if figures.name == "sums" else 2, "stage": figures.name})
-    got = yield from tell(deals(stage, gate, keys), Parts)
-    counts = {name: own_count(design.job, figures, name) for name in roster.parties}
-    parts = {name: [part.value.values for part in got[name].parts] for name in got}
-    for name in parts:
-        check_parts(name, parts[name], counts[name], stage)
-    own = {name: tuple(parts[name][: counts[name]]) for name in parts}
-    shares = {
-        (name, partner): parts[name][counts[name] + i]
-        for name in parts
-        for i, partner in enumerate(stage.partners(name))
-    }
-    cross = {(k, m): stage.ring.add(shares[k, m], shares[m, k]) for k, m in stage.pairs}
-    collected = Collected(own, cross)
-    return collected if design.audience is Audience.ALL else _published(design, gate, figures, collected)
-
-
-def _told(design: Design, figures: Figures, frame: RowFrame, labels: Floats) -> dict[str, Prepare]:
-    """How each party makes its rows of a release."""
-    roster, told = design.job.roster, {}
-    norm2, widths = (np.array([by[p] for p in roster.parties]) for by in (figures.norm2, figures.widths))
-    for k, name in enumerate(roster.parties):
-        mine = design.columns.owner[frame.keep] == k
-        told[name] = Prepare(
-            name=figures.name,
-            step=figures.step,
-            bits=figures.bits,
-            norm2=norm2,
-            widths=widths,
-            constant=figures.constant,
-            label=figures.label,
-            buckets=figures.buckets,
-            keep=frame.keep[mine] - np.searchsorted(design.columns.owner, k),
-            centre=frame.centre[mine],
-            scale=frame.scale[mine],
-            labels=labels,
-        )
-    return told
-
-
-def _published(design: Design, gate: Gate, figures: Figures, exact: Collected) -> Collected:
-    """Inside a consortium the sums came exact: noise is added here, once, before anything else is done with them."""
-    flat = [(name, own_weights(figures, len(parts)), parts) for name, parts in exact.own.items()]
-    values = [part for _, _, parts in flat for part in parts] + list(exact.cross.values())
-    weights = [w for _, ws, _ in flat for w in ws] + [cross_weight(figures)] * len(exact.cross)
-    noisy = iter(
-        gate.integers(
-            Private(tuple(values), design.sensitivity(figures)),
-            tuple(weights),
-            tuple([OWN] * (len(values) - len(exact.cross)) + [figures.ring] * len(exact.cross)),
-            rho=design.rho(figures.name),
-            scope=Scope.JOINT,
-        )
+def _tell_how(design: Design, figures: Figures, frame: RowFrame, labels: Floats) -> Program[Prepared]:
+    """Tell all parties the same: how rows of a release are made."""
+    roster = design.job.roster
+    told = Prepare(
+        name=figures.name,
+        step=figures.step,
+        bits=figures.bits,
+        norm2=np.array([figures.norm2[p] for p in roster.parties]),
+        constant=figures.constant,
+        label=figures.label,
+        buckets=figures.buckets,
+        keep=frame.keep,
+        centre=frame.centre,
+        scale=frame.scale,
+        labels=labels,
     )
-    own = {name: tuple(next(noisy).value.values for _ in parts) for name, _, parts in flat}
-    return Collected(own, {pair: next(noisy).value.values for pair in exact.cross})
+    note = {"round": 1 if figures.name == "sums" else 2, "stage": figures.name}
+    yield Post(dict.fromkeys(roster.parties, told), (), note)
+    return check_prepare(design, figures.name, told)
 
 
 # ------------------------------------------------------------------------------------------------ the method
@@ -269,6 +220,7 @@ class PrivateGram(GramSettings, Method):
 
     TITLE: ClassVar[str] = "private Gram"
     REPLIES: ClassVar[Replies] = REPLIES
+    SEALED: ClassVar[tuple[type, ...]] = (Masked, Diagonal, Parts)
     DERIVATION: ClassVar[str | None] = "docs/privacy.md, Private Gram"
 
     @property

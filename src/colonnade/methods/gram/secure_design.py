@@ -5,12 +5,14 @@ Leaves   nothing: budgets, steps and noise follow from public figures (schemas, 
 
 from __future__ import annotations
 
+import hashlib
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 
 from colonnade.errors import InvalidInput
-from colonnade.kernels.arrays import Floats
+from colonnade.kernels.arrays import Floats, Integers
 from colonnade.methods.gram.design import (
     Figures,
     audience,
@@ -21,11 +23,9 @@ from colonnade.methods.gram.design import (
     sums_sensitivity,
 )
 from colonnade.methods.gram.noisy_labels import NoisyLabels
+from colonnade.methods.gram.rings import MOST_BITS, one_ring
 from colonnade.methods.gram.rule import GramRule, PublicColumns, RowFrame, choose, noise_levels
-from colonnade.methods.gram.secure_products import (
-    Stage,
-    block_rows,
-)
+from colonnade.methods.gram.secure_products import Stage, block_rows
 from colonnade.methods.method import Job
 from colonnade.privacy.events import MASKED, Audience, Charge, Event, Mechanism, Plan, Scope
 from colonnade.privacy.statement import Trust
@@ -117,8 +117,22 @@ class Design:
         """How often the noise of a product of two parties was added."""
         return 2 if self.audience is Audience.ALL else 1
 
-    def stage(self, figures: Figures) -> Stage:
-        return figures.stage(self.job)
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """The releases of a run, in order; each is made once."""
+        return ("sums", "joint") if self.rule.sums else ("joint",)
+
+    def stage(self, figures: Figures, digest: bytes, bits: Mapping[str, Integers] | None = None) -> Stage:
+        """The exchange of masked columns that a release takes; the rings of joint follow from what left before."""
+        rings = one_ring(figures.widths, figures.bits) if bits is None else bits
+        return Stage(figures.name, figures.length, rings, figures.pairs(self.job), digest)
+
+    def digest(self, prepare: bytes) -> bytes:
+        """What the parties of a stage must have been told alike: the whole message, and what they approved."""
+        job, privacy = self.job, self.job.privacy
+        agreed = None if privacy is None else sorted(map(repr, asdict(privacy).items()))  # in any order of parties
+        terms = repr((agreed, job.problem, job.roster.rows, job.roster.parties, job.roster.label, self.settings))
+        return hashlib.sha256(len(prepare).to_bytes(8, "little") + prepare + terms.encode()).digest()
 
     def sds(self, figures: Figures, frame: RowFrame) -> Floats:
         """The noise of every entry of the Gram matrix, in the frame's units."""
@@ -135,14 +149,16 @@ class Design:
             Charge(Event(Mechanism.LATTICE, self.rho(name), math.inf, Scope.JOINT, self.audience), 1, what)
             for what, name in releases
         )
+        rest = Charge(Event(Mechanism.CONTINUED, 0.0, math.inf, Scope.JOINT, self.audience), 1, f"more of {joint}")
         widest = max(len(places) for places in self.job.roster.positions.values()) + 2
-        blocks = len(releases) * -(-self.job.roster.rows // block_rows(widest, 64))
-        hidden = Charge(MASKED, blocks, "its columns under one-time masks, to the other parties only")
-        plans: dict[str, Plan] = dict.fromkeys(self.job.roster.parties, (*noisy, hidden))
+        blocks = len(releases) * -(-self.job.roster.rows // block_rows(widest * MOST_BITS))
+        hidden = Charge(MASKED, blocks, "its columns under one-time masks, to the coordinator only, who has no mask")
+        plans: dict[str, Plan] = dict.fromkeys(self.job.roster.parties, (*noisy, rest, hidden))
         if self.labels is not None:
             plans[self.job.roster.label] = (self.labels.charge, *plans[self.job.roster.label])
         if self.audience is Audience.CONSORTIUM:
-            plans[COORDINATOR] = tuple(replace(c, event=replace(c.event, audience=Audience.ALL)) for c in noisy)
+            outside = [replace(c, event=replace(c.event, audience=Audience.ALL)) for c in (*noisy, rest)]
+            plans[COORDINATOR] = tuple(outside)
         return plans
 
 

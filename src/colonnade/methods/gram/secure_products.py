@@ -1,38 +1,41 @@
-"""Products of columns held by different parties, computed on masked numbers: a coordinator deals, parties multiply.
+"""Products of columns held by different parties, computed on masked numbers: a blind coordinator multiplies.
 
-Solves   AₖᵀAₗ modulo 2^w for pairs of parties, as two shares whose sum is the product; nobody holds both.
-Source   Beaver's multiplication with a dealer, for tall matrices: masks grow from seeds, and the coordinator deals only
-         seeds and, to one side of each pair, a share of UₖᵀUₗ.
-Steps    for each pair k < l: Eₖ = Aₖ - Uₖ and Eₗ = Aₗ - Uₗ are exchanged, sealed end to end, a block of rows at a time;
-         k keeps AₖᵀEₗ + its share, l keeps EₖᵀUₗ + its share; k adds and l subtracts R, which both derive from their
-         own keys. AₖᵀEₗ + EₖᵀUₗ + UₖᵀUₗ = AₖᵀAₗ.
-Leaves   Eₖ, uniform to whoever lacks Uₖ (the partners), and shares, uniform to whoever lacks R (the coordinator); their
-         sum is the product, which is noised before it leaves: see private_gram.py.
-Assumes  all follow the protocol, and the coordinator, who knows every U, never sees an E: it does not collude with a
-         party.
+Solves   XₖᵀXₗ for pairs of parties, entry (i, j) modulo 2^min(wᵢ, wⱼ), plus what each party adds to its correction.
+Source   ours: Beaver's multiplication with the roles turned. No dealer: parties draw masks for each other, and the
+         coordinator, who knows none, multiplies what is masked. An upload serves all partners.
+Steps    every party tells its partners, sealed, the seed of its mask Uₖ and what it was told of the stage; it goes on
+         when all of them were told the same. Eₖ = Xₖ + Uₖ goes to the coordinator, a block of rows at a time. It adds
+         EₖᵀEₗ to a total and forgets Eₖ. Party k < l then sends -XₖᵀUₗ - Dₖₗ + R, l sends -UₖᵀXₗ - Dₗₖ - R, each with
+         its noise; Dₖₗ + Dₗₖ = UₖᵀUₗ, k takes the even blocks of rows. Total and corrections give XₖᵀXₗ and the noise.
+Leaves   Eₖ, uniform to whoever lacks Uₖ (the coordinator); corrections, uniform but for their sum to whoever lacks R
+         (the coordinator). Both sealed: whoever knows Uₖ or R (a partner) may never see them.
+Assumes  all follow the protocol, and the coordinator pools nothing with a party: together with one it reads the columns
+         of that party's partners. docs/privacy.md, Secure products.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from colonnade.errors import ProtocolError
 from colonnade.kernels.arrays import Integers
-from colonnade.kernels.ring import Ring, product
+from colonnade.kernels.bits import rows_size, unpack_rows
+from colonnade.kernels.ring import cross, ring_masks
 from colonnade.privacy.gate import Gate
-from colonnade.privacy.keyring import wrap
-from colonnade.privacy.pads import Pad
+from colonnade.privacy.pads import ColumnPad
 from colonnade.privacy.released import Released
-from colonnade.privacy.values import Packed
+from colonnade.privacy.values import Packed, decode_value, encode_value
 from colonnade.runtime.messages import message
-from colonnade.runtime.program import COORDINATOR, Post, Program, ask, expect, receive
+from colonnade.runtime.program import COORDINATOR, Inbox, Post, Program, ask, ask_one, expect, receive
 
 Rows = Callable[[int, int], Integers]  # first row, how many: those rows as integers
-BLOCK_BYTES = 8 << 20  # of one masked message
+Pair = tuple[str, str]
+BLOCK_BYTES = 4 << 20  # of one masked message
+AHEAD = 2  # masked blocks that a party may be asked for before the first has come
 
 
 @message(120)
@@ -56,20 +59,64 @@ class Meet:
     signatures: tuple[bytes, ...]
 
 
-@message(123)
-class Deal:
-    """Coordinator → party: the seed of your mask, and your share of UₖᵀUₗ for each partner k before you."""
+@message(140)
+class CoordinatorKey:
+    """Coordinator → party: my own public key of this run, signed by my pinned one; what is masked is sealed to it."""
 
-    key: bytes  # of the coordinator, for this message
-    seed: bytes  # under it: in the records of a run that is over nobody can read it
-    shares: tuple[Packed, ...]
+    key: bytes
+    signature: bytes
 
 
-@message(124)
+@message(141)
+class Seed:
+    """Party → party, sealed: the digest of the next stage as I was told it; to a partner also the seed of my mask."""
+
+    digest: Released[bytes]
+    seed: Released[bytes]
+
+
+@message(142)
+class Next:
+    """Coordinator → party: send your next rows under their mask."""
+
+
+@message(143)
 class Masked:
-    """Party → partner, sealed: the next rows of my columns under a one-time mask."""
+    """Party → coordinator, sealed: the next rows of my columns under a one-time mask, each column in its own ring."""
 
-    rows: Released[Packed]
+    rows: Released[bytes]
+
+
+@message(144)
+class SendParts:
+    """Coordinator → party: send what you computed."""
+
+
+@message(145)
+class SendDiagonal:
+    """Coordinator → party: send the squared lengths of your columns."""
+
+
+@message(146)
+class Diagonal:
+    """Party → coordinator, sealed: the squared lengths of its columns, noisy (inside a consortium exact)."""
+
+    squares: Released[Packed]
+
+
+@message(147)
+class Widths:
+    """Coordinator → party: the bits of the ring of each column, all parties' in roster order."""
+
+    bits: Integers
+
+
+@message(126)
+class Parts:
+    """Party → coordinator, sealed: its parts of the sums, noisy (inside a consortium exact), and its corrections of the
+    products with each partner."""
+
+    parts: tuple[Released[Packed], ...]
 
 
 @dataclass(frozen=True)
@@ -79,47 +126,61 @@ class Stage:
 
     name: str
     rows: int
-    widths: Mapping[str, int]  # columns of each party's matrix, in roster order
-    pairs: tuple[tuple[str, str], ...]  # who multiplies with whom, the first one before the second in the roster
-    ring: Ring
-    terms: str  # everything else that the parties must agree on
-    widest: int = 1  # columns that a party may read for one row of its matrix
+    bits: Mapping[str, Integers]  # by party, in roster order: the ring of each column of its matrix
+    pairs: tuple[Pair, ...]  # who multiplies with whom, the first one before the second in the roster
+    digest: bytes  # of all that the parties were told of it
+
+    @property
+    def uploading(self) -> tuple[str, ...]:
+        """Who has a partner, in roster order."""
+        return tuple(party for party in self.bits if any(party in pair for pair in self.pairs))
 
     def partners(self, party: str) -> tuple[str, ...]:
         return tuple(b if a == party else a for a, b in self.pairs if party in (a, b))
 
-    def digest(self) -> str:
-        figures = (self.name, self.rows, dict(self.widths), self.pairs, self.ring.bits, self.terms)
-        return hashlib.sha256(bytes(repr(figures), "utf-8")).hexdigest()
+    def masks(self, pair: Pair) -> Integers:
+        """The ring of every entry of a pair's product, as the mask of its bits."""
+        return ring_masks(self.bits[pair[0]], self.bits[pair[1]])
 
-    def mask(self, party: str, seed: bytes, run: str) -> Pad:
+    def label(self) -> tuple[str, str]:
+        """What every mask of the stage is derived from, beside its seed: the digest and all rings."""
+        rings = hashlib.sha256(repr([(name, bits.tolist()) for name, bits in self.bits.items()]).encode())
+        return self.digest.hex(), rings.hexdigest()
+
+    def mask(self, party: str, seed: bytes, run: str) -> ColumnPad:
         """The mask of a party's matrix."""
-        return Pad(seed, ("columns", run, party, self.digest()), self.widths[party], self.ring)
+        return ColumnPad(seed, ("columns", run, party, *self.label()), self.bits[party])
 
-    def share(self, pair: tuple[str, str], seed: bytes, run: str) -> Integers:
-        """The share of UₖᵀUₗ that the first party of a pair grows from its seed."""
-        pad = Pad(seed, ("share", run, *pair, self.digest()), self.widths[pair[1]], self.ring)
-        return pad.rows(0, self.widths[pair[0]])
+    def between(self, gate: Gate, pair: Pair) -> Integers:
+        """R: what the first party of a pair adds to its correction and the second subtracts; from their own keys."""
+        partner = pair[1] if pair[0] == gate.node else pair[0]
+        key = gate.keyring.shared(partner, "corrections", *self.label(), *pair, "product 0")
+        width = self.bits[pair[1]].size
+        pad = ColumnPad(key, ("R",), np.full(width, 64))
+        return pad.rows(0, self.bits[pair[0]].size) & self.masks(pair)
 
     def blocks(self) -> list[tuple[int, int]]:
         """First row and number of rows of each masked message: the same for all parties."""
-        size = block_rows(max(self.widest, *self.widths.values()), self.ring.bits)
-        return [(first, min(size, self.rows - first)) for first in range(0, self.rows, size)]
+        widest = max((int(bits.sum()) for bits in self.bits.values()), default=1)
+        size = block_rows(widest)
+        return [(first, min(size, self.rows - first)) for first in range(0, self.rows, size)] if self.pairs else []
 
 
-def block_rows(width: int, bits: int) -> int:
-    """Rows that fit one masked message."""
-    return max(1, 8 * BLOCK_BYTES // (max(1, width) * bits))
+def block_rows(bits: int) -> int:
+    """Rows of so many bits that fit one masked message."""
+    return max(1, 8 * BLOCK_BYTES // max(1, bits))
 
 
-def introduce(parties: Iterable[str]) -> Program[dict[str, bytes]]:
-    """The coordinator's part of the parties' meeting: it carries keys, and can change none; it keeps the public
-    ones."""
+# ------------------------------------------------------------------------------------------------ meeting
+
+
+def introduce(parties: tuple[str, ...]) -> Program[dict[str, tuple[bytes, bytes]]]:
+    """The coordinator's part of the parties' meeting: it carries keys and their signatures, and can change none."""
     hellos = yield from ask(parties, Introduce(), RunKey)
     keys = tuple(hello.key.value for hello in hellos.values())
     signatures = tuple(hello.signature.value for hello in hellos.values())
     yield Post(dict.fromkeys(hellos, Meet(keys, signatures)), ())
-    return dict(zip(hellos, keys, strict=True))
+    return dict(zip(parties, zip(keys, signatures, strict=True), strict=True))
 
 
 def meet(parties: tuple[str, ...], gate: Gate) -> Program[None]:
@@ -134,76 +195,217 @@ def meet(parties: tuple[str, ...], gate: Gate) -> Program[None]:
             gate.keyring.meet(party, key, signature)
 
 
-def deals(stage: Stage, gate: Gate, keys: Mapping[str, bytes]) -> dict[str, Deal]:
-    """The dealer's part: a seed for each party, and for the second one of each pair what is left of UₖᵀUₗ."""
-    seeds = {party: gate.secret(f"mask {stage.name} {party}") for party in stage.widths}
-    masks = {party: stage.mask(party, seed, gate.run) for party, seed in seeds.items()}
-    totals = {pair: stage.ring.negate(stage.share(pair, seeds[pair[0]], gate.run)) for pair in stage.pairs}
-    for first, count in stage.blocks() if stage.pairs else ():
-        block = {party: masks[party].rows(first, count) for party in {p for pair in stage.pairs for p in pair}}
-        for pair in stage.pairs:
-            more = product(block[pair[0]], block[pair[1]], stage.ring)
-            totals[pair] = stage.ring.add(totals[pair], more)
-    packed = {pair: Packed(total.astype(np.uint64), stage.ring.bits) for pair, total in totals.items()}
-    secret, where = gate.secret("dealer"), ("seed", stage.name)
-    wrapped = {party: wrap(secret, seed, keys[party], gate.run, party, *where) for party, seed in seeds.items()}
-    return {
-        party: Deal(*wrapped[party], tuple(packed[pair] for pair in stage.pairs if pair[1] == party)) for party in seeds
-    }
+def introduce_itself(parties: tuple[str, ...], gate: Gate) -> Program[None]:
+    """The same, and the coordinator is met too: what only it may read is sealed to its own key of this run."""
+    hellos = yield from introduce(parties)
+    for party, hello in hellos.items():
+        gate.keyring.meet(party, *hello)
+    yield Post(dict.fromkeys(parties, CoordinatorKey(*gate.keyring.hello)), ())
 
 
-def multiply(stage: Stage, gate: Gate, deal: Deal, matrix: Rows, bound: int) -> Program[list[Integers]]:
-    """A party's part: its share of the product with each partner, rows of the product those of the pair's first party.
+def meet_coordinator(parties: tuple[str, ...], gate: Gate) -> Program[None]:
+    """A party's part of that: nothing is sent to a coordinator whose pinned key did not sign its key of this run."""
+    yield from meet(parties, gate)
+    came = yield from receive(COORDINATOR, CoordinatorKey)
+    gate.keyring.meet(COORDINATOR, came.key, came.signature)
 
-    `matrix` is asked for every block of rows once, in order; `bound` is the public bound of its entries.
+
+# ------------------------------------------------------------------------------------------------ a party's side
+
+
+def exchange_seeds(
+    digest: bytes, parties: tuple[str, ...], partners: tuple[str, ...], gate: Gate
+) -> Program[dict[str, bytes]]:
+    """Its own seed and its partners' of a stage, once all parties were told the same of it, partners or not.
+
+    Before that a party releases nothing of the stage: a coordinator that told each party that the others' rows are
+    nothing would have each of them noise its part for itself alone.
     """
-    me, partners = gate.node, stage.partners(gate.node)
-    seed = gate.keyring.unwrap(deal.key, deal.seed, "seed", stage.name)
-    mask = stage.mask(me, seed, gate.run)
-    mine = {pair: pair[0] if pair[1] == me else pair[1] for pair in stage.pairs if me in pair}
-    totals = {pair: stage.share(pair, seed, gate.run) for pair in mine if pair[0] == me}
-    totals |= zip([pair for pair in mine if pair[1] == me], _dealt(stage, me, deal), strict=True)
-    for first, count in stage.blocks():
+    mine, others = Seed(*gate.seed(digest)), tuple(p for p in parties if p != gate.node)
+    for_the_rest = Seed(*gate.seed(digest, shown=False))
+    inbox = yield Post({p: mine if p in partners else for_the_rest for p in others}, others)
+    seeds = {gate.node: mine.seed.value}
+    for other in others:
+        came = expect(inbox, other, Seed)
+        if came.digest.value != digest or len(came.seed.value) != (32 if other in partners else 0):
+            raise ProtocolError(f"{COORDINATOR!r} told {other!r} something else of this release than us")
+        if other in partners:
+            seeds[other] = came.seed.value
+    return seeds
+
+
+def upload(stage: Stage, gate: Gate, seeds: Mapping[str, bytes], matrix: Rows, bound: int) -> Program[list[Integers]]:
+    """Masked rows to the coordinator, block after block; its correction for each partner, without noise, once the
+    coordinator asks for parts.
+
+    `matrix` is asked for every block of rows once, in order; `bound` is the public bound of its entries. A correction
+    has the rows of the pair's first party.
+    """
+    me, corrections = gate.node, Corrections(stage, gate, seeds)
+    request = yield from receive(COORDINATOR, Next | SendParts)
+    for number, (first, count) in enumerate(stage.blocks() or whole_table(stage)):
         rows = matrix(first, count)
-        if not partners:
-            continue
-        sent = Masked(gate.masked(rows, mask))
-        inbox = yield Post(dict.fromkeys(partners, sent), partners, {})
-        hidden = None
-        for pair, partner in mine.items():
-            theirs = _unpacked(
-                expect(inbox, partner, Masked).rows.value, (count, stage.widths[partner]), stage.ring, partner
-            )
-            if pair[0] == me:  # AₖᵀEₗ
-                more = product(rows, theirs, stage.ring, bound_a=bound)
-            else:  # EₖᵀUₗ
-                hidden = mask.rows(first, count) if hidden is None else hidden
-                more = product(theirs, hidden, stage.ring)
-            totals[pair] = stage.ring.add(totals[pair], more)
-    for pair, partner in mine.items():  # without R the dealer, who knows every U, could read rows off the shares
-        both = Pad(
-            gate.keyring.shared(partner, "shares", stage.digest(), *pair), ("R",), stage.widths[pair[1]], stage.ring
-        )
-        apply = stage.ring.add if pair[0] == me else stage.ring.subtract
-        totals[pair] = apply(totals[pair], both.rows(0, stage.widths[pair[0]]))
-    return [totals[pair] for pair in mine]
+        if corrections.partners:
+            if not isinstance(request, Next):
+                raise ProtocolError(f"{COORDINATOR!r} asked for parts before all rows had come")
+            masked = Masked(gate.masked(rows, corrections.masks[me]))
+            corrections.add(number, first, rows, bound)
+            request = yield from ask_one(COORDINATOR, masked, Next | SendParts)
+    if not isinstance(request, SendParts):
+        raise ProtocolError(f"{COORDINATOR!r} asked for more rows than there are")
+    return corrections.covered()
 
 
-def _dealt(stage: Stage, me: str, deal: Deal) -> list[Integers]:
-    firsts = [pair[0] for pair in stage.pairs if pair[1] == me]
-    if len(deal.shares) != len(firsts):
-        raise ProtocolError(
-            f"{COORDINATOR!r} dealt {len(deal.shares)} shares to a party with {len(firsts)} partners before it"
-        )
-    return [
-        _unpacked(share, (stage.widths[first], stage.widths[me]), stage.ring, COORDINATOR)
-        for share, first in zip(deal.shares, firsts, strict=True)
-    ]
+class Corrections:
+    """What a party subtracts from the coordinator's totals: -XₖᵀUₗ - Dₖₗ for each of its partners l."""
+
+    def __init__(self, stage: Stage, gate: Gate, seeds: Mapping[str, bytes]) -> None:
+        self.stage, self.gate, self.me = stage, gate, gate.node
+        self.partners = {
+            p: (self.me, p) if (self.me, p) in stage.pairs else (p, self.me) for p in stage.partners(self.me)
+        }
+        self.masks = {party: stage.mask(party, seed, gate.run) for party, seed in seeds.items()}
+        mine = stage.bits[self.me].size
+        self.totals = {partner: np.zeros((mine, stage.bits[partner].size), np.uint64) for partner in self.partners}
+
+    def add(self, number: int, first: int, rows: Integers, bound: int) -> None:
+        """One block of rows. D: the first of a pair multiplies both masks of even blocks, the second of odd ones."""
+        mine, own = self.stage.bits[self.me], self.masks[self.me]
+        even = number % 2 == 0
+        both = [p for p, pair in self.partners.items() if even == (pair[0] == self.me)]
+        alone = [p for p in self.partners if p not in both]
+        masked = rows.astype(own.dtype) + own.rows(first, len(rows)) if both else rows  # XᵀUₗ + UₖᵀUₗ = (X + Uₖ)ᵀUₗ
+        for partners, left, limit in ((both, masked, None), (alone, rows, bound)):
+            if partners:
+                bits = [self.stage.bits[p] for p in partners]
+                theirs = np.hstack([self.masks[p].rows(first, len(rows)) for p in partners])
+                more = cross(left, theirs, mine, np.concatenate(bits), bound_a=limit)
+                for partner, part in zip(partners, _split(more, bits), strict=True):
+                    self.totals[partner] -= part
+
+    def covered(self) -> list[Integers]:
+        """With R, which the first of a pair adds and the second subtracts: without it the coordinator, who sees every
+        masked row, could read rows off what it is sent."""
+        found = []
+        for partner, pair in self.partners.items():
+            between = self.stage.between(self.gate, pair)
+            total = self.totals[partner] + between if pair[0] == self.me else self.totals[partner].T - between
+            found.append(total & self.stage.masks(pair))
+        return found
 
 
-def _unpacked(packed: Packed, shape: tuple[int, int], ring: Ring, sender: str) -> Integers:
-    if packed.values.shape != shape or packed.bits != ring.bits:
-        raise ProtocolError(
-            f"{sender!r} sent {packed.values.shape} numbers of {packed.bits} bits where {shape} of {ring.bits} were due"
-        )
-    return packed.values.astype(ring.dtype)
+def _split(products: Integers, bits: list[Integers]) -> list[Integers]:
+    """Products with several parties' columns, party by party."""
+    return np.split(products, np.cumsum([ring.size for ring in bits])[:-1], axis=1)
+
+
+def whole_table(stage: Stage) -> list[tuple[int, int]]:
+    """Blocks of rows where nobody has a partner: a party reads its table all the same."""
+    size = block_rows(64 * max((bits.size for bits in stage.bits.values()), default=1))
+    return [(first, min(size, stage.rows - first)) for first in range(0, stage.rows, size)]
+
+
+# ------------------------------------------------------------------------------------------------ the coordinator
+
+
+@dataclass
+class Totals:
+    """What the coordinator adds up in one stage. It keeps neither a masked row nor a single correction."""
+
+    stage: Stage
+    own: Mapping[str, int]  # by party: how many parts it computes alone
+    parts: dict[str, tuple[Integers, ...]] = field(default_factory=dict)  # of each party, those that it computed alone
+    cross: dict[Pair, Integers] = field(init=False)  # totals; with both corrections the products and their noise
+
+    def __post_init__(self) -> None:
+        bits = self.stage.bits
+        self.blocks = self.stage.blocks()
+        self.done = 0  # blocks
+        self.cross = {(k, m): np.zeros((bits[k].size, bits[m].size), np.uint64) for k, m in self.stage.pairs}
+
+    @property
+    def name(self) -> str:
+        return f"totals of {self.stage.name}"
+
+    def add(self, inbox: Inbox) -> None:
+        """One block of masked rows of everybody, or everybody's parts."""
+        if all(isinstance(came, Masked) for came in inbox.values()):
+            self._multiply({party: came.rows.value for party, came in inbox.items()})
+        else:
+            for party in inbox:
+                self._correct(party, [part.value for part in expect(inbox, party, Parts).parts])
+
+    def _multiply(self, came: Mapping[str, bytes]) -> None:
+        _, count = self.blocks[self.done]
+        self.done += 1
+        bits, masked = self.stage.bits, {}
+        for party, packed in came.items():
+            if len(packed) != rows_size(count, bits[party]):
+                raise ProtocolError(f"{party!r} sent {len(packed):,} bytes for {count:,} masked rows")
+            masked[party] = unpack_rows(packed, count, bits[party])
+        for first in came:
+            seconds = [m for k, m in self.stage.pairs if k == first]
+            if seconds:
+                theirs = np.hstack([masked[m] for m in seconds])
+                rings = [bits[m] for m in seconds]
+                more = cross(masked[first], theirs, bits[first], np.concatenate(rings))
+                for m, part in zip(seconds, _split(more, rings), strict=True):
+                    self.cross[first, m] += part
+
+    def _correct(self, party: str, parts: list[Packed]) -> None:
+        own, partners = self.own[party], self.stage.partners(party)
+        if len(parts) != own + len(partners):
+            raise ProtocolError(f"{party!r} sent {len(parts)} parts where {own + len(partners)} were due")
+        self.parts[party] = tuple(part.values for part in parts[:own])
+        for partner, part in zip(partners, parts[own:], strict=True):
+            pair = (party, partner) if (party, partner) in self.cross else (partner, party)
+            if part.values.shape != self.cross[pair].shape:
+                raise ProtocolError(f"{party!r} sent a correction of shape {part.values.shape} for {partner!r}")
+            self.cross[pair] += part.values
+
+    def products(self) -> dict[Pair, Integers]:
+        """The noisy products of every pair, each entry in its ring."""
+        return {pair: total & self.stage.masks(pair) for pair, total in self.cross.items()}
+
+    def save(self) -> bytes:
+        return encode_value((self.done, tuple(self.cross.values()), tuple(self.parts.values())))
+
+    def load(self, saved: bytes) -> None:
+        self.done, products, parts = decode_value(saved)
+        self.cross = dict(zip(self.cross, (product.copy() for product in products), strict=True))
+        self.parts = dict(zip(self.own, parts, strict=False))  # none before all have come
+
+
+@dataclass
+class Diagonals:
+    """The squared lengths of all columns: noisy, or inside a consortium exact, and then not kept either."""
+
+    widths: Mapping[str, int]  # by party: how many it has to tell
+    values: dict[str, Integers] = field(default_factory=dict)
+    name: str = "diagonals"
+
+    def add(self, inbox: Inbox) -> None:
+        for party in inbox:
+            came = expect(inbox, party, Diagonal).squares.value.values
+            if came.shape != (self.widths[party],):
+                raise ProtocolError(f"{party!r} sent {came.size} squared lengths for {self.widths[party]} columns")
+            self.values[party] = came
+
+    def save(self) -> bytes:
+        return encode_value(tuple(self.values.values()))
+
+    def load(self, saved: bytes) -> None:
+        self.values = dict(zip(self.widths, decode_value(saved), strict=True))
+
+
+def collect(stage: Stage, own: Mapping[str, int], parties: tuple[str, ...]) -> Program[Totals]:
+    """Everybody's masked rows, block after block, and then everybody's parts: added up and forgotten."""
+    totals, blocks = Totals(stage, own), len(stage.blocks())
+    asking = dict.fromkeys(stage.uploading, Next())
+    for _ in range(min(AHEAD - 1, blocks)):
+        yield Post(asking, ())
+    for number in range(blocks):
+        more = asking if number + AHEAD <= blocks else {}
+        yield Post(more, stage.uploading, fold=totals)
+    yield Post(dict.fromkeys(parties, SendParts()), parties, fold=totals)
+    return totals
