@@ -28,6 +28,7 @@ from colonnade.network.neighbours import Neighbours
 from colonnade.network.party_data import PartyData
 from colonnade.network.party_service import PartyService
 
+COORDINATOR_KEY, COORDINATOR_IDENTITY = new_key()
 SERVER = multiprocessing.get_context("forkserver")
 SERVER.set_forkserver_preload(["colonnade.network.party_service", "warm"])
 
@@ -50,6 +51,7 @@ class Organisations:
         """The parties of a federation of plain matrices, moved out of this process; some with a port of their own."""
         authority = folder / "certs"
         certs.init(authority)
+        (authority / certs.SIGNING_KEY).write_text(COORDINATOR_IDENTITY.hex())
         certs.issue(authority, "coordinator", hosts=["localhost"])
         members, keys = {}, {}
         for name, party in fed.parties.items():
@@ -60,8 +62,7 @@ class Organisations:
             terms = (None, policy or party.policy, public, party.block.columns, rows)
             members[name] = Member(*terms, address=address)
         by, rows = ("rows", None) if fed.by_rows else ("columns", fed.rows)
-        pin = certs.keep_signing_key(authority)
-        file = FederationFile(members, None, (fed.label, "y"), rows=rows, by=by, coordinator=pin)
+        file = FederationFile(members, None, (fed.label, "y"), rows=rows, by=by, coordinator=COORDINATOR_KEY)
         tables = {name: party.block.matrix for name, party in fed.parties.items()}
         labels = {fed.label: fed.labels}
         if fed.by_rows:

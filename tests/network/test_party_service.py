@@ -51,7 +51,7 @@ from colonnade.runtime.run_store import ending_in_words
 from colonnade.runtime.turns import Answered, Lost
 from colonnade.runtime.wire import Letter, decode, encode
 from contract import EVERY_METHOD, Case, federation, fitted
-from organisations import Organisations, same_arrays
+from organisations import COORDINATOR_IDENTITY, COORDINATOR_KEY, Organisations, same_arrays
 
 STAR, GRAPH = EVERY_METHOD["frank-wolfe, least squares"], EVERY_METHOD["graph admm"]
 SECURE, NOISY = EVERY_METHOD["private gram, secure"], EVERY_METHOD["private sharing admm"]
@@ -69,6 +69,9 @@ def tmp_path():
 
 class Straw(Grpc):
     """A hub without a network. `lose` says at which questions a party's process dies, before or after it answers, heard or not."""
+
+    def identity(self) -> bytes:
+        return COORDINATOR_IDENTITY
 
     def __init__(self, made: Organisations, lose: dict[int, str] | None = None) -> None:
         self.made, self.lose, self.asked = made, lose or {}, 0
@@ -716,7 +719,7 @@ def keyed(folder: Path, least: int = 3) -> Organisations:
         public, authority_free.keys[name] = new_key()
         schema = Schema((Numeric(name, -3.0, 3.0),))
         members[name] = Member(schema, co.Policy(exact=True, least=least), public)
-    authority_free.file = FederationFile(members, "key", ("bank", "y"))
+    authority_free.file = FederationFile(members, "key", ("bank", "y"), coordinator=COORDINATOR_KEY)
     draw = np.random.default_rng(3)
     for name, keys in (("bank", range(10)), ("shop", range(2, 12))):
         frame = {"key": list(keys), name: draw.normal(size=10), "y": draw.normal(size=10)}

@@ -24,7 +24,7 @@ from colonnade.privacy.approval import Budget
 from colonnade.privacy.block import Unit
 from colonnade.privacy.statement import BY_SECRET
 from colonnade.runtime.run_store import RunStore
-from organisations import Organisations
+from organisations import COORDINATOR_KEY, Organisations
 
 ROWS = {"bank": range(30), "lab": range(4, 36), "clinic": range(2, 33)}
 SCHEMAS = {name: co.Schema((co.Numeric(name, -3.0, 3.0),)) for name in ROWS}
@@ -50,7 +50,7 @@ def organisations(folder: Path, sort: str = "text", unit: Unit | None = None) ->
         frame = pl.DataFrame({"key": [SORTS[sort](row) for row in rows], name: cells, "y": labels})
         made.tables[name] = frame.with_columns(who=pl.Series([row % 7 for row in rows]))[order]
     who = {} if unit is None else {"unit": unit, "people": "clinic"}
-    made.file = FederationFile(members, "key", ("bank", "y"), **who)
+    made.file = FederationFile(members, "key", ("bank", "y"), **who, coordinator=COORDINATOR_KEY)
     return made
 
 

@@ -38,7 +38,7 @@ from colonnade.privacy.ledger import Terms
 from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.runtime.wire import decode
 from contract import EVERY_METHOD, Case, federation, fitted
-from organisations import SERVER, Organisations, free_port
+from organisations import COORDINATOR_KEY, SERVER, Organisations, free_port
 
 STAR, GRAPH = EVERY_METHOD["frank-wolfe, least squares"], EVERY_METHOD["graph admm"]
 SECURE = EVERY_METHOD["private gram, secure"]
@@ -421,7 +421,7 @@ def keyed(folder: Path, rows: dict[str, range], seed: int) -> Organisations:
         draw = np.random.default_rng([seed, place])
         columns = {f"{name}{i}": draw.uniform(-3, 3, len(held)) for i in range(2)}
         made.tables[name] = pl.DataFrame({"key": list(held), **columns})
-    made.file = FederationFile(members, "key", ("bank", "late"))
+    made.file = FederationFile(members, "key", ("bank", "late"), coordinator=COORDINATOR_KEY)
     return made
 
 

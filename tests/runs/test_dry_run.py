@@ -20,7 +20,7 @@ from colonnade.network.hub import Grpc
 from colonnade.network.party_file import PartyFile, write_key
 from colonnade.runs.dry_run import open_service, rehearse, suppose_rows
 from colonnade.runs.job_file import load_job
-from organisations import free_port
+from organisations import COORDINATOR_KEY, free_port
 
 ROWS, FEWEST = 60, 20
 SCHEMAS = {
@@ -94,9 +94,9 @@ def agreed_on(place: Path, keys: dict[str, str], epsilon: float = 2.0, least: in
     policy = co.Policy(epsilon=epsilon, delta=1e-6, least=least)
     members = {name: Member(SCHEMAS[name], policy, keys[name]) for name in SCHEMAS}
     for name in (*SCHEMAS, "hub"):
-        FederationFile(members, "pid", ("ward", "sick"), hub=f"localhost:{free_port()}").save(
-            place / name / "federation.toml"
-        )
+        hub = f"localhost:{free_port()}"
+        pinned = FederationFile(members, "pid", ("ward", "sick"), hub=hub, coordinator=COORDINATOR_KEY)
+        pinned.save(place / name / "federation.toml")
 
 
 def changed_file(place: Path, **policy: object) -> None:
