@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -30,8 +31,9 @@ def federation(seed=0, rows=200):
     return co.Federation.split(X, np.where(X[:, 0] > 0, 1.0, -1.0), parties=PARTIES, label="b")
 
 
-def run(store, engine=None, fed=None):
-    return co.fit(fed or federation(), PROBLEM, co.PrivateGram(), PRIVACY, store=store, engine=engine)
+def run(store, engine=None, fed=None, trust="secure"):
+    terms = replace(PRIVACY, trust=trust)
+    return co.fit(fed or federation(), PROBLEM, co.PrivateGram(), terms, store=store, engine=engine)
 
 
 def is_sealed(letter):
@@ -92,6 +94,20 @@ def test_a_run_that_was_cut_goes_on_with_the_same_bytes_and_pays_once(cut, tmp_p
         assert len(rest) == 1  # the squared lengths left first
         assert ledger.row_spent() == pytest.approx(sum(e.event.rho for e in noisy))
     assert fit.privacy.epsilon == pytest.approx(1.0, rel=1e-6)
+
+
+@pytest.mark.parametrize("cut", [30, 46, 50, 54, 58, 62])
+def test_a_consortium_that_was_cut_goes_on_and_its_coordinator_draws_no_noise_twice(cut, tmp_path):
+    """Its coordinator noises what was added up; the record holds what was added, not what noise has made of it."""
+    first, second = Until(cut), Until(10**9)
+    with pytest.raises(Cut):
+        run(tmp_path, first, trust="consortium")
+    run(tmp_path, second, trust="consortium")
+    known = {(x.sender, x.receiver, x.frame.sequence): x.frame.body for x in second.sent}
+    for letter in first.sent:
+        assert known[letter.sender, letter.receiver, letter.frame.sequence] == letter.frame.body
+    ledger = Ledger(FileLog(tmp_path / "nodes" / f"{COORDINATOR}.db"), COORDINATOR, co.Policy())
+    assert [e.event.mechanism for e in ledger.entries()] == ["lattice", "lattice", "continued"]
 
 
 def test_other_data_under_the_same_run_stop_it(tmp_path):

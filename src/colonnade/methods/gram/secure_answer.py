@@ -67,18 +67,20 @@ def collect_gram(design: Design, prepared: Prepared, gate: Gate) -> Program[Floa
     squares = Diagonals({name: figures.widths[name] - (fixed and name == job.roster.label) for name in parties})
     yield Post(dict.fromkeys(parties, SendDiagonal()), parties, fold=squares)
     sensitivity, weights = design.sensitivity(figures), {name: layout.weights(name) for name in parties}
+    lengths = dict(squares.values)
     if inside:
         released = gate.integers(
-            Private(tuple(squares.values.values()), sensitivity),
+            Private(tuple(lengths.values()), sensitivity),
             tuple(weights[name][0][: squares.widths[name]] for name in parties),
             tuple(OWN.mask for _ in parties),
             rho=design.rho("joint"),
             scope=Scope.JOINT,
             more=True,
         )
-        squares.values = {name: part.value.values for name, part in zip(parties, released, strict=True)}
+        # Beside the fold, which is saved as it came: a replay must give the gate the same numbers again.
+        lengths = {name: part.value.values for name, part in zip(parties, released, strict=True)}
     diagonal = np.zeros(layout.owner.size)
-    for name, values in squares.values.items():
+    for name, values in lengths.items():
         diagonal[layout.mine(name)[: values.size]] = OWN.signed(values)
     rings = layout.fit(diagonal, noise_sd(sensitivity, design.rho("joint"), 1.0))
     stage = design.stage(figures, prepared.digest, layout.by_party(rings.bits))
