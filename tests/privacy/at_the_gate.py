@@ -62,7 +62,7 @@ class Watched:
     def entrust(self, scores: Any, *, rho: float) -> Any:
         return (*self.noisy_max(scores, rho=rho), release(0))
 
-    def integers(self, exact: Any, weights: Any, rings: Any, *, rho: float, scope: Any, audience: Any = None) -> Any:
+    def integers(self, exact: Any, weights: Any, masks: Any, *, rho: float, scope: Any, audience: Any = None) -> Any:
         self._take("integers", exact.value, exact.sensitivity, weights)
         return tuple(release(Packed(np.zeros(part.shape, np.uint64), 62)) for part in exact.value)
 

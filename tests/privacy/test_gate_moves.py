@@ -395,21 +395,28 @@ class Split:
         """
         norms = dict.fromkeys("pqrs"[: self.parties], 1.0)
         privacy = co.Privacy(epsilon, 1e-6, trust=self.trust, row_norm=norms, label_bound=1.0)
-        integers, told = Gate.integers, dict[str, list[tuple[tuple[float, ...], float]]]()
+        integers, the_rest, told = Gate.integers, Gate.the_rest, dict[str, list[tuple[tuple[Any, ...], float]]]()
 
-        def spy(gate: Gate, exact: Any, weights: Any, rings: Any, **more: Any) -> Any:
+        def spy(gate: Gate, exact: Any, weights: Any, masks: Any, **more: Any) -> Any:
             told.setdefault(gate.node, []).append((tuple(weights), exact.sensitivity))
-            return integers(gate, exact, weights, rings, **more)
+            return integers(gate, exact, weights, masks, **more)
+
+        def spy_rest(gate: Gate, exact: Any, weights: Any, masks: Any) -> Any:
+            before, sensitivity = told[gate.node][-1]
+            assert exact.sensitivity == sensitivity
+            told[gate.node][-1] = ((*before, *weights), sensitivity)  # one mechanism
+            return the_rest(gate, exact, weights, masks)
 
         with monkeypatch.context() as patch:
             patch.setattr(Gate, "integers", spy)
+            patch.setattr(Gate, "the_rest", spy_rest)
             patch.setattr(gram_runs, "prepare", lambda rule, columns, *_: (rule, frame or whole_frame(columns)))
             seen = gram_runs.silent_run(self.federation(X, y), method, privacy, monkeypatch, loss=loss)
         seen.told = told
         return seen
 
 
-def weighed(one: Any, two: Any, weights: list[float]) -> float:
+def weighed(one: Any, two: Any, weights: list[Any]) -> float:
     assert len(one.parts) == len(two.parts) == len(weights)
     pairs = zip(one.parts, two.parts, weights, strict=True)
     return math.sqrt(sum(float((((a - b) / w).astype(float) ** 2).sum()) for (a, _), (b, _), w in pairs))
@@ -432,17 +439,64 @@ def compared(
     return runs[0].releases[at], runs[1].releases[at], runs[0].figures[at], told
 
 
+def agree(told: tuple[Any, ...], by_hand: list[Any]) -> None:
+    """Noise is never less than by hand, and no more than rounding makes it."""
+    assert len(told) == len(by_hand)
+    for one, other in zip(told, by_hand, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9)
+        assert (np.asarray(one) >= np.asarray(other) * (1 - 1e-15)).all()
+
+
 def noised(
     told: Any, split: Split, charge: float, own: list[float], cross: float, holder: list[float] | None = None
 ) -> None:
-    """Every gate adds the noise that the charge asks for, in the weights by hand: its own parts, then a share with each partner."""
+    """Every gate adds the noise that the charge asks for, in the weights by hand: its own parts, then a part with each partner."""
     for node, (weights, charged) in told.items():
         assert charged == pytest.approx(charge, rel=TIGHT)
         if node == COORDINATOR:
             continue
         mine = holder if holder is not None and node == "p" else own
         partners = split.parties - 1 if holder is None or node == "p" else 1
-        assert weights == pytest.approx((*mine, *[cross] * partners * (cross > 0)), rel=1e-9)
+        agree(weights, [*mine, *[cross] * partners * (cross > 0)])
+
+
+@dataclass(frozen=True)
+class GramWeights:
+    """Of the joint release, by hand: columns i and j in units f have noise 1/f² on the diagonal, 1/(√2·f_i·f_j) off it, 1/(√2·f)
+    beside the constant. The label is with the first party, behind its columns; its unit is τ for classes, whose squares are public.
+    """
+
+    parties: int
+    width: int
+    unit: float  # of the label
+    sent: bool  # whether the label's square is
+
+    def units(self, party: int) -> np.ndarray:
+        return np.array([1.0] * self.width + [self.unit] * (party == 0))
+
+    def own(self, party: int) -> list[np.ndarray]:
+        f = self.units(party)
+        i, j = np.triu_indices(f.size, 1)
+        return [1.0 / f[: f.size - (party == 0 and not self.sent)] ** 2, HALF / (f[i] * f[j]), HALF / f]
+
+    def cross(self, one: int, other: int) -> np.ndarray:
+        return HALF / np.outer(self.units(one), self.units(other))
+
+    def all(self) -> list[np.ndarray]:
+        every = range(self.parties)
+        own = [part for party in every for part in self.own(party)]
+        return own + [self.cross(i, j) for i in every for j in every if i < j]
+
+    def noised(self, told: Any, charge: float) -> None:
+        every = range(self.parties)
+        for node, (weights, charged) in told.items():
+            assert charged == pytest.approx(charge, rel=TIGHT)
+            if node == COORDINATOR:  # inside a consortium the noise is added there, once: squares first
+                squares = [self.own(party)[0] for party in every]
+                agree(weights, squares + [part for p in every for part in self.own(p)[1:]] + self.all()[3 * len(every) :])
+                continue
+            me = "pqrs".index(node)
+            agree(weights, self.own(me) + [self.cross(*sorted((me, other))) for other in every if other != me])
 
 
 SPLITS = pytest.mark.parametrize(
@@ -462,7 +516,7 @@ RAW, SUMS = 400.0, 2.0  # epsilons: rows as they are, and class sums first
 @SPLITS
 @pytest.mark.parametrize("loss", [co.Logistic(), co.LeastSquares()], ids=["classes", "numbers"])
 def test_the_joint_release_moves_as_charged(split, loss, monkeypatch):
-    """Δ = √2(ΣN_k + c² + τ²)·k, weights 1 on the diagonal and 1/√2 off it: z = [a, c, τy] and z′ at right angles.
+    """Δ = √2(ΣN_k + c² + τ²)·k, weights 1 on the diagonal and 1/√2 off it, less in units: z = [a, c, τy] and z′ at right angles.
 
     z·z′ = a·a′ + c² − τ² is 0 for a suitable angle between a and a′; where no entry is negative and c² > τ² that is out of reach.
     """
@@ -477,12 +531,15 @@ def test_the_joint_release_moves_as_charged(split, loss, monkeypatch):
     other, others = X.copy(), y.copy()
     other[:k], others[:k] = np.tile([math.cos(angle), math.sin(angle)], parties), -1.0
     one, two, _, told = compared(split, [(X, y), (other, others)], co.PrivateGram(), RAW, monkeypatch, "joint", loss)
-    weights = [1.0, HALF, HALF] * parties + [HALF] * (parties * (parties - 1) // 2)
+    weights = gram_weights(split, loss, tau)
     charge = math.sqrt(2) * (parties * N + c**2 + tau**2) * k
-    judge((weighed(one, two, weights), one.sensitivity, None), charge)
-    noised(told, split, charge, [1.0, HALF, HALF], HALF)
-    if COORDINATOR in told:  # inside a consortium the noise is added there, once
-        assert told[COORDINATOR][0] == pytest.approx(weights, rel=1e-9)
+    judge((weighed(one, two, weights.all()), one.sensitivity, None), charge)
+    weights.noised(told, charge)
+    assert (COORDINATOR in told) == (split.trust == "consortium")
+
+
+def gram_weights(split: Split, loss: Any, tau: int) -> GramWeights:
+    return GramWeights(split.parties, split.width, tau if loss.classifies else 1.0, not loss.classifies)
 
 
 def sums_charge(split: Split, step: float, P: int) -> float:
@@ -553,10 +610,10 @@ def test_the_joint_release_of_scaled_rows_after_class_sums_moves_as_charged(spli
     other[:k], others[:k] = row(angle), -1.0
     tables = [(X, y), (other, others)]
     one, two, _, told = compared(split, tables, co.PrivateGram(), SUMS, monkeypatch, "joint", loss, told_frame)
-    weights = [1.0, HALF, HALF] * parties + [HALF] * (parties * (parties - 1) // 2)
+    weights = gram_weights(split, loss, tau)
     charge = math.sqrt(2) * (parties * N + c**2 + tau**2) * k
-    judge((weighed(one, two, weights), one.sensitivity, None), charge)
-    noised(told, split, charge, [1.0, HALF, HALF], HALF)
+    judge((weighed(one, two, weights.all()), one.sensitivity, None), charge)
+    weights.noised(told, charge)
 
 
 @pytest.mark.parametrize(
@@ -607,8 +664,9 @@ def test_a_gram_of_buckets_moves_as_charged(each, k, monkeypatch):
     bucket, row, d = math.sqrt(whole * n // m), math.sqrt(whole), 4 + 2
     charge = min(math.sqrt(2) * bucket**2, 2 * bucket * (2 * row + math.sqrt(d))) * k
     assert (math.sqrt(2) * bucket**2 < 2 * bucket * (2 * row + math.sqrt(d))) == (each == 2)
-    judge((weighed(one, two, [1.0, HALF, HALF] * 2 + [HALF]), one.sensitivity, None), charge, nearly=0.8)
-    noised(told, split, charge, [1.0, HALF, HALF], HALF)
+    weights = GramWeights(2, 2, 1.0, sent=True)  # buckets of labels are no classes
+    judge((weighed(one, two, weights.all()), one.sensitivity, None), charge, nearly=0.8)
+    weights.noised(told, charge)
 
 
 @pytest.mark.parametrize(("parties", "positive"), [(2, False), (2, True), (4, False), (4, True)])
@@ -622,7 +680,7 @@ def test_no_neighbour_of_a_secure_run_moves_further_than_by_hand(parties, positi
         other[3], others[3] = rng.choice([0.0, 1.0] if positive else [-5.0, 0.0, 0.3, 5.0], parties * 2), -y[3]
         one, two, figures, _ = compared(split, [(X, y), (other, others)], co.PrivateGram(), epsilon, monkeypatch, name)
         if name == "joint":
-            weights = [1.0, HALF, HALF] * parties + [HALF] * (parties * (parties - 1) // 2)
+            weights = gram_weights(split, co.Logistic(), figures.label).all()
             charge = math.sqrt(2) * (parties * squares(1.0, figures.step) + figures.constant**2 + figures.label**2)
         else:
             weights, charge = sums_weights(split, figures.step, 1, False), sums_charge(split, figures.step, 1)

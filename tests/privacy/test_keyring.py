@@ -126,18 +126,3 @@ def test_no_two_messages_are_ever_encrypted_under_one_key(monkeypatch):
                 sealed += 1 + len(receivers)
     assert len(used) == sealed
     assert len(set(used)) == sealed
-
-
-def test_a_secret_wrapped_for_one_party_and_purpose_opens_there_only():
-    from colonnade.privacy.keyring import wrap
-
-    rings = met()
-    public, sealed = wrap(bytes(32), b"seed", rings["lab"].hello[0], "run", "lab", "stage", "1")
-    assert rings["lab"].unwrap(public, sealed, "stage", "1") == b"seed"
-    for who, purpose in (("lab", ("stage", "2")), ("lab", ("stage1",)), ("bank", ("stage", "1"))):
-        with pytest.raises(ProtocolError, match="does not open"):
-            rings[who].unwrap(public, sealed, *purpose)
-    again = {
-        wrap(bytes(32), b"seed", rings[p].hello[0], "run", p, *k)[0] for p in ("lab", "bank") for k in (("1",), ("2",))
-    }
-    assert len(again) == 4  # a key of its own for each party and purpose

@@ -16,14 +16,14 @@ from dataclasses import dataclass, field
 import numpy as np
 import polars as pl
 import pytest
+from gram_runs import gram_release, sums_release
 from scipy.stats import binom, chi2
 
 import colonnade as co
 from colonnade.data import row_order
 from colonnade.data.row_order import in_order
 from colonnade.estimators.resumed_runs import same_call
-from colonnade.methods.gram import private_gram
-from colonnade.methods.gram.design import OWN, cross_weight, own_weights
+from colonnade.methods.gram import private_gram, secure_answer
 from colonnade.methods.method import Job
 from colonnade.privacy.events import Scope
 from colonnade.privacy.gate import Gate
@@ -142,16 +142,17 @@ def run_of(federation, way, monkeypatch, earlier=None):
     """One run of a method over rows in the order they have here, on tape; nothing on disk."""
     method, problem, privacy = WAYS[way]
     tape = Tape(earlier=earlier)
-    gaussian, integers, noisy_max, release = Gate.gaussian, Gate.integers, Gate.noisy_max, private_gram._release
+    gaussian, integers, noisy_max = Gate.gaussian, Gate.integers, Gate.noisy_max
+    sums, matrix = private_gram.collect_sums, secure_answer.gram_matrix
 
     def on_gaussian(self, *exact, **more):
         parts = [(np.array(part.value), 1.0) for part in exact]
         sensitivity = math.hypot(*(part.sensitivity for part in exact))
         return tape.noted((self.node, "gaussian"), parts, sensitivity, gaussian(self, *exact, **more))
 
-    def on_integers(self, exact, weights, rings, **more):
-        released = integers(self, exact, weights, rings, **more)
-        if more["scope"] is not Scope.OWN:  # shares: their sums are looked at below
+    def on_integers(self, exact, weights, masks, **more):
+        released = integers(self, exact, weights, masks, **more)
+        if more["scope"] is not Scope.OWN:  # parts of what all release together: looked at below
             return released
         parts = [(np.asarray(part, float), w) for part, w in zip(exact.value, weights, strict=True)]
         return tape.noted((self.node, "integers"), parts, exact.sensitivity, released)
@@ -161,19 +162,21 @@ def run_of(federation, way, monkeypatch, earlier=None):
         place = self.node, "choice"
         return tape.noted(place, parts, scores.sensitivity, noisy_max(self, scores, **more), farthest=True)
 
-    def on_release(design, gate, keys, figures, frame, labels=None):
-        got = yield from release(design, gate, keys, figures, frame, labels)
-        own = [zip(map(OWN.signed, parts), own_weights(figures, len(parts)), strict=True) for parts in got.own.values()]
-        parts = [(np.asarray(part, float), w) for pairs in own for part, w in pairs]
-        weight = cross_weight(figures)
-        parts += [(np.asarray(figures.ring.signed(both), float), weight) for both in got.cross.values()]
-        return tape.noted(("joint", figures.name), parts, design.sensitivity(figures), got)
+    def on_sums(design, prepared, gate):
+        got = yield from sums(design, prepared, gate)
+        made = sums_release(design, prepared.figures, got)
+        return tape.noted(("joint", "sums"), made.parts, made.sensitivity, got)
+
+    def on_matrix(layout, rings, diagonal, got):
+        made = gram_release(method, layout, rings, diagonal, got)
+        return tape.noted(("joint", "gram"), made.parts, made.sensitivity, matrix(layout, rings, diagonal, got))
 
     with monkeypatch.context() as patch:
         patch.setattr(Gate, "gaussian", on_gaussian)
         patch.setattr(Gate, "integers", on_integers)
         patch.setattr(Gate, "noisy_max", on_max)
-        patch.setattr(private_gram, "_release", on_release)
+        patch.setattr(private_gram, "collect_sums", on_sums)
+        patch.setattr(secure_answer, "gram_matrix", on_matrix)
         patch.setattr("colonnade.privacy.gate.Gate._fresh", lambda _: Still())
         job = Job(problem, federation.roster(), privacy)
         method.check(job)

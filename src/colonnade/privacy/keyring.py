@@ -95,14 +95,6 @@ class Keyring:
                 "or meant for somebody else. Nothing of it was used."
             ) from error
 
-    def unwrap(self, public: bytes, wrapped: bytes, *purpose: str) -> bytes:
-        """What somebody wrapped for this party alone (`wrap`)."""
-        try:
-            shared = self._private.exchange(X25519PublicKey.from_public_bytes(public))
-            return AESGCM(derive(shared, "wrap", self._run, self._me, *purpose)).decrypt(_NONCE, wrapped, None)
-        except (InvalidTag, ValueError) as error:
-            raise ProtocolError(f"a secret dealt to {self._me!r} does not open. Nothing of it was used.") from error
-
     def _edge(self, sender: str, receiver: str, peer: str, place: int) -> AESGCM:
         return AESGCM(derive(self._with(peer), "edge", sender, receiver, str(place)))
 
@@ -110,15 +102,6 @@ class Keyring:
         if peer not in self._shared:
             raise ProtocolError(f"{self._me!r} has not met {peer!r} in this run: nothing can be sealed between them.")
         return self._shared[peer]
-
-
-def wrap(secret: bytes, body: bytes, public: bytes, run: str, party: str, *purpose: str) -> tuple[bytes, bytes]:
-    """A public key grown from `secret`, and `body` under a key that only it and the party's own key give."""
-    # Both are secrets of a run: when it closes, what was recorded of `body` can be opened by nobody.
-    own = X25519PrivateKey.from_private_bytes(derive(secret, "dealer", run, party, *purpose))
-    shared = own.exchange(X25519PublicKey.from_public_bytes(public))
-    sealed = AESGCM(derive(shared, "wrap", run, party, *purpose)).encrypt(_NONCE, body, None)
-    return own.public_key().public_bytes_raw(), sealed
 
 
 def public_key(identity: bytes) -> bytes:
