@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from colonnade.data import alignment, psi, row_order
 from colonnade.kernels.ring import Ring, uniform
 from colonnade.methods.gram.secure_products import Stage
-from colonnade.privacy.keyring import Keyring, derive, public_key, wrap
-from colonnade.privacy.pads import Pad
+from colonnade.privacy.keyring import Keyring, derive, public_key
+from colonnade.privacy.pads import ColumnPad, Pad
 
 SECRET, OTHER, ONCE = bytes(range(32)), bytes(range(32, 64)), bytes(12)
 
@@ -57,15 +57,6 @@ def test_the_keys_of_a_run_are_derived_word_for_word():
     assert wrapped == AESGCM(by_hand(pair, "edge", "a", "b", "7")).encrypt(ONCE, key, None)
 
 
-def test_a_wrapped_secret_is_derived_word_for_word():
-    (made, _), party = rings(), X25519PrivateKey.from_private_bytes(by_hand(SECRET, "x25519", "run", "a"))
-    public, sealed = wrap(OTHER, b"seed", made["a"].hello[0], "run", "a", "seed", "sums")
-    dealer = X25519PrivateKey.from_private_bytes(by_hand(OTHER, "dealer", "run", "a", "seed", "sums"))
-    assert public == dealer.public_key().public_bytes_raw()
-    shared = party.exchange(X25519PublicKey.from_public_bytes(public))
-    assert sealed == AESGCM(by_hand(shared, "wrap", "run", "a", "seed", "sums")).encrypt(ONCE, b"seed", None)
-
-
 def test_a_pad_is_the_mask_of_a_key_that_names_its_label_width_and_ring():
     key = by_hand(SECRET, "pad", "columns", "run", "a", "3", "40")
     pad = Pad(SECRET, ("columns", "run", "a"), 3, Ring(40))
@@ -73,14 +64,39 @@ def test_a_pad_is_the_mask_of_a_key_that_names_its_label_width_and_ring():
     assert np.array_equal(pad.rows(2, 4), uniform(key, b"pad", 2, 4, 3, Ring(40)))
 
 
-def test_masks_and_shares_of_a_stage_name_all_that_its_parties_agreed_on():
-    pairs = (("a", "b"),)
-    stage = Stage("sums", 9, {"a": 2, "b": 3}, pairs, Ring(40), "terms")
-    digest = hashlib.sha256(repr(("sums", 9, {"a": 2, "b": 3}, pairs, 40, "terms")).encode()).hexdigest()
-    assert stage.digest() == digest
-    assert stage.mask("b", SECRET, "run") == Pad(SECRET, ("columns", "run", "b", digest), 3, Ring(40))
-    share = Pad(SECRET, ("share", "run", "a", "b", digest), 3, Ring(40)).rows(0, 2)
-    assert np.array_equal(stage.share(("a", "b"), SECRET, "run"), share)
+def test_a_column_pad_is_the_mask_of_a_key_that_names_its_label_and_every_ring():
+    for bits, word in (([3, 32], 32), ([3, 33], 64)):
+        key = by_hand(SECRET, "column pad", "columns", "run", ",".join(map(str, bits)))
+        pad = ColumnPad(SECRET, ("columns", "run"), np.array(bits))
+        assert pad.key == key
+        for first, count in ((2, 4), (2, 4), (6, 1), (0, 4)):
+            assert np.array_equal(pad.rows(first, count), uniform(key, b"column pad", first, count, 2, Ring(word)))
+
+
+class Door:
+    """The gate of a party: what R is derived from."""
+
+    def __init__(self, node: str, keyring: Keyring) -> None:
+        self.node, self.keyring = node, keyring
+
+
+def test_masks_of_a_stage_name_all_that_its_parties_were_told():
+    bits = {"a": np.array([5, 40]), "b": np.array([40, 7, 64])}
+    stage = Stage("sums", 9, bits, (("a", "b"),), OTHER)
+    rings_digest = hashlib.sha256(b"[('a', [5, 40]), ('b', [40, 7, 64])]").hexdigest()
+    label = OTHER.hex(), rings_digest
+    assert stage.label() == label
+    mask = stage.mask("b", SECRET, "run")
+    assert (mask.seed, mask.label) == (SECRET, ("columns", "run", "b", *label))
+    assert np.array_equal(mask.bits, bits["b"])
+    made, _ = rings()
+    made["a"].meet("b", *made["b"].hello)
+    made["b"].meet("a", *made["a"].hello)
+    key = made["a"].shared("b", "corrections", *label, "a", "b", "product 0")
+    words = uniform(by_hand(key, "column pad", "R", "64,64,64"), b"column pad", 0, 2, 3, Ring(64))
+    want = words & np.array([[31, 31, 31], [2**40 - 1, 127, 2**40 - 1]], np.uint64)
+    for node in ("a", "b"):
+        assert np.array_equal(stage.between(Door(node, made[node]), ("a", "b")), want)
 
 
 def test_the_digests_and_the_order_of_rows_are_derived_word_for_word():

@@ -19,6 +19,8 @@ import numpy as np
 import pytest
 
 import colonnade as co
+from colonnade.kernels.bits import unpack_rows
+from colonnade.kernels.ring import ring_masks
 from colonnade.methods import masked_scores
 from colonnade.methods.gram import secure_products
 from colonnade.network.party_run import cover_letter
@@ -26,7 +28,7 @@ from colonnade.privacy import gate as gates
 from colonnade.privacy import keyring as keyrings
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.keyring import Keyring, derive, public_key
-from colonnade.privacy.pads import Pad
+from colonnade.privacy.pads import ColumnPad, Pad
 from colonnade.privacy.store import FileLog
 from colonnade.runtime.messages import Sealed
 from colonnade.runtime.wire import Letter, encode
@@ -40,6 +42,7 @@ class RunLog:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.sealed: list[tuple[bytes, bytes, bytes, bytes]] = []  # key, nonce, plaintext, ciphertext
+        self.kept: list[tuple[bytes, bytes, bytes, bytes]] = []  # the same, of releases as they stand on the disk
         self.secrets: dict[tuple[str, str, str], set[bytes]] = defaultdict(set)  # by node, run and name
         self.hellos: dict[tuple[str, str], set[bytes]] = defaultdict(set)  # public keys by run and party
         self.offsets: list[
@@ -52,45 +55,59 @@ class RunLog:
         self._secrets(patch)
 
     def _seal(self, patch: pytest.MonkeyPatch) -> None:
-        real, run_log = keyrings.AESGCM, self
+        """Messages between nodes, and what stands on the disk of a release (`Gate._hidden`)."""
+        real = keyrings.AESGCM
 
-        class Spy:
-            def __init__(self, key: bytes) -> None:
-                self.key, self.cipher = key, real(key)
+        def watched(noted: list[tuple[bytes, bytes, bytes, bytes]]) -> type:
+            class Spy:
+                def __init__(self, key: bytes) -> None:
+                    self.key, self.cipher = key, real(key)
 
-            def encrypt(self, nonce: bytes, body: bytes, more: Any) -> bytes:
-                out = self.cipher.encrypt(nonce, body, more)
-                run_log.sealed.append((self.key, nonce, body, out))
-                return out
+                def encrypt(self, nonce: bytes, body: bytes, more: Any) -> bytes:
+                    out = self.cipher.encrypt(nonce, body, more)
+                    noted.append((self.key, nonce, body, out))
+                    return out
 
-            def decrypt(self, *given: Any) -> bytes:
-                return self.cipher.decrypt(*given)
+                def decrypt(self, *given: Any) -> bytes:
+                    return self.cipher.decrypt(*given)
 
-        patch.setattr(keyrings, "AESGCM", Spy)
+            return Spy
+
+        patch.setattr(keyrings, "AESGCM", watched(self.sealed))
+        patch.setattr(gates, "AESGCM", watched(self.kept))
 
     def _masks(self, patch: pytest.MonkeyPatch) -> None:
-        masked, scores, rows = Gate.masked, Gate.scores, Pad.rows
+        masked, scores, rows, whole = Gate.masked, Gate.scores, Pad.rows, ColumnPad.rows
 
-        def cover(kind: str, plain: np.ndarray, out: Any, bits: int) -> Any:
-            mask = np.uint64((1 << bits) - 1) if bits < 64 else np.uint64(2**64 - 1)
-            offset = (out.value.values - np.asarray(plain).astype(np.int64).astype(np.uint64)) & mask
-            rows = -(-60 // (offset.shape[1] * bits))
+        def cover(kind: str, plain: np.ndarray, out: np.ndarray, bits: np.ndarray) -> None:
+            offset = (out.astype(np.uint64) - np.asarray(plain).astype(np.int64).astype(np.uint64)) & ring_masks(
+                np.full(1, 64), bits
+            )
+            rows = -(-60 // int(bits.sum()))
             self.offsets += [(kind, offset[i : i + rows].tobytes()) for i in range(len(offset) - rows + 1)]
+
+        def spy_masked(gate: Gate, plain: Any, pad: ColumnPad) -> Any:
+            out = masked(gate, plain, pad)
+            cover("columns", plain, unpack_rows(out.value, len(plain), pad.bits), pad.bits)
             return out
 
-        def spy_masked(gate: Gate, plain: Any, pad: Pad) -> Any:
-            return cover("columns", plain, masked(gate, plain, pad), pad.ring.bits)
-
         def spy_scores(gate: Gate, plain: Any, first: int, plus: Any, minus: Any, ring: Any) -> Any:
-            return cover("scores", plain, scores(gate, plain, first, plus, minus, ring), ring.bits)
+            out = scores(gate, plain, first, plus, minus, ring)
+            cover("scores", plain, out.value.values, np.full(out.value.values.shape[1], ring.bits))
+            return out
 
         def spy_rows(pad: Pad, first: int, count: int) -> Any:
             self.pads[pad.label[0], pad.key, first] += 1
             return rows(pad, first, count)
 
+        def spy_whole(pad: ColumnPad, first: int, count: int) -> Any:
+            self.pads[pad.label[0], pad.key, first] += 1
+            return whole(pad, first, count)
+
         patch.setattr(Gate, "masked", spy_masked)
         patch.setattr(Gate, "scores", spy_scores)
         patch.setattr(Pad, "rows", spy_rows)
+        patch.setattr(ColumnPad, "rows", spy_whole)
 
     def _secrets(self, patch: pytest.MonkeyPatch) -> None:
         secret, init, stream = FileLog.secret, Keyring.__init__, gates.keyed_stream
@@ -115,20 +132,22 @@ class RunLog:
     def check(self, resumed: bool = False) -> None:
         """AssertionError where anything serves twice. A run that was resumed may say the same again, and nothing else."""
         by_key = defaultdict(list)
-        for key, nonce, body, out in self.sealed:
+        assert len({key for key, *_ in self.kept}) == len(self.kept), "one key hides two releases"
+        for key, nonce, body, out in self.sealed + self.kept:
             by_key[key].append((nonce, body, out))
         for uses in by_key.values():
             assert len(set(uses)) == 1, "one key sealed two things"
             assert resumed or len(uses) == 1, "one key was used twice"
         streams = [
-            bytes(p ^ c for p, c in zip(body[:16], out, strict=False)) for _, _, body, out in dict.fromkeys(self.sealed)
+            bytes(p ^ c for p, c in zip(body[:16], out, strict=False))
+            for _, _, body, out in dict.fromkeys(self.sealed + self.kept)
         ]
         assert len(set(streams)) == len(streams), "two sealed messages lie under one key stream"
         offsets = list(dict.fromkeys(self.offsets)) if resumed else self.offsets
         assert len({row for _, row in offsets}) == len(offsets), "one mask covers two rows"
         assert not any(not any(row) for _, row in offsets), "a row went out uncovered"
         for (kind, *_), times in self.pads.items():
-            # R and S are grown once by either side of a pair; the mask of scores by both parties that it cancels between.
+            # R is grown once by either side of a pair, the mask of columns by its party and all partners; the mask of scores by both parties that it cancels between.
             assert resumed or kind == "columns" or times == 2, f"the mask {kind} was grown {times} times"
         values = [value for found in self.secrets.values() for value in found]
         assert all(len(found) == 1 for found in self.secrets.values()), "a secret changed within its run"
@@ -177,12 +196,13 @@ def test_two_runs_in_one_store_share_no_key_mask_or_secret(run_log, tmp_path):
     """Three parties, class sums and then the joint release, in several blocks each; and once more in the same store."""
     fit(tmp_path)
     stages = {kind for kind, _, _ in run_log.pads}
-    assert stages == {"columns", "share", "R"}
+    assert stages == {"columns", "R"}
     assert len({key for kind, key, _ in run_log.pads if kind == "columns"}) == 6  # three parties, two stages
     assert max(first for kind, _, first in run_log.pads if kind == "columns") > 0  # several blocks
     assert len(run_log.sealed) > 20
+    assert len(run_log.kept) == 3 * 3  # three parties: class sums, squared lengths, and the rest
     fit(tmp_path)
-    assert len(run_log.hellos) == 6
+    assert len(run_log.hellos) == 8  # the coordinator has a key too
     run_log.check()
 
 
@@ -220,7 +240,7 @@ def test_masked_scores_of_two_runs_and_several_blocks_share_no_mask(run_log, tmp
     run_log.check()
 
 
-@pytest.mark.parametrize("after", [14, 25])
+@pytest.mark.parametrize("after", [20, 45, 70])
 def test_a_resumed_run_says_the_same_again_under_the_same_keys_and_nothing_else(run_log, tmp_path, after):
     with pytest.raises(KeyboardInterrupt):
         fit(tmp_path, engine=interrupted(after))
@@ -271,8 +291,13 @@ def masks_from_the_first_row(patch):
 
 def one_label_for_both_stages(patch):
     """Widths and rings would still tell the masks apart: they are left out too."""
-    patch.setattr(secure_products.Stage, "digest", lambda self: "stage")
-    patch.setattr(Pad, "key", property(lambda self: keyrings.derive(self.seed, "pad", *self.label)))
+    patch.setattr(secure_products.Stage, "label", lambda self: ("stage", "rings"))
+    patch.setattr(ColumnPad, "key", property(lambda self: keyrings.derive(self.seed, "column pad", *self.label)))
+
+
+def one_key_for_all_releases(patch):
+    real = gates.derive
+    patch.setattr(gates, "derive", lambda secret, *words: real(secret, words[0]))
 
 
 def one_secret_for_all_names(patch):
@@ -280,8 +305,8 @@ def one_secret_for_all_names(patch):
 
 
 def no_mask(patch):
-    rows = Pad.rows
-    patch.setattr(Pad, "rows", lambda self, first, count: rows(self, first, count) * 0)
+    rows = ColumnPad.rows
+    patch.setattr(ColumnPad, "rows", lambda self, first, count: rows(self, first, count) * 0)
 
 
 PLANTED = [
@@ -290,6 +315,7 @@ PLANTED = [
     (one_key_both_ways, "one key sealed two things"),
     (masks_from_the_first_row, "one mask covers two rows"),
     (one_label_for_both_stages, "the mask R was grown 4 times"),
+    (one_key_for_all_releases, "one key hides two releases"),
     (one_secret_for_all_names, "two secrets are the same|one value serves two"),
     (no_mask, "one mask covers two rows"),
 ]

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 import colonnade as co
+from colonnade.kernels.bits import unpack_rows
 from colonnade.kernels.ring import Ring
 from colonnade.kernels.sparse_fw import Picks
 from colonnade.privacy.events import EXACT, MASKED, Charge, Event, Mechanism, Scope
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.mechanisms import SystemNoise, gumbel_scale
-from colonnade.privacy.pads import Pad
+from colonnade.privacy.pads import ColumnPad, Pad
 from colonnade.privacy.released import Private, Released
 from colonnade.privacy.store import FileLog
 from contract import FREELY, TERMS, gate, ledger
@@ -346,7 +347,7 @@ def test_picks_share_the_price_of_all(count):
 def test_integers_carry_noise_in_proportion_to_their_weights():
     door, noise = watched(Mechanism.LATTICE, Scope.JOINT)
     parts = (np.arange(4), np.arange(6).reshape(2, 3))
-    out = door.integers(Private(parts, 8.0), (1.0, 0.25), (Ring(20), Ring(30)), rho=RHO, scope=Scope.JOINT)
+    out = door.integers(Private(parts, 8.0), (1.0, 0.25), (2**20 - 1, 2**30 - 1), rho=RHO, scope=Scope.JOINT)
     sigma = 8 / math.sqrt(2 * RHO)
     assert [size for size, _ in noise.normal] == [4, 6]
     assert [sd for _, sd in noise.normal] == pytest.approx([sigma, sigma / 4], rel=1e-12)
@@ -354,9 +355,72 @@ def test_integers_carry_noise_in_proportion_to_their_weights():
     assert [part.value.bits for part in out] == [20, 30]
 
 
+def test_every_entry_of_integers_may_have_a_weight_and_a_ring_of_its_own():
+    door, noise = watched(Mechanism.LATTICE, Scope.JOINT)
+    part, weights = np.array([[-1, 5, 300], [7, 8, 9]]), np.array([[1.0, 0.5, 1.0], [0.25, 0.5, 1.0]])
+    masks = np.array([[1, 3, 255], [7, 7, 7]], np.uint64)
+    (out,) = door.integers(Private((part,), 8.0), (weights,), (masks,), rho=RHO, scope=Scope.JOINT)
+    sigma = 8 / math.sqrt(2 * RHO)
+    assert noise.normal == [(n, pytest.approx(w * sigma, rel=1e-12)) for w, n in ((0.25, 1), (0.5, 2), (1.0, 3))]
+    assert out.value.values.tolist() == [[1, 1, 300 - 256], [7, 0, 1]]  # cut before it is packed
+    assert out.value.bits == 8
+
+
+@pytest.mark.parametrize("size", [1, 40])
+def test_noise_stands_where_its_weight_says(size):
+    """Entries of a thousandth of the sd beside entries of all of it: 7 sds of either, and no noise twice."""
+    line = Charge(Event(Mechanism.LATTICE, RHO, 1.0, Scope.JOINT), 1, "x")
+    weights = np.where(np.arange(50 * size) % 2, 1.0, 1e-3)
+    exact = Private((np.zeros(50 * size, np.int64),), 1e9)
+    (out,) = gate((line,)).integers(exact, (weights,), (2**62 - 1,), rho=RHO, scope=Scope.JOINT)
+    noise, sigma = Ring(62).signed(out.value.values), 1e9 / math.sqrt(2 * RHO)
+    assert np.abs(noise[::2]).max() < 7e-3 * sigma < np.abs(noise[1::2]).max()  # all of 25 that near zero: 10^-56
+    assert np.abs(noise[1::2]).max() < 7 * sigma
+    assert len(set(noise.tolist())) > 45 * size
+
+
+def continued(**lines: int) -> tuple[Gate, Told]:
+    """A gate with a line for a release and for its rest."""
+    from colonnade.privacy.store import MemoryLog
+
+    made, noise = Ledger(MemoryLog(), "a", co.Policy(exact=True)), Told()
+    first = Charge(Event(Mechanism.LATTICE, RHO, 1.0, Scope.JOINT), lines.get("first", 1), "x")
+    rest = Charge(Event(Mechanism.CONTINUED, 0.0, 1.0, Scope.JOINT), lines.get("rest", 1), "more of x")
+    made.open_run("run", TERMS, {"a": (first, rest)})
+    return Gate(made, "run", noise), noise
+
+
+def test_the_rest_of_a_release_has_the_same_noise_and_costs_nothing_more():
+    door, noise = continued()
+    given = Private((np.arange(4),), 8.0)
+    door.integers(given, (1.0,), (2**20 - 1,), rho=RHO, scope=Scope.JOINT, more=True)
+    (out,) = door.the_rest(Private((np.arange(6),), 8.0), (0.5,), (3,))
+    sigma = 8 / math.sqrt(2 * RHO)
+    assert noise.normal == [(4, pytest.approx(sigma)), (6, pytest.approx(sigma / 2))]
+    assert out.value.values.tolist() == [0, 1, 2, 3, 0, 1]
+    assert [event.mechanism for event in door.receipt().events] == [Mechanism.LATTICE, Mechanism.CONTINUED]
+    assert door.receipt().rho == RHO
+
+
+@pytest.mark.parametrize("how", ["nothing begun", "begun whole", "twice", "other sensitivity", "another release between"])
+def test_the_rest_leaves_once_and_only_behind_its_beginning(how):
+    door, noise = continued(first=2, rest=2)
+    given, terms = (Private((np.arange(4),), 8.0), (1.0,), (255,)), {"rho": RHO, "scope": Scope.JOINT}
+    if how != "nothing begun":
+        door.integers(*given, **terms, more=how != "begun whole")
+    if how == "twice":
+        door.the_rest(*given)
+    if how == "another release between":
+        door.integers(*given, **terms)
+    drawn = len(noise.normal)
+    with pytest.raises(co.LeakError, match="no release of that sensitivity is half done"):
+        door.the_rest(Private((np.arange(4),), 7.0 if how == "other sensitivity" else 8.0), (1.0,), (255,))
+    assert len(noise.normal) == drawn
+
+
 def test_inside_a_consortium_integers_carry_no_noise_and_cost_the_same():
     door, noise = watched(Mechanism.LATTICE, Scope.JOINT, trust="consortium")
-    given = Private((np.arange(4),), 8.0), (1.0,), (Ring(20),)
+    given = Private((np.arange(4),), 8.0), (1.0,), (2**20 - 1,)
     door.integers(*given, rho=RHO, scope=Scope.JOINT, audience="consortium")
     assert noise.normal == []
     assert door.receipt().rho == RHO
@@ -391,14 +455,46 @@ def pad(label: str = "stage", seed: bytes = bytes(32), columns: int = 3, bits: i
     return Pad(seed, (label,), columns, Ring(bits))
 
 
+BITS = np.array([40, 7, 13])
+
+
+def columns(label: str = "stage", seed: bytes = bytes(32), bits: np.ndarray = BITS) -> ColumnPad:
+    return ColumnPad(seed, (label,), bits)
+
+
 def test_a_mask_covers_each_row_once_however_the_rows_come():
-    """What is sent of zeros is minus the mask itself: over 9 rows in three calls no two rows are alike, none is repeated."""
-    door = gate((Charge(MASKED, 9, "x"),))
-    sent = [door.masked(np.zeros((rows, 3), np.uint64), pad()).value.values for rows in (2, 4, 3)]
-    whole = gate((Charge(MASKED, 1, "x"),)).masked(np.zeros((9, 3), np.uint64), pad()).value.values
+    """What is sent of zeros is the mask itself: over 9 rows in three calls no two rows are alike, none is repeated."""
+    door, zeros = gate((Charge(MASKED, 9, "x"),)), np.zeros((9, 3), np.int64)
+    sent = [unpack_rows(door.masked(zeros[:rows], columns()).value, rows, BITS) for rows in (2, 4, 3)]
+    whole = unpack_rows(gate((Charge(MASKED, 1, "x"),)).masked(zeros, columns()).value, 9, BITS)
     np.testing.assert_array_equal(np.vstack(sent), whole)
     assert len({row.tobytes() for row in whole}) == 9
-    np.testing.assert_array_equal((whole + pad().rows(0, 9)) % 2**40, 0)
+    np.testing.assert_array_equal(columns().rows(0, 9) % (1 << BITS).astype(np.uint64), whole)
+
+
+def test_what_is_masked_is_the_row_plus_its_mask_in_the_ring_of_each_column():
+    rows = np.arange(27).reshape(9, 3) - 13
+    sent = unpack_rows(gate((Charge(MASKED, 1, "x"),)).masked(rows, columns()).value, 9, BITS)
+    want = (rows.astype(object) + columns().rows(0, 9).astype(object)) % (1 << BITS.astype(object))
+    np.testing.assert_array_equal(sent.astype(object), want)
+
+
+def test_column_masks_of_another_seed_stage_or_ring_share_nothing():
+    masks = [columns(), columns("other"), columns(seed=bytes(31) + b"1"), columns(bits=BITS + [0, 0, 1])]
+    assert len({mask.key for mask in masks}) == len(masks)
+    numbers = [int(value) for mask in masks for value in mask.rows(0, 4).ravel()]
+    assert len(set(numbers)) == len(numbers)  # 48 draws from 2^64
+
+
+def test_the_seed_of_a_mask_is_the_same_for_one_digest_and_another_for_another():
+    door = gate()
+    first, again, other = (door.seed(digest) for digest in (b"one", b"one", b"two"))
+    hidden = door.seed(b"one", shown=False)
+    assert [part.value for part in first] == [part.value for part in again]
+    assert first[1].value != other[1].value
+    assert len(first[1].value) == 32
+    assert (hidden[0].value, hidden[1].value) == (b"one", b"")
+    assert gate().seed(b"one")[1].value != first[1].value
 
 
 def test_masks_of_another_seed_stage_width_or_ring_share_nothing():

@@ -24,7 +24,6 @@ from colonnade.estimators.rows import clipped
 from colonnade.methods.admm.private_sharing import Couple, SendNoisyLabels, SendNoisyModel
 from colonnade.methods.frank_wolfe.central import Choose
 from colonnade.methods.frank_wolfe.private_block import InsideTurn, SendColumn, Slope
-from colonnade.methods.gram.design import grid
 from colonnade.methods.gram.integer_rows import Grid, IntegerRows
 from colonnade.methods.gram.local import Local, Products, SendSketch
 from colonnade.methods.gram.secure_design import Design
@@ -246,19 +245,17 @@ def test_rows_of_a_secure_release_stay_within_their_length_however_they_are_desc
     fed = co.Federation.split(np.zeros((ROWS, 3)), np.ones(ROWS), parties={"a": [0, 1], "b": [2]}, label="b")
     job = Job(co.Problem(co.Logistic(), **RIDGE), fed.roster(), co.Privacy(60.0, 1e-6, trust="secure", row_norm=1.5))
     told = {
-        "step": 2.0**-6, "bits": 32, "norm2": np.array([4000, 2000]), "widths": np.array([2, 2]), "constant": 50,
+        "step": 2.0**-6, "bits": 32, "norm2": np.array([4000, 2000]), "constant": 50,
         "label": 50, "buckets": 0, "keep": np.array([0, 1]), "centre": np.zeros(2), "scale": np.ones(2),
     }  # fmt: skip
     told[what] = bad if what == "step" else np.array([bad, 1.0])
     design = Design(job, co.PrivateGram())
     try:
-        figures = check_prepare(design, "a", Prepare("joint", **told, labels=np.zeros(0)))
+        prepared = check_prepare(design, "joint", Prepare("joint", **told, labels=np.zeros(0)))
     except ProtocolError:
         return
     X = np.array([[b, c] for b in (*NO_NUMBERS, *WILD, 1.0) for c in (*WILD, np.inf)])
-    rows = IntegerRows(
-        Block(form(X), np.arange(2)), grid(job, "a", figures, told["keep"], told["centre"], told["scale"])
-    )
+    rows = prepared.rows(Block(form(X), np.arange(2)), "a")
     whole = [rows.rows(0, len(X))]
     whole += [rows.sparse_rows(0, len(X)).toarray()] if rows.stay_sparse else []
     assert all((w.astype(object) ** 2).sum(axis=1).max() <= 4000 for w in whole)
@@ -334,7 +331,7 @@ def test_a_cell_too_wide_for_a_double_raises_no_warning_anywhere(form, tmp_path)
         assert np.isfinite(block.bounded_labels(1.0)).all()
     wide = sparse.csc_array(X) if form == "npz" else X
     assert np.abs(Block(wide, np.arange(2)).clipped(1.0).matrix).max() == 1.0
-    whole = Grid(np.arange(2), np.zeros(2), np.ones(2), np.full(2, -9), np.full(2, 9), 100, 0.5)
+    whole = Grid(np.arange(2), np.zeros(2), np.ones(2), np.full(2, -9), np.full(2, 9), 100, 0.5, np.ones(2, int))
     assert np.abs(IntegerRows(Block(wide, np.arange(2)), whole).rows(0, ROWS)).max() == 9
     assert np.abs(clipped(wide, 1.0)).max() == 1.0
 
