@@ -103,9 +103,9 @@ def test_a_consortium_that_was_cut_goes_on_and_its_coordinator_draws_no_noise_tw
     with pytest.raises(Cut):
         run(tmp_path, first, trust="consortium")
     run(tmp_path, second, trust="consortium")
-    known = {(x.sender, x.receiver, x.frame.sequence): x.frame.body for x in second.sent}
+    known = {(x.sender, x.receiver, x.sequence): x.body for x in second.sent}
     for letter in first.sent:
-        assert known[letter.sender, letter.receiver, letter.frame.sequence] == letter.frame.body
+        assert known[letter.sender, letter.receiver, letter.sequence] == letter.body
     ledger = Ledger(FileLog(tmp_path / "nodes" / f"{COORDINATOR}.db"), COORDINATOR, co.Policy())
     assert [e.event.mechanism for e in ledger.entries()] == ["lattice", "lattice", "continued"]
 

@@ -493,7 +493,9 @@ class GramWeights:
             assert charged == pytest.approx(charge, rel=TIGHT)
             if node == COORDINATOR:  # inside a consortium the noise is added there, once: squares first
                 squares = [self.own(party)[0] for party in every]
-                agree(weights, squares + [part for p in every for part in self.own(p)[1:]] + self.all()[3 * len(every) :])
+                agree(
+                    weights, squares + [part for p in every for part in self.own(p)[1:]] + self.all()[3 * len(every) :]
+                )
                 continue
             me = "pqrs".index(node)
             agree(weights, self.own(me) + [self.cross(*sorted((me, other))) for other in every if other != me])
