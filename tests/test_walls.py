@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import re
-from collections import Counter
+from collections import Counter, deque
 from functools import cache
 from pathlib import Path
 
@@ -55,13 +55,18 @@ def messages(tap):
 @every_case
 def test_only_declared_questions_and_answers_cross(case, tapped):
     tap, _ = tapped
-    asked: dict[str, type] = {}
+    asked: dict[str, deque[type]] = {}
     pairs = set()
     for letter, message in messages(tap):
         if letter.sender == COORDINATOR:
-            asked[letter.receiver] = type(message)
+            asked.setdefault(letter.receiver, deque()).append(type(message))
         elif letter.receiver == COORDINATOR:
-            pairs.add((asked.pop(letter.sender), type(message)))
+            sealed = {kind.__name__: kind for kind in case.method.SEALED}
+            kind = sealed[letter.inside] if isinstance(message, Sealed) else type(message)
+            assert isinstance(message, Sealed) == (kind in case.method.SEALED)
+            answered = [one for one in asked[letter.sender] if one in case.method.REPLIES]  # some are only told
+            asked[letter.sender].remove(answered[0])  # more rows may be asked for before the first have come
+            pairs.add((answered[0], kind))
         else:  # party to party: sealed, so that the coordinator, who carries it, reads nothing
             assert isinstance(message, Sealed)
             assert letter.inside == case.method.REPLIES[None].__name__

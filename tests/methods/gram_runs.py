@@ -127,7 +127,7 @@ def gram_release(method: Any, layout: Any, rings: Any, diagonal: Any, got: Any) 
             places, squares = places[:-1], squares[:-1]  # y'y is public
         parts += [(diagonal[places], squares), *zip(map(OWN.signed, own), rest, strict=True)]
     for pair, both in got.cross.items():
-        parts.append((rings.decode(both, *map(layout.mine, pair)), layout.cross_weights(pair)))
+        parts.append((rings.lift(both, *map(layout.mine, pair)), layout.cross_weights(pair)))
     return Release(tuple(parts), design.sensitivity(layout.figures))
 
 

@@ -139,7 +139,7 @@ class Stated:
         """Products of both parties' columns from what they are in their rings."""
         if self.figures.name == "sums":
             return Ring(self.figures.bits).signed(product)
-        return self.rings.decode(product, *(self.prepared.layout.mine(name) for name in NAMES))
+        return self.rings.lift(product, *(self.prepared.layout.mine(name) for name in NAMES))
 
     def came(self, name: str, kind: type) -> list[Any]:
         """What a party sent the coordinator in this stage."""

@@ -178,7 +178,7 @@ class Node:
             raise ReplayDiverged(f"{self.name!r}: the record holds messages where the program adds them up.")
         if self._fold.name not in self._loaded:
             self._loaded.add(self._fold.name)
-            self._fold.load(self._transcript.saved(self._fold))
+            self._transcript.load(self._fold)
         return {}
 
     def _advance(

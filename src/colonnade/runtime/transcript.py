@@ -26,6 +26,7 @@ from colonnade.privacy.events import Event
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.run_prices import recorded_event
 from colonnade.privacy.store import Log
+from colonnade.privacy.values import decode_value, encode_value
 from colonnade.runtime.messages import Failed
 from colonnade.runtime.program import Fold
 from colonnade.runtime.wire import HEADER_SIZE, Letter, encode
@@ -72,14 +73,14 @@ class Transcript:
                 kind, kept = ("in", letter.body) if fold is None else ("folded", letter.sha256)
                 self._log.append(self._run, tick, kind, sender, header + kept)
             if fold is not None:
-                self._log.keep(self._run, _name_of(fold), fold.save())
+                self._log.keep(self._run, _name_of(fold), encode_value(fold.save()))
             for letter in sent:
                 self._log.append(self._run, tick, "out", letter.receiver, recorded_form(letter))
             self._log.append(self._run, tick, "step", "", _names_as_json(tuple(received)))
 
-    def saved(self, fold: Fold) -> bytes:
-        """What a fold was when its last step was recorded."""
-        return self._log.kept(self._run, _name_of(fold))
+    def load(self, fold: Fold) -> None:
+        """Make a fold what it was when its last step was recorded."""
+        fold.load(decode_value(self._log.kept(self._run, _name_of(fold))))
 
     def steps(self, node: str = "") -> Iterator[Step]:
         """All recorded steps in order, with letters to `node`, one in memory at a time; a `step` row ends it."""

@@ -149,7 +149,7 @@ class Rings:
     bits: Integers
     low: Integers
 
-    def decode(self, product: Integers, rows: Integers, columns: Integers) -> Integers:
+    def lift(self, product: Integers, rows: Integers, columns: Integers) -> Integers:
         """The products of some columns, from what they are in their rings."""
         low = self.low[np.ix_(rows, columns)]
         ring = np.minimum.outer(self.bits[rows], self.bits[columns]).astype(np.uint64)

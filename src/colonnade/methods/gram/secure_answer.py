@@ -130,7 +130,7 @@ def gram_matrix(layout: Layout, rings: Rings, diagonal: Floats, got: Collected) 
         matrix[at, s] = matrix[s, at] = sums * unit
     for (k, m), product in got.cross.items():
         rows, columns = layout.mine(k), layout.mine(m)
-        whole = rings.decode(product, rows, columns) * np.outer(units[rows], units[columns])
+        whole = rings.lift(product, rows, columns) * np.outer(units[rows], units[columns])
         matrix[np.ix_(order[rows], order[columns])] = whole
         matrix[np.ix_(order[columns], order[rows])] = whole.T
     return matrix

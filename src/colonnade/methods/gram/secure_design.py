@@ -128,11 +128,11 @@ class Design:
         return Stage(figures.name, figures.length, rings, figures.pairs(self.job), digest)
 
     def digest(self, prepare: bytes) -> bytes:
-        """What the parties of a stage must have been told alike: the whole message, and what they approved."""
+        """What the parties of a stage must have been told alike: the whole message (its digest), what they approved."""
         job, privacy = self.job, self.job.privacy
         agreed = None if privacy is None else sorted(map(repr, asdict(privacy).items()))  # in any order of parties
         terms = repr((agreed, job.problem, job.roster.rows, job.roster.parties, job.roster.label, self.settings))
-        return hashlib.sha256(len(prepare).to_bytes(8, "little") + prepare + terms.encode()).digest()
+        return hashlib.sha256(prepare + bytes(terms, "utf-8")).digest()
 
     def sds(self, figures: Figures, frame: RowFrame) -> Floats:
         """The noise of every entry of the Gram matrix, in the frame's units."""

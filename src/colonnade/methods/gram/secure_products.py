@@ -18,6 +18,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -28,7 +29,7 @@ from colonnade.kernels.ring import cross, ring_masks
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.pads import ColumnPad
 from colonnade.privacy.released import Released
-from colonnade.privacy.values import Packed, decode_value, encode_value
+from colonnade.privacy.values import Packed
 from colonnade.runtime.messages import message
 from colonnade.runtime.program import COORDINATOR, Inbox, Post, Program, ask, ask_one, expect, receive
 
@@ -144,7 +145,7 @@ class Stage:
 
     def label(self) -> tuple[str, str]:
         """What every mask of the stage is derived from, beside its seed: the digest and all rings."""
-        rings = hashlib.sha256(repr([(name, bits.tolist()) for name, bits in self.bits.items()]).encode())
+        rings = hashlib.sha256(bytes(repr([(name, bits.tolist()) for name, bits in self.bits.items()]), "utf-8"))
         return self.digest.hex(), rings.hexdigest()
 
     def mask(self, party: str, seed: bytes, run: str) -> ColumnPad:
@@ -367,11 +368,11 @@ class Totals:
         """The noisy products of every pair, each entry in its ring."""
         return {pair: total & self.stage.masks(pair) for pair, total in self.cross.items()}
 
-    def save(self) -> bytes:
-        return encode_value((self.done, tuple(self.cross.values()), tuple(self.parts.values())))
+    def save(self) -> tuple[Any, ...]:
+        return self.done, tuple(self.cross.values()), tuple(self.parts.values())
 
-    def load(self, saved: bytes) -> None:
-        self.done, products, parts = decode_value(saved)
+    def load(self, saved: tuple[Any, ...]) -> None:
+        self.done, products, parts = saved
         self.cross = dict(zip(self.cross, (product.copy() for product in products), strict=True))
         self.parts = dict(zip(self.own, parts, strict=False))  # none before all have come
 
@@ -391,11 +392,11 @@ class Diagonals:
                 raise ProtocolError(f"{party!r} sent {came.size} squared lengths for {self.widths[party]} columns")
             self.values[party] = came
 
-    def save(self) -> bytes:
-        return encode_value(tuple(self.values.values()))
+    def save(self) -> tuple[Any, ...]:
+        return tuple(self.values.values())
 
-    def load(self, saved: bytes) -> None:
-        self.values = dict(zip(self.widths, decode_value(saved), strict=True))
+    def load(self, saved: tuple[Any, ...]) -> None:
+        self.values = dict(zip(self.widths, saved, strict=True))
 
 
 def collect(stage: Stage, own: Mapping[str, int], parties: tuple[str, ...]) -> Program[Totals]:
