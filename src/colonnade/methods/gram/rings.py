@@ -5,8 +5,9 @@ Units    a column of zeros and ones, one of class labels too, is a whole number 
          columns i and j in units has sd g/(fᵢfⱼ) where one in steps has g. Only where the schema proves that no row is
          over its bound, and rows are neither centred nor scaled: a row of ones that is shortened has no ones left.
 Rings    column i is masked modulo 2^wᵢ, and a product of two columns is known modulo the lesser of both. |xᵢᵀxⱼ| is at
-         most √(dᵢdⱼ), d the squared lengths, which leave with their noise before the rest; and eight sds of noise. A
-         product that does not fit is wrong, and tells no more: noise modulo 2^w hides what noise hides.
+         most √(dᵢdⱼ), d the squared lengths, which leave with their noise before the rest; where xᵢ is zeros and ones
+         also dᵢ times the largest entry of xⱼ; and eight sds of noise. A product that does not fit is wrong, and tells
+         no more: noise modulo 2^w hides what noise hides.
 Leaves   nothing: everything here was released before, or is public.
 """
 
@@ -106,6 +107,18 @@ class Layout:
             binary[here] = self._of_columns(party, 1) & (self.units[here] > 1)
         return binary, nonnegative & (self.figures.buckets == 0)
 
+    @cached_property
+    def entries(self) -> Floats:
+        """How far an entry of each column can be from zero, in units."""
+        most = np.full(self.owner.size, float(self.figures.label))
+        for party in self.job.roster.with_columns:
+            bound, _, nonnegative = (one[self.places(party)] for one in entry_bounds(self.job, party))
+            here, places = self.kept[party], self.mine(party)
+            ends = (np.where(nonnegative, 0.0, -bound), bound)
+            far = np.maximum(*(np.abs((end - self.frame.centre[here]) * self.frame.scale[here]) for end in ends))
+            most[places[: here.size]] = np.minimum(far / self.figures.step + 1.0, self.figures.norm2[party] ** 0.5)
+        return np.full(most.size, np.inf) if self.figures.buckets else most / self.units
+
     # ------------------------------------------------------------------------ noise
 
     def weights(self, party: str) -> tuple[Floats, Floats, Floats]:
@@ -129,8 +142,8 @@ class Layout:
             lengths[self.label] = self.job.roster.rows
         binary, nonnegative = self._kinds
         most = np.sqrt(np.outer(lengths, lengths))
-        both = np.outer(binary, binary)
-        most[both] = np.minimum.outer(lengths, lengths)[both]
+        ones = np.where(binary, lengths, np.inf)  # how many, of columns of zeros and ones
+        most = np.minimum(most, np.minimum(np.outer(ones, self.entries), np.outer(self.entries, ones)))
         spread = SDS * g / np.outer(units, units)
         low = np.floor(np.where(np.outer(nonnegative, nonnegative), 0.0, -most) - spread)
         apart = self.owner[:, None] != self.owner
