@@ -38,7 +38,8 @@ STEP = 8  # rows a kernel takes in one pass: as many multipliers as fit in regis
 LANES = 8  # columns of b are padded to whole vectors, so that none is left to a slow remainder loop
 TILE = 256  # rows and columns of the result that stay in cache while a block of rows passes
 NARROW = 1 << 31  # with a bound below this, entry + bound fits in 32 bits
-EXACT_FLOAT = 1 << 53  # float64 sums of integers are exact up to here
+EXACT_BITS = 53
+EXACT_FLOAT = 1 << EXACT_BITS  # float64 sums of integers are exact up to here
 FLOAT_ROWS = 4096
 FEWEST_ROWS = 256  # shorter blocks than this are no work for BLAS
 FLOAT_BITS = 23  # two residues of so many bits: 2^22 · 2^22 · 512 rows = 2^53
@@ -206,23 +207,21 @@ def cross(a: Integers, b: Integers, bits_a: Integers, bits_b: Integers, *, bound
 
     An integer and its ring element mean the same. `bound_a` is a public limit of |entry| of a, which the caller keeps.
     """
-    reach_a = int(bits_a.max(initial=1)) - 1
+    every_a, every_b = np.arange(a.shape[1]), np.arange(b.shape[1])
+    reach = int(bits_a.max(initial=1)) - 1
     if bound_a is not None:
-        reach_a = min(reach_a, bound_a.bit_length())
-    if reach_a + int(bits_b.max(initial=1)) - 1 + FEWEST_ROWS.bit_length() - 1 <= 53:
-        out = _float_products(a, b, bits_a, bits_b, reach_a)
-    else:
-        out = np.empty((a.shape[1], b.shape[1]), np.uint64)
-        few_a, few_b = np.minimum(bits_a, FLOAT_BITS), np.minimum(bits_b, FLOAT_BITS)
-        narrow, wide = np.flatnonzero(bits_a <= FLOAT_BITS), np.flatnonzero(bits_a > FLOAT_BITS)
-        narrow_b, wide_b = np.flatnonzero(bits_b <= FLOAT_BITS), np.flatnonzero(bits_b > FLOAT_BITS)
-        # Where one of two columns is narrow their product is needed modulo its few bits only.
-        out[narrow] = _float_products(a[:, narrow], b, few_a[narrow], few_b, FLOAT_BITS - 1)
-        out[np.ix_(wide, narrow_b)] = _float_products(
-            a[:, wide], b[:, narrow_b], few_a[wide], few_b[narrow_b], FLOAT_BITS - 1
-        )
-        whole = Ring(32 if max(bits_a.max(), bits_b.max()) <= 32 else 64)
-        out[np.ix_(wide, wide_b)] = _parallel_product(a[:, wide], b[:, wide_b], whole)
+        reach = min(reach, bound_a.bit_length())
+    if reach + int(bits_b.max(initial=1)) - 1 <= EXACT_BITS - FEWEST_ROWS.bit_length() + 1:
+        return _float_products(a, b, (every_a, every_b), (bits_a, bits_b), reach) & ring_masks(bits_a, bits_b)
+    out = np.empty((a.shape[1], b.shape[1]), np.uint64)
+    few = np.minimum(bits_a, FLOAT_BITS), np.minimum(bits_b, FLOAT_BITS)
+    narrow, wide = np.flatnonzero(bits_a <= FLOAT_BITS), np.flatnonzero(bits_a > FLOAT_BITS)
+    narrow_b, wide_b = np.flatnonzero(bits_b <= FLOAT_BITS), np.flatnonzero(bits_b > FLOAT_BITS)
+    # Where one of two columns is narrow their product is needed modulo its few bits only.
+    out[narrow] = _float_products(a, b, (narrow, every_b), few, FLOAT_BITS - 1)
+    out[np.ix_(wide, narrow_b)] = _float_products(a, b, (wide, narrow_b), few, FLOAT_BITS - 1)
+    whole = Ring(32 if max(bits_a.max(), bits_b.max()) <= 32 else 64)
+    out[np.ix_(wide, wide_b)] = _parallel_product(a[:, wide], b[:, wide_b], whole)
     return out & ring_masks(bits_a, bits_b)
 
 
@@ -232,15 +231,20 @@ def ring_masks(bits_a: Integers, bits_b: Integers) -> NDArray[np.uint64]:
     return np.uint64(2**64 - 1) >> (np.uint64(64) - low)
 
 
-def _float_products(a: Integers, b: Integers, bits_a: Integers, bits_b: Integers, reach_a: int) -> Integers:
-    """aᵀb modulo 2^64 of the residues nearest to zero, in blocks of rows so short that no sum passes 2^53."""
-    rows = 1 << min(53 - reach_a - (int(bits_b.max(initial=1)) - 1), FLOAT_ROWS.bit_length() - 1)
-    x, y = np.empty((min(rows, len(a)), a.shape[1])), np.empty((min(rows, len(b)), b.shape[1]))
-    total = np.zeros((a.shape[1], b.shape[1]), np.int64)
+def _float_products(
+    a: Integers, b: Integers, of: tuple[Integers, Integers], bits: tuple[Integers, Integers], reach: int
+) -> Integers:
+    """Products of some columns modulo 2^64, of the residues nearest to zero, in blocks of rows so short that no sum
+    passes 2^53; `reach`: entries of a are below 2^reach."""
+    if not (of[0].size and of[1].size):
+        return np.zeros((of[0].size, of[1].size), np.uint64)
+    rows = 1 << min(EXACT_BITS - reach - (int(bits[1][of[1]].max()) - 1), FLOAT_ROWS.bit_length() - 1)
+    x, y = np.empty((min(rows, len(a)), of[0].size)), np.empty((min(rows, len(b)), of[1].size))
+    total = np.zeros((of[0].size, of[1].size), np.int64)
     for start in range(0, len(a), rows):
         count = min(rows, len(a) - start)
-        _near_zero(a[start : start + count], bits_a, x)
-        _near_zero(b[start : start + count], bits_b, y)
+        _near_zero(a[start : start + count], of[0], bits[0], x)
+        _near_zero(b[start : start + count], of[1], bits[1], y)
         total += (x[:count].T @ y[:count]).astype(np.int64)
     return total.view(np.uint64)
 
@@ -345,12 +349,12 @@ def _fill(buffer: Integers, block: Integers) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _near_zero(values, bits, out):  # type: ignore[no-untyped-def]  # numba infers the types
-    """The low bits of every entry, as the number nearest to zero that has them."""
+def _near_zero(values, columns, bits, out):  # type: ignore[no-untyped-def]  # numba infers the types
+    """The low bits of every entry of some columns, as the number nearest to zero that has them."""
     for i in range(values.shape[0]):
-        for j in range(values.shape[1]):
-            unused = 64 - bits[j]
-            out[i, j] = (i64(values[i, j]) << unused) >> unused
+        for j in range(columns.size):
+            unused = 64 - bits[columns[j]]
+            out[i, j] = (i64(values[i, columns[j]]) << unused) >> unused
 
 
 @njit(cache=True, nogil=True)
