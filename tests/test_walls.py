@@ -360,3 +360,76 @@ def test_every_method_opens_with_its_card():
         for line in ("Solves", "Source", "Leaves", "Price"):
             assert any(text.startswith(line) for text in card.splitlines()), f"{path.name}: {line}"
         assert "????" not in card
+
+
+# ---------------------------------------------------------------------------------------- what only the coordinator may see
+
+FOR_THE_COORDINATOR = {"Masked", "Diagonal", "Parts"}
+
+
+def makes(node: ast.AST, makers: set[str]) -> bool:
+    """Whether an expression is such a message, or what a function gives back that makes one."""
+    if isinstance(node, ast.YieldFrom | ast.Await):
+        node = node.value
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in makers
+
+
+def misaddressed(text: str, makers: set[str]) -> list[int]:
+    """Lines where such a message, or a name that holds one, is used otherwise than as `ask_one(COORDINATOR, message, ...)`.
+
+    A function may return one; who calls it is looked at like who makes one.
+    """
+    wrong = []
+    for function in (n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.FunctionDef)):
+        held, right = set(), set()
+        for node in ast.walk(function):
+            if isinstance(node, ast.Assign) and makes(node.value, makers):
+                held |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+                right.add(node.value)
+            if isinstance(node, ast.Return) and node.value is not None:
+                right.add(node.value)
+            if isinstance(node, ast.Call) and called(node) == "ask_one":
+                to, message = node.args[:2]
+                if isinstance(to, ast.Name) and to.id == "COORDINATOR":
+                    right.add(message)
+            if isinstance(node, ast.YieldFrom) and node in right:
+                right.add(node.value)
+        for node in ast.walk(function):
+            is_held = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in held
+            if (is_held or (isinstance(node, ast.Call) and makes(node, makers))) and node not in right:
+                wrong.append(node.lineno)
+    return wrong
+
+
+def coordinators_makers() -> set[str]:
+    """The messages, and the functions that give one back."""
+    functions = [n for path in FILES for n in ast.walk(tree(path)) if isinstance(n, ast.FunctionDef) and n.returns]
+    return FOR_THE_COORDINATOR | {f.name for f in functions if ast.unparse(f.returns) in {"Parts", "Program[Parts]"}}
+
+
+def test_masked_rows_lengths_and_corrections_are_addressed_to_the_coordinator_alone():
+    """Partners know the masks: one line that sends them what is masked shows them rows."""
+    from colonnade.methods.gram.private_gram import PrivateGram
+
+    assert {kind.__name__ for kind in PrivateGram.SEALED} == FOR_THE_COORDINATOR
+    makers = coordinators_makers()
+    assert makers == FOR_THE_COORDINATOR | {"release_gram", "release_sums"}
+    made = {path.name for path in FILES if any(makes(node, makers) for node in ast.walk(tree(path)))}
+    assert made == {"secure_products.py", "secure_parts.py", "private_gram.py"}
+    for path in FILES:
+        assert misaddressed(path.read_text(encoding="utf-8"), makers) == [], path
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "yield Post({partner: Masked(rows)}, ())",
+        "yield Post({COORDINATOR: Masked(rows), partner: Masked(rows)}, ())",
+        "yield from ask_one(partner, Parts(rows), Next)",
+        "one = Diagonal(rows); yield from ask_one(COORDINATOR, one, Next); yield Post({partner: one}, ())",
+        "one = yield from release_gram(rows); yield Post({partner: one}, ())",
+    ],
+)
+def test_planted_a_message_to_a_partner_is_found_by_the_lint(line):
+    body = line.replace("; ", "\n    ")
+    assert misaddressed(f"def party(rows, partner):\n    {body}\n", coordinators_makers())
