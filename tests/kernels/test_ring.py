@@ -15,8 +15,8 @@ from scipy import sparse, stats
 
 from colonnade.errors import InvalidInput
 from colonnade.kernels import ring as kernel
-from colonnade.kernels.bits import pack, packed_size, unpack
-from colonnade.kernels.ring import ROWS, Ring, blocks, gram, product, uniform
+from colonnade.kernels.bits import pack, pack_rows, packed_size, rows_size, unpack, unpack_rows
+from colonnade.kernels.ring import FLOAT_BITS, ROWS, Ring, blocks, cross, gram, product, ring_masks, uniform
 
 WIDTHS = [8, 31, 32, 33, 40, 48, 63, 64]
 KEY = bytes(range(32))
@@ -396,3 +396,118 @@ def test_packed_integers_are_the_digits_of_one_big_integer(bits, data):
 def test_packing_keeps_the_low_bits_only(bits):
     values = np.arange(3, dtype=np.uint64) + np.uint64(2**bits)
     assert unpack(pack(values, bits), 3, bits).tolist() == [0, 1, 2]
+
+
+# ---------------------------------------------------------------------------------------- a ring for each column
+
+
+def least(bits_a, bits_b):
+    return [[2 ** min(int(i), int(j)) for j in bits_b] for i in bits_a]
+
+
+def exact_cross(a, b, bits_a, bits_b):
+    return big(a).T @ big(b) % np.array(least(bits_a, bits_b), object)
+
+
+def in_rings(rng, rows, bits):
+    """Elements of each column's ring, a part of them at its ends."""
+    found = []
+    for width in bits.tolist():
+        most = 2**width - 1
+        values = rng.integers(0, most, rows, dtype=np.uint64, endpoint=True)
+        ends = np.array([0, most, 2 ** (width - 1), 2 ** (width - 1) - 1], np.uint64)
+        found.append(np.where(rng.random(rows) < 0.3, rng.choice(ends, rows), values))
+    return np.column_stack(found)
+
+
+KINDS_OF_RINGS = {
+    "narrow": (1, FLOAT_BITS),
+    "about where float64 ends": (FLOAT_BITS - 1, FLOAT_BITS + 2),
+    "up to 32": (1, 32),
+    "up to 64": (1, 64),
+    "wide": (33, 64),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_RINGS)
+@pytest.mark.parametrize("rows", [1, 255, 257, 700])
+def test_a_cross_product_is_exact_in_the_lesser_ring_of_two_columns(kind, rows):
+    low, high = KINDS_OF_RINGS[kind]
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        bits_a, bits_b = (rng.integers(low, high + 1, size) for size in (5, 7))
+        a, b = in_rings(rng, rows, bits_a), in_rings(rng, rows, bits_b)
+        same(exact_cross(a, b, bits_a, bits_b), cross(a, b, bits_a, bits_b))
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_RINGS)
+@pytest.mark.parametrize("bound", [1, 5, 2047, 1 << 20])
+def test_a_bound_of_one_operand_changes_no_bit_of_a_cross_product(kind, bound):
+    """Rows may be wider than their ring, as a length that was underestimated makes them: wrong, and the same for all."""
+    low, high = KINDS_OF_RINGS[kind]
+    rng = np.random.default_rng(bound)
+    bits_a, bits_b = (rng.integers(low, high + 1, size) for size in (6, 3))
+    a = rng.choice([-bound, bound, 0, 1], (1100, 6))
+    b = in_rings(rng, 1100, bits_b)
+    same(exact_cross(a, b, bits_a, bits_b), cross(a, b, bits_a, bits_b))
+    same(exact_cross(a, b, bits_a, bits_b), cross(a, b, bits_a, bits_b, bound_a=bound))
+
+
+def test_the_largest_residues_of_the_widest_float_rings_sum_exactly():
+    """All entries at the end of the ring, where a block one row longer, or a ring one bit wider, would pass 2^53."""
+    for wide in (FLOAT_BITS, FLOAT_BITS + 1):
+        bits = np.full(2, wide)
+        a = np.full((9000, 2), 1 << (wide - 1))
+        b = np.full((9000, 2), (1 << (wide - 1)) - 1)
+        same(exact_cross(a, b, bits, bits), cross(a, b, bits, bits))
+        same(exact_cross(a, a, bits, bits), cross(a, a, bits, bits))
+
+
+def test_a_cross_product_with_two_threads_is_the_same(monkeypatch):
+    monkeypatch.setattr(kernel, "PARALLEL", 1)
+    rng = np.random.default_rng(3)
+    bits_a, bits_b = np.array([31, 40, 12, 64, 24]), np.array([60, 25, 9])
+    a, b = in_rings(rng, 300, bits_a), in_rings(rng, 300, bits_b)
+    same(exact_cross(a, b, bits_a, bits_b), cross(a, b, bits_a, bits_b))
+
+
+def test_a_cross_product_without_columns_or_rows_is_empty_or_zero():
+    bits, none = np.array([3, 40]), np.zeros(0, np.int64)
+    assert cross(np.zeros((4, 0), np.int64), np.ones((4, 2), np.int64), none, bits).shape == (0, 2)
+    assert not cross(np.zeros((0, 2), np.int64), np.zeros((0, 2), np.int64), bits, bits).any()
+
+
+def test_ring_masks_are_the_lesser_ring_of_two_columns():
+    every = np.arange(1, 65)
+    masks = ring_masks(every, every)
+    assert masks.dtype == np.uint64
+    assert [[int(m) + 1 for m in row] for row in masks] == least(every, every)
+
+
+@settings(max_examples=60)
+@given(st.lists(st.integers(1, 64), min_size=1, max_size=9), st.integers(0, 40), st.integers(0, 2**32))
+def test_packed_rows_are_one_number_whose_digits_are_the_entries(bits, rows, seed):
+    """Entry after entry, each in its own width: read as one little-endian integer; and back."""
+    rng, bits = np.random.default_rng(seed), np.array(bits)
+    values = rng.integers(-(2**62), 2**62, (rows, bits.size))
+    mask = rng.integers(0, 2**64 - 1, (rows, bits.size), dtype=np.uint64, endpoint=True)
+    want = (big(values) + big(mask)) % np.array([2 ** int(b) for b in bits], object)
+    packed = pack_rows(values, mask, bits).tobytes()
+    number = at = 0
+    for row in want:
+        for value, width in zip(row, bits.tolist(), strict=True):
+            number |= int(value) << at
+            at += width
+    assert len(packed) == rows_size(rows, bits) == -(-at // 8)
+    assert int.from_bytes(packed, "little") == number
+    same(want, unpack_rows(packed, rows, bits))
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_packed_rows_take_the_types_that_rows_and_masks_have(dtype):
+    bits = np.array([3, 31, 32])
+    values = np.array([[-1, -5, 7], [2, 3, -(2**31)]], dtype)
+    for word in (np.uint32, np.uint64):
+        mask = np.array([[7, 1, 2**32 - 1], [0, 2**31, 5]], word)
+        want = (big(values) + big(mask)) % np.array([8, 2**31, 2**32], object)
+        same(want, unpack_rows(pack_rows(values, mask, bits).tobytes(), 2, bits))
