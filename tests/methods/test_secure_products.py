@@ -15,6 +15,7 @@ from colonnade.methods.gram.secure_products import CoordinatorKey, Masked, Next,
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.pads import ColumnPad
 from colonnade.privacy.store import FileLog
+from colonnade.privacy.values import release
 from colonnade.runtime.inprocess import InProcess, deliver_once
 from colonnade.runtime.messages import Sealed
 from colonnade.runtime.program import COORDINATOR
@@ -296,6 +297,17 @@ def test_on_the_wire_no_masked_row_no_correction_and_no_length_reaches_a_party(t
     assert plain == {"Sealed", "RunKey", "Done"}
 
 
+def test_masked_rows_that_come_unsealed_are_refused(tmp_path):
+    """Whoever carried them could have read them."""
+    bare = encode(Masked(release(b"rows")), guarded=False)
+
+    def fault(letter):
+        return [replace(letter, body=bare, _sha256=b"") if letter.inside == "Masked" else letter]
+
+    with pytest.raises(ProtocolError, match="Masked unsealed"):
+        run(tmp_path, co.Faults(InProcess(), fault))
+
+
 def test_masked_rows_of_another_length_are_refused(tmp_path, monkeypatch):
     real = secure_products.Totals._multiply
 
@@ -304,6 +316,18 @@ def test_masked_rows_of_another_length_are_refused(tmp_path, monkeypatch):
 
     monkeypatch.setattr(secure_products.Totals, "_multiply", cut)
     with pytest.raises(ProtocolError, match="bytes for"):
+        run(tmp_path)
+
+
+def test_corrections_of_another_shape_are_refused(tmp_path, monkeypatch):
+    real = secure_products.Totals._correct
+
+    def turned(self, party, parts):
+        last = parts[-1]
+        real(self, party, [*parts[:-1], replace(last, values=last.values[:1, :1])])
+
+    monkeypatch.setattr(secure_products.Totals, "_correct", turned)
+    with pytest.raises(ProtocolError, match="sent a correction of shape"):
         run(tmp_path)
 
 
