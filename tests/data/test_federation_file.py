@@ -92,6 +92,15 @@ def with_rows(file: FederationFile) -> dict[str, Member]:
     return {name: replace(member, rows=20) for name, member in file.members.items()}
 
 
+def test_a_coordinator_with_a_partys_key_is_refused(federation: co.Federation) -> None:
+    """A party knows masks, and the coordinator sees what is masked: together they read rows."""
+    file = federation.charter()
+    for member in file.members.values():
+        with pytest.raises(co.InvalidInput, match="the coordinator has a party's key"):
+            replace(file, coordinator=member.key)
+    assert replace(file, coordinator=new_key()[0]).coordinator
+
+
 def test_two_new_keys_differ() -> None:
     assert new_key()[0] != new_key()[0]
 
