@@ -122,7 +122,7 @@ def test_a_product_with_eight_sds_of_noise_is_read_as_it_was(loss, g):
     ring = np.minimum.outer(rings.bits[a], rings.bits[b])
     for noise in (spread, -spread, 0 * spread):
         noisy = (exact + noise)[np.ix_(a, b)]
-        found = rings.lifted((noisy & ((1 << ring) - 1)).astype(np.uint64), a, b)
+        found = rings.lift((noisy & ((1 << ring) - 1)).astype(np.uint64), a, b)
         np.testing.assert_array_equal(found, noisy)
     assert rings.bits.max() <= MOST_BITS
 
@@ -140,4 +140,4 @@ def test_products_of_what_is_never_negative_begin_at_zero_and_others_below():
 def test_a_number_in_a_ring_is_read_from_the_least_that_it_can_be():
     narrow = Rings(np.array([4, 9]), np.array([[0, -3], [-3, 0]]))
     for value in range(-3, 13):
-        assert narrow.lifted(np.array([[value & 15]], np.uint64), np.array([0]), np.array([1])) == value
+        assert narrow.lift(np.array([[value & 15]], np.uint64), np.array([0]), np.array([1])) == value

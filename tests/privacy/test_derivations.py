@@ -82,8 +82,8 @@ class Door:
 
 def test_masks_of_a_stage_name_all_that_its_parties_were_told():
     bits = {"a": np.array([5, 40]), "b": np.array([40, 7, 64])}
-    stage = Stage("sums", 9, bits, (("a", "b"),), OTHER)
-    rings_digest = hashlib.sha256(b"[('a', [5, 40]), ('b', [40, 7, 64])]").hexdigest()
+    stage, words = Stage("sums", 9, bits, (("a", "b"),), OTHER), b"[('a', [5, 40]), ('b', [40, 7, 64])]"
+    rings_digest = hashlib.sha256(len(words).to_bytes(8, "little") + words).hexdigest()
     label = OTHER.hex(), rings_digest
     assert stage.label() == label
     mask = stage.mask("b", SECRET, "run")
@@ -93,8 +93,8 @@ def test_masks_of_a_stage_name_all_that_its_parties_were_told():
     made["a"].meet("b", *made["b"].hello)
     made["b"].meet("a", *made["a"].hello)
     key = made["a"].shared("b", "corrections", *label, "a", "b", "product 0")
-    words = uniform(by_hand(key, "column pad", "R", "64,64,64"), b"column pad", 0, 2, 3, Ring(64))
-    want = words & np.array([[31, 31, 31], [2**40 - 1, 127, 2**40 - 1]], np.uint64)
+    drawn = uniform(by_hand(key, "column pad", "R", "64,64,64"), b"column pad", 0, 2, 3, Ring(64))
+    want = drawn & np.array([[31, 31, 31], [2**40 - 1, 127, 2**40 - 1]], np.uint64)
     for node in ("a", "b"):
         assert np.array_equal(stage.between(Door(node, made[node]), ("a", "b")), want)
 

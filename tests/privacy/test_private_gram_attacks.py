@@ -46,6 +46,7 @@ from colonnade.privacy.mechanisms import gaussian_sigma
 from colonnade.privacy.pads import ColumnPad, Pad
 from colonnade.privacy.released import Private
 from colonnade.privacy.store import FileLog
+from colonnade.privacy.values import decode_value
 from colonnade.runtime.inprocess import Tap
 from colonnade.runtime.messages import Sealed
 from colonnade.runtime.node import Node
@@ -972,7 +973,7 @@ def test_while_a_run_is_open_the_files_of_a_party_and_the_coordinator_hold_produ
     masks = {"a": seed, "b": party.secret(run, f"program: mask {prepared.digest.hex()}", 32)}
     masks = {name: stage.mask(name, one, run).rows(0, fed.rows).astype(np.uint64) for name, one in masks.items()}
     totals = secure_products.Totals(stage, {})
-    totals.load(coordinator.kept(run, "fold: totals of sums"))
+    totals.load(decode_value(coordinator.kept(run, "fold: totals of sums")))
     up = (np.asarray(fed.labels) > 0).astype(np.uint64)
     own = np.column_stack([up, np.uint64(1) - up]) + masks["b"]
     rows = prepared.rows(fed.parties["a"].block, "a").rows(0, fed.rows).astype(np.uint64)

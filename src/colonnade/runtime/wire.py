@@ -58,9 +58,10 @@ def _check_guard(shape: Shape, values: tuple[Any, ...]) -> None:
             )
 
 
-def digest_of(message: Any) -> bytes:
-    """What tells a message from every other: a hash of the bytes that it travels as."""
-    return hashlib.sha256(encode(message, guarded=False)).digest()
+def public_digest(*said: object) -> bytes:
+    """A hash of messages and public figures: what several nodes must have been told alike."""
+    parts = [encode(one, guarded=False) if type(one) in BY_TYPE else repr(one).encode() for one in said]
+    return hashlib.sha256(b"".join(len(part).to_bytes(8, "little") + part for part in parts)).digest()
 
 
 _recent: deque[tuple[bytes, Any]] = deque(maxlen=4)

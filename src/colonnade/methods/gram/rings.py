@@ -112,9 +112,9 @@ class Layout:
         """How far an entry of each column can be from zero, in units."""
         most = np.full(self.owner.size, float(self.figures.label))
         for party in self.job.roster.with_columns:
-            bound, _, nonnegative = (one[self.places(party)] for one in entry_bounds(self.job, party))
             here, places = self.kept[party], self.mine(party)
-            ends = (np.where(nonnegative, 0.0, -bound), bound)
+            bound = entry_bounds(self.job, party)[0][self.places(party)]
+            ends = (np.where(self._of_columns(party, 2), 0.0, -bound), bound)
             far = np.maximum(*(np.abs((end - self.frame.centre[here]) * self.frame.scale[here]) for end in ends))
             most[places[: here.size]] = np.minimum(far / self.figures.step + 1.0, self.figures.norm2[party] ** 0.5)
         return np.full(most.size, np.inf) if self.figures.buckets else most / self.units

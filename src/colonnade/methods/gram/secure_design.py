@@ -5,7 +5,6 @@ Leaves   nothing: budgets, steps and noise follow from public figures (schemas, 
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -30,6 +29,7 @@ from colonnade.methods.method import Job
 from colonnade.privacy.events import MASKED, Audience, Charge, Event, Mechanism, Plan, Scope
 from colonnade.privacy.statement import Trust
 from colonnade.runtime.program import COORDINATOR
+from colonnade.runtime.wire import public_digest
 
 SUMS, JOINT = "noisy class sums of the columns", "the noisy Gram matrix of all columns, constant and labels"
 WITHIN = "exact inside the consortium, noisy outside"
@@ -127,12 +127,12 @@ class Design:
         rings = one_ring(figures.widths, figures.bits) if bits is None else bits
         return Stage(figures.name, figures.length, rings, figures.pairs(self.job), digest)
 
-    def digest(self, prepare: bytes) -> bytes:
-        """What the parties of a stage must have been told alike: the whole message (its digest), what they approved."""
+    def digest(self, prepare: object) -> bytes:
+        """What the parties of a stage must have been told alike: the whole message, and what they approved."""
         job, privacy = self.job, self.job.privacy
         agreed = None if privacy is None else sorted(map(repr, asdict(privacy).items()))  # in any order of parties
-        terms = repr((agreed, job.problem, job.roster.rows, job.roster.parties, job.roster.label, self.settings))
-        return hashlib.sha256(prepare + bytes(terms, "utf-8")).digest()
+        terms = agreed, job.problem, job.roster.rows, job.roster.parties, job.roster.label, self.settings
+        return public_digest(prepare, terms)
 
     def sds(self, figures: Figures, frame: RowFrame) -> Floats:
         """The noise of every entry of the Gram matrix, in the frame's units."""

@@ -37,7 +37,6 @@ from colonnade.privacy.gate import Gate
 from colonnade.privacy.released import Private
 from colonnade.runtime.messages import message
 from colonnade.runtime.program import COORDINATOR, Program, ask_one, public_bytes, receive
-from colonnade.runtime.wire import digest_of
 
 
 @message(148)
@@ -272,7 +271,7 @@ def check_prepare(design: Design, name: str, told: Prepare) -> Prepared:
     if not agreed:
         raise ProtocolError(f"{COORDINATOR!r} described another release than the one that was agreed")
     frame = RowFrame(told.keep, told.centre, told.scale, np.zeros(len(parties)), np.zeros(told.keep.size))
-    return Prepared(figures, Layout(job, figures, frame), design.digest(digest_of(told)))
+    return Prepared(figures, Layout(job, figures, frame), design.digest(told))
 
 
 def check_widths(layout: Layout, told: Widths) -> Integers:

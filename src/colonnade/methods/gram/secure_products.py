@@ -15,7 +15,6 @@ Assumes  all follow the protocol, and the coordinator pools nothing with a party
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,6 +31,7 @@ from colonnade.privacy.released import Released
 from colonnade.privacy.values import Packed
 from colonnade.runtime.messages import message
 from colonnade.runtime.program import COORDINATOR, Inbox, Post, Program, ask, ask_one, expect, receive
+from colonnade.runtime.wire import public_digest
 
 Rows = Callable[[int, int], Integers]  # first row, how many: those rows as integers
 Pair = tuple[str, str]
@@ -145,8 +145,8 @@ class Stage:
 
     def label(self) -> tuple[str, str]:
         """What every mask of the stage is derived from, beside its seed: the digest and all rings."""
-        rings = hashlib.sha256(bytes(repr([(name, bits.tolist()) for name, bits in self.bits.items()]), "utf-8"))
-        return self.digest.hex(), rings.hexdigest()
+        rings = public_digest([(name, bits.tolist()) for name, bits in self.bits.items()])
+        return self.digest.hex(), rings.hex()
 
     def mask(self, party: str, seed: bytes, run: str) -> ColumnPad:
         """The mask of a party's matrix."""
