@@ -127,6 +127,21 @@ def test_a_product_with_eight_sds_of_noise_is_read_as_it_was(loss, g):
     assert rings.bits.max() <= MOST_BITS
 
 
+@pytest.mark.parametrize("g", [0.0, 1e6, 1e7])
+def test_the_least_that_a_product_can_be_is_below_columns_that_are_opposite(g):
+    """A column of ones beside labels that are all -1, lengths that noise made shorter, and noise below that: eight sds of each."""
+    fed = federation()
+    _, layout = layout_of(fed)
+    rows, units = whole(fed, layout), layout.units.astype(float)
+    rows[:, layout.label] = -1
+    exact, ones = rows.T @ rows, 2
+    rings = layout.fit(np.diag(exact) - SDS * g / units**2, g)
+    spread = SDS * g / (units[ones] * units[layout.label])
+    assert exact[ones, layout.label] == -ROWS
+    assert rings.low[ones, layout.label] <= -ROWS - spread
+    assert rings.low[ones, layout.label] >= -ROWS - 3 * spread - 2  # and not by much
+
+
 def test_products_of_what_is_never_negative_begin_at_zero_and_others_below():
     fed = federation()
     _, layout = layout_of(fed)
