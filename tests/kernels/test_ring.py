@@ -461,6 +461,14 @@ def test_the_largest_residues_of_the_widest_float_rings_sum_exactly():
         b = np.full((9000, 2), (1 << (wide - 1)) - 1)
         same(exact_cross(a, b, bits, bits), cross(a, b, bits, bits))
         same(exact_cross(a, a, bits, bits), cross(a, a, bits, bits))
+        same(exact_cross(b, b, bits, bits), cross(b, b, bits, bits))  # odd: the first bit that is lost shows
+
+
+@pytest.mark.parametrize("bound", [(1 << 12) - 1, (1 << 20) - 1])
+def test_a_bound_that_is_reached_everywhere_sums_exactly(bound):
+    bits_a, bits_b = np.full(2, 40), np.full(2, 32)
+    a, b = np.full((9000, 2), bound), np.full((9000, 2), (1 << 31) - 1)
+    same(exact_cross(a, b, bits_a, bits_b), cross(a, b, bits_a, bits_b, bound_a=bound))
 
 
 def test_a_cross_product_with_two_threads_is_the_same(monkeypatch):
