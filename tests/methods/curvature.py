@@ -19,6 +19,7 @@ from scipy import sparse
 from colonnade.kernels.arrays import Floats, Indices
 from colonnade.problem.checks import Groups
 from colonnade.problem.losses import Loss
+from colonnade.problem.sampling import Elementary, Independent, Nice, PerParty, Serial
 
 
 def block_products(loss: Loss, A: Any, groups: Groups, radii: Floats) -> Floats:
@@ -34,6 +35,33 @@ def block_products(loss: Loss, A: Any, groups: Groups, radii: Floats) -> Floats:
 def expected_curvature(products: Floats, pairs: Floats) -> float:
     """The bound for any sampling: pairs[i, j] = P(blocks i and j are both in a round), P(i) on the diagonal."""
     return float((products * pairs).sum())
+
+
+def in_pairs(sampling: Any, owners: Indices) -> Floats:
+    """[i, j] = P(blocks i and j are both in a round); a user's own sampling brings its own `pairs`."""
+    single = sampling.probabilities(owners)
+    both: Floats = np.outer(single, single)
+    match sampling:
+        case Elementary() | Independent():
+            np.fill_diagonal(both, single)
+        case Serial():
+            both = np.diag(single)
+        case Nice(tau):
+            both = _uniform_pairs(owners.size, tau)
+        case PerParty(tau):
+            for party in np.unique(owners):
+                own = np.flatnonzero(owners == party)
+                both[np.ix_(own, own)] = _uniform_pairs(own.size, min(tau, own.size))
+        case _:
+            return np.asarray(sampling.pairs(owners))
+    return both
+
+
+def _uniform_pairs(blocks: int, tau: int) -> Floats:
+    together = tau * (tau - 1) / (blocks * (blocks - 1)) if blocks > 1 else 0.0
+    both = np.full((blocks, blocks), together)
+    np.fill_diagonal(both, tau / blocks)
+    return both
 
 
 def nice_curvature(products: Floats, tau: int) -> float:

@@ -11,7 +11,7 @@ from scipy import sparse
 from scipy.optimize import check_grad, minimize
 
 import colonnade as co
-from colonnade.kernels.stumps import best_stump
+from colonnade.kernels.columns import best_stump
 from colonnade.problem.boosting import LogMeanExp
 from colonnade.problem.losses import Loss
 from reference import confident

@@ -17,6 +17,7 @@ from curvature import (
     block_products,
     convergence_bound,
     expected_curvature,
+    in_pairs,
     inexactness,
     nice_curvature,
     per_party_curvature,
@@ -160,7 +161,7 @@ def largest_value(loss, A, y) -> float:
 
 def curvature_of(loss, A, sampling) -> float:
     products = block_products(loss, A, tuple((j,) for j in range(D)), np.full(D, RADIUS))
-    return expected_curvature(products, sampling.pairs(OWNERS))
+    return expected_curvature(products, in_pairs(sampling, OWNERS))
 
 
 @pytest.mark.thinned("slow")
@@ -224,7 +225,7 @@ def test_the_expected_curvature_bounds_what_it_bounds(seed, data):
     """For least squares E(2/γ²)(…) is E‖A·δ_T‖²/n = δ'(P∘A'A)δ/n, whatever γ: compared at random pairs of points."""
     rng, sampling = np.random.default_rng(seed), data.draw(st.sampled_from(list(SAMPLINGS.values())))
     A, groups, radii = rng.normal(size=(7, D)), tuple((j,) for j in range(D)), rng.uniform(0.1, 2.0, D)
-    products, pairs = block_products(co.LeastSquares(), A, groups, radii), sampling.pairs(OWNERS)
+    products, pairs = block_products(co.LeastSquares(), A, groups, radii), in_pairs(sampling, OWNERS)
     for _ in range(20):
         delta = rng.choice([-2.0, 2.0, rng.uniform(-2, 2)], D) * radii
         assert delta @ (pairs * (A.T @ A)) @ delta / 7 <= expected_curvature(products, pairs) * (1 + 1e-12)
@@ -236,8 +237,10 @@ def test_propositions_3_and_4_bound_the_expected_curvature(seed, tau):
     A, owners = np.random.default_rng(seed).normal(size=(7, D)), np.repeat([0, 1], 3)
     products = block_products(co.Logistic(), A, tuple((j,) for j in range(D)), np.ones(D))
     nice, party = Nice(tau), PerParty(tau)
-    assert expected_curvature(products, nice.pairs(owners)) <= nice_curvature(products, tau) * (1 + 1e-12)
-    assert expected_curvature(products, party.pairs(owners)) <= per_party_curvature(products, owners, tau) * (1 + 1e-12)
+    assert expected_curvature(products, in_pairs(nice, owners)) <= nice_curvature(products, tau) * (1 + 1e-12)
+    assert expected_curvature(products, in_pairs(party, owners)) <= per_party_curvature(products, owners, tau) * (
+        1 + 1e-12
+    )
 
 
 def test_products_of_groups_are_bounded_over_their_balls():
@@ -267,7 +270,7 @@ def test_blocks_come_as_often_as_a_sampling_says_alone_and_in_pairs(sampling):
         chosen = np.zeros(D)
         chosen[sampling.draw(OWNERS, rng)] = 1
         seen += np.outer(chosen, chosen)
-    stated = sampling.pairs(OWNERS)
+    stated = in_pairs(sampling, OWNERS)
     assert stated.diagonal().tolist() == pytest.approx(sampling.probabilities(OWNERS).tolist())
     assert (np.abs(seen / draws - stated) <= 5.5 * np.sqrt(stated * (1 - stated) / draws) + 1e-12).all()
 

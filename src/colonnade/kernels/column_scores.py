@@ -21,9 +21,8 @@ from typing import Any
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-from colonnade.kernels.arrays import Floats
+from colonnade.kernels.arrays import Array, Floats
 from colonnade.kernels.sparse_fw import LOGISTIC, logistic_slope, residual_slope, slopes
 
 CURVE = 0.09623  # max of |q''| = 1/(6√3) = 0.096225…
@@ -57,8 +56,8 @@ def whole(value: float) -> Any:
 
 @njit(cache=True, error_model="numpy")
 def score(
-    data: NDArray[Any],
-    indices: NDArray[Any],
+    data: Array,
+    indices: Array,
     start: int,
     stop: int,
     rows: Floats,
@@ -108,8 +107,8 @@ def _block_sums(width: int, block: Floats, steps: float) -> Any:
 
 @njit(cache=True)
 def score_and_trend(
-    data: NDArray[Any],
-    indices: NDArray[Any],
+    data: Array,
+    indices: Array,
     start: int,
     stop: int,
     rows: Floats,
@@ -163,7 +162,7 @@ def all_slopes(loss: int, limit: float, y: Floats, rows: Floats, m: float, v: Fl
 
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc"})
-def _full_sums(column: NDArray[Any], q: Floats, lean: Floats, bound: float, steps: float) -> Any:
+def _full_sums(column: Array, q: Floats, lean: Floats, bound: float, steps: float) -> Any:
     total, trend = np.int64(0), 0.0
     for i in range(column.size):
         x = clipped(column[i], bound)
@@ -174,14 +173,7 @@ def _full_sums(column: NDArray[Any], q: Floats, lean: Floats, bound: float, step
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc"})
 def _gathered_sums(
-    data: NDArray[Any],
-    indices: NDArray[Any],
-    start: int,
-    stop: int,
-    q: Floats,
-    lean: Floats,
-    bound: float,
-    steps: float,
+    data: Array, indices: Array, start: int, stop: int, q: Floats, lean: Floats, bound: float, steps: float
 ) -> Any:
     total, trend = np.int64(0), 0.0
     for z in range(start, stop):
@@ -194,15 +186,7 @@ def _gathered_sums(
 
 @njit(cache=True)
 def score_from_slopes(
-    data: NDArray[Any],
-    indices: NDArray[Any],
-    start: int,
-    stop: int,
-    full: bool,
-    q: Floats,
-    lean: Floats,
-    bound: float,
-    steps: float,
+    data: Array, indices: Array, start: int, stop: int, full: bool, q: Floats, lean: Floats, bound: float, steps: float
 ) -> Any:
     """(score, trend) as above, when the slopes of all rows are at hand; full: entry i of the column is row i."""
     if full:
@@ -211,7 +195,7 @@ def score_from_slopes(
 
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc"})
-def sizes(data: NDArray[Any], start: int, stop: int, bound: float) -> Any:
+def sizes(data: Array, start: int, stop: int, bound: float) -> Any:
     """(Σ|x|, max|x|, Σx²) of a column."""
     norm, square = 0.0, 0.0
     top = np.int64(0)  # doubles that are not negative are ordered like their bits, which vector units compare freely
@@ -224,7 +208,7 @@ def sizes(data: NDArray[Any], start: int, stop: int, bound: float) -> Any:
 
 
 @njit(cache=True)
-def is_full(indices: NDArray[Any], start: int, stop: int, rows: int) -> Any:
+def is_full(indices: Array, start: int, stop: int, rows: int) -> Any:
     """Whether entry i of the column is row i, for all rows."""
     if stop - start != rows:
         return False

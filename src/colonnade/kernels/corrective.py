@@ -19,9 +19,8 @@ from typing import Any
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-from colonnade.kernels.arrays import Floats, Indices
+from colonnade.kernels.arrays import Array, Floats, Indices
 from colonnade.kernels.newton_model import FEW_COLUMNS, column_slopes, products, row_curvatures, solve_few, solve_many
 from colonnade.kernels.sparse_fw import (
     LOGISTIC,
@@ -45,16 +44,16 @@ NEGLIGIBLE = 0.1  # an objective below this part of the one at the start counts 
 class SparseProblem:
     """Columns of the matrix (CSC), labels, row weights that sum to 1, and the ball."""
 
-    data: NDArray[Any]
-    indices: NDArray[Any]
-    indptr: NDArray[Any]
+    data: Array
+    indices: Array
+    indptr: Array
     y: Floats
     s: Floats
     loss: LossCode
     radius: float
 
     @property
-    def columns(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    def columns(self) -> tuple[Array, Array, Array]:
         return self.data, self.indices, self.indptr
 
     @property

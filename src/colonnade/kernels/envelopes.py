@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit, uint64
 from numpy.typing import NDArray
 
-from colonnade.kernels.arrays import Floats, Indices
+from colonnade.kernels.arrays import Array, Floats, Indices
 from colonnade.kernels.column_scores import score_from_slopes
 from colonnade.kernels.score_bounds import (
     AGE,
@@ -88,7 +88,7 @@ def see_all(
 
 
 @njit(cache=True)
-def heavy_columns(indptr: NDArray[Any], light_nnz: int) -> Any:
+def heavy_columns(indptr: Array, light_nnz: int) -> Any:
     """Columns with more than light_nnz nonzeros, the long ones roughly first: what is hot lies close together."""
     d = indptr.size - 1
     found = np.empty(min(d, indptr[d] // (light_nnz + 1)), dtype=np.int64)  # there cannot be more

@@ -23,12 +23,12 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from colonnade.kernels.arrays import Floats, Indices
+from colonnade.kernels.arrays import Array, Floats, Indices
 from colonnade.kernels.sparse_fw import LossCode, Picks, check_problem, column_dot, push_column, scores, shrink_rows
 
 
 @njit(cache=True)
-def column_norms(data: NDArray[Any], indptr: NDArray[Any], inflate: float, out: Floats) -> None:
+def column_norms(data: Array, indptr: Array, inflate: float, out: Floats) -> None:
     """out[k] = ‖column k‖₂ · inflate."""
     for k in range(indptr.size - 1):
         total = 0.0
@@ -71,9 +71,9 @@ def _choose_candidates(
 
 @njit(cache=True)
 def _largest_score(
-    data: NDArray[Any],
-    indices: NDArray[Any],
-    indptr: NDArray[Any],
+    data: Array,
+    indices: Array,
+    indptr: Array,
     q: Floats,
     candidates: Indices,
     path: float,
@@ -100,9 +100,9 @@ def _largest_score(
 
 @njit(cache=True)
 def _lazy_kernel(
-    data: NDArray[Any],
-    indices: NDArray[Any],
-    indptr: NDArray[Any],
+    data: Array,
+    indices: Array,
+    indptr: Array,
     y: Floats,
     loss: int,
     radius: float,
@@ -154,14 +154,7 @@ def _lazy_kernel(
 
 
 def lazy_picks(
-    data: NDArray[Any],
-    indices: NDArray[Any],
-    indptr: NDArray[Any],
-    y: Floats,
-    *,
-    loss: LossCode,
-    radius: float,
-    rounds: int,
+    data: Array, indices: Array, indptr: Array, y: Floats, *, loss: LossCode, radius: float, rounds: int
 ) -> tuple[Picks, Floats]:
     """The picks of algorithm 1 without noise, and before each pick the gap that bounds f(w) − f*. Not private."""
     check_problem(data, indices, indptr, y, loss, radius, rounds)

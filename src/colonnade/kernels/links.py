@@ -1,4 +1,4 @@
-"""One exchange over one link of a consensus method: one pass over the vectors, arrays in, arrays out."""
+"""One exchange over one link of a consensus method, plain or anchored: arrays in, arrays out, one pass over them."""
 
 from __future__ import annotations
 
@@ -35,3 +35,45 @@ def exchange(
     sums[1] += size
     sums[2] += penalty * penalty * moved
     sums[3] += penalty * penalty * pull
+
+
+@njit(cache=True)
+def anchored_exchange(
+    own: Floats,
+    other: Floats,
+    penalty: float,
+    age: int,
+    pair: Floats,
+    anchor: Floats,
+    now: Floats,
+    then: Floats,
+    sums: Floats,
+) -> None:
+    """Writes pair (w_ij and w_ji) and now (z and λ_ij); anchor and then are what these two were at the last restart.
+
+    Adds to sums |x_j − x_i|², |z|², |ρ (x_i + x_j − w_ij − w_ji)/2|², |λ|², |T − w|² (both vectors), |z − z₀|², |λ −
+    λ₀|².
+    """
+    apart = size = unbalanced = pull = residual = shift = turn = 0.0
+    rest = 1.0 / (age + 1.0)
+    for k in range(own.size):
+        x, y, w, v = own[k], other[k], pair[0, k], pair[1, k]
+        z, lam = 0.5 * (x + y), penalty * (x - w)
+        gap, sway = y - x, x + y - w - v
+        apart += gap * gap
+        size += z * z
+        unbalanced += sway * sway
+        pull += lam * lam
+        residual += 2.0 * (gap * gap + sway * sway)  # T − w is sway + gap at one end and sway − gap at the other
+        shift += (z - then[0, k]) * (z - then[0, k])
+        turn += (lam - then[1, k]) * (lam - then[1, k])
+        now[0, k], now[1, k] = z, lam
+        pair[0, k] = rest * anchor[0, k] + (1.0 - rest) * (2.0 * y - v)
+        pair[1, k] = rest * anchor[1, k] + (1.0 - rest) * (2.0 * x - w)
+    sums[0] += apart
+    sums[1] += size
+    sums[2] += 0.25 * penalty * penalty * unbalanced
+    sums[3] += pull
+    sums[4] += residual
+    sums[5] += shift
+    sums[6] += turn

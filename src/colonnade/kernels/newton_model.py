@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from colonnade.kernels.arrays import Floats, Indices
+from colonnade.kernels.arrays import Array, Floats, Indices
 from colonnade.kernels.sparse_fw import LOGISTIC, SQUARED, exp_negative
 
 FEW_COLUMNS = 400  # up to here the matrix of products is worth its making
@@ -43,7 +43,7 @@ def row_curvatures(loss: int, floor: float, y: Floats, s: Floats, v: Floats, b: 
 
 
 @njit(cache=True)
-def products(data: NDArray[Any], indices: NDArray[Any], indptr: NDArray[Any], active: Indices, h: Floats) -> Any:
+def products(data: Array, indices: Array, indptr: Array, active: Indices, h: Floats) -> Any:
     """XᵀHX over the active columns and, last, the intercept's column of ones."""
     last = active.size
     out = np.zeros((last + 1, last + 1))
@@ -67,7 +67,7 @@ def products(data: NDArray[Any], indices: NDArray[Any], indptr: NDArray[Any], ac
 
 
 @njit(cache=True)
-def column_slopes(data: NDArray[Any], indices: NDArray[Any], indptr: NDArray[Any], active: Indices, q: Floats) -> Any:
+def column_slopes(data: Array, indices: Array, indptr: Array, active: Indices, q: Floats) -> Any:
     """Xᵀq over the active columns and, last, Σq for the intercept."""
     out = np.zeros(active.size + 1)
     for a in range(active.size):
@@ -143,9 +143,9 @@ def solve_few(gram: Floats, radius: float, mu: float, target: float, x: Floats, 
 
 @njit(cache=True)
 def _sweep(
-    data: NDArray[Any],
-    indices: NDArray[Any],
-    indptr: NDArray[Any],
+    data: Array,
+    indices: Array,
+    indptr: Array,
     active: Indices,
     live: NDArray[np.bool_],
     curvature: Floats,
@@ -178,9 +178,9 @@ def _sweep(
 
 @njit(cache=True)
 def solve_many(
-    data: NDArray[Any],
-    indices: NDArray[Any],
-    indptr: NDArray[Any],
+    data: Array,
+    indices: Array,
+    indptr: Array,
     active: Indices,
     h: Floats,
     mass: float,

@@ -1,4 +1,4 @@
-"""Proximal maps and projections: arrays in, arrays out.
+"""Proximal maps and projections, and the logistic loss along a line: arrays in, arrays out.
 
 Solves   prox of h·g at v = argmin_s g(s) + (s − v)²/(2h), and Euclidean projections (the prox of an indicator).
 Source   soft thresholding and its group and spectral forms are textbook; the simplex projection is the
@@ -116,3 +116,20 @@ def logistic_prox(margins: Floats, h: float, out: Floats) -> None:
                     break
             m = newton
         out[i] = m
+
+
+@njit(cache=True)
+def logistic_along(scores, direction, y, t):  # type: ignore[no-untyped-def]  # numba infers the types
+    """Sums over rows of d.phi'(s + t.d), of d^2.phi'' and of |d.phi'|."""
+    slope = curvature = size = 0.0
+    for i in range(y.size):
+        d = direction[i]
+        moved = scores[i] + t * d
+        e = math.exp(-abs(moved))
+        likely = 1.0 / (1.0 + e)
+        unlikely = e * likely
+        term = -y[i] * d * (unlikely if y[i] * moved >= 0.0 else likely)
+        slope += term
+        curvature += d * d * likely * unlikely
+        size += abs(term)
+    return slope, curvature, size

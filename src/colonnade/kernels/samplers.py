@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import ColonnadeError, InvalidInput
 from colonnade.kernels import score_bounds as table
-from colonnade.kernels.arrays import Floats, Indices
+from colonnade.kernels.arrays import Array, Floats, Indices
 from colonnade.kernels.column_scores import BLOCK, all_slopes, grid_of, score, score_and_trend
 from colonnade.kernels.envelopes import (
     COOL_SHARE,
@@ -448,9 +448,9 @@ def _exact_kernel(s: Sampler, index: Indices, sign: NDArray[np.int8]) -> None:
 
 
 def exact_picks(
-    data: NDArray[Any],
-    indices: NDArray[Any],
-    indptr: NDArray[Any],
+    data: Array,
+    indices: Array,
+    indptr: Array,
     y: Floats,
     *,
     loss: LossCode,

@@ -36,9 +36,8 @@ import math
 from typing import Any, NamedTuple
 
 from numba import njit
-from numpy.typing import NDArray
 
-from colonnade.kernels.arrays import Floats, Indices
+from colonnade.kernels.arrays import Array, Floats, Indices
 from colonnade.kernels.column_scores import clipped, is_full, sizes
 from colonnade.kernels.sparse_fw import LossCode
 
@@ -60,7 +59,7 @@ EPOCH = 9  # not a clock, but kept with them: the number of the last snapshot
 MASS, TOP_V, ENERGY, ENERGY_ERROR, CROSS, CROSS_ERROR, PAST, LAST_PATH, LAST_JUMP, SUMS = range(10)
 
 
-Csc = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]  # data, indices, indptr
+Csc = tuple[Array, Array, Array]  # data, indices, indptr
 
 
 class Law(NamedTuple):
@@ -192,15 +191,7 @@ def log_bounds(heavy: Floats, members: Indices, horizon: Floats, c: float, out: 
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc"})
 def _push(
-    data: NDArray[Any],
-    indices: NDArray[Any],
-    start: int,
-    stop: int,
-    step: float,
-    slope: float,
-    law: Law,
-    past: Floats,
-    pairs: Floats,
+    data: Array, indices: Array, start: int, stop: int, step: float, slope: float, law: Law, past: Floats, pairs: Floats
 ) -> Any:
     """u += step·column. Returns Σ over its rows of the change of |u|, of u², of x·u, x·v⁰, and its jumps."""
     change, energy, along, along_past, jumps = 0.0, 0.0, 0.0, 0.0, 0.0
@@ -220,8 +211,8 @@ def _push(
 
 @njit(cache=True)
 def advance(
-    data: NDArray[Any],
-    indices: NDArray[Any],
+    data: Array,
+    indices: Array,
     start: int,
     stop: int,
     t: int,

@@ -22,7 +22,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from colonnade.errors import InvalidInput
-from colonnade.kernels.arrays import Floats, Indices
+from colonnade.kernels.arrays import Array, Floats, Indices
 
 LOGISTIC = 0
 SQUARED = 1
@@ -45,13 +45,7 @@ class Picks(NamedTuple):
 
 
 def check_problem(
-    data: NDArray[Any],
-    indices: NDArray[Any],
-    indptr: NDArray[Any],
-    y: Floats,
-    loss: LossCode,
-    radius: float,
-    rounds: int,
+    data: Array, indices: Array, indptr: Array, y: Floats, loss: LossCode, radius: float, rounds: int
 ) -> None:
     """Refuses what no kernel can use. Looks at sizes, labels and settings only: O(n), never O(nnz)."""
     if data.size != indices.size or indptr.size < 2 or int(indptr[-1]) != data.size:
@@ -126,7 +120,7 @@ def loss_value(loss: int, v: float, y: float) -> Any:
 
 
 @njit(cache=True)
-def column_dot(data: NDArray[Any], indices: NDArray[Any], start: int, stop: int, q: Floats) -> Any:
+def column_dot(data: Array, indices: Array, start: int, stop: int, q: Floats) -> Any:
     """<column, q>, one sequential sum: the same number wherever it is computed."""
     total = 0.0
     for z in range(start, stop):
@@ -135,7 +129,7 @@ def column_dot(data: NDArray[Any], indices: NDArray[Any], start: int, stop: int,
 
 
 @njit(cache=True)
-def scores(data: NDArray[Any], indices: NDArray[Any], indptr: NDArray[Any], q: Floats, out: Floats) -> None:
+def scores(data: Array, indices: Array, indptr: Array, q: Floats, out: Floats) -> None:
     """out[k] = <column k, q>."""
     for k in range(indptr.size - 1):
         out[k] = column_dot(data, indices, indptr[k], indptr[k + 1], q)
@@ -165,7 +159,7 @@ def shrink_rows(loss: int, limit: float, factor: float, y: Floats, v: Floats, q:
 
 
 @njit(cache=True)
-def push_column(data: NDArray[Any], indices: NDArray[Any], start: int, stop: int, step: float, v: Floats) -> None:
+def push_column(data: Array, indices: Array, start: int, stop: int, step: float, v: Floats) -> None:
     """v += step · column."""
     for z in range(start, stop):
         v[indices[z]] += step * data[z]

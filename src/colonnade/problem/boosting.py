@@ -17,10 +17,9 @@ import numpy as np
 from scipy import sparse
 from scipy.special import logsumexp, softmax, wrightomega, xlogy
 
-from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats
 from colonnade.problem.checks import EDGE, class_labels, positive, same_shape
-from colonnade.problem.losses import Loss
+from colonnade.problem.losses import Loss, check_both_classes
 from colonnade.problem.search import Along, Derivative, rising_zero, unbounded_zero
 from colonnade.problem.sets import Simplex
 
@@ -95,8 +94,7 @@ class LogMeanExp:
         return rising_zero(self._line(scores, direction, y), low, high)
 
     def best_intercept(self, scores: Floats, y: Floats) -> float:
-        if np.all(y == y.flat[0]):
-            raise InvalidInput(f"all {y.size} labels are the same class: the best intercept is infinite.")
+        check_both_classes(y)
         return unbounded_zero(self._line(scores, np.ones_like(scores), y))
 
     def _line(self, scores: Floats, direction: Floats, y: Floats) -> Along:

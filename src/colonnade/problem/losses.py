@@ -16,6 +16,7 @@ Quantile(q)    q·(−r) below, (1−q)·r above    no       real
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -24,8 +25,7 @@ from scipy.special import expit, xlog1py, xlogy
 
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats
-from colonnade.kernels.line import logistic_along
-from colonnade.kernels.prox import logistic_prox
+from colonnade.kernels.prox import logistic_along, logistic_prox
 from colonnade.problem.checks import EDGE, class_labels, positive, real_labels, same_shape
 from colonnade.problem.search import Along, Derivative, rising_zero, unbounded_zero
 
@@ -86,6 +86,55 @@ class Loss(Protocol):
         ...
 
 
+def minimise_smooth(
+    loss: Loss, scores: Floats, direction: Floats, y: Floats, low: float = 0.0, high: float = 1.0
+) -> float:
+    """`minimise_along` of a loss with slope and curvature."""
+    return rising_zero(_line(loss, scores, direction, y), low, high)
+
+
+def smooth_intercept(loss: Loss, scores: Floats, y: Floats) -> float:
+    """`best_intercept` of a loss with slope and curvature."""
+    same_shape(scores, y)
+    if loss.classifies:
+        check_both_classes(y)
+    return unbounded_zero(_line(loss, scores, np.ones_like(scores), y))
+
+
+def check_both_classes(y: Floats) -> None:
+    if np.all(y == y.flat[0]):
+        raise InvalidInput(
+            f"all {y.size} labels are the same class: the best intercept is infinite. Add rows of the other class."
+        )
+
+
+def _unchanged(loss: Loss, scores: Floats) -> Floats:  # noqa: ARG001  # a method of every regression
+    return scores
+
+
+Rows = Callable[[Any, Floats, Floats], Floats]  # (loss, scores, y) → one number a row
+
+
+def _mean(rows: Rows) -> Callable[[Any, Floats, Floats], float]:
+    """(1/n) Σ over rows."""
+
+    def mean(loss: Any, scores: Floats, y: Floats) -> float:
+        n = same_shape(scores, y)
+        return float(np.sum(rows(loss, scores, y))) / n
+
+    return mean
+
+
+def _each(rows: Rows) -> Rows:
+    """(1/n) times each row: a derivative of the mean."""
+
+    def each(loss: Any, scores: Floats, y: Floats) -> Floats:
+        n = same_shape(scores, y)
+        return rows(loss, scores, y) / n
+
+    return each
+
+
 @dataclass(frozen=True)
 class LeastSquares:
     """1/(2n) Σ r²."""
@@ -93,21 +142,20 @@ class LeastSquares:
     smooth: ClassVar[bool] = True
     smoothness: ClassVar[float] = 1.0
     classifies: ClassVar[bool] = False
+    check = staticmethod(real_labels)
+    link = _unchanged
 
-    def check(self, y: Any) -> Floats:
-        return real_labels(y)
+    @_mean
+    def value(self, scores: Floats, y: Floats) -> Floats:
+        return 0.5 * np.square(scores - y)
 
-    def value(self, scores: Floats, y: Floats) -> float:
-        n = same_shape(scores, y)
-        return 0.5 * float(np.sum(np.square(scores - y))) / n
-
+    @_each
     def slope(self, scores: Floats, y: Floats) -> Floats:
-        n = same_shape(scores, y)
-        return (scores - y) / n
+        return scores - y
 
-    def curvature(self, scores: Floats, y: Floats) -> Floats:
-        n = same_shape(scores, y)
-        return np.full(scores.shape, 1.0 / n)
+    @_each
+    def curvature(self, scores: Floats, y: Floats) -> Floats:  # noqa: ARG002
+        return np.ones(scores.shape)
 
     def prox(self, v: Floats, y: Floats, step: float) -> Floats:
         h = _row_step(v, y, step)
@@ -117,9 +165,6 @@ class LeastSquares:
         n = same_shape(u, y)
         w = n * u
         return float(np.sum(w * y + 0.5 * np.square(w))) / n
-
-    def link(self, scores: Floats) -> Floats:
-        return scores
 
     def minimise_along(
         self, scores: Floats, direction: Floats, y: Floats, low: float = 0.0, high: float = 1.0
@@ -145,22 +190,22 @@ class Logistic:
     smooth: ClassVar[bool] = True
     smoothness: ClassVar[float] = 0.25
     classifies: ClassVar[bool] = True
+    check = staticmethod(class_labels)
+    minimise_along = minimise_smooth
+    best_intercept = smooth_intercept
 
-    def check(self, y: Any) -> Floats:
-        return class_labels(y)
+    @_mean
+    def value(self, scores: Floats, y: Floats) -> Floats:
+        return np.logaddexp(0.0, -y * scores)
 
-    def value(self, scores: Floats, y: Floats) -> float:
-        n = same_shape(scores, y)
-        return float(np.sum(np.logaddexp(0.0, -y * scores))) / n
-
+    @_each
     def slope(self, scores: Floats, y: Floats) -> Floats:
-        n = same_shape(scores, y)
-        slope: Floats = -y * expit(-y * scores) / n
+        slope: Floats = -y * expit(-y * scores)
         return slope
 
-    def curvature(self, scores: Floats, y: Floats) -> Floats:
-        n = same_shape(scores, y)
-        curvature: Floats = expit(scores) * expit(-scores) / n
+    @_each
+    def curvature(self, scores: Floats, y: Floats) -> Floats:  # noqa: ARG002
+        curvature: Floats = expit(scores) * expit(-scores)
         return curvature
 
     def prox(self, v: Floats, y: Floats, step: float) -> Floats:
@@ -172,21 +217,11 @@ class Logistic:
     def conjugate(self, u: Floats, y: Floats) -> float:
         n = same_shape(u, y)
         p = _within(-n * u * y, 0.0, 1.0)
-        if p is None:
-            return math.inf
-        return float(np.sum(xlogy(p, p) + xlog1py(1.0 - p, -p))) / n
+        return math.inf if p is None else float(np.sum(xlogy(p, p) + xlog1py(1.0 - p, -p))) / n
 
     def link(self, scores: Floats) -> Floats:
         probability: Floats = expit(scores)
         return probability
-
-    def minimise_along(
-        self, scores: Floats, direction: Floats, y: Floats, low: float = 0.0, high: float = 1.0
-    ) -> float:
-        return rising_zero(_line(self, scores, direction, y), low, high)
-
-    def best_intercept(self, scores: Floats, y: Floats) -> float:
-        return _smooth_intercept(self, scores, y)
 
 
 @dataclass(frozen=True)
@@ -196,21 +231,21 @@ class SquaredHinge:
     smooth: ClassVar[bool] = True
     smoothness: ClassVar[float] = 1.0
     classifies: ClassVar[bool] = True
+    check = staticmethod(class_labels)
+    minimise_along = minimise_smooth
+    best_intercept = smooth_intercept
 
-    def check(self, y: Any) -> Floats:
-        return class_labels(y)
+    @_mean
+    def value(self, scores: Floats, y: Floats) -> Floats:
+        return 0.5 * np.square(np.maximum(1.0 - y * scores, 0.0))
 
-    def value(self, scores: Floats, y: Floats) -> float:
-        n = same_shape(scores, y)
-        return 0.5 * float(np.sum(np.square(np.maximum(1.0 - y * scores, 0.0)))) / n
-
+    @_each
     def slope(self, scores: Floats, y: Floats) -> Floats:
-        n = same_shape(scores, y)
-        return -y * np.maximum(1.0 - y * scores, 0.0) / n
+        return -y * np.maximum(1.0 - y * scores, 0.0)
 
+    @_each
     def curvature(self, scores: Floats, y: Floats) -> Floats:
-        n = same_shape(scores, y)
-        return np.where(y * scores < 1.0, 1.0, 0.0) / n
+        return np.where(y * scores < 1.0, 1.0, 0.0)
 
     def prox(self, v: Floats, y: Floats, step: float) -> Floats:
         h = _row_step(v, y, step)
@@ -219,20 +254,10 @@ class SquaredHinge:
     def conjugate(self, u: Floats, y: Floats) -> float:
         n = same_shape(u, y)
         p = _within(-n * u * y, 0.0, math.inf)
-        if p is None:
-            return math.inf
-        return float(np.sum(0.5 * np.square(p) - p)) / n
+        return math.inf if p is None else float(np.sum(0.5 * np.square(p) - p)) / n
 
     def link(self, scores: Floats) -> Floats:
         return np.where(scores >= 0.0, 1.0, -1.0)
-
-    def minimise_along(
-        self, scores: Floats, direction: Floats, y: Floats, low: float = 0.0, high: float = 1.0
-    ) -> float:
-        return rising_zero(_line(self, scores, direction, y), low, high)
-
-    def best_intercept(self, scores: Floats, y: Floats) -> float:
-        return _smooth_intercept(self, scores, y)
 
 
 @dataclass(frozen=True)
@@ -243,27 +268,28 @@ class Huber:
     smooth: ClassVar[bool] = True
     smoothness: ClassVar[float] = 1.0
     classifies: ClassVar[bool] = False
+    check = staticmethod(real_labels)
+    link = _unchanged
+    minimise_along = minimise_smooth
+    best_intercept = smooth_intercept
 
     def __post_init__(self) -> None:
         advice = "It is the residual beyond which a row counts as an outlier, in units of y."
         object.__setattr__(self, "delta", positive("delta", self.delta, advice))
 
-    def check(self, y: Any) -> Floats:
-        return real_labels(y)
-
-    def value(self, scores: Floats, y: Floats) -> float:
-        n = same_shape(scores, y)
+    @_mean
+    def value(self, scores: Floats, y: Floats) -> Floats:
         distance = np.abs(scores - y)
         inside = np.minimum(distance, self.delta)
-        return float(np.sum(inside * (distance - 0.5 * inside))) / n
+        return inside * (distance - 0.5 * inside)
 
+    @_each
     def slope(self, scores: Floats, y: Floats) -> Floats:
-        n = same_shape(scores, y)
-        return np.clip(scores - y, -self.delta, self.delta) / n
+        return np.clip(scores - y, -self.delta, self.delta)
 
+    @_each
     def curvature(self, scores: Floats, y: Floats) -> Floats:
-        n = same_shape(scores, y)
-        return np.where(np.abs(scores - y) <= self.delta, 1.0, 0.0) / n
+        return np.where(np.abs(scores - y) <= self.delta, 1.0, 0.0)
 
     def prox(self, v: Floats, y: Floats, step: float) -> Floats:
         # The least-squares prox, which may move no row further than h·delta.
@@ -274,73 +300,68 @@ class Huber:
     def conjugate(self, u: Floats, y: Floats) -> float:
         n = same_shape(u, y)
         w = _within(n * u, -self.delta, self.delta)
-        if w is None:
-            return math.inf
-        return float(np.sum(w * y + 0.5 * np.square(w))) / n
-
-    def link(self, scores: Floats) -> Floats:
-        return scores
-
-    def minimise_along(
-        self, scores: Floats, direction: Floats, y: Floats, low: float = 0.0, high: float = 1.0
-    ) -> float:
-        return rising_zero(_line(self, scores, direction, y), low, high)
-
-    def best_intercept(self, scores: Floats, y: Floats) -> float:
-        return _smooth_intercept(self, scores, y)
+        return math.inf if w is None else float(np.sum(w * y + 0.5 * np.square(w))) / n
 
 
-@dataclass(frozen=True)
-class Absolute:
-    """1/n Σ |r|: fits the median."""
+class _Kinked:
+    """1/n Σ below·(y − s) where the score is below the label, above·(s − y) where it is above.
 
+    A base class, because the two losses differ in `_pull` = (below, above) alone.
+    """
+
+    _pull: tuple[float, float]
     smooth: ClassVar[bool] = False
     smoothness: ClassVar[float] = math.inf
     classifies: ClassVar[bool] = False
+    check = staticmethod(real_labels)
+    link = _unchanged
 
-    def check(self, y: Any) -> Floats:
-        return real_labels(y)
+    @_mean
+    def value(self, scores: Floats, y: Floats) -> Floats:
+        below, above = self._pull
+        missing = y - scores
+        return np.maximum(below * missing, -above * missing)
 
-    def value(self, scores: Floats, y: Floats) -> float:
-        n = same_shape(scores, y)
-        return float(np.sum(np.abs(scores - y))) / n
-
+    @_each
     def slope(self, scores: Floats, y: Floats) -> Floats:
-        n = same_shape(scores, y)
-        return np.sign(scores - y) / n
+        below, above = self._pull
+        return np.where(scores > y, above, np.where(scores < y, -below, 0.0))
 
     def curvature(self, scores: Floats, y: Floats) -> Floats:  # noqa: ARG002
-        raise _no_curvature(self)
+        raise InvalidInput(
+            f"{type(self).__name__} has kinks and no second derivative: use prox instead, or the smooth Huber(delta)."
+        )
 
     def prox(self, v: Floats, y: Floats, step: float) -> Floats:
-        h = _row_step(v, y, step)
-        return np.clip(y, v - h, v + h)
+        h, (below, above) = _row_step(v, y, step), self._pull
+        return np.clip(y, v - h * above, v + h * below)
 
     def conjugate(self, u: Floats, y: Floats) -> float:
-        n = same_shape(u, y)
-        w = _within(n * u, -1.0, 1.0)
+        n, (below, above) = same_shape(u, y), self._pull
+        w = _within(n * u, -below, above)
         return math.inf if w is None else float(np.sum(w * y)) / n
-
-    def link(self, scores: Floats) -> Floats:
-        return scores
 
     def minimise_along(
         self, scores: Floats, direction: Floats, y: Floats, low: float = 0.0, high: float = 1.0
     ) -> float:
-        return _kink_minimum(scores, direction, y, (1.0, 1.0), low, high)
+        return _kink_minimum(scores, direction, y, self._pull, low, high)
 
     def best_intercept(self, scores: Floats, y: Floats) -> float:
-        return _kink_minimum(scores, np.ones_like(scores), y, (1.0, 1.0), -math.inf, math.inf)
+        return _kink_minimum(scores, np.ones_like(scores), y, self._pull, -math.inf, math.inf)
 
 
 @dataclass(frozen=True)
-class Quantile:
+class Absolute(_Kinked):
+    """1/n Σ |r|: fits the median."""
+
+    _pull = (1.0, 1.0)
+
+
+@dataclass(frozen=True)
+class Quantile(_Kinked):
     """1/n Σ q·(y − s) where the score is below the label, (1 − q)·(s − y) above: fits the q-quantile."""
 
     q: float
-    smooth: ClassVar[bool] = False
-    smoothness: ClassVar[float] = math.inf
-    classifies: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         q = positive("q", self.q, "It is the quantile to fit, between 0 and 1: 0.5 is the median.")
@@ -348,41 +369,9 @@ class Quantile:
             raise InvalidInput(f"q must be below 1, got {q}. It is the quantile to fit: 0.5 is the median.", "q")
         object.__setattr__(self, "q", q)
 
-    def check(self, y: Any) -> Floats:
-        return real_labels(y)
-
-    def value(self, scores: Floats, y: Floats) -> float:
-        n = same_shape(scores, y)
-        missing = y - scores
-        return float(np.sum(np.maximum(self.q * missing, (self.q - 1.0) * missing))) / n
-
-    def slope(self, scores: Floats, y: Floats) -> Floats:
-        n = same_shape(scores, y)
-        slope = np.where(scores > y, 1.0 - self.q, np.where(scores < y, -self.q, 0.0))
-        return slope / n
-
-    def curvature(self, scores: Floats, y: Floats) -> Floats:  # noqa: ARG002
-        raise _no_curvature(self)
-
-    def prox(self, v: Floats, y: Floats, step: float) -> Floats:
-        h = _row_step(v, y, step)
-        return np.clip(y, v - h * (1.0 - self.q), v + h * self.q)
-
-    def conjugate(self, u: Floats, y: Floats) -> float:
-        n = same_shape(u, y)
-        w = _within(n * u, -self.q, 1.0 - self.q)
-        return math.inf if w is None else float(np.sum(w * y)) / n
-
-    def link(self, scores: Floats) -> Floats:
-        return scores
-
-    def minimise_along(
-        self, scores: Floats, direction: Floats, y: Floats, low: float = 0.0, high: float = 1.0
-    ) -> float:
-        return _kink_minimum(scores, direction, y, (self.q, 1.0 - self.q), low, high)
-
-    def best_intercept(self, scores: Floats, y: Floats) -> float:
-        return _kink_minimum(scores, np.ones_like(scores), y, (self.q, 1.0 - self.q), -math.inf, math.inf)
+    @property
+    def _pull(self) -> tuple[float, float]:  # type: ignore[override]  # read only here as there
+        return self.q, 1.0 - self.q
 
 
 def _row_step(v: Floats, y: Floats, step: float) -> float:
@@ -428,15 +417,6 @@ def _line(loss: Loss, scores: Floats, direction: Floats, y: Floats) -> Along:
     return along
 
 
-def _smooth_intercept(loss: Loss, scores: Floats, y: Floats) -> float:
-    same_shape(scores, y)
-    if loss.classifies and np.all(y == y.flat[0]):
-        raise InvalidInput(
-            f"all {y.size} labels are the same class: the best intercept is infinite. Add rows of the other class."
-        )
-    return unbounded_zero(_line(loss, scores, np.ones_like(scores), y))
-
-
 def _kink_minimum(
     scores: Floats, direction: Floats, y: Floats, pull: tuple[float, float], low: float, high: float
 ) -> float:
@@ -460,9 +440,3 @@ def _kink_minimum(
     # Rounding may leave the last sum a hair below zero; the last kink is then the minimum.
     first = min(int(np.searchsorted(slope_after, 0.0)), d.size - 1)
     return float(min(max(float(kinks[order[first]]), low), high))
-
-
-def _no_curvature(loss: object) -> InvalidInput:
-    return InvalidInput(
-        f"{type(loss).__name__} has kinks and no second derivative: use prox instead, or the smooth Huber(delta)."
-    )

@@ -22,7 +22,7 @@ from scipy import linalg
 
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats, Indices
-from colonnade.kernels.coordinate import coordinate_descent
+from colonnade.kernels.descent import coordinate_descent
 from colonnade.problem.penalties import ElasticNet, GroupLasso, Lasso, Penalty, Ridge
 from colonnade.problem.sets import GroupL1Ball, L1Ball, Set, Simplex
 

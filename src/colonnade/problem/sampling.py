@@ -49,9 +49,6 @@ class Elementary:
     def probabilities(self, owners: Indices) -> Floats:
         return np.ones(owners.size)
 
-    def pairs(self, owners: Indices) -> Floats:
-        return np.ones((owners.size, owners.size))
-
 
 @dataclass(frozen=True)
 class Serial:
@@ -62,9 +59,6 @@ class Serial:
 
     def probabilities(self, owners: Indices) -> Floats:
         return np.full(owners.size, 1.0 / owners.size)
-
-    def pairs(self, owners: Indices) -> Floats:
-        return np.eye(owners.size) / owners.size
 
 
 @dataclass(frozen=True)
@@ -81,9 +75,6 @@ class Nice:
 
     def probabilities(self, owners: Indices) -> Floats:
         return np.full(owners.size, self._fits(owners.size) / owners.size)
-
-    def pairs(self, owners: Indices) -> Floats:
-        return _uniform_pairs(owners.size, self._fits(owners.size))
 
     def _fits(self, blocks: int) -> int:
         if self.tau > blocks:
@@ -108,14 +99,6 @@ class PerParty:
         _, inverse, sizes = np.unique(owners, return_inverse=True, return_counts=True)
         shares: Floats = np.minimum(1.0, self.tau / sizes)[inverse]
         return shares
-
-    def pairs(self, owners: Indices) -> Floats:
-        single = self.probabilities(owners)
-        pairs: Floats = np.outer(single, single)
-        for party in np.unique(owners):
-            own = np.flatnonzero(owners == party)
-            pairs[np.ix_(own, own)] = _uniform_pairs(own.size, min(self.tau, own.size))
-        return pairs
 
 
 @dataclass(frozen=True)
@@ -147,12 +130,6 @@ class Independent:
             )
         return np.array(self.p)
 
-    def pairs(self, owners: Indices) -> Floats:
-        single = self.probabilities(owners)
-        pairs: Floats = np.outer(single, single)
-        np.fill_diagonal(pairs, single)
-        return pairs
-
 
 def least_probability(sampling: Sampling, owners: Indices) -> float:
     """p_min by its definition; InvalidInput where some block is never drawn."""
@@ -168,13 +145,6 @@ def least_probability(sampling: Sampling, owners: Indices) -> float:
 def universal_step(t: int, least: float) -> float:
     """2/(p_min·t + 2), for every proper sampling."""
     return 2.0 / (least * t + 2.0)
-
-
-def _uniform_pairs(blocks: int, tau: int) -> Floats:
-    together = tau * (tau - 1) / (blocks * (blocks - 1)) if blocks > 1 else 0.0
-    pairs = np.full((blocks, blocks), together)
-    np.fill_diagonal(pairs, tau / blocks)
-    return pairs
 
 
 def _count(name: str, value: int) -> int:

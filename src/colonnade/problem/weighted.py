@@ -17,8 +17,7 @@ import numpy as np
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats
 from colonnade.problem.checks import positive as above_zero
-from colonnade.problem.losses import Loss
-from colonnade.problem.search import Derivative, rising_zero, unbounded_zero
+from colonnade.problem.losses import Loss, minimise_smooth, smooth_intercept
 
 
 @dataclass(frozen=True)
@@ -29,6 +28,8 @@ class ClassWeighted:
     negative: float
     positive: float
     classifies: ClassVar[bool] = True
+    minimise_along = minimise_smooth
+    best_intercept = smooth_intercept
 
     def __post_init__(self) -> None:
         if not (isinstance(self.loss, Loss) and self.loss.classifies and self.loss.smooth):
@@ -69,18 +70,6 @@ class ClassWeighted:
     def link(self, scores: Floats) -> Floats:
         return self.loss.link(scores)
 
-    def minimise_along(
-        self, scores: Floats, direction: Floats, y: Floats, low: float = 0.0, high: float = 1.0
-    ) -> float:
-        return rising_zero(lambda t: self._along(scores, direction, y, t), low, high)
-
-    def best_intercept(self, scores: Floats, y: Floats) -> float:
-        if np.all(y == y.flat[0]):
-            raise InvalidInput(
-                f"all {y.size} labels are the same class: the best intercept is infinite. Add rows of the other class."
-            )
-        return unbounded_zero(lambda b: self._along(scores, np.ones_like(scores), y, b))
-
     def _weights(self, y: Floats) -> Floats:
         return np.where(y > 0, self.positive, self.negative)
 
@@ -90,10 +79,3 @@ class ClassWeighted:
             count = int(np.count_nonzero(rows))
             if count:
                 yield rows, weight * count / y.size
-
-    def _along(self, scores: Floats, direction: Floats, y: Floats, t: float) -> Derivative:
-        """The derivative of t → value(scores + t·direction, y)."""
-        moved = scores + t * direction
-        terms = direction * self.slope(moved, y)
-        bend = float(np.sum(np.square(direction) * self.curvature(moved, y)))
-        return Derivative(float(np.sum(terms)), bend, 2.0 * np.finfo(np.float64).eps * float(np.sum(np.abs(terms))))

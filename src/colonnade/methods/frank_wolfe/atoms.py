@@ -22,7 +22,7 @@ from scipy import sparse
 
 from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.kernels.arrays import Floats
-from colonnade.kernels.stumps import best_stump
+from colonnade.kernels.columns import best_stump
 from colonnade.methods.method import Job, Roster
 from colonnade.privacy.block import Block, Column
 from colonnade.privacy.values import Packed

@@ -24,8 +24,15 @@ from scipy import sparse
 
 from colonnade.errors import ProtocolError
 from colonnade.kernels.arrays import Array, Floats
-from colonnade.kernels.columns import csc_matvec, dense_matvec
-from colonnade.kernels.examples import csc_squared_norms, dense_squared_norms, rbf_column, squared_norm, step_towards
+from colonnade.kernels.columns import (
+    csc_matvec,
+    csc_squared_norms,
+    dense_matvec,
+    dense_squared_norms,
+    rbf_column,
+    squared_norm,
+    step_towards,
+)
 from colonnade.methods.frank_wolfe.distributed import Bid, Corrective, OpenLoop, WalkSettings
 from colonnade.methods.frank_wolfe.graph import REPLIES as PEER_REPLIES
 from colonnade.methods.frank_wolfe.graph import Best, Contribution, Flood, Tree, route

@@ -28,8 +28,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from colonnade.kernels.anchor import anchored_exchange
 from colonnade.kernels.arrays import Floats
+from colonnade.kernels.links import anchored_exchange
 from colonnade.methods.graph.consensus import Links, ratio
 
 FALL, LESS, SHARE = 0.3, 0.8, 0.36
@@ -72,7 +72,7 @@ def halfway(rho: float, shift: float, turned: float) -> float:
 class AnchoredLinks(Links):
     """Links with their anchors: of w_ij and w_ji, and of z and λ_ij, `now` and `then`."""
 
-    FIGURES = 7  # residuals: see kernels/anchor.py
+    FIGURES = 7  # residuals: see kernels/links.py
 
     def __init__(self, neighbours: Sequence[str], shape: tuple[int, ...], penalty: float) -> None:
         super().__init__(neighbours, shape, penalty)
