@@ -112,13 +112,16 @@ def methods() -> str:
     for name, kind in sorted(known_methods().items()):
         job = example_job(name, kind())
         found.setdefault(tuple(releases(kind().price(job), job)), []).append(f"`{name}`")
-    rows = [[", ".join(names), *line] for lines, names in found.items() for line in lines]
-    note = (
-        f"Default settings, {EXAMPLE_ROWS:,} rows, {EXAMPLE_COLUMNS} columns per party, logistic loss over an L1 ball of radius 10 or "
-        "the nearest problem that the method solves; private methods at ε = 1, δ = 1e-6, bounds of 1. The lines come from each "
-        "method's own `price()`; for *exact* no finite ε holds."
+    listed = "\n".join(
+        f"- {', '.join(names)}: {'; '.join(f'{what}: {price}' for what, price in lines)}"
+        for lines, names in found.items()
     )
-    return table(["Method", "What leaves, and how often at most", "Price in all"], rows) + f"\n\n{note}"
+    note = (
+        f"In brackets: how often at most; then the price in all; for *exact* no finite ε holds. Default settings, {EXAMPLE_ROWS:,} "
+        f"rows, {EXAMPLE_COLUMNS} columns per party, logistic loss over an L1 ball of radius 10 or the nearest problem that the "
+        "method solves; private methods at ε = 1, δ = 1e-6, bounds of 1."
+    )
+    return f"{listed}\n\n{note}"
 
 
 def releases(plans: dict[str, Any], job: Any) -> list[tuple[str, str]]:
@@ -212,7 +215,7 @@ def values() -> str:
         ("CSC column, 4 rows, 1.0 in rows 0 and 2", column),
         ("Packed [1, 2, 3], 2 bits", Packed(np.array([1, 2, 3], np.uint64), 2)),
     ]
-    return table(["Value", "Bytes"], [(f"`{text}`", f"`{spaced(encode_value(v))}`") for text, v in examples])
+    return "\n".join(f"- `{text}`: `{spaced(encode_value(v))}`" for text, v in examples)
 
 
 def spaced(raw: bytes) -> str:
@@ -259,11 +262,11 @@ def failures() -> str:
     from colonnade.runtime.inprocess import FINAL
     from colonnade.runtime.messages import FailureCode
 
-    rows = []
+    lines = []
     for code in FailureCode:
         errors = ", ".join(f"`{kind.__name__}`" for kind, sent in FINAL.items() if sent is code)
-        rows.append([code.value, f"`{code.name}`", errors or "nothing in process"])
-    return table(["Code", "Name", "Sent for"], rows)
+        lines.append(f"- {code.value} `{code.name}`: {errors or 'nothing in process'}")
+    return "\n".join(lines)
 
 
 def rooms() -> str:
