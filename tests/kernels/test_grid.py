@@ -29,7 +29,7 @@ def slowly(values, keep, centre, factor, low, high, unit, norm2):
             row.append(min(max(whole, -most), most))
         squares = sum((x * int(f)) ** 2 for x, f in zip(row, unit, strict=True))
         over += far or squares > norm2
-        part = math.sqrt(norm2 / max(squares, 1))
+        part = math.sqrt(float(norm2) / float(max(squares, 1)))
         shorter = row
         while squares > norm2:
             shorter = [math.trunc(x * part) for x in row]
@@ -46,7 +46,11 @@ def made(values, keep, centre, factor, low, high, unit, norm2):
 
 
 @settings(max_examples=80)
-@given(st.integers(1, 5), st.integers(0, 10**9), st.integers(0, 2**32))
+@given(
+    st.integers(1, 5),
+    st.integers(0, 10**9) | st.integers(2**53 - 9, 2**53 + 9) | st.integers(0, 2**60),
+    st.integers(0, 2**32),
+)
 def test_rows_are_the_slow_ones_and_none_is_longer_than_its_bound(columns, norm2, seed):
     rng = np.random.default_rng(seed)
     values = rng.choice(WILD, (12, columns + 2)) * rng.choice([1.0, 100.0, 0.01])
@@ -83,6 +87,22 @@ def test_a_row_of_ones_at_its_bound_stays_and_one_over_it_is_shortened_to_nothin
     assert made(ones, *rest, 5 * unit**2)[0].tolist() == [[1] * 5]
     got, shortened = made(ones, *rest, 5 * unit**2 - 1)
     assert (got.tolist(), shortened) == ([[0] * 5], 1)
+
+
+@pytest.mark.parametrize("units", [(1, 1), (32, 32), (32, 1), (1, 1000)])
+@pytest.mark.parametrize("length", [2**27, 2**29])
+def test_a_bound_that_doubles_round_up_is_kept_in_whole_numbers(units, length):
+    """The bound is one less than a sum of squares. As a double it is that sum, and to shorten the row once is too little."""
+    unit = np.array(units)
+    shorter = length // unit // 4 * 4
+    norm2 = int(((shorter * unit) ** 2).sum()) - 1
+    longer = shorter // 4 * 5
+    once = longer * math.sqrt(float(norm2) / float(((longer * unit) ** 2).sum()))
+    assert once.tolist() == shorter.tolist()
+    rest = np.arange(2), np.zeros(2), np.ones(2), np.full(2, -(2**40)), np.full(2, 2**40), unit
+    got, shortened = made(longer.astype(float)[None], *rest, norm2)
+    assert got[0].tolist() == (shorter - 1).tolist()
+    assert shortened == 1
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
