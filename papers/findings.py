@@ -236,7 +236,7 @@ def _claim(record: Record, shown: Shown) -> dict[str, Any]:
 
 
 def _section(finding: Finding, record: Record) -> str:
-    shown, holds = (_measured(claims, record) for claims in (finding.shown, finding.holds))
+    shown, holds = _measured(finding.shown, record, figures=True), _measured(finding.holds, record, figures=False)
     first = finding.shown[0].figure
     tables = [
         markdown_table(record[name]["listing"])
@@ -256,15 +256,15 @@ def _section(finding: Finding, record: Record) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def _measured(shown: Sequence[Shown], record: Record) -> str:
-    """What was measured of the first claim, and whether the others hold: the gallery has their figures, a table those of attacks."""
+def _measured(shown: Sequence[Shown], record: Record, *, figures: bool) -> str:
+    """Whether claims hold, and the figures of the first: the gallery has the others', a table those of attacks."""
     lines = []
     for one in shown:
         claim = _claim(record, one)
         if one.figure in ATTACKS and claim["held"]:
             continue
         verdict = "holds" if claim["held"] else "does not hold"
-        measured = f": {claim['evidence']}" if one == shown[0] and one.figure not in ATTACKS else ""
+        measured = f": {claim['evidence']}" if figures and one == shown[0] and one.figure not in ATTACKS else ""
         lines.append(f"* {link(one.figure)}: “{claim['says']}” {verdict}{measured}.")
     return "\n".join(lines)
 

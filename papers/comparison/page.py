@@ -197,8 +197,8 @@ def _guarantee(line: Line) -> str:
 
 
 def area(line: Line) -> str:
-    """Mean and standard error."""
-    return f"{line['auc']:.4f}" + ("" if line["auc_error"] is None else f" ± {line['auc_error']:.4f}")
+    """Mean, and its standard error in brackets."""
+    return f"{line['auc']:.4f}" + ("" if line["auc_error"] is None else f" ({line['auc_error']:.4f})")
 
 
 def _wins(lines: Sequence[Line]) -> str:
