@@ -1,7 +1,7 @@
 """Private Gram beside SPU, SecretFlow's engine for secure computation: two parties, the same columns, the same rows.
 
     python -m benchmarks peers           SPU with semi2k (a minute or two after the first run, which installs SPU)
-    python -m benchmarks peers --full    SPU with Cheetah, too (ten minutes more)
+    python -m benchmarks peers --full    SPU with Cheetah, too (six CPU minutes more)
 
 Data     a9a in COLONNADE_DATA, with its own training and test rows. Either party has seven attributes, so that its rows
          have at most seven ones; the first has the labels.
@@ -102,8 +102,9 @@ def theirs(protocol: str, train: Rows, test: Rows) -> Line:
     counts = [int(count) for count in re.findall(r"Link details: total send bytes (\d+)", log)]
     if len(counts) != 2 * EPOCHS:  # two parties
         raise NotHere(f"SPU logged its bytes {len(counts)} times instead of {2 * EPOCHS}")
-    print(f"  (compiled for SPU in {found['compiled']:.1f} s, with jax {found['versions']['jax']})", flush=True)
-    name = f"SPU {found['versions']['spu']}, {protocol.lower()}, {EPOCHS} epochs"
+    versions = found["versions"]
+    print(f"  (the next is compiled in {found['compiled']:.1f} s, with jax {versions['jax']}, outside the clock)")
+    name = f"SPU {versions['spu']}, {protocol.lower()}, {EPOCHS} epochs"
     area = auc(test.y, test.X @ np.array(found["weights"][:-1]))
     return Line(name, found["cpu"], found["wall"], sum(counts), area, PROTOCOLS[protocol])
 
@@ -117,15 +118,16 @@ def main(quick: bool = True) -> int:
         f"a9a: {train.y.size:,} training rows, {test.y.size:,} test rows, {train.X.shape[1]} columns of two parties",
         flush=True,
     )
+    print(f"  {'':<34} {'CPU s':>8} {'wall s':>8} {'MB sent':>9} {'AUC':>7}  guarantee")
     lines = [ours(train, test)]
+    print(lines[0], flush=True)
     for protocol in ("SEMI2K",) if quick else tuple(PROTOCOLS):
         try:
             lines.append(theirs(protocol, train, test))
         except NotHere as why:
-            print(f"  SPU with {protocol.lower()} left out: {why}")
-    print(f"  {'':<34} {'CPU s':>8} {'wall s':>8} {'MB sent':>9} {'AUC':>7}  guarantee")
-    for line in lines:
-        print(line)
+            print(f"  SPU with {protocol.lower()} left out: {why}", flush=True)
+        else:
+            print(lines[-1], flush=True)
     for other in lines[1:]:
         print(
             f"  {other.name} takes {other.cpu / lines[0].cpu:,.0f} times our CPU seconds and sends "
