@@ -16,7 +16,7 @@ from colonnade.network.parcel import letters_in
 from organisations import Organisations
 
 pytest.importorskip("grpc", reason="grpcio is not installed: pip install 'colonnade[grpc]'")
-RADIUS, ROUNDS = 1.5, 12
+RADIUS, ROUNDS = 1.5, 2  # a third reaches the optimum, up to rounding
 JOB = f"""
 [problem]
 loss = "Logistic"

@@ -69,6 +69,26 @@ def test_zeros_that_a_dense_column_stores_change_no_bit(table, loss):
     assert one.tobytes() == other.tobytes()
 
 
+@pytest.mark.parametrize("loss", [co.LeastSquares(), co.Logistic()], ids=lambda v: type(v).__name__)
+def test_where_no_atom_is_in_use_nothing_is_corrected(table, loss):
+    M, y = table
+    corrector = hull.Corrector(loss, co.L1Ball(1.0), y)
+    weights = corrector.best_weights(sparse.csc_array(M), np.zeros(ATOMS), np.zeros(ROWS))
+    assert np.array_equal(weights, np.zeros(ATOMS))
+    one = corrector.best_weights(sparse.csc_array(M), np.eye(ATOMS)[0] / 2, M[:, 0] / 2)  # and the next step is as ever
+    fresh = hull.Corrector(loss, co.L1Ball(1.0), y).best_weights(sparse.csc_array(M), np.eye(ATOMS)[0] / 2, M[:, 0] / 2)
+    assert one.tobytes() == fresh.tobytes()
+
+
+def test_labels_of_zero_are_fitted_by_zero(table):
+    """The first line search stays where it is: an atom is known, and none is in use."""
+    M, _ = table
+    fed = co.Federation.split(M, np.zeros(ROWS), parties=2)
+    method = co.DistributedFrankWolfe(rounds=3, tolerance=0.0)
+    fit = co.fit(fed, co.Problem(co.LeastSquares(), co.L1Ball(1.5)), method=method)
+    assert fit.objective == fit.gap == 0.0
+
+
 def test_rows_out_of_order_are_put_in_order(monkeypatch):
     rng = np.random.default_rng(2)
     M = rng.normal(size=(ROWS, ATOMS))

@@ -38,6 +38,8 @@ class Corrector:
         """Weights of the atoms in use (CSC) that are at least as good as `weights`, and near the best there are."""
         used = np.flatnonzero(weights)
         u, best = weights[used], np.zeros(weights.size)
+        if not used.size:  # zero is the best point already, and no atom is in use
+            return best
         for _ in range(NEWTON_STEPS if self.loss.smoothness != 1.0 or self.loss.classifies else 1):
             slope = (atoms.T @ self.loss.slope(scores, self.y))[used]
             hessian = self.hessian(atoms, used, self.loss.curvature(scores, self.y))
