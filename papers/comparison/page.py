@@ -238,4 +238,4 @@ def _time(lines: Sequence[Line]) -> Iterator[str]:
             if ours is not None and theirs is not None and theirs["seconds"] < ours["seconds"]:
                 found.append(f"{data} {ours['seconds'] / theirs['seconds']:.1f} ({theirs['by']})")
         if found:
-            yield f"{problem}, seconds of our fastest between parties over those of the fastest in one place: {', '.join(found)}."
+            yield f"{problem}, our fewest seconds between parties over the fewest in one place: {', '.join(found)}."
