@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import colonnade as co
-from colonnade.data.federation_file import FederationFile, Member, new_key
+from colonnade.data.federation_file import FederationFile, Member, new_key, pin_coordinator
 from colonnade.privacy.block import Unit
 
 
@@ -99,6 +99,30 @@ def test_a_coordinator_with_a_partys_key_is_refused(federation: co.Federation) -
         with pytest.raises(co.InvalidInput, match="the coordinator has a party's key"):
             replace(file, coordinator=member.key)
     assert replace(file, coordinator=new_key()[0]).coordinator
+
+
+@pytest.mark.parametrize(
+    "version",
+    [
+        "version = 1",
+        "version=1  # first",
+        "  version = 1",
+        '"version" = 1',
+        "version = 1\r",
+        "# version = 0\nversion = 1",
+    ],
+)
+def test_the_coordinators_key_is_written_however_the_file_is(version: str, tmp_path: Path) -> None:
+    path, pinned = tmp_path / "federation.toml", new_key()[0]
+    parties = "".join(f'\n[parties.{name}]\ncolumns = 2\nkey = "{new_key()[0]}"\n' for name in "ab")
+    path.write_bytes(f'on = "key"  # of rows\nlabel = ["b", "y"]\n{version}\n{parties}'.encode())
+    before = FederationFile.load(path)
+    assert pin_coordinator(path, pinned)
+    assert FederationFile.load(path) == replace(before, coordinator=pinned)
+    assert "# of rows" in path.read_text()
+    assert not pin_coordinator(path, pinned)
+    with pytest.raises(co.InvalidInput, match="pins another key"):
+        pin_coordinator(path, new_key()[0])
 
 
 def test_two_new_keys_differ() -> None:

@@ -341,3 +341,12 @@ def test_a_mistake_is_one_line_that_says_what_to_do(tmp_path: Path) -> None:
 def test_every_command_teaches_by_an_example() -> None:
     for command in ("init", "issue", "revoke", "show"):
         assert f"colonnade certs {command} " in call(command, "--help")
+
+
+@pytest.mark.parametrize("raw", [b"", b"no key", b"ab" * 31, "schlüssel".encode()])
+def test_a_damaged_signing_key_is_named_and_not_made_anew(raw: bytes, folder: Path) -> None:
+    """Parties' files pin the old one."""
+    (folder / certs.SIGNING_KEY).write_bytes(raw)
+    with pytest.raises(InvalidInput, match="is not a signing key"):
+        certs.keep_signing_key(folder)
+    assert (folder / certs.SIGNING_KEY).read_bytes() == raw

@@ -242,8 +242,11 @@ def pin_coordinator(path: Path, key: str) -> bool:
     if pinned is not None:
         raise InvalidInput(f"{path} pins another key of the coordinator. Use the key it pins, or take that line out.")
     text = read_text(path)
-    pinning = re.sub(r"(?m)^(version\s*=.*)$", rf'\1\ncoordinator = "{key}"', text, count=1)
-    FederationFile.load_text(pinning, path)
+    line = f'coordinator = "{key}"'
+    pinning = re.sub(r"(?m)^(version\s*=.*)$", rf"\1\n{line}", text, count=1)
+    if FederationFile.load_text(pinning, path).coordinator != key:  # that line is written in another way, or in a text
+        pinning = f"{line}\n{text}"
+        FederationFile.load_text(pinning, path)
     write_synced(path, pinning.encode())
     return True
 

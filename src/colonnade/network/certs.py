@@ -141,7 +141,12 @@ def keep_signing_key(folder: Path) -> str:
     path = folder / SIGNING_KEY
     if not path.exists():
         write_synced(path, new_key()[1].hex().encode() + b"\n", private=True)
-    return public_text(bytes.fromhex(path.read_text(encoding="ascii").strip()))
+    try:
+        return public_text(bytes.fromhex(path.read_text(encoding="ascii").strip()))
+    except ValueError:
+        raise InvalidInput(
+            f"{path} is not a signing key. Restore it from a copy: parties' files pin its public half."
+        ) from None
 
 
 def revoke(folder: Path, name: str) -> int:
