@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import sqlite3
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
+import polars as pl
 import pytest
 
 import colonnade as co
 from colonnade.errors import LeakError, ProtocolError
 from colonnade.methods.gram import private_gram, secure_answer, secure_parts, secure_products
+from colonnade.methods.gram.secure_design import Design, GramSettings
 from colonnade.methods.gram.secure_products import CoordinatorKey, Masked, Next, Stage, Widths
+from colonnade.methods.method import Job
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.pads import ColumnPad
 from colonnade.privacy.store import FileLog
@@ -457,3 +461,59 @@ def test_sums_that_no_ring_holds_are_refused_before_anything_is_sent(tmp_path):
     wild = co.Privacy(1e-9, 1e-6, trust="secure", row_norm=3.0, feature_bound=2.0)
     with pytest.raises(co.InvalidInput, match="bits"):
         co.fit(fed, PROBLEM, co.PrivateGram(), wild, store=tmp_path / "store")
+
+
+def with_schemas(rows=200):
+    """Two parties with declared columns: zeros and ones at a, numbers from 0 to 1 at b."""
+    rng = np.random.default_rng(0)
+    key, labels = np.arange(rows), np.where(rng.random(rows) < 0.5, 1.0, -1.0)
+    frames = {
+        "a": pl.DataFrame({"key": key, "u": rng.integers(0, 2, rows).astype(bool)}),
+        "b": pl.DataFrame({"key": key, "v": rng.random(rows), "y": labels}),
+    }
+    schemas = {"a": co.Schema((co.Binary("u"),)), "b": co.Schema((co.Numeric("v", 0.0, 1.0, scale=False),))}
+    return co.Federation.from_frames(frames, on="key", label=("b", "y"), schemas=schemas)
+
+
+def test_a_party_whose_file_says_something_else_of_a_partners_columns_releases_nothing(monkeypatch, tmp_path):
+    """That b's numbers are zeros and ones, in a's copy: a would noise their products as if they were 0 or 1, not up to
+    1/step, and no message tells them apart."""
+    real = co.PrivateGram.party
+
+    def party(self, job, block, gate):
+        if gate.node == "a":
+            known = job.roster.known | {"b": replace(job.roster.known["b"], binary=(True,))}
+            job = replace(job, roster=replace(job.roster, known=known))
+        return real(self, job, block, gate)
+
+    monkeypatch.setattr(co.PrivateGram, "party", party)
+    terms = co.Privacy(60.0, 1e-6, trust="secure")  # one release, and no class sums whose figures would differ
+    with pytest.raises(ProtocolError, match="something else of this release"):
+        co.fit(with_schemas(), PROBLEM, co.PrivateGram(), terms, store=tmp_path)
+    for name in ("a", "b"):
+        ledger = Ledger(FileLog(tmp_path / "nodes" / f"{name}.db"), name, co.Policy())
+        assert not [e for e in ledger.entries() if e.event.rho]
+
+
+def test_labels_are_plus_and_minus_one_at_a_weight_that_doubles_cannot_hold():
+    """-(2^54 + 4) // (2^54 + 3) is -2: past the bound of products, where an error would tell of a negative label."""
+    fed = federation(rows=20)
+    design = Design(Job(PROBLEM, fed.roster(), replace(PRIVACY, epsilon=60.0)), GramSettings())
+    told = secure_parts.Prepare(
+        name="joint",
+        step=1.0,
+        bits=31,
+        norm2=np.zeros(3, int),
+        constant=1,
+        label=2**54 + 3,
+        buckets=0,
+        keep=np.zeros(0, int),
+        centre=np.zeros(0),
+        scale=np.zeros(0),
+        labels=np.zeros(0),
+    )
+    prepared = secure_parts.check_prepare(design, "joint", told)
+    block = replace(fed.parties["b"].block, labels=np.where(np.arange(20) % 2, 1.0, -1.0))
+    matrix = secure_parts.OwnMatrix(design, prepared, block, SimpleNamespace(node="b", run="run"))
+    assert matrix.bound == 1
+    np.testing.assert_array_equal(matrix.read(0, 20)[:, 0], block.own_labels())

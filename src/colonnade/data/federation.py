@@ -303,4 +303,4 @@ def _public_bounds(schema: Schema) -> Known:
     proven = schema.row_bound()
     norm = proven if schema.row_norm is None else min(proven, schema.row_norm)
     bounds, binary, nonnegative = schema.entry_bounds(), schema.binary.tolist(), schema.nonnegative.tolist()
-    return Known(tuple(bounds), tuple(binary), tuple(nonnegative), norm, norm == proven)
+    return Known(tuple(map(float, bounds)), tuple(binary), tuple(nonnegative), norm, norm == proven)

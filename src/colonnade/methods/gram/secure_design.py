@@ -131,7 +131,8 @@ class Design:
         """What the parties of a stage must have been told alike: the whole message, and what they approved."""
         job, privacy = self.job, self.job.privacy
         agreed = None if privacy is None else sorted(map(repr, asdict(privacy).items()))  # in any order of parties
-        terms = agreed, job.problem, job.roster.rows, job.roster.parties, job.roster.label, self.settings
+        # The whole roster: from what its schemas say of both parties follow units, and so the noise of a product.
+        terms = agreed, job.problem, job.roster, self.settings
         return public_digest(prepare, terms)
 
     def sds(self, figures: Figures, frame: RowFrame) -> Floats:

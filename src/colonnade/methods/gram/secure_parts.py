@@ -91,8 +91,10 @@ class OwnMatrix:
         self.rows, self.holder = self.prepared.rows(self.block, me), me == job.roster.label
         self.width = self.rows.columns + self.holder
         self.constant = np.full(job.roster.rows, figures.constant)
-        self.bound = _entry(self.rows, self.holder, figures.label // self.label_unit)
-        labels = [label_steps(job, self.block.own_labels(), figures.label) // self.label_unit] if self.holder else []
+        # Divided before labels are multiplied by it: a quotient of doubles over 2^53 would be past its bound, for some.
+        label = figures.label // self.label_unit
+        self.bound = _entry(self.rows, self.holder, label)
+        labels = [label_steps(job, self.block.own_labels(), label)] if self.holder else []
         self._read: Rows = self.rows.rows
         if figures.buckets:
             buckets = Buckets(public_bytes(self.gate.run, "buckets"), job.roster.rows, figures.buckets)
