@@ -265,7 +265,7 @@ BAD = [
     ({"epsilon": -1.0, "classes": [-1, 1]}, "epsilon must be a finite number above 0"),
     ({"epsilon": 1.0, "delta": 1.0, "classes": [-1, 1]}, "delta must lie between 0 and 1"),
     ({"epsilon": 1.0}, "needs classes="),
-    ({"epsilon": 1.0, "classes": [1]}, "needs two or more"),
+    ({"epsilon": 1.0, "classes": [1]}, "list two or more"),
     ({"epsilon": 1.0, "classes": [-1, 1], "loss": "squared_hinge"}, "loss='logistic'"),
     ({"epsilon": 1.0, "classes": [-1, 1], "ledger": 3}, "path of a file"),
     ({"epsilon": 1.0, "classes": [-1, 1], "max_features": 0}, "whole number from 1 on"),

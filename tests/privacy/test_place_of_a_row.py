@@ -22,7 +22,7 @@ from scipy.stats import binom, chi2
 import colonnade as co
 from colonnade.data import row_order
 from colonnade.data.row_order import in_order
-from colonnade.estimators.resumed_runs import same_call
+from colonnade.estimators.federated import same_call
 from colonnade.methods.gram import private_gram, secure_answer
 from colonnade.methods.method import Job
 from colonnade.privacy.events import Scope

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
@@ -77,6 +77,16 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries
         self.__dict__ = fitted.__dict__
         return self
 
+    def path(self, X: Any, y: Any, radii: Any, sample_weight: Any = None) -> list[Self]:
+        """One fitted model for each radius, each started from the one before. Without privacy only."""
+        if self.epsilon is not None:
+            raise InvalidInput("a path is many looks at the data: fit each radius by itself, and each is charged.")
+        models: list[Self] = []
+        for radius in radii:
+            start = models[-1].coef_ if models else None
+            models.append(clone(self).set_params(radius=radius)._fit(X, y, sample_weight, start))
+        return models
+
     # ---------------------------------------------------------------- checks
 
     def _check_settings(self) -> None:
@@ -91,13 +101,11 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries
             given = {"delta": self.delta, "ledger": self.ledger, "max_features": self.max_features}
             if unused := [name for name, value in given.items() if value is not None]:
                 raise InvalidInput(
-                    f"{unused[0]} is for private fits, and epsilon is None. Give epsilon= for a private fit, or leave "
-                    f"{unused[0]} out; without privacy the radius decides how sparse the answer is."
+                    f"{unused[0]} is for private fits, and epsilon is None: give epsilon=, or leave {unused[0]} out; "
+                    "without privacy the radius decides how sparse the answer is."
                 )
             if self.method == "gaussian":
-                raise InvalidInput(
-                    "method='gaussian' adds noise, and epsilon is None: give epsilon=, or method='auto'."
-                )
+                raise InvalidInput("method='gaussian' adds noise: give epsilon=, or method='auto'.")
         elif self.ledger is not None and not isinstance(self.ledger, (str, os.PathLike)):
             raise InvalidInput(f"ledger must be None or the path of a file, got {type(self.ledger).__name__}")
 
@@ -113,9 +121,8 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries
         if cells.dtype.kind not in "biuf":
             what = "Complex data not supported: " if cells.dtype.kind == "c" else ""
             raise InvalidInput(
-                f"{what}X is an array of type {cells.dtype}, and a private fit takes arrays of numbers only (bool, "
-                "integer, float): reading cells one by one would show what a single row holds. Convert it first, for "
-                "example with X.astype(float)."
+                f"{what}X is an array of type {cells.dtype}, and a private fit takes arrays of numbers only: reading "
+                "cells one by one would show what a row holds. Convert it first, as with X.astype(float)."
             )
         return validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=False)
 
@@ -179,14 +186,9 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries
         """
         n, d = X.shape
         delta = DELTA if self.delta is None else self.delta
-        privacy = Privacy(
-            self.epsilon,
-            delta,
-            Trust.NOBODY,  # the model is all that leaves
-            self.row_norm,
-            self.feature_bound,
-            allow_large_delta=self.allow_large_delta,
-        )
+        trust = Trust.NOBODY  # the model is all that leaves
+        privacy = Privacy(self.epsilon, delta, trust, self.row_norm, self.feature_bound)
+        privacy = replace(privacy, allow_large_delta=self.allow_large_delta)
         check_delta(privacy, n)
         for remark in remarks_on(privacy):
             warnings.warn(remark, UserWarning, stacklevel=5)
@@ -236,9 +238,8 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries
             left = delta_left(privacy.delta, privacy.epsilon, picks.distance)
         if left < 0.5 * privacy.delta:
             raise InvalidInput(
-                f"rounds={picks.picks:,} among {d:,} columns is too much for delta={privacy.delta:g} and "
-                f"epsilon={privacy.epsilon:g}: the sampler's own rounding would use up more than half of it. Give "
-                "fewer rounds, a smaller epsilon, or method='gaussian'."
+                f"rounds={picks.picks:,} among {d:,} columns: the sampler's own rounding would use more than half of "
+                f"delta={privacy.delta:g}. Give fewer rounds, a smaller epsilon, or method='gaussian'."
             )
         rho = rho_for(privacy.epsilon, left) * (1.0 - 1e-12)
         return replace(picks, rho=rho, rounds=picks.picks), left, DERIVED[method]
@@ -252,14 +253,13 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries
         self, privacy: Privacy, rho: float, delta: float, why: str, ledger: LocalLedger, targets: int, mind: str
     ) -> PrivacyStatement:
         total = ledger.total()
-        where = (
-            "in memory with this estimator, so clones and copies count apart" if ledger.path is None else "in its file"
-        )
+        in_memory = "in memory with this estimator, so clones and copies count apart"
+        where = in_memory if ledger.path is None else "in its file"
         parts = f"; each of {targets} one-against-rest models has 1/{targets} of the budget" if targets > 1 else ""
         all_of_it = f"epsilon {shown(total.epsilon(privacy.delta))} at delta {privacy.delta:g}"
         spent = f"{total.runs} fit{'s' if total.runs > 1 else ''}, rho {total.rho:.4g} in all, {all_of_it}"
         derivation = f"docs/privacy.md, {why}{parts}; the ledger, kept {where}, has {spent}"
         sees = "the fitted model: coefficients, intercepts and settings"
-        made = derived_statement(privacy, rho, ROW, sees, derivation, caveat=mind)
+        statement = derived_statement(privacy, rho, ROW, sees, derivation, caveat=mind)
         # Where a part of delta pays for something else, rho alone does not bound all that is seen.
-        return replace(made, epsilon=epsilon_of(rho, delta), rho=rho if delta == privacy.delta else None)
+        return replace(statement, epsilon=epsilon_of(rho, delta), rho=rho if delta == privacy.delta else None)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from os import PathLike
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
-from sklearn.base import ClassifierMixin, clone
+from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
@@ -28,6 +29,7 @@ def _has_probabilities(model: SparseClassifier) -> bool:
     return True
 
 
+@dataclass(eq=False, repr=False)
 class SparseClassifier(ClassifierMixin, SparseLinear):  # type: ignore[misc]  # scikit-learn carries no types
     """A linear classifier over the ball ‖w‖₁ ≤ radius; private when `epsilon` is given.
 
@@ -50,45 +52,19 @@ class SparseClassifier(ClassifierMixin, SparseLinear):  # type: ignore[misc]  # 
     allow_large_delta   True: fit though delta is not below 1/rows; privacy_ then says so
     """
 
-    def __init__(
-        self,
-        radius: float = 50.0,
-        rounds: int | None = None,
-        loss: str = "logistic",
-        epsilon: float | None = None,
-        delta: float | None = None,
-        row_norm: float = 1.0,
-        feature_bound: float = 1.0,
-        method: str = "auto",
-        classes: Any = None,
-        ledger: str | PathLike[str] | None = None,
-        random_state: Any = None,
-        max_features: int | None = None,
-        allow_large_delta: bool = False,
-    ) -> None:
-        self.radius = radius
-        self.rounds = rounds
-        self.loss = loss
-        self.epsilon = epsilon
-        self.delta = delta
-        self.row_norm = row_norm
-        self.feature_bound = feature_bound
-        self.method = method
-        self.classes = classes
-        self.ledger = ledger
-        self.random_state = random_state
-        self.max_features = max_features
-        self.allow_large_delta = allow_large_delta
-
-    def path(self, X: Any, y: Any, radii: Any, sample_weight: Any = None) -> list[SparseClassifier]:
-        """One fitted classifier for each radius, each started from the one before. Without privacy only."""
-        if self.epsilon is not None:
-            raise InvalidInput("a path is many looks at the data: fit each radius by itself, and each is charged.")
-        models: list[SparseClassifier] = []
-        for radius in radii:
-            start = models[-1].coef_ if models else None
-            models.append(clone(self).set_params(radius=radius)._fit(X, y, sample_weight, start))
-        return models
+    radius: float = 50.0
+    rounds: int | None = None
+    loss: str = "logistic"
+    epsilon: float | None = None
+    delta: float | None = None
+    row_norm: float = 1.0
+    feature_bound: float = 1.0
+    method: str = "auto"
+    classes: Any = None
+    ledger: str | PathLike[str] | None = None
+    random_state: Any = None
+    max_features: int | None = None
+    allow_large_delta: bool = False
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, start: Floats | None) -> SparseClassifier:
         self._check_settings()
@@ -98,25 +74,10 @@ class SparseClassifier(ClassifierMixin, SparseLinear):  # type: ignore[misc]  # 
             return self._fit_open(X, y, sample_weight, start)
         if self.loss != "logistic" or sample_weight is not None:
             raise InvalidInput("a private fit has loss='logistic' and no sample_weight; leave them out.")
-        if self.classes is None:
-            raise InvalidInput(
-                "a private fit needs classes=, the labels there may be, from public knowledge: a list taken from the "
-                "data would show a class that only one row has."
-            )
-        classes = np.unique(np.asarray(self.classes))
-        if classes.size < 2:
-            raise InvalidInput(f"classes= lists {classes.size} class; a classifier needs two or more.")
         X = self._private_rows(X)
-        keys = label_keys(classes)
-        if len(set(keys)) < classes.size or None in keys:
-            raise InvalidInput(f"classes={self.classes!r} are not different texts or numbers below 2^53.")
-        # An array made of all labels together would let one odd label change the type, and so the meaning, of the
-        # others.
-        found = label_keys(column_or_1d(as_objects(y) if isinstance(y, list | tuple) else y, warn=True))
-        check_consistent_length(X, found)
-        positive = keys[1:] if classes.size == 2 else keys
-        targets = [np.array([1.0 if key == label else -1.0 for key in found]) for label in positive]
-        self.coef_, self.intercept_ = self._private(X, targets, True, 1.0, about_classes(found, keys))
+        classes, targets, labels = declared_targets(self.classes, X, y)
+        notices = about_classes(label_keys(labels), label_keys(classes))
+        self.coef_, self.intercept_ = self._private(X, targets, True, 1.0, notices)
         self.classes_, self.gap_ = classes, None
         return self
 
@@ -173,6 +134,29 @@ def probabilities(scores: Floats) -> Floats:
         return np.column_stack([1.0 - likely, likely])
     total = likely.sum(axis=1, keepdims=True)
     return np.asarray(np.where(total > 0, likely / np.where(total > 0, total, 1.0), 1.0 / likely.shape[1]))
+
+
+def declared_targets(classes: Any, X: Any, y: Any) -> tuple[NDArray[Any], list[Floats], NDArray[Any]]:
+    """The classes, one vector of ±1 for each model, and the labels of a private fit.
+
+    Nothing is read off the labels: classes are given; any other label is nobody's.
+    """
+    if classes is None:
+        raise InvalidInput(
+            "a private fit needs classes=, the labels there may be, from public knowledge: a list taken from the data "
+            "would show a class that only one row has."
+        )
+    listed = np.unique(np.asarray(classes))
+    keys = label_keys(listed)
+    if listed.size < 2 or len(set(keys)) < listed.size or None in keys:
+        raise InvalidInput(f"classes={classes!r}: list two or more different texts or numbers below 2^53.")
+    # An array made of all labels together would let one odd label change the type, and so the meaning, of the others.
+    labels = column_or_1d(as_objects(y) if isinstance(y, list | tuple) else y, warn=True)
+    if X is not None:
+        check_consistent_length(X, labels)
+    found = label_keys(labels)
+    positive = keys[1:] if listed.size == 2 else keys
+    return listed, [np.array([1.0 if key == label else -1.0 for key in found]) for label in positive], labels
 
 
 def as_objects(y: Any) -> NDArray[np.object_]:

@@ -12,8 +12,10 @@ Leaves   what the method's runs release, and nothing else: coefficients, odds an
 
 from __future__ import annotations
 
+import hashlib
+import json
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
@@ -30,8 +32,7 @@ from colonnade.data.federation import Federation
 from colonnade.data.notices import UNSPENT
 from colonnade.data.one_table import table_federation
 from colonnade.data.schema import Schema
-from colonnade.errors import InvalidInput, NothingToLearn, unquoted
-from colonnade.estimators.resumed_runs import resume_runs, same_call
+from colonnade.errors import InvalidInput, MostlyNoise, NothingToLearn, unquoted
 from colonnade.estimators.rows import as_doubles
 from colonnade.estimators.surroundings import DELTA, looked_at
 from colonnade.kernels.arrays import Floats
@@ -40,9 +41,11 @@ from colonnade.privacy.accountant import epsilon as epsilon_of
 from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.statement import Guarantee, Privacy, PrivacyStatement
+from colonnade.privacy.store import write_synced
 from colonnade.problem import Problem, Ridge
+from colonnade.runs.fit import SavedFit
 from colonnade.runs.fit import fit as run
-from colonnade.runs.result import Fit
+from colonnade.runs.result import Fit, load
 from colonnade.runtime.run_store import RunStore
 
 OPEN_RIDGE = 1e-3  # where neither a penalty nor a constraint is given, and nothing is private
@@ -61,15 +64,12 @@ def share_of(epsilon: float, delta: float, parts: int) -> float:
     least = epsilon_of(rho_for(epsilon, delta) / parts, delta) * (1.0 - SLACK)
     if least <= 0.0:
         raise InvalidInput(
-            f"epsilon={epsilon:g} is too little to be shared by {parts} one-against-rest models. Raise epsilon, or "
-            "join classes."
+            f"epsilon={epsilon:g} is too little to be shared by {parts} one-against-rest models. Raise it or join some."
         )
     return least
 
 
-@dataclass(
-    eq=False, repr=False
-)  # writes the constructor that scikit-learn wants: it keeps its arguments, and does nothing else
+@dataclass(eq=False, repr=False)  # writes the constructor that scikit-learn wants: it keeps its arguments, no more
 class FederatedLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries no types
     """Settings and fitting that do not depend on what the targets mean."""
 
@@ -150,10 +150,7 @@ class FederatedLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carr
         if private and not sparse.issparse(X) and np.asarray(X).dtype.kind not in "biuf":
             kind = np.asarray(X).dtype
             what = "Complex data not supported: " if kind.kind == "c" else ""
-            raise InvalidInput(
-                f"{what}X is an array of type {kind}, and a private fit takes numbers only. Give a frame with "
-                "schemas=, or numbers."
-            )
+            raise InvalidInput(f"{what}X is of type {kind}: give a private fit numbers, or a frame with schemas=.")
         kinds = {"accept_sparse": "csc", "dtype": np.float64, "reset": reset, "ensure_all_finite": not private}
         cells = validate_data(self, X, **kinds, ensure_min_samples=2 if reset else 1)
         if not private:
@@ -170,9 +167,8 @@ class FederatedLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carr
         if self.schemas is not None:
             named = list(self.parties) if isinstance(self.parties, Mapping) else [str(self.parties)]
             if self.parties is not None and set(named) != set(self.schemas):
-                raise InvalidInput(
-                    f"parties= names {', '.join(named)} and schemas= {', '.join(self.schemas)}: leave parties= out."
-                )
+                theirs = ", ".join(self.schemas)
+                raise InvalidInput(f"parties= names {', '.join(named)} and schemas= {theirs}: leave parties= out.")
             return {}
         if self.parties is None:
             return 2 if X.shape[1] > 1 else 1
@@ -219,14 +215,11 @@ class FederatedLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carr
         """Why a search has no room for all its fits: every party's ledger must have a limit that leaves it."""
         if self.store is None or not (Path(self.store) / "runs.db").is_file():
             return "there is no store= with ledgers and limits (`colonnade budget set`)"
-        with closing(RunStore(Path(self.store))) as books:
+        with closing(RunStore(Path(self.store))) as store:
             for name, party in federation.parties.items():
-                budget = Ledger(books.log(name), name, party.policy).budget()
+                budget = Ledger(store.log(name), name, party.policy).budget()
                 if budget.epsilon is None:
-                    return (
-                        f"the ledger of {name!r} has no limit (`colonnade budget set`), so nobody has said that it may "
-                        "cost as much"
-                    )
+                    return f"the ledger of {name!r} has no limit: nobody allowed as much (`colonnade budget set`)"
                 if rho > budget.left:
                     return f"the ledger of {name!r} has rho {budget.left:.3g} left of {budget.limit:.3g}"
         return ""
@@ -259,10 +252,7 @@ def _place_columns(party: str, columns: Any, names: list[str]) -> Any:
     if isinstance(columns, slice | range) or not any(isinstance(column, str) for column in columns):
         return columns
     if absent := [column for column in columns if column not in names]:
-        raise InvalidInput(
-            f"party {party!r}: X has no column {absent[0]!r}; it has {len(names):,} named columns. Give names of X's "
-            "columns."
-        )
+        raise InvalidInput(f"party {party!r}: X has no column {absent[0]!r}; it has {len(names):,} named columns.")
     return [names.index(column) for column in columns]
 
 
@@ -279,3 +269,48 @@ def _together(statements: Sequence[PrivacyStatement], terms: Privacy | None) -> 
         rho=rho,
         derivation=f"{first.derivation}; each of {count} one-against-rest models has 1/{count} of the budget",
     )
+
+
+def same_call(federations: Sequence[Federation], *settings: Any) -> str:
+    """What makes two jobs the same job: the settings, who holds what, the rows and every run's labels.
+
+    It enters a keyed hash, as runs do: nobody can test a guess about a row with it.
+    """
+    first = federations[0]
+    held = [(name, party.block.digest(), repr(party.policy)) for name, party in first.parties.items()]
+    labels = [hashlib.sha256(np.ascontiguousarray(each.labels).data).hexdigest() for each in federations]
+    surplus = [each.surplus_digest for each in federations]
+    parts = (settings, first.label, first.unit, first.roster().known, held, labels, surplus)
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+
+def resume_runs(call: str, runs: Sequence[Callable[[], Fit]], store: str | PathLike[str]) -> list[Fit]:
+    """The fits of all runs, in order; those that an interrupted call with this store finished are read from it.
+
+    store/classes/runs.db         which jobs were begun, and how they ended
+    store/classes/fits/JOB.json   the ids of a job's finished runs, in order; their fits are in store/fits
+
+    Once a job has ended, the same call is a new one, and is charged as one.
+    """
+    folder = Path(store).expanduser()
+    with closing(RunStore(folder / "classes")) as jobs:
+        with jobs.run(call) as job:
+            finished = folder / "classes" / "fits" / f"{job}.json"
+            done: list[str] = json.loads(finished.read_text()) if finished.exists() else []
+            fits = [load(folder / "fits" / f"{run}.json") for run in done]
+
+            def note(run: str) -> None:
+                done.append(run)
+                write_synced(finished, json.dumps(done).encode())
+
+            for run in runs[len(done) :]:
+                try:
+                    fits.append(run())
+                except (KeyboardInterrupt, MostlyNoise) as stopped:  # the second: where somebody made it an error
+                    for remark in getattr(stopped, "__notes__", ()):
+                        if isinstance(remark, SavedFit) and remark.path is not None:
+                            note(remark.path.stem)
+                    raise
+                note(fits[-1].run)
+            jobs.end(job, "finished")
+        return fits

@@ -17,13 +17,12 @@ from sklearn.utils.validation import assert_all_finite, check_consistent_length,
 from colonnade.data.federation import Federation
 from colonnade.data.notices import about_classes
 from colonnade.errors import InvalidInput, unquoted
-from colonnade.estimators.classifier import as_objects, label_keys, likeliest, probabilities
+from colonnade.estimators.classifier import declared_targets, label_keys, likeliest, probabilities
 from colonnade.estimators.federated import FederatedLinear
 from colonnade.kernels.arrays import Floats
 from colonnade.problem import Logistic
 from colonnade.problem.link import PLAIN, Link
 from colonnade.problem.weighted import ClassWeighted
-from colonnade.runs.result import Fit
 
 
 def _gives_odds(model: FederatedClassifier) -> bool:
@@ -71,14 +70,9 @@ class FederatedClassifier(ClassifierMixin, FederatedLinear):  # type: ignore[mis
         """Fit to a table X and its labels y, or to a co.Federation that holds its own labels."""
         loss = Logistic() if self.loss is None else self.loss
         if not getattr(loss, "classifies", False):
-            raise InvalidInput(
-                f"loss={self.loss!r} does not classify; give co.Logistic(), or use co.FederatedRegressor."
-            )
+            raise InvalidInput(f"loss={self.loss!r} does not classify; give co.Logistic(), or co.FederatedRegressor.")
         if self.class_weight is not None and self.epsilon is not None and not isinstance(loss, Logistic):
-            raise InvalidInput(
-                "class_weight multiplies odds in a private fit, and loss=co.Logistic() alone gives odds; leave one of "
-                "them out."
-            )
+            raise InvalidInput("class_weight multiplies odds in a private fit, and co.Logistic() alone gives odds.")
         if isinstance(X, Federation):
             classes, federations, labels = self._of_federation(X, y)
         else:
@@ -102,14 +96,13 @@ class FederatedClassifier(ClassifierMixin, FederatedLinear):  # type: ignore[mis
             classes, targets, labels = self._targets(None, federation.labels)
             if self.epsilon is None or federation.surplus_labels is None:
                 return classes, [federation.relabelled(target) for target in targets], labels
-            further = self._declared(None, federation.surplus_labels)[1]
+            _, further, _ = declared_targets(self.classes, None, federation.surplus_labels)
             return classes, [federation.relabelled(*both) for both in zip(targets, further, strict=True)], labels
         classes = np.unique(np.asarray([-1, 1] if self.classes is None else self.classes))
         if classes.size != 2:
             raise InvalidInput(
-                f"classes= lists {classes.size} classes, and the labels are held elsewhere, where a label above 0 is "
-                "the one class and all others the other. Ask their holder for a column of 0 and 1 for each class, and "
-                "fit one by one."
+                f"classes= lists {classes.size} classes, and labels held elsewhere have two, above 0 or not: ask their "
+                "holder for a column of 0 and 1 for each class, and fit one by one."
             )
         return classes, [federation], None
 
@@ -118,7 +111,7 @@ class FederatedClassifier(ClassifierMixin, FederatedLinear):  # type: ignore[mis
         if y is None:
             raise InvalidInput("y is missing: the fit requires y to be passed, but the target y is None.")
         if self.epsilon is not None:
-            return self._declared(X, y)
+            return declared_targets(self.classes, X, y)
         y = column_or_1d(y, warn=True)
         if X is not None:
             check_consistent_length(X, y)
@@ -138,24 +131,6 @@ class FederatedClassifier(ClassifierMixin, FederatedLinear):  # type: ignore[mis
         positive = classes[1:] if classes.size == 2 else classes
         return classes, [np.where(y == label, 1.0, -1.0) for label in positive], y
 
-    def _declared(self, X: Any, y: Any) -> tuple[NDArray[Any], list[Floats], NDArray[Any]]:
-        """Under privacy nothing is read off the labels: classes are given; any other label is nobody's."""
-        if self.classes is None:
-            raise InvalidInput(
-                "a private fit needs classes=, the labels there may be, from public knowledge: a list taken from the "
-                "data would show a class that only one row has."
-            )
-        classes = np.unique(np.asarray(self.classes))
-        keys = label_keys(classes)
-        if classes.size < 2 or len(set(keys)) < classes.size or None in keys:
-            raise InvalidInput(f"classes={self.classes!r}: list two or more different texts or numbers below 2^53.")
-        labels = column_or_1d(as_objects(y) if isinstance(y, list | tuple) else y, warn=True)
-        if X is not None:
-            check_consistent_length(X, labels)
-        found = label_keys(labels)
-        positive = keys[1:] if classes.size == 2 else keys
-        return classes, [np.array([1.0 if key == label else -1.0 for key in found]) for label in positive], labels
-
     def _class_weights(self, classes: NDArray[Any], labels: Any) -> Mapping[Any, float] | None:
         if not (isinstance(self.class_weight, str) and self.class_weight == "balanced"):
             if self.class_counts is not None:
@@ -167,8 +142,7 @@ class FederatedClassifier(ClassifierMixin, FederatedLinear):  # type: ignore[mis
         if counts is None and (self.epsilon is not None or labels is None):
             raise InvalidInput(
                 'class_weight="balanced" counts the labels, which nobody paid for. Give public counts, as in '
-                "class_counts="
-                "{0: 900, 1: 100}, or the weights themselves as class_weight={label: weight}."
+                "class_counts={0: 900, 1: 100}, or the weights themselves as class_weight={label: weight}."
             )
         if counts is None:
             counts = {label: int((labels == label).sum()) for label in classes.tolist()}
@@ -182,7 +156,8 @@ class FederatedClassifier(ClassifierMixin, FederatedLinear):  # type: ignore[mis
 
     def _links(self) -> list[Link]:
         """How each model's scores become log odds."""
-        return [made.link if made.link is not None and _is_logistic(made) else PLAIN for made in self._fits]
+        logistic = [isinstance(fit.problem.loss, Logistic) for fit in self._fits]
+        return [fit.link if fit.link and odds else PLAIN for fit, odds in zip(self._fits, logistic, strict=True)]
 
     @property
     def coef_(self) -> Floats:
@@ -192,15 +167,14 @@ class FederatedClassifier(ClassifierMixin, FederatedLinear):  # type: ignore[mis
         link.
         """
         check_is_fitted(self, "fit_")
-        return np.array(
-            [link.slope * self._weights(made) for link, made in zip(self._links(), self._fits, strict=True)]
-        )
+        pairs = zip(self._links(), self._fits, strict=True)
+        return np.array([link.slope * self._weights(fit) for link, fit in pairs])
 
     @property
     def intercept_(self) -> Floats:
         check_is_fitted(self, "fit_")
         pairs = zip(self._links(), self._fits, strict=True)
-        own = np.array([link.slope * made.intercept + link.offset for link, made in pairs])
+        own = np.array([link.slope * fit.intercept + link.offset for link, fit in pairs])
         return np.asarray(own + self._shifts)
 
     def decision_function(self, X: Any) -> Floats:
@@ -225,10 +199,6 @@ class FederatedClassifier(ClassifierMixin, FederatedLinear):  # type: ignore[mis
         """Accuracy; a federation of new rows may bring its own labels."""
         y = X.labels if y is None and isinstance(X, Federation) else y
         return float(super().score(X, y, sample_weight))
-
-
-def _is_logistic(made: Fit) -> bool:
-    return isinstance(made.problem.loss, Logistic)
 
 
 def _against_rest(classes: NDArray[Any], weights: Mapping[Any, float] | None) -> list[tuple[float, float]]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from os import PathLike
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import RegressorMixin, clone
+from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
 
 from colonnade.data.notices import about_range, count_labels
@@ -20,6 +21,7 @@ from colonnade.privacy.block import SENSIBLE, clean_cells
 from colonnade.privacy.statement import check_range
 
 
+@dataclass(eq=False, repr=False)
 class SparseRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]  # scikit-learn carries no types
     """Least squares over the ball ‖w‖₁ ≤ radius; private when `epsilon` is given.
 
@@ -31,45 +33,19 @@ class SparseRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]  # sc
     label_bound    B instead of label_range=(−B, B)
     """
 
-    def __init__(
-        self,
-        radius: float = 1.0,
-        rounds: int | None = None,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        row_norm: float = 1.0,
-        feature_bound: float = 1.0,
-        label_bound: float | None = None,
-        method: str = "auto",
-        ledger: str | PathLike[str] | None = None,
-        random_state: Any = None,
-        max_features: int | None = None,
-        label_range: tuple[float, float] | None = None,
-        allow_large_delta: bool = False,
-    ) -> None:
-        self.radius = radius
-        self.rounds = rounds
-        self.epsilon = epsilon
-        self.delta = delta
-        self.row_norm = row_norm
-        self.feature_bound = feature_bound
-        self.label_bound = label_bound
-        self.method = method
-        self.ledger = ledger
-        self.random_state = random_state
-        self.max_features = max_features
-        self.label_range = label_range
-        self.allow_large_delta = allow_large_delta
-
-    def path(self, X: Any, y: Any, radii: Any, sample_weight: Any = None) -> list[SparseRegressor]:
-        """One fitted regressor for each radius, each started from the one before. Without privacy only."""
-        if self.epsilon is not None:
-            raise InvalidInput("a path is many looks at the data: fit each radius by itself, and each is charged.")
-        models: list[SparseRegressor] = []
-        for radius in radii:
-            start = models[-1].coef_ if models else None
-            models.append(clone(self).set_params(radius=radius)._fit(X, y, sample_weight, start))
-        return models
+    radius: float = 1.0
+    rounds: int | None = None
+    epsilon: float | None = None
+    delta: float | None = None
+    row_norm: float = 1.0
+    feature_bound: float = 1.0
+    label_bound: float | None = None
+    method: str = "auto"
+    ledger: str | PathLike[str] | None = None
+    random_state: Any = None
+    max_features: int | None = None
+    label_range: tuple[float, float] | None = None
+    allow_large_delta: bool = False
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, start: Floats | None) -> SparseRegressor:
         self._check_settings()
@@ -85,18 +61,15 @@ class SparseRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]  # sc
             return self
         if sample_weight is not None:
             raise InvalidInput("a private fit takes no sample_weight; leave it out.")
-        if self.label_range is None and (
-            self.label_bound is None or not 1.0 / SENSIBLE <= self.label_bound <= SENSIBLE
-        ):
+        if self.label_range is not None:
+            low, high = check_range(self.label_range, self.label_bound)
+        elif self.label_bound is not None and 1.0 / SENSIBLE <= self.label_bound <= SENSIBLE:
+            low, high = -float(self.label_bound), float(self.label_bound)
+        else:
             raise InvalidInput(
                 "a private fit needs label_range=(low, high), or label_bound=, a finite public bound of |y| above 0, "
                 f"got {self.label_bound}. Labels are clipped to it; a bound taken from the data would be a release."
             )
-        low, high = (
-            (-float(self.label_bound or 0.0), float(self.label_bound or 0.0))
-            if self.label_range is None
-            else check_range(self.label_range, self.label_bound)
-        )
         X = self._private_rows(X)
         y = values_of(column_or_1d(y, warn=True))
         check_consistent_length(X, y)
