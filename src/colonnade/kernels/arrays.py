@@ -10,4 +10,5 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
+Csc = tuple[Array, Array, Array]  # data, indices, indptr of a sparse matrix by columns
 Integers = NDArray[Any]  # of any integer dtype

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from colonnade.kernels.arrays import Array, Floats, Indices
+from colonnade.kernels.arrays import Array, Csc, Floats, Indices
 from colonnade.kernels.newton_model import FEW_COLUMNS, column_slopes, products, row_curvatures, solve_few, solve_many
 from colonnade.kernels.sparse_fw import (
     LOGISTIC,
@@ -53,7 +53,7 @@ class SparseProblem:
     radius: float
 
     @property
-    def columns(self) -> tuple[Array, Array, Array]:
+    def columns(self) -> Csc:
         return self.data, self.indices, self.indptr
 
     @property
@@ -228,12 +228,12 @@ def _goal(problem: SparseProblem, here: Certified, size: int, mu: float, target:
     goal = here.w.copy()
     if active.size <= FEW_COLUMNS:
         x = np.append(goal[active], 0.0)
-        gram = products(*problem.columns, active, h)
-        mu = solve_few(gram, problem.radius, mu, target, x, column_slopes(*problem.columns, active, here.q))
+        gram = products(problem.columns, active, h)
+        mu = solve_few(gram, problem.radius, mu, target, x, column_slopes(problem.columns, active, here.q))
         goal[active] = x[:-1]
         shift = float(x[-1])
     else:
-        mu, shift = solve_many(*problem.columns, active, h, mass, problem.radius, mu, target, goal, here.q.copy())
+        mu, shift = solve_many(problem.columns, active, h, mass, problem.radius, mu, target, goal, here.q.copy())
     return _within(problem, goal), here.b + shift, float(mu)
 
 
@@ -312,8 +312,8 @@ def _newton_step(problem: SparseProblem, here: Certified, support: Indices, bind
     row_curvatures(int(problem.loss), 1e-10, problem.y, problem.s, here.v, here.b, h)
     size = support.size
     system, right = np.zeros((size + 2, size + 2)), np.zeros(size + 2)
-    system[: size + 1, : size + 1] = products(*problem.columns, support, h)
-    right[: size + 1] = -column_slopes(*problem.columns, support, here.q)
+    system[: size + 1, : size + 1] = products(problem.columns, support, h)
+    right[: size + 1] = -column_slopes(problem.columns, support, here.q)
     if binding:
         w = here.w[support]
         system[size + 1, :size] = system[:size, size + 1] = np.sign(w)

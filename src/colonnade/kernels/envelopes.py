@@ -13,31 +13,10 @@ import numpy as np
 from numba import njit, uint64
 from numpy.typing import NDArray
 
-from colonnade.kernels.arrays import Array, Floats, Indices
+from colonnade.kernels import score_bounds as table
+from colonnade.kernels.arrays import Array, Csc, Floats, Indices
 from colonnade.kernels.column_scores import score_from_slopes
-from colonnade.kernels.score_bounds import (
-    AGE,
-    CAP,
-    CLOCKS,
-    EPOCH,
-    FULL,
-    HOT,
-    MEASURED,
-    NORM,
-    PAD,
-    SCORE,
-    SLACK,
-    SNAPSHOT,
-    TAKEN,
-    TOP,
-    Csc,
-    Law,
-    Rows,
-    log_bound,
-    log_bounds,
-    measure,
-    note,
-)
+from colonnade.kernels.score_bounds import Law, Rows, log_bound, log_bounds, measure, note
 from colonnade.kernels.sparse_fw import exp_negative
 
 MARGIN = 1.0 + 2.0**-40  # far above the few ulps by which two calls of exp may disagree about which is larger
@@ -49,40 +28,34 @@ CUT = 44.0  # exp(-44) of the largest envelope is below one unit of the integers
 FIRST_HORIZON = 4.0  # steps that the first envelopes are made to last
 LARGEST_TOTAL = 2.0**61
 
+Bends = tuple[float, float]  # of all rows: their sum, the largest
+
 
 @njit(cache=True)
-def see_column(
-    csc: Csc, k: int, x: int, rows: Rows, bends: tuple[float, float], law: Law, clock: Floats, heavy: Floats
-) -> None:
+def see_column(csc: Csc, k: int, x: int, rows: Rows, bends: Bends, law: Law, clock: Floats, heavy: Floats) -> None:
     """The score of column k, in place x of the table, from the slopes of all rows."""
     data, indices, indptr = csc
+    full, steps = heavy[x, table.FULL] == 1.0, 1.0 / law.grid
     total, trend = score_from_slopes(
-        data, indices, indptr[k], indptr[k + 1], heavy[x, FULL] == 1.0, rows.slope, rows.lean, law.bound, 1.0 / law.grid
+        data, indices, indptr[k], indptr[k + 1], full, rows.slope, rows.lean, law.bound, steps
     )
-    note(x, total * law.grid, trend, min(heavy[x, TOP] * bends[0], heavy[x, NORM] * bends[1]), clock, heavy)
+    note(x, total * law.grid, trend, min(heavy[x, table.TOP] * bends[0], heavy[x, table.NORM] * bends[1]), clock, heavy)
 
 
 @njit(cache=True)
 def see_all(
-    csc: Csc,
-    which: Indices,
-    members: Indices,
-    rows: Rows,
-    bends: tuple[float, float],
-    law: Law,
-    clock: Floats,
-    heavy: Floats,
+    csc: Csc, which: Indices, members: Indices, rows: Rows, bends: Bends, law: Law, clock: Floats, heavy: Floats
 ) -> Any:
     """Scores of the member columns from the slopes of all rows, as a new snapshot; returns the nonzeros read."""
     read = 0
     for i in range(members.size):
         x = members[i]
         k = which[x]
-        if heavy[x, MEASURED] == 0.0:
+        if heavy[x, table.MEASURED] == 0.0:
             measure(csc, k, rows.y.size, law, x, heavy)
         see_column(csc, k, x, rows, bends, law, clock, heavy)
-        heavy[x, SNAPSHOT] = abs(heavy[x, SCORE])
-        heavy[x, TAKEN] = clock[EPOCH]
+        heavy[x, table.SNAPSHOT] = abs(heavy[x, table.SCORE])
+        heavy[x, table.TAKEN] = clock[table.EPOCH]
         read += csc[2][k + 1] - csc[2][k]
     return read
 
@@ -130,34 +103,27 @@ def ceilings(heavy: Floats, c: float) -> Any:
     """[x] = what no score from place x on in the table can ever exceed; one more entry, 0, ends it."""
     ceiling = np.zeros(heavy.shape[0] + 1)
     for x in range(heavy.shape[0] - 1, -1, -1):
-        ceiling[x] = max(ceiling[x + 1], c * (heavy[x, CAP] + heavy[x, PAD]) * (1.0 + SLACK))
+        ceiling[x] = max(ceiling[x + 1], c * (heavy[x, table.CAP] + heavy[x, table.PAD]) * (1.0 + table.SLACK))
     return ceiling
 
 
 @njit(cache=True)
 def select_hot(
-    heavy: Floats,
-    c: float,
-    cut: float,
-    ceiling: Floats,
-    far_horizon: Floats,
-    old: Indices,
-    scratch: Floats,
-    hot: Indices,
+    heavy: Floats, c: float, cut: float, ceiling: Floats, horizon: Floats, old: Indices, scratch: Floats, hot: Indices
 ) -> Any:
     """Lists the columns that may reach the cut until the far horizon.
 
     Returns their number, a bound of the others, and the number of columns looked at.
     """
     for i in range(old.size):
-        heavy[old[i], HOT] = 0.0
+        heavy[old[i], table.HOT] = 0.0
     looked = ceiling.size - 1 - np.searchsorted(ceiling[:-1][::-1], cut)  # beyond, no column can reach the cut
     count, cool_top = 0, ceiling[looked]
     for x in range(looked):
-        scratch[x] = log_bound(heavy, x, far_horizon, c)
+        scratch[x] = log_bound(heavy, x, horizon, c)
         if scratch[x] >= cut:
             hot[count] = x
-            heavy[x, HOT] = 1.0
+            heavy[x, table.HOT] = 1.0
             count += 1
         elif scratch[x] > cool_top:
             cool_top = scratch[x]
@@ -220,7 +186,7 @@ def locate(r: Any, envelope: NDArray[np.uint64], groups: NDArray[np.uint64], shi
 @njit(cache=True)
 def has_passed(clock: Floats, horizon: Floats) -> Any:
     passed = False
-    for g in range(CLOCKS):
+    for g in range(table.CLOCKS):
         passed = passed or clock[g] > horizon[g]
     return passed
 
@@ -228,8 +194,8 @@ def has_passed(clock: Floats, horizon: Floats) -> Any:
 @njit(cache=True)
 def set_horizon(clock: Floats, pace: Floats, t: int, length: float, out: Floats) -> None:
     """Where the clocks should be after `length` more steps like the last ones."""
-    for g in range(CLOCKS):
+    for g in range(table.CLOCKS):
         out[g] = clock[g] + length * pace[g]
-    out[EPOCH] = clock[EPOCH]
+    out[table.EPOCH] = clock[table.EPOCH]
     ahead = t + 1.2 * length
-    out[AGE] = clock[AGE] * (ahead * (ahead + 1.0)) / (t * (t + 1.0))
+    out[table.AGE] = clock[table.AGE] * (ahead * (ahead + 1.0)) / (t * (t + 1.0))

@@ -23,7 +23,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from colonnade.kernels.arrays import Array, Floats, Indices
+from colonnade.kernels.arrays import Array, Csc, Floats, Indices
 from colonnade.kernels.sparse_fw import LossCode, Picks, check_problem, column_dot, push_column, scores, shrink_rows
 
 
@@ -71,17 +71,10 @@ def _choose_candidates(
 
 @njit(cache=True)
 def _largest_score(
-    data: Array,
-    indices: Array,
-    indptr: Array,
-    q: Floats,
-    candidates: Indices,
-    path: float,
-    seen: Floats,
-    stamp: Floats,
-    bound: Floats,
+    csc: Csc, q: Floats, candidates: Indices, path: float, seen: Floats, stamp: Floats, bound: Floats
 ) -> Any:
     """(|score|, column, sign, nonzeros read) of the candidate with the largest score, from the top bound down."""
+    data, indices, indptr = csc
     best, best_k, best_sign, read = -1.0, -1, 1, 0
     while True:
         top, x = -1.0, -1
@@ -100,17 +93,9 @@ def _largest_score(
 
 @njit(cache=True)
 def _lazy_kernel(
-    data: Array,
-    indices: Array,
-    indptr: Array,
-    y: Floats,
-    loss: int,
-    radius: float,
-    norms: Floats,
-    index: Indices,
-    sign: NDArray[np.int8],
-    gap: Floats,
+    csc: Csc, y: Floats, loss: int, radius: float, norms: Floats, index: Indices, sign: NDArray[np.int8], gap: Floats
 ) -> None:
+    data, indices, indptr = csc
     n, d = y.size, indptr.size - 1
     most = 0
     for k in range(d):
@@ -139,7 +124,7 @@ def _lazy_kernel(
             k = candidates[x]
             near = path - stamp[x] + rounding * size
             bound[x] = min(abs(at_snapshot[k]) + norms[k] * far, seen[x] + norms[k] * near)
-        best, k, s, read = _largest_score(data, indices, indptr, q, candidates[:count], path, seen, stamp, bound)
+        best, k, s, read = _largest_score(csc, q, candidates[:count], path, seen, stamp, bound)
         spent += read
         index[t - 1] = k
         sign[t - 1] = s
@@ -162,5 +147,5 @@ def lazy_picks(
     gap = np.empty(rounds)
     norms = np.empty(indptr.size - 1)
     column_norms(data, indptr, 1.0 + (y.size + 8) * 2.0**-51, norms)
-    _lazy_kernel(data, indices, indptr, y, int(loss), radius, norms, picks.columns, picks.signs, gap)
+    _lazy_kernel((data, indices, indptr), y, int(loss), radius, norms, picks.columns, picks.signs, gap)
     return picks, gap

@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from colonnade.kernels.arrays import Array, Floats, Indices
+from colonnade.kernels.arrays import Csc, Floats, Indices
 from colonnade.kernels.sparse_fw import LOGISTIC, SQUARED, exp_negative
 
 FEW_COLUMNS = 400  # up to here the matrix of products is worth its making
@@ -43,8 +43,9 @@ def row_curvatures(loss: int, floor: float, y: Floats, s: Floats, v: Floats, b: 
 
 
 @njit(cache=True)
-def products(data: Array, indices: Array, indptr: Array, active: Indices, h: Floats) -> Any:
+def products(csc: Csc, active: Indices, h: Floats) -> Any:
     """XᵀHX over the active columns and, last, the intercept's column of ones."""
+    data, indices, indptr = csc
     last = active.size
     out = np.zeros((last + 1, last + 1))
     weighted = np.zeros(h.size)
@@ -67,8 +68,9 @@ def products(data: Array, indices: Array, indptr: Array, active: Indices, h: Flo
 
 
 @njit(cache=True)
-def column_slopes(data: Array, indices: Array, indptr: Array, active: Indices, q: Floats) -> Any:
+def column_slopes(csc: Csc, active: Indices, q: Floats) -> Any:
     """Xᵀq over the active columns and, last, Σq for the intercept."""
+    data, indices, indptr = csc
     out = np.zeros(active.size + 1)
     for a in range(active.size):
         for z in range(indptr[active[a]], indptr[active[a] + 1]):
@@ -143,18 +145,10 @@ def solve_few(gram: Floats, radius: float, mu: float, target: float, x: Floats, 
 
 @njit(cache=True)
 def _sweep(
-    data: Array,
-    indices: Array,
-    indptr: Array,
-    active: Indices,
-    live: NDArray[np.bool_],
-    curvature: Floats,
-    h: Floats,
-    mu: float,
-    w: Floats,
-    tilt: Floats,
+    csc: Csc, active: Indices, live: NDArray[np.bool_], curvature: Floats, h: Floats, mu: float, w: Floats, tilt: Floats
 ) -> Any:
     """One step for each live column; returns (largest violation, ‖w‖₁, Σ 1/curvature over the nonzero ones)."""
+    data, indices, indptr = csc
     worst, norm, loose = 0.0, 0.0, 0.0
     for a in range(active.size):
         k = active[a]
@@ -178,22 +172,13 @@ def _sweep(
 
 @njit(cache=True)
 def solve_many(
-    data: Array,
-    indices: Array,
-    indptr: Array,
-    active: Indices,
-    h: Floats,
-    mass: float,
-    radius: float,
-    mu: float,
-    target: float,
-    w: Floats,
-    tilt: Floats,
+    csc: Csc, active: Indices, h: Floats, mass: float, radius: float, mu: float, target: float, w: Floats, tilt: Floats
 ) -> Any:
     """Minimises the model by sweeps over columns; tilt: its slope in the rows, mass = Σh. Returns (mu, change of b).
 
     Sweeps over all active columns alternate with sweeps over the nonzero ones.
     """
+    data, indices, indptr = csc
     curvature = np.zeros(active.size)
     for a in range(active.size):
         for z in range(indptr[active[a]], indptr[active[a] + 1]):
@@ -207,7 +192,7 @@ def solve_many(
             moved -= slope / mass
             for i in range(tilt.size):
                 tilt[i] -= slope / mass * h[i]
-        worst, norm, loose = _sweep(data, indices, indptr, active, live, curvature, h, mu, w, tilt)
+        worst, norm, loose = _sweep(csc, active, live, curvature, h, mu, w, tilt)
         worst = max(worst, abs(slope) * 1e-3)
         off = _misfit(mu, norm, radius)
         if radius * worst + off <= target:

@@ -38,49 +38,12 @@ from numba import njit, uint64
 from numpy.typing import NDArray
 
 from colonnade.errors import ColonnadeError, InvalidInput
+from colonnade.kernels import envelopes
 from colonnade.kernels import score_bounds as table
-from colonnade.kernels.arrays import Array, Floats, Indices
+from colonnade.kernels.arrays import Array, Csc, Floats, Indices
 from colonnade.kernels.column_scores import BLOCK, all_slopes, grid_of, score, score_and_trend
-from colonnade.kernels.envelopes import (
-    COOL_SHARE,
-    CUT,
-    EAGER,
-    FIRST_HORIZON,
-    MARGIN,
-    THETA,
-    ceilings,
-    has_passed,
-    heavy_columns,
-    locate,
-    rebuild_envelopes,
-    scaled_cosh,
-    see_all,
-    see_column,
-    select_hot,
-    set_horizon,
-    small_cosh,
-)
-from colonnade.kernels.score_bounds import (
-    AGE,
-    CLOCKS,
-    JUMP_SUM,
-    LAST_JUMP,
-    LAST_PATH,
-    MASS,
-    SLACK,
-    Csc,
-    Law,
-    Rows,
-    advance,
-    assume,
-    constants,
-    log_bound,
-    log_bounds,
-    measure,
-    note,
-    settle,
-    shrinking,
-)
+from colonnade.kernels.envelopes import Bends
+from colonnade.kernels.score_bounds import Law, Rows, constants
 from colonnade.kernels.sparse_fw import LossCode, Picks, check_problem
 from colonnade.kernels.stream import Stream, below, open_uniform
 
@@ -149,16 +112,16 @@ def _sampler(csc: Csc, y: Floats, law: Law, stream: Stream) -> Sampler:
     """Light and heavy columns before the first pick; heavy ones that could outweigh the light ones are seen."""
     n, d = y.size, csc[2].size - 1
     rows = Rows(np.column_stack([np.zeros(n), y]), y, np.zeros(n), np.empty(n), np.empty(n), np.empty(n))
-    clock, sums, counts = np.zeros(CLOCKS + 1), np.zeros(table.SUMS), np.zeros(COUNTERS, dtype=np.int64)
-    clock[AGE] = 1.0 / law.radius
+    clock, sums, counts = np.zeros(table.CLOCKS + 1), np.zeros(table.SUMS), np.zeros(COUNTERS, dtype=np.int64)
+    clock[table.AGE] = 1.0 / law.radius
     bends = all_slopes(law.loss, law.limit, y, rows.pairs, law.radius, rows.v, rows.slope, rows.lean)
-    unit = law.c * law.bound * law.cap * (1.0 + SLACK)
-    envelope = small_cosh(THETA) * MARGIN
-    light = Light(int(min(THETA / unit, float(n))), unit, envelope, d * envelope)
-    which = heavy_columns(csc[2], light.nnz)
+    unit = law.c * law.bound * law.cap * (1.0 + table.SLACK)
+    envelope = envelopes.small_cosh(envelopes.THETA) * envelopes.MARGIN
+    light = Light(int(min(envelopes.THETA / unit, float(n))), unit, envelope, d * envelope)
+    which = envelopes.heavy_columns(csc[2], light.nnz)
     count = which.size
     heavy = np.zeros((count, table.WIDTH))
-    eager = max(EAGER, math.log(0.25 * light.total / max(count, 1)))
+    eager = max(envelopes.EAGER, math.log(0.25 * light.total / max(count, 1)))
     counts[HEAVY], counts[WORK] = count, _start_heavy(csc, which, unit, eager, rows, bends, law, clock, heavy)
     shift = 6
     while (1 << (2 * shift)) < count:
@@ -166,13 +129,13 @@ def _sampler(csc: Csc, y: Floats, law: Law, stream: Stream) -> Sampler:
     totals, wholes, reals = np.zeros(TOTALS, np.uint64), np.zeros(WHOLES, np.int64), np.zeros(REALS)
     totals[[ALL, LIGHT, AT_REBUILD]] = 2**60  # all columns light: no envelopes, no first draw
     wholes[[HOT_COUNT, LOOKED]], wholes[KNOWN] = count, 1
-    reals[[REF, SIZE, LENGTH, SNAPSHOT_COST]] = THETA, 1.0, FIRST_HORIZON, math.inf
+    reals[[REF, SIZE, LENGTH, SNAPSHOT_COST]] = envelopes.THETA, 1.0, envelopes.FIRST_HORIZON, math.inf
     reals[[BEND_SUM, BEND_TOP]] = bends
     return Sampler(
         csc, law, rows, light,
-        which, heavy, ceilings(heavy, law.c),
+        which, heavy, envelopes.ceilings(heavy, law.c),
         np.arange(count), np.zeros(count, np.uint64), np.zeros((count >> shift) + 1, np.uint64), shift,
-        clock, np.zeros(CLOCKS), np.full(CLOCKS + 1, -1.0), np.full(CLOCKS + 1, -1.0), sums,
+        clock, np.zeros(table.CLOCKS), np.full(table.CLOCKS + 1, -1.0), np.full(table.CLOCKS + 1, -1.0), sums,
         np.empty(count), np.empty((4, BLOCK)), totals, wholes, reals, counts, stream,
     )  # fmt: skip
 
@@ -184,7 +147,7 @@ def _start_heavy(
     unit: float,
     eager: float,
     rows: Rows,
-    bends: tuple[float, float],
+    bends: Bends,
     law: Law,
     clock: Floats,
     heavy: Floats,
@@ -196,13 +159,13 @@ def _start_heavy(
     for j in range(which.size):
         nnz = indptr[which[j] + 1] - indptr[which[j]]
         heavy[j, table.PAD] = nnz * (law.grid + 2.0**-48 * law.bound * law.cap)
-        heavy[j, table.STAMP + AGE] = law.radius
+        heavy[j, table.STAMP + table.AGE] = law.radius
         if unit * nnz > eager:
             members[seen] = j
             seen += 1
         else:
-            assume(nnz, law, j, heavy)
-    read = see_all(csc, which, members[:seen], rows, bends, law, clock, heavy)
+            table.assume(nnz, law, j, heavy)
+    read = envelopes.see_all(csc, which, members[:seen], rows, bends, law, clock, heavy)
     for i in range(seen):
         x = members[i]
         heavy[x, table.CAP] = min(heavy[x, table.CAP], heavy[x, table.NORM] * law.reach + heavy[x, table.SNAPSHOT])
@@ -213,13 +176,13 @@ def _start_heavy(
 def _set_pace(t: int, m: float, law: Law, jumps: float, sums: Floats, pace: Floats) -> None:
     """pace: how far each clock goes in a step like the last ones; jumps: the way of one since the last rebuild."""
     eta = 2.0 / (t + 2.0)
-    pace[table.SHRINK_TOP] = shrinking(t, law, sums) + 1e-12
-    pace[table.SHRINK_SUM] = 1.05 * (law.curvature * eta * m * sums[MASS] + 1e-9)
+    pace[table.SHRINK_TOP] = table.shrinking(t, law, sums) + 1e-12
+    pace[table.SHRINK_SUM] = 1.05 * (law.curvature * eta * m * sums[table.MASS] + 1e-9)
     pace[table.JUMP_SUM] = jumps
     pace[table.JUMP_TOP] = law.curvature * eta * law.radius * law.bound
-    pace[table.JUMP_PATH] = 1.2 * sums[LAST_JUMP]
-    pace[table.PATH] = 1.2 * sums[LAST_PATH]
-    pace[table.AWAY] = sums[LAST_PATH]
+    pace[table.JUMP_PATH] = 1.2 * sums[table.LAST_JUMP]
+    pace[table.PATH] = 1.2 * sums[table.LAST_PATH]
+    pace[table.AWAY] = sums[table.LAST_PATH]
     pace[table.DUST] = 2.0
 
 
@@ -237,10 +200,10 @@ def _see_hot(s: Sampler, m: float) -> None:
     """A new snapshot: the scores of all hot columns."""
     if s.wholes[KNOWN] == 0:
         _see_rows(s, m)
-    settle(m, s.rows, s.sums, s.clock)
+    table.settle(m, s.rows, s.sums, s.clock)
     bends = (s.reals[BEND_SUM], s.reals[BEND_TOP])
     members = s.hot[: s.wholes[HOT_COUNT]]
-    s.counts[WORK] += see_all(s.csc, s.which, members, s.rows, bends, s.law, s.clock, s.heavy)
+    s.counts[WORK] += envelopes.see_all(s.csc, s.which, members, s.rows, bends, s.law, s.clock, s.heavy)
     s.counts[SNAPSHOTS] += 1
     s.reals[SPENT] = -1.0 * REBUILD * s.wholes[LOOKED]
     s.wholes[STALE], s.wholes[PULLED] = 1, 0
@@ -252,10 +215,11 @@ def _choose_hot(s: Sampler, t: int) -> None:
     """A new choice of hot columns, until a new far horizon."""
     count, hot, reals, wholes = s.which.size, s.hot, s.reals, s.wholes
     old = hot[: wholes[HOT_COUNT]]
-    set_horizon(s.clock, s.pace, t, 8.0 + 9.0 * reals[LENGTH] + 0.1 * t, s.far_horizon)
-    cut = max(math.log(s.light.total), log_bounds(s.heavy, old, s.horizon, s.law.c, s.scratch))
-    cut -= math.log(count) + COOL_SHARE
-    hot_count, cool_top, looked = select_hot(s.heavy, s.law.c, cut, s.ceiling, s.far_horizon, old, s.scratch, hot)
+    envelopes.set_horizon(s.clock, s.pace, t, 8.0 + 9.0 * reals[LENGTH] + 0.1 * t, s.far_horizon)
+    cut = max(math.log(s.light.total), table.log_bounds(s.heavy, old, s.horizon, s.law.c, s.scratch))
+    cut -= math.log(count) + envelopes.COOL_SHARE
+    heavy, far, scratch = s.heavy, s.far_horizon, s.scratch
+    hot_count, cool_top, looked = envelopes.select_hot(heavy, s.law.c, cut, s.ceiling, far, old, scratch, hot)
     wholes[HOT_COUNT], wholes[LOOKED], reals[COOL_TOP] = hot_count, looked, cool_top
     wholes[COOL] = count if hot_count < count else 0
     reals[SNAPSHOT_COST] = float(EVALUATE * s.rows.y.size + REBUILD * looked)
@@ -269,23 +233,13 @@ def _choose_hot(s: Sampler, t: int) -> None:
 def _renew_envelopes(s: Sampler, t: int) -> None:
     """New envelopes, and a new choice of hot columns where the old one has had its time."""
     reals, wholes, totals = s.reals, s.wholes, s.totals
-    choose = has_passed(s.clock, s.far_horizon)
+    choose = envelopes.has_passed(s.clock, s.far_horizon)
     while True:
         if choose:
             _choose_hot(s, t)
-        cool, hot = wholes[COOL], s.hot[: wholes[HOT_COUNT]]
-        reals[REF], reals[SIZE], totals[LIGHT], totals[COOL_EACH], totals[ALL] = rebuild_envelopes(
-            s.heavy,
-            s.horizon,
-            s.law.c,
-            s.light.total,
-            cool,
-            reals[COOL_TOP],
-            s.shift,
-            hot,
-            s.scratch,
-            s.envelope,
-            s.groups,
+        cool, cool_top, hot = wholes[COOL], reals[COOL_TOP], s.hot[: wholes[HOT_COUNT]]
+        reals[REF], reals[SIZE], totals[LIGHT], totals[COOL_EACH], totals[ALL] = envelopes.rebuild_envelopes(
+            s.heavy, s.horizon, s.law.c, s.light.total, cool, cool_top, s.shift, hot, s.scratch, s.envelope, s.groups
         )
         reals[SPENT] += REBUILD * hot.size if reals[LENGTH] < 2.0 else 0.0  # only short horizons are a waste
         s.counts[REBUILDS] += 1
@@ -302,10 +256,10 @@ def _refresh(s: Sampler, t: int, m: float) -> None:
     if reals[SPENT] > reals[SNAPSHOT_COST]:
         _see_hot(s, m)  # enough was wasted to pay for knowing every score again
     if wholes[STALE] and not wholes[PULLED]:
-        jumps = 1.5 * (s.clock[JUMP_SUM] - reals[LAST_JUMPS]) / max(1, t - wholes[LAST_REBUILD]) + 1e-6
+        jumps = 1.5 * (s.clock[table.JUMP_SUM] - reals[LAST_JUMPS]) / max(1, t - wholes[LAST_REBUILD]) + 1e-6
         _set_pace(t, m, s.law, jumps, s.sums, s.pace)
-        set_horizon(s.clock, s.pace, t, reals[LENGTH], s.horizon)
-        reals[WASTED], reals[LAST_JUMPS] = 0.0, s.clock[JUMP_SUM]
+        envelopes.set_horizon(s.clock, s.pace, t, reals[LENGTH], s.horizon)
+        reals[WASTED], reals[LAST_JUMPS] = 0.0, s.clock[table.JUMP_SUM]
         wholes[REJECTIONS], wholes[LAST_REBUILD] = 0, t
     if wholes[STALE] or s.totals[ALL] <= s.totals[AT_REBUILD] >> uint64(7):
         _renew_envelopes(s, t)
@@ -321,11 +275,11 @@ def _try_light(
     if stop - start > light.nnz:
         return False, 0.0
     target = open_uniform(stream) * light.envelope
-    if target > small_cosh(light.unit * (stop - start)) * MARGIN:
+    if target > envelopes.small_cosh(light.unit * (stop - start)) * envelopes.MARGIN:
         return False, 0.0  # no score this column can have would be accepted
     steps = score(data, indices, start, stop, pairs, m, law.loss, law.limit, law.bound, 1.0 / law.grid)
     alpha = law.c * law.grid * steps
-    weight = small_cosh(alpha)
+    weight = envelopes.small_cosh(alpha)
     counts[EVALUATIONS] += 1
     counts[WORK] += stop - start
     counts[VIOLATIONS] += weight > light.envelope
@@ -340,18 +294,18 @@ def _look(s: Sampler, k: int, x: int, m: float) -> None:
     heavy, reals, wholes, law, rows = s.heavy, s.reals, s.wholes, s.law, s.rows
     n, start, stop = rows.y.size, indptr[k], indptr[k + 1]
     if heavy[x, table.MEASURED] == 0.0:
-        measure(s.csc, k, n, law, x, heavy)
+        table.measure(s.csc, k, n, law, x, heavy)
     wholes[READ] += stop - start
     if wholes[KNOWN] == 0 and 2 * wholes[READ] > n:
         _see_rows(s, m)
         reals[SPENT] += EVALUATE * n
     if wholes[KNOWN]:
-        see_column(s.csc, k, x, rows, (reals[BEND_SUM], reals[BEND_TOP]), law, s.clock, heavy)
+        envelopes.see_column(s.csc, k, x, rows, (reals[BEND_SUM], reals[BEND_TOP]), law, s.clock, heavy)
     else:
         steps, trend, bend = score_and_trend(
             data, indices, start, stop, rows.pairs, m, law.loss, law.limit, law.bound, 1.0 / law.grid, s.block
         )
-        note(x, steps * law.grid, trend, bend, s.clock, heavy)
+        table.note(x, steps * law.grid, trend, bend, s.clock, heavy)
     s.counts[EVALUATIONS] += 1
     s.counts[WORK] += stop - start
 
@@ -360,7 +314,9 @@ def _look(s: Sampler, k: int, x: int, m: float) -> None:
 def _units(margin: float, log_weight: float, reals: Floats) -> Any:
     """margin·cosh(log_weight) in units of the integer envelopes."""
     ref, size = reals[REF], reals[SIZE]
-    return uint64(margin * size * scaled_cosh(log_weight, ref)) if log_weight - ref > -CUT else uint64(0)
+    if log_weight - ref <= -envelopes.CUT:
+        return uint64(0)
+    return uint64(margin * size * envelopes.scaled_cosh(log_weight, ref))
 
 
 @njit(inline="always")
@@ -373,7 +329,7 @@ def _turn_down(nnz: int, excess: float, horizon: Floats, clock: Floats, reals: F
     if reals[WASTED] > wholes[HOT_COUNT] and (many or excess > 2.0):
         # the horizon was too far: pull it in, or proposals go on being turned down
         reals[LENGTH] = 0.25 * reals[LENGTH] if reals[LENGTH] >= 2.0 else 0.0
-        for g in range(CLOCKS):
+        for g in range(table.CLOCKS):
             horizon[g] = clock[g] + (0.25 * (horizon[g] - clock[g]) if reals[LENGTH] > 0.0 else 0.0)
         wholes[STALE] = wholes[PULLED] = 1
         reals[WASTED], wholes[REJECTIONS] = 0.0, 0
@@ -390,7 +346,7 @@ def _try_heavy(s: Sampler, r: Any, m: float) -> Any:
         if heavy[x, table.HOT] == 1.0:
             return s.which[x], False, 0.0
     else:
-        place = locate(r - cool_total, envelope, s.groups, s.shift)
+        place = envelopes.locate(r - cool_total, envelope, s.groups, s.shift)
         x = s.hot[place]
         old = envelope[place]
     k = s.which[x]
@@ -398,9 +354,9 @@ def _try_heavy(s: Sampler, r: Any, m: float) -> Any:
     alpha = s.law.c * heavy[x, table.SCORE]
     weight = _units(1.0, abs(alpha), reals)
     accepted = below(s.stream, old) < weight
-    bound = log_bound(heavy, x, s.horizon, s.law.c)
+    bound = table.log_bound(heavy, x, s.horizon, s.law.c)
     if place >= 0:
-        new = _units(MARGIN, bound, reals)
+        new = _units(envelopes.MARGIN, bound, reals)
         if new < old:
             envelope[place] = new
             s.groups[place >> s.shift] -= old - new
@@ -418,13 +374,12 @@ def _try_heavy(s: Sampler, r: Any, m: float) -> Any:
 @njit(cache=True, _nrt=False)
 def _exact_kernel(s: Sampler, index: Indices, sign: NDArray[np.int8]) -> None:
     csc, law, stream, reals, wholes, totals, counts = s.csc, s.law, s.stream, s.reals, s.wholes, s.totals, s.counts
-    clock, horizon, far_horizon, past, pairs = s.clock, s.horizon, s.far_horizon, s.rows.past, s.rows.pairs
-    data, indices, indptr = csc
-    count, d, light, sums = s.which.size, indptr.size - 1, s.light, s.sums
+    clock, horizon, far_horizon, pairs = s.clock, s.horizon, s.far_horizon, s.rows.pairs
+    count, d, light, sums = s.which.size, csc[2].size - 1, s.light, s.sums
     for t in range(1, index.size + 1):
         m = law.radius if t == 1 else 2.0 * law.radius / (t * (t + 1.0))
         # the far horizon may come first: near ones that were set since then may reach beyond it
-        wholes[STALE] = count > 0 and (has_passed(clock, horizon) or has_passed(clock, far_horizon))
+        wholes[STALE] = count > 0 and (envelopes.has_passed(clock, horizon) or envelopes.has_passed(clock, far_horizon))
         wholes[PULLED] = wholes[READ] = 0
         if wholes[STALE] and t > 1 and reals[WASTED] < wholes[HOT_COUNT]:
             reals[LENGTH] = min(1.6 * max(reals[LENGTH], 0.5), 0.5 * t + 4.0)
@@ -443,7 +398,7 @@ def _exact_kernel(s: Sampler, index: Indices, sign: NDArray[np.int8]) -> None:
                 break
         index[t - 1] = k
         sign[t - 1] = 1 if open_uniform(stream) <= 1.0 / (1.0 + math.exp(-2.0 * alpha)) else -1
-        advance(data, indices, indptr[k], indptr[k + 1], t, sign[t - 1], law, past, pairs, sums, clock)
+        table.advance(csc, k, t, sign[t - 1], law, s.rows, sums, clock)
         wholes[KNOWN] = 0
 
 

@@ -37,7 +37,7 @@ from typing import Any, NamedTuple
 
 from numba import njit
 
-from colonnade.kernels.arrays import Array, Floats, Indices
+from colonnade.kernels.arrays import Csc, Floats, Indices
 from colonnade.kernels.column_scores import clipped, is_full, sizes
 from colonnade.kernels.sparse_fw import LossCode
 
@@ -57,9 +57,6 @@ EPOCH = 9  # not a clock, but kept with them: the number of the last snapshot
 
 # running sums over rows: Σ|u|, max|v|, Σu² and its error, Σu·v⁰ and its error, Σ(v⁰)²; and what the last step did
 MASS, TOP_V, ENERGY, ENERGY_ERROR, CROSS, CROSS_ERROR, PAST, LAST_PATH, LAST_JUMP, SUMS = range(10)
-
-
-Csc = tuple[Array, Array, Array]  # data, indices, indptr
 
 
 class Law(NamedTuple):
@@ -190,12 +187,12 @@ def log_bounds(heavy: Floats, members: Indices, horizon: Floats, c: float, out: 
 
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc"})
-def _push(
-    data: Array, indices: Array, start: int, stop: int, step: float, slope: float, law: Law, past: Floats, pairs: Floats
-) -> Any:
+def _push(csc: Csc, k: int, step: float, slope: float, law: Law, rows: Rows) -> Any:
     """u += step·column. Returns Σ over its rows of the change of |u|, of u², of x·u, x·v⁰, and its jumps."""
+    data, indices, indptr = csc
+    past, pairs = rows.past, rows.pairs
     change, energy, along, along_past, jumps = 0.0, 0.0, 0.0, 0.0, 0.0
-    for z in range(start, stop):
+    for z in range(indptr[k], indptr[k + 1]):
         x = clipped(data[z], law.bound)
         i = indices[z]
         u = pairs[i, 0]
@@ -210,20 +207,10 @@ def _push(
 
 
 @njit(cache=True)
-def advance(
-    data: Array,
-    indices: Array,
-    start: int,
-    stop: int,
-    t: int,
-    s: int,
-    law: Law,
-    past: Floats,
-    pairs: Floats,
-    sums: Floats,
-    clock: Floats,
-) -> None:
+def advance(csc: Csc, k: int, t: int, s: int, law: Law, rows: Rows, sums: Floats, clock: Floats) -> None:
     """Step t: v shrinks by 1 - eta everywhere and loses eta·radius·s·x where the column is; clocks follow."""
+    data, _, indptr = csc
+    start, stop = indptr[k], indptr[k + 1]
     curvature, radius = law.curvature, law.radius
     eta = 2.0 / (t + 2.0)
     old_m = 1.0 / clock[AGE]
@@ -231,7 +218,7 @@ def advance(
     step = -s * (t + 1.0)
     norm, top, square = sizes(data, start, stop, law.bound)
     slope = curvature * eta * radius
-    change, energy_change, along, along_past, jumps = _push(data, indices, start, stop, step, slope, law, past, pairs)
+    change, energy_change, along, along_past, jumps = _push(csc, k, step, slope, law, rows)
     rounding = (stop - start + 8) * 2.0**-51
     clock[SHRINK_TOP] = (clock[SHRINK_TOP] + shrinking(t, law, sums)) * ROUND_UP
     clock[SHRINK_SUM] = (clock[SHRINK_SUM] + curvature * (eta + DRIFT) * old_m * sums[MASS]) * ROUND_UP

@@ -49,23 +49,15 @@ def check_problem(
 ) -> None:
     """Refuses what no kernel can use. Looks at sizes, labels and settings only: O(n), never O(nnz)."""
     if data.size != indices.size or indptr.size < 2 or int(indptr[-1]) != data.size:
-        raise InvalidInput(
-            f"not a CSC matrix: {data.size} values, {indices.size} row indices, column pointer ending at "
-            f"{int(indptr[-1]) if indptr.size else 'nothing'}. Pass data, indices and indptr of a scipy csc_matrix."
-        )
+        raise InvalidInput(f"not a CSC matrix: {data.size} values, {indices.size} row indices, {indptr.size} pointers.")
     if y.dtype != np.float64 or not 0 < y.size <= 2**25:
-        raise InvalidInput(
-            f"labels must be float64, between 1 and 2^25 of them (the error bounds count rows); "
-            f"got {y.size} of type {y.dtype}."
-        )
+        raise InvalidInput(f"labels must be float64, from 1 to 2^25 of them; got {y.size} of type {y.dtype}.")
     if not np.isfinite(y).all():
         raise InvalidInput("labels must be finite; clean them first.")
     if loss != LossCode.SQUARED and not (np.abs(y) == 1.0).all():
         raise InvalidInput("a classification loss needs labels -1.0 and +1.0; map the two classes to them first.")
     if not (math.isfinite(radius) and radius > 0.0) or not 1 <= rounds < 2**30:
-        raise InvalidInput(
-            f"radius must be positive and finite and rounds between 1 and 2^30; got {radius} and {rounds}."
-        )
+        raise InvalidInput(f"radius must be positive and finite, rounds from 1 to 2^30; got {radius} and {rounds}.")
 
 
 # error_model="numpy": a division that cannot fail is not checked, which lets loops over rows use vector instructions.

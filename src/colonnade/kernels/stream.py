@@ -31,10 +31,7 @@ Stream = NDArray[np.uint64]
 def keyed_stream(key: bytes, nonce: bytes = bytes(12), counter: int = 0) -> Stream:
     """The stream of a key. Whoever knows the key can subtract the noise: it comes from the operating system, fresh."""
     if len(key) != 32 or len(nonce) != 12 or not 0 <= counter < 2**32:
-        raise InvalidInput(
-            f"ChaCha20 needs a key of 32 bytes, a nonce of 12 and a counter below 2^32; got {len(key)}, "
-            f"{len(nonce)} and {counter}."
-        )
+        raise InvalidInput("ChaCha20 needs a key of 32 bytes, a nonce of 12 and a counter from 0 to 2^32.")
     stream = np.zeros(BUFFER + WORDS, dtype=np.uint64)
     block = np.concatenate(
         [
