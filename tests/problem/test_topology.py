@@ -37,7 +37,7 @@ def test_a_ring_of_one_or_two_nodes_is_a_line(n):
 @given(n=sizes, degree=st.integers(2, 6), seed=st.integers(0, 10**9))
 def test_a_random_graph_is_connected_and_has_the_degree_asked_for(n, degree, seed):
     made = Topology.random(n, degree=degree, seed=seed)
-    assert made.connected
+    assert networkx.is_connected(networkx.Graph(made.edges)) or n == 1
     assert len(made.edges) == max(n - 1, min(round(n * degree / 2), n * (n - 1) // 2))
     assert made == Topology.random(n, degree=degree, seed=seed)
 
@@ -76,16 +76,9 @@ def test_distances_and_centres_are_those_of_networkx(n, seed):
         assert made.degree(i) == graph.degree(i)
 
 
-def test_a_star_is_recognised_wherever_its_centre_is():
-    assert Topology.star(5).is_star
+def test_the_centre_of_a_star_is_found_wherever_it_is():
     assert Topology.star(5).centre == 0
-    moved = Topology.from_edges([(2, 0), (2, 1), (3, 2)])
-    assert moved.is_star
-    assert moved.centre == 2
-    assert Topology.line(3).is_star
-    assert Topology.star(1).is_star
-    for other in (Topology.line(4), Topology.ring(4), Topology.ring(3), Topology.complete(4)):
-        assert not other.is_star
+    assert Topology.from_edges([(2, 0), (2, 1), (3, 2)]).centre == 2
 
 
 def test_the_order_and_direction_of_links_do_not_matter():

@@ -37,10 +37,7 @@ def same_shape(scores: Floats, y: Floats) -> int:
     """The number of rows, once scores and labels agree on it."""
     # Without this, (n,) against (n, 1) would broadcast to n × n and return a plausible number.
     if scores.shape != y.shape or scores.ndim == 0 or len(scores) == 0:
-        raise InvalidInput(
-            f"scores have shape {scores.shape} and labels {y.shape}: they must be equal and not empty. "
-            f"Flatten both with .ravel() if one of them is a single column."
-        )
+        raise InvalidInput(f"scores have shape {scores.shape} and labels {y.shape}: make them equal, as with .ravel().")
     return len(scores)
 
 
@@ -53,9 +50,7 @@ def real_labels(y: Any) -> Floats:
     try:
         labels = labels.astype(np.float64)
     except (TypeError, ValueError):
-        raise InvalidInput(
-            "some labels cannot be read as numbers: convert them, or drop rows without a label."
-        ) from None
+        raise InvalidInput("some labels are no numbers: convert them, or drop those rows.") from None
     if labels.ndim not in (1, 2) or labels.size == 0:
         raise InvalidInput(f"labels have shape {labels.shape}: give one number for each row, and at least one row.")
     missing = int(np.count_nonzero(~np.isfinite(labels)))
@@ -88,19 +83,14 @@ def disjoint_groups(groups: Iterable[Iterable[int]]) -> Groups:
     try:
         frozen = tuple(tuple(index(column) for column in group) for group in groups)
     except TypeError as cause:
-        raise InvalidInput(
-            "groups must be sequences of column numbers, for example groups=((0, 1), (2,)).", "groups"
-        ) from cause
+        raise InvalidInput("groups must be sequences of column numbers, as in ((0, 1), (2,)).", "groups") from cause
     columns = [column for group in frozen for column in group]
     if not frozen or not all(frozen):
         raise InvalidInput(f"{len(frozen)} groups given, some or all empty: leave empty groups out.")
     if min(columns) < 0:
         raise InvalidInput(f"column {min(columns)} in a group is negative: columns count from 0.")
     if len(set(columns)) < len(columns):
-        raise InvalidInput(
-            f"{len(columns)} group entries name only {len(set(columns))} different columns: "
-            f"groups may not overlap, so give every column to one group."
-        )
+        raise InvalidInput(f"{len(columns)} group entries name {len(set(columns))} columns: groups may not overlap.")
     return frozen
 
 

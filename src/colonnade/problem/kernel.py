@@ -56,9 +56,7 @@ class KernelSVM:
 
     def __post_init__(self) -> None:
         if isinstance(self.kernel, type) or not callable(self.kernel):
-            raise InvalidInput(
-                f"kernel={self.kernel!r}: give co.RBF(gamma) or a function (X, Z) → table of values.", "kernel"
-            )
+            raise InvalidInput(f"kernel={self.kernel!r}: give co.RBF(gamma), or a function (X, Z) → table.", "kernel")
         object.__setattr__(self, "C", positive("C", self.C, "It weighs the loss of an example against the margin."))
 
     @property
@@ -97,9 +95,8 @@ def check_table(values: Floats) -> None:
 
 def not_positive() -> InvalidInput:
     return InvalidInput(
-        "the kernel is not positive: the objective has no minimum that Frank-Wolfe could certify. Use co.RBF(gamma), "
-        "or a function whose table of values has no negative eigenvalue, such as a product of features or a sum of "
-        "such kernels."
+        "the kernel is not positive, so Frank-Wolfe could certify no minimum. Use co.RBF(gamma), or a function whose "
+        "table of values has no negative eigenvalue, such as a product of features or a sum of such kernels."
     )
 
 

@@ -103,9 +103,7 @@ def smooth_intercept(loss: Loss, scores: Floats, y: Floats) -> float:
 
 def check_both_classes(y: Floats) -> None:
     if np.all(y == y.flat[0]):
-        raise InvalidInput(
-            f"all {y.size} labels are the same class: the best intercept is infinite. Add rows of the other class."
-        )
+        raise InvalidInput(f"all {y.size} labels are the same class: add rows of the other class for an intercept.")
 
 
 def _unchanged(loss: Loss, scores: Floats) -> Floats:  # noqa: ARG001  # a method of every regression
@@ -328,9 +326,7 @@ class _Kinked:
         return np.where(scores > y, above, np.where(scores < y, -below, 0.0))
 
     def curvature(self, scores: Floats, y: Floats) -> Floats:  # noqa: ARG002
-        raise InvalidInput(
-            f"{type(self).__name__} has kinks and no second derivative: use prox instead, or the smooth Huber(delta)."
-        )
+        raise InvalidInput(f"{type(self).__name__} has kinks and no curvature: use prox, or the smooth Huber(delta).")
 
     def prox(self, v: Floats, y: Floats, step: float) -> Floats:
         h, (below, above) = _row_step(v, y, step), self._pull

@@ -5,11 +5,14 @@ Solves   x(t, rho) = argmin_x  penalty(x) + rho/2 ‖A x − t‖², again and a
 Ridge    one Cholesky factorisation for each rho, of the smaller of AᵀA and AAᵀ (Woodbury).
 Ball     ridge within ‖x‖ ≤ radius, by one eigendecomposition for every rho: the multiplier of the ball joins the ridge.
 Others   block coordinate descent from the last answer; exact up to `PRECISION` of the target's length.
+Matrix   for several responses X and T have a column each. Ridge, Lasso, ElasticNet: problems of their own. NuclearNorm:
+         proximal gradients with momentum, restarted when they turn back, from the last answer on.
 """
 
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,10 +21,12 @@ from scipy import linalg, sparse
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats, Indices
 from colonnade.kernels.descent import block_descent
-from colonnade.problem.penalties import ElasticNet, GroupLasso, Lasso, Penalty, Ridge
+from colonnade.problem.penalties import ElasticNet, GroupLasso, Lasso, NuclearNorm, Penalty, Ridge
 
 PRECISION = 1e-9
 SWEEPS = 500
+STEPS = 2000  # of proximal gradients
+SHORTEST_STEP = 1e-12  # of the size of the answer: a step below it ends the search
 
 
 class Nearest(Protocol):
@@ -42,9 +47,7 @@ def nearest(matrix: Any, penalty: Penalty) -> Nearest:
         case GroupLasso(a, groups):
             return NearestSparse(matrix, groups, a * np.sqrt([len(group) for group in groups]), 0.0)
         case _:
-            raise InvalidInput(
-                f"no x-update for {type(penalty).__name__}: use Ridge, Lasso, ElasticNet or GroupLasso as the penalty."
-            )
+            raise InvalidInput(f"no x-update for {type(penalty).__name__}: use Ridge, Lasso, ElasticNet or GroupLasso.")
 
 
 def singles(columns: int) -> tuple[tuple[int, ...], ...]:
@@ -108,15 +111,10 @@ class NearestSparse:
     def __init__(self, matrix: Any, groups: tuple[tuple[int, ...], ...], limits: Floats, l2: float) -> None:
         self._order: Indices = np.array([j for group in groups for j in group], dtype=np.int64)
         self._block = sparse.csc_array(matrix[:, self._order])
-        sizes = [len(group) for group in groups]
-        self._starts: Indices = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        self._norms = np.array(
-            [_squared_norm(self._block[:, start : start + size]) for start, size in self._spans(sizes)]
-        )
+        self._starts: Indices = np.cumsum([0, *map(len, groups)]).astype(np.int64)
+        spans = pairwise(self._starts.tolist())
+        self._norms = np.array([_squared_norm(self._block[:, start:end]) for start, end in spans])
         self._limits, self._l2, self._x = np.asarray(limits, dtype=np.float64), l2, np.zeros(self._order.size)
-
-    def _spans(self, sizes: list[int]) -> list[tuple[int, int]]:
-        return list(zip(self._starts[:-1].tolist(), sizes, strict=True))
 
     def __call__(self, target: Floats, rho: float) -> Floats:
         block, residual = self._block, target - self._block @ self._x
@@ -128,9 +126,59 @@ class NearestSparse:
         return answer
 
 
+def nearest_matrix(matrix: Any, penalty: Penalty, responses: int) -> Nearest:
+    """The solver for a block (dense or CSC), a penalty of its own columns, and so many responses."""
+    match penalty:
+        case Ridge() | Lasso() | ElasticNet():
+            return NearestResponses(matrix, penalty, responses)
+        case NuclearNorm():
+            return NearestNuclear(matrix, penalty, responses)
+        case _:
+            raise InvalidInput(f"no {type(penalty).__name__} of a matrix: use Ridge, Lasso, ElasticNet or NuclearNorm.")
+
+
+class NearestResponses:
+    """A penalty that is a sum over entries."""
+
+    def __init__(self, matrix: Any, penalty: Penalty, responses: int) -> None:
+        self._solvers = [nearest(matrix, penalty) for _ in range(responses)]
+
+    def __call__(self, target: Floats, rho: float) -> Floats:
+        return np.column_stack([solve(target[:, k].copy(), rho) for k, solve in enumerate(self._solvers)])
+
+
+class NearestNuclear:
+    """penalty = a Σ_b ‖X_b‖_*."""
+
+    def __init__(self, matrix: Any, penalty: NuclearNorm, responses: int) -> None:
+        self._matrix, self._penalty, self._gram = matrix, penalty, _dense(matrix.T @ matrix)
+        self._bound = float(np.linalg.eigvalsh(self._gram)[-1]) * (1.0 + 1e-12)
+        self._x = np.zeros((matrix.shape[1], responses))
+
+    def __call__(self, target: Floats, rho: float) -> Floats:
+        if self._bound <= 0.0:  # columns of zeros
+            return self._x
+        x, ahead, momentum = self._x, self._x, 1.0
+        pull = np.asarray(self._matrix.T @ target)
+        for _ in range(STEPS):
+            new = self._penalty.prox(ahead - (self._gram @ ahead - pull) / self._bound, 1.0 / (rho * self._bound))
+            change = new - x
+            if float(np.vdot(ahead - new, change)) > 0.0:
+                momentum = 1.0
+            grown = (1.0 + np.sqrt(1.0 + 4.0 * momentum * momentum)) / 2.0
+            ahead, x, momentum = new + (momentum - 1.0) / grown * change, new, grown
+            if float(np.linalg.norm(change)) <= SHORTEST_STEP * float(np.linalg.norm(new)):
+                break
+        self._x = x
+        return x
+
+
 def smaller_gram(matrix: Any) -> Floats:
     """AᵀA, or AAᵀ where that is smaller."""
-    product = matrix.T @ matrix if matrix.shape[1] <= matrix.shape[0] else matrix @ matrix.T
+    return _dense(matrix.T @ matrix if matrix.shape[1] <= matrix.shape[0] else matrix @ matrix.T)
+
+
+def _dense(product: Any) -> Floats:
     return np.asarray(product.toarray() if sparse.issparse(product) else product, dtype=np.float64)
 
 

@@ -199,9 +199,7 @@ def _ratio(limit: float, size: float) -> float:
 
 def _singular_shape(x: Floats) -> None:
     if x.ndim != 2 or x.size == 0:
-        raise InvalidInput(
-            f"the nuclear norm needs a matrix, got shape {x.shape}: reshape the coefficients to (columns, responses)."
-        )
+        raise InvalidInput(f"the nuclear norm needs a matrix, got shape {x.shape}: reshape to (columns, responses).")
 
 
 def _singular_values(x: Floats) -> Floats:

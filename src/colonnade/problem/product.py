@@ -19,7 +19,7 @@ import numpy as np
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats
 from colonnade.problem.checks import Groups, disjoint_groups
-from colonnade.problem.sets import L1Ball, Simplex
+from colonnade.problem.sets import L1Ball, Simplex, gap_of
 
 COLUMNS, PARTIES = "columns", "parties"
 
@@ -30,15 +30,14 @@ class Product:
 
     each: L1Ball | Simplex
     blocks: str | Groups = COLUMNS
+    gap = gap_of
 
     def __post_init__(self) -> None:
         if not isinstance(self.each, L1Ball | Simplex):
             raise InvalidInput(f"Product({self.each!r}): the set of a block is L1Ball(radius) or Simplex(radius).")
         if isinstance(self.blocks, str):
             if self.blocks not in (COLUMNS, PARTIES):
-                raise InvalidInput(
-                    f"blocks={self.blocks!r}: give 'columns', 'parties', or groups such as ((0, 1), (2,))."
-                )
+                raise InvalidInput(f"blocks={self.blocks!r}: give 'columns', 'parties' or groups like ((0, 1), (2,)).")
         else:
             object.__setattr__(self, "blocks", disjoint_groups(self.blocks))
 
@@ -68,11 +67,8 @@ class Product:
             return tuple((j,) for j in range(d))
         if isinstance(self.blocks, str):
             raise InvalidInput("blocks='parties' has no meaning without parties: use Product.over(who holds what).")
-        if sum(map(len, self.blocks)) != d:
-            raise InvalidInput(
-                f"the blocks name {sum(map(len, self.blocks)):,} columns and there are {d:,}: every column needs one "
-                "block."
-            )
+        if (named := sum(map(len, self.blocks))) != d:
+            raise InvalidInput(f"the blocks name {named:,} columns and there are {d:,}: every column needs one block.")
         return self.blocks
 
     def _parts(self, x: Floats) -> list[Floats]:
@@ -91,9 +87,6 @@ class Product:
 
     def support(self, gradient: Floats) -> float:
         return sum(self.each.support(part) for part in self._parts(gradient))
-
-    def gap(self, x: Floats, gradient: Floats) -> float:
-        return float(x @ gradient) - self.support(gradient)
 
     def project(self, x: Floats) -> Floats:
         point = np.zeros(x.size)

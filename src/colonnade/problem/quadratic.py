@@ -54,10 +54,7 @@ def minimise(
             return _descent(G, b, term, start, tolerance)
         case GroupLasso() | L1Ball() | Simplex() | GroupL1Ball():
             return _proximal(G, b, term, start, tolerance)
-    raise InvalidInput(
-        f"{type(term).__name__} is not solved from a Gram matrix: use Ridge, Lasso, ElasticNet, GroupLasso, L1Ball, "
-        f"Simplex or GroupL1Ball."
-    )
+    raise InvalidInput(f"{type(term).__name__} is not solved from a Gram matrix: use another penalty or a ball.")
 
 
 def path(G: Floats, b: Floats, terms: Sequence[Penalty | Set], *, tolerance: float = 1e-10) -> list[Minimum]:
@@ -268,7 +265,5 @@ def _check_inputs(G: Floats, b: Floats) -> tuple[Floats, Floats]:
     if not (np.isfinite(G).all() and np.isfinite(b).all()):
         raise InvalidInput("G or b holds NaN or infinity: clip and scale the columns before the Gram is made.")
     if not np.allclose(G, G.T, rtol=1e-10, atol=1e-10 * float(np.abs(G).max())) or float(np.diag(G).min()) < 0.0:
-        raise InvalidInput(
-            "G must be symmetric with no negative eigenvalue: average it with its transpose and cut them."
-        )
+        raise InvalidInput("G must be symmetric with no negative eigenvalue: average it with its transpose.")
     return G, b

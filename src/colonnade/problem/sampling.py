@@ -113,9 +113,7 @@ class Independent:
         except (TypeError, ValueError):
             chances = ()
         if not chances or not all(0.0 < chance <= 1.0 for chance in chances):
-            raise InvalidInput(
-                "Independent(p) needs probabilities above 0 and at most 1: a block without a chance stays."
-            )
+            raise InvalidInput("Independent(p) needs probabilities above 0 and at most 1.")
         object.__setattr__(self, "p", chances if np.ndim(self.p) else chances[0])
 
     def draw(self, owners: Indices, rng: np.random.Generator) -> Indices:
@@ -125,9 +123,7 @@ class Independent:
         if isinstance(self.p, float):
             return np.full(owners.size, self.p)
         if len(self.p) != owners.size:
-            raise InvalidInput(
-                f"Independent(p) has {len(self.p)} probabilities for {owners.size} blocks: give one each."
-            )
+            raise InvalidInput(f"Independent(p) has {len(self.p)} probabilities for {owners.size} blocks: one each.")
         return np.array(self.p)
 
 

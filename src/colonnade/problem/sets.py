@@ -57,11 +57,17 @@ class Set(Protocol):
         ...
 
 
+def gap_of(constraint: Set, x: Floats, gradient: Floats) -> float:
+    """`gap` of any set, by its support."""
+    return float(x @ gradient) - constraint.support(gradient)
+
+
 @dataclass(frozen=True)
 class L1Ball:
     """‖x‖₁ ≤ radius."""
 
     radius: float
+    gap = gap_of
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "radius", positive("radius", self.radius, RADIUS))
@@ -77,9 +83,6 @@ class L1Ball:
     def support(self, gradient: Floats) -> float:
         return -self.radius * _finite(np.max(np.abs(gradient)))
 
-    def gap(self, x: Floats, gradient: Floats) -> float:
-        return float(x @ gradient) - self.support(gradient)
-
     def project(self, x: Floats) -> Floats:
         return project_l1(x, self.radius)
 
@@ -92,6 +95,7 @@ class Simplex:
     """x ≥ 0 and Σ x = radius."""
 
     radius: float = 1.0
+    gap = gap_of
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "radius", positive("radius", self.radius, RADIUS))
@@ -109,9 +113,6 @@ class Simplex:
     def support(self, gradient: Floats) -> float:
         return self.radius * _finite(np.min(gradient))
 
-    def gap(self, x: Floats, gradient: Floats) -> float:
-        return float(x @ gradient) - self.support(gradient)
-
     def project(self, x: Floats) -> Floats:
         return project_simplex(x, self.radius)
 
@@ -127,6 +128,7 @@ class GroupL1Ball:
 
     radius: float
     groups: Groups
+    gap = gap_of
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "radius", positive("radius", self.radius, RADIUS))
@@ -155,9 +157,6 @@ class GroupL1Ball:
     def support(self, gradient: Floats) -> float:
         return -self.radius * _finite(np.max(self._norms(gradient)))
 
-    def gap(self, x: Floats, gradient: Floats) -> float:
-        return float(x @ gradient) - self.support(gradient)
-
     def project(self, x: Floats) -> Floats:
         return project_group_l1(x, covers(self._owner, x), len(self.groups), self.radius)
 
@@ -170,7 +169,5 @@ class GroupL1Ball:
 def _finite(number: float) -> float:
     """The number, or InvalidInput: argmax and argmin stop at a NaN, so one look at the winner is enough."""
     if not math.isfinite(number):
-        raise InvalidInput(
-            "the gradient holds NaN or infinity: check the features for missing values, or scale them down."
-        )
+        raise InvalidInput("the gradient holds NaN or infinity: look for missing values, or scale features down.")
     return float(number)

@@ -33,11 +33,8 @@ class Topology:
             if i == j:
                 raise InvalidInput(f"edge ({i}, {j}) links a node to itself: leave it out.")
             if i < 0 or j >= self.size:
-                raise InvalidInput(
-                    f"edge ({i}, {j}) names an unknown node: nodes are 0 to {self.size - 1}. "
-                    f"Rename the node or raise size."
-                )
-        if not self.connected:
+                raise InvalidInput(f"edge ({i}, {j}) names an unknown node: nodes are 0 to {self.size - 1}.")
+        if len(self._flood(0)) < self.size:
             raise InvalidInput(
                 f"the graph of {self.size} nodes and {len(self.edges)} edges falls into separate parts, "
                 f"which could never agree: add edges between them."
@@ -78,9 +75,7 @@ class Topology:
         """
         n = _whole("size", size)
         if _whole("degree", degree) < 2:
-            raise InvalidInput(
-                f"degree must be at least 2, got {degree}: for fewer links, use Topology.tree.", "degree"
-            )
+            raise InvalidInput(f"degree must be at least 2, got {degree}: or use Topology.tree.", "degree")
         # random() is the one stream that Python promises to keep: nodes with other versions get the same graph.
         draw = Random(_whole("seed", seed)).random  # noqa: S311  # a public graph, not a secret
 
@@ -112,15 +107,19 @@ class Topology:
             adjacent[j].append(i)
         return tuple(tuple(sorted(nodes)) for nodes in adjacent)
 
-    def _hops(self, start: int) -> list[int]:
-        """The fewest hops from one node to each that it can reach, in the order in which a flood reaches them."""
-        hops = {start: 0}
-        for node in (reached := [start]):
+    def _flood(self, root: int) -> dict[int, tuple[int, int]]:
+        """For each node that a flood from the root reaches, in that order: the neighbour it came from, and the hops."""
+        flood, reached = {root: (root, 0)}, [root]
+        for node in reached:
             for neighbour in self._adjacent[node]:
-                if neighbour not in hops:
-                    hops[neighbour] = hops[node] + 1
+                if neighbour not in flood:
+                    flood[neighbour] = node, flood[node][1] + 1
                     reached.append(neighbour)
-        return list(hops.values())
+        return flood
+
+    def _farthest(self, node: int) -> int:
+        """The hops to the node that is farthest away."""
+        return list(self._flood(node).values())[-1][1]
 
     def neighbours(self, node: int) -> tuple[int, ...]:
         """The nodes linked to this one, in rising order."""
@@ -132,44 +131,26 @@ class Topology:
         """How many neighbours a node has."""
         return len(self.neighbours(node))
 
-    @property
-    def connected(self) -> bool:
-        """Whether every node can reach every other; a topology that cannot is refused when it is made."""
-        return len(self._hops(0)) == self.size
-
     @cached_property
     def diameter(self) -> int:
         """The largest number of hops between two nodes: rounds until a flood has reached everybody."""
-        return max(self._hops(node)[-1] for node in range(self.size))
-
-    @property
-    def is_star(self) -> bool:
-        """Whether one node is linked to all others and there is no other link."""
-        return len(self.edges) == self.size - 1 and any(len(nodes) == self.size - 1 for nodes in self._adjacent)
+        return max(map(self._farthest, range(self.size)))
 
     @cached_property
     def centre(self) -> int:
         """The node with the fewest hops to its farthest node; the lowest of several."""
-        return min(range(self.size), key=lambda node: self._hops(node)[-1])
+        return min(range(self.size), key=self._farthest)
 
     def parents(self, root: int) -> tuple[int, ...]:
         """The tree of fewest hops from `root`: each node's neighbour on the way there; the root is its own parent."""
         self.neighbours(root)
-        parents, reached = {root: root}, [root]
-        for node in reached:
-            for neighbour in self._adjacent[node]:
-                if neighbour not in parents:
-                    parents[neighbour] = node
-                    reached.append(neighbour)
-        return tuple(parents[node] for node in range(self.size))
+        flood = self._flood(root)
+        return tuple(flood[node][0] for node in range(self.size))
 
     def over(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
         """The neighbours of each name, when names[i] is node i."""
         if len(names) != self.size or len(set(names)) != len(names):
-            raise InvalidInput(
-                f"{len(names)} names ({len(set(names))} different) for {self.size} nodes: "
-                f"give every node one name of its own."
-            )
+            raise InvalidInput(f"{len(names)} names for {self.size} nodes: give every node one name of its own.")
         return {name: tuple(names[j] for j in self.neighbours(i)) for i, name in enumerate(names)}
 
 

@@ -36,8 +36,7 @@ from colonnade.privacy.block import Block
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.released import Released
 from colonnade.problem import GroupLasso, NuclearNorm, Penalty, Problem
-from colonnade.problem.nearest import nearest
-from colonnade.problem.nearest_matrix import nearest_matrix
+from colonnade.problem.nearest import nearest, nearest_matrix
 from colonnade.runtime.messages import message
 from colonnade.runtime.node import Replies
 from colonnade.runtime.program import Program, ask
