@@ -207,9 +207,7 @@ def values() -> str:
 
     column = sparse.csc_array(([1.0, 1.0], [0, 2], [0, 2]), shape=(4, 1))
     examples: list[tuple[str, Any]] = [
-        ("True", True),
         ('"é"', "é"),
-        ("(7, True)", (7, True)),
         ("Released 7", decode_value(b"R" + encode_value(7))),
         ("int8 array [1, -1]", np.array([1, -1], np.int8)),
         ("CSC column, 4 rows, 1.0 in rows 0 and 2", column),
