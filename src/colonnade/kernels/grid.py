@@ -55,3 +55,13 @@ def add_squares(rows, out):  # type: ignore[no-untyped-def]  # numba infers the 
     for r in range(rows.shape[0]):
         for j in range(rows.shape[1]):
             out[j] += np.int64(rows[r, j]) * np.int64(rows[r, j])
+
+
+@njit(cache=True, nogil=True)
+def add_products(rows, weights, out):  # type: ignore[no-untyped-def]  # numba infers the types
+    """out += rowsᵀ·weights, for a few columns of weights."""
+    for r in range(rows.shape[0]):
+        for k in range(weights.shape[1]):
+            weight = np.int64(weights[r, k])
+            for j in range(rows.shape[1]):
+                out[j, k] += np.int64(rows[r, j]) * weight

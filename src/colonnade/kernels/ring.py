@@ -221,6 +221,8 @@ def cross(a: Integers, b: Integers, bits_a: Integers, bits_b: Integers, *, bound
     out[narrow] = _float_products(a, b, (narrow, every_b), few, FLOAT_BITS - 1)
     out[np.ix_(wide, narrow_b)] = _float_products(a, b, (wide, narrow_b), few, FLOAT_BITS - 1)
     whole = Ring(32 if max(bits_a.max(), bits_b.max()) <= 32 else 64)
+    if wide.size == a.shape[1] and wide_b.size == b.shape[1]:
+        return _parallel_product(a, b, whole) & ring_masks(bits_a, bits_b)
     out[np.ix_(wide, wide_b)] = _parallel_product(a[:, wide], b[:, wide_b], whole)
     return out & ring_masks(bits_a, bits_b)
 

@@ -11,10 +11,11 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from colonnade.errors import ProtocolError
 from colonnade.kernels.arrays import Floats, Integers
-from colonnade.kernels.grid import add_squares
+from colonnade.kernels.grid import add_products, add_squares
 from colonnade.kernels.ring import gram as own_products
 from colonnade.methods.gram.design import OWN, Figures, Name, grid, label_bound, sums_weights
 from colonnade.methods.gram.integer_rows import Buckets, IntegerRows, entry_bounds
@@ -150,7 +151,7 @@ def release_gram(design: Design, prepared: Prepared, matrix: OwnMatrix, seeds: d
     def read(first: int, count: int) -> Integers:
         rows = matrix.read(first, count)
         own[:] += own_products(rows, bound=matrix.bound)
-        sums[:] += rows.T @ matrix.constant[first : first + count]
+        add_products(rows, matrix.constant[first : first + count, None], sums[:, None])
         return rows
 
     corrections = yield from upload(stage, gate, seeds, read, matrix.bound)
@@ -185,11 +186,19 @@ def release_sums(
     def read(first: int, number: int) -> Integers:
         # Where nothing is masked the zeros of a sparse table need not be looked at.
         own = (rows.sparse_rows if figures.alone and rows.stay_sparse else rows.rows)(first, number)
-        squares[:] += np.asarray((own[:, squared].astype(np.int64) ** 2).sum(axis=0)).ravel()
+        if classes is not None:
+            weights = classes[first : first + number]
+        if sparse.issparse(own):
+            squares[:] += np.asarray((own[:, squared] ** 2).sum(axis=0)).ravel()
+            sums[:] += np.asarray(own.T @ weights)
+        else:
+            every = np.zeros(rows.columns, np.int64)
+            add_squares(own, every)
+            squares[:] += every[squared]
+            if classes is not None:
+                add_products(own, weights, sums)
         if classes is None:
             return own
-        weights = classes[first : first + number]
-        sums[:] += np.asarray(own.T @ weights)
         count[:] += weights[:, 0].sum()
         return weights
 
