@@ -109,6 +109,8 @@ def issue(folder: Path, name: str, *, hosts: Iterable[str] = (), days: int = 365
         raise InvalidInput(
             f"{name!r} has a certificate in {folder}. Use --replace; first revoke it if its key was lost or seen."
         )
+    if name == HUB:
+        keep_signing_key(folder)
     key = ec.generate_private_key(ec.SECP256R1())
     # Whoever has a host takes connections there, and nobody else: most parties only dial.
     hosts = [HUB, *hosts] if name == HUB else list(hosts)
@@ -129,8 +131,6 @@ def issue(folder: Path, name: str, *, hosts: Iterable[str] = (), days: int = 365
     pem = certificate.public_bytes(serialization.Encoding.PEM)
     write_synced(folder / "issued" / f"{certificate.serial_number:040x}.pem", pem)
     write_synced(files.key, _key_pem(key), private=True)
-    if name == HUB:
-        keep_signing_key(folder)
     write_synced(files.certificate, pem)
     return files
 
