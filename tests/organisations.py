@@ -14,9 +14,10 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -43,6 +44,7 @@ class Organisations:
     tables: dict[str, Any]
     labels: dict[str, Any]
     running: dict[str, Any] = field(default_factory=dict)
+    block_bytes: int | None = None  # of masked rows in one message, for a run of many short ones
 
     @classmethod
     def of(
@@ -104,7 +106,13 @@ class Organisations:
         self.running[name] = made
 
     def without_processes(self) -> Organisations:
-        return Organisations(self.folder, self.file, self.keys, self.tables, self.labels)
+        return replace(self, running={})
+
+    def blocks(self) -> contextlib.AbstractContextManager[Any]:
+        """Masked rows in messages of the size that is wanted: the same in every process of a run."""
+        if self.block_bytes is None:
+            return contextlib.nullcontext()
+        return mock.patch("colonnade.methods.gram.secure_products.BLOCK_BYTES", self.block_bytes)
 
     def kill(self, name: str) -> None:
         """As a power cut does."""
@@ -132,6 +140,7 @@ def _live(organisations: Organisations, name: str, port: int) -> None:
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     with (
+        organisations.blocks(),
         organisations.neighbours(name) as neighbours,
         contextlib.closing(organisations.service(name, neighbours=neighbours)) as service,
     ):

@@ -1,7 +1,8 @@
 """Organisations whose processes die: a hub in a process of its own, and a party with a clock of its own.
 
 The hub drives one run to its end, or dies on the way; started again on the same folder it goes on. Every letter that it
-hears from a party is written down with its digest, over all its lives: one that comes in two forms was noised twice.
+hears from a party or sends one is written down with its kind and its digest, over all its lives: one that comes in two
+forms was noised twice.
 """
 
 from __future__ import annotations
@@ -10,15 +11,18 @@ import contextlib
 import json
 import os
 import time
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
 import colonnade as co
 from colonnade.network.hub import Grpc
-from colonnade.network.hub_run import RemoteParty
+from colonnade.network.hub_run import RemoteParty, RunLog
 from colonnade.network.questions import Question
 from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.runtime.run_store import RunStore
+from colonnade.runtime.wire import Letter, type_name
 from contract import METHODS, OTHER_METHODS, Case
 from organisations import Organisations, _live
 
@@ -32,25 +36,35 @@ KINDS: dict[str, Case] = {
     ),
     "graph": Case(co.GraphADMM(co.Topology.ring(4), rounds=20), OTHER_METHODS["graph admm"].problem),
     "secure": METHODS["private gram, secure"],
+    "secure, in blocks": replace(
+        METHODS["private gram, secure"],
+        parties={"bank": slice(0, 3), "clinic": slice(3, 5), "shop": slice(5, 8)},
+        label="bank",
+    ),
 }
+BLOCK_BYTES = {"secure, in blocks": 40}
 WIRE, ANSWER = "wire", "answer.json"
 
 
 def drive(made: Organisations, port: int, kind: str, seeded: bool = True) -> None:
     """One fit at the hub; what it found is in the folder when it is done."""
-    case, heard = KINDS[kind], RemoteParty.letters
+    case, heard, carried = KINDS[kind], RemoteParty.letters, RunLog.carried
     options = {} if case.privacy is None else {"privacy": case.privacy}
     options |= {"noise": SeededNoise(1)} if seeded and options else {}
 
     def noted(self, found):
         letters = heard(self, found)
-        lines = "".join(f"{x.sender}>{x.receiver} {x.sequence} {x.check.hex()}\n" for x in letters).encode()
-        with (made.folder / WIRE).open("ab", buffering=0) as file:
-            file.write(lines)
+        note(made.folder, letters)
         return letters
 
+    def noted_too(self, letters):
+        note(made.folder, letters)
+        return carried(self, letters)
+
     with (
+        made.blocks(),
         mock.patch.object(RemoteParty, "letters", noted),
+        mock.patch.object(RunLog, "carried", noted_too),
         mock.patch("colonnade.runtime.run_store.new_run_id", return_value="run"),
         made.hub(port) as hub,
     ):
@@ -82,13 +96,27 @@ def skewed(made: Organisations, name: str, port: int, seconds: float) -> None:
         _live(made, name, port)
 
 
-def forms_of(folder: Path) -> dict[str, set[str]]:
-    """Every letter that a hub heard, and all the forms in which it came."""
-    forms: dict[str, set[str]] = {}
+def note(folder: Path, letters: Iterable[Letter]) -> None:
+    lines = [f"{x.sender}>{x.receiver} {x.sequence} {x.inside or type_name(x.body)} {x.check.hex()}\n" for x in letters]
+    with (folder / WIRE).open("ab", buffering=0) as file:
+        file.write("".join(lines).encode())
+
+
+def noted_in(folder: Path) -> list[tuple[str, str, str]]:
+    """Every letter that a hub heard or sent, in order: its place, its kind, its digest."""
+    found = []
     with contextlib.suppress(FileNotFoundError):
         for line in (folder / WIRE).read_text().splitlines():
             with contextlib.suppress(ValueError):  # a hub died in the middle of a line
-                edge, place, content = line.split(" ")
+                edge, place, kind, content = line.split(" ")
                 if len(content) == 32:
-                    forms.setdefault(f"{edge} {place}", set()).add(content)
+                    found.append((f"{edge} {place}", kind, content))
+    return found
+
+
+def forms_of(folder: Path) -> dict[str, set[str]]:
+    """Every letter that a hub heard or sent, and all the forms in which it came."""
+    forms: dict[str, set[str]] = {}
+    for place, _, content in noted_in(folder):
+        forms.setdefault(place, set()).add(content)
     return forms

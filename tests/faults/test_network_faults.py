@@ -17,6 +17,7 @@ import subprocess
 import tempfile
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 from unittest import mock
 
@@ -24,7 +25,7 @@ import pytest
 
 pytest.importorskip("grpc", reason="grpcio is not installed: pip install 'colonnade[grpc]'")
 
-from hub_child import ANSWER, KINDS, drive, forms_of, skewed
+from hub_child import ANSWER, BLOCK_BYTES, KINDS, drive, forms_of, noted_in, skewed
 
 import colonnade as co
 from colonnade.errors import StoreError
@@ -73,7 +74,8 @@ def ledger_of(case: Case) -> dict[str, list]:
 
 def check(made: Organisations, case: Case) -> None:
     """The models at all parties and all ledgers are those of an undisturbed run in one process."""
-    reference, ledger = fitted(case), ledger_of(case)
+    with made.blocks():
+        reference, ledger = fitted(case), ledger_of(case)
     for name, x in reference.coefficients.items():
         assert same_arrays(x, made.part(name)["coefficients"]), name
     for name, found in rows(made).items():
@@ -90,6 +92,7 @@ class Alive:
         self.kind, self.seeded, self.port = kind, seeded, free_port()
         policy = None if seeded else co.Policy(epsilon=2.0, delta=1e-6)
         self.made = Organisations.of(federation(KINDS[kind]), folder, policy)
+        self.made.block_bytes = BLOCK_BYTES.get(kind)
         self.hub = self.started()
 
     def started(self):
@@ -129,13 +132,35 @@ class Alive:
             assert (self.made.folder / ANSWER).exists()
         return hits
 
+    def run_to(self, moments: list[tuple[int, str]], draw: random.Random) -> list[tuple[str, str]]:
+        """To the end; who is killed once so many letters have gone. For each kill the letter before it, and the victim."""
+        found = []
+        with self.made.at_work(self.port):
+            for letters, victim in moments:
+                deadline = time.monotonic() + 120
+                while self.letters < letters and self.hub.is_alive() and time.monotonic() < deadline:
+                    time.sleep(0.002)
+                time.sleep(draw.uniform(0.0, 0.05 if letters else 3.0))  # before the first letter all meet and reserve
+                if not self.hub.is_alive():
+                    break
+                noted = noted_in(self.made.folder)
+                found.append((noted[-1][1] if noted else "", victim))
+                self.kill(victim)
+            self.hub.join(300)
+            assert (self.made.folder / ANSWER).exists()
+        return found
+
+
+def one_form_each(folder: Path) -> None:
+    forms = forms_of(folder)
+    assert forms
+    assert {len(found) for found in forms.values()} == {1}, "a letter came in two forms"
+
 
 def disturbed(kind: str, folder: Path, victims: list[str], seed: int, seeded: bool = True) -> int:
     alive = Alive(kind, folder, seeded)
     hits = alive.run(victims, random.Random(seed), 0.1)
-    forms = forms_of(folder)
-    assert forms
-    assert {len(found) for found in forms.values()} == {1}, "a letter came in two forms"
+    one_form_each(folder)
     if seeded:
         check(alive.made, KINDS[kind])
     else:
@@ -170,6 +195,53 @@ def test_forty_kills_each_change_nothing(kind, seeded, memory):
         hits += disturbed(kind, folder, [draw.choice([*names, "hub"]) for _ in range(5)], trial, seeded)
         trial += 1
         assert trial < 80
+
+
+# What has just gone over the wire when somebody dies in a run of secure products.
+STAGES = {
+    "before a letter": ("",),
+    "meeting": ("Introduce", "RunKey", "Meet", "CoordinatorKey"),
+    "told of a stage": ("Prepare", "Seed", "SendDiagonal", "Diagonal", "Widths"),
+    "masked rows": ("Next", "Masked"),
+    "corrections": ("SendParts", "Parts"),
+    "end": ("Finish", "Done"),
+}
+
+
+def killed_in_secure_products(folder: Path, seed: int, kills: int) -> Counter[tuple[str, str]]:
+    """One run of three organisations and a hub, some of them killed at any moments; by stage and victim, how many."""
+    kind, draw = "secure, in blocks", random.Random(seed)
+    alive = Alive(kind, folder)
+    with alive.made.blocks():
+        letters = fitted(KINDS[kind]).communication.messages
+
+    def moment() -> int:
+        """So many letters: any number, or one of the first, often none, or one of the last; stages are short there."""
+        first, last = max(0, draw.randrange(-letters // 10, letters // 5)), letters - draw.randrange(letters // 8)
+        return draw.choice((draw.randrange(letters), first, last))
+
+    moments = sorted((moment(), draw.choice([*alive.made.names, "hub"])) for _ in range(kills))
+    found = alive.run_to(moments, draw)
+    one_form_each(folder)
+    check(alive.made, KINDS[kind])
+    stage_of = {kind: stage for stage, kinds in STAGES.items() for kind in kinds}
+    return Counter((stage_of[kind], victim) for kind, victim in found)
+
+
+@pytest.mark.fault
+def test_a_hundred_kills_of_three_organisations_and_their_hub_change_no_secure_product(memory):
+    """Five kills a run. Models and ledgers are those of an undisturbed run: no budget is spent twice, no mask or
+    correction drawn anew."""
+    found, trial = Counter(), 0
+    while found.total() < 100:
+        folder = memory / str(trial)
+        folder.mkdir()
+        found += killed_in_secure_products(folder, trial, min(5, 100 - found.total()))
+        trial += 1
+        assert trial < 60
+    by_stage = Counter(stage for stage, _ in found.elements())
+    assert by_stage["masked rows"] >= 20, found  # blocks before the one in which somebody died are in the totals
+    assert {victim for _, victim in found} == {"bank", "clinic", "shop", "hub"}
 
 
 # ------------------------------------------------------------------------------------------------ the network breaks
