@@ -517,3 +517,17 @@ def test_labels_are_plus_and_minus_one_at_a_weight_that_doubles_cannot_hold():
     matrix = secure_parts.OwnMatrix(design, prepared, block, SimpleNamespace(node="b", run="run"))
     assert matrix.bound == 1
     np.testing.assert_array_equal(matrix.read(0, 20)[:, 0], block.own_labels())
+
+
+def test_a_label_holder_without_columns_takes_part_under_declared_schemas(tmp_path):
+    """Of its rows nothing is bounded, since there is nothing in them but the label."""
+    rng = np.random.default_rng(2)
+    frames = {
+        "a": pl.DataFrame({"key": np.arange(60), "x": rng.uniform(0, 1, 60)}),
+        "labels": pl.DataFrame({"key": np.arange(60), "y": rng.integers(0, 2, 60)}),
+    }
+    schemas = {"a": co.Schema((co.Numeric("x", 0, 1),)), "labels": co.Schema(())}
+    fed = co.Federation.from_frames(frames, on="key", label=("labels", "y"), schemas=schemas)
+    terms = co.Privacy(1.0, 1e-6, trust="secure")
+    fit = co.fit(fed, PROBLEM, co.PrivateGram(), terms, store=tmp_path)
+    assert set(fit.coefficients) == {"a"}

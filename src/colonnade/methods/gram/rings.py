@@ -74,7 +74,7 @@ class Layout:
     def whole(self, party: str) -> bool:
         """Whether columns of zeros and ones enter as they are: rows are as the schema has them, and within bounds."""
         roster, here = self.job.roster, self.kept[party]
-        if party not in roster.known or self.figures.buckets or self.figures.step > 1.0:
+        if not here.size or party not in roster.known or self.figures.buckets or self.figures.step > 1.0:
             return False
         known, bound = roster.known[party], entry_bounds(self.job, party)[0]
         uncut = known.proven and norms(self.job)[party] >= known.norm and bool((bound >= known.bounds).all())
