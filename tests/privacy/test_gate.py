@@ -19,6 +19,7 @@ from colonnade.privacy.mechanisms import SystemNoise, gumbel_scale
 from colonnade.privacy.pads import ColumnPad, Pad
 from colonnade.privacy.released import Private, Released
 from colonnade.privacy.store import FileLog
+from colonnade.privacy.values import encode_value
 from contract import FREELY, TERMS, gate, ledger
 
 RHO = 0.5
@@ -149,6 +150,25 @@ def test_a_recorded_release_is_read_back_and_not_drawn_again(log):
     assert first == again.gaussian(VALUE, rho=RHO)
     assert choice == again.noisy_max(VALUE, rho=RHO)
     assert Counting.drawn == 0
+
+
+def test_what_a_step_that_died_left_on_the_disk_tells_nothing_of_what_the_next_one_drew(log):
+    """A large release is a file before its step is recorded. The next life draws noise again, at the same place."""
+    noisy = Charge(Event(Mechanism.LATTICE, RHO, 1.0, Scope.JOINT), 2, "sums")
+    files, drawn = [], []
+    for _ in range(2):
+        door = gate((noisy,), log=log)
+        door.begin(0, 0, None)
+        (released,) = door.integers(
+            Private((np.zeros(64, np.int64),), 1.0), (1.0,), (2**62 - 1,), rho=RHO, scope=Scope.JOINT
+        )
+        drawn.append(encode_value((released.value,)))
+        files.append(door._pending[0].body[16:])
+    shift = len(files[0]) - len(drawn[0]) - 16  # a nonce before, a tag behind
+    assert shift > 0
+    hidden, plain = (np.frombuffer(a, np.uint8) ^ np.frombuffer(b, np.uint8) for a, b in (files, drawn))
+    for at in range(shift + 1):
+        assert not np.array_equal(hidden[at : at + plain.size], plain)
 
 
 def test_a_replay_on_other_data_stops(log):

@@ -14,6 +14,7 @@ from __future__ import annotations
 import hmac
 import json
 import math
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -50,6 +51,7 @@ from colonnade.privacy.shared_choice import draw_party, own_part, shared_scale
 from colonnade.privacy.values import Packed, decode_value, encode_value, release
 
 REPEATABLE = (Mechanism.EXACT, Mechanism.MASKED, Mechanism.SCORES)  # drawn from nothing: a replay makes the same again
+NONCE = 12  # bytes
 T = TypeVar("T")
 Weights = float | Floats  # of the noise of a part, or of each of its entries
 Drawer = Callable[[float, Stream], Picks]  # c and a stream in, picks out
@@ -421,7 +423,12 @@ class Gate:
         if event.mechanism not in (Mechanism.LATTICE, Mechanism.CONTINUED) or not body:
             return body
         cipher = AESGCM(derive(self._key, "release", str(self._tick), str(slot)))
-        return cipher.encrypt(bytes(12), body, None) if hide else cipher.decrypt(bytes(12), body, None)
+        if not hide:
+            return cipher.decrypt(body[:NONCE], body[NONCE:], None)
+        # A step that died before it was recorded may have left a large file, and the next one draws other noise: under
+        # the same key and nonce both would tell how they differ.
+        nonce = os.urandom(NONCE)
+        return nonce + cipher.encrypt(nonce, body, None)
 
 
 def _noise_of(source: Noise, sigma: Fraction, weight: Weights, shape: tuple[int, ...]) -> NDArray[Any]:
