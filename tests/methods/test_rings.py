@@ -156,3 +156,12 @@ def test_a_number_in_a_ring_is_read_from_the_least_that_it_can_be():
     narrow = Rings(np.array([4, 9]), np.array([[0, -3], [-3, 0]]))
     for value in range(-3, 13):
         assert narrow.lift(np.array([[value & 15]], np.uint64), np.array([0]), np.array([1])) == value
+
+
+def test_a_party_whose_rows_are_under_a_step_has_rings_too():
+    """All its entries are zero, which is no number times how many ones a column has that is not of zeros and ones."""
+    _, layout = layout_of(federation())
+    figures = replace(layout.figures, norm2=layout.figures.norm2 | {"b": 0})
+    rings = replace(layout, figures=figures).fit(np.full(layout.owner.size, 50.0), 3.0)
+    assert ((rings.bits >= 1) & (rings.bits <= MOST_BITS)).all()
+    assert (rings.low <= 0).all()

@@ -142,8 +142,9 @@ class Layout:
             lengths[self.label] = self.job.roster.rows
         binary, nonnegative = self._kinds
         most = np.sqrt(np.outer(lengths, lengths))
-        ones = np.where(binary, lengths, np.inf)  # how many, of columns of zeros and ones
-        most = np.minimum(most, np.minimum(np.outer(ones, self.entries), np.outer(self.entries, ones)))
+        # As many as there are ones, times the largest entry beside them: 0 where a party's rows are under a step.
+        ones = np.where(binary[:, None], np.outer(lengths, self.entries), np.inf)
+        most = np.minimum(most, np.minimum(ones, ones.T))
         spread = SDS * g / np.outer(units, units)
         low = np.floor(np.where(np.outer(nonnegative, nonnegative), 0.0, -most) - spread)
         apart = self.owner[:, None] != self.owner
