@@ -72,14 +72,14 @@ def test_an_operator_is_shown_who_sees_what_would_leave(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "400")
     said = shown(asked := request(), NO_LIMIT, capsys)
     assert "seen by" in said
-    assert f"the noisy Gram matrix of all columns, constant and labels │ {asked.own[-2].rho:.4g} │ everybody" in said
-    assert "to the other parties only │ 0 │ its receiver, as uniform numbers" in said
+    assert f"the noisy Gram matrix of all columns, constant and labels │ {asked.own[-3].rho:.4g} │ everybody" in said
+    assert "to the coordinator only, who has no mask │ 0 │ its receiver, as uniform numbers" in said
     inside = replace(asked.call.privacy, trust="consortium")
     job = Job(SECURE.problem, federation(SECURE).roster(), inside)
     asked = replace(asked, call=replace(asked.call, privacy=inside), plans=asked.call.method.price(job))
     said = shown(asked, NO_LIMIT, capsys)
     assert (
-        f"(exact inside the consortium, noisy outside) │ {asked.own[-2].rho:.4g} │ the parties and their coordinator"
+        f"(exact inside the consortium, noisy outside) │ {asked.own[-3].rho:.4g} │ the parties and their coordinator"
         in said
     )
     scored = replace(asked, plans={"party0": (Charge(SCORES, 1, "its part of the scores"),)})

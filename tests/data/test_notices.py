@@ -362,7 +362,8 @@ def lab_service(tmp_path, table_: pl.DataFrame, approve) -> tuple[PartyService, 
     keys = {name: new_key() for name in ("lab", "clinic")}
     fed = federation(table())
     members = {name: Member(fed.parties[name].schema, co.Policy(least=1), public) for name, (public, _) in keys.items()}
-    party_data = PartyData(FederationFile(members, "pid", ("clinic", "sick")), "lab", table_)
+    file = FederationFile(members, "pid", ("clinic", "sick"), coordinator=new_key()[0])
+    party_data = PartyData(file, "lab", table_)
     return PartyService(party_data, tmp_path / "lab", keys["lab"][1], approve), party_data
 
 

@@ -56,7 +56,7 @@ class KernelSVM:
 
     def __post_init__(self) -> None:
         if isinstance(self.kernel, type) or not callable(self.kernel):
-            raise InvalidInput(f"kernel={self.kernel!r}: give co.RBF(gamma), or a function (X, Z) → table.", "kernel")
+            raise InvalidInput(f"kernel={self.kernel!r}: give co.RBF(gamma) or a function (X, Z) → table.", "kernel")
         object.__setattr__(self, "C", positive("C", self.C, "It weighs the loss of an example against the margin."))
 
     @property
