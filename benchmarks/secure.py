@@ -23,7 +23,7 @@ import colonnade as co
 from colonnade.runtime.inprocess import deliver_once
 
 QUICK = [(10_000, 50, 4), (100_000, 50, 2), (100_000, 50, 8)]
-FULL = [(1_000_000, 50, 4), (1_000_000, 200, 2)]
+FULL = [(300_000, 200, 2), (1_000_000, 50, 4), (1_000_000, 200, 2)]
 AIM = 60.0  # seconds for 800,000 rows, 3,000 columns screened to 300, two parties
 
 
