@@ -45,8 +45,8 @@ from colonnade.network.party_service import PartyService
 from colonnade.network.transport.hub import Switchboard
 from colonnade.network.transport.party import serve
 from colonnade.privacy.events import EXACT, Charge
-from colonnade.privacy.released import Released
 from colonnade.privacy.store import FileLog
+from colonnade.privacy.values import Released
 from colonnade.runtime.messages import message
 from colonnade.runtime.program import COORDINATOR, ask, ask_one, last, receive, tell
 from colonnade.runtime.transcript import LOOK, SHORT

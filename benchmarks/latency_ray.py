@@ -26,8 +26,8 @@ from benchmarks.latency import RunLog, Spent, median, now
 from colonnade.privacy.events import EXACT, Charge, Policy
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.ledger import Terms
-from colonnade.privacy.released import Released
 from colonnade.privacy.store import MemoryLog
+from colonnade.privacy.values import Released
 from colonnade.runtime.hosted_node import HostedNode, NodeSetup
 from colonnade.runtime.messages import message
 from colonnade.runtime.program import COORDINATOR, Program, ask, ask_one, last, receive, tell

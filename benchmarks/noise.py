@@ -25,8 +25,8 @@ from colonnade.privacy.events import Charge, Event, Mechanism, Policy
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.ledger import Ledger, Terms
 from colonnade.privacy.mechanisms import ReferenceNoise, SystemNoise, rational_sigma
-from colonnade.privacy.released import Private
 from colonnade.privacy.store import FileLog, Log, MemoryLog
+from colonnade.privacy.values import Private
 
 NUMBERS = 10_000
 CANDIDATES = 1_000_000

@@ -19,8 +19,8 @@ from colonnade.privacy.events import EXACT, Charge, Policy
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.ledger import Ledger, Terms
 from colonnade.privacy.mechanisms import SystemNoise
-from colonnade.privacy.released import Released
 from colonnade.privacy.store import FileLog, Log, MemoryLog
+from colonnade.privacy.values import Released
 from colonnade.runtime.inprocess import InProcess
 from colonnade.runtime.messages import message
 from colonnade.runtime.node import Node, NodeSetup

@@ -27,9 +27,9 @@ from colonnade.kernels.sparse_fw import Picks
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.mechanisms import SeededNoise, SystemNoise, gaussian_sigma
-from colonnade.privacy.released import Private
 from colonnade.privacy.statement import Guarantee
 from colonnade.privacy.store import FileLog
+from colonnade.privacy.values import Private
 
 audits = importlib.import_module("colonnade.audit.run")  # the module: its function may stand before it as `co.audit`
 audit, TARGETS = audits.audit, audits.TARGETS

@@ -14,7 +14,7 @@ import numpy as np
 from colonnade.kernels.arrays import Array
 from colonnade.methods.method import Answer, Done, Finish, Method, Own, Status
 from colonnade.privacy.events import Charge, Event, Mechanism
-from colonnade.privacy.released import Private, Released
+from colonnade.privacy.values import Private, Released
 from colonnade.runtime.messages import message
 from colonnade.runtime.program import COORDINATOR, ask, ask_one, last, receive, tell
 

@@ -13,8 +13,8 @@ from scipy import sparse
 import colonnade as co
 from colonnade.methods.method import Answer, GraphMethod, Own, Roster, network
 from colonnade.privacy.events import EXACT, Charge
-from colonnade.privacy.released import Released
 from colonnade.privacy.store import FileLog
+from colonnade.privacy.values import Released
 from colonnade.runtime.messages import message
 from colonnade.runtime.program import ask
 

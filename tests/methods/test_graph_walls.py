@@ -10,7 +10,7 @@ from graph_cases import table
 
 import colonnade as co
 from colonnade.methods.method import Job
-from colonnade.privacy.released import Released
+from colonnade.privacy.values import Released
 from colonnade.runtime.messages import BY_TYPE
 from colonnade.runtime.wire import decode
 

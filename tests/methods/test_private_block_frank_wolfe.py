@@ -21,8 +21,8 @@ from colonnade.privacy.events import Charge, Mechanism, plan_rho, row_rho
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.ledger import Ledger, Terms
 from colonnade.privacy.mechanisms import SystemNoise
-from colonnade.privacy.released import Private
 from colonnade.privacy.store import FileLog, MemoryLog
+from colonnade.privacy.values import Private
 from colonnade.problem.labels import PublicLabels
 from colonnade.runtime.program import COORDINATOR
 from colonnade.runtime.wire import decode

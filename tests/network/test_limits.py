@@ -20,8 +20,8 @@ from colonnade.network.parcel import LONGEST_NAME, letters_out, pack
 from colonnade.privacy.events import EXACT, Charge
 from colonnade.privacy.keyring import Keyring, public_key
 from colonnade.privacy.ledger import Ledger
-from colonnade.privacy.released import Released
 from colonnade.privacy.store import FileLog
+from colonnade.privacy.values import Released
 from colonnade.runtime.messages import Sealed, message
 from colonnade.runtime.program import COORDINATOR, ask, ask_one, last, receive, tell
 from colonnade.runtime.wire import LARGEST, SEALING, Letter, decode, encode

@@ -26,10 +26,10 @@ from colonnade.privacy.events import Audience, Charge, Event, Mechanism, Scope, 
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.ledger import Ledger, Terms
 from colonnade.privacy.mechanisms import SeededNoise, SystemNoise, _whole_steps, choice_grid, gumbel_scale
-from colonnade.privacy.released import Private
 from colonnade.privacy.shared_choice import LEAST_RHO, SLACK, draw_party, own_part, shared_scale
 from colonnade.privacy.statement import BY_PLACE
 from colonnade.privacy.store import FileLog, MemoryLog
+from colonnade.privacy.values import Private
 from colonnade.runs.preview import preview
 from colonnade.runtime.program import COORDINATOR
 from colonnade.runtime.transcript import Transcript

@@ -17,9 +17,8 @@ from colonnade.privacy.gate import Gate
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.mechanisms import SystemNoise, gumbel_scale
 from colonnade.privacy.pads import ColumnPad, Pad
-from colonnade.privacy.released import Private, Released
 from colonnade.privacy.store import FileLog
-from colonnade.privacy.values import encode_value
+from colonnade.privacy.values import Private, Released, encode_value
 from contract import FREELY, TERMS, gate, ledger
 
 RHO = 0.5

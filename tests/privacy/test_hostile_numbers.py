@@ -36,9 +36,8 @@ from colonnade.privacy.events import Charge, Event, Mechanism, Policy
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.ledger import Ledger, Terms
 from colonnade.privacy.mechanisms import SeededNoise
-from colonnade.privacy.released import Private
 from colonnade.privacy.store import MemoryLog
-from colonnade.privacy.values import release
+from colonnade.privacy.values import Private, release
 from colonnade.runtime.program import COORDINATOR
 
 sys.path.append(str(Path(__file__).parent))

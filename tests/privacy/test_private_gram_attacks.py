@@ -44,9 +44,8 @@ from colonnade.privacy.gate import Gate
 from colonnade.privacy.keyring import Keyring, derive
 from colonnade.privacy.mechanisms import gaussian_sigma
 from colonnade.privacy.pads import ColumnPad, Pad
-from colonnade.privacy.released import Private
 from colonnade.privacy.store import FileLog
-from colonnade.privacy.values import decode_value
+from colonnade.privacy.values import Private, decode_value
 from colonnade.runtime.inprocess import Tap
 from colonnade.runtime.messages import Sealed
 from colonnade.runtime.node import Node

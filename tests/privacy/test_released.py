@@ -12,8 +12,7 @@ import pytest
 from scipy import sparse
 
 import colonnade as co
-from colonnade.privacy.released import Private, Released, released_body
-from colonnade.privacy.values import Packed, encode_value, release
+from colonnade.privacy.values import Packed, Private, Released, encode_value, release, released_body
 from contract import gate
 
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import colonnade as co
-from colonnade.privacy.released import Released
+from colonnade.privacy.values import Released
 from colonnade.runtime.messages import message
 from colonnade.runtime.program import ask
 from contract import ENGINES, EVERY_METHOD, Toy, fitted, nodes

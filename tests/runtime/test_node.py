@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import colonnade as co
-from colonnade.privacy.released import Released
 from colonnade.privacy.store import FileLog
+from colonnade.privacy.values import Released
 from colonnade.runtime.messages import Failed, message
 from colonnade.runtime.program import Post, ask_one, last, public_bytes, receive
 from colonnade.runtime.transcript import LOOK, Receipts, Transcript, header_and_length, recorded_form

@@ -36,8 +36,8 @@ from colonnade.kernels.arrays import Floats
 from colonnade.methods.gram.design import OWN as OWN_RING
 from colonnade.methods.gram.secure_products import Masked, Totals
 from colonnade.privacy.events import Event, Mechanism, Scope
-from colonnade.privacy.released import Private
 from colonnade.privacy.statement import Trust
+from colonnade.privacy.values import Private
 from colonnade.runtime.program import COORDINATOR
 
 Score = Callable[[World, Setting, View], float]

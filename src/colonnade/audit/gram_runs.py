@@ -21,8 +21,8 @@ from colonnade.privacy.block import Block
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.keyring import Keyring, public_key
 from colonnade.privacy.mechanisms import Noise, SystemNoise
-from colonnade.privacy.released import Private
 from colonnade.privacy.statement import Privacy
+from colonnade.privacy.values import Private
 from colonnade.problem import LeastSquares, Logistic, Problem, Ridge
 from colonnade.runtime.program import COORDINATOR
 

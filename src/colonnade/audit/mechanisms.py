@@ -15,8 +15,8 @@ from colonnade.kernels.arrays import Floats
 from colonnade.privacy.events import Event, Mechanism
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.mechanisms import gumbel_scale
-from colonnade.privacy.released import Private
 from colonnade.privacy.store import FileLog, Log
+from colonnade.privacy.values import Private
 from colonnade.runtime.transcript import Transcript
 
 

@@ -28,7 +28,7 @@ from colonnade.kernels.stream import Stream
 from colonnade.methods.method import chosen_by_noise, swamped
 from colonnade.privacy.events import Charge, Event, Mechanism, Plan
 from colonnade.privacy.gate import Drawer, Gate
-from colonnade.privacy.released import Private
+from colonnade.privacy.values import Private
 
 FEWEST = 50.0  # n·√(2rho) below which noise has the larger part in a score
 FEWEST_FOR_STEPS = 1000.0  # below this n·√(2rho) one weighted sum of rows beats gradient steps

@@ -28,8 +28,7 @@ from colonnade.privacy.block import Block
 from colonnade.privacy.events import SCORES, Charge, Plan
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.pads import Pad
-from colonnade.privacy.released import Released
-from colonnade.privacy.values import Packed
+from colonnade.privacy.values import Packed, Released
 from colonnade.runtime.messages import message
 from colonnade.runtime.node import Replies
 from colonnade.runtime.program import COORDINATOR, Post, Program, ask, expect, last, receive

@@ -21,8 +21,8 @@ from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.block import ROW, Block, FeatureColumn, Unit
 from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate, Receipt
-from colonnade.privacy.released import Released
 from colonnade.privacy.statement import Privacy, Trust
+from colonnade.privacy.values import Released
 from colonnade.problem import Changing, Problem, Topology
 from colonnade.problem.link import Link
 from colonnade.runtime.messages import message

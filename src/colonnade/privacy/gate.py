@@ -46,9 +46,17 @@ from colonnade.privacy.mechanisms import (
     symmetric_gaussian,
 )
 from colonnade.privacy.pads import ColumnPad, Pad
-from colonnade.privacy.released import Private, Released, make_released, released_body
 from colonnade.privacy.shared_choice import draw_party, own_part, shared_scale
-from colonnade.privacy.values import Packed, decode_value, encode_value, release
+from colonnade.privacy.values import (
+    Packed,
+    Private,
+    Released,
+    decode_value,
+    encode_value,
+    make_released,
+    release,
+    released_body,
+)
 
 REPEATABLE = (Mechanism.EXACT, Mechanism.MASKED, Mechanism.SCORES)  # drawn from nothing: a replay makes the same again
 NONCE = 12  # bytes

@@ -28,8 +28,7 @@ import numpy as np
 from scipy import sparse
 
 from colonnade.errors import LeakError, ProtocolError, WireError
-from colonnade.privacy.released import Released
-from colonnade.privacy.values import Packed
+from colonnade.privacy.values import Packed, Released
 
 T = TypeVar("T")
 Check = Callable[[Any], bool]

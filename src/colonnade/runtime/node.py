@@ -26,7 +26,7 @@ from colonnade.errors import LeakError, ProtocolError, ReplayDiverged
 from colonnade.privacy.events import Event, Policy
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.mechanisms import SeededNoise
-from colonnade.privacy.released import Released, released_body
+from colonnade.privacy.values import Released, released_body
 from colonnade.runtime.messages import Failed, Sealed
 from colonnade.runtime.program import COORDINATOR, Fold, NodeId, Note, Post, Program
 from colonnade.runtime.transcript import Receipts, Transcript, recorded_form

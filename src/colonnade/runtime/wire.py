@@ -16,8 +16,7 @@ from functools import lru_cache
 from typing import Any
 
 from colonnade.errors import ColonnadeError, LeakError, WireError
-from colonnade.privacy.released import Released
-from colonnade.privacy.values import append_value, read_value
+from colonnade.privacy.values import Released, append_value, read_value
 from colonnade.runtime.messages import BY_CODE, BY_TYPE, Failed, Sealed, Shape, check_fields
 
 VERSION = 1

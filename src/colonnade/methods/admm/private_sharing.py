@@ -30,8 +30,8 @@ from colonnade.methods.method import Answer, Done, Finish, Job, Method, Own, Sta
 from colonnade.privacy.block import Block, FeatureColumn, check_sensible
 from colonnade.privacy.events import Charge, Event, Mechanism, Plan, Scope
 from colonnade.privacy.gate import Gate
-from colonnade.privacy.released import Private, Released
 from colonnade.privacy.statement import Trust
+from colonnade.privacy.values import Private, Released
 from colonnade.problem import LeastSquares, Logistic, Ridge
 from colonnade.problem.nearest import NearestInBall
 from colonnade.runtime.messages import message

@@ -53,7 +53,7 @@ from colonnade.methods.method import (
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate
-from colonnade.privacy.released import Released
+from colonnade.privacy.values import Released
 from colonnade.problem import ElasticNet, GroupLasso, Lasso, Penalty, Problem, Ridge
 from colonnade.problem.checks import positive
 from colonnade.problem.nearest import nearest

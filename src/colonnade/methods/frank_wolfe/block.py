@@ -39,7 +39,7 @@ from colonnade.methods.method import (
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate
-from colonnade.privacy.released import Released
+from colonnade.privacy.values import Released
 from colonnade.problem.product import Product
 from colonnade.problem.sampling import PerParty, Sampling, least_probability, universal_step
 from colonnade.problem.sets import L1Ball

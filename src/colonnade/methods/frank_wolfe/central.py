@@ -24,8 +24,8 @@ from colonnade.methods.method import Answer, Done, Finish, Job, Method, Own, Sta
 from colonnade.privacy.block import LARGEST, Block
 from colonnade.privacy.events import Charge, Event, Mechanism, Plan
 from colonnade.privacy.gate import Gate
-from colonnade.privacy.released import Private, Released
 from colonnade.privacy.statement import Trust
+from colonnade.privacy.values import Private, Released
 from colonnade.problem import LeastSquares, Logistic
 from colonnade.runtime.messages import message
 from colonnade.runtime.node import Replies

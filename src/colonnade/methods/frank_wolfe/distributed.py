@@ -46,8 +46,7 @@ from colonnade.methods.method import (
 from colonnade.privacy.block import Block, Column
 from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate
-from colonnade.privacy.released import Released
-from colonnade.privacy.values import Packed
+from colonnade.privacy.values import Packed, Released
 from colonnade.problem import AdaBoost, KernelSVM, Problem, Topology
 from colonnade.problem.hull import Corrector
 from colonnade.runtime.messages import message

@@ -33,8 +33,7 @@ from colonnade.methods.method import Answer, GraphMethod, Job, Own, Roster, netw
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate
-from colonnade.privacy.released import Released
-from colonnade.privacy.values import Packed
+from colonnade.privacy.values import Packed, Released
 from colonnade.problem import AdaBoost, L1Ball, Problem, Topology
 from colonnade.runtime.messages import message
 from colonnade.runtime.node import Replies

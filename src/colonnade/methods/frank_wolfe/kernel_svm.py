@@ -40,7 +40,7 @@ from colonnade.methods.method import Answer, Done, Finish, GraphMethod, Job, Met
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate
-from colonnade.privacy.released import Released
+from colonnade.privacy.values import Released
 from colonnade.problem import RBF, KernelSVM, Simplex, Topology
 from colonnade.problem.hull import quadratic_minimum
 from colonnade.problem.kernel import Support, check_positive, check_table, kernel_values, not_positive

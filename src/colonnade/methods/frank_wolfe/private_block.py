@@ -56,8 +56,8 @@ from colonnade.methods.method import (
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import Plan
 from colonnade.privacy.gate import Gate
-from colonnade.privacy.released import Private, Released
 from colonnade.privacy.statement import Trust
+from colonnade.privacy.values import Private, Released
 from colonnade.problem import LeastSquares, Logistic, SquaredHinge
 from colonnade.problem.hull import quadratic_minimum
 from colonnade.problem.labels import PublicLabels

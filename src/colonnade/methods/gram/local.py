@@ -31,8 +31,7 @@ from colonnade.privacy.block import Block, clean_cells
 from colonnade.privacy.events import Charge, Event, Mechanism, Plan, Scope
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.mechanisms import gaussian_sigma
-from colonnade.privacy.released import Private, Released
-from colonnade.privacy.values import Packed
+from colonnade.privacy.values import Packed, Private, Released
 from colonnade.runtime.messages import message
 from colonnade.runtime.program import public_bytes
 

@@ -21,7 +21,7 @@ from colonnade.methods.method import Job, Labels, numbers
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import Charge, Event, Mechanism
 from colonnade.privacy.gate import Gate
-from colonnade.privacy.released import Private
+from colonnade.privacy.values import Private
 from colonnade.runtime.program import COORDINATOR
 
 

@@ -25,7 +25,7 @@ from colonnade.methods.gram.solve import GramSolution
 from colonnade.methods.method import Answer, Job, Status, swamped
 from colonnade.privacy.events import Audience, Scope
 from colonnade.privacy.gate import Gate
-from colonnade.privacy.released import Private
+from colonnade.privacy.values import Private
 from colonnade.runtime.program import Post, Program
 
 SURROGATE = "solved as least squares on labels ±1, which the Gram matrix suffices for, not as the loss that was asked"

@@ -35,7 +35,7 @@ from colonnade.methods.method import Job
 from colonnade.privacy.block import LARGEST, Block, clean_cells
 from colonnade.privacy.events import Scope
 from colonnade.privacy.gate import Gate
-from colonnade.privacy.released import Private
+from colonnade.privacy.values import Private
 from colonnade.runtime.messages import message
 from colonnade.runtime.program import COORDINATOR, Program, ask_one, public_bytes, receive
 

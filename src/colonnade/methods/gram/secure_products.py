@@ -27,8 +27,7 @@ from colonnade.kernels.bits import rows_size, unpack_rows
 from colonnade.kernels.ring import cross, ring_masks
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.pads import ColumnPad
-from colonnade.privacy.released import Released
-from colonnade.privacy.values import Packed
+from colonnade.privacy.values import Packed, Released
 from colonnade.runtime.messages import message
 from colonnade.runtime.program import COORDINATOR, Inbox, Post, Program, ask, ask_one, expect, receive
 from colonnade.runtime.wire import public_digest

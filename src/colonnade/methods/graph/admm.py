@@ -34,7 +34,7 @@ from colonnade.methods.graph.dual import CERTIFICATE, DualGraphMethod, DualPoint
 from colonnade.methods.method import Job, Own
 from colonnade.privacy.block import Block
 from colonnade.privacy.gate import Gate
-from colonnade.privacy.released import Released
+from colonnade.privacy.values import Released
 from colonnade.problem import GroupLasso, NuclearNorm, Penalty, Problem
 from colonnade.problem.nearest import nearest, nearest_matrix
 from colonnade.runtime.messages import message

@@ -31,7 +31,7 @@ from colonnade.kernels.arrays import Array, Floats
 from colonnade.kernels.links import exchange
 from colonnade.methods.method import Roster, Status, network
 from colonnade.privacy.gate import Gate
-from colonnade.privacy.released import Released
+from colonnade.privacy.values import Released
 from colonnade.problem import Changing, Topology
 from colonnade.runtime.program import Note
 

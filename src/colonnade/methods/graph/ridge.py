@@ -28,7 +28,7 @@ from colonnade.methods.graph.dual import CERTIFICATE, DualGraphMethod, DualPoint
 from colonnade.methods.method import Job, Own
 from colonnade.privacy.block import Block
 from colonnade.privacy.gate import Gate
-from colonnade.privacy.released import Released
+from colonnade.privacy.values import Released
 from colonnade.problem import LeastSquares, Ridge
 from colonnade.runtime.messages import message
 from colonnade.runtime.node import Replies

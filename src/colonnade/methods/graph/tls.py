@@ -39,7 +39,7 @@ from colonnade.methods.method import Answer, GraphMethod, Job, Own, Status
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate
-from colonnade.privacy.released import Released
+from colonnade.privacy.values import Released
 from colonnade.problem import LeastSquares
 from colonnade.runtime.messages import message
 from colonnade.runtime.node import Replies

@@ -40,7 +40,7 @@ from colonnade.methods.method import Answer, GraphMethod, Job, Own
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate
-from colonnade.privacy.released import Released
+from colonnade.privacy.values import Released
 from colonnade.problem.nearest import smaller_gram
 from colonnade.runtime.messages import message
 from colonnade.runtime.node import Replies
