@@ -28,7 +28,8 @@ from scipy.stats import rankdata
 
 import colonnade as co
 from benchmarks.timing import data_folder
-from colonnade.data.schema import Binary, Numeric, Schema
+from colonnade.data.schema.columns import Binary, Numeric
+from colonnade.data.schema.table import Schema
 from colonnade.methods.gram.design import public_columns
 from colonnade.methods.gram.rule import GramRule, PublicColumns, RowFrame, Sums, choose, noise_levels, prepare
 from colonnade.methods.gram.solve import Gram, GramSolution, Link, solve

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from colonnade.data.federation import Federation
-from colonnade.data.schema import Binary, Numeric, Schema
+from colonnade.data.schema.columns import Binary, Numeric
+from colonnade.data.schema.table import Schema
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats
 from papers.registry import data_folder

@@ -19,7 +19,8 @@ from typing import Any
 _NAMES = {  # the public names, by the module that defines them
     "audit.run": "audit",
     "data.federation": "Federation",
-    "data.schema": "Binary Categorical Date Numeric Plain Schema",
+    "data.schema.columns": "Binary Categorical Date Numeric Plain",
+    "data.schema.table": "Schema",
     "data.sources": "read",
     "errors": (
         "BudgetExhausted ColonnadeError ColonnadeWarning HeldByParty InvalidInput LeakError LedgerDamaged "

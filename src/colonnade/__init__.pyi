@@ -2,7 +2,8 @@
 
 from colonnade.audit.run import audit
 from colonnade.data.federation import Federation
-from colonnade.data.schema import Binary, Categorical, Date, Numeric, Plain, Schema
+from colonnade.data.schema.columns import Binary, Categorical, Date, Numeric, Plain
+from colonnade.data.schema.table import Schema
 from colonnade.data.sources import read
 from colonnade.errors import (
     BudgetExhausted,

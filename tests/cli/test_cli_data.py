@@ -25,7 +25,7 @@ from typer.testing import CliRunner
 import colonnade as co
 from colonnade.cli.data import app
 from colonnade.data.fetch import DATA_SETS, DataSet, Published, download, fetch
-from colonnade.data.schema import Schema
+from colonnade.data.schema.table import Schema
 from colonnade.errors import InvalidInput, StoreError
 
 DATA = Path(os.environ.get("COLONNADE_DATA", "../shared/data"))

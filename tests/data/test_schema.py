@@ -18,8 +18,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csc_array, issparse
 
-from colonnade.data.schema import Binary, Categorical, Date, Encoded, Numeric, Plain, Schema, look
-from colonnade.data.schema.toml import VERSION
+from colonnade.data.schema.columns import Binary, Categorical, Date, Numeric, Plain
+from colonnade.data.schema.infer import look
+from colonnade.data.schema.table import VERSION, Encoded, Schema
 from colonnade.errors import ColonnadeError, InvalidInput, StoreError
 
 UNHURRIED = settings(deadline=None)  # a busy machine is no reason to fail

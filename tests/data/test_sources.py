@@ -24,7 +24,8 @@ from scipy import sparse
 from sklearn.datasets import dump_svmlight_file
 
 from colonnade.data.federation import Federation
-from colonnade.data.schema import Binary, Categorical, Date, Encoded, Numeric, Plain, Schema
+from colonnade.data.schema.columns import Binary, Categorical, Date, Numeric, Plain
+from colonnade.data.schema.table import Encoded, Schema
 from colonnade.data.sources import read, table_at
 from colonnade.data.sources.files import FrameTable
 from colonnade.errors import InvalidInput
@@ -700,7 +701,8 @@ def test_the_password_may_come_from_the_environment(server, monkeypatch):
 PEAK = """
 import resource, sys
 from pathlib import Path
-from colonnade.data.schema import Categorical, Schema
+from colonnade.data.schema.columns import Categorical
+from colonnade.data.schema.table import Schema
 from colonnade.data.sources import table_at
 schema = Schema((Categorical("note", ("a", "b")),))
 def encode(source):
@@ -772,7 +774,8 @@ def test_memory_does_not_grow_with_the_table(kind, tmp_path):
 FEDERATION_PEAK = """
 import resource, sys
 from colonnade.data.federation import Federation
-from colonnade.data.schema import Categorical, Schema
+from colonnade.data.schema.columns import Categorical
+from colonnade.data.schema.table import Schema
 schema = Schema((Categorical("note", ("a", "b")),))
 def made(path):
     return Federation.from_frames({"clinic": path}, "pid", schemas={"clinic": schema})

@@ -27,7 +27,8 @@ import colonnade as co
 from colonnade.cli.runs import list_runs
 from colonnade.data.alignment import bitmap
 from colonnade.data.federation_file import FederationFile, Member, new_key
-from colonnade.data.schema import Numeric, Schema
+from colonnade.data.schema.columns import Numeric
+from colonnade.data.schema.table import Schema
 from colonnade.errors import ColonnadeError, PeerFailed, ProtocolError, StoreError, WireError
 from colonnade.methods.node_setup import Call, source_of
 from colonnade.network import proposals, refusals

@@ -27,7 +27,8 @@ from colonnade.data import row_order
 from colonnade.data.alignment import Agreement
 from colonnade.data.federation_file import FederationFile, Member, new_key
 from colonnade.data.row_order import canonical
-from colonnade.data.schema import Numeric, Schema
+from colonnade.data.schema.columns import Numeric
+from colonnade.data.schema.table import Schema
 from colonnade.errors import InvalidInput, PeerFailed, ProtocolError
 from colonnade.network import certs
 from colonnade.network.parcel import Parcel, unpack

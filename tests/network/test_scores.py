@@ -22,7 +22,8 @@ import colonnade as co
 from colonnade.cli import app
 from colonnade.cli.party import _show
 from colonnade.data.federation_file import FederationFile, Member, new_key
-from colonnade.data.schema import Numeric, Schema
+from colonnade.data.schema.columns import Numeric
+from colonnade.data.schema.table import Schema
 from colonnade.errors import ColonnadeError, HeldByParty, InvalidInput, PeerFailed
 from colonnade.methods import masked_scores
 from colonnade.methods.masked_scores import MaskedScores

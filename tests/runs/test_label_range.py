@@ -7,7 +7,7 @@ import pytest
 
 import colonnade as co
 from colonnade.data.federation_file import FederationFile, Member, new_key
-from colonnade.data.schema import Schema
+from colonnade.data.schema.table import Schema
 from colonnade.errors import InvalidInput
 from colonnade.methods.method import Job
 from colonnade.methods.node_setup import usable_labels

@@ -14,7 +14,8 @@ import colonnade as co
 from colonnade.cli.terminal import AsJson, answer, answers, busy, explained, table_of, write_text
 
 if TYPE_CHECKING:
-    from colonnade.data.schema import Column, Look
+    from colonnade.data.schema.columns import Column
+    from colonnade.data.schema.infer import Look
 
 app = typer.Typer(
     name="data",
@@ -55,7 +56,7 @@ def inspect(
         from rich.console import Console
         from rich.text import Text
 
-        from colonnade.data.schema import look
+        from colonnade.data.schema.infer import look
         from colonnade.data.sources import table_at
 
         if (file is None) == (sql is None):

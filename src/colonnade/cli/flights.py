@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.data.schema import Binary, Categorical, Numeric, Schema
+from colonnade.data.schema.columns import Binary, Categorical, Numeric
+from colonnade.data.schema.table import Schema
 from colonnade.errors import InvalidInput
 
 if TYPE_CHECKING:

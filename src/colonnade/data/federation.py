@@ -22,7 +22,7 @@ from colonnade.data.federation_file import FederationFile, Member, new_key
 from colonnade.data.keyed_tables import Surplus, take_rows
 from colonnade.data.party import LABELS, Alignment, LazyNames, Party, check_party_names, list_names, require_party
 from colonnade.data.row_order import in_order
-from colonnade.data.schema import Schema
+from colonnade.data.schema.table import Schema
 from colonnade.data.split_table import Columns, Places, check_labels, cut_to_unit, read_table, split_columns, split_rows
 from colonnade.errors import HeldByParty, InvalidInput, unquoted
 from colonnade.methods.method import Known, Roster

@@ -37,8 +37,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from colonnade.data.schema import Schema
-from colonnade.data.schema.toml import toml_lines, toml_value
+from colonnade.data.schema.table import Schema, toml_lines, toml_value
 from colonnade.data.text_file import read_text
 from colonnade.errors import InvalidInput
 from colonnade.privacy.block import ROW, Unit

@@ -17,7 +17,8 @@ from scipy import sparse
 
 from colonnade.data.party import OPEN, Party, list_names
 from colonnade.data.row_order import key_kind, kinds_match, rank_in_person
-from colonnade.data.schema import Encoded, Schema, look
+from colonnade.data.schema.infer import look
+from colonnade.data.schema.table import Encoded, Schema
 from colonnade.data.sources import Table, table_at
 from colonnade.data.sources.files import join_blocks
 from colonnade.errors import InvalidInput

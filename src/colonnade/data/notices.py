@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from colonnade.data.schema import Categorical, Column, Numeric, Schema, features_of
+from colonnade.data.schema.columns import Categorical, Column, Numeric, features_of
+from colonnade.data.schema.table import Schema
 from colonnade.methods.method import Job
 from colonnade.privacy.block import Block
 

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from colonnade.data.federation import Federation
-from colonnade.data.schema import Schema, as_frame
+from colonnade.data.schema.cells import as_frame
+from colonnade.data.schema.table import Schema
 from colonnade.errors import InvalidInput
 
 ROW_KEY = "row number"  # the key of one table whose rows need no matching

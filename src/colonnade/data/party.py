@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from colonnade.data.schema import Schema
+from colonnade.data.schema.table import Schema
 from colonnade.errors import InvalidInput
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import Policy

@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from colonnade.data.schema.cells import nonzeros
-from colonnade.data.schema.matrix import Blocks
+from colonnade.data.schema.cells import Blocks, nonzeros
 from colonnade.data.schema.table import Schema
 from colonnade.data.sources import Table, table_at
 from colonnade.data.sources.files import BLOCK, block_rows, choose_columns

@@ -13,7 +13,9 @@ from scipy import sparse
 
 from colonnade.data.party import LABELS, OPEN, LazyNames, Party, list_names, require_party
 from colonnade.data.row_order import rank_in_person
-from colonnade.data.schema import Categorical, Column, Date, Plain, Schema, as_frame, features_of
+from colonnade.data.schema.cells import as_frame
+from colonnade.data.schema.columns import Categorical, Column, Date, Plain, features_of
+from colonnade.data.schema.table import Schema
 from colonnade.errors import InvalidInput
 from colonnade.privacy.block import Block, Unit
 

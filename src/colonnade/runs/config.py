@@ -14,7 +14,8 @@ from typing import Any
 
 from colonnade.data.federation import Federation
 from colonnade.data.one_table import ROW_KEY
-from colonnade.data.schema import Column, Schema
+from colonnade.data.schema.columns import Column
+from colonnade.data.schema.table import Schema
 from colonnade.data.sources import Table, table_at
 from colonnade.data.text_file import at_line, read_text
 from colonnade.errors import InvalidInput, StoreError

@@ -19,7 +19,7 @@ import numpy as np
 from scipy import sparse
 
 from colonnade import problem as problems
-from colonnade.data.schema import Schema
+from colonnade.data.schema.table import Schema
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats
 from colonnade.methods.method import Status

@@ -11,7 +11,8 @@ import numpy as np
 from scipy import sparse
 
 from colonnade.data.federation import Federation
-from colonnade.data.schema import Schema, as_frame
+from colonnade.data.schema.cells import as_frame
+from colonnade.data.schema.table import Schema
 from colonnade.errors import HeldByParty, InvalidInput
 from colonnade.kernels.arrays import Floats
 from colonnade.privacy.block import Block

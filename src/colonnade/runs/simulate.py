@@ -24,7 +24,7 @@ from scipy import sparse
 from colonnade.data.federation import Federation
 from colonnade.data.one_table import table_federation
 from colonnade.data.party import Alignment
-from colonnade.data.schema import Schema
+from colonnade.data.schema.table import Schema
 from colonnade.errors import ColonnadeError, InvalidInput
 from colonnade.methods.gram.private_gram import PrivateGram
 from colonnade.methods.method import GraphMethod, Method

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from colonnade.data.schema import Schema
+from colonnade.data.schema.table import Schema
 from colonnade.errors import HeldByParty
 from colonnade.kernels.arrays import Floats
 from colonnade.methods.method import Status

@@ -10,26 +10,3 @@ Missing  "refuse" (an error), "indicator" (0, and one more 0/1 column), or a val
 Leaves   the schema itself, and nothing else: names, bounds and levels are public once they are written here.
          A schema read off the data (`Schema.infer`) is marked as such and proves no bound.
 """
-
-from __future__ import annotations
-
-from colonnade.data.schema.cells import as_frame
-from colonnade.data.schema.columns import Binary, Categorical, Column, Date, Feature, Numeric, Plain, features_of
-from colonnade.data.schema.infer import Look, look
-from colonnade.data.schema.table import Encoded, Schema
-
-__all__ = [
-    "Binary",
-    "Categorical",
-    "Column",
-    "Date",
-    "Encoded",
-    "Feature",
-    "Look",
-    "Numeric",
-    "Plain",
-    "Schema",
-    "as_frame",
-    "features_of",
-    "look",
-]

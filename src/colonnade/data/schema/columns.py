@@ -197,6 +197,7 @@ class Plain:
 
 
 Column = Numeric | Date | Binary | Categorical | Plain
+KINDS: dict[str, type[Column]] = {kind.__name__.lower(): kind for kind in (Numeric, Binary, Categorical, Plain, Date)}
 
 
 def features_of(column: Column) -> tuple[Feature, ...]:

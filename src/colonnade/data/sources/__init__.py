@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from colonnade.data.schema import Schema, as_frame
+from colonnade.data.schema.cells import as_frame
+from colonnade.data.schema.table import Schema
 from colonnade.data.sources import matrices, sql
 from colonnade.data.sources.files import Columnar, Csv, FrameTable
 from colonnade.data.sources.sql import Sql

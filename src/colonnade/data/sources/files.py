@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from colonnade.data.schema import Binary, Categorical, Column, Date, Schema
+from colonnade.data.schema.columns import Binary, Categorical, Column, Date
+from colonnade.data.schema.table import Schema
 from colonnade.errors import InvalidInput, unquoted
 
 if TYPE_CHECKING:
