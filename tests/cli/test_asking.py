@@ -27,7 +27,7 @@ from colonnade.methods.method import Job
 from colonnade.methods.node_setup import Call, source_of, terms_of
 from colonnade.network.proposals import Request
 from colonnade.network.questions import Question
-from colonnade.privacy.approval import Budget
+from colonnade.privacy.accountant import Budget
 from colonnade.privacy.events import SCORES, Charge, Policy
 from colonnade.privacy.ledger import Ledger
 from colonnade.runs import budgets as budget

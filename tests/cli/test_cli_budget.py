@@ -17,8 +17,7 @@ from typer.testing import CliRunner
 import colonnade as co
 from colonnade.cli import app
 from colonnade.privacy import ledger as ledgers
-from colonnade.privacy.accountant import epsilon, rho_for
-from colonnade.privacy.approval import Budget
+from colonnade.privacy.accountant import Budget, epsilon, rho_for
 from colonnade.runs.budgets import Account, forecast, spending
 
 PRIVACY = co.Privacy(1.0, 1e-6, feature_bound=1.0)

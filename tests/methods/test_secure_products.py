@@ -16,8 +16,8 @@ from colonnade.methods.gram import private_gram, secure_answer, secure_parts, se
 from colonnade.methods.gram.secure_design import Design, GramSettings
 from colonnade.methods.gram.secure_products import CoordinatorKey, Masked, Next, Stage, Widths
 from colonnade.methods.method import Job
+from colonnade.privacy.keyring import ColumnPad
 from colonnade.privacy.ledger import Ledger
-from colonnade.privacy.pads import ColumnPad
 from colonnade.privacy.store import FileLog
 from colonnade.privacy.values import release
 from colonnade.runtime.inprocess import InProcess, deliver_once

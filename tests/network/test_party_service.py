@@ -44,8 +44,8 @@ from colonnade.network.questions import Question
 from colonnade.network.transport.envelope import PeerTimeout
 from colonnade.network.transport.metrics import Metrics
 from colonnade.privacy.block import Unit
+from colonnade.privacy.ledger import REFUSED
 from colonnade.privacy.mechanisms import SeededNoise
-from colonnade.privacy.run_prices import REFUSED
 from colonnade.runtime.hosted_node import FINAL
 from colonnade.runtime.messages import Failed, FailureCode
 from colonnade.runtime.run_store import ending_in_words

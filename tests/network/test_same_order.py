@@ -20,7 +20,7 @@ from colonnade.data.alignment import Agreement
 from colonnade.data.federation_file import FederationFile, Member, new_key
 from colonnade.errors import InvalidInput
 from colonnade.network.party_data import PartyData
-from colonnade.privacy.approval import Budget
+from colonnade.privacy.accountant import Budget
 from colonnade.privacy.block import Unit
 from colonnade.privacy.statement import BY_SECRET
 from colonnade.runtime.run_store import RunStore

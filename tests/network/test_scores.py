@@ -33,7 +33,7 @@ from colonnade.network.party_data import PartyData, Scoring, part_path
 from colonnade.network.party_file import Limits
 from colonnade.network.party_service import DIVERGED, OK, PartyService
 from colonnade.network.proposals import Request
-from colonnade.privacy.approval import Budget
+from colonnade.privacy.accountant import Budget
 from colonnade.privacy.events import SCORES, Charge
 from colonnade.privacy.ledger import Terms
 from colonnade.privacy.mechanisms import SeededNoise

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 
-from colonnade.privacy.ledger import Ledger
-from colonnade.privacy.run_prices import prices_of_runs
+from colonnade.privacy.ledger import Ledger, prices_of_runs
 
 
 def own_spent(ledger: Ledger) -> float:

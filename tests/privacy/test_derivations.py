@@ -15,8 +15,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from colonnade.data import alignment, psi, row_order
 from colonnade.kernels.ring import Ring, uniform
 from colonnade.methods.gram.secure_products import Stage
-from colonnade.privacy.keyring import Keyring, derive, public_key
-from colonnade.privacy.pads import ColumnPad, Pad
+from colonnade.privacy.keyring import ColumnPad, Keyring, Pad, derive, public_key
 
 SECRET, OTHER, ONCE = bytes(range(32)), bytes(range(32, 64)), bytes(12)
 

@@ -27,8 +27,7 @@ from colonnade.network.party_run import cover_letter
 from colonnade.privacy import gate as gates
 from colonnade.privacy import keyring as keyrings
 from colonnade.privacy.gate import Gate
-from colonnade.privacy.keyring import Keyring, derive, public_key
-from colonnade.privacy.pads import ColumnPad, Pad
+from colonnade.privacy.keyring import ColumnPad, Keyring, Pad, derive, public_key
 from colonnade.privacy.store import FileLog
 from colonnade.runtime.messages import Sealed
 from colonnade.runtime.wire import Letter, encode

@@ -14,9 +14,9 @@ from colonnade.kernels.ring import Ring
 from colonnade.kernels.sparse_fw import Picks
 from colonnade.privacy.events import EXACT, MASKED, Charge, Event, Mechanism, Scope
 from colonnade.privacy.gate import Gate
+from colonnade.privacy.keyring import ColumnPad, Pad
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.mechanisms import SystemNoise, gumbel_scale
-from colonnade.privacy.pads import ColumnPad, Pad
 from colonnade.privacy.store import FileLog
 from colonnade.privacy.values import Private, Released, encode_value
 from contract import FREELY, TERMS, gate, ledger

@@ -41,9 +41,8 @@ from colonnade.methods.masked_scores import PartScores
 from colonnade.methods.method import Job, SendLabels
 from colonnade.privacy import gate as gates
 from colonnade.privacy.gate import Gate
-from colonnade.privacy.keyring import Keyring, derive
+from colonnade.privacy.keyring import ColumnPad, Keyring, Pad, derive
 from colonnade.privacy.mechanisms import gaussian_sigma
-from colonnade.privacy.pads import ColumnPad, Pad
 from colonnade.privacy.store import FileLog
 from colonnade.privacy.values import Private, decode_value
 from colonnade.runtime.inprocess import Tap

@@ -15,8 +15,7 @@ from colonnade.methods.node_setup import Call
 from colonnade.methods.plain_data import known_methods
 from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.block import ROW
-from colonnade.privacy.events import MASKED, Audience, Charge, Event, Mechanism, Scope
-from colonnade.privacy.figures import shown
+from colonnade.privacy.events import MASKED, Audience, Charge, Event, Mechanism, Scope, shown
 from colonnade.privacy.statement import (
     OF_TRUST,
     Assumption,

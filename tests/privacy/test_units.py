@@ -15,8 +15,7 @@ import colonnade as co
 from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.block import COLUMN, ROW, Unit
 from colonnade.privacy.events import EXACT, Charge, Event, Mechanism
-from colonnade.privacy.ledger import OPENING, Ledger, Terms
-from colonnade.privacy.run_prices import opening
+from colonnade.privacy.ledger import OPENING, Ledger, Terms, opening
 from colonnade.privacy.store import FileLog, MemoryLog
 from colonnade.runs.budgets import account
 from colonnade.runtime.hosted_node import HostedNode

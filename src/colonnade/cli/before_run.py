@@ -16,7 +16,7 @@ from rich.text import Text
 
 import colonnade as co
 from colonnade.cli.terminal import answers, table_of
-from colonnade.privacy.figures import shown
+from colonnade.privacy.events import shown
 
 if TYPE_CHECKING:
     from colonnade.runs.preview import Preview

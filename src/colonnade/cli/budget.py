@@ -11,7 +11,7 @@ import typer
 
 import colonnade as co
 from colonnade.cli.terminal import UNCUT, AsJson, Store, answer, answers, busy, explained, finite, table_of, write_text
-from colonnade.privacy.figures import shown
+from colonnade.privacy.events import shown
 
 app = typer.Typer(
     name="budget",
@@ -89,7 +89,7 @@ def _print_table(title: str, lines: list[dict[str, str]]) -> None:
 def _held(store: Path, account: Any) -> tuple[float, float]:
     """Epsilon of what has left in this period; and of that together with what open runs may still release, less it."""
     from colonnade.privacy.accountant import epsilon
-    from colonnade.privacy.run_prices import recorded_event
+    from colonnade.privacy.events import Event
     from colonnade.runs.budgets import open_ledger
 
     with open_ledger(store, account.party) as ledger:
@@ -97,7 +97,7 @@ def _held(store: Path, account: Any) -> tuple[float, float]:
         start, still = max(renewals, default=0), ledger.open_runs()
         rho = math.fsum(rho for seq, rho in ledger.counted_prices() if start < seq < math.inf)  # of runs that are over
         for row in ledger.log.rows(kind="event"):
-            rho += recorded_event(row.body).rho if row.run in still else 0.0
+            rho += Event.from_json(row.body).rho if row.run in still else 0.0
     spent = epsilon(rho, account.delta)
     return spent, (account.spent - spent if math.isfinite(spent) else 0.0)
 

@@ -27,7 +27,7 @@ from colonnade.data.party import LABELS, Alignment
 from colonnade.errors import InvalidInput, UnusedLevels
 from colonnade.methods.frank_wolfe.distributed import DistributedFrankWolfe
 from colonnade.methods.gram.private_gram import PrivateGram
-from colonnade.privacy.figures import shown
+from colonnade.privacy.events import shown
 from colonnade.privacy.statement import Privacy
 from colonnade.problem import L1Ball, Logistic, Problem, Ridge
 from colonnade.runs.fit import fit

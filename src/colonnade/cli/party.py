@@ -22,12 +22,12 @@ import typer
 import colonnade as co
 from colonnade.cli.before_run import NOTHING
 from colonnade.cli.terminal import AsJson, RunName, answer, busy, explained, lined, table_of
-from colonnade.privacy.figures import shown
+from colonnade.privacy.events import shown
 
 if TYPE_CHECKING:
     from colonnade.network.party_file import PartyFile
     from colonnade.network.proposals import Request
-    from colonnade.privacy.approval import Budget
+    from colonnade.privacy.accountant import Budget
 
 app = typer.Typer(
     name="party",

@@ -14,7 +14,7 @@ import typer
 
 import colonnade as co
 from colonnade.cli.terminal import RunName, Store, answer, answers, explained, finite, table_of
-from colonnade.privacy.figures import shown
+from colonnade.privacy.events import shown
 
 app = typer.Typer(
     name="runs",

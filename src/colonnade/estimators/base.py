@@ -28,8 +28,7 @@ from colonnade.kernels.sparse_fw import LossCode, model_of_picks
 from colonnade.privacy.accountant import delta_left, rho_for
 from colonnade.privacy.accountant import epsilon as epsilon_of
 from colonnade.privacy.block import ROW, SENSIBLE
-from colonnade.privacy.events import plan_rho
-from colonnade.privacy.figures import shown
+from colonnade.privacy.events import plan_rho, shown
 from colonnade.privacy.ledger import Terms
 from colonnade.privacy.local import LocalLedger
 from colonnade.privacy.mechanisms import SystemNoise

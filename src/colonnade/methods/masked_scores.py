@@ -27,7 +27,7 @@ from colonnade.methods.method import Done, Job, MethodBase, check_shape
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import SCORES, Charge, Plan
 from colonnade.privacy.gate import Gate
-from colonnade.privacy.pads import Pad
+from colonnade.privacy.keyring import Pad
 from colonnade.privacy.values import Packed, Released
 from colonnade.runtime.messages import message
 from colonnade.runtime.node import Replies

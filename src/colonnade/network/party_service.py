@@ -43,8 +43,7 @@ from colonnade.network.proposals import Approvals, Approve, Priced, Proposal, Re
 from colonnade.network.questions import Question
 from colonnade.network.replaced_ledger import keyed_head
 from colonnade.privacy.keyring import Keyring, public_key
-from colonnade.privacy.ledger import OWNER, Ledger
-from colonnade.privacy.run_prices import REFUSED
+from colonnade.privacy.ledger import OWNER, REFUSED, Ledger
 from colonnade.runtime.hosted_node import FINAL, HostedNode, code_of
 from colonnade.runtime.messages import FailureCode
 from colonnade.runtime.program import COORDINATOR

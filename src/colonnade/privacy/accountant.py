@@ -1,4 +1,4 @@
-"""What a total of zCDP means as (epsilon, delta), and how much zCDP a budget buys.
+"""What a total of zCDP means as (epsilon, delta), how much zCDP a budget buys, and what a party still affords.
 
 Claim    a run whose events sum to ρ is (epsilon(ρ, δ), δ)-differentially private; the figure is an upper bound.
 Source   RDP of ZCDpEvent(ρ), D_α ≤ αρ, in Google's dp-accounting, over the orders below; converted by
@@ -6,24 +6,28 @@ Source   RDP of ZCDpEvent(ρ), D_α ≤ αρ, in Google's dp-accounting, over th
 Orders   any set of orders gives a valid bound; 50 a decade lose less than 0.1 % of epsilon.
 Not      the privacy loss distribution is tight for continuous Gaussian noise, and does not bound what leaves a party,
          which is discrete: a cross-check in the tests, never the figure of a statement.
+Refusal  by past events and the plan, never by data: it tells nothing about a row.
 """
 
 from __future__ import annotations
 
 import math
 import sys
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from colonnade.errors import InvalidInput
+from colonnade.errors import BudgetExhausted, InvalidInput
+from colonnade.privacy.events import shown
 
 if TYPE_CHECKING:
     from dp_accounting.rdp import RdpAccountant
 
 ORDERS = 1 + np.logspace(-3, 6, 451)
 MARGIN = 1e-12  # far above the rounding of the conversion's few double-precision terms
+ROUNDING = 1e-12  # by so much, relatively, a sum of prices may miss the limit that it was computed from
 
 
 def epsilon(rho: float, delta: float) -> float:
@@ -92,4 +96,65 @@ def _check(*, rho: float = 0.0, epsilon: float = 0.0, delta: float = 0.0) -> Non
         raise InvalidInput(
             f"rho={rho:g} and epsilon={epsilon:g} must not be negative, and delta={delta:g} must lie in [0, 1); keep "
             "delta far below 1/rows."
+        )
+
+
+# ---------------------------------------------------------------------------------------------------- budgets
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The limit in force, and what has been spent of it in this period."""
+
+    epsilon: float | None
+    delta: float | None
+    period: int
+    rho: float  # spent or reserved in this period, about one unit, all parties' parts
+    lifetime_rho: float
+
+    @property
+    def limit(self) -> float:
+        """The limit in zCDP; infinite where none is set."""
+        return math.inf if self.epsilon is None or self.delta is None else rho_for(self.epsilon, self.delta)
+
+    @property
+    def spent(self) -> float:
+        """The epsilon spent or reserved in this period, at the budget's delta."""
+        return epsilon(self.rho, self.delta) if self.delta is not None else math.nan
+
+    @property
+    def left(self) -> float:
+        """The rho that is left."""
+        return max(0.0, self.limit - self.rho)
+
+
+def check_budget(node: str, budget: Budget, rho: float, distance: float = 0.0) -> None:
+    """Refuse a run of price `rho` that the limit does not afford.
+
+    distance  of the samplers of this run and of all that count from their ideal laws: paid for out of the delta.
+    """
+    if budget.epsilon is None or budget.delta is None or not rho:
+        return
+    if math.isinf(budget.rho):
+        raise BudgetExhausted(
+            f"party {node!r}: exact values about these rows have left in this period, so no epsilon holds for them "
+            "any more. Nothing was sent. Use rows that no exact run has seen, or let the owner decide with "
+            "`colonnade budget renew`."
+        )
+    delta = max(0.0, delta_left(budget.delta, budget.epsilon, distance))
+    limit = rho_for(budget.epsilon, delta) * (1 + ROUNDING)
+    rounding = f" The rounding of samplers takes {budget.delta - delta:.2g} off that delta." if distance else ""
+    if rho > limit:  # also of a new period
+        raise BudgetExhausted(
+            f"party {node!r}: this run alone costs epsilon {shown(epsilon(rho, delta))}, over the limit "
+            f"{shown(budget.epsilon)} (delta={budget.delta:g}) of a whole period.{rounding} Nothing was sent. Ask for "
+            "a smaller epsilon or fewer rounds, or let the owner raise the limit: in the party's policy, or, if that "
+            "allows more, with `colonnade budget set`."
+        )
+    if budget.rho + rho > limit:
+        raise BudgetExhausted(
+            f"party {node!r}: this run would bring epsilon to {shown(epsilon(budget.rho + rho, delta))}, over the "
+            f"limit {shown(budget.epsilon)} (delta={budget.delta:g}); {shown(budget.spent)} is spent or reserved in "
+            f"this period.{rounding} Nothing was sent. Ask for a smaller epsilon or fewer rounds, close runs that will "
+            "not go on, or let the owner open a new period with `colonnade budget renew`."
         )

@@ -1,4 +1,4 @@
-"""What was released, as facts: events, plans of events, policies.
+"""What was released, as facts: events, plans of events, policies; and how a price is written for people.
 
 The ledger stores events; what they cost is derived from them (accountant.py), and may be derived better tomorrow.
 The kinds below are a fixed table: a kind is never removed and never changes its meaning, an unknown one is refused.
@@ -14,7 +14,7 @@ from enum import StrEnum
 from functools import lru_cache
 from operator import attrgetter
 
-from colonnade.errors import InvalidInput, LedgerDamaged
+from colonnade.errors import InvalidInput, LedgerDamaged, PolicyRefused
 
 
 class Mechanism(StrEnum):
@@ -64,12 +64,14 @@ class Event:
         return _event_json(self)
 
     @classmethod
-    def from_json(cls, text: str) -> Event:
+    def from_json(cls, text: str | bytes) -> Event:
+        """The event of a row of a ledger; in files of format 1 it is the whole row."""
         try:
             raw = json.loads(text)
+            raw = raw.get("event", raw)
             rho, sensitivity = float(raw["rho"]), float(raw["sensitivity"])
             return cls(Mechanism(raw["mechanism"]), rho, sensitivity, Scope(raw["scope"]), Audience(raw["audience"]))
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise LedgerDamaged(
                 "the ledger holds an event this version of colonnade does not know, so its price is unknown and "
                 "nothing can be released. Use the newest version of colonnade that wrote to this ledger."
@@ -171,3 +173,45 @@ class Policy:
             raise InvalidInput(f"a budget needs 0 < delta < 1, got {self.delta}; 1e-6 is a common choice")
         if self.exact and self.epsilon is not None:
             raise InvalidInput("a party that lets exact values leave has no budget to keep: drop exact=True or epsilon")
+
+
+def check_policy(node: str, policy: Policy, plan: Plan) -> None:
+    """Refuse a plan that releases what the party's policy does not allow, whatever it costs."""
+    # It looks at the plan alone, never at data, so a refusal tells nothing about a row.
+    exact = [charge.what for charge in plan if math.isinf(charge.event.rho) and charge.count]
+    if exact and not policy.exact:
+        raise PolicyRefused(
+            f"party {node!r} does not let exact values leave, and this method would release {'; '.join(exact)}. "
+            "Nothing was sent. Choose a private method (privacy=...), or, if the party agrees, set "
+            "Policy(exact=True) for it."
+        )
+    members = [charge for charge in plan if charge.event.audience is Audience.CONSORTIUM and charge.count]
+    inside = [charge.what for charge in members if charge.event.mechanism is not Mechanism.GAUSSIAN]  # that adds noise
+    if inside and not (policy.exact or policy.consortium):
+        raise PolicyRefused(
+            f"party {node!r} does not show exact values to the other parties, and in a consortium this method would: "
+            f"{'; '.join(inside)}. Nothing was sent. Ask for trust='secure', or, if the party trusts the others and "
+            "their coordinator, set Policy(consortium=True) for it."
+        )
+    if not (policy.exact or policy.scores) and any(charge.event == SCORES for charge in plan):
+        raise PolicyRefused(
+            f"party {node!r} does not let its part of scores leave. Nothing was sent. If the party agrees that the "
+            "label holder learns the scores of these rows, set Policy(scores=True) for it."
+        )
+
+
+DIGITS = 4
+
+
+def shown(figure: float) -> str:
+    """An epsilon or a delta for people: four significant digits, rounded up, so that no price looks lower than it is.
+
+    What lies above a number of four digits by a part in 10⁹ or less is that number: the last bits of a computed figure.
+    """
+    if not (math.isfinite(figure) and figure > 0.0):
+        return f"{figure:g}"
+    nearest = float(f"{figure:.{DIGITS - 1}e}")
+    if nearest < figure * (1.0 - 1e-9):
+        step = 10.0 ** (math.floor(math.log10(nearest)) - DIGITS + 1)
+        nearest = float(f"{nearest + step:.{DIGITS - 1}e}")
+    return f"{nearest:.{DIGITS}g}"

@@ -31,21 +31,11 @@ from colonnade.kernels.bits import pack_rows
 from colonnade.kernels.ring import Ring
 from colonnade.kernels.sparse_fw import Picks
 from colonnade.kernels.stream import Stream, keyed_stream
+from colonnade.privacy import mechanisms
 from colonnade.privacy.events import EXACT, MASKED, SCORES, Audience, Event, Mechanism, Scope
-from colonnade.privacy.keyring import Keyring, derive
+from colonnade.privacy.keyring import ColumnPad, Keyring, Pad, derive
 from colonnade.privacy.ledger import Ledger
-from colonnade.privacy.mechanisms import (
-    Noise,
-    gaussian_sigma,
-    grid_below,
-    gumbel_scale,
-    quantise_vector,
-    rounded_sensitivity,
-    signed_argmax,
-    signed_top,
-    symmetric_gaussian,
-)
-from colonnade.privacy.pads import ColumnPad, Pad
+from colonnade.privacy.mechanisms import Noise
 from colonnade.privacy.shared_choice import draw_party, own_part, shared_scale
 from colonnade.privacy.values import (
     Packed,
@@ -126,8 +116,8 @@ class Gate:
 
         def draw() -> tuple[Floats, ...]:
             flat = np.concatenate([private.value.ravel() for private in exact])
-            noise = self._fresh().discrete_gaussian(flat.size, gaussian_sigma(sensitivity / grid, rho))
-            parts = np.split((quantise_vector(flat, grid) + noise) * grid, np.cumsum(sizes)[:-1])
+            noise = self._fresh().discrete_gaussian(flat.size, mechanisms.gaussian_sigma(sensitivity / grid, rho))
+            parts = np.split((mechanisms.quantise_vector(flat, grid) + noise) * grid, np.cumsum(sizes)[:-1])
             return tuple(part.reshape(private.value.shape) for part, private in zip(parts, exact, strict=True))
 
         released = self._release(event, lambda: encode_value(tuple(private.value for private in exact)), draw)
@@ -140,8 +130,9 @@ class Gate:
         event = Event(Mechanism.SYMMETRIC, self._price(rho), sensitivity, scope)
 
         def draw() -> tuple[Floats, ...]:
-            upper = np.triu(quantise_vector((exact.value + exact.value.T) / 2.0, grid))
-            noise = symmetric_gaussian(self._fresh(), len(upper), gaussian_sigma(sensitivity / grid, rho))
+            upper = np.triu(mechanisms.quantise_vector((exact.value + exact.value.T) / 2.0, grid))
+            sigma = mechanisms.gaussian_sigma(sensitivity / grid, rho)
+            noise = mechanisms.symmetric_gaussian(self._fresh(), len(upper), sigma)
             return (((upper + np.triu(upper, 1).T + noise) * grid).astype(np.float64),)
 
         return self._release(event, lambda: encode_value(exact.value), draw)[0]
@@ -153,9 +144,9 @@ class Gate:
         # The noisy value itself never leaves: its price would be infinite.
         _check_finite(scores.value)
         event = Event(Mechanism.GUMBEL, self._price(rho), scores.sensitivity, scope)
-        scale = gumbel_scale(scores.sensitivity, rho)
+        scale = mechanisms.gumbel_scale(scores.sensitivity, rho)
         given = partial(encode_value, scores.value)
-        index, sign = self._release(event, given, lambda: signed_argmax(self._fresh(), scores.value, scale))
+        index, sign = self._release(event, given, lambda: mechanisms.signed_argmax(self._fresh(), scores.value, scale))
         return index, sign
 
     def top(
@@ -164,10 +155,10 @@ class Gate:
         """Indices and signs of `count` large scores, one choice after the other at rho/count each; best first."""
         _check_finite(scores.value)
         event = Event(Mechanism.TOP, self._price(rho), scores.sensitivity, scope)
-        scale = gumbel_scale(scores.sensitivity, rho / count)
+        scale = mechanisms.gumbel_scale(scores.sensitivity, rho / count)
         given = partial(encode_value, scores.value)
-        indices, signs = self._release(event, given, lambda: signed_top(self._fresh(), scores.value, scale, count))
-        return indices, signs
+        top = self._release(event, given, lambda: mechanisms.signed_top(self._fresh(), scores.value, scale, count))
+        return top[0], top[1]
 
     def picks(
         self, draw: Private[Drawer], count: int, given: Callable[[], bytes], *, rho: float, scope: Scope = Scope.OWN
@@ -178,7 +169,7 @@ class Gate:
         sensitivity is that of one score at any model. `given` encodes what the picks are drawn from.
         """
         event = Event(Mechanism.PICKS, self._price(rho), draw.sensitivity, scope)
-        scale = math.nextafter(1.0 / gumbel_scale(draw.sensitivity, rho / count), 0.0)
+        scale = math.nextafter(1.0 / mechanisms.gumbel_scale(draw.sensitivity, rho / count), 0.0)
 
         def drawn() -> tuple[NDArray[np.int64], ...]:
             columns, signs = draw.value(scale, keyed_stream(self._fresh().uniform_bytes(32)))
@@ -238,7 +229,7 @@ class Gate:
         rho: float,
     ) -> tuple[Released[Packed], ...]:
         def draw() -> tuple[Packed, ...]:
-            sigma, source = Fraction(gaussian_sigma(exact.sensitivity, rho)), self._fresh()
+            sigma, source = Fraction(mechanisms.gaussian_sigma(exact.sensitivity, rho)), self._fresh()
             parts = []
             for part, weight, mask in zip(exact.value, weights, masks, strict=True):
                 whole = np.array(part).astype(np.uint64)
@@ -275,11 +266,7 @@ class Gate:
             part = ring.add(part, pad.rows(first, len(part)))
         for pad in minus:
             part = ring.subtract(part, pad.rows(first, len(part)))
-        return self._packed(SCORES, part, ring)
-
-    def _packed(self, event: Event, values: NDArray[Any], ring: Ring) -> Released[Packed]:
-        released = release(Packed(values.astype(np.uint64), ring.bits))
-        self._release(event, lambda: released_body(released), draw=None)
+        released: Released[Packed] = self._release_as_is(SCORES, (Packed(part.astype(np.uint64), ring.bits),))
         return released
 
     def hello(self) -> tuple[Released[bytes], Released[bytes]]:
@@ -455,8 +442,8 @@ def _mark_released(body: bytes) -> tuple[Released[Any], ...]:
 
 def _grid(delta: float, size: int) -> tuple[float, float]:
     """A grid that is fine against the sensitivity, and the sensitivity of what is rounded to it."""
-    grid = grid_below(delta / (1024.0 * math.sqrt(max(size, 1))))
-    return grid, rounded_sensitivity(delta, grid, size)
+    grid = mechanisms.grid_below(delta / (1024.0 * math.sqrt(max(size, 1))))
+    return grid, mechanisms.rounded_sensitivity(delta, grid, size)
 
 
 def _check_finite(values: Floats) -> None:

@@ -1,4 +1,5 @@
-"""A party's keys in one run: who it is, what it shares with each other party, and messages only one of them can read.
+"""A party's keys in one run: who it is, what it shares with each other party, messages only one of them can read, and
+one-time masks.
 
 Solves   parties on a star talk to each other through a coordinator that must learn nothing from what it carries.
 Keys     each party has a signing key, pinned in the federation file, and one X25519 key a run, signed by it. Two
@@ -7,6 +8,10 @@ Keys     each party has a signing key, pinned in the federation file, and one X2
 Sealing  content is encrypted once under a key of its own, and that key is wrapped for each receiver: AES-256-GCM twice.
          Keys are derived, not drawn, so that a message repeated after a crash is the same bytes; every key encrypts
          once.
+Masks    a seed stands for a uniform matrix, of which any rows can be made when they are needed. A value plus its row of
+         the mask is uniform to whoever lacks the seed, and the difference of two values masked alike is not: a mask
+         covers a row once. `Gate.masked` counts the rows; the stage and everything its parties agreed on are part of
+         the label, so that another stage, or parties that were told different things, never meet on one mask.
 Leaves   the run's public X25519 key and its signature. The private half is a secret of the run, erased when it closes:
          what is left of sealed messages on a disk can then be read by nobody.
 """
@@ -14,16 +19,22 @@ Leaves   the run's public X25519 key and its signature. The private half is a se
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
+import numpy as np
 from cryptography.exceptions import InvalidSignature, InvalidTag
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from numpy.typing import NDArray
 
 from colonnade.errors import ProtocolError
+from colonnade.kernels.arrays import Integers
+from colonnade.kernels.ring import Ring, uniform
 
 _NONCE = bytes(12)  # every key encrypts one message, ever
 
@@ -113,3 +124,51 @@ def derive(secret: bytes, *purpose: str) -> bytes:
     """32 bytes for one purpose: HKDF-SHA256, every word framed by its length so that no two purposes read alike."""
     info = b"".join(len(word.encode()).to_bytes(4, "little") + word.encode() for word in ("colonnade", *purpose))
     return HKDF(SHA256(), 32, None, info).derive(secret)
+
+
+# ------------------------------------------------------------------------ one-time masks
+
+
+@dataclass(frozen=True, slots=True)
+class Pad:
+    """A mask of `columns` columns and as many rows as are asked for."""
+
+    seed: bytes
+    label: tuple[str, ...]
+    columns: int
+    ring: Ring
+
+    @property
+    def key(self) -> bytes:
+        """What tells this mask from every other."""
+        return derive(self.seed, "pad", *self.label, str(self.columns), str(self.ring.bits))
+
+    def rows(self, first: int, count: int) -> NDArray[Any]:
+        """Rows `first` to `first + count` of the mask."""
+        return uniform(self.key, b"pad", first, count, self.columns, self.ring)
+
+
+@dataclass
+class ColumnPad:
+    """A mask with a ring for each column: whole words, of which the low bits[j] bits of column j count."""
+
+    seed: bytes
+    label: tuple[str, ...]
+    bits: Integers
+    _made: tuple[int, int, Any] = field(default=(0, 0, None), init=False)  # the rows that were made last
+
+    @cached_property
+    def key(self) -> bytes:
+        """What tells this mask from every other."""
+        return derive(self.seed, "column pad", *self.label, ",".join(map(str, self.bits.tolist())))
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.dtype(np.uint32 if self.bits.max(initial=1) <= 32 else np.uint64)
+
+    def rows(self, first: int, count: int) -> NDArray[Any]:
+        """Rows `first` to `first + count` of the mask; asked for twice in a row, they are made once."""
+        if self._made[:2] != (first, count) or self._made[2] is None:
+            words = Ring(8 * self.dtype.itemsize)
+            self._made = (first, count, uniform(self.key, b"column pad", first, count, self.bits.size, words))
+        return np.asarray(self._made[2])

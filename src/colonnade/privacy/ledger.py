@@ -23,6 +23,7 @@ import json
 import math
 import secrets
 import time
+from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -30,13 +31,23 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from colonnade.errors import BudgetExhausted, InvalidInput, LeakError, LedgerDamaged, ReplayDiverged
-from colonnade.privacy.accountant import rho_for
-from colonnade.privacy.approval import Budget, check_budget, check_policy
-from colonnade.privacy.events import SCORES, Charge, Event, Plan, Policy
-from colonnade.privacy.run_prices import opening, plan_lines, prices_of_runs, recorded_event, total_price
+from colonnade.privacy.accountant import Budget, check_budget, rho_for
+from colonnade.privacy.events import (
+    SCORES,
+    Charge,
+    Event,
+    Plan,
+    Policy,
+    Scope,
+    check_policy,
+    joint_rho,
+    plan_rho,
+    row_rho,
+)
 from colonnade.privacy.store import Log, Row
 
 OPENING, CLOSING, ADMIN = -1, -2, -3  # ticks of the rows that are not a step of a program
+REFUSED = "refused"  # how a run ended that was never begun
 OWNER = "owner"  # the run of rows that the owner writes, not a program
 
 
@@ -83,14 +94,14 @@ class Ledger:
     # -------------------------------------------------------------------------------- runs
 
     def open_run(self, run: str, terms: Terms, plans: Mapping[str, Plan], distance: float = 0.0) -> None:
-        """Reserve the whole plan of a run, or find it reserved already on the same terms (`distance`: approval.py)."""
+        """Reserve the whole plan of a run, or find it reserved already on the same terms (`distance`: check_budget)."""
         with self.log.atomic():
             found = self.check_run(run, terms, plans, distance)
             if not found:
                 self.log.append(run, OPENING, "open", "", opening(terms, self.node, plans, self.policy, _now()))
         self._left[run] = [(charge, charge.count) for charge in plans.get(self.node, ())]
         for row in found[1:]:
-            self.take(run, recorded_event(row.body))
+            self.take(run, Event.from_json(row.body))
 
     def check_run(self, run: str, terms: Terms, plans: Mapping[str, Plan], distance: float = 0.0) -> list[Row]:
         """Refuse what `open_run` refuses, and write nothing; the rows of a run opened before on the same terms."""
@@ -226,7 +237,7 @@ class Ledger:
         entries = []
         for row in self.log.rows(run, "event"):
             raw = {**_UNSAID, **json.loads(row.body)}
-            event = recorded_event(row.body)
+            event = Event.from_json(row.body)
             entries.append(Entry(row.run, row.tick, int(row.key), event, raw["what"], raw["round"], raw["when"]))
         return entries
 
@@ -373,3 +384,86 @@ def _now() -> str:
 @lru_cache(maxsize=1)
 def _instant(second: int) -> str:
     return datetime.fromtimestamp(second, UTC).isoformat()
+
+
+# ------------------------------------------------------------------------------------ what runs cost
+
+
+class RunPrice(NamedTuple):
+    """What one run counts for."""
+
+    closed_at: float  # the number of the row that closed it; infinite: it is open
+    own: float  # rho of this party's own releases
+    row: float  # rho of one row, the other parties' part included
+
+
+def prices_of_runs(log: Log) -> list[RunPrice]:
+    """The price of every run, in the order in which they were opened."""
+    closed = {row.run: row for row in log.rows(kind="close")}
+    actual: dict[str, list[float]] = {}
+    for row in log.rows(kind="event"):
+        event = Event.from_json(row.body)
+        if event.scope is Scope.OWN:
+            actual.setdefault(row.run, []).append(event.rho)
+    prices = []
+    for row in log.rows(kind="open"):
+        opened = json.loads(row.body)
+        own, rest, end = float(opened["own_rho"]), rest_rho(opened), math.inf
+        if row.run in closed:  # what this party did not use returns; the others' part stays as planned
+            own, end = math.fsum(actual.get(row.run, [])), closed[row.run].seq
+            rest = 0.0 if json.loads(closed[row.run].body)["how"].startswith(REFUSED) else rest
+        prices.append(RunPrice(end, own, own + rest))
+    return prices
+
+
+def rest_rho(opened: Mapping[str, Any]) -> float:
+    """What a run reserved about the same row at other parties or together."""
+    if "rest_rho" in opened:
+        return float(opened["rest_rho"])
+    # A file of format 1 names the price of a row in one sum.
+    whole = float(opened["row_rho"])
+    return whole if math.isinf(whole) else whole - float(opened["own_rho"])
+
+
+def opening(terms: Terms, node: str, plans: Mapping[str, Plan], policy: Policy, when: str) -> bytes:
+    """The body of the row with which a run is opened."""
+    totals = total_price(plans)
+    others = list(totals.own.values())
+    if node in totals.own:
+        others.remove(totals.own[node])
+    body = {
+        "terms": asdict(terms),
+        "plan": plan_lines(plans.get(node, ())),
+        "own_rho": totals.own.get(node, 0.0),
+        "rest_rho": math.fsum(others) + totals.joint,  # about the same row, at other parties or together
+        "limit": None if policy.epsilon is None else [policy.epsilon, policy.delta],
+        "when": when,
+    }
+    return json.dumps(body, sort_keys=True).encode()
+
+
+def plan_lines(plan: Plan) -> list[dict[str, object]]:
+    """A plan as an opening names it."""
+    return [{"event": json.loads(c.event.to_json()), "count": c.count, "what": c.what} for c in plan]
+
+
+class PlannedPrice(NamedTuple):
+    """What all plans of a run cost."""
+
+    own: dict[str, float]  # by party
+    joint: float
+    row: float
+
+
+_priced: deque[tuple[Mapping[str, Plan], PlannedPrice]] = deque(maxlen=2)
+
+
+def total_price(plans: Mapping[str, Plan]) -> PlannedPrice:
+    """What all plans of a run cost, added up once for the ledgers of its thousand parties."""
+    for known, price in tuple(_priced):
+        if known is plans:
+            return price
+    own = {name: plan_rho(c for c in plan if c.event.scope is Scope.OWN) for name, plan in plans.items()}
+    price = PlannedPrice(own, joint_rho(plans), row_rho(plans))
+    _priced.append((plans, price))
+    return price

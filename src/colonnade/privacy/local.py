@@ -25,9 +25,8 @@ from os import PathLike
 from typing import Any
 
 from colonnade.errors import BudgetExhausted
-from colonnade.privacy.accountant import delta_left
+from colonnade.privacy.accountant import check_budget, delta_left
 from colonnade.privacy.accountant import epsilon as epsilon_of
-from colonnade.privacy.approval import check_budget
 from colonnade.privacy.events import Mechanism, Plan, Policy
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.ledger import OWNER, Ledger, Terms

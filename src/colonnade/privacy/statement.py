@@ -12,7 +12,7 @@ from typing import Any
 from colonnade.errors import InvalidInput
 from colonnade.privacy.accountant import epsilon
 from colonnade.privacy.block import Unit, check_sensible
-from colonnade.privacy.figures import shown
+from colonnade.privacy.events import shown
 
 
 class Trust(StrEnum):

@@ -12,8 +12,7 @@ import numpy as np
 from colonnade.methods.method import Answer, GraphMethod, Own
 from colonnade.methods.node_setup import assumptions, place_of, terms_of
 from colonnade.privacy import statement as stating
-from colonnade.privacy.events import Policy, row_rho
-from colonnade.privacy.figures import shown
+from colonnade.privacy.events import Policy, row_rho, shown
 from colonnade.privacy.statement import BY_SECRET, Guarantee, PrivacyStatement, not_private, remarks_on
 from colonnade.problem.kernel import Support
 from colonnade.runs.call import released_to_all

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.errors import InvalidInput, LedgerDamaged
-from colonnade.privacy.accountant import epsilon, rho_for
-from colonnade.privacy.approval import Budget
+from colonnade.privacy.accountant import Budget, epsilon, rho_for
 from colonnade.privacy.events import Policy
 from colonnade.privacy.ledger import Entry, Ledger
 from colonnade.privacy.mechanisms import gaussian_sigma, gumbel_scale

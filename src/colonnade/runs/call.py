@@ -23,8 +23,7 @@ from colonnade.methods.method import GraphMethod, Job, Method, network
 from colonnade.methods.node_setup import source_of, usable_labels
 from colonnade.privacy.accountant import epsilon, rho_for
 from colonnade.privacy.block import Block, FeatureColumn
-from colonnade.privacy.events import MASKED, Audience, Plan, row_rho, unprotected
-from colonnade.privacy.figures import shown
+from colonnade.privacy.events import MASKED, Audience, Plan, row_rho, shown, unprotected
 from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.privacy.statement import Privacy, Trust, check_delta, with_trust
 from colonnade.problem import AdaBoost, ElasticNet, GroupLasso, KernelSVM, Lasso, Problem, Ridge

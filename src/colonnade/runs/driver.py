@@ -19,9 +19,8 @@ from colonnade.methods.method import GraphMethod, Job, Method
 from colonnade.methods.node_setup import Call, coordinator_setup, neighbours, party_setup, terms_of
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import Plan
-from colonnade.privacy.ledger import Replaced
+from colonnade.privacy.ledger import REFUSED, Replaced
 from colonnade.privacy.mechanisms import SeededNoise
-from colonnade.privacy.run_prices import REFUSED
 from colonnade.runs.progress import Progress
 from colonnade.runtime.hosted_node import FINAL, Head, HostedNode
 from colonnade.runtime.inprocess import Engine, LocalNodes, Outcome

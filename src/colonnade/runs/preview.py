@@ -21,8 +21,7 @@ from colonnade.methods.method import GraphMethod, Method
 from colonnade.methods.node_setup import coordinator_setup, terms_of
 from colonnade.privacy.accountant import epsilon
 from colonnade.privacy.block import Block
-from colonnade.privacy.events import MASKED, SCORES, Audience, Charge, row_rho
-from colonnade.privacy.figures import shown
+from colonnade.privacy.events import MASKED, SCORES, Audience, Charge, row_rho, shown
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.statement import Privacy, large_delta, remarks_on
 from colonnade.privacy.store import MemoryLog

@@ -24,7 +24,6 @@ from functools import lru_cache
 from colonnade.errors import LedgerDamaged
 from colonnade.privacy.events import Event
 from colonnade.privacy.gate import Gate
-from colonnade.privacy.run_prices import recorded_event
 from colonnade.privacy.store import Log
 from colonnade.privacy.values import decode_value, encode_value
 from colonnade.runtime.messages import Failed
@@ -97,7 +96,7 @@ class Transcript:
                 case "out":
                     step.sent[row.key] = row.body
                 case "event":
-                    step.releases[int(row.key)] = (recorded_event(row.body), b"")
+                    step.releases[int(row.key)] = (Event.from_json(row.body), b"")
                 case "release":
                     event, _ = step.releases[int(row.key)]
                     step.releases[int(row.key)] = (event, row.body)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from colonnade.privacy.figures import shown
+from colonnade.privacy.events import shown
 from colonnade.privacy.statement import Guarantee
 from colonnade.views import chart, odds
 from colonnade.views.colours import COLOURS

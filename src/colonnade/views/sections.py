@@ -8,7 +8,7 @@ import math
 import platform
 from importlib.metadata import version
 
-from colonnade.privacy.figures import shown
+from colonnade.privacy.events import shown
 from colonnade.views import chart
 from colonnade.views.colours import COLOURS
 from colonnade.views.fit_facts import FitFacts, RunFacts, left_by_party

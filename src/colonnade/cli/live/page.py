@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from html import escape
 
 from colonnade.cli.live.reading import Message, Run
-from colonnade.privacy.figures import shown
+from colonnade.privacy.events import shown
 from colonnade.runs.budgets import Account
 from colonnade.views.parts import Markup, cards, facts, paragraph, section, table
 from colonnade.views.words import count_noun, human_bytes, number

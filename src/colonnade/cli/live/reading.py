@@ -17,10 +17,8 @@ from urllib.parse import quote
 from colonnade.errors import ColonnadeError, InvalidInput, StoreError
 from colonnade.methods import load_all
 from colonnade.privacy.accountant import epsilon
-from colonnade.privacy.events import Policy
-from colonnade.privacy.figures import shown
-from colonnade.privacy.ledger import Ledger
-from colonnade.privacy.run_prices import rest_rho
+from colonnade.privacy.events import Policy, shown
+from colonnade.privacy.ledger import Ledger, rest_rho
 from colonnade.privacy.store import FileLog, check_format
 from colonnade.runs.budgets import DELTA, Account, account_of, last_policy
 from colonnade.runtime.messages import BY_CODE

@@ -26,7 +26,7 @@ from colonnade.kernels.arrays import Integers
 from colonnade.kernels.bits import rows_size, unpack_rows
 from colonnade.kernels.ring import cross, ring_masks
 from colonnade.privacy.gate import Gate
-from colonnade.privacy.pads import ColumnPad
+from colonnade.privacy.keyring import ColumnPad
 from colonnade.privacy.values import Packed, Released
 from colonnade.runtime.messages import message
 from colonnade.runtime.program import COORDINATOR, Inbox, Post, Program, ask, ask_one, expect, receive
