@@ -1,0 +1,421 @@
+"""Intervals and tests of a linear model from one noisy Gram matrix: pure post-processing, in numpy.
+
+Given    the Gram matrix of rows [a, 1, t] (columns, the constant, the target), each entry with independent normal noise
+         of known sd, 0 where it is exact. Scales of columns do not matter; to move a column would tie entries' noise.
+Solves   the best linear predictor of t: β̂ = G·b̃, G = (M̃ + R)⁻¹, where the ridge R = S(G), S(Y) = E[E·Y·E], takes
+         away what the noise E adds to the inverse on average (E M̃⁻¹ is larger than M⁻¹).
+Spread   u(β) = b̃ − M̃β has mean 0 at the truth and covariance V(β) + σ²M: V follows from the known noise, exactly, and
+         depends on β; the sampling part assumes residuals that spread alike in all rows. An interval keeps every value
+         that a test with the noise under that very value does not refuse (Fieller): it is unbounded where the noise
+         leaves the value open.
+Index    ξ in [0, 1): how near the noise comes to drowning M. Up to 0.2 determined, up to 0.5 weak, above not.
+Without noise all of it is ordinary least squares, its t and F tests included.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg, stats
+
+from colonnade.errors import InvalidInput
+from colonnade.kernels.arrays import Floats, Indices
+
+DETERMINED, WEAK = 0.2, 0.5  # ξ up to which intervals have their length, and up to which they are valid
+KEPT_XI, KEPT_DOUBT = 0.1, 0.05  # what columns are left out until: ξ, and the noise of a coefficient's own curvature
+ROUNDS, CLOSE = 200, 1e-10  # of the ridge: at most, and how near it comes
+FEW_ROUNDS, ROUGH = 30, 1e-4  # where it is only asked which columns to keep
+STEP = 0.7  # of a round: the map has slopes within ±ξ/(1 − ξ), so that this converges wherever intervals are valid
+LEAST_RESIDUAL = 1e-3  # of the target's own squares: less than this is believed only where the noise is smaller
+
+
+class Intervals(NamedTuple):
+    """Estimates of linear functions of β, with what the budget leaves open."""
+
+    estimate: Floats
+    low: Floats  # −inf and inf where the budget does not determine it
+    high: Floats
+    error: Floats  # standard error at the estimate
+    pvalue: Floats  # of the value 0; nan where it is not determined
+    sampling: Floats  # the share of the variance that sampling has; the rest is the noise's
+
+    @property
+    def determined(self) -> NDArray[np.bool_]:
+        return np.isfinite(self.low) & np.isfinite(self.high)
+
+
+class Test(NamedTuple):
+    """A test of several equations at once."""
+
+    statistic: float  # about χ² with `df` degrees of freedom where they hold
+    df: int
+    pvalue: float
+
+
+class Share(NamedTuple):
+    """R² and its interval."""
+
+    estimate: float
+    low: float
+    high: float
+
+
+# ------------------------------------------------------------------------------------------------ the noise
+
+
+def spread_by_noise(variance: Floats, Y: Floats) -> Floats:
+    """S(Y) = E[E·Y·E] for a symmetric E of independent entries."""
+    out = variance * Y
+    np.fill_diagonal(out, variance @ np.diag(Y))
+    return out
+
+
+def score_noise(variance: Floats, gamma: Floats) -> Floats:
+    """V: the covariance of E·γ, γ = (β, −1), without its last entry, the target's."""
+    out = variance * np.outer(gamma, gamma)
+    np.fill_diagonal(out, variance @ np.square(gamma))
+    return np.asarray(out[:-1, :-1])
+
+
+def quadratic_variance(variance: Floats, H: Floats) -> float:
+    """The variance of Σ E_ij·H_ij for a symmetric H."""
+    squares = np.square(H) * variance
+    return float(2.0 * squares.sum() - np.trace(squares))
+
+
+def level_units(noise: Floats) -> Floats:
+    """Units d of the columns in which the noise of all entries is about alike: sd_ij·d_i·d_j about 1."""
+    d = np.ones(len(noise))
+    if not noise.any():
+        return d
+    for _ in range(4):
+        load = (noise @ d) / len(noise)
+        d = np.where(load > 0.0, np.sqrt(d / np.where(load > 0.0, load, 1.0)), d)
+    return d
+
+
+@dataclass(frozen=True)
+class Ridge:
+    """The self-consistent ridge R and G = (M̃ + R)⁻¹."""
+
+    added: Floats
+    inverse: Floats
+    found: bool  # whether R = S(G) was reached; else the noise rules
+
+
+def self_consistent_ridge(
+    M: Floats, variance: Floats, start: Floats | None = None, *, rounds: int = ROUNDS, close: float = CLOSE
+) -> Ridge:
+    """R = S((M̃ + R)⁻¹) with M̃ + R positive definite; `start`: an R to begin from."""
+    if not variance.any():
+        return Ridge(np.zeros(M.shape), _inverse_without_noise(M), True)
+    if start is None or (factor := _factor(M + start)) is None:
+        R, G = _even_ridge(M, float(variance.mean()))
+    else:
+        R, G = start, _inverse_of(factor)
+    for _ in range(rounds):
+        step, aim = STEP, spread_by_noise(variance, G)
+        while (factor := _factor(M + R + step * (aim - R))) is None:
+            step /= 2.0
+            if step < 1e-6:
+                return Ridge(R, G, False)
+        moved = step * (aim - R)
+        R, G = R + moved, _inverse_of(factor)
+        if np.abs(moved).max() <= close * np.abs(R).max():
+            return Ridge(R, G, True)
+    return Ridge(R, G, False)
+
+
+def _even_ridge(M: Floats, mean: float) -> tuple[Floats, Floats]:
+    """r·I and its inverse, where r = v̄·Σ 1/(λ + r): the left side rises with r and the right one falls."""
+    values, vectors = np.linalg.eigh(M)
+    low = max(-float(values[0]), 0.0) + 1e-12 * max(1.0, abs(float(values[-1])))
+    high = low + 4.0 * math.sqrt(mean * len(M))
+    while mean * float(np.sum(1.0 / (values + high))) > high:
+        high *= 2.0
+    for _ in range(60):
+        middle = (low + high) / 2.0
+        if mean * float(np.sum(1.0 / (values + middle))) > middle:
+            low = middle
+        else:
+            high = middle
+    return high * np.eye(len(M)), (vectors / (values + high)) @ vectors.T
+
+
+def _inverse_without_noise(M: Floats) -> Floats:
+    length = np.sqrt(np.maximum(np.diag(M), 0.0))
+    if not length.all() or (factor := _factor(M / np.outer(length, length))) is None:
+        raise InvalidInput(
+            "columns of the model depend on each other exactly, or one is zero everywhere: leave one of them out."
+        )
+    return np.asarray(_inverse_of(factor) / np.outer(length, length))
+
+
+def _factor(M: Floats) -> Floats | None:
+    try:
+        factor: Floats = linalg.cholesky(M, lower=True, check_finite=False)
+    except linalg.LinAlgError:
+        return None
+    return factor
+
+
+def _inverse_of(factor: Floats) -> Floats:
+    G = np.asarray(linalg.cho_solve((factor, True), np.eye(len(factor)), check_finite=False))
+    return np.asarray((G + G.T) / 2.0)
+
+
+def weakness(G: Floats, variance: Floats) -> float:
+    """ξ = x/(1 + x), x the spectral radius of Y ↦ G·S(Y)·G, which keeps positive matrices positive."""
+    Y, x = G / np.trace(G), 0.0
+    for _ in range(200):
+        Z = G @ spread_by_noise(variance, Y) @ G
+        size = float(np.trace(Z))
+        if size <= 0.0:
+            return 0.0
+        Y, before, x = Z / size, x, size
+        if abs(x - before) <= 1e-6 * x:
+            break
+    return x / (1.0 + x)
+
+
+# ------------------------------------------------------------------------------------------------ the model
+
+
+@dataclass(frozen=True, eq=False)
+class LinearModel:
+    """The model of the last column by all others, the last of which is the constant.
+
+    matrix, noise   of [a, 1, t], in any units: the released Gram matrix, and the sd of every entry's noise.
+    rows            how many rows it sums over.
+    robust          what the sampling part is multiplied by: over 1 where residuals spread more where columns are large.
+    """
+
+    matrix: Floats
+    noise: Floats
+    rows: int
+    robust: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.rows <= self.size:
+            raise InvalidInput(f"{self.size} coefficients from {self.rows:,} rows: take fewer columns than rows.")
+        if not 1.0 <= self.robust < math.inf:
+            raise InvalidInput(f"robust={self.robust!r}: give a factor of at least 1, as in robust=1.5.", "robust")
+
+    @property
+    def size(self) -> int:
+        """Coefficients, that of the constant included."""
+        return len(self.matrix) - 1
+
+    @cached_property
+    def variance(self) -> Floats:
+        return np.square(self.noise)
+
+    @cached_property
+    def ridge(self) -> Ridge:
+        p, d = self.size, level_units(self.noise)[:-1]
+        units = np.outer(d, d)
+        found = self_consistent_ridge(self.matrix[:p, :p] * units, self.variance[:p, :p] * np.square(units))
+        return Ridge(found.added / units, found.inverse * units, found.found)
+
+    @cached_property
+    def xi(self) -> float:
+        """The index of weakness; 1 where no ridge was found."""
+        p = self.size
+        return weakness(self.ridge.inverse, self.variance[:p, :p]) if self.ridge.found else 1.0
+
+    @cached_property
+    def beta(self) -> Floats:
+        """The coefficients, in units of the matrix; the constant's is the last."""
+        return np.asarray(self.ridge.inverse @ self.matrix[:-1, -1])
+
+    @cached_property
+    def gamma(self) -> Floats:
+        return np.append(self.beta, -1.0)
+
+    @cached_property
+    def tss(self) -> float:
+        """Squares of the target around its mean."""
+        total, rows = self.matrix[-2, -1], self.matrix[-2, -2]
+        return float(self.matrix[-1, -1] - (total**2 - self.variance[-2, -1]) / rows)
+
+    @cached_property
+    def rss(self) -> float:
+        """Squares of the residuals, without what the noise of b̃ takes off them; noise may make it negative."""
+        own = float(np.diag(self.ridge.inverse) @ self.variance[:-1, -1])
+        return float(self.matrix[-1, -1] - self.matrix[:-1, -1] @ self.beta) + own
+
+    @cached_property
+    def rss_noise(self) -> float:
+        """The sd of the noise in `rss`."""
+        return math.sqrt(quadratic_variance(self.variance, np.outer(self.gamma, self.gamma)))
+
+    @cached_property
+    def residual_variance(self) -> float:
+        least = min(LEAST_RESIDUAL * max(self.tss, 0.0), self.rss_noise)
+        return max(self.rss, least) / (self.rows - self.size)
+
+    @cached_property
+    def _sampling(self) -> Floats:
+        """n·E[r²·w·w'] for residuals that spread alike."""
+        return np.asarray(self.robust * self.residual_variance * (self.matrix[:-1, :-1] + self.ridge.added))
+
+    def _covariance(self, beta: Floats) -> Floats:
+        G = self.ridge.inverse
+        return np.asarray(G @ (score_noise(self.variance, np.append(beta, -1.0)) + self._sampling) @ G)
+
+    @cached_property
+    def covariance(self) -> Floats:
+        """Of the coefficients, noise and sampling, at the estimate."""
+        return self._covariance(self.beta)
+
+    def _degrees(self, sampling: Floats) -> Floats:
+        """Degrees of freedom of a variance of which this share is estimated (Satterthwaite): rows − size of all."""
+        doubt = 2.0 / (self.rows - self.size)
+        if self.residual_variance > 0.0:
+            doubt += (self.rss_noise / (self.residual_variance * (self.rows - self.size))) ** 2
+        every = np.full(sampling.shape, np.inf)
+        return np.asarray(np.divide(2.0 / doubt, np.square(sampling), out=every, where=sampling > 0.0))
+
+    # ------------------------------------------------------------------------ intervals
+
+    def intervals(self, H: Floats | None = None, level: float = 0.95, *, tests: int = 1) -> Intervals:
+        """Intervals of the rows h of H (default: every coefficient); `tests`: hold for so many at once (Bonferroni)."""
+        if not 0.0 < level < 1.0:
+            raise InvalidInput(f"level={level!r}: give a share between 0 and 1, as in level=0.95.", "level")
+        H = np.eye(self.size) if H is None else np.atleast_2d(H)
+        zero, v, C = np.zeros(len(H)), self.variance, self.covariance
+        A, t0, CH = np.column_stack([H @ self.ridge.inverse, zero]), H @ self.beta, H @ C
+        k0 = np.sum(CH * H, axis=1)
+        sampling = np.sum((A[:, :-1] @ self._sampling) * A[:, :-1], axis=1) / np.where(k0 > 0.0, k0, 1.0)
+        D = np.column_stack([CH / np.where(k0 > 0.0, k0, 1.0)[:, None], zero])  # how β follows when h'β is moved by 1
+        off, AD, A2 = v - np.diag(np.diag(v)), A * D, np.square(A) @ v
+        k1 = 2.0 * (np.sum(((A * self.gamma) @ off) * AD, axis=1) + np.sum(A2 * (self.gamma * D), axis=1))
+        k2 = np.sum((AD @ off) * AD, axis=1) + np.sum(A2 * np.square(D), axis=1)
+        df = self._degrees(sampling)
+        z2 = np.square(stats.t.isf((1.0 - level) / (2.0 * tests), df))
+        a, b, c = 1.0 - z2 * k2, -z2 * k1, -z2 * k0
+        open_ends = (a <= 0.0) | (self.xi > WEAK)
+        root, twice = np.sqrt(np.maximum(b * b - 4.0 * a * c, 0.0)), np.where(open_ends, 1.0, 2.0 * a)
+        low = np.where(open_ends, -np.inf, t0 + (-b - root) / twice)
+        high = np.where(open_ends, np.inf, t0 + (-b + root) / twice)
+        at_null = np.maximum(k0 - k1 * t0 + k2 * np.square(t0), 0.0)
+        ratio = np.divide(np.abs(t0), np.sqrt(at_null), out=np.full(t0.shape, np.inf), where=at_null > 0.0)
+        pvalue = np.where(open_ends, np.nan, 2.0 * stats.t.sf(ratio, df))
+        return Intervals(t0, low, high, np.sqrt(k0), pvalue, sampling)
+
+    # ------------------------------------------------------------------------ tests
+
+    def joint(self, L: Floats, r: Floats | None = None) -> Test:
+        """Test L·β = r, with the noise that β has under it. Only where the model is determined or weak."""
+        L = np.atleast_2d(L)
+        e = L @ self.beta - (np.zeros(len(L)) if r is None else np.asarray(r, np.float64))
+        if self.xi > WEAK:
+            raise InvalidInput(
+                f"the budget does not determine this model (its index of weakness is {self.xi:.2f}, over {WEAK}), and "
+                "joint tests do not keep their size then: test a whole vector by anderson_rubin, or take fewer columns."
+            )
+        C = self.covariance
+        for _ in range(3):
+            x = _solved(L @ C @ L.T, e)
+            C = self._covariance(self.beta - C @ L.T @ x)
+        D = L @ C @ L.T
+        x = _solved(D, e)
+        G = self.ridge.inverse
+        share = float(np.trace(np.linalg.solve(D, L @ G @ self._sampling @ G @ L.T))) / len(L)
+        statistic, df = float(e @ x), float(self._degrees(np.array([share]))[0])
+        far = stats.chi2.sf(statistic, len(L)) if math.isinf(df) else stats.f.sf(statistic / len(L), len(L), df)
+        return Test(statistic, len(L), float(far))
+
+    def anderson_rubin(self, slopes: Floats, constant: float | None = None) -> Test:
+        """Test all slopes at once (and the constant, where it is given) by their score: valid whatever ξ is."""
+        p, M, b = self.size, self.matrix[:-1, :-1], self.matrix[:-1, -1]
+        free = constant is None
+        level = (b[-1] - M[-1, :-1] @ slopes) / M[-1, -1] if constant is None else constant
+        beta = np.append(slopes, level)
+        u, V = b - M @ beta, score_noise(self.variance, np.append(beta, -1.0))
+        rss = float(self.matrix[-1, -1] - 2.0 * b @ beta + beta @ M @ beta)
+        Omega = V + self.robust * max(rss, 0.0) / self.rows * (M + self.ridge.added)
+        if free:  # the constant was taken from the data: what its own score does to the others is taken off
+            T = np.column_stack([np.eye(p - 1), -M[:-1, -1] / M[-1, -1]])
+            u, Omega = T @ u, T @ Omega @ T.T
+        values, vectors = np.linalg.eigh(Omega)
+        statistic = float(np.sum(np.square(vectors.T @ u) / np.maximum(values, 1e-9 * values[-1])))
+        return Test(statistic, u.size, float(stats.chi2.sf(statistic, u.size)))
+
+    def overall(self) -> Test:
+        """Test that all slopes are 0."""
+        if self.noise.any():
+            return self.anderson_rubin(np.zeros(self.size - 1))
+        return self.joint(np.eye(self.size)[:-1])
+
+    def r_squared(self, level: float = 0.95) -> Share:
+        """R² and its interval: the noise's part by the Gram matrix, the sampling part for normal rows."""
+        if self.tss <= 0.0:
+            raise InvalidInput("the noise hides how much the target varies: R² is not determined at this budget.")
+        share = 1.0 - self.rss / self.tss
+        around = np.zeros(self.size + 1)
+        around[-2:] = -self.matrix[-2, -1] / self.matrix[-2, -2], 1.0
+        H = -np.outer(self.gamma, self.gamma) / self.tss + self.rss / self.tss**2 * np.outer(around, around)
+        inner = min(max(share, 0.0), 0.999)
+        spread = quadratic_variance(self.variance, H) + 4.0 * inner * (1.0 - inner) ** 2 / self.rows
+        reach = float(stats.norm.isf((1.0 - level) / 2.0)) * math.sqrt(spread)
+        return Share(share, min(max(share - reach, 0.0), 1.0), min(max(share + reach, 0.0), 1.0))
+
+
+def _solved(D: Floats, e: Floats) -> Floats:
+    try:
+        return np.asarray(np.linalg.solve(D, e))
+    except np.linalg.LinAlgError as error:
+        raise InvalidInput("the equations of the test depend on each other: leave one out.") from error
+
+
+# ------------------------------------------------------------------------------------------------ which columns
+
+
+def determined_columns(matrix: Floats, noise: Floats, protect: Collection[int] = ()) -> tuple[Indices, list[int]]:
+    """Columns to keep, of rows [a, 1], and those to leave out, the least determined first.
+
+    It goes by the columns' own Gram matrix and never by the target, so that tests need no correction for it. A column's
+    weakness is the noise of its own curvature, where coefficients are alike in units in which the noise is alike.
+    """
+    d = level_units(noise)
+    M, variance = matrix * np.outer(d, d), np.square(noise * np.outer(d, d))
+    keep, left_out = list(range(len(M) - 1)), list[int]()
+    start: Floats | None = None
+    while keep:
+        at = np.ix_([*keep, len(M) - 1], [*keep, len(M) - 1])
+        v = variance[at]
+        ridge = self_consistent_ridge(M[at], v, start, rounds=FEW_ROUNDS, close=ROUGH)
+        doubt = _curvature_doubt(ridge.inverse, v)[:-1]
+        clear = ridge.found and doubt.max() <= KEPT_DOUBT and weakness(ridge.inverse, v) <= KEPT_XI
+        free = [i for i, j in enumerate(keep) if j not in protect]
+        if clear or not free:
+            break
+        worst = max(free, key=lambda i: float(doubt[i]))
+        left_out.append(keep.pop(worst))
+        start = np.delete(np.delete(ridge.added, worst, 0), worst, 1)
+    return np.array(keep, dtype=np.int64), left_out
+
+
+def _curvature_doubt(G: Floats, variance: Floats) -> Floats:
+    """k₂ of every coefficient with S(I) in place of V: the relative noise variance of what it is divided by."""
+    C = G @ spread_by_noise(variance, np.eye(len(G))) @ G
+    own = np.diag(C)
+    D = C / np.where(own > 0.0, own, 1.0)[:, None]
+    off, AD = variance - np.diag(np.diag(variance)), G * D
+    return np.asarray(np.sum((AD @ off) * AD, axis=1) + np.sum((np.square(G) @ variance) * np.square(D), axis=1))
+
+
+def holm(pvalues: Floats) -> Floats:
+    """p-values that hold for all of them at once; nan where a value is not determined."""
+    out = np.full(pvalues.shape, np.nan)
+    known = np.flatnonzero(~np.isnan(pvalues))
+    order = known[np.argsort(pvalues[known], kind="stable")]
+    out[order] = np.minimum(1.0, np.maximum.accumulate(pvalues[order] * (pvalues.size - np.arange(order.size))))
+    return out
