@@ -21,8 +21,8 @@ import os
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from io import BytesIO
 from multiprocessing import get_context
@@ -34,7 +34,7 @@ import colonnade
 import papers
 from colonnade.errors import InvalidInput
 from colonnade.privacy.store import write_synced
-from colonnade.runs.progress import Bar
+from colonnade.runs.progress import progress_bar
 from papers.figure import Case, Claim, Figure, Verdict
 from papers.registry import Listed, in_module
 
@@ -109,11 +109,11 @@ def reproduce(
     plans = {listed.figure.name: [] if listed.missing else plan(listed, results, quick) for listed in wanted}
     waiting = [job for jobs_of in plans.values() for job in jobs_of if kept(job) is None]
     failures: dict[Path, str] = {}
-    with _bar(progress, len(waiting)) as tell:
-        for job, reason in run_all(waiting, jobs or os.cpu_count() or 1):
+    with progress_bar(progress and bool(waiting), "cases", len(waiting)) as show:
+        for done, (job, reason) in enumerate(run_all(waiting, jobs or os.cpu_count() or 1), 1):
             if reason:
                 failures[job.target] = reason
-            tell()
+            show({"round": done})
     return [_outcome(listed, plans[listed.figure.name], failures, quick) for listed in wanted]
 
 
@@ -257,24 +257,6 @@ def _serve(wire: Connection, environment: dict[str, str]) -> None:
             wire.send(run_case(wire.recv()))
     except (EOFError, ConnectionError):  # the parent is gone
         return
-
-
-@contextmanager
-def _bar(wanted: bool, cases: int) -> Iterator[Callable[[], None]]:
-    bar = Bar("cases", cases) if wanted and cases else None
-    done = 0
-
-    def tell() -> None:
-        nonlocal done
-        done += 1
-        if bar is not None:
-            bar.show({"round": done})
-
-    try:
-        yield tell
-    finally:
-        if bar is not None:
-            bar.stop()
 
 
 # ------------------------------------------------------------------------------------------------ verdicts

@@ -22,8 +22,7 @@ from colonnade.privacy.events import Scope, unprotected
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.runs.call import blocks_with_labels
-from colonnade.runs.driver import RunDriver
-from colonnade.runs.progress import Silent
+from colonnade.runs.fit import RunDriver
 from colonnade.runtime.run_store import MemoryStore
 
 running = importlib.import_module("colonnade.runs.fit")  # the module; the name in the package is the function
@@ -104,7 +103,7 @@ def silent_run(
         plans = {name: unprotected(plan) for name, plan in method.price(job).items()}
         blocks = blocks_with_labels(fed, job)
         # One run id for all, so that public randomness is the same; nothing on disk, so that hundreds of runs are quick.
-        run = RunDriver("run", fed, job, method, plans, blocks, MemoryStore(), Silent(), NoNoise(0))
+        run = RunDriver("run", fed, job, method, plans, blocks, MemoryStore(), lambda _: None, NoNoise(0))
         with run.hosted(co.InProcess()):
             seen.fit = running.drive_and_save(run)
     return seen

@@ -30,8 +30,7 @@ from colonnade.privacy.gate import Gate
 from colonnade.privacy.keyring import derive
 from colonnade.privacy.statement import BY_KEY, BY_PLACE, BY_SECRET
 from colonnade.runs.call import blocks_with_labels
-from colonnade.runs.driver import RunDriver
-from colonnade.runs.progress import Silent
+from colonnade.runs.fit import RunDriver
 from colonnade.runtime.run_store import MemoryStore, RunStore, history
 
 running = importlib.import_module("colonnade.runs.fit")  # the module; the name in the package is the function
@@ -182,7 +181,7 @@ def run_of(federation, way, monkeypatch, earlier=None):
         method.check(job)
         blocks = blocks_with_labels(federation, job)
         # One id for all, so that buckets and sketches are the same: they are public, and the same for both neighbours.
-        args = "run", federation, job, method, method.price(job), blocks, MemoryStore(), Silent(), None
+        args = "run", federation, job, method, method.price(job), blocks, MemoryStore(), lambda _: None, None
         run = RunDriver(*args)
         with run.hosted(co.InProcess()):
             running.drive_and_save(run)

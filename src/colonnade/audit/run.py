@@ -149,10 +149,10 @@ def _run(listed: Sequence[_AttackJob], progress: bool, jobs: int) -> list[Result
         raise InvalidInput(f"jobs={jobs} must be at least 1; 2 uses two processes.")
     work = [batch for job in listed for batch in job.batches()]
     scores: list[Floats] = []
-    with progress_bar(progress, "trials", sum(size for *_, size in work)) as bar, _mapper(jobs) as mapper:
+    with progress_bar(progress, "trials", sum(size for *_, size in work)) as show, _mapper(jobs) as mapper:
         for found in mapper(_attack, work):
             scores.append(found)
-            bar.show({"round": sum(done.size for done in scores)})
+            show({"round": sum(done.size for done in scores)})
     results, at = [], 0
     for job in listed:
         count = len(job.batches()) // 2

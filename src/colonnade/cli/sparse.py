@@ -75,10 +75,10 @@ def sparse(
         estimator: Any = co.SparseClassifier(classes=known_classes, **settings)
         if task == "regress":
             estimator = co.SparseRegressor(label_bound=label_bound, label_range=ends, **settings)
-        with progress_bar(on_screen(quiet or as_json), "reading, percent", 100) as bar:
+        with progress_bar(on_screen(quiet or as_json), "reading, percent", 100) as show:
 
             def tell(done: float) -> None:
-                bar.show({"round": int(100 * done)})
+                show({"round": int(100 * done)})
 
             model = fit_file(data, estimator, label=label, columns=columns, progress=tell)
         _write(target, model.estimator)

@@ -3,7 +3,9 @@
     fit = co.fit(fed, co.Problem(co.Logistic(), co.L1Ball(10.0)), method=co.DistributedFrankWolfe())
 
 The order is fixed. What the run would release is priced; every party's ledger reserves its whole plan or refuses; only
-then is the first message sent. With `store=` every step is durable, and the same call goes on where a run stopped.
+then is the first message sent; then the programs talk, and the ledgers are closed. With `store=` every step is durable,
+and the same call goes on where a run stopped. Ledgers are compared before a run and remembered by others at its start
+and end, so that an old copy is noticed.
 """
 
 from __future__ import annotations
@@ -12,29 +14,46 @@ import contextlib
 import logging
 import signal
 import threading
+import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Self
+from typing import Any, Protocol, Self, TypeVar, TypeVarTuple, runtime_checkable
 
+import numpy as np
+
+from colonnade import errors
 from colonnade.data.federation import Federation
 from colonnade.data.notices import KEEP, UNSPENT
-from colonnade.errors import FinishedInterrupt, InvalidInput, MostlyNoise, NothingToLearn, UnusedLevels
-from colonnade.methods.method import GraphMethod, Method, Swamped
-from colonnade.methods.node_setup import Call
+from colonnade.errors import FinishedInterrupt, InvalidInput, MostlyNoise
+from colonnade.methods import node_setup
+from colonnade.methods.masked_scores import MaskedScores
+from colonnade.methods.method import Answer, GraphMethod, Job, Method, Own, Swamped
+from colonnade.methods.node_setup import terms_of
+from colonnade.privacy import statement as stating
+from colonnade.privacy.block import Block
+from colonnade.privacy.events import Plan, Policy, row_rho, shown
+from colonnade.privacy.ledger import REFUSED, Replaced
 from colonnade.privacy.mechanisms import SeededNoise
-from colonnade.privacy.statement import Privacy, remarks_on
+from colonnade.privacy.statement import Privacy, PrivacyStatement, not_private, remarks_on
 from colonnade.problem import AdaBoost, KernelSVM, Problem
-from colonnade.runs.assembly import assemble_fit
-from colonnade.runs.call import CheckedCall, call_fingerprint, check_store, checked_call, notices, ordered_call
-from colonnade.runs.driver import RunDriver, meet_parties
-from colonnade.runs.progress import progress_bar
+from colonnade.problem.kernel import Support
+from colonnade.runs import call as calls
+from colonnade.runs.progress import Show, progress_bar
 from colonnade.runs.result import Fit
-from colonnade.runtime.inprocess import Engine, InProcess
+from colonnade.runtime.hosted_node import FINAL, Head, HostedNode
+from colonnade.runtime.inprocess import Engine, InProcess, LocalNodes, Outcome
+from colonnade.runtime.node import NodeSetup
+from colonnade.runtime.program import COORDINATOR, NodeId, Note
 from colonnade.runtime.run_store import MemoryStore, RunStore, Store
-from colonnade.runtime.turns import Distributed
+from colonnade.runtime.traffic import Communication
+from colonnade.runtime.turns import Distributed, HostedNodes
+from colonnade.views.fit_facts import CoefficientPath, Coefficients
 
 log = logging.getLogger("colonnade.runs.fit")
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 
 def fit(
@@ -68,18 +87,18 @@ def fit(
         raise InvalidInput(f"engine={engine!r} is not an engine: give a value such as co.InProcess() or co.Ray().")
     if isinstance(federation, Federation) and federation.away is not None:
         federation = meet_parties(federation, engine)
-    passed = checked_call(federation, problem, method, privacy, noise)
-    check_store(passed, federation, privacy, store)
+    passed = calls.checked_call(federation, problem, method, privacy, noise)
+    calls.check_store(passed, federation, privacy, store)
     for remark, category in _warnings_before(federation, passed):
         warnings.warn(remark, category, stacklevel=2)
     run_store: Store = MemoryStore() if store is None else RunStore(store)
     try:
-        passed = ordered_call(passed, federation, run_store)
+        passed = calls.ordered_call(passed, federation, run_store)
         job, method = passed.job, passed.method
         watch = progress_bar(progress, method.TITLE, method.rounds)
-        with run_store.run(call_fingerprint(federation, passed, noise)) as run, watch as bar:
-            call = Call(passed.asked, problem, job.privacy, noise)
-            one = RunDriver(run, federation, job, method, passed.plans, passed.blocks, run_store, bar, noise, call)
+        with run_store.run(calls.call_fingerprint(federation, passed, noise)) as run, watch as show:
+            call = node_setup.Call(passed.asked, problem, job.privacy, noise)
+            one = RunDriver(run, federation, job, method, passed.plans, passed.blocks, run_store, show, noise, call)
             with one.hosted(engine or InProcess()):
                 fitted = drive_and_save(one)
     except FinishedInterrupt:
@@ -114,14 +133,14 @@ def drive_and_save(run: RunDriver) -> Fit:
     return fitted
 
 
-def _warnings_before(federation: Federation, call: CheckedCall) -> Iterator[tuple[str, type[UserWarning]]]:
+def _warnings_before(federation: Federation, call: calls.CheckedCall) -> Iterator[tuple[str, type[UserWarning]]]:
     for remark in remarks_on(call.job.privacy):
         yield remark, UserWarning
-    nothing, absent = notices(federation, call.job, call.blocks)
+    nothing, absent = calls.notices(federation, call.job, call.blocks)
     if nothing:
-        yield f"{'; '.join(nothing)}. {UNSPENT}", NothingToLearn
+        yield f"{'; '.join(nothing)}. {UNSPENT}", errors.NothingToLearn
     if absent:
-        yield f"{'; '.join(absent)}. {KEEP}", UnusedLevels
+        yield f"{'; '.join(absent)}. {KEEP}", errors.UnusedLevels
 
 
 class SavedFit(str):
@@ -153,3 +172,257 @@ def _undisturbed(note: str) -> Iterator[None]:
         interrupt = FinishedInterrupt()
         interrupt.add_note(note)
         raise interrupt
+
+
+# ------------------------------------------------------------------------------------------------ driving it
+
+
+@runtime_checkable
+class MeetingEngine(Protocol):
+    """An engine whose parties run elsewhere and agree on their rows before a run."""
+
+    def meet(self, federation: Federation) -> Federation: ...
+
+
+def meet_parties(federation: Federation, engine: object) -> Federation:
+    """The federation once its parties are there and have agreed on their rows."""
+    if not isinstance(engine, MeetingEngine):
+        what = "the parties of this federation run elsewhere: pass engine=co.Grpc(...)"
+        here = "Federation.open(path, frames={party: frame})"
+        raise InvalidInput(f"{what}, or open it with {here} to run it in this process.")
+    return engine.meet(federation)
+
+
+@dataclass(eq=False)
+class RunDriver:
+    """One run of one method, from its plans to the outcome of its programs."""
+
+    run: str
+    federation: Federation
+    job: Job
+    method: Method | GraphMethod | MaskedScores
+    plans: Mapping[str, Plan]
+    blocks: Mapping[str, Block]
+    store: Store
+    show: Show
+    noise: SeededNoise | None
+    call: node_setup.Call | None = None
+    notes: list[Mapping[str, Any]] = field(default_factory=list)
+    began: float = field(default_factory=time.perf_counter)
+    hosted_nodes: HostedNodes = field(init=False)
+    replaced: list[Replaced] = field(default_factory=list)  # ledgers that took the place of lost ones
+
+    def run_programs(self) -> Outcome:
+        """Reserve, run, and close the run if that fails for good."""
+        try:
+            self.reserve()
+        except tuple(FINAL) as error:
+            with contextlib.suppress(errors.PeerFailed):  # whoever refused this refuses what follows from it, too
+                self.end(f"{REFUSED}: {type(error).__name__}")
+            raise
+        try:
+            return self.hosted_nodes.drive()
+        except tuple(FINAL) as error:
+            with contextlib.suppress(errors.PeerFailed):
+                self.end(f"failed: {type(error).__name__}")
+            raise
+
+    @contextlib.contextmanager
+    def hosted(self, engine: Engine | Distributed) -> Iterator[None]:
+        """With a host for every node."""
+        if isinstance(engine, Distributed):
+            self.hosted_nodes = engine.hosted_nodes(self.run, self.setups(), self.store, self.listen, self.call)
+        else:
+            self.hosted_nodes = LocalNodes(self.run, self.setups(), self.store.log, engine, self.listen)
+        try:
+            yield
+        finally:
+            self.hosted_nodes.close()
+
+    def ask_all(self, what: Callable[[HostedNode, *Ts], T], *arguments: *Ts) -> dict[NodeId, T]:
+        """The same question to all hosts."""
+        return self.hosted_nodes.ask(what, dict.fromkeys(self.nodes, arguments))
+
+    @property
+    def nodes(self) -> tuple[NodeId, ...]:
+        graph = isinstance(self.method, GraphMethod)
+        return self.job.roster.parties if graph else (COORDINATOR, *self.job.roster.parties)
+
+    def reserve(self) -> None:
+        """Every ledger reserves its whole plan, or nothing is sent at all."""
+        keys = self.check_heads()
+        if over := self.store.ended():  # runs whose process died before it could close every ledger
+            self.ask_all(HostedNode.settle, over)
+        terms = terms_of(self.job, self.method)
+        if self.federation.away is None:  # parties elsewhere are asked whether they would take part
+            self.ask_all(HostedNode.same_unit, terms, self.plans)
+        self.ask_all(HostedNode.reserve, terms, self.plans, keys)
+        self.exchange_heads("start")
+
+    def end(self, how: str) -> None:
+        self.store.end(self.run, how)
+        self.ask_all(HostedNode.close, how)
+        self.exchange_heads("end")
+
+    def finish(self) -> None:
+        """The result is there. Parties elsewhere that cannot be told now are told before the next run: an error would
+        have the caller repeat the call, which would begin and pay another run."""
+        try:
+            self.end("finished")
+        except errors.ColonnadeError as error:
+            if self.federation.away is None or self.run not in self.store.ended():
+                raise
+            log.warning("over, and not everybody could be told", extra={"run": self.run, "error": type(error).__name__})
+
+    def check_heads(self) -> dict[NodeId, bytes]:
+        """Check that every chain is whole and lacks no row that another node saw; the keys the nodes sign with."""
+        self.ask_all(HostedNode.verify)
+        standing = self.ask_all(HostedNode.standing)
+        self.replaced = [one for found in standing.values() for one in found.replaced]
+        seen: dict[NodeId, dict[NodeId, Head]] = {name: {} for name in standing}
+        for witness, found in standing.items():
+            for peer, head in found.remembered.items():
+                if peer in seen:
+                    seen[peer][witness] = head
+        self.hosted_nodes.ask(HostedNode.vouch, {name: (heads,) for name, heads in seen.items() if heads})
+        return {name: found.key for name, found in standing.items() if found.key}
+
+    def exchange_heads(self, when: str) -> None:
+        """Let the coordinator remember where every ledger stands, and each party where the next one does."""
+        if not self.store.durable:
+            return
+        heads = {name: found.head for name, found in self.ask_all(HostedNode.standing).items()}
+        names = list(heads)
+        peers = dict(zip(names, [*names[1:], names[0]], strict=True))
+        news = {n: (when, heads if n == COORDINATOR else {peer: heads[peer]}) for n, peer in peers.items()}
+        self.hosted_nodes.ask(HostedNode.remember, news)
+
+    def setups(self) -> dict[NodeId, NodeSetup]:
+        policies = {name: party.policy for name, party in self.federation.parties.items()}
+        job, method, noise, setups = self.job, self.method, self.noise, dict[NodeId, NodeSetup]()
+        if not isinstance(method, GraphMethod):
+            setups[COORDINATOR] = node_setup.coordinator_setup(job, method, noise)
+        for name, around in node_setup.neighbours(job, method).items():
+            setups[name] = node_setup.party_setup(job, method, self.blocks[name], policies[name], noise, name, around)
+        return setups
+
+    def listen(self, node: NodeId, note: Note) -> None:
+        if node != COORDINATOR and not note.keys() - {"round", "party"}:
+            return  # an agent that counts its rounds and has no figures to show
+        # How long a round takes depends on the data: under privacy the history does not say.
+        clock = {} if self.job.privacy else {"seconds": time.perf_counter() - self.began}
+        self.notes.append({**note, **clock})
+        self.show(note)
+
+
+# ------------------------------------------------------------------------------------------------ what it gives
+
+
+def assemble_fit(run: RunDriver, outcome: Outcome) -> Fit:
+    """The Fit of a run whose programs have all returned."""
+    answer = _answer_of(run, outcome.results)
+    parties, job = run.federation.parties, run.job
+    holders = [name for name, party in parties.items() if party.block.columns]
+    own = _own_coefficients(outcome.results, answer, holders)
+    stumps = {name: part for name in own if (part := getattr(outcome.results[name], "model", None)) is not None}
+    by_example = isinstance(answer.model, Support)
+    return Fit(
+        coefficients=Coefficients(own, [name for name in holders if name not in own]),
+        intercept=answer.intercept + _label_middle(run),
+        objective=answer.objective,
+        gap=answer.gap,
+        status=answer.status,
+        privacy=replace(_statement(run), replaced=stating.describe_replaced(run.replaced)),
+        communication=Communication.of(outcome.traffic).along(run.notes, answer.gap),
+        problem=job.problem,
+        method=run.method.TITLE,
+        run=run.run,
+        seconds=None if job.privacy else time.perf_counter() - run.began,
+        label=run.federation.label,
+        notes=tuple(run.notes),
+        features={
+            name: run.federation.example_names(name) if by_example else parties[name].features for name in holders
+        },
+        schemas={name: parties[name].schema for name in holders},
+        on=run.federation.on,
+        errors=answer.errors,
+        path=None if answer.path is None else CoefficientPath(*answer.path),
+        link=answer.link,
+        remarks=(*answer.remarks, *_remark_on_middle(run), *remarks_on(job.privacy)),
+        facts=_facts(run),
+        by_rows=job.roster.by_rows,
+        model=answer.model if answer.model is not None else stumps or None,
+    )
+
+
+def _answer_of(run: RunDriver, results: Mapping[str, Any]) -> Answer:
+    if not isinstance(run.method, GraphMethod):
+        answer: Answer = results[COORDINATOR]
+        return answer
+    own: Own | Answer = results[run.job.roster.label]
+    if isinstance(own, Answer):  # of agents elsewhere, who keep what they know
+        return own
+    assert own.answer is not None, f"{type(run.method).__name__}.peer must return Own(..., answer=Answer(...))"
+    return own.answer
+
+
+def _own_coefficients(results: Mapping[str, Any], answer: Answer, holders: list[str]) -> dict[str, Any]:
+    """By party, where they are known here: what it returned itself, else what the answer says of it."""
+    returned = {name: results[name].coefficients for name in holders if isinstance(results[name], Own)}
+    rest = [name for name in holders if name not in returned and name in answer.coefficients]
+    own = returned | {name: answer.coefficients[name] for name in rest}
+    return {name: np.array(x) for name, x in own.items()}
+
+
+def _label_middle(run: RunDriver) -> float:
+    """What private labels were measured from."""
+    privacy = run.job.privacy
+    return 0.0 if privacy is None or run.job.problem.loss.classifies else privacy.label_middle
+
+
+def _remark_on_middle(run: RunDriver) -> tuple[str, ...]:
+    middle = _label_middle(run)
+    if not middle or run.job.problem.intercept:
+        return ()
+    return (f"labels were measured from the middle of their declared range, {middle:g}: that is the intercept",)
+
+
+def _facts(run: RunDriver) -> dict[str, Any]:
+    """What everybody knew before the first message. How many rows each party brought is covered by no price."""
+    terms = terms_of(run.job, run.method)
+    here = run.federation.away is None
+    parties = run.federation.parties if here else {}
+    return {
+        "rows": run.job.roster.rows,
+        "brought": dict(run.federation.alignment.rows) if here and run.job.privacy is None else {},
+        "policies": {name: _policy_words(party.policy) for name, party in parties.items()},
+        "settings": terms.settings,
+        "fingerprint": terms.fingerprint,
+    }
+
+
+def _statement(run: RunDriver) -> PrivacyStatement:
+    """What the result may claim."""
+    unit, seen = run.job.roster.unit, calls.released_to_all(run.plans)
+    if run.job.privacy is None or run.method.DERIVATION is None:
+        return not_private("exact values left the parties, so no bound on epsilon holds", unit, seen)
+    if run.noise is not None:
+        return not_private("the noise was seeded, so whoever knows the seed can subtract it", unit, seen)
+    assumed = node_setup.assumptions(run.job)
+    caveat = stating.large_delta(run.job.privacy, *run.job.units)
+    terms = (run.job.privacy, row_rho(run.plans), unit, seen, run.method.DERIVATION, assumed, caveat)
+    place = node_setup.place_of(run.job, run.method, keyed=run.federation.on is not None)
+    derived = replace(stating.derived_statement(*terms), place=place)
+    if place != stating.BY_SECRET:
+        return derived
+    # Of its two promises the one against outsiders rests on a hash that nobody tells from a random one.
+    return replace(derived, guarantee=stating.Guarantee.CONDITIONAL, computational=True)
+
+
+def _policy_words(policy: Policy) -> str:
+    """A party's policy in words."""
+    parts = ["exact values may leave" if policy.exact else "noisy values only"]
+    if policy.epsilon is not None:
+        parts.append(f"epsilon at most {shown(policy.epsilon)} (delta {policy.delta:g})")
+    parts += ["exact values inside the consortium"] * policy.consortium + ["its part of scores"] * policy.scores
+    return ", ".join(parts)

@@ -15,8 +15,7 @@ from colonnade.methods.masked_scores import MaskedScores
 from colonnade.methods.method import Job
 from colonnade.methods.node_setup import Call
 from colonnade.runs.call import run_fingerprint
-from colonnade.runs.driver import RunDriver, meet_parties
-from colonnade.runs.progress import Silent
+from colonnade.runs.fit import RunDriver, meet_parties
 from colonnade.runs.result import Fit, KeptScores
 from colonnade.runtime.inprocess import Engine, InProcess
 from colonnade.runtime.run_store import MemoryStore, RunStore, Store
@@ -58,7 +57,7 @@ def score(
     call = Call(method, fitted.problem, None)
     try:
         with run_store.run(run_fingerprint(there, job, method, held, None)) as run:
-            one = RunDriver(run, there, job, method, method.price(job), held, run_store, Silent(), None, call)
+            one = RunDriver(run, there, job, method, method.price(job), held, run_store, lambda _: None, None, call)
             with one.hosted(engine or InProcess()):
                 scores = one.run_programs().results[fitted.label]
                 one.finish()

@@ -166,7 +166,7 @@ def simulate(
         raise InvalidInput(f"nothing can be run: {' '.join(refused)}")
     trials: list[Trial] = []
     done = 0
-    with progress_bar(progress, "simulating, fits", splits * sum(case.times(repeats) for case in plan)) as bar:
+    with progress_bar(progress, "simulating, fits", splits * sum(case.times(repeats) for case in plan)) as show:
         for number, (train, test) in enumerate(_splits(whole.rows, splits)):
             told, held = _rows(whole, train), _rows(whole, test)
             if classifies and min(len(set(told.labels.tolist())), len(set(held.labels.tolist()))) < 2:
@@ -175,7 +175,7 @@ def simulate(
                 for _ in range(case.times(repeats)):
                     trials.append(_trial(case, told, held, number, classifies))
                     done += 1
-                    bar.show({"round": done})
+                    show({"round": done})
             trials += _baselines(told, held, number, classifies)
     return Simulation(tuple(trials), tuple(refused), measures=("AUC",) if classifies else ("R2", "RMSE"))
 
