@@ -306,7 +306,7 @@ def settings() -> str:
     """What may stand in a job file: every problem, method and the terms of privacy, with their settings and defaults."""
     from dataclasses import MISSING, fields
 
-    from colonnade.runs.job_file import accepted
+    from colonnade.runs.config import accepted
 
     def setting(field: Any) -> str:
         if field.default is MISSING and field.default_factory is MISSING:

@@ -28,7 +28,7 @@ from colonnade.methods.plain_data import known_methods, known_values
 from colonnade.privacy.events import Audience, Mechanism
 from colonnade.privacy.statement import OF_TRUST, Guarantee, Trust
 from colonnade.privacy.values import Packed, decode_value, encode_value
-from colonnade.runs.job_file import accepted, load_job
+from colonnade.runs.config import accepted, load_job
 from colonnade.runtime.wire import Letter
 from contract import EVERY_METHOD, federation
 

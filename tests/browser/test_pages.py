@@ -16,7 +16,7 @@ from test_report import contrast
 
 import colonnade as co
 from colonnade.cli.live import Server
-from colonnade.runs.evaluation import evaluate_fit
+from colonnade.runs.result import evaluate_fit
 from colonnade.views import RunFacts, write_report
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs Playwright: pip install playwright")

@@ -10,7 +10,7 @@ import pytest
 import colonnade as co
 from colonnade.methods.method import GraphMethod, Method, MethodBase
 from colonnade.methods.plain_data import from_plain, known_methods, to_plain
-from colonnade.runs.job_file import accepted
+from colonnade.runs.config import accepted
 from contract import EVERY_METHOD
 
 PUBLIC = {name: getattr(co, name) for name in co.__all__ if hasattr(getattr(co, name), "price")}

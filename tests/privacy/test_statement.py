@@ -28,7 +28,7 @@ from colonnade.privacy.statement import (
     with_trust,
 )
 from colonnade.runs.call import released_to_all
-from colonnade.runs.job_file import load_job
+from colonnade.runs.config import load_job
 from colonnade.runs.preview import preview
 
 HARD = Assumption("nobody can factor 15", computational=True)

@@ -18,8 +18,8 @@ from colonnade.errors import BudgetExhausted
 from colonnade.network import certs
 from colonnade.network.hub import Grpc
 from colonnade.network.party_file import PartyFile, write_key
-from colonnade.runs.dry_run import open_service, rehearse, suppose_rows
-from colonnade.runs.job_file import load_job
+from colonnade.runs.config import load_job
+from colonnade.runs.preview import open_service, rehearse, suppose_rows
 from organisations import COORDINATOR_KEY, free_port
 
 ROWS, FEWEST = 60, 20

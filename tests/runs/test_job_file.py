@@ -9,7 +9,7 @@ import pytest
 import colonnade as co
 from colonnade.data.text_file import at_line, read_text
 from colonnade.errors import InvalidInput
-from colonnade.runs.job_file import load_job
+from colonnade.runs.config import load_job
 
 WHOLE = """\
 [problem]

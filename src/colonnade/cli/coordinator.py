@@ -17,7 +17,7 @@ from colonnade.cli.before_run import Overwrite, check_free, cost_of_another, sho
 from colonnade.cli.terminal import answer, busy, explained, lined, on_screen, write_text
 
 if TYPE_CHECKING:
-    from colonnade.runs.job_file import JobFile
+    from colonnade.runs.config import JobFile
     from colonnade.runs.preview import Preview
 
 app = typer.Typer(name="coordinator", no_args_is_help=True, help="Run a job between organisations: hold no data.")
@@ -64,8 +64,7 @@ def run(
       colonnade coordinator run federation.toml --job job.toml --dry-run
     """
     with explained(SAME):
-        from colonnade.runs.config import save_finished
-        from colonnade.runs.job_file import load_job
+        from colonnade.runs.config import load_job, save_finished
         from colonnade.views import check_target
 
         _log_to_stderr(as_json, quiet or dry_run)
@@ -151,8 +150,7 @@ def _rehearse(
 ) -> tuple[list[str], Preview]:
     """A dry run: what it cannot know, and what would be proposed, if this side would not refuse it."""
     from colonnade.network.transport.metrics import page
-    from colonnade.runs.dry_run import ROWS, UNKNOWN, propose_call, suppose_rows
-    from colonnade.runs.preview import preview
+    from colonnade.runs.preview import ROWS, UNKNOWN, preview, propose_call, suppose_rows
 
     assert fed.away is not None
     hub.rehearse()

@@ -113,9 +113,8 @@ def _rehearse(settings: PartyFile, job: Path | None, rows: int | None, quiet: bo
     """A dry run: what a run would find here, if it would not be refused."""
     from colonnade.network.transport.metrics import Metrics, page
     from colonnade.network.transport.party import rehearse as check_dialling
-    from colonnade.runs.dry_run import open_service, rehearse
-    from colonnade.runs.job_file import load_job
-    from colonnade.runs.preview import seen_by
+    from colonnade.runs.config import load_job
+    from colonnade.runs.preview import open_service, rehearse, seen_by
 
     asked = None if job is None else load_job(job)
     with busy("making every check that a run would make here", quiet or as_json), open_service(settings) as service:
