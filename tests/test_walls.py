@@ -415,7 +415,7 @@ def test_masked_rows_lengths_and_corrections_are_addressed_to_the_coordinator_al
     makers = coordinators_makers()
     assert makers == FOR_THE_COORDINATOR | {"release_gram", "release_sums"}
     made = {path.name for path in FILES if any(makes(node, makers) for node in ast.walk(tree(path)))}
-    assert made == {"secure_products.py", "secure_parts.py", "private_gram.py"}
+    assert made == {"secure_products.py", "secure_release.py", "private_gram.py"}
     for path in FILES:
         assert misaddressed(path.read_text(encoding="utf-8"), makers) == [], path
 

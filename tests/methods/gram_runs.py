@@ -11,12 +11,11 @@ import numpy as np
 
 import colonnade as co
 from colonnade.kernels.ring import Ring
-from colonnade.methods.gram import private_gram, secure_answer
+from colonnade.methods.gram import private_gram, secure_release
 from colonnade.methods.gram.design import OWN, sums_weights
-from colonnade.methods.gram.rings import Layout
 from colonnade.methods.gram.rule import prepare
-from colonnade.methods.gram.secure_design import Design, fixed_labels
-from colonnade.methods.gram.secure_parts import Prepared
+from colonnade.methods.gram.secure_design import Design, Layout, fixed_labels
+from colonnade.methods.gram.secure_release import Prepared
 from colonnade.methods.method import Job
 from colonnade.privacy.events import Scope, unprotected
 from colonnade.privacy.gate import Gate
@@ -67,7 +66,7 @@ def silent_run(
 ) -> Seen:
     """A run without noise; `like` another one: rows are then centred and scaled as there, whatever the sums."""
     seen = Seen()
-    integers, matrix, sums_of = Gate.integers, secure_answer.gram_matrix, private_gram.collect_sums
+    integers, matrix, sums_of = Gate.integers, secure_release.gram_matrix, private_gram.collect_sums
 
     def own_release(self: Gate, exact: Any, weights: Any, masks: Any, **more: Any) -> Any:
         if more["scope"] is Scope.OWN:
@@ -94,7 +93,7 @@ def silent_run(
     with monkeypatch.context() as patch:
         patch.setattr(Gate, "integers", own_release)
         patch.setattr(private_gram, "collect_sums", look_at_sums)
-        patch.setattr(secure_answer, "gram_matrix", look)
+        patch.setattr(secure_release, "gram_matrix", look)
         patch.setattr(private_gram, "prepare", remember)
         loss = problem.pop("loss", co.Logistic())
         asked = co.Problem(loss, penalty=co.Ridge(1e-3), **problem)

@@ -11,9 +11,8 @@ from scipy import integrate, stats
 
 import colonnade as co
 from colonnade.methods.gram import design as gram_design
-from colonnade.methods.gram.design import Figures
+from colonnade.methods.gram.design import Figures, NoisyLabels
 from colonnade.methods.gram.local import Local
-from colonnade.methods.gram.noisy_labels import NoisyLabels
 from colonnade.methods.gram.rule import Extended, PublicColumns, Sums, choose, noise_levels
 from colonnade.methods.method import Job
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import colonnade as co
 from colonnade.errors import ProtocolError
 from colonnade.methods.gram import local as local_gram
-from colonnade.methods.gram import secure_design, secure_parts
+from colonnade.methods.gram import secure_design, secure_release
 from colonnade.methods.gram.integer_rows import Buckets, Grid, IntegerRows, norms, uncut, within
 from colonnade.methods.gram.local import Local
 from colonnade.methods.method import Job
@@ -101,7 +101,7 @@ def test_labels_become_the_nearest_whole_number_of_steps_and_never_more_than_the
     bound, y = 20.0, np.append(np.linspace(-30.0, 30.0, 1201), [np.nan, np.inf, -np.inf, 1e308])
     job = Job(co.Problem(co.LeastSquares()), split("two").roster(), privacy(label_bound=bound))
     exact = np.clip(np.nan_to_num(y), -bound, bound) / bound
-    steps, weights = secure_parts.label_steps(job, y, size), secure_parts.class_weights(job, y, size)
+    steps, weights = secure_release.label_steps(job, y, size), secure_release.class_weights(job, y, size)
     for found, want, low in (
         (steps, exact * size, -size),
         (local_gram._beside(y / bound, size), exact * size, -size),
@@ -509,23 +509,23 @@ def pair(*values):
 )  # fmt: skip
 def test_a_description_of_a_release_with_figures_out_of_range_is_refused(change):
     design, told = described("joint")
-    secure_parts.check_prepare(design, told["name"], secure_parts.Prepare(**told))
+    secure_release.check_prepare(design, told["name"], secure_release.Prepare(**told))
     with pytest.raises(ProtocolError):
-        secure_parts.check_prepare(design, told["name"], secure_parts.Prepare(**{**told, **change}))
+        secure_release.check_prepare(design, told["name"], secure_release.Prepare(**{**told, **change}))
 
 
 def test_a_description_at_the_ends_of_its_range_is_taken():
     design, told = described("joint")
     for ends in ({"bits": 8}, {"bits": 64}, {"step": 1.0 / LARGEST}, {"step": LARGEST}, {"norm2": pair(0, 0)}):
-        secure_parts.check_prepare(design, told["name"], secure_parts.Prepare(**{**told, **ends}))
+        secure_release.check_prepare(design, told["name"], secure_release.Prepare(**{**told, **ends}))
     for ends in (
         {"constant": 1, "label": 1},
         {"scale": pair(1e-300, LARGEST, 1.0)},
         {"centre": pair(LARGEST, -LARGEST, 0.0)},
     ):
-        secure_parts.check_prepare(design, told["name"], secure_parts.Prepare(**{**told, **ends}))
+        secure_release.check_prepare(design, told["name"], secure_release.Prepare(**{**told, **ends}))
     fewer = {"keep": pair(1), "centre": pair(0.0), "scale": pair(1.0)}
-    secure_parts.check_prepare(design, told["name"], secure_parts.Prepare(**{**told, **fewer}))
+    secure_release.check_prepare(design, told["name"], secure_release.Prepare(**{**told, **fewer}))
 
 
 @pytest.mark.parametrize(
@@ -541,9 +541,9 @@ def test_a_description_at_the_ends_of_its_range_is_taken():
 )  # fmt: skip
 def test_class_sums_described_in_any_other_way_than_agreed_are_refused(change):
     design, told = described("sums")
-    assert secure_parts.check_prepare(design, "sums", secure_parts.Prepare(**told)).figures == design.sums
+    assert secure_release.check_prepare(design, "sums", secure_release.Prepare(**told)).figures == design.sums
     with pytest.raises(ProtocolError, match="another release than the one that was agreed"):
-        secure_parts.check_prepare(design, told["name"], secure_parts.Prepare(**{**told, **change(told)}))
+        secure_release.check_prepare(design, told["name"], secure_release.Prepare(**{**told, **change(told)}))
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -10,9 +10,8 @@ import pytest
 
 import colonnade as co
 from colonnade.methods.gram.design import plan_joint, squares_within, whole_frame
-from colonnade.methods.gram.rings import MOST_BITS, SDS, Layout, Rings
-from colonnade.methods.gram.secure_design import Design
-from colonnade.methods.gram.secure_parts import Prepared
+from colonnade.methods.gram.secure_design import MOST_BITS, SDS, Design, Layout, Rings
+from colonnade.methods.gram.secure_release import Prepared
 from colonnade.methods.method import Job
 
 SCHEMAS = {

@@ -12,7 +12,7 @@ import pytest
 
 import colonnade as co
 from colonnade.errors import LeakError, ProtocolError
-from colonnade.methods.gram import private_gram, secure_answer, secure_parts, secure_products
+from colonnade.methods.gram import private_gram, secure_products, secure_release
 from colonnade.methods.gram.secure_design import Design, GramSettings
 from colonnade.methods.gram.secure_products import CoordinatorKey, Masked, Next, Stage, Widths
 from colonnade.methods.method import Job
@@ -224,9 +224,9 @@ def test_a_party_releases_nothing_of_a_stage_of_which_a_partner_was_told_somethi
         fields = {name: getattr(message, name) for name in message.__slots__} | {field: CHANGES[field](message)}
         if field == "keep":
             fields |= {"centre": message.centre[:0], "scale": message.scale[:0]}
-        return secure_parts.Prepare(**fields)
+        return secure_release.Prepare(**fields)
 
-    engine = co.Tap(forging(secure_parts.Prepare, "a", forge))
+    engine = co.Tap(forging(secure_release.Prepare, "a", forge))
     with pytest.raises(ProtocolError, match="something else of this release"):
         run(tmp_path, engine)
     for party in PARTIES:
@@ -249,7 +249,7 @@ def test_a_stage_is_accepted_once_and_in_its_turn(name, again, tmp_path):
             return told["sums"] if message.name == "joint" else None
 
     with pytest.raises(ProtocolError, match="not the next one"):
-        run(tmp_path, forging(secure_parts.Prepare, "a", forge))
+        run(tmp_path, forging(secure_release.Prepare, "a", forge))
 
 
 def test_rings_that_columns_cannot_have_are_refused(tmp_path):
@@ -262,9 +262,9 @@ def test_rings_that_columns_cannot_have_are_refused(tmp_path):
 def test_parties_that_were_told_different_rings_get_noise_instead_of_products(monkeypatch, tmp_path):
     """Masks are derived from the rings of all columns: where they differ nothing cancels, and nothing is learned."""
     matrices = []
-    real = secure_answer.gram_matrix
+    real = secure_release.gram_matrix
     monkeypatch.setattr(
-        secure_answer, "gram_matrix", lambda *a: (matrices.append((a[1].bits, real(*a))), matrices[-1][1])[1]
+        secure_release, "gram_matrix", lambda *a: (matrices.append((a[1].bits, real(*a))), matrices[-1][1])[1]
     )
     run(tmp_path / "told alike")
     run(tmp_path / "told apart", forging(Widths, "a", lambda m: Widths(m.bits + np.eye(len(m.bits), dtype=int)[-1])))
@@ -285,7 +285,7 @@ def test_a_party_cannot_send_masked_columns_to_another_party(tmp_path, monkeypat
             to = {stage.partners(gate.node)[0] if isinstance(m, Masked) else r: m for r, m in post.to.items()}
             post = program.send((yield type(post)(to, post.wait)))
 
-    monkeypatch.setattr(secure_parts, "upload", misdirected)
+    monkeypatch.setattr(secure_release, "upload", misdirected)
     engine = co.Tap(InProcess())
     with pytest.raises(LeakError, match="nobody but the coordinator"):
         run(tmp_path, engine)
@@ -499,7 +499,7 @@ def test_labels_are_plus_and_minus_one_at_a_weight_that_doubles_cannot_hold():
     """-(2^54 + 4) // (2^54 + 3) is -2: past the bound of products, where an error would tell of a negative label."""
     fed = federation(rows=20)
     design = Design(Job(PROBLEM, fed.roster(), replace(PRIVACY, epsilon=60.0)), GramSettings())
-    told = secure_parts.Prepare(
+    told = secure_release.Prepare(
         name="joint",
         step=1.0,
         bits=31,
@@ -512,9 +512,9 @@ def test_labels_are_plus_and_minus_one_at_a_weight_that_doubles_cannot_hold():
         scale=np.zeros(0),
         labels=np.zeros(0),
     )
-    prepared = secure_parts.check_prepare(design, "joint", told)
+    prepared = secure_release.check_prepare(design, "joint", told)
     block = replace(fed.parties["b"].block, labels=np.where(np.arange(20) % 2, 1.0, -1.0))
-    matrix = secure_parts.OwnMatrix(design, prepared, block, SimpleNamespace(node="b", run="run"))
+    matrix = secure_release.OwnMatrix(design, prepared, block, SimpleNamespace(node="b", run="run"))
     assert matrix.bound == 1
     np.testing.assert_array_equal(matrix.read(0, 20)[:, 0], block.own_labels())
 

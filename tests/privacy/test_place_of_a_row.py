@@ -23,7 +23,7 @@ import colonnade as co
 from colonnade.data import row_order
 from colonnade.data.row_order import in_order
 from colonnade.estimators.federated import same_call
-from colonnade.methods.gram import private_gram, secure_answer
+from colonnade.methods.gram import private_gram, secure_release
 from colonnade.methods.method import Job
 from colonnade.privacy.events import Scope
 from colonnade.privacy.gate import Gate
@@ -142,7 +142,7 @@ def run_of(federation, way, monkeypatch, earlier=None):
     method, problem, privacy = WAYS[way]
     tape = Tape(earlier=earlier)
     gaussian, integers, noisy_max = Gate.gaussian, Gate.integers, Gate.noisy_max
-    sums, matrix = private_gram.collect_sums, secure_answer.gram_matrix
+    sums, matrix = private_gram.collect_sums, secure_release.gram_matrix
 
     def on_gaussian(self, *exact, **more):
         parts = [(np.array(part.value), 1.0) for part in exact]
@@ -175,7 +175,7 @@ def run_of(federation, way, monkeypatch, earlier=None):
         patch.setattr(Gate, "integers", on_integers)
         patch.setattr(Gate, "noisy_max", on_max)
         patch.setattr(private_gram, "collect_sums", on_sums)
-        patch.setattr(secure_answer, "gram_matrix", on_matrix)
+        patch.setattr(secure_release, "gram_matrix", on_matrix)
         patch.setattr("colonnade.privacy.gate.Gate._fresh", lambda _: Still())
         job = Job(problem, federation.roster(), privacy)
         method.check(job)

@@ -29,14 +29,13 @@ from colonnade.kernels.ring import Ring, cross, ring_masks, uniform
 from colonnade.methods.gram import design as gram_design
 from colonnade.methods.gram import local as local_gram
 from colonnade.methods.gram import secure_design, secure_products
-from colonnade.methods.gram.design import OWN, Figures, grid, own_count
+from colonnade.methods.gram.design import OWN, Figures, NoisyLabels, grid, own_count
 from colonnade.methods.gram.integer_rows import IntegerRows, within
 from colonnade.methods.gram.local import Products, SendSketch
-from colonnade.methods.gram.noisy_labels import NoisyLabels
 from colonnade.methods.gram.private_gram import PrivateGram
-from colonnade.methods.gram.rings import Layout
-from colonnade.methods.gram.secure_parts import Prepare, check_prepare
+from colonnade.methods.gram.secure_design import Layout
 from colonnade.methods.gram.secure_products import Masked, Parts, Seed, Widths
+from colonnade.methods.gram.secure_release import Prepare, check_prepare
 from colonnade.methods.masked_scores import PartScores
 from colonnade.methods.method import Job, SendLabels
 from colonnade.privacy import gate as gates

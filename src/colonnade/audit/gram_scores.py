@@ -19,15 +19,22 @@ from colonnade.audit.setting import RUN, Setting
 from colonnade.kernels.arrays import Floats, Integers
 from colonnade.kernels.bits import unpack_rows
 from colonnade.kernels.ring import Ring, cross
-from colonnade.methods.gram.design import HALF, Figures, grid, label_bound, noise_sd, own_count, sums_weights
+from colonnade.methods.gram.design import (
+    HALF,
+    Figures,
+    NoisyLabels,
+    grid,
+    label_bound,
+    noise_sd,
+    own_count,
+    sums_weights,
+)
 from colonnade.methods.gram.design import OWN as OWN_RING
 from colonnade.methods.gram.integer_rows import Buckets, IntegerRows
 from colonnade.methods.gram.local import Local, LocalParts
-from colonnade.methods.gram.noisy_labels import NoisyLabels
-from colonnade.methods.gram.rings import Rings
-from colonnade.methods.gram.secure_design import Design
-from colonnade.methods.gram.secure_parts import Prepare, Prepared, check_prepare
+from colonnade.methods.gram.secure_design import Design, Rings
 from colonnade.methods.gram.secure_products import Diagonal, Masked, Parts, Stage, Totals, Widths
+from colonnade.methods.gram.secure_release import Prepare, Prepared, check_prepare
 from colonnade.methods.method import Finish, Job, Labels
 from colonnade.privacy.block import Block
 from colonnade.privacy.mechanisms import gaussian_sigma

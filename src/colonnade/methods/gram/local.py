@@ -21,9 +21,18 @@ import numpy as np
 from colonnade.errors import ProtocolError
 from colonnade.kernels.arrays import Floats, Integers
 from colonnade.kernels.ring import gram as own_products
-from colonnade.methods.gram.design import HALF, OWN, Figures, grid, label_bound, plan_joint, public_columns, whole_frame
+from colonnade.methods.gram.design import (
+    HALF,
+    OWN,
+    Figures,
+    NoisyLabels,
+    grid,
+    label_bound,
+    plan_joint,
+    public_columns,
+    whole_frame,
+)
 from colonnade.methods.gram.integer_rows import Buckets, IntegerRows
-from colonnade.methods.gram.noisy_labels import NoisyLabels
 from colonnade.methods.gram.rule import GramRule, PublicColumns, RowFrame, as_they_are
 from colonnade.methods.gram.solve import Gram
 from colonnade.methods.method import Job

@@ -37,16 +37,7 @@ from colonnade.methods.gram.local import (
     sketch_release,
 )
 from colonnade.methods.gram.rule import RowFrame, prepare
-from colonnade.methods.gram.secure_answer import class_sums, collect_gram, collect_sums, cut_short, gram_answer
 from colonnade.methods.gram.secure_design import TRUSTS, Design, GramSettings
-from colonnade.methods.gram.secure_parts import (
-    OwnMatrix,
-    Prepare,
-    Prepared,
-    check_prepare,
-    release_gram,
-    release_sums,
-)
 from colonnade.methods.gram.secure_products import (
     Diagonal,
     Introduce,
@@ -60,6 +51,19 @@ from colonnade.methods.gram.secure_products import (
     exchange_seeds,
     introduce_itself,
     meet_coordinator,
+)
+from colonnade.methods.gram.secure_release import (
+    OwnMatrix,
+    Prepare,
+    Prepared,
+    check_prepare,
+    class_sums,
+    collect_gram,
+    collect_sums,
+    cut_short,
+    gram_answer,
+    release_gram,
+    release_sums,
 )
 from colonnade.methods.gram.solve import Gram, solve
 from colonnade.methods.method import Answer, Done, Finish, Job, Labels, Method, Own, SendLabels, finish_party

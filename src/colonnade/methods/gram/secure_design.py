@@ -1,6 +1,14 @@
-"""Private Gram between parties that compute together: settings, and what is known before a run.
+"""Private Gram between parties that compute together: settings, what is known before a run, and rings that fit.
 
-Leaves   nothing: budgets, steps and noise follow from public figures (schemas, rows, rho).
+Units    a column of zeros and ones, one of class labels too, is a whole number of steps long or nothing: it enters as 0
+         and 1 (labels as ±1), and its length in steps f, the unit, is kept aside. Noise shrinks with it: an entry of
+         columns i and j in units has sd g/(fᵢfⱼ) where one in steps has g. Only where the schema proves that no row is
+         over its bound, and rows are neither centred nor scaled: a row of ones that is shortened has no ones left.
+Rings    column i is masked modulo 2^wᵢ, and a product of two columns is known modulo the lesser of both. |xᵢᵀxⱼ| is at
+         most √(dᵢdⱼ), d the squared lengths, which leave with their noise before the rest; where xᵢ is zeros and ones
+         also dᵢ times the largest entry of xⱼ; and eight sds of noise. A product that does not fit is wrong, and tells
+         no more: noise modulo 2^w hides what noise hides.
+Leaves   nothing: budgets, steps, noise and rings follow from public figures (schemas, rows, rho) and what left before.
 """
 
 from __future__ import annotations
@@ -10,19 +18,24 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 
+import numpy as np
+from numpy.typing import NDArray
+
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats, Integers
 from colonnade.methods.gram.design import (
+    HALF,
     Figures,
+    NoisyLabels,
     audience,
     joint_sensitivity,
     noise_sd,
     plan_sums,
     public_columns,
+    squares_within,
     sums_sensitivity,
 )
-from colonnade.methods.gram.noisy_labels import NoisyLabels
-from colonnade.methods.gram.rings import MOST_BITS, one_ring
+from colonnade.methods.gram.integer_rows import entry_bounds, norms
 from colonnade.methods.gram.rule import GramRule, PublicColumns, RowFrame, choose, noise_levels
 from colonnade.methods.gram.secure_products import Stage, block_rows
 from colonnade.methods.method import Job
@@ -166,3 +179,160 @@ class Design:
 def fixed_labels(job: Job, figures: Figures) -> bool:
     """Whether y'y is public: where every label is ±τ."""
     return job.problem.loss.classifies and not figures.buckets
+
+
+# ------------------------------------------------------------------------------------------------ rings that fit
+
+
+SDS = 8.0  # of noise that fit beside a product on either side: it wraps once in 10^15 entries
+MOST_BITS = 62  # of a column
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The matrices that the parties multiply, one after another: the kept columns of each, and the label's with its
+    holder."""
+
+    job: Job
+    figures: Figures
+    frame: RowFrame  # of all columns
+
+    @cached_property
+    def owner(self) -> Integers:
+        """Of each column of all matrices: the number of its party."""
+        widths = [self.figures.widths[party] for party in self.job.roster.parties]
+        return np.repeat(np.arange(len(widths)), widths)
+
+    @cached_property
+    def label(self) -> int:
+        """The place of the label's column: behind those of its holder."""
+        holder = self.job.roster.parties.index(self.job.roster.label)
+        return int(np.flatnonzero(self.owner == holder)[-1])
+
+    def mine(self, party: str) -> Integers:
+        """The places of a party's columns, among them the label's."""
+        return np.flatnonzero(self.owner == self.job.roster.parties.index(party))
+
+    @cached_property
+    def kept(self) -> dict[str, Integers]:
+        """By party: which columns of the frame are its."""
+        ends = np.cumsum([len(places) for places in self.job.roster.positions.values()])
+        number = np.searchsorted(ends, self.frame.keep, side="right")
+        return {party: np.flatnonzero(number == k) for k, party in enumerate(self.job.roster.parties)}
+
+    def places(self, party: str) -> Integers:
+        """The kept columns of a party as places among its own."""
+        before = sum(len(p) for name, p in self.job.roster.positions.items() if self._comes_before(name, party))
+        return self.frame.keep[self.kept[party]] - before
+
+    def _comes_before(self, name: str, party: str) -> bool:
+        parties = self.job.roster.parties
+        return parties.index(name) < parties.index(party)
+
+    def whole(self, party: str) -> bool:
+        """Whether columns of zeros and ones enter as they are: rows are as the schema has them, and within bounds."""
+        roster, here = self.job.roster, self.kept[party]
+        if not here.size or party not in roster.known or self.figures.buckets or self.figures.step > 1.0:
+            return False
+        known, bound = roster.known[party], entry_bounds(self.job, party)[0]
+        uncut = known.proven and norms(self.job)[party] >= known.norm and bool((bound >= known.bounds).all())
+        plain = not self.frame.centre[here].any() and bool((self.frame.scale[here] == 1.0).all())
+        return uncut and plain and squares_within(known.norm, self.figures.step) <= self.figures.norm2[party]
+
+    @cached_property
+    def units(self) -> Integers:
+        """f: the steps that a 1 in each column stands for."""
+        units = np.ones(self.owner.size, np.int64)
+        for party in self.job.roster.with_columns:
+            if self.whole(party):
+                here = self.mine(party)[: self.kept[party].size]
+                units[here[self._of_columns(party, 1)]] = round(1.0 / self.figures.step)
+        if self.job.problem.loss.classifies and not self.figures.buckets:
+            units[self.label] = self.figures.label
+        return units
+
+    def _of_columns(self, party: str, which: int) -> NDArray[np.bool_]:
+        """Of the kept columns: whether they are binary (1), or not negative (2)."""
+        return np.asarray(entry_bounds(self.job, party)[which][self.places(party)], bool)
+
+    @cached_property
+    def _kinds(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Which columns are zeros and ones, and which have no entry below zero."""
+        binary, nonnegative = np.zeros(self.owner.size, bool), np.zeros(self.owner.size, bool)
+        for party in self.job.roster.with_columns:
+            here = self.mine(party)[: self.kept[party].size]
+            nonnegative[here] = self._of_columns(party, 2) & (self.frame.centre[self.kept[party]] <= 0.0)
+            binary[here] = self._of_columns(party, 1) & (self.units[here] > 1)
+        return binary, nonnegative & (self.figures.buckets == 0)
+
+    @cached_property
+    def entries(self) -> Floats:
+        """How far an entry of each column can be from zero, in units."""
+        most = np.full(self.owner.size, float(self.figures.label))
+        for party in self.job.roster.with_columns:
+            here, places = self.kept[party], self.mine(party)
+            bound = entry_bounds(self.job, party)[0][self.places(party)]
+            ends = (np.where(self._of_columns(party, 2), 0.0, -bound), bound)
+            far = np.maximum(*(np.abs((end - self.frame.centre[here]) * self.frame.scale[here]) for end in ends))
+            most[places[: here.size]] = np.minimum(far / self.figures.step + 1.0, self.figures.norm2[party] ** 0.5)
+        return np.full(most.size, np.inf) if self.figures.buckets else most / self.units
+
+    # ------------------------------------------------------------------------ noise
+
+    def weights(self, party: str) -> tuple[Floats, Floats, Floats]:
+        """Of the noise of a party's diagonal, of its upper triangle, of its sums."""
+        unit = self.units[self.mine(party)].astype(float)
+        i, j = np.triu_indices(unit.size, 1)
+        return _up(1.0 / unit**2), _up(HALF / (unit[i] * unit[j])), _up(HALF / unit)
+
+    def cross_weights(self, pair: tuple[str, str]) -> Floats:
+        """Of the noise that either party of a pair adds to their product."""
+        one, other = (self.units[self.mine(party)].astype(float) for party in pair)
+        return _up(HALF / np.outer(one, other))
+
+    # ------------------------------------------------------------------------ rings
+
+    def fit(self, diagonal: Floats, g: float) -> Rings:
+        """The ring of every column, from the noisy squared lengths of all of them and the noise g."""
+        units = self.units.astype(float)
+        lengths = np.maximum(diagonal, 0.0) + SDS * g / units**2 + 1.0
+        if self.units[self.label] > 1:
+            lengths[self.label] = self.job.roster.rows
+        binary, nonnegative = self._kinds
+        most = np.sqrt(np.outer(lengths, lengths))
+        # As many as there are ones, times the largest entry beside them: 0 where a party's rows are under a step.
+        ones = np.where(binary[:, None], np.outer(lengths, self.entries), np.inf)
+        most = np.minimum(most, np.minimum(ones, ones.T))
+        spread = SDS * g / np.outer(units, units)
+        low = np.floor(np.where(np.outer(nonnegative, nonnegative), 0.0, -most) - spread)
+        apart = self.owner[:, None] != self.owner
+        needed = np.ceil(np.log2(np.ceil(most + spread) - low + 1.0))
+        bits = np.where(apart, needed, 1.0).max(axis=1, initial=1.0)
+        return Rings(np.minimum(bits, MOST_BITS).astype(np.int64), low.astype(np.int64))
+
+    def by_party(self, bits: Integers) -> dict[str, Integers]:
+        return {party: bits[self.mine(party)] for party in self.job.roster.parties}
+
+
+@dataclass(frozen=True)
+class Rings:
+    """The bits of each column, and the least that a product of two of them, with its noise, can be."""
+
+    bits: Integers
+    low: Integers
+
+    def lift(self, product: Integers, rows: Integers, columns: Integers) -> Integers:
+        """The products of some columns, from what they are in their rings."""
+        low = self.low[np.ix_(rows, columns)]
+        ring = np.minimum.outer(self.bits[rows], self.bits[columns]).astype(np.uint64)
+        mask = np.uint64(2**64 - 1) >> (np.uint64(64) - ring)
+        return np.asarray(low + ((product.astype(np.uint64) - low.astype(np.uint64)) & mask).astype(np.int64))
+
+
+def _up(weights: Floats) -> Floats:
+    return np.nextafter(weights * (1.0 + 2.0**-50), np.inf)  # noise is never less than priced
+
+
+def one_ring(widths: Mapping[str, int], bits: int) -> dict[str, Integers]:
+    """The same ring for all columns: of a release for which no lengths have left before."""
+    return {party: np.full(width, bits, np.int64) for party, width in widths.items()}
