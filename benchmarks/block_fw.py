@@ -22,9 +22,9 @@ import colonnade as co
 from colonnade.methods.frank_wolfe.block import BlockFrankWolfe
 from colonnade.methods.frank_wolfe.private_block import PrivateBlockFrankWolfe
 from colonnade.privacy.accountant import rho_for
-from colonnade.problem.labels import PublicLabels
-from colonnade.problem.product import Product
+from colonnade.problem.problem import PublicLabels
 from colonnade.problem.sampling import Elementary, Nice, PerParty, Sampling, least_probability
+from colonnade.problem.sets import Product
 from papers.baselines import one_shot_sketches
 from papers.figures.lou_comparison import best_model as best_of_gram
 from papers.figures.lou_comparison import correlated, independent, paper_table

@@ -22,8 +22,8 @@ from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats
 from colonnade.problem import L1Ball, LeastSquares, Problem
 from colonnade.problem.hull import Corrector, quadratic_minimum
-from colonnade.problem.product import Product
 from colonnade.problem.sampling import Nice, universal_step
+from colonnade.problem.sets import Product
 from papers.published.dense_sketch import rademacher_sketch
 
 SWEEPS = 60  # of the corrective solve, each of which never raises the objective

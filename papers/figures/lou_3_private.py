@@ -24,7 +24,7 @@ from scipy import sparse
 import colonnade as co
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats
-from colonnade.problem.labels import PublicLabels
+from colonnade.problem.problem import PublicLabels
 from colonnade.views.colours import COLOURS
 from papers.figure import Row, stated
 from papers.plot import Panel

@@ -27,7 +27,6 @@ from hypothesis import strategies as st
 
 import colonnade as co
 from colonnade.methods.frank_wolfe.block import BlockFrankWolfe, block_owners
-from colonnade.problem.product import Product
 from colonnade.problem.sampling import (
     Elementary,
     Independent,
@@ -37,6 +36,7 @@ from colonnade.problem.sampling import (
     least_probability,
     universal_step,
 )
+from colonnade.problem.sets import Product
 from colonnade.runtime.program import public_bytes
 from reference import confident
 

@@ -23,7 +23,7 @@ from colonnade.privacy.ledger import Ledger, Terms
 from colonnade.privacy.mechanisms import SystemNoise
 from colonnade.privacy.store import FileLog, MemoryLog
 from colonnade.privacy.values import Private
-from colonnade.problem.labels import PublicLabels
+from colonnade.problem.problem import PublicLabels
 from colonnade.runtime.program import COORDINATOR
 from colonnade.runtime.wire import decode
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import colonnade as co
-from colonnade.problem.product import Product
+from colonnade.problem.sets import Product
 from papers.baselines import local_coresets, one_shot_sketches, random_atoms, replicated_blocks
 from papers.partition import similar, uniform, weighted
 from papers.published.block_frank_wolfe import PublishedBlockFrankWolfe

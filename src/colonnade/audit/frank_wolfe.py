@@ -29,7 +29,7 @@ from colonnade.privacy.block import Block
 from colonnade.privacy.mechanisms import gumbel_scale
 from colonnade.privacy.statement import Privacy, Trust
 from colonnade.problem import L1Ball, LeastSquares, Logistic, Problem
-from colonnade.problem.labels import PublicLabels
+from colonnade.problem.problem import PublicLabels
 from colonnade.runtime.program import COORDINATOR
 
 PICKS, RADIUS, COLUMNS = 4, 2.0, 2  # of the central method

@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol
 
 from colonnade.errors import LedgerDamaged, StoreError
 
@@ -41,6 +40,7 @@ _FILES = "select body from log where run = ? and length(body) = 65 and hex(subst
 _INSERT = "insert into log(run, tick, kind, key, body, head) values (?, ?, ?, ?, ?, ?)"
 _ANY = "select 1 from log where run = ? and kind = ? limit 1"
 _ONE = "select tick, kind, key, body from log where seq = ?"
+_LAST = "select head from log order by seq desc limit 1"
 _KEPT = "select value from secret where run = ? and name = ?"
 _OTHER_FILES = _FILES.replace("run = ?", "run != ? and run in (select run from secret)")  # of runs not erased yet
 
@@ -55,27 +55,6 @@ class Row:
     kind: str
     key: str
     body: bytes
-
-
-class Log(Protocol):
-    """What a ledger and a transcript need from a store."""
-
-    durable: bool
-
-    def atomic(self) -> contextlib.AbstractContextManager[None]: ...
-    def append(self, run: str, tick: int, kind: str, key: str, body: bytes) -> None: ...
-    def rows(self, run: str | None = None, kind: str | None = None) -> list[Row]: ...
-    def holds(self, run: str, kind: str) -> bool: ...
-    def walk(self, run: str) -> Iterator[Row]: ...
-    def secret(self, run: str, name: str, size: int) -> bytes: ...
-    def keep(self, run: str, name: str, value: bytes) -> None: ...
-    def kept(self, run: str, name: str) -> bytes: ...
-    def erase(self, run: str) -> None: ...
-    def unerased(self) -> set[str]: ...
-    def verify(self) -> int: ...
-    def head_at(self, count: int) -> bytes: ...
-    def length(self) -> int: ...
-    def close(self) -> None: ...
 
 
 class MemoryLog:
@@ -190,7 +169,8 @@ class FileLog:
             with _disk(self.path):
                 self._db.execute("begin immediate")
                 try:
-                    self._head = self._last_head() if self._has_tables else _START
+                    last = self._db.execute(_LAST).fetchone() if self._has_tables else None
+                    self._head = bytes(last[0]) if last else _START
                 except BaseException:
                     self._db.execute("rollback")
                     raise
@@ -208,30 +188,18 @@ class FileLog:
                 if self._db.in_transaction:
                     self._db.execute("rollback")
 
-    def _last_head(self) -> bytes:
-        row = self._db.execute("select head from log order by seq desc limit 1").fetchone()
-        return bytes(row[0]) if row else _START
-
     def append(self, run: str, tick: int, kind: str, key: str, body: bytes) -> None:
-        if self._depth:
-            self._insert(run, tick, kind, key, body)
-        else:
-            with self.atomic():
-                self._insert(run, tick, kind, key, body)
-
-    def _insert(self, run: str, tick: int, kind: str, key: str, body: bytes) -> None:
-        try:
-            stored = self._put(body)
-            head = chain(self._head, run, tick, kind, key, stored)
-            self._db.execute(_INSERT, (run, tick, kind, key, stored, head))
-        except sqlite3.IntegrityError as error:
-            raise LedgerDamaged(
-                f"{self.path}: {kind} {key!r} of run {run} at tick {tick} is recorded already. Nothing was "
-                "recorded or sent twice; is another process driving the same run?"
-            ) from error
-        except (sqlite3.DatabaseError, OSError) as error:
-            raise _explain(self.path, error) from error
-        self._head = head
+        with self.atomic():
+            try:
+                stored = self._put(body)
+                head = chain(self._head, run, tick, kind, key, stored)
+                self._db.execute(_INSERT, (run, tick, kind, key, stored, head))
+            except sqlite3.IntegrityError as error:
+                raise LedgerDamaged(
+                    f"{self.path}: {kind} {key!r} of run {run} at tick {tick} is recorded already. Nothing was "
+                    "recorded or sent twice; is another process driving the same run?"
+                ) from error
+            self._head = head
 
     def rows(self, run: str | None = None, kind: str | None = None) -> list[Row]:
         wanted = {"run": run, "kind": kind}
@@ -293,7 +261,7 @@ class FileLog:
 
     def kept(self, run: str, name: str) -> bytes:
         with _disk(self.path):
-            row = self._db.execute("select value from secret where run = ? and name = ?", (run, name)).fetchone()
+            row = self._db.execute(_KEPT, (run, name)).fetchone()
         if row is None:
             raise LedgerDamaged(f"{self.path}: what run {run} has added up so far is gone. The run cannot go on.")
         return bytes(row[0])
@@ -356,6 +324,9 @@ class FileLog:
         if hashlib.sha256(body).hexdigest() != name:
             raise LedgerDamaged(f"{self._blobs / name} is not what was recorded. Restore it from a copy of the store.")
         return body
+
+
+Log = MemoryLog | FileLog
 
 
 def check_format(path: Path, found: object) -> None:

@@ -8,48 +8,17 @@ from __future__ import annotations
 
 from colonnade.problem.boosting import AdaBoost
 from colonnade.problem.kernel import RBF, KernelSVM
-from colonnade.problem.labels import PublicLabels
 from colonnade.problem.losses import Absolute, Huber, LeastSquares, Logistic, Loss, Quantile, SquaredHinge
 from colonnade.problem.penalties import ElasticNet, GroupLasso, Lasso, NuclearNorm, Penalty, Ridge
-from colonnade.problem.problem import Problem, certificate
-from colonnade.problem.product import Product
+from colonnade.problem.problem import Problem, PublicLabels, certificate
 from colonnade.problem.sampling import Elementary, Independent, Nice, PerParty, Sampling, Serial
-from colonnade.problem.sets import GroupL1Ball, L1Ball, Set, Simplex
+from colonnade.problem.sets import GroupL1Ball, L1Ball, Product, Set, Simplex
 from colonnade.problem.topology import Changing, Topology
 from colonnade.problem.weighted import ClassWeighted
 
 __all__ = [
-    "RBF",
-    "Absolute",
-    "AdaBoost",
-    "Changing",
-    "ClassWeighted",
-    "ElasticNet",
-    "Elementary",
-    "GroupL1Ball",
-    "GroupLasso",
-    "Huber",
-    "Independent",
-    "KernelSVM",
-    "L1Ball",
-    "Lasso",
-    "LeastSquares",
-    "Logistic",
-    "Loss",
-    "Nice",
-    "NuclearNorm",
-    "Penalty",
-    "PerParty",
-    "Problem",
-    "Product",
-    "PublicLabels",
-    "Quantile",
-    "Ridge",
-    "Sampling",
-    "Serial",
-    "Set",
-    "Simplex",
-    "SquaredHinge",
-    "Topology",
-    "certificate",
-]
+    "RBF", "Absolute", "AdaBoost", "Changing", "ClassWeighted", "ElasticNet", "Elementary", "GroupL1Ball", "GroupLasso",
+    "Huber", "Independent", "KernelSVM", "L1Ball", "Lasso", "LeastSquares", "Logistic", "Loss", "Nice", "NuclearNorm",
+    "Penalty", "PerParty", "Problem", "Product", "PublicLabels", "Quantile", "Ridge", "Sampling", "Serial", "Set",
+    "Simplex", "SquaredHinge", "Topology", "certificate",
+]  # fmt: skip

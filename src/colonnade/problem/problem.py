@@ -1,10 +1,11 @@
-"""What is solved: a loss with a constraint set or a penalty, and the certificate of a penalised answer.
+"""What is solved: a loss with a constraint set or a penalty; the certificate of a penalised answer; public labels.
 
 Solves   min_x,b  loss(Ax + b, y)  subject to x in the set,  or  + penalty(x);  b = 0 unless intercept.
 """
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +42,27 @@ class Problem:
         """The loss at these scores (intercept included) plus the penalty; that x lies in the set is not checked."""
         loss = self.loss.value(scores, y)
         return loss if self.penalty is None else loss + self.penalty.value(coefficients)
+
+
+@dataclass(frozen=True, eq=False)
+class PublicLabels:
+    """Labels that everybody may know: they are not protected, and neighbouring tables have the same ones.
+
+    A value of a method's settings: a run's terms name them by their hash.
+    """
+
+    values: Floats
+
+    def __post_init__(self) -> None:
+        values = np.array(self.values, dtype=np.float64)
+        if values.ndim != 1 or not np.isfinite(values).all():
+            raise InvalidInput(f"public labels have shape {values.shape}: give one finite number for each row.")
+        values.flags.writeable = False
+        object.__setattr__(self, "values", values)
+
+    def __repr__(self) -> str:
+        digest = hashlib.sha256(self.values.tobytes()).hexdigest()[:16]
+        return f"PublicLabels({self.values.size:,} rows, sha256 {digest})"
 
 
 def certificate(loss: Loss, penalty: Penalty, A: Any, x: Floats, y: Floats) -> float:

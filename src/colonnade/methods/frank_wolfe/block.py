@@ -40,9 +40,8 @@ from colonnade.privacy.block import Block
 from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.values import Released
-from colonnade.problem.product import Product
 from colonnade.problem.sampling import PerParty, Sampling, least_probability, universal_step
-from colonnade.problem.sets import L1Ball
+from colonnade.problem.sets import L1Ball, Product
 from colonnade.runtime.messages import message
 from colonnade.runtime.node import Replies
 from colonnade.runtime.program import COORDINATOR, Note, Program, ask, ask_one, public_bytes, receive, tell

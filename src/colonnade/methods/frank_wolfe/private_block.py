@@ -60,7 +60,7 @@ from colonnade.privacy.statement import Trust
 from colonnade.privacy.values import Private, Released
 from colonnade.problem import LeastSquares, Logistic, SquaredHinge
 from colonnade.problem.hull import quadratic_minimum
-from colonnade.problem.labels import PublicLabels
+from colonnade.problem.problem import PublicLabels
 from colonnade.runtime.messages import message
 from colonnade.runtime.node import Replies
 from colonnade.runtime.program import COORDINATOR, Note, Program, ask, ask_one, public_bytes, receive, tell
