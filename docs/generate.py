@@ -230,7 +230,7 @@ def dtypes() -> str:
 
 def bounds() -> str:
     """What every field of a question, and of the call in it, may hold; fields with the same bound on one line."""
-    from colonnade.network.bounds import CALL, CEILING, FIELDS, OTHER
+    from colonnade.network.questions import CALL, CEILING, FIELDS, OTHER
 
     head = f"- the whole head: bytes, from the federation's sizes (`Sizes.head`), at most {CEILING >> 20} MiB"
     lines = [

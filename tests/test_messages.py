@@ -23,9 +23,8 @@ from colonnade.cli import app
 from colonnade.data.federation_file import FederationFile
 from colonnade.network.answers import read_answer
 from colonnade.network.certs import tls_in
-from colonnade.network.parcel import pack
 from colonnade.network.party_file import write_key
-from colonnade.network.questions import Question
+from colonnade.network.questions import Question, pack
 from colonnade.network.refusals import PeerBroken, PeerRefused
 from colonnade.network.replaced_ledger import Record, accept
 from colonnade.privacy.ledger import Ledger, Replaced

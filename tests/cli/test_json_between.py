@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import colonnade as co
 from colonnade.cli import app
-from colonnade.network.parcel import letters_in
+from colonnade.network.questions import letters_in
 from organisations import Organisations
 
 pytest.importorskip("grpc", reason="grpcio is not installed: pip install 'colonnade[grpc]'")

@@ -370,7 +370,7 @@ def lab_service(tmp_path, table_: pl.DataFrame, approve) -> tuple[PartyService, 
 def test_a_party_hears_of_its_own_columns_and_nobody_else_does(tmp_path, caplog, monkeypatch):
     """The operator's request and log name the column; what the hub is answered is the same as for a table in order."""
     from colonnade.methods.node_setup import Call, source_of
-    from colonnade.network.parcel import pack
+    from colonnade.network.questions import pack
 
     answers, requests = {}, []
     for name, fbs in {"idle": "1.0", "fine": "1"}.items():

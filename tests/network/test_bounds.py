@@ -21,10 +21,21 @@ import colonnade as co
 from colonnade.errors import InvalidInput, WireError
 from colonnade.methods.node_setup import Call, source_of
 from colonnade.methods.plain_data import known_methods, known_values
-from colonnade.network.bounds import CALL, CEILING, FIELDS, OTHER, Sizes, check_call, check_question
-from colonnade.network.parcel import LONGEST_NAME, Parcel, pack, unpack
 from colonnade.network.party_service import OK, UNAVAILABLE
-from colonnade.network.questions import Question
+from colonnade.network.questions import (
+    CALL,
+    CEILING,
+    FIELDS,
+    LONGEST_NAME,
+    OTHER,
+    Parcel,
+    Question,
+    Sizes,
+    check_call,
+    check_question,
+    pack,
+    unpack,
+)
 from colonnade.runtime.messages import FailureCode
 from colonnade.runtime.turns import MOST
 

@@ -29,9 +29,9 @@ from colonnade.cli import app  # noqa: E402
 from colonnade.data.federation_file import FederationFile  # noqa: E402
 from colonnade.errors import InvalidInput, ProtocolError, StoreError, WireError  # noqa: E402
 from colonnade.network.neighbours import LETTER, LONGEST  # noqa: E402
-from colonnade.network.parcel import letters_in, letters_out, pack, unpack  # noqa: E402
 from colonnade.network.party_file import PartyFile  # noqa: E402
 from colonnade.network.party_service import OK, UNAVAILABLE, UNKNOWN  # noqa: E402
+from colonnade.network.questions import letters_in, letters_out, pack, unpack  # noqa: E402
 from colonnade.network.transport.metrics import Metrics  # noqa: E402
 from colonnade.runtime.messages import Direct, Sealed  # noqa: E402
 from colonnade.runtime.turns import Computed  # noqa: E402

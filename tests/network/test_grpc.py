@@ -13,8 +13,8 @@ import colonnade as co
 from colonnade.errors import PeerFailed
 from colonnade.methods.method import Job
 from colonnade.methods.node_setup import Call, terms_of
-from colonnade.network.parcel import pack, unpack
 from colonnade.network.party_service import DIVERGED, OK
+from colonnade.network.questions import pack, unpack
 from colonnade.privacy.mechanisms import SeededNoise
 
 pytest.importorskip("grpc", reason="grpcio is not installed: pip install 'colonnade[grpc]'")

@@ -16,7 +16,7 @@ import colonnade as co
 from colonnade.methods.method import Answer, Done, Finish, Method, Own, Status
 from colonnade.methods.plain_data import known_values
 from colonnade.network.certs import tls_in
-from colonnade.network.parcel import LONGEST_NAME, letters_out, pack
+from colonnade.network.questions import LONGEST_NAME, letters_out, pack
 from colonnade.privacy.events import EXACT, Charge
 from colonnade.privacy.keyring import Keyring, public_key
 from colonnade.privacy.ledger import Ledger

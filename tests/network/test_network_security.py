@@ -26,8 +26,7 @@ from colonnade.network import certs  # noqa: E402
 from colonnade.network.answers import read_answer, read_greeting, read_promise  # noqa: E402
 from colonnade.network.certs import tls_in  # noqa: E402
 from colonnade.network.hub_run import HubRun  # noqa: E402
-from colonnade.network.parcel import pack, unpack  # noqa: E402
-from colonnade.network.questions import Question  # noqa: E402
+from colonnade.network.questions import Question, pack, unpack  # noqa: E402
 from colonnade.network.transport.envelope import METHOD, EnvelopeKind, PartyHello, Welcome, greeting, parse  # noqa: E402
 from colonnade.network.transport.party import serve  # noqa: E402
 from colonnade.runtime.turns import Lost  # noqa: E402

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import colonnade as co
-from colonnade.network.parcel import (
+from colonnade.network.questions import (
     LAST_ROUND,
     Parcel,
     letters_in,

@@ -35,12 +35,11 @@ from colonnade.network import proposals, refusals
 from colonnade.network.answers import read_answer
 from colonnade.network.hub import Grpc
 from colonnade.network.hub_run import RunLog
-from colonnade.network.parcel import Parcel, letters_in, letters_out, pack, unpack
 from colonnade.network.party_data import PartyData
 from colonnade.network.party_file import Limits
 from colonnade.network.party_service import DIVERGED, OK, UNAVAILABLE, UNKNOWN, PartyService
 from colonnade.network.proposals import Approvals, Request
-from colonnade.network.questions import Question
+from colonnade.network.questions import Parcel, Question, letters_in, letters_out, pack, unpack
 from colonnade.network.transport.envelope import PeerTimeout
 from colonnade.network.transport.metrics import Metrics
 from colonnade.privacy.block import Unit

@@ -31,10 +31,10 @@ from colonnade.data.schema.columns import Numeric
 from colonnade.data.schema.table import Schema
 from colonnade.errors import InvalidInput, PeerFailed, ProtocolError
 from colonnade.network import certs
-from colonnade.network.parcel import Parcel, unpack
 from colonnade.network.party_alignment import forget
 from colonnade.network.party_data import PartyData
 from colonnade.network.party_service import OK
+from colonnade.network.questions import Parcel, unpack
 from colonnade.runtime.turns import Computed
 from organisations import Organisations
 

@@ -21,10 +21,9 @@ from colonnade.data.alignment import PepperShare
 from colonnade.data.psi import psi_common, psi_key, psi_respond, psi_setup
 from colonnade.data.row_order import canonical
 from colonnade.errors import WireError
-from colonnade.network.parcel import Parcel
 from colonnade.network.party_alignment import COMMON, PEPPER, REQUEST, RESPONSE, SETUP, forget
 from colonnade.network.party_service import OK
-from colonnade.network.questions import Question
+from colonnade.network.questions import Parcel, Question
 
 
 def words(*rows: int) -> list[bytes]:

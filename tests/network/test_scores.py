@@ -28,11 +28,11 @@ from colonnade.errors import ColonnadeError, HeldByParty, InvalidInput, PeerFail
 from colonnade.methods import masked_scores
 from colonnade.methods.masked_scores import MaskedScores
 from colonnade.methods.node_setup import Call, source_of
-from colonnade.network.parcel import pack, unpack
 from colonnade.network.party_data import PartyData, Scoring, part_path
 from colonnade.network.party_file import Limits
 from colonnade.network.party_service import DIVERGED, OK, PartyService
 from colonnade.network.proposals import Request
+from colonnade.network.questions import pack, unpack
 from colonnade.privacy.accountant import Budget
 from colonnade.privacy.events import SCORES, Charge
 from colonnade.privacy.ledger import Terms

@@ -10,7 +10,7 @@ import pytest
 
 import colonnade as co
 from colonnade.errors import LeakError, PeerFailed
-from colonnade.network.parcel import letters_out, pack, unpack
+from colonnade.network.questions import letters_out, pack, unpack
 from colonnade.runtime.hosted_node import HostedNode, Joined, Turn
 from colonnade.runtime.traffic import Traffic
 from colonnade.runtime.turns import Answered, Computed, Lost, Turns, check_records, gather_answers, wait_for_all

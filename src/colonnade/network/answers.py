@@ -10,9 +10,8 @@ from typing import Any
 
 from colonnade.errors import ReplayDiverged, StoreError, WireError
 from colonnade.methods.method import Answer, Status
-from colonnade.network.parcel import Parcel, unpack
 from colonnade.network.party_service import DIVERGED, OK, UNAVAILABLE, UNKNOWN
-from colonnade.network.questions import Question
+from colonnade.network.questions import Parcel, Question, unpack
 from colonnade.network.refusals import refusal
 from colonnade.network.replaced_ledger import is_replaced
 from colonnade.privacy.ledger import Replaced

@@ -22,14 +22,12 @@ from colonnade.data.federation_file import FederationFile
 from colonnade.errors import InvalidInput, PeerFailed, ProtocolError
 from colonnade.methods.node_setup import Call
 from colonnade.network.answers import read_answer, read_greeting, read_reach
-from colonnade.network.bounds import Sizes, check_call
 from colonnade.network.certs import SIGNING_KEY, Tls, check_own, tls_in
 from colonnade.network.hub_alignment import Content, align
 from colonnade.network.hub_run import LOSSES, HubRun
-from colonnade.network.parcel import Parcel, pack
 from colonnade.network.party_file import read_key
 from colonnade.network.party_service import PROTOCOL
-from colonnade.network.questions import Question
+from colonnade.network.questions import Parcel, Question, Sizes, check_call, pack
 from colonnade.network.refusals import PeerBroken, silence
 from colonnade.network.transport.envelope import PartyRestarted, PeerTimeout
 from colonnade.network.transport.metrics import Metrics

@@ -19,8 +19,7 @@ from colonnade.data.alignment import bitmap, intersect
 from colonnade.data.federation_file import FederationFile
 from colonnade.data.row_order import DIGEST
 from colonnade.errors import InvalidInput, ProtocolError
-from colonnade.network.parcel import Parcel
-from colonnade.network.questions import Question
+from colonnade.network.questions import Parcel, Question
 
 Content = tuple[Mapping[str, Any], Sequence[bytes]]  # head and blobs of a question
 Each = Callable[[Question, Mapping[str, Content]], dict[str, Parcel]]  # one kind of question to several parties

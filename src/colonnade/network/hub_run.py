@@ -24,10 +24,8 @@ from colonnade.network.answers import (
     read_promise,
     read_standing,
 )
-from colonnade.network.bounds import RUNS
-from colonnade.network.parcel import Parcel, letters_in, letters_out, plain_heads
 from colonnade.network.proposals import UNPINNED, told_of
-from colonnade.network.questions import Question
+from colonnade.network.questions import RUNS, Parcel, Question, letters_in, letters_out, plain_heads
 from colonnade.network.refusals import PeerBroken, PeerRefused, for_others, refusal
 from colonnade.runtime.hosted_node import HostedNode, Turn
 from colonnade.runtime.inprocess import Outcome

@@ -20,7 +20,7 @@ from typing import Self
 from colonnade.data.federation_file import FederationFile
 from colonnade.errors import InvalidInput, ProtocolError, WireError
 from colonnade.network.certs import Tls
-from colonnade.network.parcel import letters_in, letters_out, pack, unpack
+from colonnade.network.questions import letters_in, letters_out, pack, unpack
 from colonnade.network.transport.direct import HELD, PATIENCE, Lines, Neighbour
 from colonnade.network.transport.metrics import Metrics
 from colonnade.runtime.messages import Direct

@@ -34,9 +34,8 @@ from colonnade.data.alignment import Agreement, PepperShare, RowOffer, agree, bi
 from colonnade.data.psi import psi_common, psi_fill, psi_key, psi_ready, psi_request, psi_respond, psi_setup, psi_words
 from colonnade.data.row_order import DIGEST
 from colonnade.errors import InvalidInput, PolicyRefused, ProtocolError, WireError
-from colonnade.network.parcel import Parcel, name_in, names_in, text_in
 from colonnade.network.party_data import PartyData
-from colonnade.network.questions import Question
+from colonnade.network.questions import Parcel, Question, name_in, names_in, text_in
 from colonnade.privacy.keyring import Keyring
 from colonnade.privacy.ledger import ADMIN, Ledger
 from colonnade.privacy.store import Log, write_synced

@@ -28,7 +28,7 @@ from colonnade.errors import InvalidInput
 from colonnade.methods.masked_scores import MaskedScores
 from colonnade.methods.method import Job
 from colonnade.methods.node_setup import usable_labels
-from colonnade.network.parcel import is_name
+from colonnade.network.questions import is_name
 from colonnade.privacy.block import Block
 from colonnade.privacy.store import write_synced
 

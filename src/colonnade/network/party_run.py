@@ -18,9 +18,9 @@ import numpy as np
 from colonnade.errors import ProtocolError
 from colonnade.methods.method import Own
 from colonnade.network.neighbours import Neighbours
-from colonnade.network.parcel import Parcel, letters_in, letters_out
 from colonnade.network.party_data import Scoring, part_path
 from colonnade.network.proposals import Proposal
+from colonnade.network.questions import Parcel, letters_in, letters_out
 from colonnade.privacy.keyring import Keyring
 from colonnade.privacy.store import write_synced
 from colonnade.runtime.hosted_node import HostedNode, Turn, code_of

@@ -33,14 +33,13 @@ from colonnade.errors import (
 from colonnade.methods.masked_scores import MaskedScores
 from colonnade.methods.method import GraphMethod
 from colonnade.methods.node_setup import Call, installed, neighbours, party_setup
-from colonnade.network.bounds import Sizes, check_call, check_question
+from colonnade.network import questions
 from colonnade.network.neighbours import Neighbours
-from colonnade.network.parcel import Parcel, name_in, names_in, pack, plain_heads, text_in, unpack
 from colonnade.network.party_alignment import PartyAlignment, write_once
 from colonnade.network.party_data import PartyData, Scoring
 from colonnade.network.party_run import PartyRun, UnknownRun
 from colonnade.network.proposals import Approvals, Approve, Priced, Proposal, Request, price, request_for
-from colonnade.network.questions import Question
+from colonnade.network.questions import Parcel, Question
 from colonnade.network.replaced_ledger import keyed_head
 from colonnade.privacy.keyring import Keyring, public_key
 from colonnade.privacy.ledger import OWNER, REFUSED, Ledger
@@ -77,7 +76,7 @@ class PartyService:
         self.log = self.run_store.log(self.name)
         self.ledger = Ledger(self.log, self.name, data.member.policy)
         self.aligning = PartyAlignment(data, self.log, self.ledger, self.run_store.folder, identity)
-        self.sizes = Sizes.of(data.file)
+        self.sizes = questions.Sizes.of(data.file)
         self.runs: dict[str, PartyRun] = {}
         self.approvals = Approvals()
         self.scoring = Scoring(data, self.run_store.folder)
@@ -109,17 +108,17 @@ class PartyService:
         """The answer to a question of the hub. Every error becomes a code."""
         what = "?"
         try:
-            asked = unpack(raw, self.sizes.head)
+            asked = questions.unpack(raw, self.sizes.head)
             what = str(asked.head.get("what"))[:40]  # longer than every question; it is logged
             try:
                 question = Question(what)
             except ValueError:
                 raise ProtocolError(f"the hub asks {what!r}, which this version does not know") from None
-            check_question(question, asked, self.sizes)
+            questions.check_question(question, asked, self.sizes)
             found = self.handlers[question](asked)
-            return pack({"code": OK, **found.head}, found.blobs)
+            return questions.pack({"code": OK, **found.head}, found.blobs)
         except UnknownRun:
-            return pack({"code": UNKNOWN})
+            return questions.pack({"code": UNKNOWN})
         except tuple(FINAL) as error:
             return self._stop("refused", what, error, int(code_of(error)) + 1, logging.WARNING)
         except (ReplayDiverged, LedgerDamaged) as error:
@@ -131,11 +130,11 @@ class PartyService:
         except Exception as error:  # nobody may end this process by asking; the text of a foreign error may carry data
             self.runs.clear()
             log.error("broken", extra={"question": what, "error": type(error).__name__})
-            return pack({"code": int(FailureCode.STOPPED) + 1})
+            return questions.pack({"code": int(FailureCode.STOPPED) + 1})
 
     def _stop(self, how: str, what: str, error: Exception, code: int, level: int = logging.ERROR) -> bytes:
         log.log(level, how, extra={"question": what, "error": type(error).__name__, "why": str(error)})
-        return pack({"code": code})
+        return questions.pack({"code": code})
 
     def hello(self, _: Parcel) -> Parcel:
         """Who is there: versions, the federation file, the clock, the rows agreed on."""
@@ -182,7 +181,7 @@ class PartyService:
         if (agreement.session if agreement else None) != (asked.head.get("session") or None):
             raise ProtocolError("the hub speaks of another agreement on rows than this party keeps; align again")
         sizes = self.sizes if agreement is None else replace(self.sizes, rows=agreement.rows)
-        check_call(text := text_in(asked, "call"), sizes)
+        questions.check_call(text := questions.text_in(asked, "call"), sizes)
         proposal = Proposal(_run_name(asked), Call.from_json(text), agreement, asked.head.get("code"))
         ended = self.run_store.ended()
         for run in (self.ledger.open_runs() | self.log.unerased()) & ended.keys():
@@ -260,7 +259,7 @@ class PartyService:
         return PartyRun(proposal, host, cover, self.scoring)
 
     def meet(self, asked: Parcel) -> Parcel:
-        self._run_asked(asked).meet(names_in(asked, "peers"), asked.blobs)
+        self._run_asked(asked).meet(questions.names_in(asked, "peers"), asked.blobs)
         return Parcel({})
 
     # ------------------------------------------------------------------------ its ledger
@@ -273,7 +272,9 @@ class PartyService:
         """Where its ledger stands, and where it remembers others to stand."""
         length = self.log.length()
         heads = {"": (length, keyed_head(self.log, length)), **self.ledger.remembered()}
-        return Parcel({"heads": plain_heads(heads), "replaced": [list(one) for one in self.ledger.replaced()]})
+        return Parcel(
+            {"heads": questions.plain_heads(heads), "replaced": [list(one) for one in self.ledger.replaced()]}
+        )
 
     def vouch(self, asked: Parcel) -> Parcel:
         """Its ledger must hold every row that others saw as its last."""
@@ -284,7 +285,7 @@ class PartyService:
 
     def remember(self, asked: Parcel) -> Parcel:
         """Keep where other ledgers stand: at the start and at the end of a run that this party knows."""
-        run, when, heads = _run_name(asked), text_in(asked, "when"), _heads(asked)
+        run, when, heads = _run_name(asked), questions.text_in(asked, "when"), _heads(asked)
         if when not in ("start", "end") or not self.log.rows(run, "open"):
             raise ProtocolError("heads are kept at the start and at the end of a run")
         if strangers := heads.keys() - {COORDINATOR, *self.data.file.members}:
@@ -374,7 +375,7 @@ def _shown(request: Request, proposal: Proposal) -> tuple[object, ...]:
 
 
 def _run_name(asked: Parcel) -> str:
-    run = name_in(asked, "run")
+    run = questions.name_in(asked, "run")
     if run in _USED_NAMES:
         raise WireError("a question about a run with a name that stores use for something else")
     return run
