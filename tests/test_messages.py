@@ -21,8 +21,8 @@ from typer.testing import CliRunner
 import colonnade as co
 from colonnade.cli import app
 from colonnade.data.federation_file import FederationFile
-from colonnade.network.answers import read_answer
 from colonnade.network.certs import tls_in
+from colonnade.network.hub import read_answer
 from colonnade.network.party_file import write_key
 from colonnade.network.questions import Question, pack
 from colonnade.network.refusals import PeerBroken, PeerRefused

@@ -23,9 +23,9 @@ from test_party_service import GRAPH, STAR, Straw, entries, keyed, proposal, run
 import colonnade as co  # noqa: E402
 from colonnade.errors import ColonnadeError, WireError  # noqa: E402
 from colonnade.network import certs  # noqa: E402
-from colonnade.network.answers import read_answer, read_greeting, read_promise  # noqa: E402
 from colonnade.network.certs import tls_in  # noqa: E402
-from colonnade.network.hub_run import HubRun  # noqa: E402
+from colonnade.network.hub import read_answer, read_greeting  # noqa: E402
+from colonnade.network.hub_run import HubRun, read_promise  # noqa: E402
 from colonnade.network.questions import Question, pack, unpack  # noqa: E402
 from colonnade.network.transport.envelope import METHOD, EnvelopeKind, PartyHello, Welcome, greeting, parse  # noqa: E402
 from colonnade.network.transport.party import serve  # noqa: E402

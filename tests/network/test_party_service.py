@@ -32,8 +32,7 @@ from colonnade.data.schema.table import Schema
 from colonnade.errors import ColonnadeError, PeerFailed, ProtocolError, StoreError, WireError
 from colonnade.methods.node_setup import Call, source_of
 from colonnade.network import proposals, refusals
-from colonnade.network.answers import read_answer
-from colonnade.network.hub import Grpc
+from colonnade.network.hub import Grpc, read_answer
 from colonnade.network.hub_run import RunLog
 from colonnade.network.party_data import PartyData
 from colonnade.network.party_file import Limits

@@ -26,8 +26,8 @@ from colonnade.cli import app
 from colonnade.cli.example import write_example
 from colonnade.data.federation_file import new_key
 from colonnade.network import certs
-from colonnade.network.answers import read_replaced
 from colonnade.network.certs import tls_in
+from colonnade.network.hub_run import read_replaced
 from colonnade.network.replaced_ledger import Record, accept, sign_as_coordinator, sign_as_party
 from colonnade.privacy.block import ROW
 from colonnade.privacy.events import Charge, Event, Mechanism

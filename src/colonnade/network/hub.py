@@ -4,7 +4,8 @@
         fit = co.fit(co.Federation.open("federation.toml"), problem, method, privacy, engine=hub, store="hub-store")
 
 Parties dial in (`colonnade party run`) and answer questions (party_service.py). What happens in one run is in
-hub_run.py; what a party answers is read as if it were hostile (answers.py).
+hub_run.py. What a party answers is read as if it were hostile: a value of the right kind, or an error that stops the
+run. It may neither end the hub's process nor keep it busy for ever.
 """
 
 from __future__ import annotations
@@ -19,16 +20,15 @@ from typing import TYPE_CHECKING, Any, Self
 
 from colonnade.data.federation import Federation
 from colonnade.data.federation_file import FederationFile
-from colonnade.errors import InvalidInput, PeerFailed, ProtocolError
+from colonnade.errors import InvalidInput, PeerFailed, ProtocolError, ReplayDiverged, StoreError, WireError
 from colonnade.methods.node_setup import Call
-from colonnade.network.answers import read_answer, read_greeting, read_reach
 from colonnade.network.certs import SIGNING_KEY, Tls, check_own, tls_in
 from colonnade.network.hub_alignment import Content, align
 from colonnade.network.hub_run import LOSSES, HubRun
 from colonnade.network.party_file import read_key
-from colonnade.network.party_service import PROTOCOL
-from colonnade.network.questions import Parcel, Question, Sizes, check_call, pack
-from colonnade.network.refusals import PeerBroken, silence
+from colonnade.network.party_service import DIVERGED, OK, PROTOCOL, UNAVAILABLE, UNKNOWN
+from colonnade.network.questions import Parcel, Question, Sizes, check_call, pack, unpack
+from colonnade.network.refusals import PeerBroken, refusal, silence
 from colonnade.network.transport.envelope import PartyRestarted, PeerTimeout
 from colonnade.network.transport.metrics import Metrics
 from colonnade.privacy.keyring import public_key
@@ -230,3 +230,42 @@ def _mismatches(file: FederationFile, found: Mapping[str, Mapping[str, Any]]) ->
                 f"{party} cannot align by private set intersection: it has no openmined-psi (colonnade[psi])"
             )
     return troubles
+
+
+# ------------------------------------------------------------------------------------------------ answers
+
+
+def read_answer(party: str, question: Question, raw: bytes) -> Parcel:
+    """An answer, or the error that its code stands for."""
+    found = unpack(raw)
+    code = found.head.get("code")
+    if code == OK:
+        return found
+    if code == UNKNOWN:
+        raise Lost(party)
+    if code == UNAVAILABLE:
+        raise StoreError(f"{party!r} cannot write to its store; its own log says why. Repeat the call when it can.")
+    if code == DIVERGED:
+        raise ReplayDiverged(
+            f"{party!r} cannot go on with this run: it is over there, or records, data or code changed; its log says "
+            "which. Put back what was changed and repeat the call, or end the run with `colonnade runs abort`."
+        )
+    raise refusal(party, question, code)
+
+
+def read_greeting(party: str, answer: Parcel) -> Mapping[str, Any]:
+    """What a party says of itself, if it is of the right kind."""
+    head = answer.head
+    always = {"protocol": int, "version": str, "file": str, "clock": float}
+    agreed = {"session": str, "rows": int} if "session" in head or "rows" in head else {}
+    perhaps = {name: kind for name, kind in {"begun": str, "psi": bool}.items() if name in head}
+    if not all(type(head.get(name)) is kind for name, kind in {**always, **agreed, **perhaps}.items()):
+        raise WireError(f"{party!r} greets in a way that this hub does not know")
+    return head
+
+
+def read_reach(party: str, answer: Parcel) -> list[str]:
+    up = answer.head.get("up")
+    if not isinstance(up, list) or not all(isinstance(peer, str) for peer in up):
+        raise WireError(f"{party!r} does not say whom it reaches")
+    return up

@@ -14,26 +14,20 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from colonnade.errors import InvalidInput, PeerFailed, ProtocolError, WireError
 from colonnade.methods.masked_scores import MaskedScores
+from colonnade.methods.method import Answer, Status
 from colonnade.methods.node_setup import Call
-from colonnade.network.answers import (
-    introductions,
-    read_count,
-    read_joined,
-    read_notes,
-    read_outcome,
-    read_promise,
-    read_standing,
-)
 from colonnade.network.proposals import UNPINNED, told_of
 from colonnade.network.questions import RUNS, Parcel, Question, letters_in, letters_out, plain_heads
 from colonnade.network.refusals import PeerBroken, PeerRefused, for_others, refusal
-from colonnade.runtime.hosted_node import HostedNode, Turn
+from colonnade.network.replaced_ledger import is_replaced
+from colonnade.privacy.ledger import Replaced
+from colonnade.runtime.hosted_node import HostedNode, Joined, Standing, Turn
 from colonnade.runtime.inprocess import Outcome
 from colonnade.runtime.messages import Direct, FailureCode
 from colonnade.runtime.node import Listener, NodeSetup
 from colonnade.runtime.program import COORDINATOR, NodeId
 from colonnade.runtime.run_store import ending_in_words
-from colonnade.runtime.traffic import Communication, Traffic
+from colonnade.runtime.traffic import Communication, Traffic, TrafficRow
 from colonnade.runtime.turns import Answered, Computed, Lost, NodeLogs, Promise, Turns, gather_answers, wait_for_all
 from colonnade.runtime.wire import HEADER_SIZE, Letter, encode
 
@@ -43,6 +37,8 @@ if TYPE_CHECKING:
 FAREWELL = 5.0  # seconds to wait for an answer when a run has failed
 PAUSE = 10.0  # seconds at least between two lines of the log about how far a run has come
 LOSSES = 1000  # how often a party may begin anew in one run
+_MOST_REPLACED = 1000  # ledgers that one party may say were replaced
+_LARGEST_COUNT = 1 << 53
 _NOTE = encode(Direct(b""), guarded=False)[:HEADER_SIZE]  # how a note begins that a letter went over a line
 
 log = logging.getLogger("colonnade.network.hub")
@@ -331,3 +327,69 @@ def _check_willing(answers: Mapping[NodeId, Promise]) -> None:
         raise type(refused[first])(f"{refused[first]}{more}") from refused[first]
     if lost:
         raise lost[0]
+
+
+# ------------------------------------------------------------------------------------------------ answers
+# What is no answer raises any of ValueError, KeyError, TypeError and AttributeError, as `RemoteParty.read` expects.
+
+
+def read_standing(head: Mapping[str, Any], parties: Iterable[NodeId]) -> Standing:
+    heads = {peer: (read_count(count), bytes.fromhex(at)) for peer, (count, at) in head["heads"].items()}
+    return Standing(heads.pop(""), heads, b"", read_replaced(head["replaced"], parties))
+
+
+def read_replaced(raw: Any, names: Iterable[str]) -> tuple[Replaced, ...]:
+    """Ledgers that a party says were replaced: they stand in statements, so few, and in plain words."""
+    found, known = [Replaced(*one) for one in raw], {COORDINATOR, *names}
+    if len(found) > _MOST_REPLACED or not all(one.node in known and is_replaced(one) for one in found):
+        raise ValueError("a node, a time and a mark for each ledger that was replaced")
+    return tuple(found)
+
+
+def read_joined(party: NodeId, head: Mapping[str, Any]) -> Joined:
+    heard = {(peer, party): count for peer, count in _counts(head["heard"]).items()}
+    return Joined(_counts(head["received"]), _counts(head["sent"]), heard)
+
+
+def read_outcome(party: NodeId, head: Mapping[str, Any]) -> tuple[Answer | None, Traffic]:
+    """Why a party's part ended, and what it sent."""
+    status, traffic = head["status"], Traffic()
+    answer = None if status is None else Answer({}, 0.0, None, None, Status[status])
+    for sender, receiver, kind, number, messages, size, numbers in head["traffic"]:
+        if sender != party:
+            raise ValueError("a party counts what it sent, and nothing else")
+        line = TrafficRow(sender, str(receiver)[:200], str(kind)[:200], read_count(number))
+        traffic.lines[line] = [read_count(messages), read_count(size), read_count(numbers)]
+    return answer, traffic
+
+
+def read_notes(raw: Any) -> tuple[Mapping[str, Any], ...]:
+    """Rows for the history: names, and numbers or short words."""
+    for note in raw:
+        for name, value in note.items():
+            if not isinstance(value, int | float | str | None) or len(f"{name}{value}") > 200:
+                raise ValueError("a note is numbers and short words")
+    return tuple(raw)
+
+
+def read_count(value: Any) -> int:
+    if type(value) is not int or not 0 <= value <= _LARGEST_COUNT:
+        raise ValueError("a count is a whole number")
+    return value
+
+
+def _counts(raw: Mapping[str, Any]) -> dict[str, int]:
+    return {str(peer): read_count(count) for peer, count in raw.items()}
+
+
+def read_promise(party: str, answer: Parcel) -> Parcel:
+    """A party's keys and its word on the rows, as many as it says."""
+    if len(answer.blobs) != 2 * bool(answer.head.get("covers")) + bool(answer.head.get("confirms")):
+        raise WireError(f"{party!r} promises to take part in a way that this hub does not know")
+    return answer
+
+
+def introductions(said: Sequence[Parcel]) -> list[bytes]:
+    """All keys first, then all confirmations: as a party reads them when it meets the others."""
+    keys = [part for one in said if one.head.get("covers") for part in one.blobs[:2]]
+    return [*keys, *(one.blobs[-1] for one in said if one.head.get("confirms"))]
