@@ -25,7 +25,7 @@ from colonnade.cli.party import _ask, _cost, _read_reply, _show
 from colonnade.errors import BudgetExhausted, PeerFailed, PolicyRefused
 from colonnade.methods.method import Job
 from colonnade.methods.node_setup import Call, source_of, terms_of
-from colonnade.network.proposals import Request
+from colonnade.network.party_run import Request
 from colonnade.network.questions import Question
 from colonnade.privacy.accountant import Budget
 from colonnade.privacy.events import SCORES, Charge, Policy

@@ -32,8 +32,8 @@ import colonnade as co
 from colonnade.errors import PeerFailed, ReplayDiverged
 from colonnade.methods.node_setup import Call, source_of
 from colonnade.network.hub_run import FAREWELL
+from colonnade.network.party_run import Approvals, Request
 from colonnade.network.party_service import DIVERGED, OK, PartyService
-from colonnade.network.proposals import Approvals, Request
 from colonnade.network.questions import Parcel, pack, unpack
 from colonnade.runtime.run_store import abort_run
 from colonnade.runtime.turns import Answered, Lost

@@ -24,7 +24,7 @@ from colonnade.errors import InvalidInput, PolicyRefused
 from colonnade.methods.method import Job
 from colonnade.methods.node_setup import Call, terms_of
 from colonnade.network.party_file import Limits, PartyFile, _read_limits
-from colonnade.network.proposals import Request
+from colonnade.network.party_run import Request
 from colonnade.runtime.run_store import RunStore
 from contract import EVERY_METHOD, federation
 from organisations import free_port

@@ -31,13 +31,13 @@ from colonnade.data.schema.columns import Numeric
 from colonnade.data.schema.table import Schema
 from colonnade.errors import ColonnadeError, PeerFailed, ProtocolError, StoreError, WireError
 from colonnade.methods.node_setup import Call, source_of
-from colonnade.network import proposals, refusals
+from colonnade.network import party_run, refusals
 from colonnade.network.hub import Grpc, read_answer
 from colonnade.network.hub_run import RunLog
 from colonnade.network.party_data import PartyData
 from colonnade.network.party_file import Limits
+from colonnade.network.party_run import Approvals, Request
 from colonnade.network.party_service import DIVERGED, OK, UNAVAILABLE, UNKNOWN, PartyService
-from colonnade.network.proposals import Approvals, Request
 from colonnade.network.questions import Parcel, Question, letters_in, letters_out, pack, unpack
 from colonnade.network.transport.envelope import PeerTimeout
 from colonnade.network.transport.metrics import Metrics
@@ -486,7 +486,7 @@ def test_whether_a_run_is_refused_does_not_depend_on_the_labels(tmp_path):
 
 
 def test_a_price_above_the_epsilon_that_is_named_is_refused(tmp_path):
-    with straw_hub(NOISY, tmp_path) as straw, mock.patch.object(proposals, "row_rho", return_value=1e9):
+    with straw_hub(NOISY, tmp_path) as straw, mock.patch.object(party_run, "row_rho", return_value=1e9):
         assert straw.raw("party0", "reserve", proposal(NOISY)).head == {"code": REFUSES}
 
 

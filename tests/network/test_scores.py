@@ -30,8 +30,8 @@ from colonnade.methods.masked_scores import MaskedScores
 from colonnade.methods.node_setup import Call, source_of
 from colonnade.network.party_data import PartyData, Scoring, part_path
 from colonnade.network.party_file import Limits
+from colonnade.network.party_run import Request
 from colonnade.network.party_service import DIVERGED, OK, PartyService
-from colonnade.network.proposals import Request
 from colonnade.network.questions import pack, unpack
 from colonnade.privacy.accountant import Budget
 from colonnade.privacy.events import SCORES, Charge

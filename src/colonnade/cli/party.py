@@ -26,7 +26,7 @@ from colonnade.privacy.events import shown
 
 if TYPE_CHECKING:
     from colonnade.network.party_file import PartyFile
-    from colonnade.network.proposals import Request
+    from colonnade.network.party_run import Request
     from colonnade.privacy.accountant import Budget
 
 app = typer.Typer(

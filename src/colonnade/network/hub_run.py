@@ -16,7 +16,7 @@ from colonnade.errors import InvalidInput, PeerFailed, ProtocolError, WireError
 from colonnade.methods.masked_scores import MaskedScores
 from colonnade.methods.method import Answer, Status
 from colonnade.methods.node_setup import Call
-from colonnade.network.proposals import UNPINNED, told_of
+from colonnade.network.party_run import UNPINNED, told_of
 from colonnade.network.questions import RUNS, Parcel, Question, letters_in, letters_out, plain_heads
 from colonnade.network.refusals import PeerBroken, PeerRefused, for_others, refusal
 from colonnade.network.replaced_ledger import is_replaced

@@ -46,8 +46,8 @@ from colonnade.methods.plain_data import known_methods
 from colonnade.network.certs import Tls, tls_in
 from colonnade.network.neighbours import Neighbours
 from colonnade.network.party_data import PartyData
+from colonnade.network.party_run import Approve, Request
 from colonnade.network.party_service import PartyService
-from colonnade.network.proposals import Approve, Request
 from colonnade.network.transport.metrics import Metrics
 from colonnade.privacy.accountant import epsilon
 from colonnade.privacy.events import row_rho

@@ -1,7 +1,7 @@
 """What a party answers when the hub asks. Between organisations nobody else touches a party's data or ledger.
 
 The hub proposes; the party decides from its own federation file, policy, ledger, data and keys. It prices a job itself
-(proposals.py), and its operator or its policy approves the terms before anything is reserved. All parties `consider` a
+(party_run.py), and its operator or its policy approves the terms before anything is reserved. All parties `consider` a
 run before any of them is asked to `reserve` it: a refusal then costs nobody anything. What is refused gets a fixed code
 and no text, since text may carry data; what happened is in the party's own log, in counts and names.
 
@@ -33,12 +33,11 @@ from colonnade.errors import (
 from colonnade.methods.masked_scores import MaskedScores
 from colonnade.methods.method import GraphMethod
 from colonnade.methods.node_setup import Call, installed, neighbours, party_setup
-from colonnade.network import questions
+from colonnade.network import party_run, questions
 from colonnade.network.neighbours import Neighbours
 from colonnade.network.party_alignment import PartyAlignment, write_once
 from colonnade.network.party_data import PartyData, Scoring
-from colonnade.network.party_run import PartyRun, UnknownRun
-from colonnade.network.proposals import Approvals, Approve, Priced, Proposal, Request, price, request_for
+from colonnade.network.party_run import Approve, PartyRun, Priced, Proposal, Request, UnknownRun
 from colonnade.network.questions import Parcel, Question
 from colonnade.network.replaced_ledger import keyed_head
 from colonnade.privacy.keyring import Keyring, public_key
@@ -78,7 +77,7 @@ class PartyService:
         self.aligning = PartyAlignment(data, self.log, self.ledger, self.run_store.folder, identity)
         self.sizes = questions.Sizes.of(data.file)
         self.runs: dict[str, PartyRun] = {}
-        self.approvals = Approvals()
+        self.approvals = party_run.Approvals()
         self.scoring = Scoring(data, self.run_store.folder)
         self.handlers: dict[Question, Callable[[Parcel], Parcel]] = {
             Question.HELLO: self.hello,
@@ -197,12 +196,12 @@ class PartyService:
         return known
 
     def _price(self, proposal: Proposal) -> Priced:
-        return price(proposal.call, self.data.federation(proposal.agreement), self.data, self.scoring)
+        return party_run.price(proposal.call, self.data.federation(proposal.agreement), self.data, self.scoring)
 
     def _approve(self, proposal: Proposal, priced: Priced) -> Request:
         """What is proposed, approved by the operator or the [limits]: once for the same proposal."""
         run = proposal.run
-        request = request_for(run, proposal.call, priced, self.data, self.ledger.score_runs())
+        request = party_run.request_for(run, proposal.call, priced, self.data, self.ledger.score_runs())
         if request.terms.fingerprint != proposal.code:
             raise InvalidInput("the hub has another version of the method's code; bring both to the same release")
         known = self.log.rows(run, "open")  # a run that goes on was approved when it began

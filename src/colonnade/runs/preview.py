@@ -27,8 +27,8 @@ from colonnade.methods.method import GraphMethod, Method
 from colonnade.methods.node_setup import Call, coordinator_setup, terms_of
 from colonnade.network.hub_alignment import check_least
 from colonnade.network.party_file import PartyFile
+from colonnade.network.party_run import Request, check_pinned, price, request_for
 from colonnade.network.party_service import PartyService
-from colonnade.network.proposals import Request, check_pinned, price, request_for
 from colonnade.network.questions import Sizes, check_call
 from colonnade.network.transport.metrics import Metrics
 from colonnade.privacy.accountant import epsilon
