@@ -35,8 +35,7 @@ from cryptography import x509
 from colonnade.errors import InvalidInput, WireError
 from colonnade.network.certs import Tls, load
 from colonnade.network.transport import envelope as wire
-from colonnade.network.transport.clock import FIRST_PAUSE, GREETING_SECONDS, LONGEST_PAUSE
-from colonnade.network.transport.envelope import Malformed, Reason
+from colonnade.network.transport.envelope import FIRST_PAUSE, GREETING_SECONDS, LONGEST_PAUSE, Malformed, Reason
 from colonnade.network.transport.metrics import Metrics
 from colonnade.network.transport.tls import (
     check_peer,

@@ -1,4 +1,4 @@
-"""The bytes of a stream between two organisations: envelopes, chunks, compression, greetings.
+"""The bytes of a stream between two organisations: envelopes, chunks, compression, greetings; and their times.
 
 A message is bytes; what they mean is not the transport's business. It travels as one or more envelopes:
 
@@ -27,6 +27,8 @@ from colonnade.runtime.wire import LARGEST
 METHOD = "/colonnade.Streams/Talk"
 LIMIT = LARGEST + (1 << 20)  # the largest message of a program, with room for its seal, frame and parcel
 ENVELOPE = 1 << 20  # the most bytes of one envelope, head included
+GREETING_SECONDS = 10.0  # for either end to say who it is
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0  # seconds before a lost connection is dialled again; it doubles in between
 LOWEST, HIGHEST = 1, 1  # the versions spoken here
 GRPC_OPTIONS = [
     ("grpc.max_receive_message_length", ENVELOPE),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import secrets
 import socket
 import threading
@@ -26,8 +27,7 @@ from cryptography import x509
 from colonnade.errors import ColonnadeError, InvalidInput, PeerFailed, ProtocolError
 from colonnade.network.certs import Credentials, RevocationList, Tls, load
 from colonnade.network.transport import envelope as wire
-from colonnade.network.transport.clock import GREETING_SECONDS, LONGEST_PAUSE, Alarm, Clock
-from colonnade.network.transport.envelope import Malformed, Reason
+from colonnade.network.transport.envelope import GREETING_SECONDS, LONGEST_PAUSE, Malformed, Reason
 from colonnade.network.transport.metrics import Metrics
 from colonnade.network.transport.tls import address_taken, check_peer, split_address
 
@@ -51,11 +51,11 @@ class _Call:
 
     packed: wire.Compressed
     future: Future[bytes] = field(default_factory=Future)
-    alarm: Alarm | None = None
+    alarm_off: Callable[[], None] | None = None
 
     def settle(self, outcome: bytes | ColonnadeError) -> None:
-        if self.alarm is not None:
-            self.alarm.off()
+        if self.alarm_off is not None:
+            self.alarm_off()
         with contextlib.suppress(InvalidStateError):  # its time was up before
             if isinstance(outcome, bytes):
                 self.future.set_result(outcome)
@@ -248,7 +248,7 @@ class Switchboard:
                 if line.stream is not None:
                     line.stream.bell.put(None)
                 if until is not None:
-                    call.alarm = self._clock.at(until, lambda: self._expire(line, call, timeout))
+                    call.alarm_off = self._clock.at(until, lambda: self._expire(line, call, timeout))
                 return call.future
         self._expire(line, call, timeout)
         return call.future
@@ -340,9 +340,9 @@ class Switchboard:
         if self._revoked is not None and self._revoked.holds(stream.serial):
             raise Malformed(Reason.REVOKED)
         with self._one_of_few(stream.serial):
-            alarm = self._clock.at(time.monotonic() + GREETING_SECONDS, stream.hang_up)
+            alarm_off = self._clock.at(time.monotonic() + GREETING_SECONDS, stream.hang_up)
             first = next(arriving, None)
-            alarm.off()
+            alarm_off()
         if first is None:
             raise _Gone
         hello = wire.PartyHello.read(first)
@@ -439,3 +439,48 @@ class _Door(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio carries no 
 
     def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
         return self._handler if details.method == wire.METHOD else None
+
+
+class Clock:
+    """One thread that does things at their time: few at once, so it looks through all of them."""
+
+    def __init__(self) -> None:
+        self._alarms: set[tuple[float, Callable[[], None]]] = set()
+        self._wakes = math.inf
+        self._changed = threading.Condition()
+        self._stopped = False
+        self._thread = threading.Thread(target=self._run, name="streams-clock", daemon=True)
+        self._thread.start()
+
+    def at(self, when: float, action: Callable[[], None]) -> Callable[[], None]:
+        """Do something at a time, unless what this returns is called before."""
+        alarm = (when, action)
+        with self._changed:
+            self._alarms.add(alarm)
+            if when < self._wakes:
+                self._changed.notify()
+        return lambda: self._forget(alarm)
+
+    def _forget(self, alarm: tuple[float, Callable[[], None]]) -> None:
+        """An alarm holds a request and its answer: a long deadline must not keep them in memory."""
+        with self._changed:
+            self._alarms.discard(alarm)
+
+    def stop(self) -> None:
+        with self._changed:
+            self._stopped = True
+            self._changed.notify()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                if self._stopped:
+                    return
+                due = {(when, action) for when, action in self._alarms if when <= time.monotonic()}
+                self._alarms -= due
+                if not due:
+                    self._wakes = min((when for when, _ in self._alarms), default=math.inf)
+                    self._changed.wait(None if self._wakes == math.inf else self._wakes - time.monotonic())
+            for _, action in due:
+                action()

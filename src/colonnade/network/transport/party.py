@@ -31,8 +31,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from colonnade.errors import InvalidInput, StoreError
 from colonnade.network.certs import HUB, Credentials, RevocationList, Tls, check_own, distrust, host_name, load
 from colonnade.network.transport import envelope as wire
-from colonnade.network.transport.clock import FIRST_PAUSE, GREETING_SECONDS, LONGEST_PAUSE
-from colonnade.network.transport.envelope import Malformed, Reason
+from colonnade.network.transport.envelope import FIRST_PAUSE, GREETING_SECONDS, LONGEST_PAUSE, Malformed, Reason
 from colonnade.network.transport.metrics import Metrics
 from colonnade.network.transport.tls import split_address, tls_context
 
