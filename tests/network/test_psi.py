@@ -31,7 +31,7 @@ from colonnade.data.schema.columns import Numeric
 from colonnade.data.schema.table import Schema
 from colonnade.errors import InvalidInput, PeerFailed, ProtocolError
 from colonnade.network import certs
-from colonnade.network.party_alignment import forget
+from colonnade.network.alignment import forget
 from colonnade.network.party_data import PartyData
 from colonnade.network.party_service import OK
 from colonnade.network.questions import Parcel, unpack
@@ -388,7 +388,7 @@ def test_damaged_questions_get_a_code_and_change_no_agreement(tmp_path):  # noqa
 def test_a_machine_without_the_package_says_so_before_anything_is_sent(tmp_path):  # noqa: F811
     with Watched(keyed(tmp_path)) as straw:
         straw.ask("bank", "hello")
-        with mock.patch("colonnade.network.party_alignment.psi_ready", return_value=False):
+        with mock.patch("colonnade.network.alignment.psi_ready", return_value=False):
             (first, *_) = troubles = straw.check(straw.made.file)
             assert len(troubles) == 3
             assert "clinic cannot align by private set intersection" in first

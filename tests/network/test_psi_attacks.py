@@ -21,7 +21,7 @@ from colonnade.data.alignment import PepperShare
 from colonnade.data.psi import psi_common, psi_key, psi_respond, psi_setup
 from colonnade.data.row_order import canonical
 from colonnade.errors import WireError
-from colonnade.network.party_alignment import COMMON, PEPPER, REQUEST, RESPONSE, SETUP, forget
+from colonnade.network.alignment import COMMON, PEPPER, REQUEST, RESPONSE, SETUP, forget
 from colonnade.network.party_service import OK
 from colonnade.network.questions import Parcel, Question
 

@@ -176,7 +176,7 @@ def realign(file: File, quiet: Quiet = False, as_json: AsJson = False) -> None:
     Example: colonnade party realign party.toml
     """
     with explained():
-        from colonnade.network.party_alignment import forget
+        from colonnade.network.alignment import forget
         from colonnade.network.party_file import PartyFile
 
         there = forget(PartyFile.load(file).store)

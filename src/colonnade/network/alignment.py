@@ -1,4 +1,4 @@
-"""A party's side of an alignment: which of its rows all others have, agreed on once and kept.
+"""An alignment: which of its rows all others have, agreed on once and kept by each party; the hub drives it.
 
     both         greet    a key for this session, signed
                  share    its part of the pepper, sealed for each other party
@@ -18,19 +18,25 @@ both.
 
 A party answers one private intersection: what its operator has not let go (`party realign`) is gone on with, never
 begun anew, or whoever asks could bring other keys each time.
+
+The hub brings the parties' messages to each other. By "digests" it gets every party's keyed digests, finds those that
+all have, and forgets them; by "psi" it carries sealed messages, and learns the count at the end.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Sequence
+import secrets
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.data.alignment import Agreement, PepperShare, RowOffer, agree, bitmap, locate
+from colonnade.data.alignment import Agreement, PepperShare, RowOffer, agree, bitmap, intersect, locate
+from colonnade.data.federation_file import FederationFile
 from colonnade.data.psi import psi_common, psi_fill, psi_key, psi_ready, psi_request, psi_respond, psi_setup, psi_words
 from colonnade.data.row_order import DIGEST
 from colonnade.errors import InvalidInput, PolicyRefused, ProtocolError, WireError
@@ -48,7 +54,10 @@ PEPPER, REQUEST, SETUP, RESPONSE, COMMON = 0, 1, 1, 2, 2
 DECOYS = 128
 _REALIGN = "Let all operators run `colonnade party realign`."
 
-log = logging.getLogger("colonnade.network.party_alignment")
+Content = tuple[Mapping[str, Any], Sequence[bytes]]  # head and blobs of a question
+Each = Callable[[Question, Mapping[str, Content]], dict[str, Parcel]]  # one kind of question to several parties
+
+log = logging.getLogger("colonnade.network.alignment")
 
 
 def forget(store: Path) -> bool:
@@ -339,3 +348,91 @@ class PartyAlignment:
 
 def _hash(body: bytes) -> bytes:
     return hashlib.sha256(body).digest()
+
+
+# ------------------------------------------------------------------------------------------------ at the hub
+
+
+def align(each: Each, file: FederationFile, begun: str | None = None) -> tuple[str, int]:
+    """Have the parties agree on a pepper and on the rows that all have: the session, and the number of rows.
+
+    `begun` is a session that some of them have ended, or are in the middle of: it gives the same rows again.
+    """
+    check_least(file)
+    one = _Session(each, file, begun or secrets.token_hex(8))
+    one.introduce()
+    answers = one.by_psi() if file.align == "psi" else one.by_digests()
+    rows = {found.head.get("rows") for found in one.ask(Question.AGREED, answers).values()}
+    if len(rows) != 1 or type(count := rows.pop()) is not int:
+        raise ProtocolError("the parties keep different numbers of rows. Let each run `colonnade party realign`.")
+    log.info("aligned", extra={"session": one.session, "parties": len(one.names), "rows": count, "by": file.align})
+    return one.session, count
+
+
+def check_least(file: FederationFile) -> None:
+    """Whether every party lets the number of common rows be known."""
+    if closed := [name for name, member in file.members.items() if member.policy.least is None]:
+        raise InvalidInput(
+            f"the policy of {closed[0]!r} has no `least`: common rows may not be counted. Nothing was sent."
+        )
+
+
+class _Session:
+    """One alignment, while the hub drives it."""
+
+    def __init__(self, each: Each, file: FederationFile, session: str) -> None:
+        self.each, self.file, self.session = each, file, session
+        self.names = list(file.members)
+        self.others = {name: [peer for peer in self.names if peer != name] for name in self.names}
+        self.given: dict[str, list[bytes]] = {name: [] for name in self.names}  # the others' keys and shares
+
+    def ask(self, what: Question, to: Mapping[str, Sequence[bytes]], **more: str) -> dict[str, Parcel]:
+        """A question of this session to some parties: whatever others said for each, and these blobs."""
+        heads = {name: {"session": self.session, "peers": self.others[name], **more} for name in to}
+        return self.each(what, {name: (heads[name], [*self.given[name], *blobs]) for name, blobs in to.items()})
+
+    def introduce(self) -> None:
+        """Every party's key to all others, then its part of the pepper."""
+        greeted = self.ask(Question.GREET, dict.fromkeys(self.names, ()))
+        keys = {name: _parts(name, found, 2) for name, found in greeted.items()}
+        met = {name: [part for peer in self.others[name] for part in keys[peer]] for name in self.names}
+        shares = {}
+        for name, found in self.ask(Question.SHARE, met).items():
+            parts = _parts(name, found, 2 * len(self.others[name]))
+            shares[name] = {peer: parts[2 * at : 2 * at + 2] for at, peer in enumerate(self.others[name])}
+        for name in self.names:
+            self.given[name] = [part for peer in self.others[name] for part in (*keys[peer], *shares[peer][name])]
+
+    def by_digests(self) -> dict[str, list[bytes]]:
+        """For each party one bit a digest."""
+        found = self.ask(Question.OFFER, dict.fromkeys(self.names, ()))
+        offered = {name: _digests(name, answer) for name, answer in found.items()}
+        least = max(member.policy.least or 1 for member in self.file.members.values())
+        _, places = intersect(offered, least)
+        return {name: [bitmap(places[name], len(offered[name]))] for name in self.names}
+
+    def by_psi(self) -> dict[str, list[bytes]]:
+        """For each party what the label holder tells it, sealed."""
+        holder = self.file.label[0]
+        peers = self.others[holder]
+        shown = self.ask(Question.SHOW, dict.fromkeys(peers, ()))
+        for peer in peers:
+            request = self.ask(Question.SEEK, {holder: ()}, peer=peer)[holder]
+            response = self.ask(Question.BLIND, {peer: _parts(holder, request, 2)})[peer]
+            answered = [*_parts(peer, shown[peer], 2), *_parts(peer, response, 2)]
+            self.ask(Question.NARROW, {holder: answered}, peer=peer)
+        *wrapped, content = _parts(holder, self.ask(Question.TELL, {holder: ()})[holder], len(peers) + 1)
+        return {holder: [], **{peer: [key, content] for peer, key in zip(peers, wrapped, strict=True)}}
+
+
+def _parts(party: str, found: Parcel, count: int) -> Sequence[bytes]:
+    if len(found.blobs) != count:
+        raise ProtocolError(f"{party!r} sent {len(found.blobs):,} parts of an alignment where {count:,} were expected")
+    return found.blobs
+
+
+def _digests(party: str, found: Parcel) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    (raw,) = _parts(party, found, 1)
+    if len(raw) % DIGEST:
+        raise ProtocolError(f"{party!r} sent no digests")
+    return np.frombuffer(raw, np.uint8).reshape(-1, DIGEST)

@@ -34,8 +34,8 @@ from colonnade.methods.masked_scores import MaskedScores
 from colonnade.methods.method import GraphMethod
 from colonnade.methods.node_setup import Call, installed, neighbours, party_setup
 from colonnade.network import party_run, questions
+from colonnade.network.alignment import PartyAlignment, write_once
 from colonnade.network.neighbours import Neighbours
-from colonnade.network.party_alignment import PartyAlignment, write_once
 from colonnade.network.party_data import PartyData, Scoring
 from colonnade.network.party_run import Approve, PartyRun, Priced, Proposal, Request, UnknownRun
 from colonnade.network.questions import Parcel, Question
