@@ -20,7 +20,7 @@ from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 from colonnade.errors import InvalidInput
-from colonnade.views.colours import COLOURS
+from colonnade.views.chart import COLOURS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from colonnade.views.colours import COLOURS
+from colonnade.views.chart import COLOURS
 from papers.figure import EXACT, Case, Claim, Figure, Row, Verdict
 from papers.figures.bellet_svm import adult, drawn, local, solved, walk
 from papers.plot import Panel, Plot

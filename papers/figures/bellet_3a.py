@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import colonnade as co
-from colonnade.views.colours import COLOURS
+from colonnade.views.chart import COLOURS
 from papers.figure import EXACT, Case, Claim, Figure, Row, Verdict
 from papers.figures.bellet_lasso import NODES, admm, at_most, dorothea, reference, sent_until, walk
 from papers.plot import Panel, Plot

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import colonnade as co
-from colonnade.views.colours import COLOURS
+from colonnade.views.chart import COLOURS
 from papers.figure import EXACT, Case, Claim, Figure, Row, Verdict
 from papers.figures.bellet_lasso import (
     LOSS,

@@ -20,7 +20,7 @@ import numpy as np
 
 import colonnade as co
 from colonnade.kernels.arrays import Floats
-from colonnade.views.colours import COLOURS
+from colonnade.views.chart import COLOURS
 from papers.figure import EXACT, Case, Claim, Figure, Row, Verdict
 from papers.figures.watched_runs import admm_estimate, watched_fit
 from papers.plot import Panel, Plot

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import colonnade as co
-from colonnade.views.colours import COLOURS
+from colonnade.views.chart import COLOURS
 from papers.figure import EXACT, Case, Claim, Figure, Row, Verdict
 from papers.plot import Panel, Plot
 from papers.published import ParallelSharing

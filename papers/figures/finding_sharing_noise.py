@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from colonnade.audit.setting import Setting
-from colonnade.views.colours import COLOURS
+from colonnade.views.chart import COLOURS
 from papers.attacks import sharing_pair
 from papers.figure import Case, Claim, Figure, Row, Verdict, stated
 from papers.plot import Panel, Plot

@@ -11,7 +11,7 @@ from scipy import sparse
 
 import colonnade as co
 from colonnade.privacy.mechanisms import SeededNoise
-from colonnade.views.colours import COLOURS
+from colonnade.views.chart import COLOURS
 from papers.figure import Case, Claim, Figure, Row, Verdict, stated
 from papers.figures.hu_sharing import (
     ALL,

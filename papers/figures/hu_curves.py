@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from colonnade.views.colours import COLOURS
+from colonnade.views.chart import COLOURS
 from papers.figure import Case, Row
 from papers.figures.hu_sharing import ALL, LOCAL, OURS, PUBLISHED, SGD, central, curve
 from papers.plot import Panel, Plot

@@ -16,7 +16,7 @@ from scipy import sparse
 
 from colonnade.kernels.arrays import Floats
 from colonnade.problem.sampling import Elementary, Nice, PerParty, Sampling, least_probability, universal_step
-from colonnade.views.colours import COLOURS
+from colonnade.views.chart import COLOURS
 from papers.figure import EXACT, Claim, Figure, Row, Verdict
 from papers.plot import Panel, Plot
 

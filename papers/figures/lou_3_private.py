@@ -25,7 +25,7 @@ import colonnade as co
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats
 from colonnade.problem.problem import PublicLabels
-from colonnade.views.colours import COLOURS
+from colonnade.views.chart import COLOURS
 from papers.figure import Row, stated
 from papers.plot import Panel
 from papers.published import PublishedBlockFrankWolfe, SketchedColumns

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from colonnade.views.colours import COLOURS
+from colonnade.views.chart import COLOURS
 from papers.figure import Claim, Figure, Row, Verdict
 from papers.figures.lou_3_private import (
     BALL,

@@ -10,7 +10,7 @@ import numpy as np
 
 from colonnade.kernels.lazy import lazy_picks
 from colonnade.kernels.sparse_fw import LossCode
-from colonnade.views.colours import COLOURS
+from colonnade.views.chart import COLOURS
 from papers.figure import EXACT, Claim, Figure, Row, Verdict
 from papers.figures.raff_data import PAPER, REAL, load
 from papers.figures.raff_heap import heap_picks, step_cost, true_gap

@@ -17,7 +17,8 @@ from test_report import contrast
 import colonnade as co
 from colonnade.cli.live import Server
 from colonnade.runs.result import evaluate_fit
-from colonnade.views import RunFacts, write_report
+from colonnade.views.fit_facts import RunFacts
+from colonnade.views.page import write_report
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs Playwright: pip install playwright")
 CHROMIUM = Path("/usr/bin/chromium")

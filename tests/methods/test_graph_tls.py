@@ -11,7 +11,7 @@ from scipy import sparse
 
 import colonnade as co
 from colonnade.methods.graph.tls import spectrahedron
-from colonnade.views import render_report
+from colonnade.views.page import render_report
 
 PROBLEM = co.Problem(co.LeastSquares())
 

@@ -21,8 +21,10 @@ from sklearn.metrics import roc_auc_score
 
 import colonnade as co
 from colonnade.runs.result import GROUPS, area, evaluate_fit, grouped, roc_curve
-from colonnade.views import Quality, RunFacts, chart, colours, human_bytes, odds, render_report, write_report
-from colonnade.views.fit_facts import Coefficients
+from colonnade.views import chart, odds
+from colonnade.views.fit_facts import Coefficients, Quality, RunFacts
+from colonnade.views.page import render_report, write_report
+from colonnade.views.parts import human_bytes
 
 SECTIONS = [
     "question",
@@ -320,7 +322,7 @@ def test_text_and_bars_stand_out_in_light_and_in_dark():
             for back in ("page", "card"):
                 assert contrast(scheme[text], scheme[back]) >= 4.5
         assert contrast(scheme["text"], scheme["warn-back"]) >= 4.5
-        for colour in colours.COLOURS:
+        for colour in chart.COLOURS:
             assert contrast(colour, scheme["page"]) >= 3.0
 
 
@@ -363,7 +365,7 @@ def test_every_tick_is_on_the_axis_and_says_where_it_is(low, factor, log):
 
 def test_the_parts_of_a_stacked_bar_stand_one_above_the_other():
     heights = {"a": [1.0, 2.0], "b": [3.0, 0.0]}
-    first, second = colours.COLOURS[:2]
+    first, second = chart.COLOURS[:2]
     svg = chart.stacked_bars(heights, [0, 1], chart.Axis("round"), chart.Axis("bytes"), label="two bars")
     rects = re.findall(r'<rect x="([\d.]+)" y="([\d.]+)" width="[\d.]+" height="([\d.]+)" fill="(#\w+)"', svg)
     by = {(colour, float(x)): (float(y), float(tall)) for x, y, tall, colour in rects}

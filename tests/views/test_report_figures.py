@@ -17,7 +17,7 @@ from test_report import Page, table_of
 import colonnade as co
 from colonnade.runs.result import evaluate_fit
 from colonnade.runtime.wire import decode
-from colonnade.views import render_report
+from colonnade.views.page import render_report
 
 RADIUS, ROUNDS = 2.5, 7
 PARTIES = {"hospital": [0, 1, 2], "lab": [3, 4], "insurer": [5, 6, 7]}

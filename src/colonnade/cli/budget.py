@@ -285,7 +285,7 @@ def _plain(account: Any, released: float, reserved: float) -> dict[str, Any]:
 
 def _write_plot(store: Path, target: Path) -> None:
     from colonnade.runs import budgets as budget
-    from colonnade.views.plots import plotly_objects
+    from colonnade.views.chart import plotly_objects
 
     figure = plotly_objects().Figure()
     for account in budget.accounts(store):

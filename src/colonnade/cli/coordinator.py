@@ -65,7 +65,7 @@ def run(
     """
     with explained(SAME):
         from colonnade.runs.config import load_job, save_finished
-        from colonnade.views import check_target
+        from colonnade.views.page import check_target
 
         _log_to_stderr(as_json, quiet or dry_run)
         asked, fed = load_job(job), co.Federation.open(file)

@@ -36,7 +36,7 @@ def demo(
         from rich.console import Console
 
         from colonnade.cli import demo_run as job
-        from colonnade.views import check_target
+        from colonnade.views.page import check_target
 
         silent = quiet or as_json
         told = Console(stderr=True, quiet=silent)

@@ -32,7 +32,9 @@ from colonnade.privacy.statement import Privacy
 from colonnade.problem import L1Ball, Logistic, Problem, Ridge
 from colonnade.runs.fit import fit
 from colonnade.runs.result import Fit
-from colonnade.views import Quality, human_bytes, left_by_party, message_words, write_report
+from colonnade.views.fit_facts import Quality, left_by_party
+from colonnade.views.page import write_report
+from colonnade.views.parts import human_bytes, message_words
 
 if TYPE_CHECKING:
     import polars as pl

@@ -45,7 +45,7 @@ def fit(
     """
     with explained(STOPPED):
         from colonnade.runs.config import load_config
-        from colonnade.views import check_target
+        from colonnade.views.page import check_target
 
         asked = load_config(config)
         check_target(asked.output)

@@ -263,7 +263,7 @@ def _terms(asked: Request) -> Iterator[tuple[str, str, str]]:
     from colonnade.privacy.events import row_rho
     from colonnade.privacy.statement import join_assumptions, large_delta, remarks_on
     from colonnade.runs.preview import Preview
-    from colonnade.views.words import count_noun, plain_words, problem_sentence, value_words
+    from colonnade.views.parts import count_noun, plain_words, problem_sentence, value_words
 
     method, problem, privacy = asked.call.method, asked.call.problem, asked.call.privacy
     yield "method", asked.terms.method, "" if isinstance(method, MaskedScores) else repr(method)

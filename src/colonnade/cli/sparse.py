@@ -52,7 +52,7 @@ def sparse(
     with explained(STOPPED):
         from colonnade.data.readers import fit_file
         from colonnade.runs.progress import progress_bar
-        from colonnade.views import check_target
+        from colonnade.views.page import check_target
 
         if task not in ("classify", "regress"):
             raise co.InvalidInput(f"--task {task} is not known; choose classify or regress")

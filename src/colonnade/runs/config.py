@@ -75,7 +75,7 @@ class Configured:
 
     def _check_places(self) -> None:
         """That a result can be written, and what is spent can be kept."""
-        from colonnade.views import check_target
+        from colonnade.views.page import check_target
 
         for target in (self.output, self.report):
             if target is not None:

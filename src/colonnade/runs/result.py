@@ -208,7 +208,7 @@ class Fit(FitFacts):
         evaluation     (federation or frames, labels) as for `scores`: rows on which to show how good the model is.
         evaluation_is  "public", or "paid for": figures computed on rows are a release about them; required with it.
         """
-        from colonnade.views import write_report
+        from colonnade.views.page import write_report
 
         return write_report(self, path, evaluation=evaluate_fit(self, evaluation, evaluation_is))
 

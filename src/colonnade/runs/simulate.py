@@ -34,7 +34,7 @@ from colonnade.problem import LeastSquares, Logistic, Problem
 from colonnade.runs.call import checked_call, default_method
 from colonnade.runs.fit import fit
 from colonnade.runs.progress import progress_bar
-from colonnade.views.plots import plotly_objects
+from colonnade.views.chart import plotly_objects
 
 if TYPE_CHECKING:
     import polars as pl

@@ -9,20 +9,3 @@ Holds    text, tables and small SVG charts, and no script; a content policy in t
 Shows    released figures and the model only: coefficients, history, counts of bytes. Never a row.
 Reads    every chart has its figures in a table beside it; light, dark, printed, on a phone, by a screen reader.
 """
-
-from __future__ import annotations
-
-from colonnade.views.fit_facts import Quality, RunFacts, left_by_party
-from colonnade.views.page import check_target, render_report, write_report
-from colonnade.views.words import human_bytes, message_words
-
-__all__ = [
-    "Quality",
-    "RunFacts",
-    "check_target",
-    "human_bytes",
-    "left_by_party",
-    "message_words",
-    "render_report",
-    "write_report",
-]

@@ -11,11 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
+from typing import Any
 
-from colonnade.views.colours import party_colours
-from colonnade.views.parts import Markup
-from colonnade.views.words import human_bytes
+from colonnade.errors import InvalidInput
+from colonnade.views.parts import Markup, human_bytes
 
+# They stand out on white and on the dark page (3 to 1 and more).
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#B8618F", "#7570B3", "#A6761D")
 MOST = 1e300  # so that differences of what is shown are finite
 UNIT = 1000.0  # the inner picture's width and height
 DASHES = ("", "7 4", "2 3", "9 3 2 3", "4 2", "12 4")
@@ -204,3 +206,17 @@ def _nice(step: float) -> float:
     """The next larger of 1, 2 and 5 times a power of ten."""
     power = 10.0 ** math.floor(math.log10(step))
     return next(m * power for m in (1.0, 2.0, 5.0, 10.0) if m * power >= step * (1 - 1e-9))
+
+
+def party_colours(parties: Sequence[str]) -> dict[str, str]:
+    return {party: COLOURS[place % len(COLOURS)] for place, party in enumerate(parties)}
+
+
+def plotly_objects() -> Any:
+    """Plotly, which draws what a user turns and zooms, or an error that says how to get it."""
+    try:
+        import plotly.graph_objects
+    except ModuleNotFoundError as error:
+        needs = "this plot needs plotly: pip install 'colonnade[plot]'"
+        raise InvalidInput(f"{needs}. The figures are there without it.") from error
+    return plotly.graph_objects

@@ -227,3 +227,8 @@ def _add_up(lines: Iterable[tuple[str, str, int, int, int]]) -> list[Sent]:
             messages[party, kind] += count
             sizes[party, kind] += size
     return [Sent(*key, messages[key], sizes[key]) for key in sorted(messages)]
+
+
+def parties_of(fit: FitFacts) -> list[str]:
+    """Everyone who took part, with or without columns: the label holder too."""
+    return list(dict.fromkeys([*fit.coefficients, fit.label]))

@@ -10,10 +10,9 @@ import numpy as np
 from colonnade.errors import HeldByParty
 from colonnade.problem.kernel import Support
 from colonnade.views import chart
-from colonnade.views.colours import COLOURS, party_colours
+from colonnade.views.chart import COLOURS, party_colours
 from colonnade.views.fit_facts import BASES, Evaluation, FitFacts, Quality
-from colonnade.views.parts import Markup, figure, folded_part, paragraph, table
-from colonnade.views.words import count_noun, evenly_spaced, number
+from colonnade.views.parts import Markup, count_noun, evenly_spaced, figure, folded_part, number, paragraph, table
 
 LARGEST = 20  # coefficients shown with a bar
 CURVES = 6  # of the path

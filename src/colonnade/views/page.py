@@ -1,19 +1,28 @@
-"""The page: the sections of one fit, put together and written in one piece."""
+"""The page: the sections of one fit, put together and written in one piece. Here are those about the run: the question,
+the parties, convergence, cost, settings, reproduction."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import math
+import platform
 from html import escape
+from importlib.metadata import version
 from pathlib import Path
 
 from colonnade.errors import InvalidInput
+from colonnade.privacy.events import shown
 from colonnade.privacy.store import write_synced
-from colonnade.views import sections
-from colonnade.views.fit_facts import Evaluation, FitFacts, Quality, RunFacts
+from colonnade.views import chart
+from colonnade.views import parts as html
+from colonnade.views.chart import COLOURS
+from colonnade.views.fit_facts import Evaluation, FitFacts, Quality, RunFacts, left_by_party, parties_of
 from colonnade.views.model import model_section, quality_section
-from colonnade.views.parts import section, style
 from colonnade.views.privacy import privacy_section, traffic_section
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+DIRECTIONS = {"up": "from the parties", "down": "to the parties", "across": "between parties"}
 
 
 def write_report(
@@ -58,19 +67,19 @@ def render_report(
     """The report as text; arguments as in `write_report`."""
     known = RunFacts.of(fit) if facts is None else facts
     parts = [
-        ("question", "The question", sections.question_section(fit)),
-        ("parties", "The parties", sections.parties_section(fit, known)),
+        ("question", "The question", question_section(fit)),
+        ("parties", "The parties", parties_section(fit, known)),
         ("model", "The model", model_section(fit)),
         ("quality", "How good it is", quality_section(evaluation, quality)),
         ("privacy", "Privacy", privacy_section(fit)),
         ("traffic", "What left each party", traffic_section(fit)),
-        ("convergence", "Convergence", sections.convergence_section(fit)),
-        ("cost", "Cost", sections.cost_section(fit)),
-        ("settings", "Settings and scaling", sections.settings_section(fit, known)),
-        ("reproduction", "Reproduction", sections.reproduction_section(fit, known)),
+        ("convergence", "Convergence", convergence_section(fit)),
+        ("cost", "Cost", cost_section(fit)),
+        ("settings", "Settings and scaling", settings_section(fit, known)),
+        ("reproduction", "Reproduction", reproduction_section(fit, known)),
     ]
     links = "".join(f'<li><a href="#{key}">{title}</a></li>' for key, title, _ in parts)
-    count = len(sections.parties_of(fit))
+    count = len(parties_of(fit))
     title = f"One model from {count:,} {'party' if count == 1 else 'parties'}"
     return f"""<!DOCTYPE html>
 <html lang="en">
@@ -79,14 +88,189 @@ def render_report(
 <meta http-equiv="Content-Security-Policy" content="{POLICY}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{title} – Colonnade report</title>
-<style>{style()}</style>
+<style>{html.style()}</style>
 </head>
 <body>
 <header><h1>{title}</h1>
 <p class="soft">{escape(fit.method[:1].upper() + fit.method[1:])}, run <code>{escape(fit.run)}</code></p></header>
 <nav aria-label="Sections"><ul>{links}</ul></nav>
 <main>
-{"".join(section(*part) for part in parts)}</main>
+{"".join(html.section(*part) for part in parts)}</main>
 </body>
 </html>
 """
+
+
+# ------------------------------------------------------------------------------------------------ sections
+
+
+def question_section(fit: FitFacts) -> str:
+    parties = parties_of(fit)
+    held = "different rows with the same columns" if fit.by_rows else "different columns of the same rows"
+    label = "each with its labels" if fit.by_rows else f"the label is held by {fit.label}"
+    who = f"The parties {html.join_names(parties)} hold {held}"
+    if len(parties) == 1:
+        who = f"The party {parties[0]} holds all data"
+    asked = f"{html.problem_sentence(fit.problem)} {html.plain_words(fit.problem)}"
+    text = [
+        html.paragraph(f"{who}; {label}. {asked}".rstrip()),
+        html.paragraph(f"It was found by {fit.method} and stopped because: {fit.status.value}."),
+        *(html.paragraph(f"Note: {remark}.") for remark in fit.remarks),
+    ]
+    epsilon = fit.privacy.epsilon
+    figures = {
+        "objective": html.number(fit.objective),
+        "gap to the best, at most": html.number(fit.gap),
+        "epsilon": shown(epsilon) if math.isfinite(epsilon) else html.number(epsilon),
+        "rounds": f"{len(fit.notes):,}",
+        "left the parties": html.human_bytes(sum(sent.bytes for sent in left_by_party(fit))),
+    }
+    return "".join([*text, html.cards(figures)])
+
+
+def parties_section(fit: FitFacts, known: RunFacts) -> str:
+    rows = []
+    for party in parties_of(fit):
+        columns = f"{len(fit.features[party]):,}" if party in fit.features else "none"
+        brought = f"{known.brought[party]:,}" if party in known.brought else "not kept"
+        holds = "columns and the label" if party == fit.label and party in fit.features else "columns"
+        holds = "the label" if party not in fit.features else holds
+        rows.append((party, holds, known.policies.get(party, "not kept"), brought, columns))
+    heads = ("party", "holds", "its policy would allow", "rows brought", "columns")
+    matched = "The number of rows in common is not kept with this fit."
+    if known.rows is not None:
+        matched = f"{html.count_noun(known.rows, 'row')} {'in all' if fit.by_rows else 'matched in all parties'}."
+    on = f" They were matched on {fit.on!r}." if fit.on else ""
+    allowed = " A policy says what a party would allow at most; what left it is listed under its own heading."
+    unpriced = " How many rows a party brought is kept for runs without privacy only, since no price covers it."
+    hidden = any(party not in known.brought for party in parties_of(fit))
+    who = html.table("Who took part", heads, rows, numbers=2)
+    return who + html.paragraph(matched + on + allowed + unpriced * hidden)
+
+
+GAP = "The gap by round, on a logarithmic axis: the objective is at most this far above the best possible."
+CURVES = {
+    "gap": (GAP, chart.Axis("gap", log=True)),
+    "objective": ("The objective by round.", chart.Axis("objective")),
+}
+
+
+def convergence_section(fit: FitFacts) -> str:
+    parts = []
+    for name, (caption, axis) in CURVES.items():
+        points = _history(fit, name, log=axis.log)
+        if points:
+            line = chart.Curve(name, points, COLOURS[0])
+            drawn = chart.lines([line], chart.Axis("round"), axis, label=caption)
+            parts.append(html.figure(drawn, caption, _history_table(fit, name)))
+    if not parts:
+        return html.paragraph("This run released no objective and no gap, so there is no history to show.")
+    return "".join(parts)
+
+
+def _history_table(fit: FitFacts, name: str) -> str:
+    """As many rounds as a table can show, evenly spaced."""
+    places = html.evenly_spaced(len(fit.notes))
+    rows = [(f"{fit.notes[k].get('round', k):,}", html.number(fit.notes[k].get(name))) for k in places]
+    caption = f"The {name} in {len(rows)} of {html.count_noun(len(fit.notes), 'round')}, before the step of that round"
+    return html.table(caption, ("round", name), rows, numbers=2)
+
+
+def _history(fit: FitFacts, name: str, *, log: bool) -> list[tuple[float, float]]:
+    """One released figure by round, where the axis can show it."""
+    points = [(note.get("round"), note.get(name)) for note in fit.notes]
+    finite = [(t, v) for t, v in points if t is not None and isinstance(v, float) and math.isfinite(v)]
+    return [(float(t), v) for t, v in finite if v > 0.0 or not log]
+
+
+def cost_section(fit: FitFacts) -> str:
+    traffic = fit.communication
+    by_direction = {line["direction"]: line for line in traffic.by("direction").to_dicts()}
+    lines = [(name, by_direction[way]) for way, name in DIRECTIONS.items() if way in by_direction]
+    rows = [(name, f"{line['messages']:,}", html.human_bytes(line["bytes"])) for name, line in lines]
+    total = ("all", f"{traffic.messages:,}", html.human_bytes(traffic.bytes))
+    wires = html.table("On the wires, by direction", ("direction", "messages", "bytes"), rows, numbers=2, total=total)
+    took = "How long it took is not kept: under privacy a duration would tell about the data."
+    if fit.seconds is not None:
+        took = f"It took {fit.seconds:.1f} seconds."
+    price = "No price in privacy can be named: exact values left the parties."
+    if math.isfinite(fit.privacy.epsilon):
+        cost, delta = shown(fit.privacy.epsilon), html.number(fit.privacy.delta)
+        price = f"It cost epsilon {cost} of every budget that counts these rows, at delta {delta}."
+    return "".join([html.paragraph(took), html.paragraph(price), wires, _so_far(fit)])
+
+
+def _so_far(fit: FitFacts) -> str:
+    """Everything on the wires up to a round, by direction."""
+    lines = fit.communication.by("direction", "round").sort("round").to_dicts()
+    last = fit.communication.rounds
+    curves, columns = [], []
+    for place, (way, name) in enumerate(DIRECTIONS.items()):
+        own = {line["round"]: line["bytes"] for line in lines if line["direction"] == way}
+        if own:
+            points, total = [], 0
+            for number_ in sorted({*own, last}):
+                total += own.get(number_, 0)
+                points.append((float(number_), float(total)))
+            curves.append(chart.Curve(name, points, COLOURS[place], place, steps=True))
+            columns.append((name, dict(points)))
+    if not curves:
+        return ""
+    caption = "Bytes on the wires up to each round, by direction."
+    drawn = chart.lines(curves, chart.Axis("round"), chart.Axis("bytes so far", bytes=True, low=0.0), label=caption)
+    rows = []
+    for t in html.evenly_spaced(last + 1):
+        so_far = (max((total for round_, total in known.items() if round_ <= t), default=0.0) for _, known in columns)
+        rows.append((f"{t:,}", *(html.human_bytes(int(total)) for total in so_far)))
+    data = html.table("Bytes up to a round", ("round", *(name for name, _ in columns)), rows, numbers=len(columns) + 1)
+    return html.figure(drawn, caption, data)
+
+
+def settings_section(fit: FitFacts, known: RunFacts) -> str:
+    rows = {
+        "method": fit.method,
+        "settings and privacy terms": known.settings or "not kept with this fit",
+        "problem": repr(fit.problem),
+    }
+    parts: list[str] = [html.facts("What was asked", rows)]
+    for party, schema in fit.schemas.items():
+        if schema is not None:
+            read = "read off the data" if schema.source == "data" else "declared before the run"
+            text = html.Markup(f"<pre>{html.as_html(schema.to_text())}</pre>")
+            parts.append(html.folded_part(f"Columns of {party} and how they are scaled ({read})", text))
+    if len(parts) == 1:
+        parts.append(html.paragraph("Columns were used as they came: no schema scaled them."))
+    return "".join(parts)
+
+
+def reproduction_section(fit: FitFacts, known: RunFacts) -> str:
+    packages = ("colonnade", "numpy", "scipy", "numba")
+    rows = {
+        "run": fit.run,
+        "code of the run": known.fingerprint or "not kept with this fit",
+        "problem, SHA-256": _digest(repr(fit.problem)),
+        "model, SHA-256": _model_digest(fit),
+        "rows matched on": fit.on or "their order",
+    }
+    for party, schema in fit.schemas.items():
+        if schema is not None and schema.source == "declared":  # one read off the data would hash the data
+            rows[f"schema of {party}, SHA-256"] = schema.digest()
+    rows |= {
+        "report made with": ", ".join(f"{package} {version(package)}" for package in packages),
+        "Python": f"{platform.python_version()} on {platform.system()} {platform.machine()}",
+    }
+    return html.facts("What this run was", rows) + html.paragraph(
+        "The hashes are of public things and of the model above, never of data. The same call with the same store "
+        "finds the run again; without noise the same call gives the same model, bit for bit.",
+        "soft",
+    )
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _model_digest(fit: FitFacts) -> str:
+    """Of the coefficients known here and the intercept, as they are printed in full."""
+    known = {party: x.tolist() for party, x in fit.coefficients.local.items()}
+    return _digest(json.dumps([known, fit.intercept], sort_keys=True))

@@ -1,13 +1,23 @@
-"""Pieces of a page that the report and the live view share: tables, figures, folded parts, the frame around them.
+"""Pieces of a page that the report and the live view share: tables, figures, folded parts, the frame around them; and
+figures and values of the problem, written for people.
 
 Whatever comes from outside (names of parties, columns, runs) is escaped here, once.
 """
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from html import escape
 from importlib.resources import files
+from typing import Any
+
+import numpy as np
+
+from colonnade.problem import Problem
+from colonnade.runtime.messages import BY_TYPE
 
 
 class Markup(str):
@@ -88,3 +98,95 @@ def section(key: str, title: str, body: str) -> str:
 def style() -> str:
     """The style sheet of both."""
     return (files("colonnade.views") / "style.css").read_text(encoding="utf-8")
+
+
+# ------------------------------------------------------------------------------------------------ words
+
+
+def human_bytes(count: int) -> str:
+    """1,234 B, 12.3 kB, 4.56 MB: decimal units, three digits."""
+    if count < 1000:
+        return f"{count:,} B"
+    value = float(count)
+    for unit in ("kB", "MB", "GB", "TB", "PB"):
+        value /= 1000.0
+        if value < 999.5 or unit == "PB":
+            break
+    return f"{value:#.3g}".rstrip(".") + f" {unit}"
+
+
+def number(value: float | None) -> str:
+    """Four significant digits; what is unknown or unbounded is said in words."""
+    if value is None:
+        return "not released"
+    if math.isnan(value):
+        return "undefined"
+    if math.isinf(value):
+        return "no bound"
+    return f"{value:.4g}".replace("-", "−")
+
+
+def evenly_spaced(count: int, most: int = 12) -> list[int]:
+    """At most so many of the places 0 to count - 1, for the rows of a table beside a chart."""
+    places: list[int] = np.unique(np.linspace(0, count - 1, min(most, count)).astype(int)).tolist()
+    return places
+
+
+def join_names(names: Sequence[str]) -> str:
+    """a, b and c."""
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def count_noun(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def message_words(name: str) -> str:
+    """What a type of message means: the sentence its declaration begins with."""
+    sentences = {cls.__name__: str(cls.__doc__).split("\n")[0] for cls in BY_TYPE}
+    return sentences.get(name, "").rstrip(".")
+
+
+LETTERS = {"a": "weight", "l1": "weight of the L1 norm", "l2": "weight of the squares", "q": "share"}
+MEANINGS = {
+    "LeastSquares": "It predicts a number, and a miss counts by its square.",
+    "Logistic": "It predicts the chance of a class.",
+    "SquaredHinge": "It tells two classes apart with a margin, and a miss counts by its square.",
+    "Huber": "It predicts a number; small misses count by their square, large ones by their size: outliers weigh less.",
+    "Absolute": "It predicts a number, the middle of what is likely: a miss counts by its size.",
+    "Quantile": "It predicts a number that a given share of the labels lies below.",
+    "L1Ball": "The bound on the sum of sizes leaves few columns in use.",
+    "Simplex": "Coefficients are shares: none is negative, and they add up to a fixed sum.",
+    "GroupL1Ball": "The bound leaves few groups of columns in use.",
+    "Ridge": "The penalty keeps all coefficients small and drops none.",
+    "Lasso": "The penalty drops columns that help little.",
+    "ElasticNet": "The penalty drops columns that help little, and keeps the others small.",
+    "GroupLasso": "The penalty drops whole groups of columns that help little.",
+    "NuclearNorm": "The penalty makes the responses share a few directions.",
+}
+
+
+def plain_words(problem: Problem) -> str:
+    """What loss, set and penalty mean for the model, for a reader who knows none of the names."""
+    parts = (problem.loss, problem.constraint, problem.penalty)
+    return " ".join(MEANINGS[name] for part in parts if (name := type(part).__name__) in MEANINGS)
+
+
+def problem_sentence(problem: Problem) -> str:
+    """What was minimised, over what."""
+    sentence = f"The model minimises the {value_words(problem.loss)} loss"
+    if problem.constraint is not None:
+        sentence += f" over coefficients in the {value_words(problem.constraint)}"
+    if problem.penalty is not None:
+        sentence += f" plus the penalty {value_words(problem.penalty)}"
+    return sentence + (", with a free intercept." if problem.intercept else ", without an intercept.")
+
+
+def value_words(value: Any) -> str:
+    """L1Ball(radius=20.0) as "L1 ball (radius 20)"."""
+    name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", type(value).__name__)
+    words = " ".join(word if word[1:2].isdigit() else word.lower() for word in name.split())
+    settings = {f.name: getattr(value, f.name) for f in fields(value)} if is_dataclass(value) else {}
+    numbers = {name: number for name, number in settings.items() if isinstance(number, int | float)}
+    shown = [f"{LETTERS.get(name, name.replace('_', ' '))} {number:g}" for name, number in numbers.items()]
+    return f"{words} ({', '.join(shown)})" if shown else words

@@ -7,11 +7,10 @@ import math
 from colonnade.privacy.events import shown
 from colonnade.privacy.statement import Guarantee
 from colonnade.views import chart, odds
-from colonnade.views.colours import COLOURS
-from colonnade.views.fit_facts import FitFacts, left_by_party, left_by_round, reached_by_party
-from colonnade.views.parts import Markup, facts, figure, folded_part, paragraph, table
-from colonnade.views.sections import parties_of
-from colonnade.views.words import human_bytes, message_words, number
+from colonnade.views import parts as html
+from colonnade.views.chart import COLOURS
+from colonnade.views.fit_facts import FitFacts, left_by_party, left_by_round, parties_of, reached_by_party
+from colonnade.views.parts import human_bytes, number, paragraph
 
 NAMES = {"neighbours": "neighbouring tables", "trust": "trust model", "sees": "an adversary sees"}
 BARS = 60  # rounds are put together where there are more
@@ -29,7 +28,7 @@ def privacy_section(fit: FitFacts) -> str:
     values = statement.table()
     names = ("epsilon", "delta", "unit", "neighbours", "trust", "accountant", "guarantee", "sees")
     rows = {NAMES.get(name, name): _figure(values[name]) for name in names}
-    return "".join([paragraph(statement.sentence, kind), _meaning(fit), facts("The statement in figures", rows)])
+    return "".join([paragraph(statement.sentence, kind), _meaning(fit), html.facts("The statement in figures", rows)])
 
 
 def _figure(value: object) -> str:
@@ -67,8 +66,12 @@ def _meaning(fit: FitFacts) -> str:
     )
     rows = [(odds.percent(before), odds.percent(odds.belief(before, loss))) for before in BELIEFS]
     heads = ("sure before the run", f"sure after it, at most, except with a chance of {number(chance)}")
-    beliefs = table("How sure an adversary can become of the truth", heads, rows, numbers=2)
-    parts = [*([] if guarantee == Guarantee.PROVEN else [claimed]), *map(paragraph, (text, example, surprise)), beliefs]
+    beliefs = html.table("How sure an adversary can become of the truth", heads, rows, numbers=2)
+    parts = [
+        *([] if guarantee == Guarantee.PROVEN else [claimed]),
+        *map(paragraph, (text, example, surprise)),
+        beliefs,
+    ]
     return "<h3>What this means</h3>" + "".join(parts)
 
 
@@ -81,14 +84,14 @@ def traffic_section(fit: FitFacts) -> str:
     for way, sent in directions:
         bar = chart.bar(float(sent.bytes), 0.0, (0.0, float(most)), colours[way])
         rows.append((sent.party, way, sent.type, f"{sent.messages:,}", human_bytes(sent.bytes), bar))
-    share = Markup('<span class="wide">share of the largest</span>')
+    share = html.Markup('<span class="wide">share of the largest</span>')
     heads = ("party", "direction", "message", "count", "bytes", share)
     total = ("all", "", "", f"{fit.communication.messages:,}", human_bytes(fit.communication.bytes), "")
-    meanings = [(kind, message_words(kind)) for kind in sorted({sent.type for _, sent in directions})]
+    meanings = [(kind, html.message_words(kind)) for kind in sorted({sent.type for _, sent in directions})]
     parts = [
-        table("Messages by party, direction and type", heads, rows, numbers=2, bars=True, total=total),
+        html.table("Messages by party, direction and type", heads, rows, numbers=2, bars=True, total=total),
         paragraph(COUNTED, "soft"),
-        folded_part("What the messages are", table("Types of messages", ("message", "meaning"), meanings)),
+        html.folded_part("What the messages are", html.table("Types of messages", ("message", "meaning"), meanings)),
         _timeline(fit),
     ]
     return "".join(parts)
@@ -109,5 +112,5 @@ def _timeline(fit: FitFacts) -> str:
     drawn = chart.stacked_bars(heights, places, x, y, label=caption)
     sizes = zip(*heights.values(), strict=True)
     rows = [(f"{place:,}", *(human_bytes(int(size)) for size in row)) for place, row in zip(places, sizes, strict=True)]
-    data = table("Bytes that left, from this round on", ("round", *heights), rows, numbers=len(heights) + 1)
-    return figure(drawn, caption, data)
+    data = html.table("Bytes that left, from this round on", ("round", *heights), rows, numbers=len(heights) + 1)
+    return html.figure(drawn, caption, data)

@@ -9,8 +9,7 @@ from html import escape
 from colonnade.cli.live.reading import Message, Run
 from colonnade.privacy.events import shown
 from colonnade.runs.budgets import Account
-from colonnade.views.parts import Markup, cards, facts, paragraph, section, table
-from colonnade.views.words import count_noun, human_bytes, number
+from colonnade.views.parts import Markup, cards, count_noun, facts, human_bytes, number, paragraph, section, table
 
 UNKNOWN = "not known here"
 

@@ -25,7 +25,7 @@ from colonnade.runtime.messages import BY_CODE
 from colonnade.runtime.program import COORDINATOR
 from colonnade.runtime.run_store import ending_in_words, node_name
 from colonnade.runtime.transcript import LOOK, header_and_length
-from colonnade.views import RunFacts
+from colonnade.views.fit_facts import RunFacts
 
 NEWEST = 50  # runs on the page
 TAIL = 40  # messages on the page

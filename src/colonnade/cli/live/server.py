@@ -21,8 +21,8 @@ from colonnade.cli.live.page import error_page, index_page, run_page
 from colonnade.cli.live.reading import NotReadable, Reader
 from colonnade.errors import ColonnadeError, InvalidInput
 from colonnade.runs.result import load
-from colonnade.views import RunFacts, render_report
-from colonnade.views.page import POLICY
+from colonnade.views.fit_facts import RunFacts
+from colonnade.views.page import POLICY, render_report
 from colonnade.views.parts import style
 
 ADDRESS = "127.0.0.1"
