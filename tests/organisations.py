@@ -12,9 +12,11 @@ import multiprocessing
 import os
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -31,7 +33,7 @@ from colonnade.network.party_service import PartyService
 
 COORDINATOR_KEY, COORDINATOR_IDENTITY = new_key()
 SERVER = multiprocessing.get_context("forkserver")
-SERVER.set_forkserver_preload(["colonnade.network.party_service", "warm"])
+SERVER.set_forkserver_preload(["colonnade.network.transport.party", "organisations", "warm"])
 
 
 @dataclass
@@ -101,6 +103,7 @@ class Organisations:
 
     def start(self, name: str, port: int) -> None:
         """One party in a process of its own."""
+        _start_server()
         made = SERVER.Process(target=_live, args=(self.without_processes(), name, port), daemon=True)
         made.start()
         self.running[name] = made
@@ -132,6 +135,12 @@ class Organisations:
             for made in self.running.values():
                 made.join(20)
             self.running.clear()
+
+
+def _start_server() -> None:
+    """Once: it takes no path from this process but by the environment, and is silent about what it cannot import."""
+    with mock.patch.dict(os.environ, PYTHONPATH=os.pathsep.join(path for path in sys.path if path)):
+        forkserver.ensure_running()
 
 
 def _live(organisations: Organisations, name: str, port: int) -> None:
