@@ -47,9 +47,8 @@ from colonnade.network.transport.party import serve
 from colonnade.privacy.events import EXACT, Charge
 from colonnade.privacy.store import FileLog
 from colonnade.privacy.values import Released
-from colonnade.runtime.messages import message
-from colonnade.runtime.program import COORDINATOR, ask, ask_one, last, receive, tell
-from colonnade.runtime.transcript import LOOK, SHORT
+from colonnade.runtime.node import LOOK, SHORT
+from colonnade.runtime.program import COORDINATOR, ask, ask_one, last, message, receive, tell
 
 SIZES = {"1 KB": 1_000, "64 KB": 64_000, "1 MB": 1_000_000}
 BAR = 1.30

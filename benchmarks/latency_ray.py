@@ -29,8 +29,7 @@ from colonnade.privacy.ledger import Terms
 from colonnade.privacy.store import MemoryLog
 from colonnade.privacy.values import Released
 from colonnade.runtime.hosted_node import HostedNode, NodeSetup
-from colonnade.runtime.messages import message
-from colonnade.runtime.program import COORDINATOR, Program, ask, ask_one, last, receive, tell
+from colonnade.runtime.program import COORDINATOR, Program, ask, ask_one, last, message, receive, tell
 from colonnade.runtime.ray import Host, Ray
 from colonnade.runtime.run_store import MemoryStore, RunStore
 

@@ -21,11 +21,9 @@ from colonnade.privacy.ledger import Ledger, Terms
 from colonnade.privacy.mechanisms import SystemNoise
 from colonnade.privacy.store import FileLog, Log, MemoryLog
 from colonnade.privacy.values import Released
-from colonnade.runtime.inprocess import InProcess
-from colonnade.runtime.messages import message
-from colonnade.runtime.node import Node, NodeSetup
-from colonnade.runtime.program import COORDINATOR, Program, ask, ask_one, last, receive
-from colonnade.runtime.transcript import Transcript
+from colonnade.runtime.hosted_node import InProcess
+from colonnade.runtime.node import Node, NodeSetup, Transcript
+from colonnade.runtime.program import COORDINATOR, Program, ask, ask_one, last, message, receive
 
 ROUNDS = 200
 AIM = 50.0  # microseconds a message

@@ -20,7 +20,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import colonnade as co
-from colonnade.runtime.inprocess import deliver_once
+from colonnade.runtime.hosted_node import deliver_once
 
 QUICK = [(10_000, 50, 4), (100_000, 50, 2), (100_000, 50, 8)]
 FULL = [(300_000, 200, 2), (1_000_000, 50, 4), (1_000_000, 200, 2)]

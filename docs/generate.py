@@ -186,7 +186,7 @@ def output() -> str:
 def messages() -> str:
     """The messages by the file that defines them: number, name and fields; their docstrings say who sends what to whom."""
     from colonnade.methods import load_all
-    from colonnade.runtime.messages import BY_CODE
+    from colonnade.runtime.program import BY_CODE
 
     load_all()
     files: dict[str, list[str]] = {}
@@ -257,8 +257,8 @@ def alike(fields: Any) -> list[str]:
 
 def failures() -> str:
     """The codes of the message Failed, and which error sends which."""
-    from colonnade.runtime.inprocess import FINAL
-    from colonnade.runtime.messages import FailureCode
+    from colonnade.runtime.hosted_node import FINAL
+    from colonnade.runtime.program import FailureCode
 
     lines = []
     for code in FailureCode:

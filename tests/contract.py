@@ -19,9 +19,8 @@ from colonnade.privacy.gate import Gate
 from colonnade.privacy.ledger import Ledger, Terms
 from colonnade.privacy.mechanisms import SeededNoise, SystemNoise
 from colonnade.privacy.store import FileLog, Log, MemoryLog
-from colonnade.runtime.node import Node, NodeSetup
+from colonnade.runtime.node import Node, NodeSetup, Transcript
 from colonnade.runtime.program import Program
-from colonnade.runtime.transcript import Transcript
 
 
 @dataclass(frozen=True)

@@ -596,7 +596,7 @@ WRONG: Wrong = {
     "an engine that is a class": (
         lambda folder: co.fit(split(), SQUARES, DFW, engine=co.InProcess),
         co.InvalidInput,
-        "engine=<class 'colonnade.runtime.inprocess.InProcess'> is not an engine: give a value such as co.InProcess() or co.Ray().",
+        "engine=<class 'colonnade.runtime.hosted_node.InProcess'> is not an engine: give a value such as co.InProcess() or co.Ray().",
     ),
     "parties elsewhere without an engine": (
         lambda folder: co.fit(co.Federation.open(elsewhere(folder)), SQUARES, DFW),

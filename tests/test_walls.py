@@ -18,7 +18,7 @@ from colonnade.privacy.events import unprotected
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.store import FileLog
 from colonnade.privacy.values import Released
-from colonnade.runtime.messages import BY_TYPE, Sealed
+from colonnade.runtime.program import BY_TYPE, Sealed
 from colonnade.runtime.wire import decode, type_name
 from contract import ENGINES, EXACT_METHODS, METHODS, federation, fitted
 

@@ -57,9 +57,9 @@ _NAMES = {  # the public names, by the module that defines them
     "runs.result": "Fit load",
     "runs.scoring": "score",
     "runs.simulate": "simulate",
-    "runtime.inprocess": "Faults InProcess Tap",
+    "runtime.hosted_node": "Faults InProcess Tap",
     "runtime.ray": "Ray",
-    "runtime.traffic": "Communication",
+    "runtime.wire": "Communication",
     "views.fit_facts": "CoefficientPath",
 }
 HOMES = {name: f"colonnade.{module}" for module, names in _NAMES.items() for name in names.split()}

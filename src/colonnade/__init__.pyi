@@ -78,9 +78,9 @@ from colonnade.runs.fit import fit
 from colonnade.runs.result import Fit, load
 from colonnade.runs.scoring import score
 from colonnade.runs.simulate import simulate
-from colonnade.runtime.inprocess import Faults, InProcess, Tap
+from colonnade.runtime.hosted_node import Faults, InProcess, Tap
 from colonnade.runtime.ray import Ray
-from colonnade.runtime.traffic import Communication
+from colonnade.runtime.wire import Communication
 from colonnade.views.fit_facts import CoefficientPath
 
 HOMES: dict[str, str]

@@ -15,8 +15,7 @@ from colonnade.kernels.arrays import Array
 from colonnade.methods.method import Answer, Done, Finish, Method, Own, Status
 from colonnade.privacy.events import Charge, Event, Mechanism
 from colonnade.privacy.values import Private, Released
-from colonnade.runtime.messages import message
-from colonnade.runtime.program import COORDINATOR, ask, ask_one, last, receive, tell
+from colonnade.runtime.program import COORDINATOR, ask, ask_one, last, message, receive, tell
 
 RHO = 0.01
 GAUSSIAN = Event(Mechanism.GAUSSIAN, RHO, 1.0)

@@ -15,8 +15,7 @@ from colonnade.methods.method import Answer, GraphMethod, Own, Roster, network
 from colonnade.privacy.events import EXACT, Charge
 from colonnade.privacy.store import FileLog
 from colonnade.privacy.values import Released
-from colonnade.runtime.messages import message
-from colonnade.runtime.program import ask
+from colonnade.runtime.program import ask, message
 
 
 @message(9_001)

@@ -11,7 +11,7 @@ from graph_cases import table
 import colonnade as co
 from colonnade.methods.method import Job
 from colonnade.privacy.values import Released
-from colonnade.runtime.messages import BY_TYPE
+from colonnade.runtime.program import BY_TYPE
 from colonnade.runtime.wire import decode
 
 RIDGE = co.Problem(co.LeastSquares(), penalty=co.Ridge(0.1))

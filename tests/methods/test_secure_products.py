@@ -20,9 +20,8 @@ from colonnade.privacy.keyring import ColumnPad
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.store import FileLog
 from colonnade.privacy.values import release
-from colonnade.runtime.inprocess import InProcess, deliver_once
-from colonnade.runtime.messages import Sealed
-from colonnade.runtime.program import COORDINATOR
+from colonnade.runtime.hosted_node import InProcess, deliver_once
+from colonnade.runtime.program import COORDINATOR, Sealed
 from colonnade.runtime.wire import Letter, decode, encode
 
 PROBLEM = co.Problem(co.Logistic(), penalty=co.Ridge(1e-3), intercept=True)

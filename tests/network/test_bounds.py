@@ -36,7 +36,7 @@ from colonnade.network.questions import (
     pack,
     unpack,
 )
-from colonnade.runtime.messages import FailureCode
+from colonnade.runtime.program import FailureCode
 from colonnade.runtime.turns import MOST
 
 pytest.importorskip("grpc", reason="grpcio is not installed: pip install 'colonnade[grpc]'")

@@ -22,8 +22,7 @@ from colonnade.privacy.keyring import Keyring, public_key
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.store import FileLog
 from colonnade.privacy.values import Released
-from colonnade.runtime.messages import Sealed, message
-from colonnade.runtime.program import COORDINATOR, ask, ask_one, last, receive, tell
+from colonnade.runtime.program import COORDINATOR, Sealed, ask, ask_one, last, message, receive, tell
 from colonnade.runtime.wire import LARGEST, SEALING, Letter, decode, encode
 
 pytest.importorskip("grpc", reason="grpcio is not installed: pip install 'colonnade[grpc]'")

@@ -45,7 +45,7 @@ from colonnade.privacy.block import Unit
 from colonnade.privacy.ledger import REFUSED
 from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.runtime.hosted_node import FINAL
-from colonnade.runtime.messages import Failed, FailureCode
+from colonnade.runtime.program import Failed, FailureCode
 from colonnade.runtime.run_store import ending_in_words
 from colonnade.runtime.turns import Answered, Lost
 from colonnade.runtime.wire import Letter, decode, encode

@@ -20,9 +20,8 @@ from colonnade.methods.gram import secure_release
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.store import FileLog, MemoryLog
 from colonnade.runtime.hosted_node import Joined
-from colonnade.runtime.messages import Failed
-from colonnade.runtime.program import COORDINATOR
-from colonnade.runtime.transcript import Receipts
+from colonnade.runtime.node import Receipts
+from colonnade.runtime.program import COORDINATOR, Failed
 from colonnade.runtime.turns import Turns, check_records
 from colonnade.runtime.wire import Letter, encode
 

@@ -21,7 +21,7 @@ from colonnade.privacy.gate import Gate
 from colonnade.privacy.keyring import Keyring
 from colonnade.privacy.store import FileLog
 from colonnade.privacy.values import Packed, decode_value, encode_value, release
-from colonnade.runtime.inprocess import InProcess, deliver_once
+from colonnade.runtime.hosted_node import InProcess, deliver_once
 from colonnade.runtime.program import COORDINATOR
 from colonnade.runtime.wire import decode
 

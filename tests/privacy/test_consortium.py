@@ -31,8 +31,8 @@ from colonnade.privacy.statement import BY_PLACE
 from colonnade.privacy.store import FileLog, MemoryLog
 from colonnade.privacy.values import Private
 from colonnade.runs.preview import preview
+from colonnade.runtime.node import Transcript
 from colonnade.runtime.program import COORDINATOR
-from colonnade.runtime.transcript import Transcript
 
 RHO, WHAT = 0.5, "one choice"
 PART = Charge(Event(Mechanism.GUMBEL, RHO, math.inf, Scope.JOINT, Audience.CONSORTIUM), 2, WHAT)

@@ -29,7 +29,7 @@ from colonnade.privacy import keyring as keyrings
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.keyring import ColumnPad, Keyring, Pad, derive, public_key
 from colonnade.privacy.store import FileLog
-from colonnade.runtime.messages import Sealed
+from colonnade.runtime.program import Sealed
 from colonnade.runtime.wire import Letter, encode
 
 PARTIES = {"a": [0, 1, 2], "b": [3, 4, 5], "c": [6, 7, 8]}

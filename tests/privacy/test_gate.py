@@ -125,14 +125,14 @@ def log(tmp_path):
 
 def recorded(log, tick=0):
     """The releases of a step as a replay finds them."""
-    from colonnade.runtime.transcript import Transcript
+    from colonnade.runtime.node import Transcript
 
     steps = {step.tick: step for step in Transcript(log, "run").steps()}
     return steps[tick].releases
 
 
 def made_durable(door, log):
-    from colonnade.runtime.transcript import Transcript
+    from colonnade.runtime.node import Transcript
 
     Transcript(log, "run").record(0, {}, {}, door)
 

@@ -44,10 +44,9 @@ from colonnade.privacy.keyring import ColumnPad, Keyring, Pad, derive
 from colonnade.privacy.mechanisms import gaussian_sigma
 from colonnade.privacy.store import FileLog
 from colonnade.privacy.values import Private, decode_value
-from colonnade.runtime.inprocess import Tap
-from colonnade.runtime.messages import Sealed
+from colonnade.runtime.hosted_node import Tap
 from colonnade.runtime.node import Node
-from colonnade.runtime.program import COORDINATOR
+from colonnade.runtime.program import COORDINATOR, Sealed
 from colonnade.runtime.wire import decode, encode, type_name
 
 audits = importlib.import_module("colonnade.audit.run")  # the module; the name in the package is the function

@@ -16,7 +16,7 @@ from scipy import sparse
 from sklearn.linear_model import Lasso
 
 import colonnade as co
-from colonnade.runtime.messages import FailureCode
+from colonnade.runtime.program import FailureCode
 from contract import METHODS, federation
 from reference import confident
 

@@ -27,7 +27,7 @@ from colonnade.privacy.store import FileLog
 from colonnade.runs.budgets import account, export_releases, spending
 from colonnade.runs.fit_file import FORMAT as FIT_VERSION
 from colonnade.runs.fit_file import to_plain
-from colonnade.runtime.transcript import Transcript
+from colonnade.runtime.node import Transcript
 
 EARLIER = Path(__file__).parents[1] / "earlier"
 RUN = "20261116T083340-29efa5b93c29"

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 import colonnade as co
 from colonnade.privacy.values import Released
-from colonnade.runtime.messages import message
-from colonnade.runtime.program import ask
+from colonnade.runtime.program import ask, message
 from contract import ENGINES, EVERY_METHOD, Toy, fitted, nodes
 
 

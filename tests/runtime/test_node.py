@@ -11,9 +11,8 @@ import pytest
 import colonnade as co
 from colonnade.privacy.store import FileLog
 from colonnade.privacy.values import Released
-from colonnade.runtime.messages import Failed, message
-from colonnade.runtime.program import Post, ask_one, last, public_bytes, receive
-from colonnade.runtime.transcript import LOOK, Receipts, Transcript, header_and_length, recorded_form
+from colonnade.runtime.node import LOOK, Receipts, Transcript, header_and_length, recorded_form
+from colonnade.runtime.program import Failed, Post, ask_one, last, message, public_bytes, receive
 from colonnade.runtime.wire import HEADER_SIZE, Letter, decode, encode
 from contract import Toy, nodes
 from contract import gate as gate_of

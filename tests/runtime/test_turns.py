@@ -12,9 +12,8 @@ import colonnade as co
 from colonnade.errors import LeakError, PeerFailed
 from colonnade.network.questions import letters_out, pack, unpack
 from colonnade.runtime.hosted_node import HostedNode, Joined, Turn
-from colonnade.runtime.traffic import Traffic
 from colonnade.runtime.turns import Answered, Computed, Lost, Turns, check_records, gather_answers, wait_for_all
-from colonnade.runtime.wire import Letter
+from colonnade.runtime.wire import Letter, Traffic
 
 
 class Raw:

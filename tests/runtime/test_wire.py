@@ -18,7 +18,7 @@ from scipy import sparse
 import colonnade as co
 from colonnade.methods import load_all
 from colonnade.privacy.values import DTYPES, Packed, Released, decode_value, encode_value
-from colonnade.runtime.messages import BY_CODE, BY_TYPE, Failed, message
+from colonnade.runtime.program import BY_CODE, BY_TYPE, Failed, message
 from colonnade.runtime.wire import LARGEST, VERSION, Letter, decode, encode, type_name
 from contract import gate
 

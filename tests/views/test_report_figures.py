@@ -157,8 +157,7 @@ def test_the_table_of_messages_holds_every_letter(ran):
 
 def test_letters_of_one_kind_on_one_edge_in_one_round_add_up():
     from colonnade.methods.method import Done, Finish
-    from colonnade.runtime.traffic import Traffic
-    from colonnade.runtime.wire import Letter, encode
+    from colonnade.runtime.wire import Letter, Traffic, encode
 
     bodies = [
         encode(message, guarded=False) for message in (Finish(np.zeros(3), 1.0), Finish(np.zeros(5), 1.0), Done())

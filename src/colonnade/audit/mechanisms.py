@@ -17,7 +17,7 @@ from colonnade.privacy.gate import Gate
 from colonnade.privacy.mechanisms import gumbel_scale
 from colonnade.privacy.store import FileLog, Log
 from colonnade.privacy.values import Private
-from colonnade.runtime.transcript import Transcript
+from colonnade.runtime.node import Transcript
 
 
 def _gate(mechanism: Mechanism, setting: Setting, count: int, log: Log | None = None) -> Gate:

@@ -29,9 +29,8 @@ from colonnade.privacy.events import SCORES, Charge, Plan
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.keyring import Pad
 from colonnade.privacy.values import Packed, Released
-from colonnade.runtime.messages import message
 from colonnade.runtime.node import Replies
-from colonnade.runtime.program import COORDINATOR, Post, Program, ask, expect, last, receive
+from colonnade.runtime.program import COORDINATOR, Post, Program, ask, expect, last, message, receive
 
 RING = Ring(64)
 FRACTION = 2.0**-32  # of a score; parts are rounded to it

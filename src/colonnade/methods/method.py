@@ -25,9 +25,8 @@ from colonnade.privacy.statement import Privacy, Trust
 from colonnade.privacy.values import Released
 from colonnade.problem import Changing, Problem, Topology
 from colonnade.problem.link import Link
-from colonnade.runtime.messages import message
 from colonnade.runtime.node import Replies
-from colonnade.runtime.program import COORDINATOR, Program, ask_one, last
+from colonnade.runtime.program import COORDINATOR, Program, ask_one, last, message
 
 
 @dataclass(frozen=True, slots=True)

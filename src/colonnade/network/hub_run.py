@@ -21,15 +21,12 @@ from colonnade.network.questions import RUNS, Parcel, Question, letters_in, lett
 from colonnade.network.refusals import PeerBroken, PeerRefused, for_others, refusal
 from colonnade.network.replaced_ledger import is_replaced
 from colonnade.privacy.ledger import Replaced
-from colonnade.runtime.hosted_node import HostedNode, Joined, Standing, Turn
-from colonnade.runtime.inprocess import Outcome
-from colonnade.runtime.messages import Direct, FailureCode
+from colonnade.runtime.hosted_node import HostedNode, Joined, Outcome, Standing, Turn
 from colonnade.runtime.node import Listener, NodeSetup
-from colonnade.runtime.program import COORDINATOR, NodeId
+from colonnade.runtime.program import COORDINATOR, Direct, FailureCode, NodeId
 from colonnade.runtime.run_store import ending_in_words
-from colonnade.runtime.traffic import Communication, Traffic, TrafficRow
 from colonnade.runtime.turns import Answered, Computed, Lost, NodeLogs, Promise, Turns, gather_answers, wait_for_all
-from colonnade.runtime.wire import HEADER_SIZE, Letter, encode
+from colonnade.runtime.wire import HEADER_SIZE, Communication, Letter, Traffic, TrafficRow, encode
 
 if TYPE_CHECKING:
     from colonnade.network.hub import Grpc

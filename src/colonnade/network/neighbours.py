@@ -23,7 +23,7 @@ from colonnade.network.certs import Tls
 from colonnade.network.questions import letters_in, letters_out, pack, unpack
 from colonnade.network.transport.direct import HELD, PATIENCE, Lines, Neighbour
 from colonnade.network.transport.metrics import Metrics
-from colonnade.runtime.messages import Direct
+from colonnade.runtime.program import Direct
 from colonnade.runtime.wire import Letter, decode, encode
 
 LETTER = 1024  # bytes that a letter takes beside its body: many empty ones would fill a memory, too

@@ -35,8 +35,7 @@ from colonnade.privacy.ledger import Terms
 from colonnade.privacy.statement import Assumption, check_delta
 from colonnade.privacy.store import write_synced
 from colonnade.runtime.hosted_node import HostedNode, Turn, code_of
-from colonnade.runtime.messages import Sealed
-from colonnade.runtime.program import COORDINATOR
+from colonnade.runtime.program import COORDINATOR, Sealed
 from colonnade.runtime.wire import Letter, decode, encode, type_name
 
 PARCEL = 48 << 20  # bytes of letters that one answer carries; the rest waits for the next question

@@ -43,12 +43,11 @@ from colonnade.network.replaced_ledger import keyed_head
 from colonnade.privacy.keyring import Keyring, public_key
 from colonnade.privacy.ledger import OWNER, REFUSED, Ledger
 from colonnade.runtime.hosted_node import FINAL, HostedNode, code_of
-from colonnade.runtime.messages import FailureCode
-from colonnade.runtime.program import COORDINATOR
+from colonnade.runtime.program import COORDINATOR, FailureCode
 from colonnade.runtime.run_store import HUB_SAYS, RunStore, ending_in_words
 
 PROTOCOL = 4
-OK, UNAVAILABLE, DIVERGED, UNKNOWN = 0, 16, 17, 18  # beside the codes of runtime/messages.py
+OK, UNAVAILABLE, DIVERGED, UNKNOWN = 0, 16, 17, 18  # beside the codes of runtime/program.py
 
 _USED_NAMES = {OWNER, "node", "align", "store"}  # in the records they stand for something else than a run
 _HOW = re.compile(r"[ -~]{1,100}")

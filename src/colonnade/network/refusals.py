@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from colonnade.errors import PeerFailed
 from colonnade.network.questions import Phase, Question
-from colonnade.runtime.messages import FailureCode
+from colonnade.runtime.program import FailureCode
 
 
 class PeerSilent(PeerFailed):

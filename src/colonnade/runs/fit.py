@@ -42,13 +42,12 @@ from colonnade.problem.kernel import Support
 from colonnade.runs import call as calls
 from colonnade.runs.progress import Show, progress_bar
 from colonnade.runs.result import Fit
-from colonnade.runtime.hosted_node import FINAL, Head, HostedNode
-from colonnade.runtime.inprocess import Engine, InProcess, LocalNodes, Outcome
+from colonnade.runtime.hosted_node import FINAL, Engine, Head, HostedNode, InProcess, LocalNodes, Outcome
 from colonnade.runtime.node import NodeSetup
 from colonnade.runtime.program import COORDINATOR, NodeId, Note
 from colonnade.runtime.run_store import MemoryStore, RunStore, Store
-from colonnade.runtime.traffic import Communication
 from colonnade.runtime.turns import Distributed, HostedNodes
+from colonnade.runtime.wire import Communication
 from colonnade.views.fit_facts import CoefficientPath, Coefficients
 
 log = logging.getLogger("colonnade.runs.fit")

@@ -28,7 +28,7 @@ from colonnade.privacy.store import write_synced
 from colonnade.problem.boosting import Stumps
 from colonnade.problem.kernel import Support
 from colonnade.problem.link import Link
-from colonnade.runtime.traffic import Communication
+from colonnade.runtime.wire import Communication
 from colonnade.views.fit_facts import CoefficientPath, Coefficients, FitFacts
 
 FORMAT = 2

@@ -17,7 +17,7 @@ from colonnade.methods.node_setup import Call
 from colonnade.runs.call import run_fingerprint
 from colonnade.runs.fit import RunDriver, meet_parties
 from colonnade.runs.result import Fit, KeptScores
-from colonnade.runtime.inprocess import Engine, InProcess
+from colonnade.runtime.hosted_node import Engine, InProcess
 from colonnade.runtime.run_store import MemoryStore, RunStore, Store
 from colonnade.runtime.turns import Distributed
 

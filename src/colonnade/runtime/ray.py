@@ -39,8 +39,7 @@ from typing import IO, TYPE_CHECKING, Any, Self
 
 from colonnade.errors import ColonnadeError, InvalidInput, StoreError
 from colonnade.privacy.store import FileLog
-from colonnade.runtime.hosted_node import HostedNode, Turn
-from colonnade.runtime.inprocess import Outcome
+from colonnade.runtime.hosted_node import HostedNode, Outcome, Turn
 from colonnade.runtime.node import Listener, NodeSetup
 from colonnade.runtime.program import COORDINATOR, NodeId
 from colonnade.runtime.turns import Answered, Computed, HostedNodes, Lost, NodeLogs, Promise, Turns, wait_for_all

@@ -16,13 +16,10 @@ from typing import Any, Protocol, TypeVar, TypeVarTuple, runtime_checkable
 
 from colonnade.errors import ColonnadeError, PeerFailed
 from colonnade.privacy.store import Log
-from colonnade.runtime.hosted_node import HostedNode, Joined, Turn
-from colonnade.runtime.inprocess import Outcome, check_finished
-from colonnade.runtime.node import Listener, NodeSetup
+from colonnade.runtime.hosted_node import HostedNode, Joined, Outcome, Turn, check_finished
+from colonnade.runtime.node import Listener, NodeSetup, old_copy
 from colonnade.runtime.program import NodeId
-from colonnade.runtime.traffic import Traffic
-from colonnade.runtime.transcript import old_copy
-from colonnade.runtime.wire import Letter
+from colonnade.runtime.wire import Letter, Traffic
 
 LOAD = 48 << 20  # bytes of letters that one turn brings
 MOST = 4096  # letters that one turn brings: the addresses of more would not fit into a parcel's head

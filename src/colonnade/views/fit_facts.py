@@ -20,7 +20,7 @@ from colonnade.problem.boosting import Stumps
 from colonnade.problem.kernel import Support
 from colonnade.problem.link import Link
 from colonnade.runtime.program import COORDINATOR
-from colonnade.runtime.traffic import Communication
+from colonnade.runtime.wire import Communication
 
 if TYPE_CHECKING:
     import polars as pl

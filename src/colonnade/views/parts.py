@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from colonnade.problem import Problem
-from colonnade.runtime.messages import BY_TYPE
+from colonnade.runtime.program import BY_TYPE
 
 
 class Markup(str):

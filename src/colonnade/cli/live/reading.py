@@ -21,10 +21,9 @@ from colonnade.privacy.events import Policy, shown
 from colonnade.privacy.ledger import Ledger, rest_rho
 from colonnade.privacy.store import FileLog, check_format
 from colonnade.runs.budgets import DELTA, Account, account_of, last_policy
-from colonnade.runtime.messages import BY_CODE
-from colonnade.runtime.program import COORDINATOR
+from colonnade.runtime.node import LOOK, header_and_length
+from colonnade.runtime.program import BY_CODE, COORDINATOR
 from colonnade.runtime.run_store import ending_in_words, node_name
-from colonnade.runtime.transcript import LOOK, header_and_length
 from colonnade.views.fit_facts import RunFacts
 
 NEWEST = 50  # runs on the page

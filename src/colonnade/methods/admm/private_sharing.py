@@ -34,9 +34,8 @@ from colonnade.privacy.statement import Trust
 from colonnade.privacy.values import Private, Released
 from colonnade.problem import LeastSquares, Logistic, Ridge
 from colonnade.problem.nearest import NearestInBall
-from colonnade.runtime.messages import message
 from colonnade.runtime.node import Replies
-from colonnade.runtime.program import COORDINATOR, Note, Program, ask, ask_one, receive, tell
+from colonnade.runtime.program import COORDINATOR, Note, Program, ask, ask_one, message, receive, tell
 
 LABELS, MODEL = 0.4, 0.3  # shares of the budget; what is left buys predictions, or a better model where none are sent
 CLIP = 2.0  # residuals are clipped to so many label bounds

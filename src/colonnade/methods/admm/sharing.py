@@ -57,9 +57,8 @@ from colonnade.privacy.values import Released
 from colonnade.problem import ElasticNet, GroupLasso, Lasso, Penalty, Problem, Ridge
 from colonnade.problem.checks import positive
 from colonnade.problem.nearest import nearest
-from colonnade.runtime.messages import message
 from colonnade.runtime.node import Replies
-from colonnade.runtime.program import COORDINATOR, Note, Program, ask, ask_one, last, receive, tell
+from colonnade.runtime.program import COORDINATOR, Note, Program, ask, ask_one, last, message, receive, tell
 
 RELAXATION = 0.9  # θ
 BLUNT = 1e-3  # of the mean residual: kinks are rounded off over that width where a slope is asked for at a kink

@@ -42,9 +42,8 @@ from colonnade.privacy.gate import Gate
 from colonnade.privacy.values import Released
 from colonnade.problem.sampling import PerParty, Sampling, least_probability, universal_step
 from colonnade.problem.sets import L1Ball, Product
-from colonnade.runtime.messages import message
 from colonnade.runtime.node import Replies
-from colonnade.runtime.program import COORDINATOR, Note, Program, ask, ask_one, public_bytes, receive, tell
+from colonnade.runtime.program import COORDINATOR, Note, Program, ask, ask_one, message, public_bytes, receive, tell
 
 
 @message(100)

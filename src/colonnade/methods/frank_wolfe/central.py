@@ -27,9 +27,8 @@ from colonnade.privacy.gate import Gate
 from colonnade.privacy.statement import Trust
 from colonnade.privacy.values import Private, Released
 from colonnade.problem import LeastSquares, Logistic
-from colonnade.runtime.messages import message
 from colonnade.runtime.node import Replies
-from colonnade.runtime.program import COORDINATOR, Note, Post, Program, ask_one, expect, receive
+from colonnade.runtime.program import COORDINATOR, Note, Post, Program, ask_one, expect, message, receive
 
 
 @message(30)

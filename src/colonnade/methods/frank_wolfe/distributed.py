@@ -49,9 +49,8 @@ from colonnade.privacy.gate import Gate
 from colonnade.privacy.values import Packed, Released
 from colonnade.problem import AdaBoost, KernelSVM, Problem, Topology
 from colonnade.problem.hull import Corrector
-from colonnade.runtime.messages import message
 from colonnade.runtime.node import Replies
-from colonnade.runtime.program import COORDINATOR, Note, Program, ask, ask_one, last, receive, tell
+from colonnade.runtime.program import COORDINATOR, Note, Program, ask, ask_one, last, message, receive, tell
 
 
 @message(20)

@@ -35,9 +35,8 @@ from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.values import Packed, Released
 from colonnade.problem import AdaBoost, L1Ball, Problem, Topology
-from colonnade.runtime.messages import message
 from colonnade.runtime.node import Replies
-from colonnade.runtime.program import Note, Post, Program, ask, ask_one, expect, last
+from colonnade.runtime.program import Note, Post, Program, ask, ask_one, expect, last, message
 
 
 @message(130)

@@ -44,9 +44,8 @@ from colonnade.privacy.values import Released
 from colonnade.problem import RBF, KernelSVM, Simplex, Topology
 from colonnade.problem.hull import quadratic_minimum
 from colonnade.problem.kernel import Support, check_positive, check_table, kernel_values, not_positive
-from colonnade.runtime.messages import message
 from colonnade.runtime.node import Replies
-from colonnade.runtime.program import COORDINATOR, Note, Program, ask, ask_one, last, receive, tell
+from colonnade.runtime.program import COORDINATOR, Note, Program, ask, ask_one, last, message, receive, tell
 
 
 @message(132)

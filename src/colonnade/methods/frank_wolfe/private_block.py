@@ -61,9 +61,8 @@ from colonnade.privacy.values import Private, Released
 from colonnade.problem import LeastSquares, Logistic, SquaredHinge
 from colonnade.problem.hull import quadratic_minimum
 from colonnade.problem.problem import PublicLabels
-from colonnade.runtime.messages import message
 from colonnade.runtime.node import Replies
-from colonnade.runtime.program import COORDINATOR, Note, Program, ask, ask_one, public_bytes, receive, tell
+from colonnade.runtime.program import COORDINATOR, Note, Program, ask, ask_one, message, public_bytes, receive, tell
 
 THRESHOLD = 1.0  # standard deviations by which products are shrunk: what the noise could have made is not fitted
 

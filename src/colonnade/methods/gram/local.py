@@ -41,8 +41,7 @@ from colonnade.privacy.events import Charge, Event, Mechanism, Plan, Scope
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.mechanisms import gaussian_sigma
 from colonnade.privacy.values import Packed, Private, Released
-from colonnade.runtime.messages import message
-from colonnade.runtime.program import public_bytes
+from colonnade.runtime.program import message, public_bytes
 
 LABELS = 0.3  # share of the budget that noisy labels take
 ROWS_AT_A_TIME = 1 << 14

@@ -28,8 +28,7 @@ from colonnade.kernels.ring import cross, ring_masks
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.keyring import ColumnPad
 from colonnade.privacy.values import Packed, Released
-from colonnade.runtime.messages import message
-from colonnade.runtime.program import COORDINATOR, Inbox, Post, Program, ask, ask_one, expect, receive
+from colonnade.runtime.program import COORDINATOR, Inbox, Post, Program, ask, ask_one, expect, message, receive
 from colonnade.runtime.wire import public_digest
 
 Rows = Callable[[int, int], Integers]  # first row, how many: those rows as integers

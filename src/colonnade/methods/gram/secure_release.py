@@ -44,8 +44,7 @@ from colonnade.privacy.block import LARGEST, Block, clean_cells
 from colonnade.privacy.events import Audience, Scope
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.values import Private
-from colonnade.runtime.messages import message
-from colonnade.runtime.program import COORDINATOR, Post, Program, ask_one, public_bytes, receive
+from colonnade.runtime.program import COORDINATOR, Post, Program, ask_one, message, public_bytes, receive
 
 
 @message(148)

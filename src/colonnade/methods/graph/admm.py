@@ -37,9 +37,8 @@ from colonnade.privacy.gate import Gate
 from colonnade.privacy.values import Released
 from colonnade.problem import GroupLasso, NuclearNorm, Penalty, Problem
 from colonnade.problem.nearest import nearest, nearest_matrix
-from colonnade.runtime.messages import message
 from colonnade.runtime.node import Replies
-from colonnade.runtime.program import Program, ask
+from colonnade.runtime.program import Program, ask, message
 
 INSIDE = "(the same party)"  # the other end of the link between a party's columns and its labels
 

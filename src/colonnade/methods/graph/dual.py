@@ -33,9 +33,8 @@ from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.values import Released
 from colonnade.problem import Penalty
-from colonnade.runtime.messages import message
 from colonnade.runtime.node import Replies
-from colonnade.runtime.program import Post, Program, ask, ask_one, expect, last, receive
+from colonnade.runtime.program import Post, Program, ask, ask_one, expect, last, message, receive
 
 RESUMED = Charge(EXACT, 1, "at a warm start the scores of its columns and of those behind it in the tree, summed")
 BROUGHT = Charge(EXACT, 1, "at a warm start the dual vector at the scores of all")

@@ -30,9 +30,8 @@ from colonnade.privacy.block import Block
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.values import Released
 from colonnade.problem import LeastSquares, Ridge
-from colonnade.runtime.messages import message
 from colonnade.runtime.node import Replies
-from colonnade.runtime.program import Program, ask
+from colonnade.runtime.program import Program, ask, message
 
 
 @message(60)

@@ -41,9 +41,8 @@ from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.values import Released
 from colonnade.problem import LeastSquares
-from colonnade.runtime.messages import message
 from colonnade.runtime.node import Replies
-from colonnade.runtime.program import Post, Program, ask, ask_one, expect
+from colonnade.runtime.program import Post, Program, ask, ask_one, expect, message
 
 RELAXATION = 0.95  # θ of consensus.py: the set's edge curves at the answer, so nearly whole reflections pay
 ROUNDING = 1e-14  # of σ²max: a residual below it is noise, and would not be orthogonal to the basis

@@ -42,9 +42,8 @@ from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.values import Released
 from colonnade.problem.nearest import smaller_gram
-from colonnade.runtime.messages import message
 from colonnade.runtime.node import Replies
-from colonnade.runtime.program import Program, ask
+from colonnade.runtime.program import Program, ask, message
 
 Function = Callable[[Floats], float]
 TINY = 1e-12
