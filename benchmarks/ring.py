@@ -23,7 +23,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from colonnade.kernels.bits import pack, unpack
-from colonnade.kernels.ring import Ring, blocks, gram, product, uniform
+from colonnade.kernels.ring import Ring, gram, product, uniform
 
 ROWS, LEFT, RIGHT = 800_000, 150, 150
 BUDGET = 1 << 25
@@ -81,7 +81,9 @@ def run(ring: Ring, rows: int) -> tuple[Counter[str], int, bool]:
         with clock(f"{to} unpack"):
             return unpack(packed, masked.size, ring.bits).astype(ring.dtype, copy=False).reshape(masked.shape)
 
-    for part in blocks(rows, LEFT + RIGHT, BUDGET):
+    at_once = BUDGET // (8 * (LEFT + RIGHT))
+    for start in range(0, rows, at_once):
+        part = slice(start, min(start + at_once, rows))
         size = part.stop - part.start
         a = rng.integers(-bound, bound, (size, LEFT), dtype=np.int16, endpoint=True)
         b = rng.integers(-bound, bound, (size, RIGHT), dtype=np.int16, endpoint=True)

@@ -121,7 +121,7 @@ def plant_no_choice(patch):
 
 
 def plant_half_sensitivity(patch):
-    patch.setattr("colonnade.privacy.gate.gaussian_sigma", lambda delta, rho: gaussian_sigma(delta / 2, rho))
+    patch.setattr("colonnade.privacy.mechanisms.gaussian_sigma", lambda delta, rho: gaussian_sigma(delta / 2, rho))
 
 
 def plant_mean_sensitivity(patch):
@@ -129,7 +129,7 @@ def plant_mean_sensitivity(patch):
 
 
 def plant_exact_sign(patch):
-    patch.setattr("colonnade.privacy.gate.signed_argmax", exact_sign)
+    patch.setattr("colonnade.privacy.mechanisms.signed_argmax", exact_sign)
 
 
 def plant_same_stream(patch):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from colonnade.kernels.grid import add_squares, whole_rows
+from colonnade.kernels.ring import add_squares, whole_rows
 
 LARGEST = 1e100
 WILD = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, 1e-300, 3e9, -3e9, 1e18, 1e300, -1e300, np.inf, -np.inf, np.nan]

@@ -377,15 +377,17 @@ def plant_no_noise_on_sketches(patch):
 
 def plant_no_choice(patch):
     """The steepest column itself, both inside a party and over the parties."""
-    from colonnade.privacy import gate, shared_choice
+    from colonnade.privacy import mechanisms
+
+    own_part = mechanisms.own_part
 
     def steepest(noise, scores, scale):
         index = int(np.argmax(np.abs(scores)))
-        _, _, mass = shared_choice.own_part(noise, scores, scale)
+        _, _, mass = own_part(noise, scores, scale)
         return index, 1 if scores[index] > 0 else -1, mass
 
-    patch.setattr(gate, "own_part", steepest)
-    patch.setattr(gate, "signed_argmax", lambda noise, scores, scale: steepest(noise, scores, scale)[:2])
+    patch.setattr(mechanisms, "own_part", steepest)
+    patch.setattr(mechanisms, "signed_argmax", lambda noise, scores, scale: steepest(noise, scores, scale)[:2])
 
 
 def plant_product_not_counted(patch):

@@ -25,8 +25,18 @@ from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.events import Audience, Charge, Event, Mechanism, Scope, row_rho
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.ledger import Ledger, Terms
-from colonnade.privacy.mechanisms import SeededNoise, SystemNoise, _whole_steps, choice_grid, gumbel_scale
-from colonnade.privacy.shared_choice import LEAST_RHO, SLACK, draw_party, own_part, shared_scale
+from colonnade.privacy.mechanisms import (
+    LEAST_RHO,
+    SLACK,
+    SeededNoise,
+    SystemNoise,
+    _whole_steps,
+    choice_grid,
+    draw_party,
+    gumbel_scale,
+    own_part,
+    shared_scale,
+)
 from colonnade.privacy.statement import BY_PLACE
 from colonnade.privacy.store import FileLog, MemoryLog
 from colonnade.privacy.values import Private

@@ -32,8 +32,7 @@ from colonnade.methods.gram.rule import RowFrame
 from colonnade.methods.method import Job, Labels, SendLabels
 from colonnade.privacy.block import COLUMN, Block
 from colonnade.privacy.gate import Gate
-from colonnade.privacy.mechanisms import SeededNoise, choice_grid
-from colonnade.privacy.shared_choice import own_part, shared_scale
+from colonnade.privacy.mechanisms import SeededNoise, choice_grid, own_part, shared_scale
 from colonnade.privacy.values import release
 from colonnade.runtime.program import COORDINATOR, public_bytes
 

@@ -281,7 +281,7 @@ def test_an_attack_stays_below_the_claim_in_a_full_audit(name: str, claim: float
 
 
 def plant_no_noise(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("colonnade.privacy.gate.gaussian_sigma", lambda *_: 2.0**-20)
+    patch.setattr("colonnade.privacy.mechanisms.gaussian_sigma", lambda *_: 2.0**-20)
 
 
 def plant_bounds_forgotten(patch: pytest.MonkeyPatch) -> None:

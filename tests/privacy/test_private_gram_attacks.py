@@ -38,7 +38,7 @@ from colonnade.methods.gram.secure_products import Masked, Parts, Seed, Widths
 from colonnade.methods.gram.secure_release import Prepare, check_prepare
 from colonnade.methods.masked_scores import PartScores
 from colonnade.methods.method import Job, SendLabels
-from colonnade.privacy import gate as gates
+from colonnade.privacy import mechanisms
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.keyring import ColumnPad, Keyring, Pad, derive
 from colonnade.privacy.mechanisms import gaussian_sigma
@@ -831,7 +831,7 @@ def bare_shares(parties, monkeypatch):
 
 
 def scaled_noise(factor, monkeypatch):
-    monkeypatch.setattr(gates, "gaussian_sigma", lambda *a: gaussian_sigma(*a) * factor)
+    monkeypatch.setattr(mechanisms, "gaussian_sigma", lambda *a: gaussian_sigma(*a) * factor)
 
 
 def test_planted_half_of_the_noise_is_missed_in_every_part(monkeypatch):

@@ -1,6 +1,9 @@
-"""Integers modulo 2^w: exact products of tall matrices, and masks that grow from a seed one block of rows at a time.
+"""Integers modulo 2^w: rows put on a grid, exact products of tall matrices, and masks that grow from a seed.
 
-Claim    `product` is aᵀb modulo 2^w, `cross` the same with a ring for each column, and `gram` is aᵀa, to the last bit,
+Claim    `whole_rows`: row r becomes round((a - centre)·factor), every entry within its bounds; and if its squares, each
+         times the square of its column's unit, sum to more than `norm2`, it is shortened toward zero until they do not.
+         Row by row and in this order, so that no row tells about another; the last check is in integers.
+         `product` is aᵀb modulo 2^w, `cross` the same with a ring for each column, and `gram` is aᵀa, to the last bit,
          whatever the row blocks and the machine.
 Why      32- and 64-bit machine words wrap at 2^32 and 2^64, which 2^w divides: no sum is ever rounded, so a product
          modulo 2^32 is one pass of 32-bit multiplications. A wider one is x·y = x₀y₀ + 2^32 (x₀y₁ + x₁y₀) modulo 2^64
@@ -18,7 +21,7 @@ Labels enter through the key, not the counter: streams of two labels cannot over
 from __future__ import annotations
 
 import hmac
-from collections.abc import Iterator
+import math
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -28,7 +31,6 @@ from numba import int64 as i64
 from numba import njit
 from numba import uint64 as u64
 from numpy.typing import NDArray
-from scipy import sparse
 
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Integers
@@ -86,9 +88,6 @@ class Ring:
     def subtract(self, a: Integers, b: Integers) -> Integers:
         return self._cut(np.subtract(_integers(a), _integers(b), dtype=self.dtype, casting="unsafe"))
 
-    def negate(self, a: Integers) -> Integers:
-        return self.subtract(np.zeros((), self.dtype), a)
-
     def _cut(self, words: Integers) -> Integers:
         """Drops the bits above the ring's, in place."""
         if self.bits < 8 * self.dtype.itemsize:
@@ -97,7 +96,7 @@ class Ring:
 
 
 def _integers(values: Any) -> Any:
-    array = values if sparse.issparse(values) else np.asarray(values)
+    array = np.asarray(values)
     if array.dtype.kind not in "iu":
         raise InvalidInput(f"ring arithmetic takes integers, got {array.dtype}; round to whole grid steps first")
     return array
@@ -133,8 +132,10 @@ def uniform(key: bytes, label: bytes, first_row: int, rows: int, columns: int, r
 # ---------------------------------------------------------------------------------------------------- products
 
 
-def product(a: Any, b: Integers, ring: Ring, *, bound_a: int | None = None, bound_b: int | None = None) -> Integers:
-    """aᵀb modulo 2^bits, for integers a (rows x s, dense or scipy sparse) and b (rows x t, dense).
+def product(
+    a: Integers, b: Integers, ring: Ring, *, bound_a: int | None = None, bound_b: int | None = None
+) -> Integers:
+    """aᵀb modulo 2^bits, for integers a (rows x s) and b (rows x t).
 
     An integer and its ring element mean the same. A bound is a public limit of |entry| after the centred lift; it is
     checked, and below 2^31 it saves multiplications in a ring wider than 32 bits.
@@ -147,7 +148,7 @@ def product(a: Any, b: Integers, ring: Ring, *, bound_a: int | None = None, boun
             raise InvalidInput(
                 f"a bound of {bound} in a ring of {ring.bits} bits; a bound is at least 1 and at most 2^{ring.bits - 1}"
             )
-    multiply = _sparse_product if sparse.issparse(a) else _product32 if ring.bits <= 32 else _product64
+    multiply = _product32 if ring.bits <= 32 else _product64
     return ring._cut(multiply(a, b, ring, bound_a, bound_b))
 
 
@@ -188,17 +189,6 @@ def _product64(a: Integers, b: Integers, ring: Ring, bound_a: int | None, bound_
     low += high.astype(np.uint64) << np.uint64(32)
     out: Integers = low[:, : b.shape[1]] - np.uint64(alpha) * sum_y - np.uint64(beta) * sum_x[:, None]
     out += np.uint64(a.shape[0] * alpha * beta % (1 << 64))
-    return out
-
-
-def _sparse_product(a: Any, b: Integers, ring: Ring, bound_a: int | None, bound_b: int | None) -> Integers:
-    a = _canonical(a)
-    _bounded(a.data, bound_a, ring)
-    for start in range(0, b.shape[0], ROWS):
-        _bounded(b[start : start + ROWS], bound_b, ring)
-    out = np.zeros((a.shape[1], b.shape[1]), ring.dtype)
-    dense = np.ascontiguousarray(b, ring.dtype)  # a copy only where b is not in the ring's own dtype
-    _add_sparse_products(a.data.astype(ring.dtype), a.indices, a.indptr, a.format == "csr", dense, out)
     return out
 
 
@@ -261,8 +251,8 @@ def _parallel_product(a: Integers, b: Integers, ring: Ring) -> Integers:
     return np.concatenate(parts).astype(np.uint64)
 
 
-def gram(a: Any, *, bound: int) -> NDArray[np.int64]:
-    """aᵀa exactly, for integers a (rows x s, dense or scipy sparse) with |entry| <= bound, a public limit.
+def gram(a: Integers, *, bound: int) -> NDArray[np.int64]:
+    """aᵀa exactly, for integers a (rows x s) with |entry| <= bound, a public limit.
 
     Float64 matrix products of row blocks so short that no sum can pass 2^53: exact, and at the speed of BLAS.
     """
@@ -276,11 +266,6 @@ def gram(a: Any, *, bound: int) -> NDArray[np.int64]:
             f"{a.shape[0]:,} rows of entries up to {bound} may sum to {a.shape[0] * bound**2:.3g}, and exact sums stay "
             "below 2^62; quantise on a coarser grid"
         )
-    if sparse.issparse(a):
-        a = _canonical(a)
-        _bounded(a.data, bound, whole)
-        entries = a.astype(np.int64)
-        return np.asarray((entries.T @ entries).toarray(), np.int64)
     rows = min(EXACT_FLOAT // bound**2, FLOAT_ROWS)
     if rows < STEP:  # entries too large for float64 to pay
         return product(a, a, whole, bound_a=bound, bound_b=bound).view(np.int64)
@@ -289,16 +274,6 @@ def gram(a: Any, *, bound: int) -> NDArray[np.int64]:
         block = _bounded(a[start : start + rows], bound, whole).astype(np.float64)
         out += (block.T @ block).astype(np.int64)
     return out
-
-
-def blocks(rows: int, columns: int, budget_bytes: int) -> Iterator[slice]:
-    """Consecutive row slices, each of at most `budget_bytes` at 8 bytes an entry."""
-    at_once = budget_bytes // max(8 * columns, 1)
-    if min(rows, columns) < 0 or at_once < 1:
-        raise InvalidInput(
-            f"{budget_bytes:,} bytes do not hold one row of {columns:,} columns; allow at least {8 * columns:,}"
-        )
-    return (slice(start, min(start + at_once, rows)) for start in range(0, rows, at_once))
 
 
 # ---------------------------------------------------------------------------------------------------- blocks of rows
@@ -313,16 +288,6 @@ def _bounded(block: Integers, bound: int | None, ring: Ring) -> Integers:
     if lifted.size and (int(lifted.max()) > bound or int(lifted.min()) < -bound):
         raise InvalidInput(f"an entry is larger than the public bound {bound}; clip to the bound before multiplying")
     return lifted
-
-
-def _canonical(a: Any) -> Any:
-    """CSR or CSC without repeated entries, which a bound could not judge one by one, nor a short dtype add up."""
-    if a.format in ("csr", "csc") and a.has_canonical_format:
-        return a
-    a = a.astype(np.int64)  # a copy: the caller's matrix stays as it is
-    a = a if a.format in ("csr", "csc") else a.tocsr()
-    a.sum_duplicates()
-    return a
 
 
 def _padded(size: int, unit: int) -> int:
@@ -399,12 +364,57 @@ def _add_long_products(x, y, out):  # type: ignore[no-untyped-def]  # numba infe
                         c[j] += first + x4 * u64(y4[j]) + x5 * u64(y5[j]) + x6 * u64(y6[j]) + x7 * u64(y7[j])
 
 
+# ---------------------------------------------------------------------------------------------------- rows on a grid
+
+
 @njit(cache=True, nogil=True)
-def _add_sparse_products(data, indices, indptr, by_rows, b, out):  # type: ignore[no-untyped-def]  # numba infers
-    """out += aᵀb modulo the word of out, for a in CSR (by_rows) or CSC."""
-    for major in range(indptr.size - 1):
-        for k in range(indptr[major], indptr[major + 1]):
-            row, column = (major, indices[k]) if by_rows else (indices[k], major)
-            value, source, c = data[k], b[row], out[column]
-            for j in range(c.size):
-                c[j] += value * source[j]
+def whole_rows(values, keep, centre, factor, low, high, unit, most, largest, norm2, out):  # type: ignore[no-untyped-def]  # numba
+    """`out` gets the rows of `values[:, keep]` on the grid; returns how many were over the bound.
+
+    A cell that is no number counts as zero, one over `largest` as that: whatever it holds, all that follows is finite.
+    `most` is ⌊√norm2⌋ in units. The caller makes sure that columns · norm2 < 2^63: squares of entries within that
+    cannot wrap and look short.
+    """
+    shortened = 0
+    for r in range(values.shape[0]):
+        far, squares = False, 0
+        for j in range(keep.size):
+            cell = values[r, keep[j]]
+            cell = 0.0 if math.isnan(cell) else min(max(cell, -largest), largest)
+            real = np.rint((cell - centre[j]) * factor[j])
+            whole = low[j] if real <= low[j] else high[j] if real >= high[j] else np.int64(real)
+            if whole > most[j] or whole < -most[j]:
+                far, whole = True, most[j] if whole > 0 else -most[j]
+            out[r, j] = whole
+            squares += (whole * unit[j]) ** 2
+        if far or squares > norm2:
+            shortened += 1
+        part = math.sqrt(norm2 / max(squares, 1))
+        while squares > norm2:
+            total = 0
+            for j in range(keep.size):
+                total += (np.int64(out[r, j] * part) * unit[j]) ** 2  # cut toward zero
+            if total <= norm2:
+                for j in range(keep.size):
+                    out[r, j] = np.int64(out[r, j] * part)
+                squares = total
+            part *= 1.0 - 2.0**-40  # a hair of rounding is left; try again
+    return shortened
+
+
+@njit(cache=True, nogil=True)
+def add_squares(rows, out):  # type: ignore[no-untyped-def]  # numba infers the types
+    """out[j] += the sum of squares of column j."""
+    for r in range(rows.shape[0]):
+        for j in range(rows.shape[1]):
+            out[j] += np.int64(rows[r, j]) * np.int64(rows[r, j])
+
+
+@njit(cache=True, nogil=True)
+def add_products(rows, weights, out):  # type: ignore[no-untyped-def]  # numba infers the types
+    """out += rowsᵀ·weights, for a few columns of weights."""
+    for r in range(rows.shape[0]):
+        for k in range(weights.shape[1]):
+            weight = np.int64(weights[r, k])
+            for j in range(rows.shape[1]):
+                out[j, k] += np.int64(rows[r, j]) * weight

@@ -36,7 +36,6 @@ from colonnade.privacy.events import EXACT, MASKED, SCORES, Audience, Event, Mec
 from colonnade.privacy.keyring import ColumnPad, Keyring, Pad, derive
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.mechanisms import Noise
-from colonnade.privacy.shared_choice import draw_party, own_part, shared_scale
 from colonnade.privacy.values import (
     Packed,
     Private,
@@ -299,18 +298,17 @@ class Gate:
         """
         _check_finite(scores.value)
         event = Event(Mechanism.GUMBEL, self._price(rho), scores.sensitivity, Scope.JOINT, self._members)
-        scale = shared_scale(scores.sensitivity, rho)
+        scale = mechanisms.shared_scale(scores.sensitivity, rho)
         given = partial(encode_value, scores.value)
-        index, sign, mass = self._release(event, given, lambda: own_part(self._fresh(), scores.value, scale))
-        return index, sign, mass
+        part = self._release(event, given, lambda: mechanisms.own_part(self._fresh(), scores.value, scale))
+        return part[0], part[1], part[2]
 
     def publish(self, masses: Private[tuple[int, ...]], *, rho: float) -> Released[int]:
         """Whose pick is taken, drawn from the parties' masses: all of the choice that leaves the consortium."""
         event = Event(Mechanism.GUMBEL, self._price(rho), masses.sensitivity, Scope.JOINT)
-        scale = shared_scale(masses.sensitivity, rho)
+        scale = mechanisms.shared_scale(masses.sensitivity, rho)
         given = partial(encode_value, masses.value)
-        (number,) = self._release(event, given, lambda: (draw_party(self._fresh(), masses.value, scale),))
-        return number
+        return self._release(event, given, lambda: (mechanisms.draw_party(self._fresh(), masses.value, scale),))[0]
 
     @cached_property
     def _members(self) -> Audience:

@@ -23,6 +23,14 @@ probability below 2^-DEPTH. Propose gap band q (all gaps in [qM, (q+1)M)) in pro
 2^-q, an integer weight; a member uniformly; accept with probability 2^(-r/M), r = gap - qM:
 exp(-ln2·r/M), where Bernoulli(ln2) = Σ 2^-k/k is "toss until tails, k tosses; then one chance in k".
 
+One choice by several parties: party k draws one of its own candidates by its own law, P(i | k) = w_i / W_k, and says
+W_k = Σ w_i; then somebody draws the party, P(k) = W_k / Σ W. The product is w_i / Σ W: one sample of the central
+mechanism at the price of one, ρ = Δ²/(2b²), however many parties (docs/privacy.md, "one choice by several parties").
+W_k is an exact figure about the party's data: it may be shown to those only who are trusted with the data, and neither
+it nor the losing picks may be published. A mass is a whole number of grid steps, best + M·log2 Σ w_i to the nearest:
+the sum is correctly rounded and its terms are good to 2^-46, so what is said differs from the truth by less than one
+step, which `shared_scale` pays for. Parties are drawn without any cap.
+
 The time a draw takes depends on the draw, and the time of a choice on the scores: see the threat model.
 """
 
@@ -31,6 +39,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Protocol
@@ -49,7 +58,8 @@ GRID_BITS = 40  # a choice sees scores in steps of at most scale·2^-40
 DEPTH = 128  # a choice treats all candidates below 2^-128 of the best weight as equally unlikely
 FARTHEST = 2.0**61  # scores are capped at this many grid steps, so that gaps fit 64 bits
 LN2_UP = Fraction(0xB17217F7D1CF79ABD, 2**68)  # ln 2 to 68 bits, rounded up
-
+SLACK = 2.0**-20  # of the sensitivity: more than the two steps by which a mass may be wrong on two neighbours
+LEAST_RHO = 2.0**-36  # below it the steps of a mass would not be small against the sensitivity
 
 Stream = NDArray[np.uint8]
 Cursor = NDArray[np.int64]
@@ -430,3 +440,39 @@ def _check_choice(scores: NDArray[np.float64], scale: float, count: int) -> None
         )
     if not np.isfinite(scores).all():
         raise InvalidInput("scores must be finite: leave out a candidate that may not win.")
+
+
+# One choice by several parties ---------------------------------------------------------------
+
+
+def shared_scale(sensitivity: float, rho: float) -> float:
+    """b for a choice that costs at most ρ in all, the rounding of the masses included."""
+    if not rho >= LEAST_RHO:
+        raise InvalidInput(f"rho={rho:g} a choice is too little for a shared one; spend at least {LEAST_RHO:g}.")
+    return gumbel_scale(sensitivity * (1.0 + SLACK), rho)
+
+
+def own_part(noise: Noise, scores: NDArray[np.float64], scale: float) -> tuple[int, int, int]:
+    """One of this party's signed candidates, by their own law: index, sign, and the mass of all, in grid steps."""
+    grid, steps = choice_grid(scale)
+    heights = _whole_steps(np.concatenate([scores, np.negative(scores)]), grid)
+    best = int(heights.max())
+    gaps = best - heights
+    winner = _pick(noise, gaps, steps)
+    total = math.fsum(np.exp2(-np.minimum(gaps / steps, DEPTH)))
+    return winner % len(scores), 1 if winner < len(scores) else -1, best + round(steps * math.log2(total))
+
+
+def draw_party(noise: Noise, masses: Sequence[int], scale: float) -> int:
+    """The number of the party whose pick is taken, P(k) ∝ 2^(mass_k/M): whole powers as weights, then a coin."""
+    _, steps = choice_grid(scale)
+    best = max(masses)
+    powers, rests = zip(*(divmod(best - mass, steps) for mass in masses), strict=True)
+    weights = [1 << (max(powers) - power) for power in powers]
+    while True:
+        number, ticket = 0, _uniform(noise, sum(weights))
+        while ticket >= weights[number]:
+            ticket -= weights[number]
+            number += 1
+        if _power_of_half(noise, rests[number], steps):
+            return number

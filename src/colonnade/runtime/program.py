@@ -198,7 +198,7 @@ def _kind(value: Any) -> str:
 
 
 def _field(owner: str, name: str, declared: Any) -> Field:
-    text = declared.__name__ if isinstance(declared, type) else str(declared).replace("colonnade.privacy.", "")
+    text = declared.__name__ if isinstance(declared, type) else str(declared).replace("colonnade.privacy.values.", "")
     released = _declares_released(declared)
     try:
         return Field(name, released, _checker(declared), text)

@@ -1,7 +1,7 @@
 """A party's rows as whole numbers within public bounds: what integer releases are computed from.
 
 Row r becomes round((a_r - centre)·scale / step) over the columns that are kept, each entry cut to its bound, and the
-whole row shortened (toward zero) if the sum of its squares is over `norm2` (kernels/grid.py). All of it is done row by
+whole row shortened (toward zero) if the sum of its squares is over `norm2` (kernels/ring.py). All of it is done row by
 row from public figures, and the last check is in integers: whatever the data, no row is longer than √norm2, so a
 sensitivity built on it is exact.
 """
@@ -19,7 +19,7 @@ from scipy import sparse
 
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats, Integers
-from colonnade.kernels.grid import whole_rows
+from colonnade.kernels.ring import whole_rows
 from colonnade.methods.method import Job
 from colonnade.privacy.block import LARGEST, Block, clean_cells
 
