@@ -17,7 +17,7 @@ import pytest
 import typer.testing
 from hypothesis import settings
 
-from colonnade.cli.logs import _Lines
+from colonnade.cli.terminal import _Lines
 from colonnade.privacy.store import FileLog
 
 sys.path.append(str(Path(__file__).parent / "faults"))  # the toy method of the crash tests is used elsewhere too

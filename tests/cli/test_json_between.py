@@ -61,7 +61,7 @@ def test_a_coordinator_prints_what_went_over_the_wires_and_a_party_its_own_coeff
     (tmp_path / "job.toml").write_text(JOB)
     hub = Counted(made)
     monkeypatch.setattr("colonnade.Grpc", lambda *_, **__: hub)
-    monkeypatch.setattr("colonnade.cli.logs.to_stderr", lambda *_: None)  # it would last beyond this test
+    monkeypatch.setattr("colonnade.cli.terminal.to_stderr", lambda *_: None)  # it would last beyond this test
     places = ["--certs", tmp_path / "certs", "--store", tmp_path / "hub", "--output", tmp_path / "fit.json"]
     places += ["--listen", "127.0.0.1:0"]
     told = printed("coordinator", "run", tmp_path / "federation.toml", "--job", tmp_path / "job.toml", *places)

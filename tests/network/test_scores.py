@@ -515,7 +515,7 @@ def test_processes_on_a_network_score_as_one_process_does_at_the_word_of_a_coord
         with made.hub(port) as hub, mock.patch("colonnade.runtime.run_store.new_run_id", return_value="run"):
             options = {"privacy": SECURE.privacy, "noise": SeededNoise(1), "engine": hub, "store": tmp_path / "hub"}
             co.fit(made.federation, SECURE.problem, SECURE.method, **options).save(tmp_path / "fit.json")
-        with mock.patch("colonnade.cli.logs.to_stderr"):  # it would set up the logs of all tests that follow
+        with mock.patch("colonnade.cli.terminal.to_stderr"):  # it would set up the logs of all tests that follow
             done = CliRunner().invoke(app, ["coordinator", "score", *files, *where])
     assert done.exit_code == 0, done.output
     told = json.loads(done.stdout)

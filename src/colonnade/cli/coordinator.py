@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import colonnade as co
-from colonnade.cli.before_run import Overwrite, check_free, cost_of_another, show_preview
-from colonnade.cli.terminal import answer, busy, explained, lined, on_screen, write_text
+from colonnade.cli import terminal
+from colonnade.cli.terminal import Overwrite, answer, busy, explained, lined, on_screen, write_text
 
 if TYPE_CHECKING:
     from colonnade.runs.config import JobFile
@@ -72,7 +72,9 @@ def run(
         for target in (output, report):
             if target is not None:
                 check_target(target)
-        check_free(output, overwrite, cost_of_another(asked.privacy), "name another file with --output")
+        terminal.check_free(
+            output, overwrite, terminal.cost_of_another(asked.privacy), "name another file with --output"
+        )
         pending = Pending(store)
         if not overwrite:
             pending.check_not_finished(file=file, job=job, output=output)
@@ -80,7 +82,7 @@ def run(
             hub = co.Grpc(_address(fed, listen), certs)
             with busy("making every check that needs no party", quiet or as_json):
                 unknown, found = _rehearse(fed, asked, hub, store, rows, metrics)
-            show_preview(found, quiet, as_json, unknown)
+            terminal.show_preview(found, quiet, as_json, unknown)
             return
         if rows is not None:
             raise co.InvalidInput("--rows is for --dry-run: the parties agree on their rows themselves.")
@@ -166,9 +168,7 @@ def _rehearse(
 
 def _log_to_stderr(as_json: bool, quiet: bool) -> None:
     """Logs on standard error, and SIGTERM as gentle as Ctrl-C."""
-    from colonnade.cli.logs import to_stderr
-
-    to_stderr(as_json, quiet)
+    terminal.to_stderr(as_json, quiet)
     signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
 
 

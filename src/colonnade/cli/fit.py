@@ -9,8 +9,8 @@ import typer
 from typer.core import TyperCommand
 
 import colonnade as co
-from colonnade.cli.before_run import Overwrite, check_free, cost_of_another, show_preview
-from colonnade.cli.terminal import AsJson, answer, busy, complain, explained, lined, on_screen
+from colonnade.cli import terminal
+from colonnade.cli.terminal import AsJson, Overwrite, answer, busy, complain, explained, lined, on_screen
 
 STOPPED = "interrupted; with the same store, the same command goes on where this one stopped."
 MOVED = "`colonnade fit` runs a CONFIG.toml. For one file of rows: colonnade sparse FILE, with the same options."
@@ -49,11 +49,13 @@ def fit(
 
         asked = load_config(config)
         check_target(asked.output)
-        check_free(asked.output, overwrite, cost_of_another(asked.job.privacy), f"name another output in {config}")
+        terminal.check_free(
+            asked.output, overwrite, terminal.cost_of_another(asked.job.privacy), f"name another output in {config}"
+        )
         if dry_run:
             with busy("making every check that the run would make", quiet or as_json):
                 found = asked.preview()
-            show_preview(found, quiet, as_json)
+            terminal.show_preview(found, quiet, as_json)
             return
         fitted = asked.run(progress=on_screen(quiet or as_json))
         facts = {

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import colonnade as co
-from colonnade.cli.before_run import NOTHING
-from colonnade.cli.terminal import AsJson, RunName, answer, busy, explained, lined, table_of
+from colonnade.cli import terminal
+from colonnade.cli.terminal import NOTHING, AsJson, RunName, answer, busy, explained, lined, table_of
 from colonnade.privacy.events import shown
 
 if TYPE_CHECKING:
@@ -65,12 +65,11 @@ def run(
       colonnade party run party.toml --dry-run --job job.toml
     """
     with explained("stopped; runs in progress go on when the party is started again."):
-        from colonnade.cli.logs import to_stderr
         from colonnade.network.party_file import PartyFile
         from colonnade.network.transport.metrics import Metrics, page
         from colonnade.network.transport.party import serve
 
-        to_stderr(as_json, quiet)
+        terminal.to_stderr(as_json, quiet)
         log = logging.getLogger("colonnade.party")
         settings = PartyFile.load(file)
         if dry_run:

@@ -9,8 +9,7 @@ from typing import Annotated, Any
 import typer
 
 import colonnade as co
-from colonnade.cli.before_run import Overwrite, check_free
-from colonnade.cli.terminal import AsJson, answer, explained, lined, on_screen, write_text
+from colonnade.cli.terminal import AsJson, Overwrite, answer, check_free, explained, lined, on_screen, write_text
 from colonnade.privacy.events import shown
 
 STOPPED = "interrupted; no model was written. The same command begins again; what a ledger was charged stays charged."

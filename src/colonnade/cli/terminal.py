@@ -1,29 +1,45 @@
-"""What all commands share: errors as one line, answers as text, JSON or a word, exit codes.
+"""What all commands share: errors as one line, answers as text, JSON or a word, exit codes, previews of runs, logs.
 
 Colour: only on a terminal, and never where NO_COLOR is set. A table that goes into a pipe or a file is not cut to a
 width.
+
+The same command goes on with a run that was stopped, and begins a new one, which is paid for, when that run is over.
+Whoever repeats a command that had finished is told so instead.
+
+A log record carries an event's name, a fixed word or sentence, and apart from it (`extra=`) a few named figures, never
+a value. As text: `12:00:00 reserved run=... method=...`; with `as_json` one object a line, for a collector.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import math
+import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import colonnade as co
 from colonnade.errors import ColonnadeError, FinishedInterrupt
+from colonnade.privacy.events import shown
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from colonnade.runs.preview import Preview
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Store = Annotated[Path, typer.Argument(metavar="STORE", help="The folder given as store= to fit.")]
 RunName = Annotated[str, typer.Argument(metavar="RUN", help="As `colonnade runs list` shows it.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Write over a finished run's result, or any file.")]
+RUN = "go on with a run that was stopped, or else begin a new one,"
+NOTHING = "nothing was sent, and nothing was spent"
 UNCUT = 10_000  # columns: tables are as wide as their cells where nobody's screen ends
 EXIT_CODES = "Exit codes: 0 done; 1 refused or failed, and why in one line; 2 wrong usage; 130 Ctrl-C."
 EXTRAS = {  # what each extra of the package brings: a module, and what it is for
@@ -35,6 +51,7 @@ EXTRAS = {  # what each extra of the package brings: a module, and what it is fo
     "plot": ("plotly", "plots of simulations and budgets"),
     "reference": ("opendp", "noise by OpenDP, to compare ours with"),
 }
+_USUAL = set(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
 AGAIN = "interrupted before the end; nothing was lost. Give the same command to start again."
 
 
@@ -124,3 +141,89 @@ def complain(kind: str, text: str) -> None:
     from rich.text import Text
 
     Console(stderr=True, soft_wrap=True).print(Text(kind, style="bold red") + Text(text, style="red"))
+
+
+# ------------------------------------------------------------------------------------------------ before a run
+
+
+def check_free(target: Path, overwrite: bool, cost: str, elsewhere: str, again: str = RUN) -> None:
+    """Refuse to begin where a result would be written over: say what beginning anew would `cost`, how to name a place
+    `elsewhere`, and what the command does `again` when it is told to write over the result."""
+    if overwrite or not target.is_file():
+        return
+    try:
+        result = f", the result of run {co.load(target).run}, which is finished"
+    except co.InvalidInput:
+        result = ""
+    raise co.InvalidInput(
+        f"{target} is there already{result}. Nothing was begun. {cost} Say --overwrite to {again} and write over "
+        f"{target.name}; or keep it, and {elsewhere}."
+    )
+
+
+def cost_of_another(privacy: co.Privacy | None) -> str:
+    """What one more run between parties would cost, as far as the job says it."""
+    if privacy is None:
+        return "Another run would let exact values leave the parties once more."
+    return f"Another run would cost epsilon {shown(privacy.epsilon)} (delta {privacy.delta:g}) once more."
+
+
+def show_preview(found: Preview, quiet: bool, as_json: bool, unknown: Sequence[str] = ()) -> None:
+    """What a dry run prints; `unknown` is what only others can say."""
+    from rich.text import Text
+
+    if as_json:
+        more = {"unknown": list(unknown)} if unknown else {}
+        typer.echo(json.dumps({**found.plain(), **more}, indent=2))
+        return
+    size = "not known" if found.size is None else f"about {found.size:,} bytes, by all nodes together"
+    lines = [("sent", size, False), ("price", found.price, True)]
+    lines += [("for nothing", notice, True) for notice in found.notices]
+    lines += [("levels", absent, False) for absent in found.unused]
+    lines += [("trust", found.trust, False)] if found.trust is not None else []
+    lines += [("note", note, False) for note in found.notes] + [("not known", what, False) for what in unknown]
+    if not quiet:
+        names = ("party", "what", "times", "price (rho)", "seen by")
+        table = table_of(f"What {found.method} would release over {found.rows:,} rows", names, right=names[2:4])
+        for line in found.lines:
+            price = "exact" if line.rho == float("inf") else f"{line.rho:.4g}"
+            table.add_row(Text(line.party), Text(line.what), f"{line.times:,}", price, line.seen_by)
+        answers().print(table)
+    for name, text, always in lines:
+        if always or not quiet:
+            typer.echo(f"{name:12} {text}")
+    typer.echo(NOTHING, err=True)
+
+
+# ------------------------------------------------------------------------------------------------ logs
+
+
+class _Lines(logging.Formatter):
+    def __init__(self, as_json: bool) -> None:
+        super().__init__()
+        self.as_json = as_json
+
+    def format(self, record: logging.LogRecord) -> str:
+        own = [name for name in vars(record) if not (name in _USUAL or name.startswith("_"))]  # Ray marks with _
+        figures: dict[str, Any] = {name: vars(record)[name] for name in own}
+        if self.as_json:
+            when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.created))
+            body = {"when": when, "level": record.levelname.lower(), "from": record.name, "event": record.getMessage()}
+            return json.dumps({**body, **figures}, default=str)
+        said = " ".join(f"{name}={_brief(value)}" for name, value in figures.items())
+        return f"{time.strftime('%H:%M:%S', time.localtime(record.created))} {record.getMessage()} {said}".rstrip()
+
+
+def _brief(value: object) -> str:
+    """As one line: what others say must not end it and begin another in our name."""
+    text = f"{value:g}" if isinstance(value, float) else str(value)
+    return text if text.isprintable() else repr(text)
+
+
+def to_stderr(as_json: bool = False, quiet: bool = False) -> None:
+    """Let colonnade's logs appear on standard error; `quiet`: warnings and errors only."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Lines(as_json))
+    root = logging.getLogger("colonnade")
+    root.handlers, root.propagate = [handler], False
+    root.setLevel(logging.WARNING if quiet else logging.INFO)
