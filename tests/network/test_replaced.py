@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 
 import colonnade as co
 from colonnade.cli import app
-from colonnade.cli.example import write_example
+from colonnade.cli.coordinator import write_example
 from colonnade.data.federation_file import new_key
 from colonnade.network import certs
 from colonnade.network.certs import tls_in

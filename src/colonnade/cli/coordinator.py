@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shlex
+import shutil
 import signal
 from collections.abc import Mapping
 from pathlib import Path
@@ -33,6 +34,31 @@ MetricsPort = Annotated[int | None, typer.Option(help="Serve /metrics, /health a
 Patience = Annotated[float, typer.Option(min=1, help="Seconds to wait for parties, and for an answer.")]
 LoggedJson = Annotated[bool, typer.Option("--json", help="One JSON object at the end; logs as JSON lines.")]
 SAME = "the same command goes on with a run that is not over."
+EXAMPLE_JOB = """# What the coordinator proposes; every party prices it and approves it.
+[problem]
+loss = "Logistic"
+penalty = { type = "Ridge", a = 1e-3 }
+intercept = true
+
+[method]
+type = "PrivateGram"
+
+[privacy]
+epsilon = 1.0
+delta = 1e-6
+trust = "secure"
+"""
+EXAMPLE_PARTY = """version = 1
+name = "{name}"
+federation = "federation.toml"
+store = "store"
+key = "signing.key"
+certs = "certs"
+approve = "ask"
+
+[data]
+source = "table.parquet"
+"""
 
 
 @app.command()
@@ -72,9 +98,8 @@ def run(
         for target in (output, report):
             if target is not None:
                 check_target(target)
-        terminal.check_free(
-            output, overwrite, terminal.cost_of_another(asked.privacy), "name another file with --output"
-        )
+        cost = terminal.cost_of_another(asked.privacy)
+        terminal.check_free(output, overwrite, cost, "name another file with --output")
         pending = Pending(store)
         if not overwrite:
             pending.check_not_finished(file=file, job=job, output=output)
@@ -301,8 +326,6 @@ def example(
     Example: colonnade federation example tryout
     """
     with explained():
-        from colonnade.cli.example import write_example
-
         with busy("sharing out flights, and making keys and certificates", quiet or as_json):
             names = write_example(folder, rows, hub)
         parties = [f"colonnade party run {shlex.quote(str(folder / name / 'party.toml'))} --yes" for name in names]
@@ -310,6 +333,45 @@ def example(
         job = "colonnade coordinator run federation.toml --job job.toml --report report.html"
         plain = {"parties": parties, "coordinator": f"{there} && {job}"}
         answer(plain, "\n".join([*parties, there, job]), "", quiet, as_json)
+
+
+def write_example(folder: Path, rows: int, hub: str) -> list[str]:
+    """Fill an empty folder with three organisations, ready to run apart on one machine; the parties' names.
+
+    Each one's folder holds what only it has: its table, its signing key, its certificate, its copy of the federation
+    file. The policies allow private runs up to an epsilon, and nothing else.
+    """
+    from colonnade.cli import flights
+    from colonnade.data.federation_file import FederationFile, Member
+    from colonnade.network import certs
+    from colonnade.network.party_file import write_key
+    from colonnade.runtime.program import COORDINATOR
+
+    if folder.exists() and any(folder.iterdir()):
+        raise co.InvalidInput(f"{folder} is not empty; name a new folder.")
+    data = flights.load(rows)
+    authority = folder / "authority"
+    certs.init(authority)
+    members = {}
+    for name in (COORDINATOR, *data.frames):
+        home = folder / name
+        (home / "certs").mkdir(parents=True)
+        certs.issue(authority, name, hosts=["localhost"] if name == COORDINATOR else ())
+        for file in (f"{name}.pem", f"{name}.key", "authority.pem", "revoked.pem"):
+            shutil.copy2(authority / file, home / "certs" / file)
+        if name == COORDINATOR:
+            shutil.copy2(authority / certs.SIGNING_KEY, home / "certs" / certs.SIGNING_KEY)
+        else:
+            data.frames[name].write_parquet(home / "table.parquet")
+            policy = co.Policy(epsilon=2.0, delta=1e-6, least=min(500, rows))
+            members[name] = Member(data.schemas[name], policy, write_key(home / "signing.key"))
+            write_text(home / "party.toml", EXAMPLE_PARTY.format(name=name))
+    pin = certs.keep_signing_key(authority)
+    federation_file = FederationFile(members, flights.KEY, flights.LABEL, hub=hub, coordinator=pin)
+    for name in (COORDINATOR, *data.frames):
+        federation_file.save(folder / name / "federation.toml")
+    write_text(folder / COORDINATOR / "job.toml", EXAMPLE_JOB)
+    return list(members)
 
 
 def _rows(fed: co.Federation, said: Mapping[str, Any]) -> str:

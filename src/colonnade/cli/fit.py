@@ -49,9 +49,8 @@ def fit(
 
         asked = load_config(config)
         check_target(asked.output)
-        terminal.check_free(
-            asked.output, overwrite, terminal.cost_of_another(asked.job.privacy), f"name another output in {config}"
-        )
+        cost = terminal.cost_of_another(asked.job.privacy)
+        terminal.check_free(asked.output, overwrite, cost, f"name another output in {config}")
         if dry_run:
             with busy("making every check that the run would make", quiet or as_json):
                 found = asked.preview()
