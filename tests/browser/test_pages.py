@@ -15,7 +15,7 @@ import pytest
 from test_report import contrast
 
 import colonnade as co
-from colonnade.cli.live import Server
+from colonnade.cli.live.server import Server
 from colonnade.runs.result import evaluate_fit
 from colonnade.views.fit_facts import RunFacts
 from colonnade.views.page import write_report

@@ -18,8 +18,8 @@ import pytest
 from test_report import Page, table_of
 
 import colonnade as co
-from colonnade.cli.live import Server
 from colonnade.cli.live.reading import Reader
+from colonnade.cli.live.server import Server
 from colonnade.runs.budgets import accounts
 from colonnade.runtime.run_store import RunStore
 

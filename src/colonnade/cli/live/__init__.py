@@ -4,9 +4,3 @@ Never    a value: of a message's body only the first bytes are read, which say i
 Safe     it listens on the loopback address alone, wants a random token in the address, refuses foreign Host and Origin
          headers, loads nothing from elsewhere, and opens every file of the store for reading only.
 """
-
-from __future__ import annotations
-
-from colonnade.cli.live.server import Server
-
-__all__ = ["Server"]
