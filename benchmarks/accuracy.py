@@ -24,7 +24,7 @@ import numpy as np
 from scipy import sparse
 
 from benchmarks.timing import data_folder
-from colonnade.estimators import SparseClassifier
+from colonnade.estimators.sparse import SparseClassifier
 
 EPSILONS = (math.inf, 8.0, 4.0, 1.0, 0.1)
 QUICK = ("rcv1", "a9a")

@@ -30,7 +30,7 @@ from numba import njit
 from threadpoolctl import threadpool_limits
 
 from benchmarks.elsewhere import NotHere, ask
-from colonnade.estimators import SparseClassifier
+from colonnade.estimators.sparse import SparseClassifier
 from colonnade.kernels.column_scores import BLOCK, all_slopes, grid_of, score_and_trend, score_from_slopes
 from colonnade.kernels.lazy import lazy_picks
 from colonnade.kernels.samplers import Counts, exact_picks

@@ -164,7 +164,7 @@ TABLE_3 = Figure(
 def run_4(data: str, rounds: int, seed: int) -> list[Row]:
     from sklearn.metrics import roc_auc_score
 
-    from colonnade.estimators import SparseClassifier  # here, since it brings scikit-learn with it
+    from colonnade.estimators.sparse import SparseClassifier  # here, since it brings scikit-learn with it
 
     given = load(data)
     train, test = np.split(np.random.default_rng(seed).permutation(given.y.size), [int(0.8 * given.y.size)])

@@ -27,9 +27,8 @@ _NAMES = {  # the public names, by the module that defines them
         "MostlyNoise NothingToLearn NotPrivate PeerFailed PolicyRefused ProtocolError ReplayDiverged "
         "StoreError UnusedLevels WireError"
     ),
-    "estimators": "SparseClassifier SparseRegressor",
-    "estimators.federated_classifier": "FederatedClassifier",
-    "estimators.federated_regressor": "FederatedRegressor",
+    "estimators.federated_models": "FederatedClassifier FederatedRegressor",
+    "estimators.sparse": "SparseClassifier SparseRegressor",
     "methods.admm.private_sharing": "PrivateSharingADMM",
     "methods.admm.sharing": "SharingADMM",
     "methods.frank_wolfe.block": "BlockFrankWolfe",

@@ -24,9 +24,8 @@ from colonnade.errors import (
     UnusedLevels,
     WireError,
 )
-from colonnade.estimators import SparseClassifier, SparseRegressor
-from colonnade.estimators.federated_classifier import FederatedClassifier
-from colonnade.estimators.federated_regressor import FederatedRegressor
+from colonnade.estimators.federated_models import FederatedClassifier, FederatedRegressor
+from colonnade.estimators.sparse import SparseClassifier, SparseRegressor
 from colonnade.methods.admm.private_sharing import PrivateSharingADMM
 from colonnade.methods.admm.sharing import SharingADMM
 from colonnade.methods.frank_wolfe.block import BlockFrankWolfe

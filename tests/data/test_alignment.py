@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import colonnade as co
 from colonnade.data import alignment
-from colonnade.data import psi as psi_steps
+from colonnade.data import alignment as psi_steps
 from colonnade.data.alignment import (
     Agreement,
     PepperShare,

@@ -18,7 +18,7 @@ from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 from colonnade.data.readers import fit_file, read
 from colonnade.data.sources import matrices
 from colonnade.errors import InvalidInput
-from colonnade.estimators import SparseClassifier, SparseRegressor
+from colonnade.estimators.sparse import SparseClassifier, SparseRegressor
 
 
 def table(seed: int = 0, rows: int = 40, columns: int = 7) -> tuple[np.ndarray, np.ndarray]:

@@ -18,7 +18,7 @@ from pyarrow import parquet
 from scipy import sparse
 
 import colonnade as co
-from colonnade.data.shards import Shard, shards
+from colonnade.data.readers import Shard, shards
 from colonnade.privacy.block import Block
 
 L1, RIDGE = co.Problem(co.LeastSquares(), co.L1Ball(2.0)), co.Problem(co.LeastSquares(), penalty=co.Ridge(0.1))
@@ -243,7 +243,7 @@ DRIVER = """
 import json, resource, sys
 import colonnade as co
 from colonnade.runtime.ray import Ray
-from colonnade.data.shards import shards
+from colonnade.data.readers import shards
 
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

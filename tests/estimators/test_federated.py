@@ -28,8 +28,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import colonnade as co
 from colonnade.errors import InvalidInput
 from colonnade.estimators.federated import share_of
-from colonnade.estimators.federated_classifier import FederatedClassifier
-from colonnade.estimators.federated_regressor import FederatedRegressor
+from colonnade.estimators.federated_models import FederatedClassifier, FederatedRegressor
 from colonnade.privacy.accountant import epsilon as epsilon_of
 from colonnade.privacy.accountant import rho_for
 from colonnade.problem.weighted import ClassWeighted

@@ -15,10 +15,9 @@ from test_party_service import BREAKS, tmp_path  # noqa: F401
 from test_psi import COMMON as SHARED
 from test_psi import MOST, Watched, _logged, asked, check_rows, key, keyed, last_seen, until  # noqa: F401
 
-from colonnade.data import psi as psi_steps
+from colonnade.data import alignment as psi_steps
 from colonnade.data import row_order
-from colonnade.data.alignment import PepperShare
-from colonnade.data.psi import psi_common, psi_key, psi_respond, psi_setup
+from colonnade.data.alignment import PepperShare, psi_common, psi_key, psi_respond, psi_setup
 from colonnade.data.row_order import canonical
 from colonnade.errors import WireError
 from colonnade.network.alignment import COMMON, PEPPER, REQUEST, RESPONSE, SETUP, forget

@@ -20,7 +20,7 @@ from scipy import sparse
 import colonnade as co
 from colonnade.data.federation_file import FederationFile, Member, new_key
 from colonnade.errors import InvalidInput, LeakError, ProtocolError
-from colonnade.estimators.rows import clipped
+from colonnade.estimators.recipe import clipped
 from colonnade.methods.admm.private_sharing import Couple, SendNoisyLabels, SendNoisyModel
 from colonnade.methods.frank_wolfe.central import Choose
 from colonnade.methods.frank_wolfe.private_block import InsideTurn, SendColumn, Slope

@@ -21,7 +21,7 @@ from scipy.stats import binom, chi2
 
 import colonnade as co
 from colonnade.audit import gram as attacks
-from colonnade.audit import gram_runs, gram_scores
+from colonnade.audit import gram_runs
 from colonnade.audit.lower_bound import epsilon_lower_bound
 from colonnade.errors import ProtocolError
 from colonnade.kernels.bits import rows_size, unpack_rows
@@ -629,7 +629,7 @@ def movement(world, setting):
     view = gram_runs.run(world, setting, world.blocks(setting, True))
     stated = [what.sensitivity for name, what in view.given if name == gram_runs.ONE]
     found = []
-    for stage, sensitivity in zip(gram_scores.stages(world, setting, view), stated, strict=True):
+    for stage, sensitivity in zip(gram_runs.stages(world, setting, view), stated, strict=True):
         first, second = (stage.means(world.blocks(setting, side)) for side in (True, False))
         total = 0.0
         for name, weights in stage.weights.items():
@@ -740,10 +740,10 @@ def test_from_no_viewpoint_does_a_whole_run_tell_more_than_it_states():
         lambda view: [
             score(*seen, view)
             for score in (
-                gram_scores.likelihood,
-                gram_scores.corrections_score,
-                gram_scores.masks_score,
-                gram_scores.model_score,
+                gram_runs.likelihood,
+                gram_runs.corrections_score,
+                gram_runs.masks_score,
+                gram_runs.model_score,
             )
         ]
     )
@@ -752,14 +752,14 @@ def test_from_no_viewpoint_does_a_whole_run_tell_more_than_it_states():
 
 def test_a_partner_learns_no_more_than_a_run_states_even_from_the_released_matrix():
     seen = gram_runs.FIRST_SUMS, ONE_EPSILON
-    shown = bound(lambda v: [gram_scores.likelihood(*seen, v, gram_runs.TWO)], gram_runs.TWO)
+    shown = bound(lambda v: [gram_runs.likelihood(*seen, v, gram_runs.TWO)], gram_runs.TWO)
     assert max(shown) <= 1.0
 
 
 def test_planted_the_same_number_of_runs_finds_corrections_that_are_not_covered(monkeypatch):
     without_r(monkeypatch)
     world = gram_runs.FIRST_SUMS
-    assert bound(lambda view: [gram_scores.corrections_score(world, ONE_EPSILON, view)], runs=120)[0] > 1.0
+    assert bound(lambda view: [gram_runs.corrections_score(world, ONE_EPSILON, view)], runs=120)[0] > 1.0
 
 
 @pytest.mark.audit

@@ -1,6 +1,6 @@
 """Attacks on Private Gram: all programs of a run behind real gates, and one unknown row; `ATTACKS` lists them.
 
-Method   two parties and one unknown row (gram_runs.py), scored by what each viewer can compute (gram_scores.py).
+Method   two parties and one unknown row, scored by what each viewer can compute (gram_runs.py).
 Viewers  coordinator  every message it gets, made into noisy sums: the likelihood ratio
          corrections  the coordinator once more, correction by correction, with the masks that either table implies
          uploads      the coordinator once more: masked rows of two stages, of a row that differs at party one only
@@ -18,19 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.audit import gram_runs
-from colonnade.audit.gram_runs import NAMES, ONE, RAW, TWO, Given, View, World, run
-from colonnade.audit.gram_scores import (
-    BOTH,
-    Parted,
-    Stated,
-    corrections_score,
-    likelihood,
-    local_likelihood,
-    log_ratio,
-    masks_score,
-    model_score,
-    stages,
-)
+from colonnade.audit.gram_runs import NAMES, ONE, RAW, TWO, View, World, likelihood, run
 from colonnade.audit.setting import LIKELIHOOD, LIKELIHOOD_OF_ALL, Adversary, Setting, Target, gate_for
 from colonnade.kernels.arrays import Floats
 from colonnade.methods.gram.design import OWN as OWN_RING
@@ -48,7 +36,7 @@ Score = Callable[[World, Setting, View], float]
 def _draw_scores(world: World, setting: Setting, inside: bool, trials: int) -> Floats:
     """What a run's gates were given, through a gate once for every trial: entries get independent noise."""
     view = run(world, setting, world.blocks(setting, inside))
-    (stage,) = stages(world, setting, view)
+    (stage,) = gram_runs.stages(world, setting, view)
     consortium = world.trust == "consortium"
     given = {name: what for name, what in view.given if (name == COORDINATOR) == consortium}
     drawn = {name: _draw_often(name, what, trials) for name, what in given.items()}
@@ -62,12 +50,12 @@ def _draw_scores(world: World, setting: Setting, inside: bool, trials: int) -> F
         # Corrections of one run: with the total of its masked rows they are the noisy product.
         product = drawn[ONE][-1].astype(np.uint64) + drawn[TWO][-1].astype(np.uint64) + _total(stage)
     own_parts = {name: tuple(map(OWN_RING.signed, parts[name])) for name in NAMES}
-    noisy: Parted = {**own_parts, BOTH: (stage.decode(product),)}
+    noisy: gram_runs.Parted = {**own_parts, gram_runs.BOTH: (stage.decode(product),)}
     first, second = (stage.means(world.blocks(setting, side)) for side in (True, False))
-    return log_ratio(stage, noisy, first, second, 1 if consortium else 2)
+    return gram_runs.log_ratio(stage, noisy, first, second, 1 if consortium else 2)
 
 
-def _total(stage: Stated) -> NDArray[np.uint64]:
+def _total(stage: gram_runs.Stated) -> NDArray[np.uint64]:
     """What the coordinator of a run has added up when all masked rows have come."""
     totals = Totals(stage.stage, {})
     for blocks in zip(*(stage.came(name, Masked) for name in NAMES), strict=True):
@@ -75,7 +63,7 @@ def _total(stage: Stated) -> NDArray[np.uint64]:
     return totals.cross[NAMES]
 
 
-def _draw_often(name: str, what: Given, trials: int) -> tuple[NDArray[np.uint64], ...]:
+def _draw_often(name: str, what: gram_runs.Given, trials: int) -> tuple[NDArray[np.uint64], ...]:
     gate = gate_for(Event(Mechanism.LATTICE, what.rho, math.inf, Scope.JOINT), name=name, trust=Trust.SECURE)
     many = tuple(np.broadcast_to(part, (trials, *part.shape)) for part in what.parts)
     exact = Private(many, what.sensitivity)
@@ -96,9 +84,9 @@ def _run_scores(
 _TURNED = "replace one row of full length by one orthogonal to it: features of both parties and the label"
 _EVERY = "every message of the parties to it"
 Seen = tuple[str, str, Score]  # what somebody sees, the statistic, the score
-_READER = ("the model", "the sum of its coefficients", model_score)
-_CORRECTIONS = (_EVERY, "which table the corrections are nearer to", corrections_score)
-_ALL_LOCAL = (_EVERY, LIKELIHOOD_OF_ALL, local_likelihood)
+_READER = ("the model", "the sum of its coefficients", gram_runs.model_score)
+_CORRECTIONS = (_EVERY, "which table the corrections are nearer to", gram_runs.corrections_score)
+_ALL_LOCAL = (_EVERY, LIKELIHOOD_OF_ALL, gram_runs.local_likelihood)
 
 
 def _target(title: str, world: World, **viewers: Seen) -> Target:
@@ -137,7 +125,7 @@ ATTACKS: Mapping[str, Target] = {
         coordinator=(_EVERY, "the likelihood ratio of both releases", likelihood),
         corrections=_CORRECTIONS,
         partner=("its own noise and all that was released", LIKELIHOOD, _PARTNER),
-        uploads=("masked rows of both stages", "their difference", masks_score),
+        uploads=("masked rows of both gram_runs.stages", "their difference", gram_runs.masks_score),
         reader=_READER,
     ),
     "labels-gram": _target(

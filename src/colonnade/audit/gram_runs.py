@@ -1,30 +1,54 @@
-"""Runs of Private Gram for its attacks: two small tables, and all programs of a run behind real gates.
+"""Runs of Private Gram for its attacks, and what adversaries compute from them.
 
-Party "one" has two columns, "two" a column and the labels. The last row turns orthogonal to what it was, beside
-constant and label and at full length: there the Gram matrix moves as far as it can.
+Runs     two small tables, and all programs of a run behind real gates. Party "one" has two columns, "two" a column and
+         the labels. The last row turns orthogonal to what it was, beside constant and label and at full length: there
+         the Gram matrix moves as far as it can.
+Scores   likelihood ratios, left-overs of masks, the model. `Stated` is one stage as the coordinator described it, with
+         what either table would put in; every score asks how well the first table explains what was seen, against the
+         second.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.audit.setting import RUN, Setting, drive, ledger_of
+from colonnade.kernels.arrays import Floats, Integers
+from colonnade.kernels.bits import unpack_rows
+from colonnade.kernels.ring import Ring, cross
+from colonnade.methods.gram.design import (
+    HALF,
+    Figures,
+    NoisyLabels,
+    grid,
+    label_bound,
+    noise_sd,
+    own_count,
+    sums_weights,
+)
+from colonnade.methods.gram.design import OWN as OWN_RING
+from colonnade.methods.gram.integer_rows import Buckets, IntegerRows
+from colonnade.methods.gram.local import Local, LocalParts
 from colonnade.methods.gram.private_gram import PrivateGram
-from colonnade.methods.method import Job, Roster
+from colonnade.methods.gram.secure_design import Design, Rings
+from colonnade.methods.gram.secure_products import Diagonal, Masked, Parts, Stage, Totals, Widths
+from colonnade.methods.gram.secure_release import Prepare, Prepared, check_prepare
+from colonnade.methods.method import Finish, Job, Labels, Roster
 from colonnade.privacy.block import Block
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.keyring import Keyring, public_key
-from colonnade.privacy.mechanisms import Noise, SystemNoise
+from colonnade.privacy.mechanisms import Noise, SystemNoise, gaussian_sigma
 from colonnade.privacy.statement import Privacy
 from colonnade.privacy.values import Private
 from colonnade.problem import LeastSquares, Logistic, Problem, Ridge
-from colonnade.runtime.program import COORDINATOR
+from colonnade.runtime.program import COORDINATOR, public_bytes
 
 ONE, TWO = "one", "two"
 NAMES = (ONE, TWO)
@@ -135,3 +159,290 @@ def run(world: World, setting: Setting, blocks: Mapping[str, Block], quiet: str 
     programs = {name: world.method.party(job, blocks[name], gates[name]) for name in NAMES}
     view.sent = drive({COORDINATOR: world.method.coordinator(job, gates[COORDINATOR]), **programs}, gates)
     return view
+
+
+Parted = dict[str, tuple[Any, ...]]  # parts of a release: of each party, and of both
+BOTH = "both"
+
+
+@dataclass(frozen=True)
+class Stated:
+    """One stage as the coordinator described it, and what either table would put in; matrices are in units."""
+
+    design: Design
+    prepared: Prepared
+    told: Prepare
+    view: View
+
+    @property
+    def job(self) -> Job:
+        return self.design.job
+
+    @property
+    def figures(self) -> Figures:
+        return self.prepared.figures
+
+    @property
+    def rho(self) -> float:
+        return self.design.rho(self.figures.name)
+
+    @property
+    def sensitivity(self) -> float:
+        return self.design.sensitivity(self.figures)
+
+    def rows(self, blocks: Mapping[str, Block], name: str) -> Integers:
+        """A party's matrix in whole numbers, the label included where it belongs."""
+        whole = self.prepared.rows(blocks[name], name).rows(0, self.job.roster.rows).astype(np.int64)
+        if name != TWO or self.figures.name == "sums":
+            return whole
+        unit = int(self.prepared.layout.units[self.prepared.layout.label])
+        return np.column_stack([whole, blocks[TWO].own_labels().astype(np.int64) * (self.figures.label // unit)])
+
+    def multiplied(self, blocks: Mapping[str, Block], name: str) -> Integers:
+        """The matrix that a party multiplies with its partner's."""
+        return _classes(blocks) if self.figures.name == "sums" and name == TWO else self.rows(blocks, name)
+
+    def means(self, blocks: Mapping[str, Block]) -> Parted:
+        """Own parts of each party, and the product of both: what noise is added to."""
+        one, two = (self.rows(blocks, name) for name in NAMES)
+        if self.figures.alone:
+            weights = self.by_labels()
+            return {name: ((a**2).sum(axis=0), a.T @ weights) for name, a in ((ONE, one), (TWO, two))}
+        if self.figures.name == "sums":
+            up = _classes(blocks)
+            own = {ONE: ((one**2).sum(axis=0),), TWO: ((two**2).sum(axis=0), two.T @ up, up[:, :1].sum(axis=0))}
+            return {**own, BOTH: (one.T @ up,)}
+        gram1, gram2, c = one.T @ one, two.T @ two, self.figures.constant
+        return {
+            ONE: (np.diag(gram1), gram1[np.triu_indices(2, 1)], c * one.sum(axis=0)),
+            TWO: (np.diag(gram2)[: self.squares], gram2[np.triu_indices(2, 1)], c * two.sum(axis=0)),
+            BOTH: (one.T @ two,),
+        }
+
+    @property
+    def squares(self) -> int:
+        """How many squared lengths party two sends: y'y is public where labels are ±τ."""
+        return 1 if self.job.problem.loss.classifies else 2
+
+    def by_labels(self) -> Integers:
+        """Weights of rows in the classes, by the noisy labels that everybody was told."""
+        top, labels = self.figures.label, np.clip(self.told.labels / label_bound(self.job), -1.0, 1.0)
+        up = np.rint((1.0 + labels) / 2.0 * top).astype(np.int64)
+        return np.column_stack([up, top - up])
+
+    @property
+    def weights(self) -> dict[str, tuple[Any, ...]]:
+        """Noise of each part in units of σ, of one share."""
+        layout, figures = self.prepared.layout, self.figures
+        if figures.name == "joint":
+            diagonal, *rest = layout.weights(TWO)
+            return {
+                ONE: layout.weights(ONE),
+                TWO: (diagonal[: self.squares], *rest),
+                BOTH: (layout.cross_weights(NAMES),),
+            }
+        own = {name: sums_weights(figures, own_count(self.job, figures, name)) for name in NAMES}
+        return own if figures.alone else {**own, BOTH: (1.0,)}
+
+    # ------------------------------------------------------------------------ what was sent
+
+    @cached_property
+    def stage(self) -> Stage:
+        """The exchange of this stage, in the rings that were told."""
+        if self.figures.name == "sums":
+            return self.design.stage(self.figures, self.prepared.digest)
+        bits = self.view.all(COORDINATOR, ONE, Widths)[0].bits
+        return self.design.stage(self.figures, self.prepared.digest, self.prepared.layout.by_party(bits))
+
+    @cached_property
+    def rings(self) -> Rings:
+        """How the coordinator reads products of the joint stage."""
+        layout, lengths = self.prepared.layout, np.zeros(self.prepared.layout.owner.size)
+        for name in NAMES:
+            values = OWN_RING.signed(self.view.all(name, COORDINATOR, Diagonal)[0].squares.value.values)
+            lengths[layout.mine(name)[: values.size]] = values
+        return layout.fit(lengths, noise_sd(self.sensitivity, self.rho, 1.0))
+
+    def decode(self, product: Integers) -> Integers:
+        """Products of both parties' columns from what they are in their rings."""
+        if self.figures.name == "sums":
+            return Ring(self.figures.bits).signed(product)
+        return self.rings.lift(product, *(self.prepared.layout.mine(name) for name in NAMES))
+
+    def came(self, name: str, kind: type) -> list[Any]:
+        """What a party sent the coordinator in this stage."""
+        sent = self.view.all(name, COORDINATOR, kind)
+        if kind is Masked:
+            first = len(self.design.stages) == 2 and self.figures.name == "joint"
+            skip = len(self.design.stage(self.design.sums, b"").blocks()) if first and self.design.sums else 0
+            return sent[skip:][: len(self.stage.blocks())]
+        return [sent[self.design.stages.index(self.figures.name)]]
+
+    def noisy(self) -> Parted:
+        """The noisy numbers as the coordinator gets them: each party's own, and the product of both."""
+        totals = Totals(self.stage, {name: own_count(self.job, self.figures, name) for name in NAMES})
+        for blocks in zip(*(self.came(name, Masked) for name in self.stage.uploading), strict=True):
+            totals.add(dict(zip(self.stage.uploading, blocks, strict=True)))
+        totals.add({name: self.came(name, Parts)[0] for name in NAMES})
+        own = {name: tuple(map(OWN_RING.signed, parts)) for name, parts in totals.parts.items()}
+        if self.figures.name == "joint":
+            squares = {name: self.view.all(name, COORDINATOR, Diagonal)[0].squares.value.values for name in NAMES}
+            own = {name: (OWN_RING.signed(squares[name]), *own[name]) for name in NAMES}
+        return {**own, **({} if self.figures.alone else {BOTH: (self.decode(totals.products()[NAMES]),)})}
+
+
+def _classes(blocks: Mapping[str, Block]) -> Integers:
+    up = (blocks[TWO].own_labels() > 0).astype(np.int64)
+    return np.column_stack([up, 1 - up])
+
+
+def stages(world: World, setting: Setting, view: View) -> list[Stated]:
+    """The releases of a run as every party was told them."""
+    design = Design(world.job(setting), world.method)
+    told = view.all(COORDINATOR, ONE, Prepare)
+    return [Stated(design, check_prepare(design, one.name, one), one, view) for one in told]
+
+
+def log_ratio(stage: Stated, got: Parted, first: Parted, second: Parted, shares: int) -> Floats:
+    """log P(got | first)/P(got | second) of one stage, for one run or a stack of them; `shares`: noises in a product.
+
+    Only parts that `got` has count.
+    """
+    sigma, total = gaussian_sigma(stage.sensitivity, stage.rho), np.zeros(())
+    for name, parts in got.items():
+        for part, mean1, mean2, weight in zip(parts, first[name], second[name], stage.weights[name], strict=True):
+            total = total + _ratio(part, mean1, mean2, weight * sigma * (shares**0.5 if name == BOTH else 1.0))
+    return np.asarray(total)
+
+
+def _ratio(seen: Integers, mean1: Integers, mean2: Integers, sd: Any) -> Floats:
+    """The log-ratio of numbers with Gaussian noise, summed over the axes of a mean."""
+    shift = np.asarray(mean1, float) - mean2
+    middle = (np.asarray(mean1, float) + mean2) / 2.0
+    return np.asarray(((seen - middle) * shift / np.square(sd)).sum(axis=tuple(range(-shift.ndim, 0))))
+
+
+def likelihood(world: World, setting: Setting, view: View, quiet: str | None = None) -> float:
+    """The likelihood ratio of all noisy numbers of one run, but for what a party that looks on released itself."""
+    tables = [world.blocks(setting, side, only_one=quiet is not None) for side in (True, False)]
+    total = _labels(Design(world.job(setting), world.method).labels, view, tables)
+    for stage in stages(world, setting, view):
+        noisy = stage.noisy()
+        if quiet is not None:
+            del noisy[quiet]
+        first, second = (stage.means(table) for table in tables)
+        total += float(log_ratio(stage, noisy, first, second, 2 if quiet is None else 1))
+    return total
+
+
+def _labels(agreed: NoisyLabels | None, view: View, tables: Sequence[Mapping[str, Block]]) -> float:
+    """The likelihood ratio of noisy labels, where they were released."""
+    if agreed is None:
+        return 0.0
+    seen = view.all(TWO, COORDINATOR, Labels)[0].values.value
+    first, second = (table[TWO].own_labels().astype(np.int64) for table in tables)
+    return float(_ratio(seen, first, second, agreed.sd))
+
+
+def model_score(world: World, setting: Setting, view: View) -> float:  # noqa: ARG001  the same for all scores
+    """The sum of all coefficients: the row pulls them one way or the other."""
+    return float(sum(view.all(COORDINATOR, name, Finish)[0].coefficients.sum() for name in NAMES))
+
+
+# ------------------------------------------------------------------------------------------------ masks and corrections
+
+
+def corrections_score(world: World, setting: Setting, view: View) -> float:
+    """How much nearer the corrections lie to what the first table makes of them, given every masked row; and so do
+    their differences between stages, if the two of them were hidden alike."""
+    left = []  # by table and stage: what is left of a correction when all that the table explains is taken away
+    for side in (True, False):
+        blocks = world.blocks(setting, side)
+        left.append([hidden_part(stage, blocks) for stage in stages(world, setting, view)])
+    return _nearer(*left)
+
+
+def hidden_part(stage: Stated, blocks: Mapping[str, Block]) -> tuple[Integers, int]:
+    """Both corrections of a stage, less what masked rows and tables say they are: R, and noise. With the fewest bits.
+
+    Whoever believes a table knows every mask: what is masked, less the table.
+    """
+    exchange, left = stage.stage, dict[str, Integers].fromkeys(NAMES, np.zeros((), np.uint64))
+    start = 0
+    for number, packed in enumerate(zip(*(stage.came(name, Masked) for name in NAMES), strict=True)):
+        count = exchange.blocks()[number][1]
+        masked = [unpack_rows(m.rows.value, count, exchange.bits[n]) for m, n in zip(packed, NAMES, strict=True)]
+        rows = [stage.multiplied(blocks, name)[start : start + count].astype(np.uint64) for name in NAMES]
+        mask = [e - x for e, x in zip(masked, rows, strict=True)]
+        even, bits = number % 2 == 0, [exchange.bits[name] for name in NAMES]
+        left[ONE] = left[ONE] + cross(masked[0] if even else rows[0], mask[1], *bits)
+        left[TWO] = left[TWO] + cross(mask[0], rows[1] if even else masked[1], *bits)
+        start += count
+    sent = {name: stage.came(name, Parts)[0].parts[-1].value.values for name in NAMES}
+    return np.stack([left[name] + sent[name] for name in NAMES]), int(
+        min(bits.min() for bits in exchange.bits.values())
+    )
+
+
+def _nearer(first: list[tuple[Integers, int]], second: list[tuple[Integers, int]]) -> float:
+    """How much smaller the left-overs are under the first table than under the second; so for two stages alike."""
+    total = 0.0
+    for sign, left in ((-1.0, first), (1.0, second)):
+        for values, bits in left:
+            total += sign * _size(values, bits)
+        if len(left) == 2 and left[0][0].shape == left[1][0].shape:
+            fewest = min(bits for _, bits in left)
+            total += sign * _size(left[0][0].astype(np.uint64) - left[1][0].astype(np.uint64), fewest)
+    return total
+
+
+def _size(values: Integers, bits: int) -> float:
+    """Logarithm of the mean distance from zero, in the ring: of small numbers far below that of uniform ones."""
+    return math.log(float(np.abs(Ring(max(8, bits)).signed(values)).mean()) + 1.0)
+
+
+def masks_score(world: World, setting: Setting, view: View) -> float:
+    """The coordinator compares the masked rows of two stages: they tell nothing unless both wear one mask."""
+    both, total = stages(world, setting, view), 0.0
+    bits = min(int(stage.stage.bits[ONE].min()) for stage in both)
+    seen = [unpack_rows(stage.came(ONE, Masked)[0].rows.value, world.rows, stage.stage.bits[ONE]) for stage in both]
+    for sign, side in ((-1.0, True), (1.0, False)):
+        rows = [stage.rows(world.blocks(setting, side, only_one=True), ONE) for stage in both]
+        masks = [e - whole.astype(np.uint64) for e, whole in zip(seen, rows, strict=True)]
+        total += sign * _size((masks[0] - masks[1])[-1:], bits)
+    return total
+
+
+# ------------------------------------------------------------------------------------------------ trust "nobody"
+
+
+def local_likelihood(world: World, setting: Setting, view: View) -> float:
+    """The likelihood ratio of all that left the parties, labels first."""
+    local = Local(world.job(setting), world.method.cross == "sketch")
+    tables = [world.blocks(setting, side) for side in (True, False)]
+    total = _labels(None if local.sketch else local.labels, view, tables)
+    labels = np.zeros(0) if local.sketch else view.all(TWO, COORDINATOR, Labels)[0].values.value
+    for name in NAMES:
+        parts = [part.value.values for part in view.all(name, COORDINATOR, LocalParts)[0].parts]
+        sigma = gaussian_sigma(local.sensitivity(name), local.rho(name))
+        means = [local_means(local, table[name], name, labels) for table in tables]
+        weights = (1.0,) if local.sketch else (1.0, HALF, HALF, HALF)
+        for part, mean1, mean2, weight in zip(parts, *means, weights, strict=True):
+            total += float(_ratio(OWN_RING.signed(part), mean1, mean2, weight * sigma))
+    return total
+
+
+def local_means(local: Local, block: Block, name: str, labels: Floats) -> tuple[Integers, ...]:
+    """What one party's release is the noisy version of."""
+    every = np.arange(block.columns)
+    plain = every, np.zeros(every.size), np.ones(every.size), np.ones(every.size, np.int64)
+    rows = IntegerRows(block, grid(local.job, name, local.figures, *plain, whole=False)).rows(0, block.rows)
+    rows = rows.astype(np.int64)
+    constant, label = local.beside(name)
+    if local.sketch:
+        columns = [*rows.T, *([block.own_labels().astype(np.int64) * label] if label else [])]
+        buckets = Buckets(public_bytes(RUN, "buckets"), block.rows, local.buckets)
+        return (np.column_stack([buckets.of_column(column, None) for column in columns]),)
+    cut = np.rint(np.clip(labels / local.labels.limit, -1.0, 1.0) * label).astype(np.int64)
+    gram = rows.T @ rows
+    return np.diag(gram), gram[np.triu_indices(every.size, 1)], constant * rows.sum(axis=0), rows.T @ cut

@@ -22,6 +22,7 @@ from colonnade.data.federation_file import FederationFile, Member, new_key
 from colonnade.data.keyed_tables import Surplus, take_rows
 from colonnade.data.party import LABELS, Alignment, LazyNames, Party, check_party_names, list_names, require_party
 from colonnade.data.row_order import in_order
+from colonnade.data.schema.cells import as_frame
 from colonnade.data.schema.table import Schema
 from colonnade.data.split_table import Columns, Places, check_labels, cut_to_unit, read_table, split_columns, split_rows
 from colonnade.errors import HeldByParty, InvalidInput, unquoted
@@ -31,6 +32,9 @@ from colonnade.privacy.events import Policy
 
 if TYPE_CHECKING:
     import polars as pl
+
+ROW_KEY = "row number"  # the key of one table whose rows need no matching
+LABEL = "label of the rows"  # its column, where a frame is shared out
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,8 +101,8 @@ class Federation:
     def shards(
         cls, path: str | Path, *, label: str | None = None, parties: int = 8, columns: int | None = None
     ) -> Federation:
-        """One owner's Parquet or svmlight file, its columns read where each party runs; see colonnade.data.shards."""
-        from colonnade.data.shards import shards
+        """One owner's Parquet or svmlight file, its columns read where each party runs; see colonnade.data.readers."""
+        from colonnade.data.readers import shards
 
         return shards(path, label=label, parties=parties, columns=columns)
 
@@ -304,3 +308,27 @@ def _public_bounds(schema: Schema) -> Known:
     norm = proven if schema.row_norm is None else min(proven, schema.row_norm)
     bounds, binary, nonnegative = schema.entry_bounds(), schema.binary.tolist(), schema.nonnegative.tolist()
     return Known(tuple(map(float, bounds)), tuple(binary), tuple(nonnegative), norm, norm == proven)
+
+
+def table_federation(
+    X: Any,
+    y: Any,
+    parties: int | Mapping[str, Any],
+    schemas: Mapping[str, Schema] | None = None,
+    label: str | None = None,
+) -> Federation:
+    """One table between parties: by places or names of columns, or as their schemas say."""
+    if schemas is None:
+        return Federation.split(X, y, parties, label=label)
+    import polars as pl
+
+    frame, holder = as_frame(X), label or "labels"
+    frames = {}
+    for party, schema in schemas.items():
+        names = [column.name for column in schema.columns]
+        if absent := [name for name in names if name not in frame.columns]:
+            raise InvalidInput(f"the schema of {party!r} names {absent[0]!r}, which X does not have; add that column.")
+        frames[party] = frame.select(names).with_row_index(ROW_KEY)
+    own = frames.get(holder, pl.DataFrame({ROW_KEY: pl.Series(range(frame.height), dtype=pl.UInt32)}))
+    frames[holder] = own.with_columns(pl.Series(LABEL, np.asarray(y)))
+    return Federation.from_frames(frames, ROW_KEY, (holder, LABEL), schemas=schemas)

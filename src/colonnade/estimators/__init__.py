@@ -3,10 +3,3 @@
 `SparseClassifier` and `SparseRegressor` fit one machine's rows, `FederatedClassifier` and `FederatedRegressor` run a
 federation. Imports: `runs` and below. Start with `estimators/base.py` or `estimators/federated.py`.
 """
-
-from __future__ import annotations
-
-from colonnade.estimators.classifier import SparseClassifier
-from colonnade.estimators.regressor import SparseRegressor
-
-__all__ = ["SparseClassifier", "SparseRegressor"]

@@ -18,8 +18,16 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from colonnade.data.notices import UNSPENT, about_rows
 from colonnade.errors import InvalidInput, MostlyNoise, NothingToLearn, unquoted
-from colonnade.estimators.recipe import PickRecipe, RowRecipe, cheaper, check_rounds
-from colonnade.estimators.rows import ClipMap, RowMap, as_doubles, clipped
+from colonnade.estimators.recipe import (
+    ClipMap,
+    PickRecipe,
+    RowMap,
+    RowRecipe,
+    as_doubles,
+    cheaper,
+    check_rounds,
+    clipped,
+)
 from colonnade.estimators.surroundings import DELTA, looked_at
 from colonnade.kernels.arrays import Floats
 from colonnade.kernels.corrective import NEGLIGIBLE, Certified, SparseProblem, certify, corrective_fit, scores_of

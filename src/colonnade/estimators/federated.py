@@ -28,12 +28,11 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from colonnade.data.federation import Federation
+from colonnade.data.federation import Federation, table_federation
 from colonnade.data.notices import UNSPENT
-from colonnade.data.one_table import table_federation
 from colonnade.data.schema.table import Schema
 from colonnade.errors import InvalidInput, MostlyNoise, NothingToLearn, unquoted
-from colonnade.estimators.rows import as_doubles
+from colonnade.estimators.recipe import as_doubles
 from colonnade.estimators.surroundings import DELTA, looked_at
 from colonnade.kernels.arrays import Floats
 from colonnade.methods.admm.sharing import SharingADMM

@@ -35,9 +35,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.data.alignment import Agreement, PepperShare, RowOffer, agree, bitmap, intersect, locate
+from colonnade.data.alignment import (
+    Agreement,
+    PepperShare,
+    RowOffer,
+    agree,
+    bitmap,
+    intersect,
+    locate,
+    psi_common,
+    psi_fill,
+    psi_key,
+    psi_ready,
+    psi_request,
+    psi_respond,
+    psi_setup,
+    psi_words,
+)
 from colonnade.data.federation_file import FederationFile
-from colonnade.data.psi import psi_common, psi_fill, psi_key, psi_ready, psi_request, psi_respond, psi_setup, psi_words
 from colonnade.data.row_order import DIGEST
 from colonnade.errors import InvalidInput, PolicyRefused, ProtocolError, WireError
 from colonnade.network.party_data import PartyData

@@ -21,8 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from colonnade.data.federation import Federation
-from colonnade.data.one_table import ROW_KEY
+from colonnade.data.federation import ROW_KEY, Federation
 from colonnade.data.schema.columns import Column
 from colonnade.data.schema.table import Schema
 from colonnade.data.sources import Table, table_at

@@ -21,8 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from colonnade.data.federation import Federation
-from colonnade.data.one_table import table_federation
+from colonnade.data.federation import Federation, table_federation
 from colonnade.data.party import Alignment
 from colonnade.data.schema.table import Schema
 from colonnade.errors import ColonnadeError, InvalidInput
