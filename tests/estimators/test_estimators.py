@@ -25,8 +25,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import colonnade as co
 from colonnade.errors import BudgetExhausted, InvalidInput, NotPrivate, StoreError
-from colonnade.estimators import SparseClassifier, SparseRegressor, recipe
+from colonnade.estimators import recipe
 from colonnade.estimators.recipe import ClipMap, PickRecipe, RowMap, RowRecipe, cheaper
+from colonnade.estimators.sparse import SparseClassifier, SparseRegressor
 from colonnade.kernels.sparse_fw import LossCode
 from colonnade.privacy.accountant import epsilon as epsilon_of
 from colonnade.privacy.accountant import rho_for
