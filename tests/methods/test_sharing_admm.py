@@ -92,6 +92,7 @@ COMBINATIONS = [
 ]
 
 
+@pytest.mark.thinned("slow")
 @pytest.mark.parametrize(("loss", "kind", "intercept"), COMBINATIONS)
 def test_it_finds_the_optimum_of_every_loss_and_penalty(loss: Any, kind: str, intercept: bool) -> None:
     rows, columns, width = 40, 12, 4

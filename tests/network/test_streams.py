@@ -869,8 +869,9 @@ def told(caplog: pytest.LogCaptureFixture, party: str = "hospital") -> list[tupl
 
 
 def test_a_party_that_is_there_before_its_hub_says_so_once_an_outage(
-    folder: Path, caplog: pytest.LogCaptureFixture
+    folder: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(transport_party, "LONGEST_PAUSE", 0.2)  # what is said does not depend on how long it waits
     caplog.set_level(logging.DEBUG, "colonnade.network.transport")
     with socket.create_server(("127.0.0.1", 0)) as nobody:
         port = nobody.getsockname()[1]
