@@ -200,7 +200,9 @@ def tree(path: Path) -> ast.Module:
 
 def called(node: ast.AST) -> str:
     """The dotted name of a call, "" for anything else."""
-    return ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+    if not isinstance(node, ast.Call):
+        return ""
+    return node.func.id if isinstance(node.func, ast.Name) else ast.unparse(node.func)
 
 
 @cache
@@ -401,6 +403,7 @@ def misaddressed(text: str, makers: set[str]) -> list[int]:
     return wrong
 
 
+@cache
 def coordinators_makers() -> set[str]:
     """The messages, and the functions that give one back."""
     functions = [n for path in FILES for n in ast.walk(tree(path)) if isinstance(n, ast.FunctionDef) and n.returns]

@@ -159,6 +159,7 @@ def test_smooth_problems_of_many_parties_are_not_held_back_by_an_anchor(count: i
     assert (objective(fit, problem, X, y) - low) / (high - low) <= most
 
 
+@pytest.mark.thinned("slow")
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("kind", PENALTIES)
 @pytest.mark.parametrize("loss", [co.LeastSquares(), co.Logistic()], ids=["least squares", "logistic"])
