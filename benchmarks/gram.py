@@ -31,8 +31,8 @@ from benchmarks.timing import data_folder
 from colonnade.data.schema.columns import Binary, Numeric
 from colonnade.data.schema.table import Schema
 from colonnade.methods.gram.design import public_columns
-from colonnade.methods.gram.rule import GramRule, PublicColumns, RowFrame, Sums, choose, noise_levels, prepare
-from colonnade.methods.gram.solve import Gram, GramSolution, Link, solve
+from colonnade.methods.gram.rule import Gram, GramRule, PublicColumns, RowFrame, Sums, choose, noise_levels, prepare
+from colonnade.methods.gram.solve import GramSolution, Link, solve
 from colonnade.methods.method import Job
 from colonnade.privacy.accountant import rho_for
 from colonnade.problem import LeastSquares, Logistic, Problem

@@ -37,7 +37,7 @@ import numpy as np
 import colonnade as co
 from colonnade.data.federation_file import FederationFile, Member, new_key
 from colonnade.methods.method import Answer, Done, Finish, Method, Own, Status
-from colonnade.methods.plain_data import known_values
+from colonnade.methods.node_setup import known_values
 from colonnade.network import certs
 from colonnade.network.certs import Tls
 from colonnade.network.party_data import PartyData

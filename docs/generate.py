@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import colonnade
-from colonnade.methods.plain_data import known_methods
+from colonnade.methods.node_setup import known_methods
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src"
@@ -323,7 +323,7 @@ def settings() -> str:
 
 def toml(value: Any) -> str:
     """A setting as a job file has it."""
-    from colonnade.methods.plain_data import to_plain
+    from colonnade.methods.node_setup import to_plain
 
     match to_plain(value):
         case {"type": name, **inside}:

@@ -24,7 +24,7 @@ import pytest
 import colonnade as co
 from colonnade.methods.gram.private_gram import TRUSTS
 from colonnade.methods.method import Job
-from colonnade.methods.plain_data import known_methods, known_values
+from colonnade.methods.node_setup import known_methods, known_values
 from colonnade.privacy.events import Audience, Mechanism
 from colonnade.privacy.statement import OF_TRUST, Guarantee, Trust
 from colonnade.privacy.values import Packed, decode_value, encode_value

@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 import pytest
 
 import colonnade as co
-from colonnade.methods.plain_data import known_methods
+from colonnade.methods.node_setup import known_methods
 from contract import EVERY_METHOD, fitted
 
 EXACT = {name: case for name, case in EVERY_METHOD.items() if case.privacy is None}

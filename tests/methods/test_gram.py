@@ -19,8 +19,18 @@ from sklearn.linear_model import Ridge as SklearnRidge
 
 from colonnade.errors import InvalidInput
 from colonnade.methods.gram import solve as gram_module
-from colonnade.methods.gram.rule import Extended, GramRule, PublicColumns, RowFrame, Sums, choose, noise_levels, prepare
-from colonnade.methods.gram.solve import Gram, GramSolution, solve
+from colonnade.methods.gram.rule import (
+    Extended,
+    Gram,
+    GramRule,
+    PublicColumns,
+    RowFrame,
+    Sums,
+    choose,
+    noise_levels,
+    prepare,
+)
+from colonnade.methods.gram.solve import GramSolution, solve
 from colonnade.problem import (
     Absolute,
     ElasticNet,

@@ -11,8 +11,8 @@ import pytest
 from scipy.stats import norm
 
 from colonnade.methods.gram import solve as grams
-from colonnade.methods.gram.rule import GramRule, RowFrame, as_they_are
-from colonnade.methods.gram.solve import Gram, GramSolution, solve
+from colonnade.methods.gram.rule import Gram, GramRule, RowFrame, as_they_are
+from colonnade.methods.gram.solve import GramSolution, solve
 from colonnade.problem import ElasticNet, GroupLasso, L1Ball, Lasso, LeastSquares, Logistic, Problem, Ridge, Simplex
 from colonnade.problem.link import class_share, constant, mixed
 
@@ -195,9 +195,9 @@ def test_every_point_of_a_path_is_the_answer_at_its_weight_from_a_hundred_times_
 
 
 def test_a_noisy_mean_of_labels_is_drawn_to_the_middle_by_its_share_of_the_variance():
-    assert grams._expected_mean(0.5, 0.3, False) == pytest.approx(0.5 * 0.1 / (0.1 + 0.09))
-    assert grams._expected_mean(-3.0, 0.0, False) == -1.0
-    assert grams._expected_mean(0.2, 0.3, True) == pytest.approx(2.0 * class_share(0.6, 0.15) - 1.0)
+    assert grams.expected_label_mean(0.5, 0.3, False) == pytest.approx(0.5 * 0.1 / (0.1 + 0.09))
+    assert grams.expected_label_mean(-3.0, 0.0, False) == -1.0
+    assert grams.expected_label_mean(0.2, 0.3, True) == pytest.approx(2.0 * class_share(0.6, 0.15) - 1.0)
 
 
 def test_of_two_measurements_each_counts_by_the_inverse_of_its_variance():

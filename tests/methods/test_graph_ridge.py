@@ -207,7 +207,7 @@ def test_a_start_that_cannot_be_is_refused(kind, start, told):
 @pytest.mark.parametrize("kind", [co.GraphRidge, co.GraphADMM, co.SharingADMM])
 def test_a_start_prints_as_a_digest_of_all_of_it_and_does_not_travel(kind):
     """A stored run is found again by what its settings print, which ledgers keep: not the values, and no two alike."""
-    from colonnade.methods.plain_data import to_plain
+    from colonnade.methods.node_setup import to_plain
 
     zeros = {"a": np.zeros(5000), "b": np.zeros(3)}
     other = {**zeros, "a": np.eye(1, 5000, 2500)[0]}

@@ -9,7 +9,7 @@ import pytest
 
 import colonnade as co
 from colonnade.methods.method import GraphMethod, Method, MethodBase
-from colonnade.methods.plain_data import from_plain, known_methods, to_plain
+from colonnade.methods.node_setup import from_plain, known_methods, to_plain
 from colonnade.runs.config import accepted
 from contract import EVERY_METHOD
 

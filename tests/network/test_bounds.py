@@ -19,8 +19,7 @@ import pytest
 
 import colonnade as co
 from colonnade.errors import InvalidInput, WireError
-from colonnade.methods.node_setup import Call, source_of
-from colonnade.methods.plain_data import known_methods, known_values
+from colonnade.methods.node_setup import Call, known_methods, known_values, source_of
 from colonnade.network.party_service import OK, UNAVAILABLE
 from colonnade.network.questions import (
     CALL,

@@ -14,7 +14,7 @@ import pytest
 
 import colonnade as co
 from colonnade.methods.method import Answer, Done, Finish, Method, Own, Status
-from colonnade.methods.plain_data import known_values
+from colonnade.methods.node_setup import known_values
 from colonnade.network.certs import tls_in
 from colonnade.network.questions import LONGEST_NAME, letters_out, pack
 from colonnade.privacy.events import EXACT, Charge

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 import colonnade as co
 from colonnade.methods.method import Job
-from colonnade.methods.node_setup import Call
-from colonnade.methods.plain_data import known_methods
+from colonnade.methods.node_setup import Call, known_methods
 from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.block import ROW
 from colonnade.privacy.events import MASKED, Audience, Charge, Event, Mechanism, Scope, shown

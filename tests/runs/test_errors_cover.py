@@ -8,8 +8,8 @@ import pytest
 from scipy import stats
 
 import colonnade as co
-from colonnade.methods.gram.rule import PublicColumns, choose, noise_levels, prepare
-from colonnade.methods.gram.solve import Gram, solve
+from colonnade.methods.gram.rule import Gram, PublicColumns, choose, noise_levels, prepare
+from colonnade.methods.gram.solve import solve
 from colonnade.privacy.mechanisms import SeededNoise
 
 NUMBERS = co.Problem(co.LeastSquares(), intercept=True)

@@ -2,6 +2,13 @@
 
 The same for every engine: in one process all setups are made here; between organisations each party makes its own, from
 its own federation file and data, so that nobody else can choose its neighbours, its price or its policy.
+
+A call travels as plain data, as do files of settings and kept fits:
+
+    {"type": "ElasticNet", "l1": 0.1, "l2": 1.0}   <->   co.ElasticNet(l1=0.1, l2=1.0)
+
+Only types that Colonnade itself exports are made, by their public names; nothing is imported or executed. A function
+cannot travel.
 """
 
 from __future__ import annotations
@@ -9,9 +16,11 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import cache, partial
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from difflib import get_close_matches
+from functools import cache, lru_cache, partial
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -19,10 +28,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from colonnade import problem
 from colonnade.errors import InvalidInput
 from colonnade.methods.masked_scores import MaskedScores
-from colonnade.methods.method import GraphMethod, Job, Method, Own, network
-from colonnade.methods.plain_data import from_plain, to_plain
+from colonnade.methods.method import GraphMethod, Job, Method, MethodBase, Own, network
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import Policy
 from colonnade.privacy.gate import Gate
@@ -185,3 +194,75 @@ def _for_the_operator(block: Block, own: object) -> str:
     count = own.shortened if isinstance(own, Own) else 0
     over = (f"{count:,} of {block.rows:,} rows were over the public bound and were shortened",) if count else ()
     return "; ".join((*block.owner_notes, *over))
+
+
+# ------------------------------------------------------------------------------------------------ values as plain data
+
+
+@lru_cache(maxsize=1)
+def known_values() -> dict[str, type]:
+    """Every frozen value that may be part of a job, by its name: of `problem`, and what `methods` has in public."""
+    package = import_module("colonnade")  # its table of public names; the package loads this file when it is asked to
+    public = [getattr(package, name) for name, home in package.HOMES.items() if home.startswith("colonnade.methods.")]
+    named = [*(getattr(problem, name) for name in problem.__all__), *public, Privacy]
+    return {kind.__name__: kind for kind in named if isinstance(kind, type) and is_dataclass(kind)}
+
+
+def known_methods() -> dict[str, type[MethodBase]]:
+    """Every public method, by its name."""
+    return {name: kind for name, kind in known_values().items() if issubclass(kind, MethodBase)}
+
+
+def to_plain(value: Any) -> Any:
+    """A frozen value as numbers, texts, lists and tables."""
+    if is_dataclass(value) and not isinstance(value, type):
+        name = type(value).__name__
+        if known_values().get(name) is not type(value):
+            raise InvalidInput(f"a {name} cannot be sent or saved: it is not among the public names of colonnade.")
+        return {"type": name, **{f.name: to_plain(getattr(value, f.name)) for f in fields(value) if f.init}}
+    if isinstance(value, tuple | list):
+        return [to_plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return {"type": "table", "entries": {str(key): to_plain(item) for key, item in value.items()}}
+    if isinstance(value, np.generic):
+        return value.item()
+    if value is None or isinstance(value, bool | int | float | str):
+        return str(value) if isinstance(value, str) else value
+    wrong = f"a {type(value).__name__} cannot be sent or saved as part of a job"
+    raise InvalidInput(f"{wrong}: use numbers, texts and the values of colonnade.")
+
+
+class InvalidValue(InvalidInput):
+    """A value that cannot be made, where it stands in the plain data: `place`, as in problem.loss."""
+
+    def __init__(self, place: str, what: str, setting: str = "") -> None:
+        super().__init__(f"{place}: {what}", setting)
+        self.place = place
+        self.what = what
+
+
+def from_plain(raw: Any, where: str = "value") -> Any:
+    """The value that `to_plain` wrote, or InvalidValue, which names the place."""
+    if isinstance(raw, list):
+        return tuple(from_plain(item, f"{where}[{place}]") for place, item in enumerate(raw))
+    if not isinstance(raw, Mapping):
+        return raw
+    name = raw.get("type")
+    if name == "table":
+        return {key: from_plain(item, f"{where}.{key}") for key, item in raw.get("entries", {}).items()}
+    kind = known_values().get(str(name))
+    if kind is None:
+        near = [f"; the nearest name is {found!r}" for found in get_close_matches(str(name), known_values(), 1)]
+        wrong = f"{name!r} is not a value of colonnade{''.join(near)}"
+        raise InvalidValue(where, f"{wrong}. docs/reference.md lists all, under Public names.")
+    given = {str(key): from_plain(item, f"{where}.{key}") for key, item in raw.items() if key != "type"}
+    allowed = [f.name for f in fields(kind) if f.init]
+    if unknown := sorted(set(given) - set(allowed)):
+        has = ", ".join(allowed) or "no settings"
+        raise InvalidValue(where, f"{name} has no {unknown[0]!r}; it has {has}.", unknown[0])
+    try:
+        return kind(**given)
+    except TypeError as error:
+        raise InvalidValue(where, f"{name} cannot be made from {', '.join(given) or 'nothing'} ({error}).") from error
+    except InvalidInput as error:
+        raise InvalidValue(where, str(error), error.setting) from error

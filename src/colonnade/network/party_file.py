@@ -42,7 +42,7 @@ from colonnade.data.federation_file import FederationFile
 from colonnade.data.text_file import read_text
 from colonnade.errors import InvalidInput, PolicyRefused, unquoted
 from colonnade.methods.masked_scores import MaskedScores
-from colonnade.methods.plain_data import known_methods
+from colonnade.methods.node_setup import known_methods
 from colonnade.network.certs import Tls, tls_in
 from colonnade.network.neighbours import Neighbours
 from colonnade.network.party_data import PartyData

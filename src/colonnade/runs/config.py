@@ -28,7 +28,7 @@ from colonnade.data.sources import Table, table_at
 from colonnade.data.text_file import at_line, read_text
 from colonnade.errors import InvalidInput, StoreError
 from colonnade.methods.method import MethodBase
-from colonnade.methods.plain_data import InvalidValue, from_plain, known_methods, known_values
+from colonnade.methods.node_setup import InvalidValue, from_plain, known_methods, known_values
 from colonnade.privacy.events import Policy
 from colonnade.privacy.statement import Privacy
 from colonnade.problem import AdaBoost, KernelSVM, Problem

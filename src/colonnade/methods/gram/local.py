@@ -33,8 +33,7 @@ from colonnade.methods.gram.design import (
     whole_frame,
 )
 from colonnade.methods.gram.integer_rows import Buckets, IntegerRows
-from colonnade.methods.gram.rule import GramRule, PublicColumns, RowFrame, as_they_are
-from colonnade.methods.gram.solve import Gram
+from colonnade.methods.gram.rule import Gram, GramRule, PublicColumns, RowFrame, as_they_are
 from colonnade.methods.method import Job
 from colonnade.privacy.block import Block, clean_cells
 from colonnade.privacy.events import Charge, Event, Mechanism, Plan, Scope

@@ -36,7 +36,7 @@ from colonnade.methods.gram.local import (
     own_products_release,
     sketch_release,
 )
-from colonnade.methods.gram.rule import RowFrame, prepare
+from colonnade.methods.gram.rule import Gram, RowFrame, prepare
 from colonnade.methods.gram.secure_design import TRUSTS, Design, GramSettings
 from colonnade.methods.gram.secure_products import (
     Diagonal,
@@ -65,7 +65,7 @@ from colonnade.methods.gram.secure_release import (
     release_gram,
     release_sums,
 )
-from colonnade.methods.gram.solve import Gram, solve
+from colonnade.methods.gram.solve import solve
 from colonnade.methods.method import Answer, Done, Finish, Job, Labels, Method, Own, SendLabels, finish_party
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import Audience, Plan

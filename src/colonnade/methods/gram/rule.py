@@ -30,6 +30,7 @@ from scipy.special import ndtri
 
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats, Indices
+from colonnade.problem.link import class_share
 
 Flags = NDArray[np.bool_]
 
@@ -40,6 +41,7 @@ CONFIDENCE = 2.0  # standard deviations by which columns must prove that they sa
 LEAST_SHARE = 0.02  # a class's share is never believed to be smaller
 FLOOR = 0.003  # of a column's variance relative to its bound, when it is scaled
 SMALLEST_PART = 1e-3  # of the rows' squared length that a party is given
+MEANS = 0.1  # variance of the mean of numeric labels among tables, relative to their bound
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,21 @@ class Extended:
 
 
 @dataclass(frozen=True)
+class Gram:
+    """A released Gram of [a (s columns of the frame), 1, y] in natural units, and the sd of every entry's noise."""
+
+    matrix: Floats  # (s+2, s+2) symmetric
+    noise: Floats  # (s+2, s+2) sd; 0 where the entry is public (1'1 = n; y'y when |y| = Y)
+
+    @classmethod
+    def of(cls, extended: Extended, matrix: Floats, noise: Floats) -> Gram:
+        """From the Gram of [a, c·1, τ·y] and its sds: the release as it came, in real units."""
+        weights = np.ones(len(matrix))
+        weights[-2:] = 1.0 / extended.constant, 1.0 / extended.label
+        return cls(matrix * np.outer(weights, weights), noise * np.outer(weights, weights))
+
+
+@dataclass(frozen=True)
 class GramRule:
     """What to release and how to solve."""
 
@@ -148,6 +165,17 @@ class RowFrame:
     def extended(self, rule: GramRule, label_bound: float) -> Extended:
         """The weights of the constant and the label beside these rows."""
         return Extended(float(np.linalg.norm(self.norms)), label_bound, rule.constant_share, rule.label_share)
+
+
+def expected_label_mean(released: float, sd: float, classes: bool) -> float:
+    """The labels' mean, relative to their bound, given the released one and the sd of its noise.
+
+    Of classes it is that of the share. Of numbers little is known beforehand, but that means at the ends of a declared
+    range are rare: normal around its middle with variance MEANS, so that noise as large as the range leaves the middle.
+    """
+    if classes:
+        return 2.0 * class_share((1.0 + released) / 2.0, sd / 2.0) - 1.0
+    return float(np.clip(released * MEANS / (MEANS + sd**2), -1.0, 1.0))
 
 
 def noise_levels(owner: Indices, label_owner: int, g: float, *, labels_fixed: bool, shares: int = 2) -> Floats:

@@ -20,34 +20,17 @@ from scipy.special import logit
 
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats, Indices
-from colonnade.methods.gram.rule import Extended, GramRule, RowFrame, Sums
-from colonnade.problem.link import Link, class_share, mixed
+from colonnade.methods.gram.rule import Gram, GramRule, RowFrame, Sums, expected_label_mean
+from colonnade.problem import quadratic
+from colonnade.problem.link import Link, mixed
 from colonnade.problem.losses import LeastSquares, Logistic, SquaredHinge
 from colonnade.problem.penalties import ElasticNet, GroupLasso, Lasso, Penalty, Ridge
 from colonnade.problem.problem import Problem
-from colonnade.problem.quadratic import minimise
-from colonnade.problem.quadratic import path as quadratic_path
 from colonnade.problem.sets import GroupL1Ball, L1Ball, Set, Simplex
 
-MEANS = 0.1  # variance of the mean of numeric labels among tables, relative to their bound
 MOST_NOISE = 0.2  # of the least eigenvalue: the noise's norm, where standard errors still cover
 MOST_DRIFT = 0.25  # of a standard error: by so much a bias brings the cover of a 95 % interval down to 94.3 %
 FACTORS = np.logspace(2.0, -2.0, 17)  # of the asked weight or radius, along a path
-
-
-@dataclass(frozen=True)
-class Gram:
-    """A released Gram of [a (s columns of the frame), 1, y] in natural units, and the sd of every entry's noise."""
-
-    matrix: Floats  # (s+2, s+2) symmetric
-    noise: Floats  # (s+2, s+2) sd; 0 where the entry is public (1'1 = n; y'y when |y| = Y)
-
-    @classmethod
-    def of(cls, extended: Extended, matrix: Floats, noise: Floats) -> Gram:
-        """From the Gram of [a, c·1, τ·y] and its sds: the release as it came, in real units."""
-        weights = np.ones(len(matrix))
-        weights[-2:] = 1.0 / extended.constant, 1.0 / extended.label
-        return cls(matrix * np.outer(weights, weights), noise * np.outer(weights, weights))
 
 
 @dataclass(frozen=True)
@@ -96,10 +79,10 @@ def solve(
     moments = _moments(gram, frame, rule, rows, label_bound, sums, problem.loss.classifies)
     model = _model(problem, moments)
     term = problem.constraint if problem.constraint is not None else problem.penalty
-    found = minimise(*_spread_out(model, term, frame.keep, columns), term)
+    found = quadratic.minimise(*_spread_out(model, term, frame.keep, columns), term)
     x = found.x[frame.keep] if found.x.size != frame.keep.size else found.x
     spread = _spread(problem, moments, model, x, rows)
-    scores = _score_moments(moments, model, x, spread.response, rows)
+    scores = _score_moments(moments, model, x, spread.inverse[:-1, :-1], rows)
     return GramSolution(
         coefficients=_widen(x, frame.keep, columns),
         intercept=_intercept(problem, moments, x),
@@ -135,6 +118,11 @@ class _Moments:
     scale: Floats
     noise: Floats  # (s+2, s+2) sds of the sums over the frame's rows [z, 1, y]
 
+    @property
+    def share(self) -> float:
+        """π from labels ±1."""
+        return (1.0 + self.label_mean) / 2.0
+
 
 def _moments(
     gram: Gram, frame: RowFrame, rule: GramRule, rows: int, label_bound: float, sums: Sums | None, classes: bool
@@ -150,7 +138,7 @@ def _moments(
     ones = ones * _trust(variance[:s, s], known)
     variance[:s, s] = variance[s, :s] = variance[:s, s] * _trust(variance[:s, s], known)
     label_mean, label_doubt = _label_mean(labels / rows, float(gram.noise[s, s + 1]) / rows, rows, label_bound, sums)
-    label_mean = label_bound * _expected_mean(label_mean / label_bound, label_doubt / label_bound, classes)
+    label_mean = label_bound * expected_label_mean(label_mean / label_bound, label_doubt / label_bound, classes)
     variance[s, s + 1] = variance[s + 1, s] = np.square(label_doubt * rows)
     pulls = pulls - label_mean * ones
     doubt_of_pulls = variance[:s, s + 1] + label_mean**2 * variance[:s, s]
@@ -191,17 +179,6 @@ def _label_mean(released: float, doubt: float, rows: int, label_bound: float, su
     return trust * released + (1.0 - trust) * before, math.sqrt(trust) * doubt
 
 
-def _expected_mean(released: float, sd: float, classes: bool) -> float:
-    """The labels' mean, relative to their bound, given the released one and the sd of its noise.
-
-    Of classes it is that of the share. Of numbers little is known beforehand, but that means at the ends of a declared
-    range are rare: normal around its middle with variance MEANS, so that noise as large as the range leaves the middle.
-    """
-    if classes:
-        return 2.0 * class_share((1.0 + released) / 2.0, sd / 2.0) - 1.0
-    return float(np.clip(released * MEANS / (MEANS + sd**2), -1.0, 1.0))
-
-
 def _trust(variance: Floats | float, other: Floats | float) -> Floats:
     """The weight of the first of two measurements of one thing; 1 where the second is unknown or both are exact."""
     first, second = np.asarray(variance, dtype=np.float64), np.asarray(other, dtype=np.float64)
@@ -225,7 +202,7 @@ class _Model:
 def _model(problem: Problem, m: _Moments) -> _Model:
     curvature, pull = 1.0, 1.0
     if isinstance(problem.loss, Logistic):
-        share = _share(m)
+        share = m.share
         curvature, pull = (share * (1.0 - share) if problem.intercept else 0.25), 0.5
     elif not isinstance(problem.loss, LeastSquares | SquaredHinge):
         wrong = f"{type(problem.loss).__name__} cannot be solved from a Gram matrix, which holds squares only"
@@ -236,15 +213,10 @@ def _model(problem: Problem, m: _Moments) -> _Model:
     return _Model(curvature * hessian, pull * linear, curvature, pull)
 
 
-def _share(m: _Moments) -> float:
-    """π from labels ±1."""
-    return (1.0 + m.label_mean) / 2.0
-
-
 def _intercept(problem: Problem, m: _Moments, x: Floats) -> float:
     if not problem.intercept:
         return 0.0
-    level = float(logit(_share(m))) if isinstance(problem.loss, Logistic) else m.label_mean
+    level = float(logit(m.share)) if isinstance(problem.loss, Logistic) else m.label_mean
     return level - float(m.mean @ x)
 
 
@@ -252,7 +224,7 @@ def _path(model: _Model, term: Penalty | Set, keep: Indices, columns: int) -> Pa
     # A larger radius is a weaker bound, a larger weight a stronger penalty: the strongest comes first in both.
     factors = FACTORS[::-1] if isinstance(term, Set) else FACTORS
     terms = [_scale_term(term, float(factor)) for factor in factors]
-    along = quadratic_path(*_spread_out(model, term, keep, columns), [one for one, _ in terms])
+    along = quadratic.path(*_spread_out(model, term, keep, columns), [one for one, _ in terms])
     x = [found.x if found.x.size == columns else _widen(found.x, keep, columns) for found in along]
     return Path(np.array([weight for _, weight in terms]), np.array(x))
 
@@ -294,10 +266,6 @@ class _Spread:
     privacy: Floats  # (s + 1,)
     inverse: Floats  # (s + 1, s + 1) of the curvature of what is in use, 0 elsewhere
     level: float  # the intercept on the scale of y
-
-    @property
-    def response(self) -> Floats:
-        return self.inverse[:-1, :-1]
 
 
 def _spread(problem: Problem, m: _Moments, model: _Model, x: Floats, rows: int) -> _Spread:
@@ -425,5 +393,5 @@ def _link(problem: Problem, m: _Moments, model: _Model, x: Floats, scores: _Scor
     ratio = model.curvature / model.pull  # times ratio, scores are those of least squares on ±1
     middle = float(m.mean @ x) + _intercept(problem, m, x)
     noise2 = ratio**2 * scores.pull_noise2, ratio**4 * scores.spread_noise2
-    found = mixed(_share(m), ratio * middle, ratio * scores.pull, ratio**2 * scores.spread, *noise2)
+    found = mixed(m.share, ratio * middle, ratio * scores.pull, ratio**2 * scores.spread, *noise2)
     return found._replace(slope=found.slope * ratio, rise=found.rise * ratio)
