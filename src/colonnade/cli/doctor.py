@@ -17,7 +17,6 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated
 
@@ -91,6 +90,8 @@ def _python() -> Iterator[Check]:
 
 
 def _packages() -> Iterator[Check]:
+    from importlib.metadata import PackageNotFoundError, version
+
     yield Check("colonnade", OK, version("colonnade"))
     for name in NEEDED:
         try:
