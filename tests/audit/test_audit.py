@@ -142,8 +142,8 @@ def plant_new_noise_on_replay(patch):
 
 
 def plant_raw_rows(patch):
-    patch.setattr("colonnade.estimators.rows.clipped", lambda X, bound: sparse.csr_array(X))
-    patch.setattr("colonnade.estimators.rows.unit_rows", lambda rows, power: rows)
+    patch.setattr("colonnade.estimators.recipe.clipped", lambda X, bound: sparse.csr_array(X))
+    patch.setattr("colonnade.estimators.recipe.unit_rows", lambda rows, power: rows)
 
 
 def plant_gradients_of_short_rows(patch):
@@ -326,17 +326,13 @@ def test_the_two_data_sets_of_a_method_differ_in_one_row():
 def test_progress_counts_every_trial_on_both_sides(monkeypatch, capsys):
     told = []
 
-    class Recorder:
-        def __init__(self, title, rounds):
-            told.append(rounds)
+    @contextlib.contextmanager
+    def recorder(wanted, title, rounds):
+        told.append(rounds)
+        yield lambda note: told.append(note["round"])
+        told.append("stopped")
 
-        def show(self, note):
-            told.append(note["round"])
-
-        def stop(self):
-            told.append("stopped")
-
-    monkeypatch.setattr("colonnade.runs.progress.Bar", Recorder)
+    monkeypatch.setattr(audits, "progress_bar", recorder)
     audit(LEAKY, trials=7_000, progress=True)
     assert told == [14_000, 5_000, 7_000, 12_000, 14_000, "stopped"]
     assert capsys.readouterr().out == ""
