@@ -1,11 +1,16 @@
-"""The corrective step: its Hessian, extended or by blocks, beside the one that is built afresh by plain products."""
+"""The corrective step: its Hessian, beside the one that is built afresh by plain products, and its best points, beside
+those of CVXPY's solvers."""
 
+import cvxpy as cp
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import sparse
 
 import colonnade as co
 from colonnade.problem import hull
+from reference import confident
 
 ROWS, ATOMS = 300, 9
 
@@ -42,7 +47,10 @@ def test_a_hessian_extended_atom_by_atom_is_the_rebuilt_one(table, loss):
         curvature = loss.curvature(rng.normal(size=ROWS), y)
         chosen = M[:, used]
         expected = chosen.T @ (curvature[:, None] * chosen)
-        assert close(corrector.hessian(sparse.csc_array(M[:, :count]), used, curvature), expected)
+        hessian, tilt, mass = corrector.hessian(sparse.csc_array(M[:, :count]), used, curvature)
+        assert close(hessian, expected)
+        assert close(tilt, chosen.T @ curvature)
+        assert mass == pytest.approx(curvature.sum())
 
 
 def test_a_constant_curvature_rebuilds_nothing(table, monkeypatch):
@@ -52,10 +60,18 @@ def test_a_constant_curvature_rebuilds_nothing(table, monkeypatch):
     monkeypatch.setattr(hull, "sparse_hessian", None)
     monkeypatch.setattr(hull, "dense_hessian", None)
     for count in range(2, ATOMS + 1):
-        assert close(
-            corrector.hessian(sparse.csc_array(M[:, :count]), np.arange(count), curvature),
-            M[:, :count].T @ M[:, :count] / ROWS,
-        )
+        hessian, tilt, _ = corrector.hessian(sparse.csc_array(M[:, :count]), np.arange(count), curvature)
+        assert close(hessian, M[:, :count].T @ M[:, :count] / ROWS)
+        assert close(tilt, M[:, :count].sum(axis=0) / ROWS)
+
+
+def test_an_old_curvature_serves_new_atoms_until_another_is_given(table):
+    M, y = table
+    corrector, old = hull.Corrector(co.Logistic(), co.L1Ball(1.0), y), np.linspace(0.1, 0.2, ROWS)
+    corrector.hessian(sparse.csc_array(M[:, :4]), np.arange(4), old)
+    hessian, tilt, _ = corrector.hessian(sparse.csc_array(M), np.arange(ATOMS))
+    assert close(hessian, M.T @ (old[:, None] * M))
+    assert close(tilt, M.T @ old)
 
 
 @pytest.mark.parametrize("loss", [co.LeastSquares(), co.Logistic()], ids=lambda v: type(v).__name__)
@@ -87,6 +103,7 @@ def test_labels_of_zero_are_fitted_by_zero(table):
     method = co.DistributedFrankWolfe(rounds=3, tolerance=0.0)
     fit = co.fit(fed, co.Problem(co.LeastSquares(), co.L1Ball(1.5)), method=method)
     assert fit.objective == fit.gap == 0.0
+    assert fit.status is co.Status.ALL_ROUNDS  # though the gap is within the tolerance of 0
 
 
 def test_rows_out_of_order_are_put_in_order(monkeypatch):
@@ -97,3 +114,68 @@ def test_rows_out_of_order_are_put_in_order(monkeypatch):
     mixed = sparse.csc_array((straight.data[order], straight.indices[order], straight.indptr), shape=M.shape)
     curvature = rng.random(ROWS)
     assert close(hull.dense_hessian(mixed, np.arange(ATOMS), curvature), M.T @ (curvature[:, None] * M))
+
+
+SETS = st.sampled_from([co.L1Ball, co.Simplex])
+
+
+@settings(max_examples=60, deadline=None)
+@given(SETS, st.integers(1, 12), st.integers(1, 14), st.sampled_from([0.1, 1.0, 30.0]), st.integers(0, 2**20))
+def test_a_quadratic_is_minimised_over_the_set_as_cvxpy_does_it(kind, size, rank, radius, seed):
+    """Singular where the rank is below the size; scales of columns differ, and one column may be there twice."""
+    rng, constraint = np.random.default_rng(seed), kind(radius)
+    A = rng.normal(size=(rank, size)) * 10.0 ** rng.uniform(-2.0, 2.0, size)
+    A[:, -1] = A[:, 0] if seed % 3 == 0 else A[:, -1]
+    H, c, start = A.T @ A, A.T @ rng.normal(size=rank) * 10.0, constraint.start(size)
+    u = hull.quadratic_minimum(H, c, constraint, start)
+    assert constraint.contains(u, 1e-12)
+    gap = constraint.gap(u, H @ u + c)
+    assert gap <= 1e-9 * radius * np.abs(c).max()
+    x = cp.Variable(size)
+    within = [cp.norm1(x) <= radius] if kind is co.L1Ball else [x >= 0, cp.sum(x) == radius]
+    lowest = confident(cp.Problem(cp.Minimize(0.5 * cp.sum_squares(A @ x) + c @ x), within))
+    value = 0.5 * float(np.sum((A @ u) ** 2)) + float(c @ u)
+    assert value == pytest.approx(lowest, rel=1e-6, abs=1e-6 * radius * np.abs(c).max())
+
+
+@settings(max_examples=60, deadline=None)
+@given(SETS, st.integers(2, 12), st.integers(0, 2**20))
+def test_where_a_quadratic_is_not_convex_the_answer_is_no_worse_than_the_start(kind, size, seed):
+    rng, constraint = np.random.default_rng(seed), kind(2.0)
+    H = rng.normal(size=(size, size))
+    H, c, start = H + H.T, rng.normal(size=size), constraint.project(rng.normal(size=size))
+    u = hull.quadratic_minimum(H, c, constraint, start)
+    assert constraint.contains(u, 1e-12)
+
+    def value(point):
+        return 0.5 * point @ H @ point + c @ point
+
+    assert value(u) <= value(start) + 1e-12
+
+
+LOSSES = {
+    co.Logistic(): lambda margins: cp.logistic(-margins),
+    co.SquaredHinge(): lambda margins: 0.5 * cp.square(cp.pos(1 - margins)),
+    co.LeastSquares(): lambda margins: 0.5 * cp.square(1 - margins),  # (y − s)² = (1 − ys)² where y = ±1
+}
+
+
+@settings(max_examples=40, deadline=None)
+@given(SETS, st.sampled_from([*LOSSES]), st.booleans(), st.integers(1, 8), st.integers(0, 2**20))
+def test_the_corrected_weights_are_the_best_in_the_hull(kind, loss, intercept, atoms, seed):
+    rng, constraint = np.random.default_rng(seed), kind(3.0)
+    M = rng.normal(size=(60, atoms)) + (rng.random(atoms) < 0.3)  # some point along the intercept
+    y = np.where(M @ np.linspace(-1.0, 1.0, atoms) + rng.normal(size=60) > 0.5, 1.0, -1.0)
+    y[:2] = 1.0, -1.0
+    weights = np.full(atoms, constraint.radius / atoms)
+    corrector, b = hull.Corrector(loss, constraint, y, intercept), 0.0
+    for _ in range(2):  # a call takes the gap to a ten-thousandth, and may start far away
+        weights = corrector.best_weights(sparse.csc_array(M), weights, M @ weights + b)
+        b = loss.best_intercept(M @ weights, y) if intercept else 0.0
+        if not weights.all():
+            break
+    x, shift = cp.Variable(atoms), cp.Variable() if intercept else 0.0
+    within = [cp.norm1(x) <= 3.0] if kind is co.L1Ball else [x >= 0, cp.sum(x) == 3.0]
+    lowest = confident(cp.Problem(cp.Minimize(cp.sum(LOSSES[loss](cp.multiply(y, M @ x + shift))) / y.size), within))
+    assert constraint.contains(weights, 1e-12)
+    assert loss.value(M @ weights + b, y) <= lowest + 1e-5

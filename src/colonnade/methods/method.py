@@ -216,8 +216,10 @@ class MethodBase(ABC):
         return 0.0 < (self.tolerance or 0.0) >= gap or t == self.rounds
 
     def status(self, gap: float) -> Status:
-        """Why a run that is over stopped."""
-        return Status.CERTIFIED if gap <= (self.tolerance or 0.0) else Status.OUT_OF_ROUNDS
+        """Why a run that is over stopped; a tolerance of 0 asked for all rounds, whatever the gap's last bit says."""
+        if not self.tolerance:
+            return Status.ALL_ROUNDS
+        return Status.CERTIFIED if gap <= self.tolerance else Status.OUT_OF_ROUNDS
 
     @property
     def trusts(self) -> tuple[Trust, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
+from functools import cache
 from typing import NamedTuple
 
 from colonnade.errors import InvalidInput
@@ -65,6 +66,7 @@ def rising_zero(along: Along, low: float, high: float) -> float:
 
 def unbounded_zero(along: Along) -> float:
     """The zero of `along` anywhere on the line: the bracket grows by doubling first."""
+    along = cache(along)  # the ends of the bracket are looked at again
     low, high = -1.0, 1.0
     while along(low).value > 0.0:
         low *= 2.0

@@ -135,8 +135,11 @@ class Atoms:
         return self._count
 
     def append(self, column: Column) -> None:
-        dense = isinstance(column, np.ndarray)
-        values, places = (column, np.arange(self._rows)) if dense else (column.data, column.indices)
+        if isinstance(column, np.ndarray):
+            places = np.flatnonzero(column)
+            values = column[places]
+        else:
+            values, places = column.data, column.indices
         end = int(self._ends[self._count]) + values.size
         self._data, self._indices = _room(self._data, end), _room(self._indices, end)
         self._ends = _room(self._ends, self._count + 2)
@@ -216,7 +219,7 @@ class Walk:
 
     def __init__(self, problem: Problem, hull: Hull, settings: WalkSettings, labels: Array) -> None:
         self.problem, self.hull, self.settings, self.track = problem, hull, settings, Track(labels)
-        self.corrector = Corrector(problem.loss, hull, self.track.y)
+        self.corrector = Corrector(problem.loss, hull, self.track.y, problem.intercept)
         self.feasible = hull.contains(np.zeros(1))  # a simplex does not hold zero: the first step goes all the way
         self.track.intercept, self.objective, self.gap = self._intercept(), math.inf, math.inf
 
