@@ -14,7 +14,7 @@ import colonnade as co
 from colonnade.errors import LeakError, ProtocolError
 from colonnade.methods.gram import private_gram, secure_products, secure_release
 from colonnade.methods.gram.secure_design import Design, GramSettings
-from colonnade.methods.gram.secure_products import CoordinatorKey, Masked, Next, Stage, Widths
+from colonnade.methods.gram.secure_products import CoordinatorKey, Masked, Next, Stage, Totals, Widths
 from colonnade.methods.method import Job
 from colonnade.privacy.keyring import ColumnPad
 from colonnade.privacy.ledger import Ledger
@@ -530,3 +530,12 @@ def test_a_label_holder_without_columns_takes_part_under_declared_schemas(tmp_pa
     terms = co.Privacy(1.0, 1e-6, trust="secure")
     fit = co.fit(fed, PROBLEM, co.PrivateGram(), terms, store=tmp_path)
     assert set(fit.coefficients) == {"a"}
+
+
+def test_masked_rows_beyond_the_last_block_are_refused():
+    stage = Stage("joint", 2, {"a": np.array([8]), "b": np.array([8])}, (("a", "b"),), bytes(32))
+    totals = Totals(stage, {"a": 0, "b": 0})
+    block = {party: Masked(release(bytes(2))) for party in stage.bits}
+    totals.add(block)
+    with pytest.raises(ProtocolError, match="after all 2 rows had come"):
+        totals.add(block)

@@ -115,11 +115,14 @@ def pack_rows(values: NDArray[Any], mask: NDArray[Any], bits: NDArray[np.int64])
     return words.astype("<u8", copy=False).view(np.uint8)[:size]
 
 
-def unpack_rows(packed: bytes, rows: int, bits: NDArray[np.int64]) -> NDArray[np.unsignedinteger[Any]]:
-    """The inverse of `pack_rows`: entries modulo 2^bits[j]."""
+def unpack_rows(
+    packed: bytes, rows: int, bits: NDArray[np.int64], out: NDArray[np.unsignedinteger[Any]] | None = None
+) -> NDArray[np.unsignedinteger[Any]]:
+    """The inverse of `pack_rows`: entries modulo 2^bits[j], in an array of their own or in `out`."""
     size = rows_size(rows, bits)
     words = np.zeros(size // 8 + 2, np.uint64)
     words.view(np.uint8)[:size] = np.frombuffer(packed, np.uint8, size)
-    out = np.empty((rows, bits.size), np.uint32 if bits.max(initial=1) <= 32 else np.uint64)
+    if out is None:
+        out = np.empty((rows, bits.size), np.uint32 if bits.max(initial=1) <= 32 else np.uint64)
     _unpack_rows(words.astype("<u8", copy=False).view(np.uint64), bits, out)
     return out

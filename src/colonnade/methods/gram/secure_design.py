@@ -164,8 +164,8 @@ class Design:
             for what, name in releases
         )
         rest = Charge(Event(Mechanism.CONTINUED, 0.0, math.inf, Scope.JOINT, self.audience), 1, f"more of {joint}")
-        widest = max(len(places) for places in self.job.roster.positions.values()) + 2
-        blocks = len(releases) * -(-self.job.roster.rows // block_rows(widest * MOST_BITS))
+        widths = sum(len(places) + 2 for places in self.job.roster.positions.values())
+        blocks = len(releases) * -(-self.job.roster.rows // block_rows(widths * MOST_BITS))
         hidden = Charge(MASKED, blocks, "its columns under one-time masks, to the coordinator only, who has no mask")
         plans: dict[str, Plan] = dict.fromkeys(self.job.roster.parties, (*noisy, rest, hidden))
         if self.labels is not None:

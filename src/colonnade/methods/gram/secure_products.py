@@ -33,7 +33,7 @@ from colonnade.runtime.wire import public_digest
 
 Rows = Callable[[int, int], Integers]  # first row, how many: those rows as integers
 Pair = tuple[str, str]
-BLOCK_BYTES = 4 << 20  # of one masked message
+BLOCK_BYTES = 3 << 20  # of the masked messages that all parties send for one block of rows
 AHEAD = 2  # masked blocks that a party may be asked for before the first has come
 
 
@@ -160,13 +160,12 @@ class Stage:
 
     def blocks(self) -> list[tuple[int, int]]:
         """First row and number of rows of each masked message: the same for all parties."""
-        widest = max((int(bits.sum()) for bits in self.bits.values()), default=1)
-        size = block_rows(widest)
+        size = block_rows(sum(int(bits.sum()) for bits in self.bits.values()))
         return [(first, min(size, self.rows - first)) for first in range(0, self.rows, size)] if self.pairs else []
 
 
 def block_rows(bits: int) -> int:
-    """Rows of so many bits that fit one masked message."""
+    """Rows of so many bits, over all parties, that one block takes: the coordinator holds a few blocks at a time."""
     return max(1, 8 * BLOCK_BYTES // max(1, bits))
 
 
@@ -335,21 +334,27 @@ class Totals:
                 self._correct(party, [part.value for part in expect(inbox, party, Parts).parts])
 
     def _multiply(self, came: Mapping[str, bytes]) -> None:
+        if self.done == len(self.blocks):
+            raise ProtocolError(f"masked rows came after all {self.stage.rows:,} rows had come")
         _, count = self.blocks[self.done]
         self.done += 1
-        bits, masked = self.stage.bits, {}
+        bits, parties = {party: self.stage.bits[party] for party in came}, list(came)
+        ends = dict(zip(parties, np.cumsum([ring.size for ring in bits.values()]), strict=True))
+        wide = max(int(ring.max(initial=1)) for ring in bits.values()) > 32
+        rows = np.empty((count, max(ends.values())), np.uint64 if wide else np.uint32)
         for party, packed in came.items():
             if len(packed) != rows_size(count, bits[party]):
                 raise ProtocolError(f"{party!r} sent {len(packed):,} bytes for {count:,} masked rows")
-            masked[party] = unpack_rows(packed, count, bits[party])
-        for first in came:
-            seconds = [m for k, m in self.stage.pairs if k == first]
-            if seconds:
-                theirs = np.hstack([masked[m] for m in seconds])
-                rings = [bits[m] for m in seconds]
-                more = cross(masked[first], theirs, bits[first], np.concatenate(rings))
-                for m, part in zip(seconds, _split(more, rings), strict=True):
-                    self.cross[first, m] += part
+            unpack_rows(packed, count, bits[party], rows[:, ends[party] - bits[party].size : ends[party]])
+        for number, first in enumerate(parties[:-1]):  # all later parties' columns lie side by side
+            later = parties[number + 1 :]
+            if any((first, second) in self.cross for second in later):
+                rings = [bits[second] for second in later]
+                own = rows[:, ends[first] - bits[first].size : ends[first]]
+                more = cross(own, rows[:, ends[first] :], bits[first], np.concatenate(rings))
+                for second, part in zip(later, _split(more, rings), strict=True):
+                    if (first, second) in self.cross:
+                        self.cross[first, second] += part
 
     def _correct(self, party: str, parts: list[Packed]) -> None:
         own, partners = self.own[party], self.stage.partners(party)
