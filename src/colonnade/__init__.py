@@ -53,6 +53,8 @@ _NAMES = {  # the public names, by the module that defines them
         "Quantile Ridge Serial Simplex SquaredHinge Topology"
     ),
     "runs.fit": "fit",
+    "runs.inference": "Inference",
+    "runs.release": "Release",
     "runs.result": "Fit load",
     "runs.scoring": "score",
     "runs.simulate": "simulate",

@@ -74,6 +74,8 @@ from colonnade.problem import (
     Topology,
 )
 from colonnade.runs.fit import fit
+from colonnade.runs.inference import Inference
+from colonnade.runs.release import Release
 from colonnade.runs.result import Fit, load
 from colonnade.runs.scoring import score
 from colonnade.runs.simulate import simulate
@@ -120,6 +122,7 @@ __all__ = [
     "Huber",
     "InProcess",
     "Independent",
+    "Inference",
     "InvalidInput",
     "KernelSVM",
     "L1Ball",
@@ -152,6 +155,7 @@ __all__ = [
     "PublicLabels",
     "Quantile",
     "Ray",
+    "Release",
     "ReplayDiverged",
     "Ridge",
     "Schema",

@@ -286,7 +286,7 @@ def test_a_logistic_problem_says_that_it_was_solved_by_its_surrogate(tmp_path):
     again = co.load(next((tmp_path / "fits").glob("*.json")))
     assert again.remarks == fit.remarks
     assert again.link == fit.link
-    assert again.errors is fit.errors is None
+    assert again.spread is fit.spread is None
     assert all(np.array_equal(again.path.coefficients[p], fit.path.coefficients[p]) for p in fit.coefficients)
     probabilities = fit.predict_proba(split())
     assert ((probabilities > 0) & (probabilities < 1)).all()

@@ -902,7 +902,7 @@ def test_all_that_a_fit_says_follows_from_what_was_released(method, trust, epsil
     for fit in fits:
         arrays = [
             *fit.coefficients.values(),
-            *(fit.errors or {}).values(),
+            *(fit.spread or {}).values(),
             *fit.path.coefficients.values(),
             fit.path.weights,
         ]

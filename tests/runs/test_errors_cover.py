@@ -152,11 +152,11 @@ def run(store, fed=None, problem=NUMBERS, method=None, epsilon=8.0, trust="secur
 @pytest.mark.parametrize("trust", ["secure", "consortium"])
 def test_a_run_gives_errors_where_everything_proves_them(trust, tmp_path):
     fit = run(tmp_path, trust=trust)
-    assert fit.errors is not None
-    assert list(fit.errors) == ["a", "b"]
+    assert fit.spread is not None
+    assert list(fit.spread) == ["a", "b"]
     assert any("residuals spread alike" in remark for remark in fit.remarks)
     again = co.load(next((tmp_path / "fits").glob("*.json")))
-    assert all(np.array_equal(again.errors[party], fit.errors[party]) for party in fit.errors)
+    assert all(np.array_equal(again.spread[party], fit.spread[party]) for party in fit.spread)
 
 
 CLASSES = co.Problem(co.Logistic(), intercept=True)
@@ -189,11 +189,11 @@ def test_a_run_gives_no_errors_that_are_not_known_to_cover_and_says_why(why, ask
         table(4_096 if "method" in asked else 20_000, norm),
         **{k: v for k, v in asked.items() if k != "schema_norm"},
     )
-    assert fit.errors is None
+    assert fit.spread is None
     said = [remark for remark in fit.remarks if remark.startswith("no standard errors: ")]
     assert len(said) == 1
     assert why in said[0]
-    assert co.load(next((tmp_path / "fits").glob("*.json"))).errors is None
+    assert co.load(next((tmp_path / "fits").glob("*.json"))).spread is None
 
 
 def test_a_matrix_without_a_schema_has_no_errors(tmp_path):
@@ -201,4 +201,4 @@ def test_a_matrix_without_a_schema_has_no_errors(tmp_path):
     fed = co.Federation.split(
         rng.uniform(-1, 1, (20_000, 2)), rng.uniform(-1, 1, 20_000), parties={"a": [0], "b": [1]}, label="a"
     )
-    assert run(tmp_path, fed, row_norm=2.0, feature_bound=1.0).errors is None
+    assert run(tmp_path, fed, row_norm=2.0, feature_bound=1.0).spread is None

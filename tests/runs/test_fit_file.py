@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import colonnade as co
-from colonnade.runs.fit_file import to_plain
+from colonnade.runs.fit_file import FORMAT, to_plain
 from contract import EVERY_METHOD, fitted
 
 KINDS = ["frank-wolfe, logistic, simplex, intercept", "private gram, secure", "adaboost", "kernel svm"]
@@ -25,7 +25,7 @@ BAD = (
 )
 
 
-def write(path: Path, body: str, version: int = 2) -> Path:
+def write(path: Path, body: str, version: int = FORMAT) -> Path:
     head = {"format": "colonnade fit", "version": version, "sha256": hashlib.sha256(body.encode()).hexdigest()}
     path.write_text(json.dumps(head) + "\n" + body)
     return path
@@ -40,6 +40,8 @@ def tried(path: Path) -> str:
     else:
         _ = repr(fit), str(fit.privacy), fit.history, fit.l1_norm, fit.coreset, fit.communication.table()
         fit.report(path.with_suffix(".html"))
+        if fit.released is not None:
+            _ = repr(fit.release), fit.release.refusal, fit.release.shortened, fit.release.names
         return "read"
     assert str(path) in said
     assert "Save the fit again, or restore a copy." in said
@@ -102,7 +104,7 @@ def test_a_coefficient_that_is_no_finite_number_is_refused(bad, plain, tmp_path)
         "NaN",
     ],
 )
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", [1, 2, 3])
 def test_a_body_that_is_no_fit_is_refused(text, version, tmp_path):
     assert tried(write(tmp_path / "fit.json", text, version)) == "refused"
     (tmp_path / "fit.json").write_text(text)

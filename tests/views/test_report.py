@@ -607,7 +607,7 @@ def test_a_private_run_shows_the_path_and_no_errors_that_do_not_cover(table, tmp
         store=tmp_path,
     )
     page = shown(fit)
-    assert fit.errors is None
+    assert fit.spread is None
     assert fit.path is not None
     assert table_of(page, "Coefficients")[0][-1] == "coefficient"
     assert any("no standard errors: " in words for words in page.words)
@@ -620,7 +620,7 @@ def test_a_private_run_shows_the_path_and_no_errors_that_do_not_cover(table, tmp
 def test_a_run_whose_errors_cover_shows_them_and_names_them(table, tmp_path):
     X, y = table
     fit = co.fit(co.Federation.split(X, y, 3), co.Problem(co.Logistic(), constraint=co.L1Ball(2.0)))
-    fit = replace(fit, errors={party: np.full(x.shape, 0.125) for party, x in fit.coefficients.items()})
+    fit = replace(fit, spread={party: np.full(x.shape, 0.125) for party, x in fit.coefficients.items()})
     page = shown(fit)
     assert table_of(page, "Coefficients")[0][-1] == "standard error"
     assert {row[-1] for row in table_of(page, "Coefficients")[1:]} == {"0.125"}

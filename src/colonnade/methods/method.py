@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from colonnade.errors import InvalidInput, ProtocolError
-from colonnade.kernels.arrays import Array, Floats
+from colonnade.kernels.arrays import Array, Floats, Indices
 from colonnade.privacy.accountant import rho_for
 from colonnade.privacy.block import ROW, Block, FeatureColumn, Unit
 from colonnade.privacy.events import EXACT, Charge, Plan
@@ -118,6 +118,23 @@ class Status(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class ReleasedGram:
+    """A Gram matrix of [columns, 1, label] as it was released, and how its rows were made."""
+
+    matrix: Floats  # (s + 2, s + 2)
+    noise: Floats  # sd of every entry; 0 where it is public
+    keep: Indices  # (s,) places among all columns
+    centre: Floats  # (s,) what was taken off a column, and what it was multiplied by
+    scale: Floats
+    norms: Mapping[str, float]  # by party: rows that were longer were shortened to it
+    proven: bool  # whether public bounds prove that none was
+    rule: str
+    cross: str
+    step: float
+    buckets: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """The model as far as one node may know it: the coordinator, or the agents of a graph."""
 
@@ -126,11 +143,12 @@ class Answer:
     objective: float | None
     gap: float | None
     status: Status
-    errors: Mapping[str, Floats] | None = None  # standard errors, privacy noise included
+    spread: Mapping[str, Floats] | None = None  # standard errors, privacy noise included
     path: tuple[Floats, Mapping[str, Floats]] | None = None  # weights of the penalty, and coefficients at each of them
     link: Link | None = None  # from a score to a probability
     remarks: tuple[str, ...] = ()  # what a reader must know about how the answer was found
     model: Any = None  # what predicts, where coefficients alone do not: the examples of a kernel machine
+    release: ReleasedGram | None = None  # what the model was made of, where that is a Gram matrix
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg, stats
+from scipy import linalg
+from scipy.special import chdtrc, fdtrc, ndtr, ndtri, stdtr, stdtrit
 
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats, Indices
@@ -32,6 +33,7 @@ KEPT_XI, KEPT_DOUBT = 0.1, 0.05  # what columns are left out until: ξ, and the 
 ROUNDS, CLOSE = 200, 1e-10  # of the ridge: at most, and how near it comes
 FEW_ROUNDS, ROUGH = 30, 1e-4  # where it is only asked which columns to keep
 STEP = 0.7  # of a round: the map has slopes within ±ξ/(1 − ξ), so that this converges wherever intervals are valid
+NORMAL = 1e9  # degrees of freedom from which Student's law is the normal one
 LEAST_RESIDUAL = 1e-3  # of the target's own squares: less than this is believed only where the noise is smaller
 
 
@@ -42,7 +44,7 @@ class Intervals(NamedTuple):
     low: Floats  # −inf and inf where the budget does not determine it
     high: Floats
     error: Floats  # standard error at the estimate
-    pvalue: Floats  # of the value 0; nan where it is not determined
+    pvalue: Floats  # of the value that was asked about, 0 by default; nan where it is not determined
     sampling: Floats  # the share of the variance that sampling has; the rest is the noise's
 
     @property
@@ -284,8 +286,13 @@ class LinearModel:
 
     # ------------------------------------------------------------------------ intervals
 
-    def intervals(self, H: Floats | None = None, level: float = 0.95, *, tests: int = 1) -> Intervals:
-        """Intervals of the rows h of H (default: every coefficient); `tests`: hold for so many at once (Bonferroni)."""
+    def intervals(
+        self, H: Floats | None = None, level: float = 0.95, *, null: Floats | float = 0.0, tests: int = 1
+    ) -> Intervals:
+        """Intervals of the rows h of H (default: every coefficient), and tests of h'β = null.
+
+        `tests`: intervals that hold for so many at once (Bonferroni).
+        """
         if not 0.0 < level < 1.0:
             raise InvalidInput(f"level={level!r}: give a share between 0 and 1, as in level=0.95.", "level")
         H = np.eye(self.size) if H is None else np.atleast_2d(H)
@@ -298,15 +305,16 @@ class LinearModel:
         k1 = 2.0 * (np.sum(((A * self.gamma) @ off) * AD, axis=1) + np.sum(A2 * (self.gamma * D), axis=1))
         k2 = np.sum((AD @ off) * AD, axis=1) + np.sum(A2 * np.square(D), axis=1)
         df = self._degrees(sampling)
-        z2 = np.square(stats.t.isf((1.0 - level) / (2.0 * tests), df))
+        z2 = np.square(_quantile((1.0 - level) / (2.0 * tests), df))
         a, b, c = 1.0 - z2 * k2, -z2 * k1, -z2 * k0
         open_ends = (a <= 0.0) | (self.xi > WEAK)
         root, twice = np.sqrt(np.maximum(b * b - 4.0 * a * c, 0.0)), np.where(open_ends, 1.0, 2.0 * a)
         low = np.where(open_ends, -np.inf, t0 + (-b - root) / twice)
         high = np.where(open_ends, np.inf, t0 + (-b + root) / twice)
-        at_null = np.maximum(k0 - k1 * t0 + k2 * np.square(t0), 0.0)
-        ratio = np.divide(np.abs(t0), np.sqrt(at_null), out=np.full(t0.shape, np.inf), where=at_null > 0.0)
-        pvalue = np.where(open_ends, np.nan, 2.0 * stats.t.sf(ratio, df))
+        away = t0 - null
+        at_null = np.maximum(k0 - k1 * away + k2 * np.square(away), 0.0)
+        ratio = np.divide(np.abs(away), np.sqrt(at_null), out=np.full(t0.shape, np.inf), where=at_null > 0.0)
+        pvalue = np.where(open_ends, np.nan, 2.0 * _tail(ratio, df))
         return Intervals(t0, low, high, np.sqrt(k0), pvalue, sampling)
 
     # ------------------------------------------------------------------------ tests
@@ -329,7 +337,7 @@ class LinearModel:
         G = self.ridge.inverse
         share = float(np.trace(np.linalg.solve(D, L @ G @ self._sampling @ G @ L.T))) / len(L)
         statistic, df = float(e @ x), float(self._degrees(np.array([share]))[0])
-        far = stats.chi2.sf(statistic, len(L)) if math.isinf(df) else stats.f.sf(statistic / len(L), len(L), df)
+        far = chdtrc(len(L), statistic) if df > NORMAL else fdtrc(len(L), df, statistic / len(L))
         return Test(statistic, len(L), float(far))
 
     def anderson_rubin(self, slopes: Floats, constant: float | None = None) -> Test:
@@ -346,7 +354,7 @@ class LinearModel:
             u, Omega = T @ u, T @ Omega @ T.T
         values, vectors = np.linalg.eigh(Omega)
         statistic = float(np.sum(np.square(vectors.T @ u) / np.maximum(values, 1e-9 * values[-1])))
-        return Test(statistic, u.size, float(stats.chi2.sf(statistic, u.size)))
+        return Test(statistic, u.size, float(chdtrc(u.size, statistic)))
 
     def overall(self) -> Test:
         """Test that all slopes are 0."""
@@ -364,8 +372,18 @@ class LinearModel:
         H = -np.outer(self.gamma, self.gamma) / self.tss + self.rss / self.tss**2 * np.outer(around, around)
         inner = min(max(share, 0.0), 0.999)
         spread = quadratic_variance(self.variance, H) + 4.0 * inner * (1.0 - inner) ** 2 / self.rows
-        reach = float(stats.norm.isf((1.0 - level) / 2.0)) * math.sqrt(spread)
+        reach = -float(ndtri((1.0 - level) / 2.0)) * math.sqrt(spread)
         return Share(share, min(max(share - reach, 0.0), 1.0), min(max(share + reach, 0.0), 1.0))
+
+
+def _quantile(share: float, df: Floats) -> Floats:
+    """What Student's law exceeds with this probability."""
+    return np.asarray(-np.where(df > NORMAL, ndtri(share), stdtrit(np.minimum(df, NORMAL), share)))
+
+
+def _tail(values: Floats, df: Floats) -> Floats:
+    """The probability with which Student's law exceeds a value."""
+    return np.asarray(np.where(df > NORMAL, ndtr(-values), stdtr(np.minimum(df, NORMAL), -values)))
 
 
 def _solved(D: Floats, e: Floats) -> Floats:

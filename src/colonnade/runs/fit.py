@@ -29,7 +29,7 @@ from colonnade.data.notices import KEEP, UNSPENT
 from colonnade.errors import FinishedInterrupt, InvalidInput, MostlyNoise
 from colonnade.methods import node_setup
 from colonnade.methods.masked_scores import MaskedScores
-from colonnade.methods.method import Answer, GraphMethod, Job, Method, Own, Swamped
+from colonnade.methods.method import Answer, GraphMethod, Job, Method, Own, ReleasedGram, Swamped
 from colonnade.methods.node_setup import terms_of
 from colonnade.privacy import statement as stating
 from colonnade.privacy.block import Block
@@ -41,6 +41,7 @@ from colonnade.problem import AdaBoost, KernelSVM, Problem
 from colonnade.problem.kernel import Support
 from colonnade.runs import call as calls
 from colonnade.runs.progress import Show, progress_bar
+from colonnade.runs.release import Release, ReleasedColumn, columns_of
 from colonnade.runs.result import Fit
 from colonnade.runtime.hosted_node import FINAL, Engine, Head, HostedNode, InProcess, LocalNodes, Outcome
 from colonnade.runtime.node import NodeSetup
@@ -325,13 +326,14 @@ def assemble_fit(run: RunDriver, outcome: Outcome) -> Fit:
     own = _own_coefficients(outcome.results, answer, holders)
     stumps = {name: part for name in own if (part := getattr(outcome.results[name], "model", None)) is not None}
     by_example = isinstance(answer.model, Support)
+    statement = replace(_statement(run), replaced=stating.describe_replaced(run.replaced))
     return Fit(
         coefficients=Coefficients(own, [name for name in holders if name not in own]),
         intercept=answer.intercept + _label_middle(run),
         objective=answer.objective,
         gap=answer.gap,
         status=answer.status,
-        privacy=replace(_statement(run), replaced=stating.describe_replaced(run.replaced)),
+        privacy=statement,
         communication=Communication.of(outcome.traffic).along(run.notes, answer.gap),
         problem=job.problem,
         method=run.method.TITLE,
@@ -344,13 +346,44 @@ def assemble_fit(run: RunDriver, outcome: Outcome) -> Fit:
         },
         schemas={name: parties[name].schema for name in holders},
         on=run.federation.on,
-        errors=answer.errors,
+        spread=answer.spread,
         path=None if answer.path is None else CoefficientPath(*answer.path),
         link=answer.link,
         remarks=(*answer.remarks, *_remark_on_middle(run), *remarks_on(job.privacy)),
         facts=_facts(run),
         by_rows=job.roster.by_rows,
         model=answer.model if answer.model is not None else stumps or None,
+        released=None if answer.release is None else _release(run, answer.release, statement),
+    )
+
+
+def _release(run: RunDriver, gram: ReleasedGram, statement: PrivacyStatement) -> Release:
+    """What left by the gate, beside what the schemas and terms say in public."""
+    parties, job = run.federation.parties, run.job
+    columns, before = list[ReleasedColumn](), 0
+    for name, party in parties.items():
+        places = [k - before for k in gram.keep.tolist() if 0 <= k - before < len(party.features)]
+        columns += columns_of(name, party.schema, party.features, places)
+        before += len(party.features)
+    holder, classes = run.federation.label, job.problem.loss.classifies
+    scale = (0.5, 0.5) if classes else (_label_middle(run), 1.0)  # of classes: whether it is the positive one
+    label = run.federation.label_column or "label"
+    return Release(
+        *(gram.matrix, gram.noise, job.roster.rows, tuple(columns)),
+        label=ReleasedColumn(label, holder, label, -1, "classes" if classes else "number", *scale),
+        reach=1.0 if classes or job.privacy is None else float(job.privacy.label_reach or 1.0),
+        rule=gram.rule,
+        cross=gram.cross,
+        centre=gram.centre,
+        scale=gram.scale,
+        norms=gram.norms,
+        proven=gram.proven,
+        step=gram.step,
+        buckets=gram.buckets,
+        unit_rows=job.roster.unit.rows,
+        penalised=job.problem.penalty is not None or job.problem.constraint is not None,
+        statement=statement,
+        run=run.run,
     )
 
 

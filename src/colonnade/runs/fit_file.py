@@ -7,10 +7,9 @@ memory.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -24,65 +23,63 @@ from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats
 from colonnade.methods.method import Status
 from colonnade.privacy.statement import PrivacyStatement
-from colonnade.privacy.store import write_synced
 from colonnade.problem.boosting import Stumps
 from colonnade.problem.kernel import Support
 from colonnade.problem.link import Link
+from colonnade.runs import release_file
+from colonnade.runs.sealed_file import (
+    DAMAGED,
+    Rule,
+    finite,
+    flag,
+    listed,
+    maybe,
+    number,
+    plain,
+    read_sealed,
+    statement,
+    table,
+    tabled,
+    text,
+    texts,
+    whole,
+    write_sealed,
+)
 from colonnade.runtime.wire import Communication
 from colonnade.views.fit_facts import CoefficientPath, Coefficients, FitFacts
 
-FORMAT = 2
+KIND, FORMAT = "colonnade fit", 3
 # What files of version 1 leave out: their writer did not know it yet, and it was so.
 _UNSAID: dict[str, Any] = {"elsewhere": (), "numbers": (), "remarks": (), "facts": {}, "by_rows": False}
 _UNSAID |= dict.fromkeys(("errors", "path", "link", "model"))
-# What reading a file that is damaged, or not ours, may end in.
-_DAMAGED = (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError, MemoryError)
-_LARGEST = 1 << 31  # bytes of a file
 _DENSE = 256  # numbers that a byte of the file may stand for: coefficients are written sparse
-_WHOLE = 2**53
 # Graphs are no part of a problem, and a small file could ask for a large one.
 _PARTS = {name: getattr(problems, name) for name in problems.__all__ if name not in ("Topology", "Changing")}
 _VALUES: dict[str, Any] = {name: value for name, value in _PARTS.items() if is_dataclass(value)}
-Rule = Callable[[Any], bool]
 
 
 # ------------------------------------------------------------------------------------------------ writing and reading
 
 
 def write_fit(fit: FitFacts, path: Path) -> None:
-    body = json.dumps(to_plain(fit), indent=1)  # in the order of the fit: scores are summed party by party
-    digest = hashlib.sha256(body.encode()).hexdigest()
-    text = json.dumps({"format": "colonnade fit", "version": FORMAT, "sha256": digest}) + "\n" + body
-    write_synced(path, text.encode())
+    # In the order of the fit: scores are summed party by party.
+    write_sealed(path, KIND, FORMAT, json.dumps(to_plain(fit), indent=1))
 
 
 def read_fit(path: Path) -> dict[str, Any]:
-    """The fields of a fit that `write_fit` wrote."""
+    """The fields of a fit that `write_fit` wrote, and its release."""
     again = "Save the fit again, or restore a copy."
-    try:
-        size = path.stat().st_size
-        head, _, body = path.read_text(encoding="utf-8").partition("\n") if size <= _LARGEST else ("", "", "")
-        header = json.loads(head)
-        version = header.get("version") if header["format"] == "colonnade fit" else None
-    except OSError as error:
-        raise InvalidInput(f"cannot read {path}: {error.strerror}. Check the path.") from error
-    except _DAMAGED as error:
-        raise InvalidInput(f"{path} is not a saved fit, or it is damaged. {again}") from error
-    if type(version) is not int or version < 1:
-        raise InvalidInput(f"{path} is not a saved fit, or it is damaged. {again}")
-    if version > FORMAT:
-        what = f"{path} is of version {version}, of a later Colonnade; this one reads versions up to {FORMAT}"
-        raise InvalidInput(f"{what}. Install that one: pip install --upgrade colonnade.")
-    if hashlib.sha256(body.encode()).hexdigest() != header.get("sha256"):
-        raise InvalidInput(f"{path} is damaged: its content does not match its check-sum. Restore it from a copy.")
+    _, version, body = read_sealed(path, {KIND: FORMAT}, "a saved fit", again)
     try:
         raw = json.loads(body)
         if version == 1:  # errors were given then where they do not cover, too
             stated = {"derivation": "its file names no derivation", **raw["privacy"]}
             raw = {**_UNSAID, **raw, "privacy": stated, "errors": None}
-        _check(raw, size)
+        if version < 3:
+            raw = {**raw, "spread": raw["errors"], "release": None}
+        _check(raw, path.stat().st_size)
         return _from_plain(raw)
-    except _DAMAGED as error:
+    except DAMAGED as error:
         why = f": {error}" if isinstance(error, InvalidInput) else ""
         raise InvalidInput(f"{path} is not a whole saved fit{why}. {again}") from error
 
@@ -101,10 +98,11 @@ def to_plain(fit: FitFacts) -> dict[str, Any]:
         "notes": list(fit.notes),
         "features": {party: list(names) for party, names in fit.features.items()},
         "schemas": {party: schema and schema.to_text() for party, schema in fit.schemas.items()},
-        "errors": fit.errors and {party: _sparse(x) for party, x in fit.errors.items()},
+        "spread": fit.spread and {party: _sparse(x) for party, x in fit.spread.items()},
         "path": fit.path and [fit.path.weights.tolist(), _lists(fit.path.coefficients)],
         "facts": dict(fit.facts),
         "model": _model(fit.model),
+        "release": None if (release := getattr(fit, "released", None)) is None else release_file.to_plain(release),
     }
 
 
@@ -119,11 +117,12 @@ def _from_plain(raw: Mapping[str, Any]) -> dict[str, Any]:
         "problem": _problem(raw["problem"]),
         "notes": tuple(raw["notes"]),
         "schemas": {party: text and Schema.from_text(text) for party, text in raw["schemas"].items()},
-        "errors": raw["errors"] and {party: _dense(x) for party, x in raw["errors"].items()},
+        "spread": raw["spread"] and {party: _dense(x) for party, x in raw["spread"].items()},
         "path": raw["path"] and CoefficientPath(np.array(raw["path"][0]), _arrays(raw["path"][1])),
         "link": raw["link"] and Link(*raw["link"]),
         "remarks": tuple(raw["remarks"]),
         "model": _from_model(raw["model"]),
+        "released": None if raw["release"] is None else release_file.from_plain(raw["release"]),
     }
 
 
@@ -222,7 +221,8 @@ class _Rules:
             "features": tabled(texts),
             "schemas": tabled(maybe(text)),
             "on": maybe(text),
-            "errors": maybe(self.vectors(number)),
+            "spread": maybe(self.vectors(number)),
+            "release": maybe(table),
             "path": maybe(path),
             "link": maybe(lambda raw: listed(finite)(raw) and 2 <= len(raw) <= len(Link._fields)),
             "remarks": texts,
@@ -259,38 +259,6 @@ class _Rules:
         )
 
 
-def number(raw: Any) -> bool:
-    return type(raw) is float or (type(raw) is int and abs(raw) <= _WHOLE)
-
-
-def finite(raw: Any) -> bool:
-    return number(raw) and math.isfinite(raw)
-
-
-def whole(raw: Any) -> bool:
-    return type(raw) is int and 0 <= raw <= _WHOLE
-
-
-def kind(expected: type) -> Rule:
-    return lambda raw: isinstance(raw, expected)
-
-
-def maybe(rule: Rule) -> Rule:
-    return lambda raw: raw is None or rule(raw)
-
-
-def listed(rule: Rule) -> Rule:
-    return lambda raw: isinstance(raw, list | tuple) and all(map(rule, raw))
-
-
-def tabled(rule: Rule) -> Rule:
-    return lambda raw: isinstance(raw, dict) and all(map(rule, raw.values()))
-
-
-text, flag, table = kind(str), kind(bool), kind(dict)
-texts = listed(text)
-
-
 def note(raw: Any) -> bool:
     """A row of the history: numbers and words; its round counts."""
     plain = tabled(lambda value: value is None or isinstance(value, str | bool) or number(value))
@@ -320,22 +288,7 @@ def stumps(raw: Any) -> bool:
 def facts(raw: Any) -> bool:
     """What everybody knew before the run."""
     rules = {"rows": whole, "brought": tabled(whole), "policies": tabled(text), "settings": text, "fingerprint": text}
-    return isinstance(raw, dict) and all(rules.get(name, _plain)(value) for name, value in raw.items())
-
-
-def _plain(raw: Any) -> bool:
-    rules = (text, flag, number, tabled(lambda value: text(value) or number(value)), texts)
-    return raw is None or any(rule(raw) for rule in rules)
-
-
-def statement(raw: Any) -> bool:
-    kinds: dict[str, Rule] = {"float": number, "str": text, "bool": flag, "int": whole}
-    kinds["float | None"] = maybe(lambda value: finite(value) and value >= 0.0)
-    known = {one.name: kinds.get(str(one.type), _plain) for one in fields(PrivacyStatement)}
-    if not (isinstance(raw, dict) and all(name in known and known[name](value) for name, value in raw.items())):
-        return False
-    epsilon, delta = raw.get("epsilon", -1.0), raw.get("delta", -1.0)
-    return bool(0.0 <= delta < 1.0 and (epsilon == math.inf or (epsilon >= 0.0 and delta > 0.0)))
+    return isinstance(raw, dict) and all(rules.get(name, plain)(value) for name, value in raw.items())
 
 
 def _check(raw: Any, size: int) -> None:
@@ -361,8 +314,8 @@ def _check_together(raw: Mapping[str, Any]) -> None:
         if vector.get("shape", [vector["size"]])[0] != len(features[party]):
             raise InvalidInput(f"'coefficients' and 'features' of {party!r} differ in length")
     sizes_of: dict[str, dict[str, list[int]]] = {}
-    if raw["errors"] is not None:
-        sizes_of["errors"] = {party: [vector["size"]] for party, vector in raw["errors"].items()}
+    if raw["spread"] is not None:
+        sizes_of["spread"] = {party: [vector["size"]] for party, vector in raw["spread"].items()}
     if raw["path"] is not None:
         sizes_of["path"] = {party: [len(row) for row in rows] for party, rows in raw["path"][1].items()}
     for name, found in sizes_of.items():

@@ -3,8 +3,8 @@ and how good it is, on rows that the caller hands over and says to be public or 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,8 @@ from colonnade.problem import KernelSVM, Logistic
 from colonnade.problem.kernel import Support
 from colonnade.problem.link import PLAIN
 from colonnade.runs.fit_file import read_fit, write_fit
+from colonnade.runs.inference import Inference
+from colonnade.runs.release import Release
 from colonnade.views.fit_facts import BASES, Evaluation, FitFacts
 
 ON_MATRICES = "this model was fitted on matrices: pass Federation.split(X, None, parties)"
@@ -45,6 +47,24 @@ class KeptScores:
 @dataclass(frozen=True, eq=False, repr=False)
 class Fit(FitFacts):
     """A fitted model and everything a reader may ask about how it came about."""
+
+    released: Release | None = field(default=None, repr=False)
+
+    # ------------------------------------------------------------------------ what it was made of
+
+    @property
+    def release(self) -> Release:
+        """The noisy Gram matrix that was released, and what it takes to read it: any linear model for nothing more."""
+        if self.released is None:
+            raise InvalidInput(
+                f"this fit has no release: {self.method} releases no Gram matrix, or an earlier Colonnade saved the "
+                "fit, which kept coefficients alone. Fit with method=co.PrivateGram(purpose='inference')."
+            )
+        return self.released
+
+    def inference(self, columns: Iterable[str] | None = None, **options: Any) -> Inference:
+        """Intervals and tests of the model without penalty, on all columns or some; options as in `Release.regress`."""
+        return self.release.regress(None, columns, **options)
 
     # ------------------------------------------------------------------------ using it
 

@@ -96,7 +96,7 @@ class FitFacts:
     features: Mapping[str, Sequence[str]] = field(repr=False)
     schemas: Mapping[str, Schema | None] = field(repr=False)
     on: str | None = None
-    errors: Mapping[str, Floats] | None = field(default=None, repr=False)  # standard errors, where they cover
+    spread: Mapping[str, Floats] | None = field(default=None, repr=False)  # standard errors, where they cover
     path: CoefficientPath | None = field(default=None, repr=False)
     link: Link | None = field(default=None, repr=False)  # from scores to probabilities, where they need one
     remarks: tuple[str, ...] = ()

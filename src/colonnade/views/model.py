@@ -43,7 +43,7 @@ def model_section(fit: FitFacts) -> str:
     total = sum(x.size for x in fit.coefficients.local.values())
     parts.append(paragraph(f"{len(entries):,} of {count_noun(total, 'coefficient')} known here are not zero."))
     parts += [_bars(fit, entries[:LARGEST], len(entries)), _path(fit)]
-    heads = ["party", "column", "coefficient", "standard error"][: 3 if fit.errors is None else 4]
+    heads = ["party", "column", "coefficient", "standard error"][: 3 if fit.spread is None else 4]
     rows = [(e.party, e.feature, number(e.value), number(e.error))[: len(heads)] for e in entries]
     everything = table("Coefficients, largest first", heads, rows, numbers=len(heads) - 2)
     parts.append(folded_part(f"All {count_noun(len(entries), 'coefficient')} as a table", everything))
@@ -61,7 +61,7 @@ def _entries(fit: FitFacts) -> tuple[list[tuple[str, ...]], list[NonzeroCoeffici
             counts.append((party, "held there", "held there", "held there"))
             continue
         counts.append((party, f"{len(x):,}", f"{np.count_nonzero(x):,}", number(float(np.abs(x).sum()))))
-        errors = np.zeros(x.shape) if fit.errors is None else fit.errors[party]
+        errors = np.zeros(x.shape) if fit.spread is None else fit.spread[party]
         for place in zip(*np.nonzero(x), strict=True):
             name = str(fit.features[party][int(place[0])])
             name += f", response {place[1] + 1}" if len(place) > 1 else ""
@@ -77,14 +77,14 @@ def _bars(fit: FitFacts, largest: Sequence[NonzeroCoefficient], count: int) -> M
     span = (min(0.0, *reach), max(0.0, *reach))
     rows = []
     for entry, length in zip(largest, lengths, strict=True):
-        shown = number(entry.value) + (f" (two standard errors: {number(length)})" if fit.errors is not None else "")
+        shown = number(entry.value) + (f" (two standard errors: {number(length)})" if fit.spread is not None else "")
         rows.append((entry.feature, entry.party, shown, chart.bar(entry.value, length, span, colours[entry.party])))
     caption = f"The {len(largest)} largest of {count:,} coefficients that are not zero"
     heads = ("column", "party", "coefficient", Markup('<span class="wide">beside each other</span>'))
     bars = table(caption, heads, rows, numbers=1, bars=True)
     keys = chart.legend([(party, colours[party], None) for party in dict.fromkeys(e.party for e in largest)])
     note = ""
-    if fit.errors is not None:
+    if fit.spread is not None:
         note = paragraph(
             "The lines show two standard errors: of sampling, and of the noise that privacy added. They are shown "
             "where about 19 of 20 such lines hold the truth, if residuals spread alike in all rows; "

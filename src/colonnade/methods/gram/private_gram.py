@@ -26,6 +26,7 @@ import numpy as np
 from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.kernels.arrays import Floats
 from colonnade.methods.gram.design import Figures, audience, label_bound, plan_joint, public_columns, whole_frame
+from colonnade.methods.gram.integer_rows import entry_bounds, norms
 from colonnade.methods.gram.local import (
     Local,
     LocalParts,
@@ -37,7 +38,7 @@ from colonnade.methods.gram.local import (
     sketch_release,
 )
 from colonnade.methods.gram.rule import Gram, RowFrame, prepare
-from colonnade.methods.gram.secure_design import TRUSTS, Design, GramSettings
+from colonnade.methods.gram.secure_design import TRUSTS, Design, GramSettings, Layout
 from colonnade.methods.gram.secure_products import (
     Diagonal,
     Introduce,
@@ -64,6 +65,7 @@ from colonnade.methods.gram.secure_release import (
     gram_answer,
     release_gram,
     release_sums,
+    released_gram,
 )
 from colonnade.methods.gram.solve import solve
 from colonnade.methods.method import Answer, Done, Finish, Job, Labels, Method, Own, SendLabels, finish_party
@@ -101,7 +103,9 @@ def coordinator(job: Job, gate: Gate, settings: GramSettings) -> Program[Answer]
     every, bound = design.columns.owner.size, label_bound(job)
     solved = solve(gram, frame, rule, job.problem, rows=job.roster.rows, columns=every, label_bound=bound, sums=sums)
     doubt = "rows were added into buckets" if settings.sketch_rows else cut_short(job)
-    answer = gram_answer(job, solved, frame, (WEAK,) if rule.name == "weak" else (), doubt)
+    proven = all(map(prepared.layout.whole, job.roster.with_columns))
+    release = released_gram(job, gram, frame, rule.name, settings.cross, joint, proven=proven)
+    answer = gram_answer(job, solved, release, (WEAK,) if rule.name == "weak" else (), doubt)
     yield from tell(_finish(job, answer), Done)
     return answer
 
@@ -147,7 +151,9 @@ def local_coordinator(local: Local, gate: Gate) -> Program[Answer]:
         gram, local.frame, local.rule, job.problem, rows=job.roster.rows, columns=every, label_bound=bound, sums=None
     )
     doubt = f"products between parties {'come from sketches' if local.sketch else 'were left out'}"
-    answer = gram_answer(job, solved, local.frame, () if local.sketch else (APART,), doubt)
+    cross = "sketch" if local.sketch else "none"
+    release = released_gram(job, gram, local.frame, local.rule.name, cross, local.figures, proven=False)
+    answer = gram_answer(job, solved, release, () if local.sketch else (APART,), doubt)
     yield from tell(_finish(job, answer), Done)
     return answer
 
@@ -220,6 +226,9 @@ class PrivateGram(GramSettings, Method):
     sketch_rows  add the rows into so many buckets before they are multiplied: fewer bytes, more noise; None: no.
     labels       what class sums go by: "secure", the labels themselves, in products with every column; or "released",
                  noisy labels, with which every party sums by itself: far fewer bytes with thousands of columns.
+    purpose      what the release is for. "prediction": rows are centred, scaled and shortened where that makes the
+                 model better. "inference": rows as they are, none shortened, the whole budget on one release, of which
+                 `fit.inference()` and `fit.release.regress(...)` make intervals and tests that cover.
     """
 
     TITLE: ClassVar[str] = "private Gram"
@@ -265,6 +274,37 @@ class PrivateGram(GramSettings, Method):
                 f"{job.roster.rows:,} rows "
                 f"and this budget there are none, so that no labels are released. Nothing was sent. Leave it out, or "
                 f"set screen=."
+            )
+
+        if self.purpose == "inference":
+            self._check_inference(job)
+
+    def _check_inference(self, job: Job) -> None:
+        """Whether rows enter as they are, which public figures prove or not; and whether they are independent."""
+        design, roster = Design(job, self), job.roster
+        if roster.unit.rows > 1:
+            raise InvalidInput(
+                f"purpose='inference' takes rows that do not depend on each other, and a person has up to "
+                f"{roster.unit.rows} here: fit on one row a person, or take purpose='prediction'."
+            )
+        rule, frame = prepare(design.rule, design.columns, roster.rows, None)
+        figures, _ = plan_joint(job, design.columns, frame, rule, design.rho("joint"))
+        layout = Layout(job, figures, frame)
+        if missing := [party for party in roster.with_columns if not layout.whole(party)]:
+            party = missing[0]
+            bound = entry_bounds(job, party)[0]
+            proven = roster.known[party].norm if party in roster.known else float(np.linalg.norm(bound))
+            remedy = (
+                "declare its schema (from_frames(..., schemas={party: co.Schema(...)})), or give feature_bound=B and "
+                "a row_norm of at least B·√columns for it"
+            )
+            if party in roster.known:
+                remedy = f"leave row_norm and feature_bound out, so that what its schema proves holds ({proven:.4g})"
+                if figures.step > 1.0:
+                    remedy = "declare its numbers with scale=True: beside them a 1 would be less than a step"
+            raise InvalidInput(
+                f"purpose='inference' shortens no row, and nothing public proves that rows of {party!r} stay within "
+                f"{norms(job)[party]:.4g}. Nothing was sent. To fit for inference, {remedy}."
             )
 
     def price(self, job: Job) -> Mapping[str, Plan]:

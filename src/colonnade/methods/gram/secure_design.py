@@ -36,7 +36,7 @@ from colonnade.methods.gram.design import (
     sums_sensitivity,
 )
 from colonnade.methods.gram.integer_rows import entry_bounds, norms
-from colonnade.methods.gram.rule import GramRule, PublicColumns, RowFrame, choose, noise_levels
+from colonnade.methods.gram.rule import GramRule, PublicColumns, RowFrame, as_they_are, choose, noise_levels
 from colonnade.methods.gram.secure_products import Stage, block_rows
 from colonnade.methods.method import Job
 from colonnade.privacy.events import MASKED, Audience, Charge, Event, Mechanism, Plan, Scope
@@ -63,6 +63,7 @@ class GramSettings:
     screen: int | None = None
     sketch_rows: int | None = None
     labels: str = "secure"
+    purpose: str = "prediction"
 
     def __post_init__(self) -> None:
         if self.cross not in TRUSTS:
@@ -71,12 +72,19 @@ class GramSettings:
             )
         if self.labels not in ("secure", "released"):
             raise InvalidInput(f"labels={self.labels!r} is not known; choose 'secure' or 'released'", "labels")
+        if self.purpose not in ("prediction", "inference"):
+            raise InvalidInput(f"purpose={self.purpose!r} is not known; choose 'prediction' or 'inference'", "purpose")
         for name in ("screen", "sketch_rows"):
             value = getattr(self, name)
             if value is not None and not (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
                 raise InvalidInput(f"{name} must be None or a whole number from 1 on, got {value!r}", name)
         idle = [name for name in ("screen", "sketch_rows") if getattr(self, name) is not None]
         idle += ["labels"] * (self.labels != "secure")
+        if self.purpose == "inference" and (self.cross != "secure" or idle):
+            at = idle[0] if idle else "cross"
+            raise InvalidInput(
+                f"purpose='inference' releases all products of all columns, once: leave {at}={getattr(self, at)!r} out."
+            )
         if idle and self.cross != "secure":
             raise InvalidInput(
                 f"{idle[0]}={getattr(self, idle[0])!r} does nothing with cross={self.cross!r}: it is for "
@@ -98,6 +106,8 @@ class Design:
     def rule(self) -> GramRule:
         # A person with m rows counts m times in every sensitivity: as if the budget were m² times smaller.
         rho = self.job.rho / self.job.roster.unit.rows**2
+        if self.settings.purpose == "inference":  # rows as they are, and the whole budget on one release of them
+            return as_they_are(self.columns.owner.size, rho)
         classes = self.job.problem.loss.classifies
         return choose(self.job.roster.rows, self.columns.owner.size, rho, classes=classes, keep=self.settings.screen)
 
@@ -230,14 +240,23 @@ class Layout:
         return parties.index(name) < parties.index(party)
 
     def whole(self, party: str) -> bool:
-        """Whether columns of zeros and ones enter as they are: rows are as the schema has them, and within bounds."""
+        """Whether columns of zeros and ones enter as they are: rows are as the schema has them, and within bounds.
+
+        Without a schema: whether no row within the declared bound of entries is shortened.
+        """
         roster, here = self.job.roster, self.kept[party]
-        if not here.size or party not in roster.known or self.figures.buckets or self.figures.step > 1.0:
-            return False
-        known, bound = roster.known[party], entry_bounds(self.job, party)[0]
-        uncut = known.proven and norms(self.job)[party] >= known.norm and bool((bound >= known.bounds).all())
         plain = not self.frame.centre[here].any() and bool((self.frame.scale[here] == 1.0).all())
-        return uncut and plain and squares_within(known.norm, self.figures.step) <= self.figures.norm2[party]
+        if not here.size or not plain or self.figures.buckets:
+            return False
+        bound, binary, _ = entry_bounds(self.job, party)
+        step, norm2 = self.figures.step, self.figures.norm2[party]
+        if party not in roster.known:
+            most = np.trunc(bound[self.places(party)] / step * (1 + 1e-12))  # in steps, as `grid` has it
+            return float(np.square(most).sum()) <= norm2
+        known = roster.known[party]
+        uncut = known.proven and norms(self.job)[party] >= known.norm and bool((bound >= known.bounds).all())
+        ones = step <= 1.0 or not binary.any()  # a 1 is at least a step
+        return uncut and ones and squares_within(known.norm, step) <= norm2
 
     @cached_property
     def units(self) -> Integers:

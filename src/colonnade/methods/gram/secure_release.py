@@ -23,7 +23,7 @@ from colonnade.kernels.ring import Ring, add_products, add_squares
 from colonnade.kernels.ring import gram as own_products
 from colonnade.methods.gram.design import OWN, Figures, Name, grid, label_bound, noise_sd, own_count, sums_weights
 from colonnade.methods.gram.integer_rows import Buckets, IntegerRows, entry_bounds, uncut
-from colonnade.methods.gram.rule import RowFrame, Sums
+from colonnade.methods.gram.rule import Gram, RowFrame, Sums
 from colonnade.methods.gram.secure_design import MOST_BITS, Design, Layout, Rings, fixed_labels
 from colonnade.methods.gram.secure_products import (
     Diagonal,
@@ -38,7 +38,7 @@ from colonnade.methods.gram.secure_products import (
     whole_table,
 )
 from colonnade.methods.gram.solve import GramSolution
-from colonnade.methods.method import Answer, Job, Status, swamped
+from colonnade.methods.method import Answer, Job, ReleasedGram, Status, swamped
 from colonnade.privacy.block import LARGEST, Block, clean_cells
 from colonnade.privacy.events import Audience, Scope
 from colonnade.privacy.gate import Gate
@@ -444,11 +444,27 @@ def cut_short(job: Job) -> str | None:
     return None if uncut(job) else "no declared schemas prove that rows and entries stay as they are"
 
 
-def gram_answer(job: Job, solved: GramSolution, frame: RowFrame, remarks: tuple[str, ...], doubt: str | None) -> Answer:
+def released_gram(
+    job: Job, gram: Gram, frame: RowFrame, rule: str, cross: str, figures: Figures, *, proven: bool
+) -> ReleasedGram:
+    """The release as a Fit carries it: what came, and public figures."""
+    lengths = dict(zip(job.roster.parties, frame.norms.tolist(), strict=True))
+    norms = {name: lengths[name] for name in job.roster.with_columns}
+    of_rows = (frame.keep, frame.centre, frame.scale, norms)
+    return ReleasedGram(gram.matrix, gram.noise, *of_rows, proven, rule, cross, figures.step, figures.buckets)
+
+
+def gram_answer(
+    job: Job,
+    solved: GramSolution,
+    release: ReleasedGram,
+    remarks: tuple[str, ...],
+    doubt: str | None,
+) -> Answer:
     """`doubt`: why standard errors would not cover, whatever was released; None: as far as is known, they may."""
     every = solved.coefficients.size
-    if frame.keep.size < every:
-        remarks = (*remarks, f"{frame.keep.size:,} of {every:,} columns were kept; of the others nothing is known")
+    if release.keep.size < every:
+        remarks = (*remarks, f"{release.keep.size:,} of {every:,} columns were kept; of the others nothing is known")
     doubt = doubt or solved.uncovered
     if solved.signal < CLEAR or (solved.link is not None and solved.link.slope == 0.0):
         remarks = (
@@ -468,8 +484,9 @@ def gram_answer(job: Job, solved: GramSolution, frame: RowFrame, remarks: tuple[
         objective=None,  # the data's own objective was not paid for
         gap=None,
         status=Status.ONE_EXCHANGE,
-        errors=by_party(solved.errors) if doubt is None else None,
+        spread=by_party(solved.errors) if doubt is None else None,
         path=None if solved.path is None else (solved.path.weights, by_party(solved.path.coefficients)),
         link=solved.link,
         remarks=(*about, *remarks, COVER if doubt is None else f"no standard errors: {doubt}"),
+        release=release,
     )

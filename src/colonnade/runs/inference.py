@@ -1,0 +1,332 @@
+"""One linear model from a release: its table, its tests, and what must be said of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from colonnade.errors import InvalidInput
+from colonnade.kernels.arrays import Floats
+from colonnade.privacy.events import shown
+from colonnade.problem.inference import DETERMINED, WEAK, Intervals, LinearModel, Share, Test, holm
+from colonnade.runs.release import Release, ReleasedColumn
+from colonnade.views.inference import CoefficientRow, InferenceFacts, as_html, as_text, figure_of, probability
+
+if TYPE_CHECKING:
+    import polars as pl
+
+CONSTANT = "(constant)"
+UNEVEN = 0.25  # share of sampling in the variance from which unequal variances would be seen
+MANY_SHORTENED = 0.01
+
+
+def check_choices(drop: object, adjust: object, units: object) -> None:
+    for name, given, known in (
+        ("drop", drop, ("auto", None)),
+        ("adjust", adjust, ("holm", None)),
+        ("units", units, ("data", "encoded")),
+    ):
+        if given not in known:
+            raise InvalidInput(f"{name}={given!r} is not known; choose {' or '.join(map(repr, known))}.", name)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Inference:
+    """Coefficients with intervals and tests that cover: `print(it.summary())`, `it.table`, `it.test([...])`."""
+
+    release: Release
+    target: int
+    kept: tuple[int, ...]
+    left_out: tuple[int, ...]
+    references: Mapping[str, str]  # by declared column, the level that others are compared with
+    level: float
+    robust: float
+    adjust: str | None
+    simultaneous: bool
+    units: str
+
+    @cached_property
+    def model(self) -> LinearModel:
+        """The model in the units of the release."""
+        return LinearModel(*self.release.part([*self.kept, self.target]), self.release.rows, self.robust)
+
+    # ------------------------------------------------------------------------ units
+
+    @property
+    def _columns(self) -> list[ReleasedColumn]:
+        every = (*self.release.columns, self.release.label)
+        return [every[k] for k in self.kept]
+
+    @property
+    def _aim(self) -> ReleasedColumn:
+        return (*self.release.columns, self.release.label)[self.target]
+
+    @cached_property
+    def _to_data(self) -> tuple[Floats, Floats]:
+        """H and h with (slopes, constant) = H·β + h in the units that were asked for."""
+        size = len(self.kept) + 1
+        if self.units == "encoded":
+            return np.eye(size), np.zeros(size)
+        units, middles = (np.array([getattr(c, name) for c in self._columns]) for name in ("unit", "middle"))
+        H = np.diag(self._aim.unit / np.append(units, 1.0))
+        H[-1, :-1] = -self._aim.unit * middles / units
+        return H, np.append(np.zeros(size - 1), self._aim.middle)
+
+    # ------------------------------------------------------------------------ coefficients
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns of the model."""
+        return tuple(map(str, self._columns))
+
+    @property
+    def xi(self) -> float:
+        """The index of weakness: up to 0.2 determined, up to 0.5 weak, above not determined."""
+        return self.model.xi
+
+    @property
+    def state(self) -> str:
+        return "determined" if self.xi <= DETERMINED else "weak" if self.xi <= WEAK else "not determined"
+
+    @cached_property
+    def _found(self) -> Intervals:
+        """Of all slopes, then of the constant."""
+        H, h = self._to_data
+        tests = len(self.kept) if self.simultaneous else 1
+        found = self.model.intervals(H, self.level, null=-h, tests=tests)
+        return found._replace(estimate=found.estimate + h, low=found.low + h, high=found.high + h)
+
+    @cached_property
+    def _adjusted(self) -> Floats:
+        slopes = self._found.pvalue[:-1]
+        return np.append(holm(slopes) if self.adjust == "holm" else slopes, self._found.pvalue[-1])
+
+    def _by_name(self, values: Any) -> dict[str, Any]:
+        return dict(zip((*self.names, CONSTANT), values, strict=True))
+
+    @property
+    def coefficients(self) -> dict[str, float]:
+        """By name, the constant last; nan where the budget does not determine it."""
+        return self._by_name(np.where(self._found.determined, self._found.estimate, np.nan).tolist())
+
+    @property
+    def intervals(self) -> dict[str, tuple[float, float]]:
+        """By name; from −inf to inf where the budget does not determine it."""
+        return self._by_name(zip(self._found.low.tolist(), self._found.high.tolist(), strict=True))
+
+    @property
+    def errors(self) -> dict[str, float]:
+        """Standard errors, of sampling and noise, at the estimate. Intervals are not made of them alone."""
+        return self._by_name(self._found.error.tolist())
+
+    @property
+    def pvalues(self) -> dict[str, float]:
+        """By name, that the coefficient is 0: adjusted for all slopes unless adjust=None was asked for."""
+        return self._by_name(self._adjusted.tolist())
+
+    @property
+    def sampling_share(self) -> dict[str, float]:
+        """By name, the share of the variance that sampling has; the rest is the noise's."""
+        return self._by_name(self._found.sampling.tolist())
+
+    @property
+    def table(self) -> pl.DataFrame:
+        """All of it as a data frame; columns that were left out come last."""
+        import polars as pl
+
+        found, known = self._found, self._found.determined
+        columns: dict[str, Any] = {
+            "column": [*self.names, CONSTANT],
+            "estimate": np.where(known, found.estimate, np.nan),
+            "low": found.low,
+            "high": found.high,
+            "error": found.error,
+            "p": found.pvalue,
+            "p_adjusted": self._adjusted,
+            "sampling_share": found.sampling,
+            "state": [self.state if one else "not determined" for one in known],
+        }
+        rest = [self.release.names[k] for k in self.left_out]
+        out = pl.DataFrame({"column": rest, "state": ["left out"] * len(rest)}, schema={"column": str, "state": str})
+        return pl.concat([pl.DataFrame(columns), out], how="diagonal").with_columns(pl.selectors.float().fill_nan(None))
+
+    # ------------------------------------------------------------------------ tests
+
+    def _rows(self, equations: Iterable[Mapping[str, float]]) -> Floats:
+        """Equations between coefficients, by name, as rows."""
+        rows = []
+        for equation in equations:
+            row = np.zeros(len(self.kept) + 1)
+            for name, weight in equation.items():
+                for place in self._places(name):
+                    row[place] += weight
+            rows.append(row)
+        return np.array(rows)
+
+    def _places(self, name: str) -> list[int]:
+        if name == CONSTANT:
+            return [len(self.kept)]
+        found = [self.kept.index(k) for k in self.release.find(name) if k in self.kept]
+        if not found:
+            why = "was left out as not determined" if name in self._left_names() else "is not in this model"
+            raise InvalidInput(f"{name!r} {why}. It has {', '.join(self.names)}.")
+        return found
+
+    def _left_names(self) -> set[str]:
+        every = self.release.columns
+        return {one for k in self.left_out for one in (self.release.names[k], every[k].name, every[k].source)}
+
+    def test(self, names: Iterable[str], value: float = 0.0) -> Test:
+        """Test that the coefficients of all these columns have this value; a declared column stands for its levels."""
+        places = sorted(
+            {place for name in ([names] if isinstance(names, str) else names) for place in self._places(name)}
+        )
+        return self._joint(np.eye(len(self.kept) + 1)[places], np.full(len(places), value))
+
+    def contrast(self, equations: Mapping[str, float] | Iterable[Mapping[str, float]], value: Any = 0.0) -> Test:
+        """Test linear equations: {"a:age": 1, "b:age": -1} asks whether both are the same; `value` one for each."""
+        rows = self._rows([equations] if isinstance(equations, Mapping) else equations)
+        return self._joint(rows, np.broadcast_to(np.asarray(value, np.float64), (len(rows),)))
+
+    def _joint(self, L: Floats, r: Floats) -> Test:
+        H, h = self._to_data
+        return self.model.joint(L @ H, r - L @ h)
+
+    def combination(self, weights: Mapping[str, float]) -> tuple[float, float, float]:
+        """Estimate and interval of a sum of coefficients; (nan, −inf, inf) where it is not determined."""
+        (row,), (H, h) = self._rows([weights]), self._to_data
+        found, moved = self.model.intervals(row @ H, self.level), float(row @ h)
+        estimate = float(found.estimate[0]) + moved if found.determined[0] else math.nan
+        return estimate, float(found.low[0]) + moved, float(found.high[0]) + moved
+
+    def anderson_rubin(self, slopes: Mapping[str, float], constant: float | None = None) -> Test:
+        """Test a value for every slope at once (0 for those not named): valid also where nothing is determined."""
+        row = self._rows([slopes])[0][:-1]
+        columns, aim = self._columns, self._aim
+        if self.units == "encoded":
+            return self.model.anderson_rubin(row, constant)
+        beta = row * np.array([c.unit for c in columns]) / aim.unit
+        level = None
+        if constant is not None:
+            back = sum(b * c.middle / c.unit for b, c in zip(beta, columns, strict=True))
+            level = (constant - aim.middle) / aim.unit + float(back)
+        return self.model.anderson_rubin(beta, level)
+
+    @property
+    def overall(self) -> Test:
+        """The test that all slopes are 0."""
+        return self.model.overall()
+
+    @property
+    def r_squared(self) -> Share:
+        """R² with its interval; refused where the model is not determined."""
+        if self.xi > WEAK:
+            raise InvalidInput(
+                f"R² is not determined at this budget (index of weakness {self.xi:.2f}): take fewer columns."
+            )
+        return self.model.r_squared(self.level)
+
+    # ------------------------------------------------------------------------ what is said
+
+    def facts(self) -> InferenceFacts:
+        """What tables and reports show."""
+        found = self._found
+        values = (found.estimate, found.low, found.high, self._adjusted, found.sampling)
+        parties = [*(c.party for c in self._columns), ""]
+        lines = zip((*self.names, CONSTANT), parties, *(v.tolist() for v in values), strict=True)
+        return InferenceFacts(
+            title=self._title(),
+            about=self._about(),
+            level=self.level,
+            adjusted="p (Holm)" if self.adjust == "holm" else "p",
+            rows=tuple(CoefficientRow(*line) for line in lines),
+            closing=self._closing(),
+            warnings=self._warnings(),
+        )
+
+    def summary(self) -> str:
+        """The table as text, with all that must be said of it."""
+        return as_text(self.facts())
+
+    def __repr__(self) -> str:
+        return f"Inference({self._aim} on {len(self.kept)} columns, {self.state}); print(it.summary()) shows its table"
+
+    def _repr_html_(self) -> str:
+        return str(as_html(self.facts()))
+
+    def _title(self) -> str:
+        told = self.release.statement
+        price = f"ε {shown(told.epsilon)}, δ {told.delta:g} (already spent; this page costs nothing)"
+        price = price if math.isfinite(told.epsilon) else "no bound on ε: see the release's statement"
+        return f"Linear regression of {self._aim} from a private release   rows {self.release.rows:,}   {price}"
+
+    def _about(self) -> tuple[str, ...]:
+        release, every = self.release, len(self.kept) + len(self.left_out)
+        capped = "" if self.target < len(release.columns) else _capped(release)
+        lines = [
+            f"About: the best linear predictor of {self._aim}{capped} by columns capped at their declared bounds; rows "
+            f"shortened: {_shortened(release)}; residuals are taken to spread alike in all rows",
+            f"Determined: {len(self.kept)} of {every} columns (ξ {self.xi:.2g}: {self.state})"
+            if self.state != "not determined"
+            else f"Not determined: the noise hides how the {every} columns go together (ξ {self.xi:.2g})",
+        ]
+        if self.left_out:
+            out = ", ".join(release.names[k] for k in self.left_out)
+            lines.append(f"Left out as not determined at this budget, so that the model is a shorter one: {out}")
+        if self.references:
+            lines.append(f"Compared with: {', '.join(self.references.values())}")
+        if self.target == len(release.columns) and release.penalised:
+            lines.append("The fit has a penalty or a set; this is the model without it")
+        if self._aim.kind in ("classes", "level", "flag"):
+            what = "differences in probability" if self.units == "data" else "differences of labels −1 and 1"
+            lines.append(f"Coefficients are {what}, not odds ratios")
+        return tuple(lines)
+
+    def _closing(self) -> tuple[str, ...]:
+        test = self.overall
+        whole = f"all slopes zero: χ²({test.df}) = {figure_of(test.statistic)}, p {_p(test.pvalue)}"
+        try:
+            share = self.r_squared
+        except InvalidInput:
+            return (f"R² not determined at this budget   {whole}",)
+        return (f"R² {share.estimate:.2f} [{share.low:.2f}, {share.high:.2f}]   {whole}",)
+
+    def _warnings(self) -> tuple[str, ...]:
+        found = self._found
+        known = found.determined[:-1]
+        most = float(found.sampling[:-1][known].max(initial=0.0))
+        lines = []
+        if self.xi > DETERMINED and self.xi <= WEAK:
+            lines.append("Weak: intervals hold, and are longer than they would have to be")
+        if most > UNEVEN and self.release.noisy and self.robust == 1.0:
+            lines.append(
+                f"Mind: sampling has up to {most:.0%} of a variance. If residuals spread unevenly, which a Gram matrix "
+                "cannot show, intervals are too short; robust=1.5 or 2 widens them"
+            )
+        if self.release.shortened > MANY_SHORTENED:
+            lines.append(
+                "Mind: these are coefficients of shortened rows. Row norms that the schemas prove shorten none: "
+                "co.PrivateGram(purpose='inference')"
+            )
+        return tuple(lines)
+
+
+def _p(value: float) -> str:
+    text = probability(value)
+    return text if text.startswith("<") else f"= {text}"
+
+
+def _capped(release: Release) -> str:
+    if release.label.kind == "classes":
+        return ""
+    low, high = (figure_of(release.label.middle + s * release.reach) for s in (-1.0, 1.0))
+    return f" capped to [{low}, {high}]"
+
+
+def _shortened(release: Release) -> str:
+    return "none (schema)" if release.proven else f"unknown, at most {release.shortened:.1%} of a party's"

@@ -1,0 +1,312 @@
+"""A released Gram matrix and what makes it readable: from it any linear model of any of its columns, for nothing more.
+
+Holds    the noisy Gram matrix of [columns, 1, label], the sd of every entry's noise, and public facts: what the schemas
+         declare about columns, how rows were made, rows, budget and statement. Nothing that did not leave by the gate.
+Whose    the coordinator's, who received it. Its price was paid for everybody who sees it, under the trust model that
+         the statement names: whoever the statement covers may be given the file.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from colonnade.data.schema.columns import Categorical, Date, Numeric
+from colonnade.data.schema.table import Schema
+from colonnade.errors import InvalidInput
+from colonnade.kernels.arrays import Floats
+from colonnade.privacy.statement import PrivacyStatement
+from colonnade.problem.inference import determined_columns
+
+if TYPE_CHECKING:
+    from colonnade.runs.inference import Inference
+
+Kind = Literal["number", "level", "flag", "part", "classes"]
+LEAST_STEPS = 10.0  # sd of the noise in squared steps: with less, rounding to steps is no longer hidden by it
+AGAIN = "Fit again with method=co.PrivateGram(purpose='inference')"
+
+
+@dataclass(frozen=True)
+class ReleasedColumn:
+    """One column of the Gram matrix, as far as it is public: value = middle + unit·entry."""
+
+    name: str  # of the feature: "age", "carrier=UA"
+    party: str
+    source: str  # the declared column that it was made of
+    block: int  # features of one party with the same number: in a row at most one of them differs from zero
+    kind: Kind  # "level": one of a list of levels; "flag": 0 or 1; "part": one of several columns for one value
+    middle: float = 0.0
+    unit: float = 1.0
+
+    def __str__(self) -> str:
+        return f"{self.party}:{self.name}"
+
+
+def columns_of(
+    party: str, schema: Schema | None, features: Sequence[str], places: Iterable[int]
+) -> list[ReleasedColumn]:
+    """Some columns of a party, from its public schema; of a plain matrix nothing but names."""
+    if schema is None:
+        return [ReleasedColumn(name := str(features[k]), party, name, k, "number") for k in places]
+    found: list[ReleasedColumn] = []
+    block = 0
+    for column in schema.columns:
+        for number, group in enumerate(column.groups()):
+            levels = isinstance(column, Categorical) or (isinstance(column, Date) and number > 0)
+            values = [feature for feature in group if not feature.binary]
+            for feature in group:
+                kind: Kind = "level" if levels else "flag" if feature.binary else "number"
+                scale = (0.0, 1.0)
+                if kind == "number":
+                    kind, scale = ("number", _scale(column)) if len(values) == 1 else ("part", scale)
+                found.append(ReleasedColumn(feature.name, party, column.name, block, kind, *scale))
+            block += 1
+    return [found[k] for k in places]
+
+
+def _scale(column: object) -> tuple[float, float]:
+    """Middle and unit of an encoded number: it runs from −1 to 1 where its bounds do."""
+    if isinstance(column, Date):
+        low, high = column.low.toordinal(), column.high.toordinal()
+        return (low + high) / 2.0, (high - low) / 2.0
+    if isinstance(column, Numeric) and column.scale:
+        return (column.low + column.high) / 2.0, (column.high - column.low) / 2.0
+    return 0.0, 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class Release:
+    """The noisy Gram matrix of a run, with all that is needed to read it. Every call below costs nothing."""
+
+    matrix: Floats = field(repr=False)  # (s + 2, s + 2) of [columns, 1, label] as they are encoded
+    noise: Floats = field(repr=False)  # sd of every entry; 0 where it is public
+    rows: int
+    columns: tuple[ReleasedColumn, ...] = field(repr=False)
+    label: ReleasedColumn
+    reach: float  # labels lie within so much of their middle, in their own units; classes are −1 and 1
+    rule: str  # how rows were made: "raw" as they are
+    cross: str
+    centre: Floats = field(repr=False)  # what was taken off each column, and what it was multiplied by: 0 and 1 if raw
+    scale: Floats = field(repr=False)
+    norms: Mapping[str, float]  # by party: the length beyond which its part of a row was shortened
+    proven: bool  # whether the schemas prove that no row is longer
+    step: float  # entries were rounded to it
+    buckets: int  # 0: products ran over the rows themselves
+    unit_rows: int  # rows that one protected unit may have
+    penalised: bool  # whether the fit's own problem has a penalty or a set
+    statement: PrivacyStatement
+    run: str
+
+    def __repr__(self) -> str:
+        spent = (
+            f"epsilon {self.statement.epsilon:g}" if math.isfinite(self.statement.epsilon) else "no bound on epsilon"
+        )
+        return f"Release({len(self.columns)} columns and {self.label}, {self.rows:,} rows, {spent}, run {self.run})"
+
+    # ------------------------------------------------------------------------ names
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """All columns, the label last."""
+        return tuple(map(str, self._all))
+
+    @property
+    def _all(self) -> tuple[ReleasedColumn, ...]:
+        return (*self.columns, self.label)
+
+    def _place(self, k: int) -> int:
+        """Of column k of `names` in the matrix: the constant stands before the label."""
+        return k if k < len(self.columns) else len(self.columns) + 1
+
+    def find(self, names: str | Iterable[str]) -> list[int]:
+        """Places among `names`. A name may leave out its party where that is clear, or name a declared column."""
+        found: list[int] = []
+        for name in [names] if isinstance(names, str) else list(names):
+            exact = [k for k, full in enumerate(self.names) if full == name]
+            alike = exact or [k for k, one in enumerate(self._all) if one.name == name]
+            whole = alike or [k for k, one in enumerate(self._all) if name in (one.source, f"{one.party}:{one.source}")]
+            owners = {(self._all[k].party, self._all[k].source) for k in whole}
+            if not whole:
+                raise InvalidInput(f"{name!r} is no column of this release. It has {_some(self.names)}.")
+            if len(owners) > 1:
+                raise InvalidInput(f"{name!r} is ambiguous: write {_some(sorted(self.names[k] for k in whole))}.")
+            found += [k for k in whole if k not in found]
+        return found
+
+    # ------------------------------------------------------------------------ what may be read off it
+
+    @property
+    def noisy(self) -> bool:
+        return bool(self.noise.any())
+
+    @property
+    def refusal(self) -> str | None:
+        """Why no interval or test would hold, and what to do; None: they do."""
+        if self.cross != "secure":
+            what = "are missing" if self.cross == "none" else "come from sketches, whose errors depend on each other"
+            return f"products between columns of different parties {what} (cross={self.cross!r}). {AGAIN}."
+        if self.buckets:
+            return f"rows were added into {self.buckets:,} buckets, so that errors depend on each other. {AGAIN}."
+        if self.rule != "raw":
+            how = "centred, scaled and shortened by what was released first"
+            return f"rows were {how} (rule {self.rule!r}), which makes coefficients of other rows. {AGAIN}."
+        if self.unit_rows > 1:
+            what = f"a protected person may have {self.unit_rows} rows, which depend on each other"
+            return f"{what}, and errors here are those of independent rows. Fit on one row a person."
+        least = float(self.noise.max()) / self.step**2
+        if self.noisy and least < LEAST_STEPS:
+            what = f"the noise is {least:.2g} squared steps, so that rounding to steps is not hidden by it"
+            return f"{what}. Ask for a smaller epsilon; intervals at this one would be those of rounded rows."
+        return None
+
+    def check(self) -> None:
+        """InvalidInput where intervals and tests would not hold."""
+        if (why := self.refusal) is not None:
+            raise InvalidInput(f"no intervals or tests from this release: {why}")
+
+    @cached_property
+    def shortened(self) -> float:
+        """The most rows of a party, as a share, that can have been shortened: 0 where the schemas prove it."""
+        if self.proven:
+            return 0.0
+        squares, shares = np.diag(self.matrix), [0.0]
+        for party, norm in self.norms.items():
+            mine = [k for k, column in enumerate(self.columns) if column.party == party]
+            if not mine or norm == 0.0:
+                continue
+            # A shortened row is as long as its bound, so their share is at most the mean of squared lengths over it.
+            spread = math.hypot(*np.diag(self.noise)[mine])
+            shares.append((float(squares[mine].sum()) + 2.0 * spread) / (self.rows * norm**2))
+        return min(1.0, max(shares))
+
+    def part(self, places: Sequence[int]) -> tuple[Floats, Floats]:
+        """Matrix and noise of some of `names`, the constant last but one."""
+        inner = [self._place(k) for k in places]
+        at = np.ix_(*[[*inner[:-1], len(self.columns), inner[-1]]] * 2)
+        return self.matrix[at], self.noise[at]
+
+    def counts(self) -> dict[str, float]:
+        """Released sums of 0-1 columns: how often each level is, noise and all."""
+        sums = self.matrix[: len(self.columns), len(self.columns)]
+        return {str(c): float(sums[k]) for k, c in enumerate(self.columns) if c.kind in ("level", "flag")}
+
+    # ------------------------------------------------------------------------ models
+
+    def regress(
+        self,
+        target: str | None = None,
+        on: Iterable[str] | None = None,
+        *,
+        level: float = 0.95,
+        drop: Literal["auto"] | None = "auto",
+        protect: Iterable[str] = (),
+        robust: float = 1.0,
+        adjust: Literal["holm"] | None = "holm",
+        simultaneous: bool = False,
+        units: Literal["data", "encoded"] = "data",
+        references: Mapping[str, str] | None = None,
+    ) -> Inference:
+        """A linear model of any column by any others, with intervals and tests; it costs nothing.
+
+        target        the column to explain; None: the label.
+        on            the columns that explain it, declared columns by their name; None: all others.
+        level         of the intervals.
+        drop          "auto": leave out columns that the budget does not determine, by the columns alone, never by the
+                      target; None: keep all.
+        protect       columns that stay whatever the budget says.
+        robust        what the sampling variance is multiplied by; over 1 where residuals may spread unevenly.
+        adjust        "holm": p-values that hold for all slopes at once; None: each for itself.
+        simultaneous  intervals that hold for all slopes at once (Bonferroni).
+        units         "data": per unit of the declared columns; "encoded": as coefficients of a fit are.
+        references    by declared column, the level that others are compared with; by default the one that the released
+                      counts show most often.
+        """
+        from colonnade.runs.inference import Inference, check_choices  # it needs this file
+
+        self.check()
+        check_choices(drop, adjust, units)
+        aim = self.find(target)[0] if target is not None else len(self.columns)
+        if target is not None and len(self.find(target)) > 1:
+            raise InvalidInput(
+                f"{target!r} stands for several columns: explain one of them, as in {self.names[aim]!r}."
+            )
+        chosen = self._chosen(aim, on)
+        compared = self._references(chosen, references or {})
+        chosen = [k for k in chosen if k not in compared.values()]
+        if not chosen:
+            raise InvalidInput("no column is left to explain with: name more in on=.")
+        kept, left_out = chosen, list[int]()
+        if drop == "auto":
+            matrix, noise = self.part([*chosen, aim])
+            guarded = set(self.find(protect))
+            inside = {i for i, k in enumerate(chosen) if k in guarded}
+            places, out = determined_columns(matrix[:-1, :-1], noise[:-1, :-1], inside)
+            kept, left_out = [chosen[i] for i in places], [chosen[i] for i in out]
+        return Inference(
+            release=self,
+            target=aim,
+            kept=tuple(kept),
+            left_out=tuple(left_out),
+            references={source: self.names[k] for source, k in compared.items()},
+            level=level,
+            robust=robust,
+            adjust=adjust,
+            simultaneous=simultaneous,
+            units=units,
+        )
+
+    def _chosen(self, aim: int, on: Iterable[str] | None) -> list[int]:
+        """What explains: never the target, nor other levels of it."""
+        own = (self._all[aim].party, self._all[aim].source) if aim < len(self.columns) else None
+        if on is None:
+            every = range(len(self.columns))
+            return [k for k in every if (self.columns[k].party, self.columns[k].source) != own]
+        chosen = self.find(on)
+        if aim in chosen or any((self._all[k].party, self._all[k].source) == own for k in chosen):
+            raise InvalidInput(f"{self.names[aim]!r} cannot explain itself: leave its column out of on=.")
+        return chosen
+
+    def _references(self, chosen: Sequence[int], asked: Mapping[str, str]) -> dict[str, int]:
+        """By declared column, the level to leave out: all of them together with the constant say one thing twice."""
+        groups: dict[tuple[str, int], list[int]] = {}
+        for k in chosen:
+            if self._all[k].kind == "level":
+                groups.setdefault((self._all[k].party, self._all[k].block), []).append(k)
+        wanted = {k for name in asked.values() for k in self.find(name)}
+        sums, found = self.matrix[:, len(self.columns)], dict[str, int]()
+        for (party, block), inside in groups.items():
+            whole = [k for k, c in enumerate(self.columns) if (c.party, c.block, c.kind) == (party, block, "level")]
+            if len(inside) < len(whole):
+                continue  # the levels that were not named are what is compared with
+            named = [k for k in inside if k in wanted]
+            place = named[0] if named else max(inside, key=lambda k: float(sums[k]))
+            found[f"{party}:{self._all[place].name.rpartition('=')[0]}"] = place
+        if unused := wanted - set(found.values()):
+            raise InvalidInput(f"references= names {self.names[min(unused)]!r}, which is no level of a column in on=.")
+        return found
+
+    # ------------------------------------------------------------------------ keeping it
+
+    def save(self, path: str | Path) -> None:
+        """Write the release to one file; `co.Release.load` reads it back, equal to the bit."""
+        from colonnade.runs.release_file import write_release
+
+        write_release(self, Path(path))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Release:
+        """Read a release that `save` wrote, or that of a saved fit."""
+        from colonnade.runs.release_file import read_release
+
+        return read_release(Path(path))
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(map(repr, names[:8]))
+    return shown + (f" and {len(names) - 8:,} more" if len(names) > 8 else "")

@@ -1,0 +1,154 @@
+"""A release in a file: numbers as they are, to the bit, beside the public facts; all of it checked when it is read."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from colonnade.errors import InvalidInput
+from colonnade.kernels.arrays import Floats
+from colonnade.privacy.statement import PrivacyStatement
+from colonnade.runs.release import Release, ReleasedColumn
+from colonnade.runs.sealed_file import (
+    DAMAGED,
+    finite,
+    flag,
+    listed,
+    read_sealed,
+    statement,
+    tabled,
+    texts,
+    whole,
+    write_sealed,
+)
+
+KIND, FORMAT = "colonnade release", 1
+FITS = {"colonnade fit": 3}  # files that may carry a release, with their latest version
+AGAIN = "Save the release again, or restore a copy."
+KINDS = ("number", "level", "flag", "part", "classes")
+RULES = ("raw", "centred", "screened", "weak")
+
+
+def write_release(release: Release, path: Path) -> None:
+    write_sealed(path, KIND, FORMAT, json.dumps(to_plain(release), indent=1))
+
+
+def read_release(path: Path) -> Release:
+    """The release of a file that `write_release` wrote, or of a saved fit."""
+    kind, _, body = read_sealed(path, {KIND: FORMAT, **FITS}, "a saved release or fit", AGAIN)
+    try:
+        raw = json.loads(body)
+        raw = raw if kind == KIND else raw.get("release")
+        if raw is not None:
+            return from_plain(raw)
+    except DAMAGED as error:
+        why = f": {error}" if isinstance(error, InvalidInput) else ""
+        raise InvalidInput(f"{path} holds no whole release{why}. {AGAIN}") from error
+    raise InvalidInput(
+        f"{path} is a saved fit without a release: fits of co.PrivateGram have one, since version 3 of the file."
+    )
+
+
+def to_plain(release: Release) -> dict[str, Any]:
+    """The fields as JSON has them."""
+    levels, codes = np.unique(release.noise[_upper(release.noise)], return_inverse=True)
+    return {
+        **{one.name: getattr(release, one.name) for one in fields(Release)},
+        "matrix": _text(release.matrix[_upper(release.matrix)]),
+        # Few different sds: each once, and for every entry which it is.
+        "noise": {"levels": _text(levels), "codes": _text(codes.astype(np.uint32), "<u4")},
+        "columns": [asdict(column) for column in release.columns],
+        "label": asdict(release.label),
+        "centre": _text(release.centre),
+        "scale": _text(release.scale),
+        "norms": dict(release.norms),
+        "statement": asdict(release.statement),
+    }
+
+
+def from_plain(raw: Any) -> Release:
+    """The inverse of `to_plain`; InvalidInput, or what damaged data end in, where a field is not of its kind."""
+    if not isinstance(raw, Mapping) or set(raw) != {one.name for one in fields(Release)}:
+        raise InvalidInput("it does not have the fields of a release")
+    if not (statement(raw["statement"]) and tabled(finite)(raw["norms"])):
+        raise InvalidInput("'statement' or 'norms' is not of its kind")
+    columns = tuple(_column(one) for one in raw["columns"])
+    size = len(columns) + 2
+    levels, codes = _numbers(raw["noise"]["levels"]), _numbers(raw["noise"]["codes"], "<u4").astype(np.int64)
+    made = Release(
+        **{
+            **raw,
+            "columns": columns,
+            "label": _column(raw["label"]),
+            "matrix": _symmetric(_numbers(raw["matrix"]), size),
+            "noise": _symmetric(levels[codes], size),
+            "centre": _numbers(raw["centre"]),
+            "scale": _numbers(raw["scale"]),
+            "statement": PrivacyStatement(**raw["statement"]),
+        }
+    )
+    _check(made)
+    return made
+
+
+def _check(release: Release) -> None:
+    """Whatever a file holds, what comes of it can be shown and used."""
+    size = len(release.columns)
+    finite = all(np.isfinite(a).all() for a in (release.matrix, release.noise, release.centre, release.scale))
+    counts = (release.rows, release.buckets, release.unit_rows)
+    wrong = {
+        "'matrix', 'noise', 'centre' or 'scale' is not finite": not finite,
+        "'noise' is negative": bool((release.noise < 0.0).any()),
+        "'centre' or 'scale' has another length than 'columns'": {release.centre.size, release.scale.size} != {size},
+        "'rows' and the matrix disagree": not math.isclose(release.matrix[size, size], release.rows, rel_tol=1e-9),
+        "a count is no whole number": not listed(whole)(counts),
+        "'step' or 'reach' is not above 0": not (_positive(release.step) and _positive(release.reach)),
+        "'rule' is not known": release.rule not in RULES,
+        "a length in 'norms' is negative": min(release.norms.values(), default=0.0) < 0.0,
+        "a word or flag is of another kind": not (texts([release.run, release.cross]) and flag(release.proven)),
+        "'penalised' is no flag": not flag(release.penalised),
+    }
+    for what, found in wrong.items():
+        if found:
+            raise InvalidInput(what)
+
+
+def _positive(value: Any) -> bool:
+    return finite(value) and value > 0.0
+
+
+def _column(raw: Mapping[str, Any]) -> ReleasedColumn:
+    column = ReleasedColumn(**raw)
+    words = texts([column.name, column.party, column.source, column.kind])
+    if not (words and column.kind in KINDS and type(column.block) is int):
+        raise InvalidInput("a column is not of its kind")
+    if not (_positive(column.unit) and finite(column.middle)):
+        raise InvalidInput(f"column {column.name!r} has no finite unit and middle")
+    return column
+
+
+def _upper(matrix: Floats) -> Any:
+    return np.triu_indices(len(matrix))
+
+
+def _symmetric(values: Floats, size: int) -> Floats:
+    if values.size != size * (size + 1) // 2:
+        raise InvalidInput(f"a matrix has {values.size:,} entries for {size - 2:,} columns")
+    out = np.zeros((size, size))
+    out[np.triu_indices(size)] = values
+    return out + np.triu(out, 1).T
+
+
+def _text(values: Any, kind: str = "<f8") -> str:
+    return base64.b64encode(np.ascontiguousarray(values, dtype=kind).tobytes()).decode("ascii")
+
+
+def _numbers(text: str, kind: str = "<f8") -> Any:
+    return np.frombuffer(base64.b64decode(text, validate=True), dtype=kind).copy()

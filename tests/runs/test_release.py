@@ -1,0 +1,420 @@
+"""A release: any linear model from what is already paid for, in the data's own units, with all that must be said."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+import statsmodels.api as sm
+
+import colonnade as co
+from colonnade.runs.release_file import from_plain, to_plain
+
+ROWS = 4000
+NUMBERS = co.Problem(co.LeastSquares(), intercept=True)
+SCHEMAS = {
+    "clinic": co.Schema(
+        (co.Numeric("age", 20, 80), co.Binary("smoker"), co.Categorical("region", ("north", "south", "east")))
+    ),
+    "lab": co.Schema((co.Numeric("bp", 60, 180), co.Numeric("ldl", 1, 7)), label=co.Numeric("cost", 0, 8)),
+}
+
+
+def tables(rows: int = ROWS, seed: int = 1) -> dict[str, pl.DataFrame]:
+    rng = np.random.default_rng(seed)
+    age, smoker = rng.uniform(20, 80, rows), rng.integers(0, 2, rows)
+    region = rng.choice(["north", "south", "east"], rows, p=[0.2, 0.5, 0.3])
+    bp, ldl = np.clip(80 + 0.6 * age + 12 * rng.normal(size=rows), 60, 180), rng.uniform(1, 7, rows)
+    cost = 0.03 * age + 0.6 * smoker + 0.3 * (region == "east") + 0.2 * ldl + 0.8 * rng.normal(size=rows)
+    key = np.arange(rows)
+    return {
+        "clinic": pl.DataFrame({"id": key, "age": age, "smoker": smoker, "region": region}),
+        "lab": pl.DataFrame({"id": key, "bp": bp, "ldl": ldl, "cost": np.clip(cost, 0, 8)}),
+    }
+
+
+def federation(frames=None, label=("lab", "cost"), schemas=None) -> co.Federation:
+    return co.Federation.from_frames(frames or tables(), on="id", label=label, schemas=schemas or SCHEMAS)
+
+
+def run(store, fed=None, problem=NUMBERS, method=None, privacy=None, **options):
+    method = method or co.PrivateGram(purpose="inference")
+    privacy = privacy or co.Privacy(epsilon=4.0, delta=1e-6)
+    return co.fit(fed or federation(), problem, method, privacy, store=store, **options)
+
+
+@pytest.fixture(scope="module")
+def fit(tmp_path_factory) -> co.Fit:
+    return run(tmp_path_factory.mktemp("store"))
+
+
+def design(frames, *names):
+    """Columns of the tables in their own units, levels as zeros and ones, and a constant."""
+    joined = frames["clinic"].join(frames["lab"], on="id")
+    columns = []
+    for name in names:
+        base, _, level = name.partition("=")
+        columns.append((joined[base] == level).to_numpy() if level else joined[base].to_numpy())
+    return np.column_stack([*columns, np.ones(len(joined))]).astype(float), joined
+
+
+def noise_free(fit, frames=None):
+    """The same release without its noise: what the tables themselves say, encoded by their schemas."""
+    frames = frames or tables()
+    encoded = [
+        np.asarray(getattr(m, "toarray", lambda m=m: m)())
+        for m in (SCHEMAS[p].encode(frames[p]).matrix for p in SCHEMAS)
+    ]
+    y = frames["lab"]["cost"].to_numpy() - 4.0
+    rows = np.column_stack([*encoded, np.ones(len(y)), y])
+    return dataclasses.replace(fit.release, matrix=rows.T @ rows, noise=np.zeros((rows.shape[1],) * 2), rows=len(y))
+
+
+# ------------------------------------------------------------------------------------------------ against least squares
+
+
+def test_without_noise_every_figure_is_that_of_least_squares_in_the_datas_units(fit):
+    names = ["age", "smoker", "region=north", "region=east", "bp", "ldl"]
+    X, joined = design(tables(), *names)
+    theirs = sm.OLS(joined["cost"].to_numpy(), X).fit()
+    ours = noise_free(fit).regress(adjust=None)
+    assert [name.partition(":")[2] for name in ours.names] == names
+    assert ours.references == {"clinic:region": "clinic:region=south"}  # the most frequent
+    assert list(ours.coefficients.values()) == pytest.approx(theirs.params, rel=1e-8)
+    assert np.array(list(ours.intervals.values())) == pytest.approx(theirs.conf_int(), rel=1e-7)
+    assert list(ours.pvalues.values()) == pytest.approx(theirs.pvalues, rel=1e-6, abs=1e-300)
+    assert ours.r_squared.estimate == pytest.approx(theirs.rsquared, rel=1e-8)
+    assert ours.overall.statistic / 6 == pytest.approx(theirs.fvalue, rel=1e-8)
+
+
+def test_any_column_is_explained_by_any_others_at_no_price(fit):
+    X, joined = design(tables(), "age", "smoker")
+    theirs = sm.OLS(joined["bp"].to_numpy(), X).fit()
+    ours = noise_free(fit).regress("bp", ["age", "clinic:smoker"])
+    assert list(ours.coefficients.values()) == pytest.approx(theirs.params, rel=1e-8)
+    lpm = noise_free(fit).regress("region=east", ["lab:ldl", "cost"])  # a level, explained by the label too
+    X, joined = design(tables(), "ldl", "cost")
+    assert list(lpm.coefficients.values()) == pytest.approx(
+        sm.OLS((joined["region"] == "east").to_numpy().astype(float), X).fit().params, rel=1e-8
+    )
+
+
+def test_tests_contrasts_and_combinations_speak_the_datas_units(fit):
+    X, joined = design(tables(), "age", "smoker", "region=north", "region=east", "bp", "ldl")
+    theirs = sm.OLS(joined["cost"].to_numpy(), X).fit()
+    ours = noise_free(fit).regress()
+    levels = theirs.f_test(np.eye(7)[[2, 3]])
+    assert ours.test(["region"]).pvalue == pytest.approx(float(levels.pvalue), rel=1e-6)
+    same = theirs.f_test(([1.0, 0, 0, 0, -1.0, 0, 0], 0.01))
+    assert ours.contrast({"age": 1, "bp": -1}, 0.01).pvalue == pytest.approx(float(same.pvalue), rel=1e-6)
+    at = theirs.t_test([50.0, 1, 0, 0, 120.0, 3.0, 1.0])
+    estimate, low, high = ours.combination({"age": 50, "smoker": 1, "bp": 120, "ldl": 3, "(constant)": 1})
+    assert (estimate, low, high) == pytest.approx((float(at.effect[0]), *at.conf_int()[0]), rel=1e-7)
+    truth = dict(zip(ours.names, theirs.params, strict=False))
+    assert ours.anderson_rubin(truth, float(theirs.params[-1])).statistic == pytest.approx(0.0, abs=1e-6)
+    assert ours.anderson_rubin(truth).pvalue == pytest.approx(1.0)
+
+
+def test_encoded_units_are_those_of_the_fits_coefficients(fit):
+    released = noise_free(fit)
+    data, encoded = released.regress(), released.regress(units="encoded")
+    assert encoded.coefficients["clinic:age"] == pytest.approx(30 * data.coefficients["clinic:age"])
+    assert encoded.errors["clinic:age"] == pytest.approx(30 * data.errors["clinic:age"])
+    assert encoded.coefficients["clinic:smoker"] == pytest.approx(data.coefficients["clinic:smoker"])
+
+
+# ------------------------------------------------------------------------------------------------ with noise
+
+
+def test_a_run_for_inference_covers_what_least_squares_finds(fit):
+    """Six slopes at ε = 4: intervals of 99.99 % of them all at once miss once in 10,000 runs at most."""
+    X, joined = design(tables(), "age", "smoker", "region=north", "region=east", "bp", "ldl")
+    truth = np.linalg.lstsq(X, joined["cost"].to_numpy(), rcond=None)[0]
+    found = fit.inference(level=1 - 1e-5, simultaneous=True, references={"region": "region=south"})
+    assert (found.state, len(found.names)) == ("determined", 6)
+    for (low, high), value in zip(found.intervals.values(), truth, strict=True):
+        assert low <= value <= high
+    assert 0.0 < found.xi < 0.2
+    assert all(0.0 < share < 1.0 for share in found.sampling_share.values())
+
+
+def test_columns_are_left_out_by_the_columns_alone_and_named(tmp_path):
+    fit = run(tmp_path, privacy=co.Privacy(epsilon=0.1, delta=1e-6))
+    found = fit.inference()
+    assert found.left_out
+    out = [fit.release.names[k] for k in found.left_out]
+    assert all(name in found.summary() for name in out)
+    assert "shorter one" in found.summary()
+    assert found.table.filter(pl.col("state") == "left out")["column"].to_list() == out
+    other = dataclasses.replace(fit.release, matrix=fit.release.matrix.copy())
+    other.matrix[:, -1] *= -3.0
+    other.matrix[-1, :] *= -3.0
+    assert other.regress().left_out == found.left_out  # whatever the label is
+    guarded = fit.inference(protect=[out[0]])
+    assert out[0] in guarded.names
+    with pytest.raises(co.InvalidInput, match="left out as not determined"):
+        found.test([out[0]])
+    whole = fit.inference(drop=None)
+    assert whole.state == "not determined"
+    assert "not determined at this budget" in whole.summary()
+    assert np.isnan(list(whole.coefficients.values())).all()
+    assert "R² not determined" in whole.summary()
+    with pytest.raises(co.InvalidInput, match="R² is not determined"):
+        _ = whole.r_squared
+    assert 0.0 <= whole.anderson_rubin({}).pvalue <= 1.0
+
+
+def test_twenty_models_from_one_release_spend_nothing(tmp_path):
+    fit = run(tmp_path)
+    before = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
+    for k in range(20):
+        fit.release.regress(fit.release.names[k % 2], ["bp", "ldl"]).summary()
+    assert {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()} == before
+
+
+def test_classes_are_told_as_differences_in_probability(tmp_path):
+    frames = tables()
+    frames["lab"] = frames["lab"].with_columns(dear=pl.when(pl.col("cost") > 3).then(1).otherwise(-1))
+    fed = federation(frames, ("lab", "dear"), SCHEMAS | {"lab": co.Schema(SCHEMAS["lab"].columns)})
+    fit = run(tmp_path, fed, co.Problem(co.Logistic(), intercept=True), privacy=co.Privacy(40.0, 1e-6))
+    found = fit.inference(level=1 - 1e-5, references={"region": "region=south"})
+    assert "differences in probability, not odds ratios" in found.summary()
+    X, joined = design(frames, "age", "smoker", "region=north", "region=east", "bp", "ldl")
+    truth = np.linalg.lstsq(X, (joined["dear"] == 1).to_numpy().astype(float), rcond=None)[0]
+    for (low, high), value in zip(found.intervals.values(), truth, strict=True):
+        assert low <= value <= high
+
+
+# ------------------------------------------------------------------------------------------------ what is said
+
+
+def test_the_summary_says_what_must_be_said(fit):
+    text = fit.inference().summary()
+    for words in (
+        "rows 4,000",
+        "ε 4, δ 1e-06 (already spent; this page costs nothing)",
+        "capped to [0, 8.00]",
+        "rows shortened: none (schema)",
+        "spread alike in all rows",
+        "Determined: 6 of 6 columns",
+        "Compared with: clinic:region=south",
+        "95 % interval",
+        "p (Holm)",
+        "sampling / noise",
+        "R² ",
+        "all slopes zero: χ²(6)",
+    ):
+        assert words in text, words
+    html = fit.inference()._repr_html_()
+    assert html.count("<svg") == 7
+    assert "clinic:age" in html
+
+
+def test_unequal_variances_are_warned_of_where_sampling_counts(tmp_path):
+    fit = run(tmp_path, privacy=co.Privacy(40.0, 1e-6))
+    loud = fit.inference()
+    assert max(list(loud.sampling_share.values())[:-1]) > 0.25
+    assert "robust=1.5" in loud.summary()
+    wide = fit.inference(robust=2.0)
+    assert "robust=1.5" not in wide.summary()
+    assert wide.errors["clinic:age"] > loud.errors["clinic:age"]
+
+
+def test_a_penalty_is_said_not_to_count(tmp_path):
+    fit = run(tmp_path, problem=co.Problem(co.LeastSquares(), penalty=co.Lasso(0.1), intercept=True))
+    assert "without it" in fit.inference().summary()
+
+
+def test_shortened_rows_are_bounded_and_warned_of(tmp_path):
+    method = co.PrivateGram()
+    fit = run(tmp_path, method=method, privacy=co.Privacy(4.0, 1e-6, row_norm={"clinic": 1.0, "lab": 0.5}))
+    assert fit.release.rule == "raw"
+    encoded = SCHEMAS["lab"].encode(tables()["lab"]).matrix
+    share = (np.linalg.norm(np.asarray(encoded), axis=1) > 0.5).mean()
+    assert share <= fit.release.shortened <= 1.0
+    assert "unknown, at most" in fit.inference().summary()
+    assert "coefficients of shortened rows" in fit.inference().summary()
+
+
+# ------------------------------------------------------------------------------------------------ refusals
+
+
+def test_a_release_for_prediction_that_bends_rows_is_refused(tmp_path):
+    labels = tables()
+    labels["lab"] = labels["lab"].with_columns(dear=pl.when(pl.col("cost") > 3).then(1).otherwise(-1))
+    fed = federation(labels, ("lab", "dear"), SCHEMAS | {"lab": co.Schema(SCHEMAS["lab"].columns)})
+    fit = run(tmp_path, fed, co.Problem(co.Logistic()), co.PrivateGram())
+    assert fit.release.rule == "centred"
+    with pytest.raises(co.InvalidInput, match=r"centred, scaled and shortened.*purpose='inference'"):
+        fit.inference()
+
+
+@pytest.mark.parametrize("cross", ["none", "sketch"])
+def test_products_that_are_missing_or_sketched_are_refused(cross, tmp_path):
+    privacy = co.Privacy(4.0, 1e-6, trust="nobody")
+    fit = run(tmp_path, method=co.PrivateGram(cross=cross), privacy=privacy)
+    with pytest.raises(co.InvalidInput, match=r"missing|sketches"):
+        fit.inference()
+
+
+def test_buckets_are_refused(tmp_path):
+    fit = run(tmp_path, method=co.PrivateGram(sketch_rows=2000))
+    with pytest.raises(co.InvalidInput, match="buckets"):
+        fit.inference()
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [({"unit_rows": 3}, "may have 3 rows"), ({"step": 1e3}, "rounding to steps"), ({"rows": 7}, "from 7 rows")],
+)
+def test_what_does_not_hold_is_refused_with_advice(changed, says, fit):
+    with pytest.raises(co.InvalidInput, match=says):
+        dataclasses.replace(fit.release, **changed).regress().summary()
+
+
+def test_a_run_that_might_shorten_rows_is_refused_before_anything_is_sent(tmp_path):
+    with pytest.raises(co.InvalidInput, match=r"'clinic' stay within 1\. Nothing was sent.*schema proves"):
+        run(tmp_path, privacy=co.Privacy(4.0, 1e-6, row_norm={"clinic": 1.0}))
+    X = np.random.default_rng(0).uniform(-1, 1, (500, 4))
+    fed = co.Federation.split(X, X[:, 0], parties=2)
+    with pytest.raises(co.InvalidInput, match=r"row_norm of at least B·√columns"):
+        run(tmp_path, fed, privacy=co.Privacy(4.0, 1e-6, row_norm=1.0, feature_bound=1.0, label_bound=1.0))
+    assert not list(tmp_path.rglob("*.sqlite"))
+
+
+def test_a_plain_matrix_is_taken_where_its_bounds_prove_its_rows(tmp_path):
+    X = np.random.default_rng(0).uniform(-1, 1, (3000, 4))
+    fed = co.Federation.split(X, X @ [0.5, 0.2, 0.0, -0.3], parties=2)
+    fit = run(tmp_path, fed, privacy=co.Privacy(4.0, 1e-6, row_norm=2.0, feature_bound=1.0, label_bound=1.0))
+    assert fit.release.proven
+    found = fit.inference(level=1 - 1e-5, simultaneous=True)
+    for (low, high), value in zip(found.intervals.values(), [0.5, 0.2, 0.0, -0.3, 0.0], strict=True):
+        assert low <= value <= high
+
+
+def test_people_with_several_rows_are_refused(tmp_path):
+    frames = tables(600)
+    frames = {name: frame.with_columns(person=pl.col("id") // 3) for name, frame in frames.items()}
+    fed = co.Federation.from_frames(frames, on="id", label=("lab", "cost"), schemas=SCHEMAS, unit=("person", 3))
+    with pytest.raises(co.InvalidInput, match="a person has up to 3 here"):
+        run(tmp_path, fed)
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [({"cross": "none"}, "cross='none'"), ({"screen": 3}, "screen=3"), ({"sketch_rows": 9}, "sketch_rows=9")],
+)
+def test_inference_takes_no_other_release(settings, says):
+    with pytest.raises(co.InvalidInput, match=says):
+        co.PrivateGram(purpose="inference", **settings)
+
+
+def test_an_unknown_purpose_is_refused():
+    with pytest.raises(co.InvalidInput, match="'prediction' or 'inference'"):
+        co.PrivateGram(purpose="causality")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("weight",), "no column of this release"),
+        (("region",), "several columns"),
+        (("bp", ["bp"]), "cannot explain itself"),
+        (("region=east", ["region=south"]), "cannot explain itself"),
+        ((None, []), "no column is left"),
+    ],
+)
+def test_names_that_mean_nothing_are_refused(arguments, says, fit):
+    with pytest.raises(co.InvalidInput, match=says):
+        fit.release.regress(*arguments)
+
+
+def test_options_that_mean_nothing_are_refused(fit):
+    for options in ({"drop": "all"}, {"adjust": "tukey"}, {"units": "metric"}, {"references": {"region": "age"}}):
+        with pytest.raises(co.InvalidInput, match=r"is not known|references= names"):
+            fit.release.regress(**options)
+
+
+def test_a_name_two_parties_have_must_name_its_party(tmp_path):
+    frames, schemas = tables(), dict(SCHEMAS)
+    frames["clinic"] = frames["clinic"].with_columns(ldl=1 + pl.col("age") / 20)
+    schemas["clinic"] = co.Schema((*SCHEMAS["clinic"].columns, co.Numeric("ldl", 1, 7)))
+    release = run(tmp_path, federation(frames, schemas=schemas)).release
+    with pytest.raises(co.InvalidInput, match="ambiguous"):
+        release.regress("ldl")
+
+
+# ------------------------------------------------------------------------------------------------ keeping it
+
+
+def test_a_release_is_kept_with_its_fit_and_alone_to_the_bit(fit, tmp_path):
+    fit.save(tmp_path / "fit.json")
+    fit.release.save(tmp_path / "release.json")
+    for again in (
+        co.load(tmp_path / "fit.json").release,
+        *(co.Release.load(tmp_path / f"{name}.json") for name in ("fit", "release")),
+    ):
+        assert np.array_equal(again.matrix, fit.release.matrix)
+        assert np.array_equal(again.noise, fit.release.noise)
+        assert to_plain(again) == to_plain(fit.release)
+        assert again.regress().summary() == fit.inference().summary()
+
+
+def test_a_fit_without_a_release_says_so(tmp_path):
+    X = np.random.default_rng(0).normal(size=(30, 3))
+    fit = co.fit(co.Federation.split(X, X[:, 0], parties=2), co.Problem(co.LeastSquares(), co.L1Ball(1.0)))
+    with pytest.raises(co.InvalidInput, match=r"no release: distributed Frank-Wolfe releases no Gram"):
+        fit.inference()
+    fit.save(tmp_path / "fit.json")
+    with pytest.raises(co.InvalidInput, match="without a release"):
+        co.Release.load(tmp_path / "fit.json")
+
+
+def test_a_release_file_that_was_changed_is_refused(fit):
+    plain = json.loads(json.dumps(to_plain(fit.release)))
+    for name, bad in {
+        "matrix": "AAAA",
+        "rows": -3,
+        "rule": "bent",
+        "norms": {"clinic": "long"},
+        "columns": [{"name": "age"}],
+        "step": 0.0,
+        "statement": {"epsilon": "small"},
+        "label": {**plain["label"], "unit": 0.0},
+    }.items():
+        with pytest.raises((co.InvalidInput, TypeError, ValueError)):
+            from_plain({**plain, name: bad})
+    del plain["run"]
+    with pytest.raises(co.InvalidInput, match="fields of a release"):
+        from_plain(plain)
+
+
+# ------------------------------------------------------------------------------------------------ what is in it
+
+
+@pytest.mark.parametrize("trust", ["secure", "consortium"])
+def test_a_release_holds_noise_of_the_size_it_names_and_nothing_exact(trust, tmp_path):
+    """All entries but the number of rows differ from the exact ones, by about one of their sds."""
+    policies = {name: co.Policy(consortium=True) for name in SCHEMAS} if trust == "consortium" else None
+    fed = co.Federation.from_frames(tables(), on="id", label=("lab", "cost"), schemas=SCHEMAS, policies=policies)
+    fit = run(tmp_path, fed, privacy=co.Privacy(4.0, 1e-6, trust=trust))
+    exact, released = noise_free(fit), fit.release
+    at = np.triu_indices(len(released.matrix))
+    sds, moved = released.noise[at], (released.matrix - exact.matrix)[at]
+    assert (sds == 0.0).sum() == 1
+    z = moved[sds > 0.0] / sds[sds > 0.0]
+    # 35 normal draws, and rounding of numbers, at most a quarter of the noise on the diagonal: the sum of squares is
+    # within 8 and 90 but once in 10^6 runs.
+    assert 8.0 < np.sum(z**2) < 90.0
+    assert np.count_nonzero(moved == 0.0) <= 1 + 2  # 1'1, and noise in whole numbers may be 0
+
+
+def test_the_columns_carry_where_they_come_from(fit):
+    columns = fit.release.columns
+    assert [(c.source, c.kind) for c in columns[2:5]] == [("region", "level")] * 3
+    assert len({c.block for c in columns[2:5]}) == 1
+    assert (columns[0].middle, columns[0].unit) == (50.0, 30.0)
+    assert set(fit.release.counts()) == {"clinic:smoker", *(f"clinic:region={r}" for r in ("north", "south", "east"))}
