@@ -16,7 +16,8 @@ import tempfile
 import time
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +31,19 @@ import colonnade as co
 from benchmarks.timing import data_folder
 from colonnade.data.schema.columns import Binary, Numeric
 from colonnade.data.schema.table import Schema
+from colonnade.methods.gram.curves import choose_depth, weigh
 from colonnade.methods.gram.design import public_columns
-from colonnade.methods.gram.rule import Gram, GramRule, PublicColumns, RowFrame, Sums, choose, noise_levels, prepare
+from colonnade.methods.gram.rule import (
+    Gram,
+    GramRule,
+    PublicColumns,
+    RowFrame,
+    Sums,
+    choose,
+    noise_levels,
+    prepare,
+    survival,
+)
 from colonnade.methods.gram.solve import GramSolution, Link, solve
 from colonnade.methods.method import Job
 from colonnade.privacy.accountant import rho_for
@@ -54,7 +66,7 @@ ROWS_AT_ONCE = 20_000
 PROBLEM = Problem(Logistic(), intercept=True)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Dataset:
     """All columns as the parties' schemas encode them, side by side, and what is public about them."""
 
@@ -64,6 +76,26 @@ class Dataset:
     columns: PublicColumns
     label: int  # the party that holds the labels
     units: np.ndarray | None = None  # rows of one person, where there are several
+    made: dict[int, Dataset] = field(default_factory=dict, init=False, repr=False)  # with curves, by their depth
+
+    def depth(self, rows: int, epsilon: float) -> int:
+        """Of the curves that a run of so many rows takes."""
+        left = [sum(counts) for counts in zip_longest(*(s.left_open for s in self.schemas.values()), fillvalue=0)]
+        return choose_depth(survival(rows, 1, rho_for(epsilon, DELTA)), self.columns.owner.size, left)
+
+    def bent(self, depth: int) -> Dataset:
+        """The same rows with curves of this depth."""
+        if depth not in self.made:
+            self.made[depth] = self._bent(depth) if depth else self
+        return self.made[depth]
+
+    def _bent(self, depth: int) -> Dataset:
+        owner, blocks = self.columns.owner, []
+        for k, schema in enumerate(self.schemas.values()):
+            own = sparse.csc_array(self.matrix[:, owner == k], dtype=np.float64)
+            blocks.append(schema.bend(own, depth))
+        schemas = {party: schema.bent(depth) for party, schema in self.schemas.items()}
+        return _dataset(blocks, self.y, schemas, {"label": self.parties[self.label]}, self.units)
 
     @property
     def parties(self) -> tuple[str, ...]:
@@ -77,8 +109,8 @@ class Dataset:
         fed = co.Federation.split(X, self.y[rows], parts, label=self.parties[self.label])
         fed = replace(fed, parties={name: replace(p, schema=self.schemas[name]) for name, p in fed.parties.items()})
         declared = public_columns(Job(PROBLEM, fed.roster(), co.Privacy(1.0, DELTA, trust="secure")))
-        for field in fields(PublicColumns):  # else the simulation would speak of another release
-            assert np.array_equal(getattr(declared, field.name), getattr(self.columns, field.name)), field.name
+        for part in fields(PublicColumns)[:-1]:  # else the simulation would speak of another release
+            assert np.array_equal(getattr(declared, part.name), getattr(self.columns, part.name)), part.name
         return fed
 
 
@@ -137,6 +169,7 @@ def _dataset(
         bound=np.concatenate([schema.entry_bounds() for schema in schemas.values()]),
         binary=np.concatenate([schema.binary for schema in schemas.values()]),
         nonnegative=np.concatenate([schema.nonnegative for schema in schemas.values()]),
+        level=np.concatenate([schema.level for schema in schemas.values()]),
     )
     matrix = sparse.csr_array(sparse.hstack([sparse.csr_array(block) for block in blocks]), dtype=np.float32)
     return Dataset(matrix, y, schemas, columns, list(schemas).index(told["label"]), units)
@@ -224,13 +257,14 @@ class Release:
 
     def fit(self, problem: Problem, epsilon: float, rng: np.random.Generator) -> tuple[GramRule, GramSolution]:
         rho, every = rho_for(epsilon, DELTA), self.columns.owner.size
-        rule = choose(self.rows, every, rho, classes=problem.loss.classifies)
+        columns = replace(self.columns, weight=weigh(survival(self.rows, 1, rho), self.columns.level))
+        rule = choose(self.rows, every, rho, classes=problem.loss.classifies, hats=columns.hats)
         sums = self.sums(rule.sums * rho, rng) if rule.sums else None
         spent = rule.sums
-        rule, frame = prepare(rule, self.columns, self.rows, sums)
+        rule, frame = prepare(rule, columns, self.rows, sums)
         gram = self.gram(frame, rule, (1.0 - spent) * rho, rng)
         sizes = {"rows": self.rows, "columns": every, "label_bound": self.bound}
-        return rule, solve(gram, frame, rule, problem, **sizes, sums=sums)
+        return rule, solve(gram, frame, rule, problem, **sizes, sums=sums, level=columns.level)
 
 
 # ------------------------------------------------------------------------------------------------ tables
@@ -288,10 +322,25 @@ def real(
         fit = co.fit(fed, PROBLEM, method or co.PrivateGram(cross="secure"), privacy, store=store)
         x = np.concatenate([fit.coefficients[party] for party in data.parties])
         assert fit.link is not None
-        return held_out(data, test, x, fit.intercept, fit.link, fit.communication.bytes / 1e6)
+        return held_out(data.bent(fit.depth), test, x, fit.intercept, fit.link, fit.communication.bytes / 1e6)
 
 
-def simulated(data: Dataset, release: Release, test: np.ndarray, epsilon: float, seed: list[int]) -> tuple[str, Held]:
+class Releases:
+    """The releases of one training set, with the curves that each budget takes."""
+
+    def __init__(self, data: Dataset, train: np.ndarray) -> None:
+        self.data, self.train, self._made = data, train, dict[int, Release]()
+
+    def at(self, epsilon: float) -> tuple[Dataset, Release]:
+        depth = self.data.depth(self.train.size, epsilon)
+        bent = self.data.bent(depth)
+        if depth not in self._made:
+            self._made[depth] = Release(bent.matrix[self.train], bent.y[self.train], bent.columns, bent.label)
+        return bent, self._made[depth]
+
+
+def simulated(releases: Releases, test: np.ndarray, epsilon: float, seed: list[int]) -> tuple[str, Held]:
+    data, release = releases.at(epsilon)
     rule, solved = release.fit(PROBLEM, epsilon, np.random.default_rng([*seed, int(1000 * epsilon)]))
     assert solved.link is not None
     return rule.name, held_out(data, test, solved.coefficients, solved.intercept, solved.link)
@@ -321,11 +370,11 @@ def table(name: str, count: int, run: bool) -> bool:
     rules: dict[float, str] = {}
     spent = 0.0
     for seed, (train, test) in enumerate(splits(data, count)):
-        release = Release(data.matrix[train], data.y[train], data.columns, data.label)
+        releases = Releases(data, train)
         fed = data.federation(train)
         for epsilon in EPSILONS:
             for draw in range(draws):
-                rules[epsilon], trial = simulated(data, release, test, epsilon, [seed, draw])
+                rules[epsilon], trial = simulated(releases, test, epsilon, [seed, draw])
                 trials[epsilon].append(trial)
             began = time.perf_counter()
             runs[epsilon] += [real(data, fed, test, epsilon) for _ in range(draws if run else 0)]

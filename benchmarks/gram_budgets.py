@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from benchmarks.gram import PROBLEM, Dataset, Release, auc, load, splits
+from benchmarks.gram import PROBLEM, Dataset, Releases, auc, load, splits
 from colonnade.methods.gram.solve import Link
 
 TABLES = (("nhanes-diabetes", 1_000), ("nhanes-diabetes", None), ("credit-default", 3_000), ("credit-default", None))
@@ -49,10 +49,9 @@ def released_share(link: Link) -> float:
     return float(link(np.zeros(1))[0]) if link.slope == 0.0 else link.low / (link.low + 1.0 - link.high)
 
 
-def trial(
-    data: Dataset, release: Release, test: np.ndarray, epsilon: float, seed: list[int]
-) -> tuple[float, float, float]:
+def trial(releases: Releases, test: np.ndarray, epsilon: float, seed: list[int]) -> tuple[float, float, float]:
     """AUC and relative log loss of one simulated run on rows that it has not seen; that loss of its released share."""
+    data, release = releases.at(epsilon)
     _, solved = release.fit(PROBLEM, epsilon, np.random.default_rng(seed))
     assert solved.link is not None
     y, scores = data.y[test], data.matrix[test] @ solved.coefficients + solved.intercept
@@ -64,10 +63,10 @@ def draws(data: Dataset, budgets: tuple[float, ...], count: int, each: int) -> n
     """(budgets, runs, 3): AUC, relative log loss, and that of the released share."""
     found = np.zeros((len(budgets), count * each, 3))
     for split, (train, test) in enumerate(splits(data, count)):
-        release = Release(data.matrix[train], data.y[train], data.columns, data.label)
+        releases = Releases(data, train)
         for place, epsilon in enumerate(budgets):
             for draw in range(each):
-                found[place, split * each + draw] = trial(data, release, test, epsilon, [split, draw])
+                found[place, split * each + draw] = trial(releases, test, epsilon, [split, draw])
     return found
 
 
@@ -101,8 +100,7 @@ def nothing_to_learn(count: int, each: int) -> None:
                 for draw in range(each):
                     drawn = np.random.default_rng([5, split, draw]).random(data.y.size) < share
                     other = replace(data, y=np.where(drawn, 1.0, -1.0))
-                    release = Release(other.matrix[train], other.y[train], other.columns, other.label)
-                    _, model, alone = trial(other, release, test, epsilon, [split, draw])
+                    _, model, alone = trial(Releases(other, train), test, epsilon, [split, draw])
                     lost.append(model - alone)
             error = np.std(lost, ddof=1) / math.sqrt(len(lost))
             line.append(f"epsilon {epsilon:g}: {np.mean(lost):+.5f} ± {error:.5f}")

@@ -42,7 +42,9 @@ def slowly(values, keep, centre, factor, low, high, unit, norm2):
 def made(values, keep, centre, factor, low, high, unit, norm2):
     out = np.empty((len(values), keep.size), np.int64)
     most = math.isqrt(norm2) // unit
-    return out, whole_rows(values, keep, centre, factor, low, high, unit, most, LARGEST, norm2, out)
+    return out, whole_rows(
+        values, keep, centre, factor, low, high, unit, most, np.zeros(keep.size, bool), LARGEST, norm2, out
+    )
 
 
 @settings(max_examples=80)

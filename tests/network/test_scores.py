@@ -460,6 +460,35 @@ def test_new_rows_are_scored_by_a_model_from_another_store_and_need_no_labels(tm
     assert max(abs(expected[key] - score) for key, score in frame.iter_rows()) < 2 * 2.0**-32 + 1e-12
 
 
+def test_parties_elsewhere_bend_their_columns_as_one_process_does_and_score_new_rows_with_the_same_curves(tmp_path):  # noqa: F811
+    """Each from its own copy of the federation file; its part of the model has a coefficient for every hat."""
+    learning = keyed(tmp_path / "learning", {"bank": range(40), "lab": range(5, 45)}, 1)
+    bank = learning.tables["bank"]
+    learning.tables["bank"] = bank.with_columns(late=(pl.col("bank0").abs() > 1.5).cast(pl.Int64))
+    privacy = co.Privacy(60.0, 1e-6, trust="secure", row_norm=2.0, feature_bound=1.0)
+    case = Case(co.PrivateGram(), co.Problem(co.Logistic(), intercept=True), privacy)
+    asked: list[Request] = []
+    with Straw(learning) as straw:
+        straw.services["lab"].approve = lambda request: not asked.append(request)
+        fit = run_of(straw, case, tmp_path / "learning" / "hub")
+    assert fit.depth > 0
+    (request,) = asked
+    hats = 2**fit.depth - 1
+    assert request.curves == f"curves of depth {fit.depth}, 4 in all: {4 + 4 * hats} columns instead of 4"
+    part = learning.part("lab")
+    assert len(part["coefficients"]) == len(part["features"]) == 2 + 2 * hats
+    new = keyed(tmp_path / "new", {"bank": range(100, 112), "lab": range(104, 120)}, 2)
+    new = New(new.folder, new.file, new.keys, new.tables, {})
+    with Straw(new) as straw:
+        frame = kept(tmp_path / "new", scored(straw, fit, tmp_path / "new" / "hub"))
+    joined = new.tables["bank"].join(new.tables["lab"], on="key")
+    schemas = {name: new.file.members[name].schema.bent(fit.depth) for name in new.names}
+    x = {name: np.array(learning.part(name)["coefficients"]) for name in new.names}
+    scores = sum(schemas[name].encode(joined).matrix @ x[name] for name in x) + fit.intercept
+    expected = dict(zip(joined["key"], scores, strict=True))
+    assert max(abs(expected[key] - score) for key, score in frame.iter_rows()) < 2 * 2.0**-32 + 1e-12
+
+
 def test_the_rows_of_parties_elsewhere_are_scored_by_the_protocol_or_not_at_all(tmp_path):  # noqa: F811
     """Their blocks are empty here: adding up what is at hand would be the intercept, for every row."""
     fit, away = fitted(STAR), Organisations.of(federation(STAR), tmp_path).federation

@@ -269,9 +269,9 @@ def test_a_dry_run_finds_the_run_that_the_call_would_go_on_with(folder: Path) ->
     fed, job = asked.federation, asked.job
     call_ = checked_call(fed, job.problem, job.method, job.privacy)
     with closing(RunStore(folder / "runs")) as books:
-        with books.run(call_fingerprint(fed, ordered_call(call_, fed, books))) as begun:
+        with books.run(call_fingerprint(ordered_call(call_, books))) as begun:
             pass
-        assert books.going_on(call_fingerprint(fed, ordered_call(call_, fed, books, kept=False))) == begun
+        assert books.going_on(call_fingerprint(ordered_call(call_, books, kept=False))) == begun
 
 
 @pytest.mark.parametrize("kind", DataKind)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -53,6 +54,7 @@ class Federation:
     away: FederationFile | None = field(default=None, repr=False)  # given where the parties run elsewhere
     session: str = ""  # of the alignment by which parties elsewhere agreed on their rows
     _surplus: Surplus | None = field(default=None, repr=False)  # rows that stay under another order
+    depth: int = 0  # of the curves of columns that left it to the method
 
     # -------------------------------------------------------------------------------- making one
 
@@ -249,6 +251,50 @@ class Federation:
         y = None if self._y is None else take_rows(self._y, further and further.labels, places)
         return replace(self, parties=parties, _y=y, keys=keys.gather(places), _surplus=None)
 
+    def bent(self, depth: int) -> Federation:
+        """The same rows with curves of this depth wherever a schema leaves that to the method."""
+        if not depth or self.depth:
+            return self
+        schemas = {name: party.schema.bent(depth) for name, party in self.parties.items() if party.schema is not None}
+        # A number's hats follow it in the joint table, and push back what comes after it.
+        widths = {name: _widths(party, schemas.get(name)) for name, party in self.parties.items()}
+        old = np.concatenate([party.block.positions for party in self.parties.values()])
+        order, wide = np.argsort(old, kind="stable"), np.concatenate(list(widths.values()))
+        starts = np.empty(old.size, np.int64)
+        starts[order] = np.cumsum(wide[order]) - wide[order]
+        parties, at = {}, 0
+        left = {} if self._surplus is None else dict(self._surplus.matrices)
+        for name, party in self.parties.items():
+            own, first = widths[name], starts[at : at + widths[name].size]
+            at += own.size
+            places = np.repeat(first, own) + np.arange(own.sum()) - np.repeat(np.cumsum(own) - own, own)
+            matrix, schema = party.block.matrix, schemas.get(name)
+            if schema is not None and schema is not party.schema:
+                assert party.schema is not None
+                matrix = party.schema.bend(matrix, depth)
+                left |= {name: party.schema.bend(left[name], depth)} if name in left else {}
+            block = replace(party.block, matrix=matrix, positions=places)
+            features = party.features if schema is None else schema.features
+            parties[name] = replace(party, block=block, features=features, schema=schema)
+        surplus = None if self._surplus is None else replace(self._surplus, matrices=left)
+        return replace(self, parties=parties, _surplus=surplus, depth=depth)
+
+    def as_lines(self) -> Federation:
+        """The same rows without the hats of curves, and with columns that no method bends."""
+        parties, start = {}, 0
+        for name, party in self.parties.items():
+            if party.schema is None:
+                lines, block = None, party.block
+            else:
+                lines, kept = party.schema.as_lines(), np.array(party.schema.level) == 0
+                block = replace(party.block, matrix=party.block.matrix[:, np.flatnonzero(kept)])
+            block = replace(block, positions=np.arange(start, start + block.columns))
+            start += block.columns
+            parties[name] = replace(
+                party, block=block, features=lines.features if lines else party.features, schema=lines
+            )
+        return replace(self, parties=parties, depth=0, _surplus=None)
+
     def relabelled(self, y: NDArray[Any], surplus: NDArray[Any] | None = None) -> Federation:
         """The same rows with other labels, `surplus` for the rows that were left out."""
         left = None if self._surplus is None or surplus is None else replace(self._surplus, labels=surplus)
@@ -294,7 +340,10 @@ class Federation:
         held = {p: at.size for p, at in self.places.items()}
         known = {name: _public_bounds(p.schema) for name, p in self.parties.items() if p.schema and p.schema.bounded}
         responses = self._y.shape[1] if self._y is not None and self._y.ndim == 2 else 0
-        return Roster(self.rows, positions, self.label, self.unit, held, known, responses)
+        schemas = [p.schema for p in self.parties.values() if p.schema is not None]
+        every = zip_longest(*(schema.left_open for schema in schemas), fillvalue=0)
+        left = () if self.depth or self.by_rows else tuple(sum(counts) for counts in every)
+        return Roster(self.rows, positions, self.label, self.unit, held, known, responses, left, self.depth)
 
     def __repr__(self) -> str:
         if self.by_rows:
@@ -303,11 +352,20 @@ class Federation:
         return f"Federation({widths}; labels at {self.label!r}; {self.alignment})"
 
 
+def _widths(party: Party, schema: Schema | None) -> NDArray[np.int64]:
+    """How many columns each of a party's becomes under another schema that bends some of them."""
+    if schema is None or party.schema is None:
+        return np.ones(party.block.columns, np.int64)
+    hats = np.array(schema.level) > 0
+    return np.diff(np.append(np.flatnonzero(~hats), hats.size)) if schema is not party.schema else _widths(party, None)
+
+
 def _public_bounds(schema: Schema) -> Known:
     proven = schema.row_bound()
     norm = proven if schema.row_norm is None else min(proven, schema.row_norm)
     bounds, binary, nonnegative = schema.entry_bounds(), schema.binary.tolist(), schema.nonnegative.tolist()
-    return Known(tuple(map(float, bounds)), tuple(binary), tuple(nonnegative), norm, norm == proven)
+    levels = schema.level if any(schema.level) else ()
+    return Known(tuple(map(float, bounds)), tuple(binary), tuple(nonnegative), norm, norm == proven, levels)
 
 
 def table_federation(

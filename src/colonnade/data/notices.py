@@ -104,7 +104,7 @@ def _beyond_bounds(column: Column, beyond: int, features: Any) -> list[str]:
     """A number or date of which most cells lie outside the bounds, or none between them; filled gaps are cells."""
     low, high = (column.low, column.high) if isinstance(column, Numeric) and not column.scale else (-1.0, 1.0)
     cells = features.toarray() if sparse.issparse(features) else features
-    known = cells[:, 1] == 0 if column.missing == "indicator" else np.ones(cells.shape[0], dtype=bool)
+    known = cells[:, -1] == 0 if column.missing == "indicator" else np.ones(cells.shape[0], dtype=bool)
     between = np.count_nonzero((cells[known, 0] > low) & (cells[known, 0] < high))
     if between and 2 * beyond <= cells.shape[0]:
         return []

@@ -368,12 +368,12 @@ def _add_long_products(x, y, out):  # type: ignore[no-untyped-def]  # numba infe
 
 
 @njit(cache=True, nogil=True)
-def whole_rows(values, keep, centre, factor, low, high, unit, most, largest, norm2, out):  # type: ignore[no-untyped-def]  # numba
+def whole_rows(values, keep, centre, factor, low, high, unit, most, toward, largest, norm2, out):  # type: ignore[no-untyped-def]  # numba
     """`out` gets the rows of `values[:, keep]` on the grid; returns how many were over the bound.
 
     A cell that is no number counts as zero, one over `largest` as that: whatever it holds, all that follows is finite.
-    `most` is ⌊√norm2⌋ in units. The caller makes sure that columns · norm2 < 2^63: squares of entries within that
-    cannot wrap and look short.
+    `most` is ⌊√norm2⌋ in units. Entries of columns with `toward` are cut toward zero instead of rounded. The caller
+    makes sure that columns · norm2 < 2^63: squares of entries within that cannot wrap and look short.
     """
     shortened = 0
     for r in range(values.shape[0]):
@@ -381,7 +381,8 @@ def whole_rows(values, keep, centre, factor, low, high, unit, most, largest, nor
         for j in range(keep.size):
             cell = values[r, keep[j]]
             cell = 0.0 if math.isnan(cell) else min(max(cell, -largest), largest)
-            real = np.rint((cell - centre[j]) * factor[j])
+            real = (cell - centre[j]) * factor[j]
+            real = np.trunc(real) if toward[j] else np.rint(real)
             whole = low[j] if real <= low[j] else high[j] if real >= high[j] else np.int64(real)
             if whole > most[j] or whole < -most[j]:
                 far, whole = True, most[j] if whole > 0 else -most[j]

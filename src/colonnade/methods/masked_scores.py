@@ -108,6 +108,7 @@ class MaskedScores(MethodBase):
     model: str
     intercept: float
     coefficients: Mapping[str, Floats] = field(default_factory=dict, repr=False)
+    curves: int = 0  # to which depth the model's run bent the columns that were left open
     TITLE: ClassVar[str] = "scores of rows by a model"
     REPLIES: ClassVar[Replies] = REPLIES
 
@@ -119,6 +120,9 @@ class MaskedScores(MethodBase):
         count = -(-job.roster.rows // ROWS)
         charge = Charge(SCORES, count, "its part of the scores, to the label holder, who learns their sum")
         return {p: () if p == job.roster.label else (charge,) for p in job.roster.parties}
+
+    def depth(self, job: Job) -> int:  # noqa: ARG002  that of the model
+        return self.curves
 
     def relays(self, job: Job) -> bool:  # noqa: ARG002  in every job alike
         return True

@@ -38,6 +38,7 @@ class Known:
     nonnegative: tuple[bool, ...]
     norm: float  # of a row: proven by the columns, or declared where that is less
     proven: bool = False  # whether no row can be longer than that
+    level: tuple[int, ...] = ()  # of a curve's hat, 1, 2, …; 0 for other columns; empty: there are no curves
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,8 @@ class Roster:
     held_rows: Mapping[str, int] = field(default_factory=dict)  # by party, where rows are split; else empty
     known: Mapping[str, Known] = field(default_factory=dict)  # of the parties with a declared schema
     responses: int = 0  # numbers in a row's label, where it is a vector; 0 where it is one number
+    left_open: tuple[int, ...] = ()  # how many columns the method may bend, to depth 1, 2 and so on
+    depth: int = 0  # to which it bent those that were left open
 
     @property
     def by_rows(self) -> bool:
@@ -64,6 +67,16 @@ class Roster:
     @property
     def with_columns(self) -> tuple[str, ...]:
         return tuple(party for party, places in self.positions.items() if places)
+
+
+def curves_in_words(roster: Roster) -> str:
+    """What was made of columns that left it to the method; empty: nothing."""
+    if not roster.depth:
+        return ""
+    levels = [level for known in roster.known.values() for level in known.level]
+    count, columns = levels.count(1), sum(len(places) for places in roster.positions.values())
+    hats = sum(level > 0 for level in levels)
+    return f"curves of depth {roster.depth}, {count:,} in all: {columns:,} columns instead of {columns - hats:,}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +270,10 @@ class MethodBase(ABC):
     def variant(self, problem: object) -> Method | GraphMethod | Self:  # noqa: ARG002  one form solves all
         """The form of the method that solves this problem."""
         return self
+
+    def depth(self, job: Job) -> int:  # noqa: ARG002  lines
+        """Of the curves of columns that leave it to the method: from public figures, the same wherever it is asked."""
+        return 0
 
     def relays(self, job: Job) -> bool:  # noqa: ARG002  never
         """Whether parties talk to each other, sealed, through the coordinator."""

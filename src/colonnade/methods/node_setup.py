@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 from colonnade import problem
 from colonnade.errors import InvalidInput
+from colonnade.kernels.curves import DEEPEST
 from colonnade.methods.masked_scores import MaskedScores
 from colonnade.methods.method import GraphMethod, Job, Method, MethodBase, Own, network
 from colonnade.privacy.block import Block
@@ -83,17 +84,19 @@ class Call:
 def _method_out(method: AnyMethod) -> Any:
     """Scores are no method that a job could name: which model, and nobody's coefficients."""
     if isinstance(method, MaskedScores):
-        return {"scores": method.model, "intercept": method.intercept}
+        return {"scores": method.model, "intercept": method.intercept, "curves": method.curves}
     return to_plain(method)
 
 
 def _method_in(raw: Any) -> Any:
     if isinstance(raw, dict) and "scores" in raw:
-        if raw.keys() != {"scores", "intercept"} or not isinstance(raw["scores"], str):
-            raise ValueError("scores name a model and its intercept")
+        if raw.keys() != {"scores", "intercept", "curves"} or not isinstance(raw["scores"], str):
+            raise ValueError("scores name a model, its intercept and its curves")
+        if raw["curves"] not in range(DEEPEST + 1):
+            raise ValueError(f"curves have a depth from 0 to {DEEPEST}")
         if not np.isfinite(intercept := float(raw["intercept"])):
             raise ValueError("an intercept is a number")
-        return MaskedScores(raw["scores"], intercept)
+        return MaskedScores(raw["scores"], intercept, curves=int(raw["curves"]))
     return from_plain(raw, "method")
 
 

@@ -147,7 +147,8 @@ class PartyData:
         self._block(job, agreement, job is not None)
 
     def _block(self, job: Job | None, agreement: Agreement | None, learns: bool) -> Block:
-        place = self.federation(agreement).parties[self.name].block.positions
+        depth = 0 if job is None else job.roster.depth
+        place = self.federation(agreement).bent(depth).parties[self.name].block.positions
         notes: tuple[str, ...] = ()
         if self.file.on is None:
             matrix, labels = self._matrix(), self.labels
@@ -155,8 +156,8 @@ class PartyData:
             own = self.table if agreement is None else self.table[agreement.places(self.offer(agreement.pepper))]
             holder, column = self.file.label
             labels = own[column].to_numpy() if learns and holder == self.name else None
-            schema = self.member.schema
-            assert schema is not None
+            assert self.member.schema is not None
+            schema = self.member.schema.bent(depth)
             encoded = schema.encode(own) if schema.width else None
             matrix = np.zeros((own.height, 0)) if encoded is None else encoded.matrix
             notes = () if encoded is None else encoded.owner_notes()
@@ -231,8 +232,9 @@ class Scoring:
         """The method with this party's own coefficients of the model it names."""
         part, member = self._part(method.model), self.data.member
         x = np.asarray(part["coefficients"], np.float64)
-        features = list(member.schema.features) if member.schema is not None else None
-        if x.shape != (member.width,) or part["features"] != features:
+        features = list(member.schema.bent(method.curves).features) if member.schema is not None else None
+        width = member.width if features is None else len(features)
+        if x.shape != (width,) or part["features"] != features:
             raise InvalidInput(
                 f"{self.data.name!r} brings other columns than run {method.model} had. Nothing was sent."
             )

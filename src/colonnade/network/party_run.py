@@ -23,7 +23,7 @@ from colonnade.data.federation import Federation
 from colonnade.data.federation_file import FederationFile
 from colonnade.errors import InvalidInput, PolicyRefused, ProtocolError
 from colonnade.methods.masked_scores import MaskedScores
-from colonnade.methods.method import Job, Own
+from colonnade.methods.method import Job, Own, curves_in_words
 from colonnade.methods.node_setup import Call, assumptions, place_of, terms_of
 from colonnade.network.neighbours import Neighbours
 from colonnade.network.party_data import PartyData, Scoring, part_path
@@ -107,6 +107,7 @@ class Request:
     place: str = ""  # what makes two rows the same row in it
     notices: tuple[str, ...] = ()  # what it would pay for nothing; of this party's data, and for its operator alone
     unused: tuple[str, ...] = ()  # declared levels that no row has; likewise
+    curves: str = ""  # what the method would make of columns whose schema leaves it to it
 
     @property
     def own(self) -> Plan:
@@ -124,8 +125,9 @@ def price(call: Call, federation: Federation, data: PartyData, scoring: Scoring)
     if isinstance(method, MaskedScores):
         method = scoring.equip(method)
     problem: Any = call.problem  # as in fit: a method refuses a problem it does not know
-    job = Job(problem, federation.roster(), call.privacy)
     _check_method(call, method, federation.by_rows)
+    job = Job(problem, federation.roster(), call.privacy)
+    job = Job(problem, federation.bent(method.depth(job)).roster(), call.privacy)
     method.check(job)
     check_pinned(data.file, method, job)
     plans: Mapping[str, Plan] = method.price(job)
@@ -158,7 +160,8 @@ def request_for(run: str, call: Call, priced: Priced, data: PartyData, scored: i
     )
     place = place_of(job, method, keyed=data.file.on is not None)
     unused = () if job.privacy is None else data.seen.unused
-    return replace(request, assumed=assumptions(job), place=place, notices=data.notices(job), unused=unused)
+    request = replace(request, assumed=assumptions(job), place=place, curves=curves_in_words(job.roster))
+    return replace(request, notices=data.notices(job), unused=unused)
 
 
 class Approvals:
@@ -214,6 +217,7 @@ class PartyRun:
     waiting: list[Letter] = field(default_factory=list)  # letters that did not fit into the last answer
     again: int = 0  # how many of them are sent again: through the hub, whatever became of them before
     kept: bool = False  # whether the result is written down
+    depth: int = 0  # of the curves of columns that left it to the method
 
     @property
     def name(self) -> str:
@@ -321,7 +325,7 @@ class PartyRun:
         if isinstance(own, np.ndarray):
             self.scoring.keep(run, own, self.proposal.agreement)
         if isinstance(own, Own):
-            schema = self.scoring.data.member.schema
+            schema = self.scoring.data.member.schema and self.scoring.data.member.schema.bent(self.depth)
             text = {
                 "format": "colonnade part",
                 "version": 1,

@@ -254,7 +254,7 @@ class PartyService:
             if self.neighbours is not None:
                 self.neighbours.begin(run)
         host = HostedNode(setup, run, self.log, ledger=self.ledger, keys=keys, identity=self.identity, told=told)
-        return PartyRun(proposal, host, cover, self.scoring)
+        return PartyRun(proposal, host, cover, self.scoring, depth=job.roster.depth)
 
     def meet(self, asked: Parcel) -> Parcel:
         self._run_asked(asked).meet(questions.names_in(asked, "peers"), asked.blobs)

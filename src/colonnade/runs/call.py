@@ -39,6 +39,7 @@ class CheckedCall:
     job: Job
     blocks: Mapping[str, Block]
     plans: Mapping[str, Plan]
+    federation: Federation  # with the curves that the method chose for columns that leave it to it
 
 
 def checked_call(
@@ -57,6 +58,9 @@ def checked_call(
     solved = cast(Problem, problem)  # a method that knows no other kind refused it above
     privacy = with_label_range(privacy, federation, solved, method)
     job = Job(solved, federation.roster(), privacy)
+    if depth := method.depth(job):
+        federation = federation.bent(depth)
+        job = Job(solved, federation.roster(), privacy)
     if isinstance(federation.unit, FeatureColumn) and not method.PROTECTS_COLUMNS:
         raise InvalidInput(f"{method.TITLE} protects rows or people, and this federation's unit is one feature column.")
     method.check(job)
@@ -71,11 +75,12 @@ def checked_call(
     if noise is not None:
         _check_seeded(federation)
         plans = {party: unprotected(plan) for party, plan in plans.items()}
-    return CheckedCall(asked, method, job, blocks, plans)
+    return CheckedCall(asked, method, job, blocks, plans, federation)
 
 
-def ordered_call(call: CheckedCall, federation: Federation, store: Store, *, kept: bool = True) -> CheckedCall:
+def ordered_call(call: CheckedCall, store: Store, *, kept: bool = True) -> CheckedCall:
     """The call with its rows in the order of the store's secret, where a run is private and has keys."""
+    federation = call.federation
     if not (isinstance(store, RunStore) and _takes_secret_order(federation, call.method, call.job.privacy)):
         return call
     return replace(call, blocks=blocks_with_labels(federation.ordered(store.order_secret(kept=kept)), call.job))
@@ -211,9 +216,9 @@ def blocks_with_labels(federation: Federation, job: Job) -> dict[str, Block]:
     return {**blocks, federation.label: replace(blocks[federation.label], labels=labels)}
 
 
-def call_fingerprint(federation: Federation, call: CheckedCall, noise: SeededNoise | None = None) -> str:
+def call_fingerprint(call: CheckedCall, noise: SeededNoise | None = None) -> str:
     """What makes two calls the same call, so that the second goes on with the run of the first."""
-    return run_fingerprint(federation, call.job, call.method, call.blocks, noise)
+    return run_fingerprint(call.federation, call.job, call.method, call.blocks, noise)
 
 
 def run_fingerprint(

@@ -88,15 +88,16 @@ def fit(
     if isinstance(federation, Federation) and federation.away is not None:
         federation = meet_parties(federation, engine)
     passed = calls.checked_call(federation, problem, method, privacy, noise)
+    federation = passed.federation
     calls.check_store(passed, federation, privacy, store)
     for remark, category in _warnings_before(federation, passed):
         warnings.warn(remark, category, stacklevel=2)
     run_store: Store = MemoryStore() if store is None else RunStore(store)
     try:
-        passed = calls.ordered_call(passed, federation, run_store)
+        passed = calls.ordered_call(passed, run_store)
         job, method = passed.job, passed.method
         watch = progress_bar(progress, method.TITLE, method.rounds)
-        with run_store.run(calls.call_fingerprint(federation, passed, noise)) as run, watch as show:
+        with run_store.run(calls.call_fingerprint(passed, noise)) as run, watch as show:
             call = node_setup.Call(passed.asked, problem, job.privacy, noise)
             one = RunDriver(run, federation, job, method, passed.plans, passed.blocks, run_store, show, noise, call)
             with one.hosted(engine or InProcess()):
@@ -426,6 +427,7 @@ def _facts(run: RunDriver) -> dict[str, Any]:
     parties = run.federation.parties if here else {}
     return {
         "rows": run.job.roster.rows,
+        **({"depth": run.job.roster.depth} if run.job.roster.depth else {}),
         "brought": dict(run.federation.alignment.rows) if here and run.job.privacy is None else {},
         "policies": {name: _policy_words(party.policy) for name, party in parties.items()},
         "settings": terms.settings,

@@ -23,7 +23,7 @@ from colonnade.data.federation import Federation
 from colonnade.data.federation_file import FederationFile
 from colonnade.data.party import OPEN, Alignment
 from colonnade.errors import ColonnadeError, InvalidInput, MostlyNoise, NothingToLearn, UnusedLevels
-from colonnade.methods.method import GraphMethod, Method
+from colonnade.methods.method import GraphMethod, Method, curves_in_words
 from colonnade.methods.node_setup import Call, coordinator_setup, terms_of
 from colonnade.network.alignment import check_least
 from colonnade.network.party_file import PartyFile
@@ -133,6 +133,7 @@ def preview(
 ) -> Preview:
     """What `co.fit` with the same arguments would release, refused where `co.fit` would refuse it before sending."""
     call = checked_call(federation, problem, method, privacy)
+    federation = call.federation
     check_store(call, federation, privacy, store)
     _check_ledgers(call, federation, store)
     charges = [(party, charge) for party, plan in call.plans.items() for charge in plan if charge.count]
@@ -140,11 +141,22 @@ def preview(
     rho, unit, terms = row_rho(call.plans), str(call.job.roster.unit), call.job.privacy
     size = _estimate_bytes(federation, problem, call.method, terms)
     nothing, unused = map(tuple, notices(federation, call.job, call.blocks))
-    known = Preview(call.method.TITLE, federation.rows, lines, rho, None, size, nothing, unused, unit)
+    bent = _about_curves(federation, problem, call, size)
+    known = Preview(call.method.TITLE, federation.rows, lines, rho, None, size, nothing, unused, unit, notes=bent)
     if terms is None:
         return known
-    notes = (*filter(None, [large_delta(terms, *call.job.units)]), *remarks_on(terms))
+    notes = (*bent, *filter(None, [large_delta(terms, *call.job.units)]), *remarks_on(terms))
     return replace(known, delta=terms.delta, trust=terms.trust, notes=notes)
+
+
+def _about_curves(federation: Federation, problem: Any, call: CheckedCall, size: int | None) -> tuple[str, ...]:
+    """What the curves that the method chose make of the table, and of the bytes."""
+    if not (said := curves_in_words(call.job.roster)):
+        return ()
+    flat = _estimate_bytes(federation.as_lines(), problem, call.method, call.job.privacy)
+    known = "" if size is None or flat is None else f", and about {size:,} bytes instead of {flat:,}"
+    double = " That is more than double:" if size is not None and flat is not None and size > 2 * flat else ""
+    return (f"{said}{known}.{double} smooth = false in a schema keeps a column a line",)
 
 
 def _check_ledgers(call: CheckedCall, federation: Federation, store: str | Path | None) -> None:
@@ -158,7 +170,7 @@ def _check_ledgers(call: CheckedCall, federation: Federation, store: str | Path 
         kept, run = None, None
         if folder is not None and (folder / "runs.db").is_file():
             kept = last.enter_context(closing(RunStore(folder)))
-            run = kept.going_on(call_fingerprint(federation, ordered_call(call, federation, kept, kept=False)))
+            run = kept.going_on(call_fingerprint(ordered_call(call, kept, kept=False)))
         elif folder is not None:
             check_folder(folder)
         for name, (policy, guarded) in nodes.items():

@@ -169,7 +169,7 @@ class Fit(FitFacts):
 
     def blocks(self, federation: Federation, without: Sequence[str] = ()) -> dict[str, Block]:
         """The blocks of a federation's parties, checked against the columns that the model was fitted on."""
-        wanted = self._parties(without)
+        wanted, federation = self._parties(without), federation.bent(self.depth)
         if absent := [party for party in wanted if party not in federation.parties]:
             raise InvalidInput(
                 f"a prediction needs the columns of every party, and {absent[0]!r} is missing; "
@@ -184,6 +184,11 @@ class Fit(FitFacts):
                 what = f"party {party!r} brings {found.block.columns:,} columns; the model was fitted on {len(x):,}"
                 raise InvalidInput(f"{what}. Give the same columns in the same order.")
         return {party: federation.parties[party].block for party in wanted}
+
+    @property
+    def depth(self) -> int:
+        """Of the curves that the run chose for columns whose schema leaves it to the method; 0: lines."""
+        return int(self.facts.get("depth", 0))
 
     def _federation(self, frames: Mapping[str, Any], without: Sequence[str]) -> Federation:
         wanted = self._parties(without)

@@ -44,8 +44,10 @@ def score(
     if federation.away is not None:
         _check_elsewhere(fitted, federation, without)
         there = meet_parties(federation, engine)
-        method = MaskedScores(fitted.run, fitted.intercept)
+        there = there.bent(fitted.depth)
+        method = MaskedScores(fitted.run, fitted.intercept, curves=fitted.depth)
     else:
+        federation = federation.bent(fitted.depth)
         blocks = fitted.blocks(federation, without)
         kept = {name: party for name, party in federation.parties.items() if name in blocks or name == fitted.label}
         there = replace(federation, parties=kept, label=fitted.label)
@@ -77,7 +79,8 @@ def _check_elsewhere(fitted: Fit, federation: Federation, without: Sequence[str]
         what = f"parties of the model that are not in the federation file: {absent}; without= names {named}"
         raise InvalidInput(f"{what}. Write a file of those that take part, and name the others in without=.")
     for name, features in fitted.features.items():
-        columns = federation.parties[name].block.columns if name in federation.parties else len(features)
+        bent = federation.bent(fitted.depth).parties
+        columns = bent[name].block.columns if name in bent else len(features)
         if columns != len(features):
             fewer = f"party {name!r} brings {columns:,} columns"
             raise InvalidInput(f"{fewer}; the model was fitted on {len(features):,}.")

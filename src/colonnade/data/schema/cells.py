@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from colonnade.errors import InvalidInput, unquoted
+from colonnade.kernels import curves
 from colonnade.kernels.arrays import Floats
 
 if TYPE_CHECKING:
@@ -157,6 +158,13 @@ def with_indicator(numbers: Floats, gaps: Rows, missing: object) -> list[Sparse]
     return [nonzeros(numbers), ones(gaps)]
 
 
+def hats(numbers: Floats, depth: int, gaps: Rows) -> list[Sparse]:
+    """The hats of numbers in [-1, 1], nothing in the rows of gaps."""
+    found = curves.hats(numbers, depth)
+    found[gaps] = 0.0
+    return [nonzeros(found[:, j]) for j in range(found.shape[1])]
+
+
 def scale_to_unit(numbers: Floats, low: float, high: float) -> Floats:
     """Numbers between the bounds to [-1, 1]. In this order every rounding is monotone: no value ends past -1 or 1."""
     return 2.0 * ((numbers - low) / (high - low)) - 1.0
@@ -183,6 +191,14 @@ def assemble(columns: Sequence[Sparse], height: int) -> Any:
     for j, (rows, values) in enumerate(columns):
         dense[rows, j] = values
     return dense
+
+
+def columns_of(matrix: Any, j: int) -> Sparse:
+    """Column j of an encoded matrix, as it went in."""
+    if not sparse.issparse(matrix):
+        return nonzeros(np.asarray(matrix[:, j], np.float64))
+    part = slice(matrix.indptr[j], matrix.indptr[j + 1])
+    return matrix.indices[part].astype(np.int64), matrix.data[part]
 
 
 def _csc(data: NDArray[Any], indices: NDArray[Any], indptr: NDArray[Any], height: int) -> Any:

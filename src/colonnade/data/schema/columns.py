@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -15,10 +16,13 @@ import numpy as np
 from colonnade.data.schema import cells
 from colonnade.data.schema.cells import LARGEST, EncodedColumn, Missing, wrong
 from colonnade.errors import InvalidInput
+from colonnade.kernels import curves
+from colonnade.kernels.arrays import Floats
 
 if TYPE_CHECKING:
     import polars as pl
 
+SMOOTH = 3  # the depth of smooth=True: seven bends
 CYCLES = {"month": 12, "weekday": 7}  # parts of a date: January is 1, and so is Monday
 
 
@@ -30,21 +34,33 @@ class Feature:
     bound: float | None  # of the absolute value; None where nothing is known
     nonnegative: bool
     binary: bool
+    level: int = 0  # of a curve's hat; 0: no hat
 
 
-# The features of a column come in groups: of the features of one group at most one differs from zero in a row.
+# The features of a column come in groups: those of one group are together never longer than its largest bound. Of
+# levels, or of a value and its indicator, one differs from zero; a number and its hats are no longer than 1.
 Groups = tuple[tuple[Feature, ...], ...]
 
 
 @dataclass(frozen=True)
 class Numeric:
-    """A number with public bounds; values outside are clipped."""
+    """A number with public bounds; values outside are clipped.
+
+    smooth    a curve instead of a line. None: the method decides, from public figures (Private Gram for prediction; to
+              all others it is a line). False: a line. True: a curve of depth 3. 1 to 8: of that depth, which is linear
+              between 2^depth + 1 knots at equal distances.
+    values    how many different values there are, where that is public: no curve is deeper than they can show.
+    monotone  1: the curve never falls; -1: it never rises. Private Gram keeps it so, whatever the noise.
+    """
 
     name: str
     low: float
     high: float
     scale: bool = True  # False keeps the units, and keeps zeros zero: for counts in wide sparse tables
     missing: Missing = "refuse"
+    smooth: bool | int | None = None
+    values: int | None = None
+    monotone: Literal[-1, 1] | None = None
 
     def __post_init__(self) -> None:
         _check_name(self.name)
@@ -52,11 +68,35 @@ class Numeric:
             raise wrong(self.name, f"scale is {self.scale!r}. Write true or false.")
         object.__setattr__(self, "missing", _missing(self.name, self.missing))
         _check_bounds(self, number)
+        _check_curve(self)
+
+    @property
+    def deepest(self) -> int:
+        """The depth beyond which a curve has knots without values."""
+        if not self.scale:
+            return 0
+        return curves.DEEPEST if self.values is None else min(math.ceil(math.log2(self.values - 1)), curves.DEEPEST)
+
+    @property
+    def depth(self) -> int:
+        """Of its curve; 0 for a line."""
+        asked = SMOOTH if self.smooth is True else int(self.smooth or 0)
+        return min(asked, self.deepest)
+
+    def bent(self, depth: int) -> Numeric:
+        """The same column with this depth, where it was left to the method."""
+        return replace(self, smooth=depth) if self.smooth is None and min(depth, self.deepest) else self
+
+    def knots(self) -> Floats:
+        """Where the pieces of its curve meet, in its own unit, the bounds included."""
+        return np.asarray(self.low + (curves.knots(self.depth) + 1.0) / 2.0 * (self.high - self.low))
 
     def groups(self) -> Groups:
         bound = 1.0 if self.scale else max(abs(self.low), abs(self.high))
         value = Feature(self.name, bound, nonnegative=not self.scale and self.low >= 0.0, binary=False)
-        return (_with_indicator(value, self.missing),)
+        own = zip(curves.levels(self.depth).tolist(), curves.heights(self.depth).tolist(), strict=True)
+        hats = [Feature(f"{self.name}~{j}", height, True, False, level) for j, (level, height) in enumerate(own, 1)]
+        return ((value, *hats, *_with_indicator(value, self.missing)[1:]),)
 
     def encode(self, values: pl.Series) -> EncodedColumn:
         numbers, gaps = cells.numbers_of(self.name, self.missing, values)
@@ -64,7 +104,9 @@ class Numeric:
         numbers = np.clip(numbers, self.low, self.high)
         if self.scale:
             numbers = cells.scale_to_unit(numbers, self.low, self.high)
-        return EncodedColumn(cells.with_indicator(numbers, gaps, self.missing), outside)
+        hats = cells.hats(numbers, self.depth, gaps if self.missing == "indicator" else gaps[:0])
+        value, *indicator = cells.with_indicator(numbers, gaps, self.missing)
+        return EncodedColumn([value, *hats, *indicator], outside)
 
 
 @dataclass(frozen=True)
@@ -249,6 +291,19 @@ def _check_bounds(column: Numeric | Date, read: Callable[[str, object], Any]) ->
     if not low <= missing <= high:
         outside = f"missing = {texts[2]} lies outside the bounds {texts[0]} to {texts[1]}"
         raise wrong(column.name, f"{outside}. Choose one between them.")
+
+
+def _check_curve(column: Numeric) -> None:
+    smooth, values, monotone = column.smooth, column.values, column.monotone
+    depth = isinstance(smooth, int) and (isinstance(smooth, bool) or 1 <= smooth <= curves.DEEPEST)
+    if not (smooth is None or depth):
+        raise wrong(column.name, f"smooth is {smooth!r}. Write true, false or a depth from 1 to {curves.DEEPEST}.")
+    if smooth and not column.scale:
+        raise wrong(column.name, "a curve needs a number that is scaled by its bounds. Leave scale = false out.")
+    if values is not None and (isinstance(values, bool) or not isinstance(values, int) or values < 2):
+        raise wrong(column.name, f"values is {values!r}. Write how many different values there are, 2 or more.")
+    if monotone is not None and (isinstance(monotone, bool) or monotone not in (-1, 1)):
+        raise wrong(column.name, f"monotone is {monotone!r}. Write 1 where it never falls, -1 where it never rises.")
 
 
 def number(what: str, value: object) -> float:

@@ -10,6 +10,7 @@
     name = "age"
     low = 0.0
     high = 120.0
+    smooth = true                   # optional, as are values = 40 and monotone = 1: docs/curves.md
 
 A mistake is reported with its line and key.
 """
@@ -24,7 +25,7 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal
@@ -32,7 +33,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.data.schema.cells import Blocks, as_frame
+from colonnade.data.schema.cells import Blocks, Sparse, as_frame, assemble, columns_of, hats
 from colonnade.data.schema.columns import KINDS, Categorical, Column, Date, Feature, Numeric, Plain, features_of, number
 from colonnade.data.schema.infer import look
 from colonnade.errors import InvalidInput, StoreError, unquoted
@@ -133,6 +134,41 @@ class Schema:
         return np.array([feature.binary for feature in self._features()], dtype=np.bool_)
 
     @property
+    def level(self) -> tuple[int, ...]:
+        """For each encoded column: its level among the hats of a curve, 0 for all others."""
+        return tuple(feature.level for feature in self._features())
+
+    @property
+    def left_open(self) -> tuple[int, ...]:
+        """How many columns a method may bend, to depth 1, 2 and so on."""
+        own = [c.deepest for c in self.columns if isinstance(c, Numeric) and c.smooth is None]
+        return tuple(sum(depth >= k for depth in own) for k in range(1, max(own, default=0) + 1))
+
+    def bent(self, depth: int) -> Schema:
+        """The schema with curves of this depth wherever that was left to the method."""
+        columns = tuple(c.bent(depth) if isinstance(c, Numeric) else c for c in self.columns)
+        return self if columns == self.columns else replace(self, columns=columns)
+
+    def as_lines(self) -> Schema:
+        """The schema without any curve."""
+        columns = (replace(c, smooth=False) if isinstance(c, Numeric) else c for c in self.columns)
+        return replace(self, columns=tuple(columns))
+
+    def bend(self, matrix: Any, depth: int) -> Any:
+        """Rows that this schema encoded, as `bent(depth)` would have encoded them."""
+        found, height, start = list[Sparse](), matrix.shape[0], 0
+        for column, other in zip(self.columns, self.bent(depth).columns, strict=True):
+            stop = start + len(features_of(column))
+            own = [columns_of(matrix, j) for j in range(start, stop)]
+            if other != column and isinstance(other, Numeric):
+                numbers = np.zeros(height)
+                numbers[own[0][0]] = own[0][1]
+                gaps = own[1][0] if other.missing == "indicator" else np.zeros(0, np.int64)
+                own[1:1] = hats(numbers, other.depth, gaps)
+            found, start = found + own, stop
+        return assemble(found, height)
+
+    @property
     def bounded(self) -> bool:
         """Whether every column has a declared bound, so that private methods can use it."""
         return self.source == "declared" and not any(isinstance(column, Plain) for column in self.columns)
@@ -145,7 +181,8 @@ class Schema:
     def row_bound(self) -> float:
         """The least public L2 bound of an encoded row that the columns prove by themselves."""
         self._require_public_bounds()
-        # Of a group's encoded values at most one differs from zero: a level, the value, or its indicator.
+        # Of a group's encoded values at most one differs from zero: a level, the value, or its indicator; or they are a
+        # number's with its hats, which are together no longer than the number at its bound (kernels/curves.py).
         bounds = [max(f.bound or 0.0 for f in group) for column in self.columns for group in column.groups()]
         total = sum((Fraction(bound) ** 2 for bound in bounds), Fraction(0))
         root = math.hypot(*bounds)
@@ -242,7 +279,7 @@ class Schema:
 
 def column_entry(column: Column) -> dict[str, Any]:
     """A column as text, numbers, days and lists: what the file and the digest are made from."""
-    return {"type": type(column).__name__.lower(), **asdict(column)}
+    return {"type": type(column).__name__.lower()} | {k: v for k, v in asdict(column).items() if v is not None}
 
 
 def toml_lines(entries: Mapping[str, Any]) -> list[str]:

@@ -34,8 +34,9 @@ from scipy.special import ndtr
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats, Indices
 from colonnade.kernels.ring import Ring
-from colonnade.methods.gram.integer_rows import Grid, entry_bounds, norms
-from colonnade.methods.gram.rule import Extended, GramRule, PublicColumns, RowFrame
+from colonnade.methods.gram.curves import weigh
+from colonnade.methods.gram.integer_rows import Grid, entry_bounds, hat_levels, norms
+from colonnade.methods.gram.rule import Extended, GramRule, PublicColumns, RowFrame, survival
 from colonnade.methods.method import Job, Labels, numbers
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import Audience, Charge, Event, Mechanism
@@ -99,13 +100,21 @@ def public_columns(job: Job) -> PublicColumns:
     parties, lengths = job.roster.parties, norms(job)
     known = {party: entry_bounds(job, party) for party in job.roster.with_columns}
     widths = [len(job.roster.positions[party]) for party in parties]
+    level = np.concatenate([hat_levels(job, party) for party in parties])
     return PublicColumns(
         owner=np.repeat(np.arange(len(parties)), widths),
         norms=np.array([lengths.get(party, 0.0) for party in parties]),
         bound=np.concatenate([known[party][0] for party in parties if party in known]),
         binary=np.concatenate([known[party][1] for party in parties if party in known]),
         nonnegative=np.concatenate([known[party][2] for party in parties if party in known]),
+        level=level,
+        weight=weigh(survival(job.roster.rows, 1, rule_rho(job)), level),
     )
+
+
+def rule_rho(job: Job) -> float:
+    """The budget that rules go by: a person with m rows counts m times, as if it were m² times smaller."""
+    return job.rho / job.roster.unit.rows**2
 
 
 def plan_sums(job: Job, columns: PublicColumns, rho: float, alone: bool) -> Figures:
@@ -220,13 +229,16 @@ def grid(
 
     `whole`: no row may be shortened, so entries stay within their bounds also after rounding.
     """
-    bound, _, nonnegative = entry_bounds(job, party)
+    bound, binary, nonnegative = entry_bounds(job, party)
     low, bound = np.where(nonnegative, 0.0, -bound)[keep], bound[keep]
     reach = math.isqrt(figures.norm2[party])  # no entry is longer than its row; and a number that large fits an integer
     ends = [(end - centre) * scale / figures.step / unit for end in (low, bound)]
     low, high = (np.trunc(end * (1 + 1e-12)) if whole else np.rint(end) for end in ends)
     low, high = (np.clip(end, -reach, reach).astype(np.int64) for end in (low, high))
-    return Grid(keep, centre, scale, low, high, figures.norm2[party], figures.step, unit)
+    # A block of a curve is no longer than its number alone, and stays so if its entries are cut toward zero.
+    plain = not centre.any() and bool((scale == 1.0).all())
+    toward = np.full(keep.size, plain and bool(hat_levels(job, party).any())) & ~binary[keep]
+    return Grid(keep, centre, scale, low, high, figures.norm2[party], figures.step, unit, toward)
 
 
 def whole_frame(columns: PublicColumns) -> RowFrame:

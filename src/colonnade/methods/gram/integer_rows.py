@@ -38,6 +38,12 @@ class Grid:
     norm2: int  # the most that the squares of a row may sum to, in steps
     step: float
     unit: Integers  # the steps that a 1 in each column stands for; entries and their bounds are in units
+    toward: NDArray[np.bool_] | None = None  # zero: how entries of a curve are rounded; None, others: to the nearest
+
+    @property
+    def cut(self) -> NDArray[np.bool_]:
+        """Whose entries are cut toward zero."""
+        return np.zeros(self.keep.size, bool) if self.toward is None else self.toward
 
 
 class IntegerRows:
@@ -72,7 +78,7 @@ class IntegerRows:
         whole = np.empty((len(dense), self.columns), np.int32 if reach < 1 << 31 else np.int64)
         self.shortened += whole_rows(
             *(dense, keep, grid.centre, factor, grid.low, grid.high),
-            *(grid.unit, reach // grid.unit, LARGEST, grid.norm2, whole),
+            *(grid.unit, reach // grid.unit, grid.cut, LARGEST, grid.norm2, whole),
         )
         return whole
 
@@ -89,7 +95,8 @@ class IntegerRows:
         part = self._matrix[first : first + count]
         place, row = part.indices, np.repeat(np.arange(part.shape[0]), np.diff(part.indptr))
         real = part.data * (grid.scale / grid.step)[place]
-        whole = np.clip(np.rint(real), grid.low[place], grid.high[place]).astype(np.int64)
+        real = np.where(grid.cut[place], np.trunc(real), np.rint(real))
+        whole = np.clip(real, grid.low[place], grid.high[place]).astype(np.int64)
         reach = math.isqrt(grid.norm2)
         far = np.bincount(row, np.abs(whole) > reach, part.shape[0]) > 0
         whole = np.clip(whole, -reach, reach)
@@ -216,6 +223,12 @@ def uncut(job: Job) -> bool:
         and (entry_bounds(job, party)[0] >= known[party].bounds).all()
         for party in job.roster.with_columns
     )
+
+
+def hat_levels(job: Job, party: str) -> Integers:
+    """Of each column of a party its level among the hats of a curve, 0 for all others."""
+    known = job.roster.known.get(party)
+    return np.array(known.level if known and known.level else [0] * len(job.roster.positions[party]), np.int64)
 
 
 def entry_bounds(job: Job, party: str) -> tuple[Floats, NDArray[np.bool_], NDArray[np.bool_]]:

@@ -25,7 +25,16 @@ import numpy as np
 
 from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.kernels.arrays import Floats
-from colonnade.methods.gram.design import Figures, audience, label_bound, plan_joint, public_columns, whole_frame
+from colonnade.methods.gram.curves import choose_depth
+from colonnade.methods.gram.design import (
+    Figures,
+    audience,
+    label_bound,
+    plan_joint,
+    public_columns,
+    rule_rho,
+    whole_frame,
+)
 from colonnade.methods.gram.integer_rows import entry_bounds, norms
 from colonnade.methods.gram.local import (
     Local,
@@ -37,7 +46,7 @@ from colonnade.methods.gram.local import (
     own_products_release,
     sketch_release,
 )
-from colonnade.methods.gram.rule import Gram, RowFrame, prepare
+from colonnade.methods.gram.rule import Gram, RowFrame, prepare, survival
 from colonnade.methods.gram.secure_design import TRUSTS, Design, GramSettings, Layout
 from colonnade.methods.gram.secure_products import (
     Diagonal,
@@ -73,7 +82,7 @@ from colonnade.privacy.block import Block
 from colonnade.privacy.events import Audience, Plan
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.statement import Trust
-from colonnade.problem import LeastSquares, Logistic
+from colonnade.problem import LeastSquares, Logistic, Ridge
 from colonnade.runtime.node import Replies
 from colonnade.runtime.program import COORDINATOR, Post, Program, ask, ask_one, receive, tell
 
@@ -101,7 +110,8 @@ def coordinator(job: Job, gate: Gate, settings: GramSettings) -> Program[Answer]
     steps = yield from collect_gram(design, prepared, gate)
     gram = Gram.of(extended, steps * joint.step**2, design.sds(joint, frame))
     every, bound = design.columns.owner.size, label_bound(job)
-    solved = solve(gram, frame, rule, job.problem, rows=job.roster.rows, columns=every, label_bound=bound, sums=sums)
+    rows, level = job.roster.rows, design.columns.level
+    solved = solve(gram, frame, rule, job.problem, rows=rows, columns=every, label_bound=bound, sums=sums, level=level)
     doubt = "rows were added into buckets" if settings.sketch_rows else cut_short(job)
     proven = all(map(prepared.layout.whole, job.roster.with_columns))
     release = released_gram(job, gram, frame, rule.name, settings.cross, joint, proven=proven)
@@ -306,6 +316,16 @@ class PrivateGram(GramSettings, Method):
                 f"purpose='inference' shortens no row, and nothing public proves that rows of {party!r} stay within "
                 f"{norms(job)[party]:.4g}. Nothing was sent. To fit for inference, {remedy}."
             )
+
+    def depth(self, job: Job) -> int:
+        """From rows, columns and budget. Lines where columns are chosen among, and where each party is by itself."""
+        term = job.problem.constraint or job.problem.penalty
+        if self.cross != "secure" or self.screen is not None or not (term is None or isinstance(term, Ridge)):
+            return 0
+        if job.privacy is None or self.purpose == "inference":
+            return 0
+        lines = sum(len(places) for places in job.roster.positions.values())
+        return choose_depth(survival(job.roster.rows, 1, rule_rho(job)), lines, job.roster.left_open)
 
     def price(self, job: Job) -> Mapping[str, Plan]:
         return Design(job, self).plans() if self.cross == "secure" else Local(job, self.cross == "sketch").plans()

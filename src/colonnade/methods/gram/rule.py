@@ -11,6 +11,8 @@ Rule     u = (n√(1.7ρ)/1.77)^(2/3)/d says how much of a Gram of d columns sur
                           much they are expected to say of the label, which the ridge turns into a prior.
                 screened  u < .5 and many columns: only some, where their class sums prove that fewer say more.
                 weak      u of the kept columns below .3: no Gram survives, most weight goes to the label.
+Curves   hats (curves.py) count by the square of their weight in u. Rows as they are grow no longer by them, so that raw
+         goes by the other columns alone.
 Tuned    shares, slack, ridge and thresholds are round figures, chosen by looking at nycflights13, a9a, credit-default,
          nhanes-diabetes and diabetes130, whole (benchmarks/gram.py) and cut down to a few thousand rows; "many" lies
          between the 236 columns of the first, better all kept, and the 2,508 of the last. At the exponent noise and
@@ -53,6 +55,19 @@ class PublicColumns:
     bound: Floats  # (d,) bound of the absolute value of an entry
     binary: Flags  # (d,) only 0 and 1
     nonnegative: Flags  # (d,) at least 0 (and clipped there)
+    level: Indices = field(default_factory=lambda: np.zeros(0, int))  # (d,) of a curve's hat, 1, 2, …; 0: no hat
+    weight: Floats = field(default_factory=lambda: np.zeros(0))  # (d,) of a column in centred rows: curve_weights
+
+    def __post_init__(self) -> None:
+        if not self.level.size:
+            object.__setattr__(self, "level", np.zeros(self.owner.size, int))
+        if not self.weight.size:
+            object.__setattr__(self, "weight", np.ones(self.owner.size))
+
+    @property
+    def hats(self) -> Floats:
+        """The weights of the columns that are hats of curves."""
+        return self.weight[self.level > 0]
 
     def sums_sensitivity(self) -> float:
         """L2 sensitivity of (S+, S-, n+, half squares of the columns that are not binary), all parties together."""
@@ -196,12 +211,26 @@ def noise_levels(owner: Indices, label_owner: int, g: float, *, labels_fixed: bo
 # ------------------------------------------------------------------------------------------------ rules
 
 
-def choose(rows: int, columns: int, rho: float, *, classes: bool = False, keep: int | None = None) -> GramRule:
-    """The rule for this size and budget; `keep` screens to at most so many columns, whatever the budget."""
+def choose(
+    rows: int,
+    columns: int,
+    rho: float,
+    *,
+    classes: bool = False,
+    keep: int | None = None,
+    hats: Floats | None = None,
+) -> GramRule:
+    """The rule for this size and budget; `keep` screens to at most so many columns, whatever the budget.
+
+    `hats` are the weights of those that are hats of curves, which count by their squares. Rows as they are grow no
+    longer by hats, so that whether those of numbers are released raw goes by the other columns alone.
+    """
     if rows < 1 or columns < 1 or not rho > 0.0:
         raise InvalidInput(f"rows={rows}, columns={columns} and rho={rho:g} must all be above 0.")
-    u, screen = _survival(rows, columns, rho), keep is not None and keep < columns
-    if u >= 2.0 and not screen and not classes:
+    hats = np.zeros(0) if hats is None else hats
+    lines = columns - hats.size
+    u, screen = survival(rows, lines + float(hats @ hats), rho), keep is not None and keep < columns
+    if survival(rows, lines, rho) >= 2.0 and not screen and not classes:
         return as_they_are(columns, rho)
     kept = min(keep or columns, columns)
     rule = replace(as_they_are(kept, rho), name="centred", sums=0.15, power=0.25, slack=1.15, ridge=1.5)
@@ -217,7 +246,7 @@ def as_they_are(columns: int, rho: float) -> GramRule:
     return GramRule("raw", rho, 0.0, columns, power=0.0, slack=1.0, ridge=1.0, constant_share=0.1, label_share=0.25)
 
 
-def _survival(rows: int, columns: int, rho: float) -> float:
+def survival(rows: int, columns: float, rho: float) -> float:
     """u: how much of a Gram of so many columns survives the noise."""
     return float((rows * math.sqrt(1.7 * rho) / 1.77) ** (2 / 3)) / columns
 
@@ -230,13 +259,13 @@ def prepare(rule: GramRule, columns: PublicColumns, rows: int, sums: Sums | None
         return rule, RowFrame(*whole, columns.norms.astype(np.float64), np.full(every, np.inf))
     if sums is None:
         raise InvalidInput(f"the rule {rule.name!r} spends {rule.sums:g} of rho on class sums: release them first.")
-    u, table = _survival(rows, every, rule.rho), _table(rule, columns, rows, sums)
+    u, table = survival(rows, float(np.square(columns.weight).sum()), rule.rho), _table(rule, columns, rows, sums)
     keep = _strongest(rule, table, every, u) if rule.keep < every or (u < 0.5 and every >= MANY) else np.arange(every)
     if keep.size < every:
         rule = replace(rule, name="screened")
     elif u < 0.5:
         table = table.by_signal()
-    if _survival(rows, keep.size, rule.rho) < 0.3:
+    if survival(rows, float(np.square(columns.weight[keep]).sum()), rule.rho) < 0.3:
         rule = replace(rule, name="weak", ridge=4.0, label_share=1.0)
     return rule, table.frame(keep, rule, columns)
 
@@ -290,14 +319,17 @@ def _table(rule: GramRule, columns: PublicColumns, rows: int, sums: Sums) -> _Co
     bound = columns.bound
     doubt = math.sqrt(2.0) * sums.noise / rows / bound
     mean, square = (sums.positive + sums.negative) / rows / bound, 2.0 * sums.half_squares / rows / np.square(bound)
-    for kind in (columns.binary, ~columns.binary):  # zeros and ones are not like measurements
+    # Zeros and ones are not like measurements, nor these like hats.
+    kinds = [columns.binary, *(~columns.binary & (columns.level == k) for k in range(columns.level.max(initial=0) + 1))]
+    for kind in kinds:
         mean[kind] = _draw_together(mean[kind], doubt[kind])
     mean = np.clip(mean, np.where(columns.nonnegative, 0.0, -1.0), 1.0)
-    numbers = ~columns.binary
-    square[numbers] = _draw_together(square[numbers], (2.0 * sums.square_noise / rows / np.square(bound))[numbers])
+    noise = 2.0 * sums.square_noise / rows / np.square(bound)
+    for kind in kinds[1:]:
+        square[kind] = _draw_together(square[kind], noise[kind])
     square = np.where(columns.binary, mean, square)
     variance = np.clip(square - np.square(mean), 0.0, 1.0)
-    scale = (variance + np.maximum(doubt, FLOOR)) ** -rule.power
+    scale = (variance + np.maximum(doubt, FLOOR)) ** -rule.power * columns.weight
     pull, noise = sums.pull(*sums.label_mean(rows))
     return _ColumnSummary(mean, doubt, variance, scale, pull / bound * scale, noise / bound * scale)
 

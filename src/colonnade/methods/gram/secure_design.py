@@ -32,6 +32,7 @@ from colonnade.methods.gram.design import (
     noise_sd,
     plan_sums,
     public_columns,
+    rule_rho,
     squares_within,
     sums_sensitivity,
 )
@@ -104,12 +105,11 @@ class Design:
 
     @cached_property
     def rule(self) -> GramRule:
-        # A person with m rows counts m times in every sensitivity: as if the budget were m² times smaller.
-        rho = self.job.rho / self.job.roster.unit.rows**2
+        sizes = self.job.roster.rows, self.columns.owner.size, rule_rho(self.job)
         if self.settings.purpose == "inference":  # rows as they are, and the whole budget on one release of them
-            return as_they_are(self.columns.owner.size, rho)
-        classes = self.job.problem.loss.classifies
-        return choose(self.job.roster.rows, self.columns.owner.size, rho, classes=classes, keep=self.settings.screen)
+            return as_they_are(*sizes[1:])
+        classes, hats = self.job.problem.loss.classifies, self.columns.hats
+        return choose(*sizes, classes=classes, keep=self.settings.screen, hats=hats)
 
     @cached_property
     def sums(self) -> Figures | None:

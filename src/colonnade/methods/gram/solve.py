@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import linalg
@@ -20,6 +21,7 @@ from scipy.special import logit
 
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats, Indices
+from colonnade.methods.gram.curves import PROOF, candidates
 from colonnade.methods.gram.rule import Gram, GramRule, RowFrame, Sums, expected_label_mean
 from colonnade.problem import quadratic
 from colonnade.problem.link import Link, mixed
@@ -30,6 +32,7 @@ from colonnade.problem.sets import GroupL1Ball, L1Ball, Set, Simplex
 
 MOST_NOISE = 0.2  # of the least eigenvalue: the noise's norm, where standard errors still cover
 MOST_DRIFT = 0.25  # of a standard error: by so much a bias brings the cover of a 95 % interval down to 94.3 %
+BENT = "curves are as bent as the release bears out, which these errors leave out; smooth=False keeps lines"
 FACTORS = np.logspace(2.0, -2.0, 17)  # of the asked weight or radius, along a path
 
 
@@ -68,6 +71,7 @@ def solve(
     columns: int,
     label_bound: float,
     sums: Sums | None = None,
+    level: Indices | None = None,
 ) -> GramSolution:
     """The problem's least-squares form, solved from released quantities alone.
 
@@ -75,19 +79,21 @@ def solve(
     sampling under equal variance of the residuals. They describe the spread of the answer, not its bias towards zero by
     the ridge or a penalty; and they hold given the columns in use: with an l1 penalty or a set they say nothing about
     which columns those should be (0 for columns that are out). `uncovered` says where they do not cover.
+
+    `level` says of all columns which are hats of curves: as much is made of them as the release bears out (curves.py).
     """
-    moments = _moments(gram, frame, rule, rows, label_bound, sums, problem.loss.classifies)
-    model = _model(problem, moments)
-    term = problem.constraint if problem.constraint is not None else problem.penalty
-    found = quadratic.minimise(*_spread_out(model, term, frame.keep, columns), term)
-    x = found.x[frame.keep] if found.x.size != frame.keep.size else found.x
-    spread = _spread(problem, moments, model, x, rows)
-    scores = _score_moments(moments, model, x, spread.inverse[:-1, :-1], rows)
+    known = rule, problem, rows, columns, label_bound, sums
+    if level is None or not level.any():
+        tried = _tried(gram, frame, *known)
+    else:
+        tried = _borne_out(gram, frame, level[frame.keep], *known)
+    frame, moments, model, found, x, spread, scores = tried
+    term = _term(problem)
     return GramSolution(
         coefficients=_widen(x, frame.keep, columns),
         intercept=_intercept(problem, moments, x),
         errors=_widen(spread.errors[:-1], frame.keep, columns),
-        uncovered=_uncovered(problem, rule, moments, x, spread, rows),
+        uncovered=BENT if level is not None and level.any() else _uncovered(problem, rule, moments, x, spread, rows),
         intercept_error=float(spread.errors[-1]),
         privacy_errors=_widen(spread.privacy[:-1], frame.keep, columns),
         path=None if term is None else _path(model, term, frame.keep, columns),
@@ -96,6 +102,86 @@ def solve(
         link=_link(problem, moments, model, x, scores) if problem.loss.classifies else None,
         signal=scores.signal,
     )
+
+
+class _Tried(NamedTuple):
+    """One solve, and what led to it."""
+
+    frame: RowFrame
+    moments: _Moments
+    model: _Model
+    found: quadratic.Minimum
+    x: Floats
+    spread: _Spread
+    scores: _ScoreMoments
+
+    @property
+    def ratio(self) -> float:
+        """Times this, scores of the loss are least-squares scores of y."""
+        return self.model.curvature / self.model.pull
+
+    @property
+    def explained(self) -> float:
+        """What the scores explain of the label's variance, less what they owe to noise."""
+        spread = self.scores.spread + math.sqrt(self.scores.spread_noise2)
+        return max(self.scores.pull, 0.0) ** 2 / spread if spread > 0.0 else 0.0
+
+
+def _term(problem: Problem) -> Penalty | Set | None:
+    return problem.constraint if problem.constraint is not None else problem.penalty
+
+
+def _tried(
+    gram: Gram,
+    frame: RowFrame,
+    rule: GramRule,
+    problem: Problem,
+    rows: int,
+    columns: int,
+    label_bound: float,
+    sums: Sums | None,
+) -> _Tried:
+    moments, term = _moments(gram, frame, rule, rows, label_bound, sums, problem.loss.classifies), _term(problem)
+    model = _model(problem, moments)
+    found = quadratic.minimise(*_spread_out(model, term, frame.keep, columns), term)
+    x = found.x[frame.keep] if found.x.size != frame.keep.size else found.x
+    spread = _spread(problem, moments, model, x, rows)
+    scores = _score_moments(moments, model, x, spread.inverse[:-1, :-1], rows)
+    return _Tried(frame, moments, model, found, x, spread, scores)
+
+
+def _borne_out(
+    gram: Gram, frame: RowFrame, level: Indices, rule: GramRule, problem: Problem, rows: int, *known: Any
+) -> _Tried:
+    """Of solves with lighter and heavier hats the one that explains most, by more than its noise; see curves.py."""
+    s, best, most = frame.keep.size, None, 0.0
+    of_gram = np.square(gram.noise[:s, :s] / (rows * np.outer(frame.scale, frame.scale)))
+    proof = PROOF[problem.loss.classifies]
+    lines: tuple[_Tried, Floats] | None = None
+    for weight in candidates(level):
+        at = np.flatnonzero(weight)
+        tried = _tried(*_weighted(gram, frame, at, weight[at]), rule, problem, rows, *known)
+        x = _widen(tried.ratio * tried.x, at, s)
+        if lines is None:
+            best, lines = tried, (tried, x)
+            continue
+        # The noise of 2b'x − x'Sx, less that of the lines' own: both are made of the same release.
+        apart, products = x - lines[1], np.outer(x, x) - np.outer(lines[1], lines[1])
+        pulls = _widen(np.square(tried.moments.pull_noise), at, s)
+        doubt = 4.0 * float(np.square(apart) @ pulls) + 2.0 * float(np.sum(np.square(products) * of_gram))
+        gained = tried.explained - lines[0].explained - proof * math.sqrt(doubt)
+        if gained > most:
+            best, most = tried, gained
+    assert best is not None
+    return best
+
+
+def _weighted(gram: Gram, frame: RowFrame, at: Indices, weight: Floats) -> tuple[Gram, RowFrame]:
+    """The Gram of some of the frame's columns, each of this weight: a lighter one is held closer to 0 by the ridge."""
+    both, beside = np.append(at, [frame.keep.size, frame.keep.size + 1]), np.append(weight, [1.0, 1.0])
+    parts = (part[np.ix_(both, both)] * np.outer(beside, beside) for part in (gram.matrix, gram.noise))
+    fewer = replace(frame, keep=frame.keep[at], centre=frame.centre[at], doubt=frame.doubt[at])
+    return Gram(*parts), replace(fewer, scale=frame.scale[at] * weight)
 
 
 # ------------------------------------------------------------------------------------------------ moments

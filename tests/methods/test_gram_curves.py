@@ -1,0 +1,266 @@
+"""Claims about curves in Private Gram: decided by public figures, borne out by the release, and the same everywhere."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+import colonnade as co
+from colonnade.cli import app
+from colonnade.kernels import curves
+from colonnade.methods.gram.curves import candidates, choose_depth, weigh
+from colonnade.methods.gram.rule import Gram, RowFrame, as_they_are, survival
+from colonnade.methods.gram.solve import solve
+from colonnade.methods.method import Job
+from colonnade.privacy.accountant import rho_for
+from colonnade.runs.preview import preview
+
+ROWS = 4000
+SCHEMAS = {
+    "bank": co.Schema((co.Numeric("age", 18, 90), co.Numeric("income", 0, 10), co.Binary("home"))),
+    "shop": co.Schema((co.Numeric("visits", 0, 50), co.Numeric("spent", 0, 100, smooth=False))),
+}
+
+
+def frames(rows=ROWS, seed=0, straight=False):
+    """A label that rises and falls with age and with visits, or follows a line; at the bank."""
+    rng = np.random.default_rng(seed)
+    age, income, visits, spent = (rng.uniform(*ends, rows) for ends in ((18, 90), (0, 10), (0, 50), (0, 100)))
+    home = rng.integers(0, 2, rows)
+    bend = (
+        np.abs(age - 54) / 12 - 1.5 + np.abs(visits - 25) / 8 - 1.5
+        if not straight
+        else (age - 54) / 12 - income / 5 + 1
+    )
+    y = rng.random(rows) < 1 / (1 + np.exp(-bend - home + 0.5))
+    key = np.arange(rows)
+    return {
+        "bank": pl.DataFrame({"key": key, "age": age, "income": income, "home": home, "late": y.astype(int)}),
+        "shop": pl.DataFrame({"key": key, "visits": visits, "spent": spent}),
+    }
+
+
+def federation(tables=None, schemas=None):
+    return co.Federation.from_frames(tables or frames(), "key", ("bank", "late"), schemas=schemas or SCHEMAS)
+
+
+def as_lines(schemas=SCHEMAS):
+    return {name: schema.as_lines() for name, schema in schemas.items()}
+
+
+def fitted(store, epsilon=4.0, problem=None, **more):
+    problem = problem or co.Problem(co.Logistic(), intercept=True)
+    return co.fit(federation(**more), problem, privacy=co.Privacy(epsilon, 1e-6), store=store)
+
+
+def area(y, scores):
+    order = np.argsort(np.argsort(scores))
+    m = int(y.sum())
+    return (order[y > 0].sum() + m - m * (m + 1) / 2) / (m * (y.size - m))
+
+
+# ------------------------------------------------------------------------------------------------ the rule
+
+
+def test_depth_follows_from_public_figures_alone(tmp_path):
+    """Other rows, the same rows and columns: the same depth, the same price, the same columns."""
+    problem, privacy = co.Problem(co.Logistic(), intercept=True), co.Privacy(4.0, 1e-6, trust="secure")
+    depths = set()
+    for seed, straight in ((0, False), (1, True), (2, False)):
+        job = Job(problem, federation(frames(seed=seed, straight=straight)).roster(), privacy)
+        depths.add(co.PrivateGram().depth(job))
+    surviving = survival(ROWS, 1, rho_for(4.0, 1e-6))
+    assert depths == {choose_depth(surviving, 5, (3,) * 8)} == {3}
+
+
+def test_a_larger_budget_never_makes_curves_shallower_or_lighter():
+    depths = [choose_depth(n, 33, (20,) * 8) for n in np.geomspace(10, 1000, 200)]
+    assert depths == sorted(depths)
+    assert set(depths) == {0, 1, 2, 3}
+    level = np.repeat([0, 1], [33, 20])
+    weights = [weigh(n, level)[-1] for n in np.geomspace(10, 1000, 200)]
+    assert weights == sorted(weights)
+    assert 0 < weights[0] < weights[-1] == 1.0
+
+
+def test_all_levels_of_a_curve_weigh_the_same_and_no_more_than_there_is_room():
+    level = np.array([0, 1, 2, 2, 3, 3, 3, 3, 0])
+    weight = weigh(9.0, level)
+    by_level = [np.square(weight[level == k]).sum() for k in (1, 2, 3)]
+    assert by_level == pytest.approx([by_level[0]] * 3)
+    assert sum(by_level) == pytest.approx(max(9.0 / 3 - 2, 0.15 * 2))
+
+
+def test_few_distinct_values_and_no_room_leave_lines():
+    assert choose_depth(100.0, 33, ()) == 0
+    assert choose_depth(32.0, 33, (20, 20)) == 0
+    assert choose_depth(1e6, 33, (20,)) == 1
+
+
+def test_lines_are_tried_first_and_each_weight_once():
+    tried = list(candidates(np.array([0, 1, 1])))
+    assert [part.tolist() for part in tried] == [[1, 0, 0], [1, 0.5, 0.5], [1, 1, 1]]
+    assert len(list(candidates(np.array([0, 1, 2, 2])))) == 7
+
+
+@pytest.mark.parametrize(
+    ("problem", "method"),
+    [
+        (co.Problem(co.Logistic(), co.L1Ball(3.0)), co.PrivateGram()),
+        (co.Problem(co.Logistic(), penalty=co.Lasso(0.01)), co.PrivateGram()),
+        (co.Problem(co.Logistic()), co.PrivateGram(screen=3)),
+        (co.Problem(co.Logistic()), co.PrivateGram(cross="none")),
+        (co.Problem(co.Logistic()), co.DistributedFrankWolfe()),
+    ],
+)
+def test_lines_stay_lines_where_columns_are_chosen_among_and_with_other_methods(problem, method):
+    assert method.depth(Job(problem, federation().roster(), co.Privacy(4.0, 1e-6))) == 0
+
+
+def released(lines, hats, y, sd, seed):
+    """A release of rows as they are, with normal noise of this sd, and its solution as numbers with curves of depth 1."""
+    A = np.column_stack([lines, hats])
+    s, whole = A.shape[1], np.column_stack([A, np.ones(len(A)), y])
+    noise = np.triu(np.random.default_rng(seed).normal(size=(s + 2, s + 2))) * sd
+    sds = np.full((s + 2, s + 2), sd)
+    gram = Gram(whole.T @ whole + noise + np.triu(noise, 1).T, sds)
+    frame = RowFrame(np.arange(s), np.zeros(s), np.ones(s), np.ones(1), np.full(s, np.inf))
+    level = np.repeat([0, 1], [lines.shape[1], hats.shape[1]])
+    problem, rule = co.Problem(co.LeastSquares(), intercept=True), as_they_are(s, 1.0)
+    found = solve(gram, frame, rule, problem, rows=len(A), columns=s, label_bound=4.0, level=level)
+    return found.coefficients[level > 0]
+
+
+def test_noise_alone_bends_nothing():
+    """A straight label: in hundred releases few take a bend, each with a chance of 2 sds or less; a bent one is found."""
+    rng = np.random.default_rng(0)
+    t = rng.uniform(-1, 1, (3000, 3))
+    hats = np.column_stack([curves.hats(t[:, j], 1) for j in range(3)])
+    straight = t @ [1.0, -0.5, 0.2] + 0.3 * rng.normal(size=3000)
+    taken = [released(t, hats, straight, 30.0, seed).any() for seed in range(100)]
+    # Two candidates, of which the noise of each passes 2 sds with a chance of .023: 16 of 100 by chance once in 10,000.
+    assert sum(taken) <= 15
+    bent = straight + 2 * np.abs(t[:, 0])
+    assert all(released(t, hats, bent, 30.0, seed)[0] < -0.5 for seed in range(20))
+
+
+# ------------------------------------------------------------------------------------------------ whole runs
+
+
+def test_curves_find_what_lines_cannot_and_every_way_to_score_agrees(tmp_path):
+    fit = fitted(tmp_path / "curves")
+    new = frames(seed=9)
+    y = new["bank"]["late"].to_numpy()
+    scores = fit.scores(new)
+    assert fit.depth == 3
+    assert list(fit.features["shop"]) == ["visits", *(f"visits~{j}" for j in range(1, 8)), "spent"]
+    assert area(y, scores) > 0.75 > 0.66 > area(y, fitted(tmp_path / "lines", schemas=as_lines()).scores(new))
+    one = new["bank"].join(new["shop"], on="key")
+    assert np.allclose(fit.scores(one), scores)
+    assert np.allclose(fit.scores(federation(new)), scores)
+    assert np.allclose(co.score(fit, federation(new)), scores, atol=1e-8)
+    assert ((fit.predict(new) > 0) == (fit.predict_proba(new) >= 0.5)).all()
+    fit.save(tmp_path / "fit.json")
+    assert np.array_equal(co.load(tmp_path / "fit.json").scores(federation(new)), fit.scores(federation(new)))
+
+
+def test_probabilities_of_curves_are_those_of_the_rows(tmp_path):
+    """In ten parts of the rows, by their probability, the label is as frequent as was said, to a few hundredths."""
+    fit = fitted(tmp_path)
+    new = frames(20_000, seed=3)
+    p, y = fit.predict_proba(new), new["bank"]["late"].to_numpy()
+    parts = np.array_split(np.argsort(p), 10)
+    assert max(abs(p[part].mean() - y[part].mean()) for part in parts) < 0.12
+
+
+def test_straight_labels_lose_little_to_lines(tmp_path):
+    """The release of a straight table bears out no bends, or hardly any."""
+    new = frames(seed=8, straight=True)
+    y = new["bank"]["late"].to_numpy()
+    told = {"tables": frames(straight=True)}
+    found = [area(y, fitted(tmp_path / str(i), **told).scores(new)) for i in range(2)]
+    lines = area(y, fitted(tmp_path / "lines", **told, schemas=as_lines()).scores(new))
+    assert min(found) > lines - 0.02  # three sds of the noise of either
+
+
+def test_the_same_call_goes_on_and_a_dry_run_says_depth_columns_and_bytes(tmp_path):
+    problem, privacy = co.Problem(co.Logistic(), intercept=True), co.Privacy(4.0, 1e-6)
+    (note,) = [n for n in preview(federation(), problem, None, privacy, store=tmp_path).notes if "curves" in n]
+    assert note.startswith("curves of depth 3, 3 in all: 26 columns instead of 5, and about ")
+    assert note.endswith("smooth = false in a schema keeps a column a line")
+    said = int(note.split("about ")[1].split(" bytes")[0].replace(",", ""))
+    fit = fitted(tmp_path)
+    assert fit.communication.bytes == pytest.approx(said, rel=0.1)
+
+
+def test_least_squares_has_curves_too(tmp_path):
+    rng = np.random.default_rng(4)
+    x = rng.uniform(-2, 2, (6000, 2))
+    y = np.clip(np.abs(x[:, 0]) - 1 + 0.1 * rng.normal(size=6000), -1, 1)
+    key = np.arange(6000)
+    tables = {"a": pl.DataFrame({"key": key, "u": x[:, 0], "y": y}), "b": pl.DataFrame({"key": key, "v": x[:, 1]})}
+    schemas = {
+        "a": co.Schema((co.Numeric("u", -2, 2),), label=co.Numeric("y", -1, 1)),
+        "b": co.Schema((co.Numeric("v", -2, 2),)),
+    }
+    fed = co.Federation.from_frames(tables, "key", ("a", "y"), schemas=schemas)
+    fit = co.fit(fed, co.Problem(co.LeastSquares(), intercept=True), privacy=co.Privacy(2.0, 1e-6), store=tmp_path)
+    assert np.mean((fit.predict(fed) - y) ** 2) < 0.2 * np.var(y)  # a line explains nothing of it
+
+
+# ------------------------------------------------------------------------------------------------ asked for
+
+
+@pytest.mark.parametrize(
+    "method", [co.SharingADMM(rounds=5000, tolerance=1e-10), co.DistributedFrankWolfe(rounds=2000)]
+)
+def test_exact_methods_take_curves_when_asked(method):
+    """As a pooled ridge, or its l1 ball, on the widened columns."""
+    from sklearn.linear_model import Ridge
+
+    schemas = {n: co.Schema(tuple(_asked(c, 2) for c in s.columns)) for n, s in SCHEMAS.items()}
+    fed = federation(frames(600), schemas)
+    X = np.hstack([party.block.matrix for party in fed.parties.values()])
+    y = np.where(fed.labels > 0, 1.0, -1.0)
+    assert X.shape == (600, 5 + 3 * 4)
+    fed = fed.relabelled(y)
+    if isinstance(method, co.SharingADMM):
+        fit = co.fit(fed, co.Problem(co.LeastSquares(), penalty=co.Ridge(0.1)), method)
+        expected = X @ Ridge(alpha=0.1 * 600, fit_intercept=False).fit(X, y).coef_
+        assert fit.scores(fed) == pytest.approx(expected, abs=1e-3)
+    else:
+        fit = co.fit(fed, co.Problem(co.LeastSquares(), co.L1Ball(2.0)), method)
+        assert fit.gap < 1e-3
+        assert len(np.concatenate([fit.coefficients[p] for p in fed.parties])) == 17
+
+
+def _asked(column, depth):
+    return co.Numeric(column.name, column.low, column.high, smooth=depth) if isinstance(column, co.Numeric) else column
+
+
+def test_estimators_take_curves_when_asked():
+    whole = frames(1500)
+    X = whole["bank"].join(whole["shop"], on="key").drop("key", "late")
+    y = whole["bank"]["late"].to_numpy()
+    asked = {n: co.Schema(tuple(_asked(c, 2) for c in s.columns)) for n, s in SCHEMAS.items()}
+    curved = co.FederatedClassifier(schemas=asked, label="bank").fit(X, y)
+    straight = co.FederatedClassifier(schemas=SCHEMAS, label="bank").fit(X, y)
+    assert area(y, curved.decision_function(X)) > 0.75 > 0.68 > area(y, straight.decision_function(X))
+
+
+def test_a_configuration_with_curves_runs_from_the_command_line(tmp_path):
+    for name, frame in frames(1500).items():
+        frame.write_csv(tmp_path / f"{name}.csv")
+        SCHEMAS[name].to_toml(tmp_path / f"{name}.schema.toml")
+    (tmp_path / "run.toml").write_text(
+        'store = "runs"\noutput = "fit.json"\n[data]\non = "key"\nlabel = ["bank", "late"]\n'
+        + "".join(f'[data.parties.{n}]\nsource = "{n}.csv"\nschema = "{n}.schema.toml"\n' for n in SCHEMAS)
+        + '[problem]\nloss = { type = "Logistic" }\nintercept = true\n[privacy]\nepsilon = 4.0\ndelta = 1e-6\n'
+    )
+    said = CliRunner().invoke(app, ["fit", str(tmp_path / "run.toml"), "--dry-run", "--json"])
+    assert said.exit_code == 0, said.output
+    assert any(note.startswith("curves of depth ") for note in json.loads(said.stdout)["notes"])
