@@ -151,7 +151,8 @@ def test_a_cell_that_cannot_be_read_is_named(text, label, advice, tmp_path):
         ("data.csv", b"", r"data\.csv is empty: 0 bytes\. Give a file with rows"),
         ("data.svm", b"", r"data\.svm is empty: 0 bytes"),
         ("data.csv", b"a,b\n", "the file holds no row; give a file with data"),
-        ("data.csv", b"\n", "a column of labels and no other; add the features"),
+        ("data.csv", b"\n", "not even a header names its columns"),
+        ("data.csv", b"a\n", "a column of labels and no other; add the features"),
         ("data.csv", b"a,caf\xe9\n1,2\n", r"data\.csv is not UTF-8 .* iconv -f latin1"),
         (
             "data.csv",

@@ -13,6 +13,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from csv import writer as csv_writer
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +28,7 @@ from colonnade.data.federation import Federation
 from colonnade.data.schema.columns import Binary, Categorical, Date, Numeric, Plain
 from colonnade.data.schema.table import Encoded, Schema
 from colonnade.data.sources import read, table_at
+from colonnade.data.sources.csv_form import form_of
 from colonnade.data.sources.files import FrameTable
 from colonnade.errors import InvalidInput
 
@@ -271,6 +273,35 @@ def test_a_mark_at_the_beginning_of_a_file_is_not_part_of_a_name(tmp_path):
     assert read(tmp_path / "t.csv", columns=["pid"])["pid"].to_list() == [1]
 
 
+FORMS = {
+    "semicolons": ("utf-8", ";", "."),
+    "semicolons and decimal commas": ("utf-8", ";", ","),
+    "tabs": ("utf-8-sig", "\t", "."),
+    "UTF-16": ("utf-16", ",", "."),
+    "UTF-16, semicolons, decimal commas": ("utf-16", ";", ","),
+}
+
+
+@pytest.mark.parametrize(("encoding", "separator", "decimal"), FORMS.values(), ids=FORMS)
+def test_a_csv_file_of_another_form_is_read_as_the_usual_one(encoding, separator, decimal, tmp_path, small_blocks):
+    lines = [("pid", "x", "n", "c"), *((f"{i:04}", f"{i + 0.25}", str(i), f"née; {i % 3}") for i in range(300))]
+    for name, mark, point, code in (("usual", ",", ".", "utf-8"), ("other", separator, decimal, encoding)):
+        with (tmp_path / f"{name}.csv").open("w", newline="", encoding=code) as text:
+            writer = csv_writer(text, delimiter=mark)
+            writer.writerows((a, x.replace(".", point), n, c) for a, x, n, c in lines)
+    usual, other = (table_at(tmp_path / f"{name}.csv") for name in ("usual", "other"))
+    assert other.names() == ["pid", "x", "n", "c"]
+    assert_frame_equal(usual.frame(None), other.frame(None))
+    schema = Schema((Numeric("x", 0, 400), Categorical("c", ("née; 0", "née; 1"))))
+    assert np.array_equal(dense(encode(usual.path, schema)[0]), dense(encode(other.path, schema)[0]))
+
+
+@pytest.mark.parametrize("cells", ["1,234", "1,234;5.5", "12,5;0.5", "word"])
+def test_a_comma_that_may_stand_between_thousands_is_no_decimal_mark(cells, tmp_path):
+    (tmp_path / "t.csv").write_text("a;b\n" + "".join(f"{cell};x\n" for cell in cells.split(";")))
+    assert form_of(tmp_path / "t.csv") == ("utf-8-sig", ";", ".")
+
+
 # ------------------------------------------------------------------------------------------------ what is refused
 
 
@@ -358,7 +389,7 @@ BAD = {
         file("t.csv", "x\n1\nsecret\n"),
         in_schema(X),
         "t.csv: column 'x' has a cell in line 3 that is not a number",
-        "Correct the cell, or declare the column categorical",
+        "Correct the cell (1.5, not 1,5), or declare the column categorical",
     ),
     "two in a flag": (
         file("t.csv", "b\n1\n2\n"),
@@ -425,6 +456,18 @@ BAD = {
         joined,
         "party 'clinic' has no key column 'pid'",
         "its columns are 'id', 'x'",
+    ),
+    "nothing in it": (
+        file("t.csv", "\n"),
+        read,
+        "t.csv is empty: not even a header names its columns",
+        "Is it the right file?",
+    ),
+    "a number with a comma": (
+        file("t.csv", 'x\n"1,5"\n'),
+        in_schema(X),
+        "column 'x' has a cell in line 2 that is not a number",
+        "Correct the cell (1.5, not 1,5)",
     ),
     "key twice": (
         file("t.csv", "pid,x\n1,2\n1,3\n2,4\n"),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from colonnade.data.schema.columns import Binary, Categorical, Column, Date
 from colonnade.data.schema.table import Schema
+from colonnade.data.sources.csv_form import form_of
 from colonnade.errors import InvalidInput, unquoted
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class FrameTable:
 
 @dataclass(frozen=True)
 class Csv:
-    """A CSV file in UTF-8 with a header."""
+    """A CSV file with a header."""
 
     path: Path
 
@@ -123,10 +124,14 @@ class Csv:
 
     def names(self) -> list[str]:
         try:
-            with self.path.open(newline="", encoding="utf-8-sig") as text:
-                return next(csv.reader(text), [])
+            form = form_of(self.path)
+            with self.path.open(newline="", encoding=form.encoding) as text:
+                names = next(csv.reader(text, delimiter=form.separator), [])
         except UnicodeDecodeError:
             raise InvalidInput(_not_utf8(self.shown, "in its first lines")) from None
+        if not names:
+            raise InvalidInput(f"{self.shown} is empty: not even a header names its columns. Is it the right file?")
+        return names
 
     def _types(self, names: list[str], wanted: list[str]) -> dict[str, pa.DataType]:
         """A type per column that holds in all rows: guessed from the first block, widened where that was wrong."""
@@ -163,10 +168,13 @@ class Csv:
     def _batches(self, wanted: list[str], types: Mapping[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
         from pyarrow import csv as arrow_csv
 
-        options = arrow_csv.ConvertOptions(include_columns=wanted, column_types=dict(types))
-        in_order = arrow_csv.ReadOptions(block_size=BLOCK, use_threads=False)  # errors then name the line
+        form = form_of(self.path)
+        options = arrow_csv.ConvertOptions(include_columns=wanted, column_types=dict(types), decimal_point=form.decimal)
+        encoding = "utf16" if form.encoding == "utf-16" else "utf8"
+        in_order = arrow_csv.ReadOptions(block_size=BLOCK, use_threads=False, encoding=encoding)  # errors name the line
+        cut = arrow_csv.ParseOptions(delimiter=form.separator)
         with self.path.open("rb") as raw:
-            reader, empty = arrow_csv.open_csv(raw, read_options=in_order, convert_options=options), True
+            reader, empty = arrow_csv.open_csv(raw, in_order, cut, options), True
             for batch in reader:
                 yield batch
                 empty = False
@@ -189,7 +197,7 @@ class Csv:
         column, row = (re.search(rf"{what} #(\d+)", said) for what in ("column", "Row"))
         line = "" if row is None else f" in line {int(row[1]):,}"
         if cells := re.search(r"Expected (\d+) columns, got (\d+)", said):
-            advice = "Give every line as many cells; put texts that hold a comma in quotes."
+            advice = "Give every line as many cells; put texts that hold a comma in quotes, and write 1.5 for 1,5."
             return f"{self.shown}: {cells[2]} cells{line}, and the header has {cells[1]}. {advice}"
         if column is None:
             return f"{self.shown} cannot be read as CSV{line}. Save it as UTF-8 text with a header and commas."
@@ -197,7 +205,7 @@ class Csv:
         if "UTF8" in said:
             return _not_utf8(self.shown, f"in column {name!r}{line}")
         wanted = "0, 1, true or false" if "error to bool" in said else "a number"
-        advice = "Correct the cell, or declare the column categorical with its levels."
+        advice = "Correct the cell (1.5, not 1,5), or declare the column categorical with its levels."
         return f"{self.shown}: column {name!r} has a cell{line} that is not {wanted}, as its schema says. {advice}"
 
     def _polars(self, table: Any) -> pl.DataFrame:
