@@ -22,10 +22,11 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import colonnade as co
 from colonnade.errors import BudgetExhausted, InvalidInput, NotPrivate, StoreError
-from colonnade.estimators import recipe
+from colonnade.estimators import base, recipe
 from colonnade.estimators.recipe import ClipMap, PickRecipe, RowMap, RowRecipe, cheaper
 from colonnade.estimators.sparse import SparseClassifier, SparseRegressor
 from colonnade.kernels.sparse_fw import LossCode
@@ -221,6 +222,24 @@ def test_a_path_gives_what_single_fits_give():
             alone = clone(model).set_params(radius=radius).fit(X, y)
             assert radius == found.radius
             np.testing.assert_allclose(alone.coef_, found.coef_, atol=1e-6)
+
+
+def test_a_fit_has_one_thread_of_linear_algebra_and_gives_back_what_there_was(monkeypatch):
+    X, y, _ = table(3)
+    solve, seen = base.corrective_fit, []
+
+    def watched(*args, **more):
+        seen.extend(library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas")
+        return solve(*args, **more)
+
+    monkeypatch.setattr(base, "corrective_fit", watched)
+    with threadpool_limits(limits=2):
+        before = threadpool_info()
+        SparseClassifier(radius=1.0).fit(X, y)
+        SparseClassifier().path(X, y, [1.0])
+        assert threadpool_info() == before
+    assert seen
+    assert set(seen) == {1}
 
 
 def test_a_warm_start_saves_passes():

@@ -15,6 +15,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from threadpoolctl import threadpool_limits
 
 from colonnade.data.notices import UNSPENT, about_rows
 from colonnade.errors import InvalidInput, MostlyNoise, NothingToLearn, unquoted
@@ -80,7 +81,8 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries
             self._memory = LocalLedger()  # before anything is spent, so that an interrupted fit is counted too
         # On a copy, taken over in one go: an interrupt leaves the old model and its statement, or the new ones.
         fitted = copy(self)
-        fitted._fit(X, y, sample_weight, None)
+        with threadpool_limits(limits=1):  # systems are small: more threads would wait for each other, at full power
+            fitted._fit(X, y, sample_weight, None)
         self.__dict__ = fitted.__dict__
         return self
 
@@ -91,7 +93,8 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carries
         models: list[Self] = []
         for radius in radii:
             start = models[-1].coef_ if models else None
-            models.append(clone(self).set_params(radius=radius)._fit(X, y, sample_weight, start))
+            with threadpool_limits(limits=1):
+                models.append(clone(self).set_params(radius=radius)._fit(X, y, sample_weight, start))
         return models
 
     # ---------------------------------------------------------------- checks
