@@ -20,8 +20,9 @@ from scipy import sparse
 
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats
+from colonnade.kernels.newton_model import quadratic_minimum
 from colonnade.problem import L1Ball, LeastSquares, Problem
-from colonnade.problem.hull import Corrector, quadratic_minimum
+from colonnade.problem.hull import Corrector
 from colonnade.problem.sampling import Nice, universal_step
 from colonnade.problem.sets import Product
 from papers.published.dense_sketch import rademacher_sketch
@@ -104,7 +105,7 @@ def one_shot_sketches(
     gram = noisy.T @ noisy - sketch_rows * sigma**2 * np.eye(d)
     values, vectors = np.linalg.eigh(gram)
     gram = (vectors * (np.maximum(values, 0.0) + sigma**2 * math.sqrt(sketch_rows * d))) @ vectors.T
-    x = quadratic_minimum(gram, -(noisy.T @ (sketch @ y)), _ball(problem), np.zeros(d))
+    x = quadratic_minimum(gram, -(noisy.T @ (sketch @ y)), _ball(problem).radius, np.zeros(d))
     return Baseline(x, problem.loss.value(A @ x, y), sketch_rows * d)
 
 

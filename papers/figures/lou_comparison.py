@@ -20,8 +20,8 @@ from scipy import sparse
 import colonnade as co
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats
+from colonnade.kernels.newton_model import quadratic_minimum
 from colonnade.privacy.mechanisms import SeededNoise
-from colonnade.problem.hull import quadratic_minimum
 from colonnade.views.chart import COLOURS
 from papers.figure import Case, Claim, Figure, Row, Verdict, stated
 from papers.plot import Panel, Plot
@@ -95,10 +95,7 @@ def row_norms(problem: str, d: int, parties: int) -> float | dict[str, float]:
 
 def best_model(A: Floats, y: Floats, radius: float) -> Floats:
     """The least loss in the ball, from the Gram matrix."""
-    x, gram, moment = np.zeros(A.shape[1]), A.T @ A / len(y), A.T @ y / len(y)
-    for _ in range(30):
-        x = quadratic_minimum(gram, -moment, co.L1Ball(radius), x)
-    return x
+    return quadratic_minimum(A.T @ A / len(y), -A.T @ y / len(y), radius, np.zeros(A.shape[1]))
 
 
 def cases(quick: bool) -> list[Case]:

@@ -214,6 +214,14 @@ def test_dense_sparse_and_single_precision_give_one_model():
         np.testing.assert_allclose(dense.coef_, SparseClassifier(radius=5.0).fit(other, labels).coef_, atol=1e-9)
 
 
+@pytest.mark.parametrize("offset", [100.0, 10_000.0])
+def test_columns_far_from_zero_are_fitted_to_the_certified_gap(offset):
+    """They are nearly collinear with each other and with the intercept; a warning would be an error."""
+    X, labels, values = table(8)
+    assert SparseRegressor(radius=2.0).fit(X + offset, values).gap_ <= 1e-6 * np.var(values)
+    assert SparseClassifier(radius=2.0).fit(X + offset, labels).gap_ <= 1e-6 * math.log(2.0)
+
+
 def test_a_path_gives_what_single_fits_give():
     X, labels, values = table(5)
     radii = [0.1, 1.0, 5.0, 2.0]

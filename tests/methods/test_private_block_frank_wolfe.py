@@ -191,9 +191,9 @@ def test_with_a_budget_that_hides_nothing_the_model_is_that_of_the_quadratic(tmp
     def quadratic(x):
         return float(np.mean(0.5 * model.bend * (X @ x) ** 2 - model.pull * y * (X @ x)))
 
-    from colonnade.problem.hull import quadratic_minimum
+    from colonnade.kernels.newton_model import quadratic_minimum
 
-    best = quadratic_minimum(model.bend * X.T @ X, -model.pull * X.T @ y, co.L1Ball(RADIUS), np.zeros(16))
+    best = quadratic_minimum(model.bend * X.T @ X, -model.pull * X.T @ y, RADIUS, np.zeros(16))
     assert quadratic(best) - 1e-9 <= quadratic(x) <= 0.85 * quadratic(best) < 0
 
 

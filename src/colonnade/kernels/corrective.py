@@ -21,7 +21,15 @@ import numpy as np
 from numba import njit
 
 from colonnade.kernels.arrays import Array, Csc, Floats, Indices
-from colonnade.kernels.newton_model import FEW_COLUMNS, column_slopes, products, row_curvatures, solve_few, solve_many
+from colonnade.kernels.newton_model import (
+    FEW_COLUMNS,
+    column_slopes,
+    newton_move,
+    products,
+    row_curvatures,
+    solve_few,
+    solve_many,
+)
 from colonnade.kernels.sparse_fw import (
     LOGISTIC,
     LossCode,
@@ -228,8 +236,11 @@ def _goal(problem: SparseProblem, here: Certified, size: int, mu: float, target:
     goal = here.w.copy()
     if active.size <= FEW_COLUMNS:
         x = np.append(goal[active], 0.0)
-        gram = products(problem.columns, active, h)
-        mu = solve_few(gram, problem.radius, mu, target, x, column_slopes(problem.columns, active, here.q))
+        gram, slope = products(problem.columns, active, h), column_slopes(problem.columns, active, here.q)
+        mu = solve_few(gram, problem.radius, mu, target, x, slope.copy())
+        if mu < 0.0:
+            x = np.append(goal[active], 0.0) + newton_move(gram, slope, goal[active], problem.radius)
+            mu = steepest
         goal[active] = x[:-1]
         shift = float(x[-1])
     else:

@@ -2,7 +2,9 @@
 
 Solves   min q·Δ + ½ Σ h_i Δ_i² over w and b with ‖w‖₁ ≤ radius, Δ = X(w − w₀) + b − b₀, on the active columns alone.
 Source   coordinate descent on the Lagrangian + mu·‖w‖₁; mu is steered by the secant until ‖w‖₁ meets the radius.
-Price    few columns: their matrix of products once, then O(columns²) a sweep. Many: O(their nonzeros + rows) a sweep.
+         Where that crawls, as along nearly collinear columns, an active-set walk from face to face, also of a simplex.
+Price    few columns: their matrix of products once, then O(columns²) a sweep, O(columns³) a face. Many: O(their
+         nonzeros + rows) a sweep.
 """
 
 from __future__ import annotations
@@ -12,13 +14,17 @@ from typing import Any
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
+from scipy import linalg
 
 from colonnade.kernels.arrays import Csc, Floats, Indices
 from colonnade.kernels.sparse_fw import LOGISTIC, SQUARED, exp_negative
 
 FEW_COLUMNS = 400  # up to here the matrix of products is worth its making
 SWEEPS = 500  # at most, over columns of the matrix
-CHEAP_SWEEPS = 5000  # at most, over the matrix of products
+CHEAP_SWEEPS = 500  # at most, over the matrix of products
+RIDGE = 1e-12  # of the diagonal: it makes faces of collinear columns solvable
+EPSILON = 2.0**-52
+NORM = -1  # what stops a walk where no coordinate does
 
 
 @njit(cache=True, error_model="numpy")
@@ -115,7 +121,7 @@ def _misfit(mu: float, norm: float, radius: float) -> Any:
 def solve_few(gram: Floats, radius: float, mu: float, target: float, x: Floats, g: Floats) -> Any:
     """Minimises the model by its matrix of products; x holds the coefficients and, last, the change of b; g the slopes.
 
-    Ends when the model's own gap is below the target. Returns mu.
+    Ends when the model's own gap is below the target. Returns mu, or -1 where it would take too many sweeps.
     """
     last = x.size - 1
     settled = np.array([0.0, -1.0, 0.0])
@@ -137,10 +143,10 @@ def solve_few(gram: Floats, radius: float, mu: float, target: float, x: Floats, 
                 loose += 1.0 / bend if new != 0.0 else 0.0
         off = _misfit(mu, norm, radius)
         if radius * worst + off <= target:
-            break
+            return mu
         if radius * worst <= 0.1 * max(off, target):  # settled at this mu
             mu = _next_multiplier(mu, norm, radius, target, loose, settled)
-    return mu
+    return -1.0
 
 
 @njit(cache=True)
@@ -206,3 +212,99 @@ def solve_many(
         if everything:
             live[:] = True
     return mu, moved
+
+
+# ------------------------------------------------------------------------------------------------ from face to face
+
+
+def quadratic_minimum(hessian: Floats, linear: Floats, radius: float, start: Floats, *, signed: bool = True) -> Floats:
+    """argmin ½uᵀHu + cᵀu over ‖u‖₁ ≤ radius, or over u ≥ 0 with Σu = radius; from a point there.
+
+    A face is given by the signs of its coordinates and by whether the norm is at the radius. u walks towards the best
+    point of its face, until a coordinate comes to 0 or the norm to the radius. Where nothing stops it, the vertex that
+    promises most joins, or 0 does: until the gap is rounding. Where H is not positive, the answer is no worse than u.
+    """
+    u, diagonal = start.copy(), np.diag(hessian)
+    if float(diagonal.max()) <= 0.0:
+        return u
+    ridge = RIDGE * np.where(diagonal > 0.0, diagonal, diagonal.max())
+    bent, pull = hessian + np.diag(ridge), ridge * u - linear  # the ridge is around u: no bias
+    sign, joined, gap = np.sign(u), NORM - 1, np.inf
+    inside = signed and float(np.abs(u).sum()) < radius * (1.0 - 1e-12)
+    for _ in range(10 * u.size + 100):
+        used, goal = np.flatnonzero(sign), np.zeros(u.size)
+        try:
+            goal[used] = _best_on_face(bent[np.ix_(used, used)], pull[used], sign[used], None if inside else radius)
+        except linalg.LinAlgError:
+            break
+        share, stop = _first_stop(sign * u, sign * goal, radius if inside else np.inf)
+        u = u + share * (goal - u)
+        leap = np.where(sign * goal > 0.0, goal, 0.0)
+        if np.count_nonzero(sign * goal < 0.0) > 1 and leap.any():
+            leap = back_within(leap, radius, signed)  # all that would come to 0, at once: if that is not worse
+            if leap @ (0.5 * (bent @ leap) - pull) < u @ (0.5 * (bent @ u) - pull):
+                u, sign = leap, np.sign(leap)
+                inside = signed and float(np.abs(u).sum()) < radius * (1.0 - 1e-12)
+                continue
+        if share < 1.0:
+            if share == 0.0 and stop == joined:  # it promised no more than rounding
+                break
+            inside = inside and stop != NORM
+            if stop != NORM:
+                u[stop] = sign[stop] = 0.0
+            continue
+        slope, last, pull = hessian @ u + linear, gap, ridge * u - linear
+        gap = float(u @ slope) + radius * float(np.abs(slope).max() if signed else -slope.min())
+        size = float((np.abs(hessian) @ np.abs(u) + np.abs(linear)).max())
+        if gap <= 8.0 * EPSILON * radius * size:
+            break
+        level = 0.0 if inside else float(sign @ slope) / used.size  # of the slope in every coordinate of the face
+        promise = np.where(sign == 0.0, np.abs(slope) if signed else -slope, -np.inf)
+        joined = int(np.argmax(promise))
+        if signed and level > max(promise[joined], 0.0):
+            inside, joined = True, NORM
+        elif promise[joined] > -level:
+            sign[joined] = -np.sign(slope[joined]) if signed else 1.0
+        elif gap > 0.5 * last:  # else the ridge was in the way: once more, around this point
+            break
+    return back_within(u, radius, signed)
+
+
+def _best_on_face(hessian: Floats, pull: Floats, sign: Floats, norm: float | None) -> Floats:
+    """argmin ½uᵀHu − pull·u, with sign·u = norm where one is given."""
+    if not sign.size:
+        return pull
+    free, push = linalg.cho_solve(linalg.cho_factor(hessian), np.column_stack([pull, sign])).T
+    best: Floats = free if norm is None else free - (float(sign @ free) - norm) / float(sign @ push) * push
+    return best
+
+
+def _first_stop(here: Floats, goal: Floats, radius: float) -> tuple[float, int]:
+    """How far from here to the goal nothing becomes negative and the sum stays within the radius; what stops it."""
+    falling = np.flatnonzero(goal < 0.0)
+    shares = here[falling] / (here[falling] - goal[falling])
+    first = int(np.argmin(shares)) if falling.size else 0
+    share, stop = (float(shares[first]), int(falling[first])) if falling.size else (1.0, NORM)
+    growth, room = float(goal.sum() - here.sum()), max(radius - float(here.sum()), 0.0)
+    return (room / growth, NORM) if growth * share > room else (share, stop)
+
+
+def back_within(u: Floats, radius: float, signed: bool) -> Floats:
+    """u, which rounding may have taken out of the ball or off the simplex by a hair, scaled back; zeros stay zeros."""
+    norm = float(np.abs(u).sum())
+    return u * (radius / norm) if norm > radius or not signed else u
+
+
+def newton_move(gram: Floats, slopes: Floats, u: Floats, radius: float, *, signed: bool = True) -> Floats:
+    """How far the best point of a Newton model at u is; a coordinate more than u has, the last, is a free intercept."""
+    size = u.size
+    hessian, slope, tilt, mass = gram[:size, :size], slopes[:size], gram[-1, :size], float(gram[-1, -1])
+    free = slopes.size > size and mass > 0.0
+    if free:  # whatever u does, the intercept moves by −(its slope + tilt·move)/mass: a model of u is left
+        hessian, slope = hessian - np.outer(tilt, tilt) / mass, slope - tilt * (slopes[-1] / mass)
+    move = quadratic_minimum(hessian, slope - hessian @ u, radius, u, signed=signed) - u
+    whole = np.zeros(slopes.size)
+    whole[:size] = move
+    if free:
+        whole[-1] = -(slopes[-1] + float(tilt @ move)) / mass
+    return whole

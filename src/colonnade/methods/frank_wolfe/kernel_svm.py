@@ -33,6 +33,7 @@ from colonnade.kernels.columns import (
     squared_norm,
     step_towards,
 )
+from colonnade.kernels.newton_model import quadratic_minimum
 from colonnade.methods.frank_wolfe.distributed import Bid, Corrective, OpenLoop, WalkSettings
 from colonnade.methods.frank_wolfe.graph import REPLIES as PEER_REPLIES
 from colonnade.methods.frank_wolfe.graph import Best, Contribution, Flood, Tree, route
@@ -41,8 +42,7 @@ from colonnade.privacy.block import Block
 from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.values import Released
-from colonnade.problem import RBF, KernelSVM, Simplex, Topology
-from colonnade.problem.hull import quadratic_minimum
+from colonnade.problem import RBF, KernelSVM, Topology
 from colonnade.problem.kernel import Support, check_positive, check_table, kernel_values, not_positive
 from colonnade.runtime.node import Replies
 from colonnade.runtime.program import COORDINATOR, Note, Program, ask, ask_one, last, message, receive, tell
@@ -216,7 +216,7 @@ class DualWalk:
                 before = kernel_values(self.problem.kernel, row, self.chosen.table(range(number)))[0]
             line = label * np.array(self.chosen.labels[:number]) * (before + 1.0)
             self.squares = np.block([[self.squares, line[:, None]], [line[None, :], np.array([[self._own(number)]])]])
-        best = quadratic_minimum(2.0 * self.squares, np.zeros(self.weights.size), UNIT, self.weights)
+        best = quadratic_minimum(2.0 * self.squares, np.zeros(self.weights.size), 1.0, self.weights, signed=False)
         value = float(best @ (self.squares @ best))
         if value < 0.0:
             raise not_positive()
@@ -224,9 +224,6 @@ class DualWalk:
         if value <= before_value:  # rounding, or a solve cut short, must not raise the objective
             self.weights = best
         self.objective = min(value, before_value)
-
-
-UNIT = Simplex(1.0)
 
 
 class Examples:

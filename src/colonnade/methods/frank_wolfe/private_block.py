@@ -25,6 +25,7 @@ from scipy import sparse
 
 from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.kernels.arrays import Array, Floats
+from colonnade.kernels.newton_model import quadratic_minimum
 from colonnade.kernels.prox import soft_threshold
 from colonnade.kernels.sketch import sketch_key, sparse_lift, sparse_sketch
 from colonnade.methods.frank_wolfe.private_spend import (
@@ -59,7 +60,6 @@ from colonnade.privacy.gate import Gate
 from colonnade.privacy.statement import Trust
 from colonnade.privacy.values import Private, Released
 from colonnade.problem import LeastSquares, Logistic, SquaredHinge
-from colonnade.problem.hull import quadratic_minimum
 from colonnade.problem.problem import PublicLabels
 from colonnade.runtime.node import Replies
 from colonnade.runtime.program import COORDINATOR, Note, Program, ask, ask_one, message, public_bytes, receive, tell
@@ -235,7 +235,7 @@ def best_on_ball(columns: Floats, x: Floats, spend: Spend, model: Quadratic, lab
     rows, ball = job.roster.rows, ball_of(job)
     doubt = math.hypot(math.sqrt(variance) * label / PRODUCT, spend.label_sigma * spend.bound * math.sqrt(FILL * rows))
     pull = model.pull * soft_threshold(products, THRESHOLD * doubt)
-    return ball.project(quadratic_minimum(model.bend * gram, -pull, ball, start))
+    return ball.project(quadratic_minimum(model.bend * gram, -pull, ball.radius, start))
 
 
 def clipped_labels(noisy: Floats, spend: Spend) -> Floats:
