@@ -41,6 +41,8 @@ def test_a_curve_is_the_line_its_hats_and_then_its_indicator():
     assert found[~gaps, 1:4] == pytest.approx(curves.hats(t[~gaps], 2))
     assert not found[gaps, :4].any()
     assert (found[gaps, 4] == 1).all()
+    around = co.Schema((co.Numeric("age", -90, 90, missing="indicator", smooth=2),))  # 0 is in the middle of the hats
+    assert dense(around.encode(frame()))[gaps].tolist() == [[0, 0, 0, 0, 1]] * int(gaps.sum())
 
 
 @pytest.mark.parametrize("depth", [1, 2, 5, 8])

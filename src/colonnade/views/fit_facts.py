@@ -25,6 +25,8 @@ from colonnade.runtime.wire import Communication
 if TYPE_CHECKING:
     import polars as pl
 
+    from colonnade.views.curves import EffectCurves
+
 
 class Coefficients(Mapping[str, Floats]):
     """Coefficients by party; those of a party that runs elsewhere stay there."""
@@ -122,6 +124,12 @@ class FitFacts:
                 used = np.flatnonzero(x).tolist()
                 atoms += [(party, self.features[party][index], index, float(x[index])) for index in used]
         return pl.DataFrame(atoms, kinds, orient="row")
+
+    def curves(self) -> EffectCurves:
+        """What each number does to the score over its declared range, in its own unit: a grid and effects."""
+        from colonnade.views.curves import curves_of
+
+        return curves_of(self)
 
     def __repr__(self) -> str:
         figures = "" if self.objective is None else f", objective {self.objective:.4g}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +11,7 @@ from colonnade.errors import HeldByParty
 from colonnade.problem.kernel import Support
 from colonnade.views import chart
 from colonnade.views.chart import COLOURS, party_colours
+from colonnade.views.curves import curves_part, in_curves, per_unit
 from colonnade.views.fit_facts import BASES, Evaluation, FitFacts, Quality
 from colonnade.views.parts import Markup, count_noun, evenly_spaced, figure, folded_part, number, paragraph, table
 
@@ -42,12 +43,32 @@ def model_section(fit: FitFacts) -> str:
         return "".join([*parts, paragraph("All coefficients known here are zero.")])
     total = sum(x.size for x in fit.coefficients.local.values())
     parts.append(paragraph(f"{len(entries):,} of {count_noun(total, 'coefficient')} known here are not zero."))
-    parts += [_bars(fit, entries[:LARGEST], len(entries)), _path(fit)]
-    heads = ["party", "column", "coefficient", "standard error"][: 3 if fit.spread is None else 4]
-    rows = [(e.party, e.feature, number(e.value), number(e.error))[: len(heads)] for e in entries]
+    bent = {party: in_curves(fit, party) for party in fit.coefficients}
+    alone = [entry for entry in entries if entry.feature not in bent[entry.party]]
+    parts += [_bars(fit, alone[:LARGEST], len(alone)) if alone else "", curves_part(fit), _path(fit)]
+    units = {party: per_unit(fit, party) for party in fit.coefficients}
+    own = any(units.values()) or any(bent.values())  # whether a coefficient may be of another unit than its column
+    columns = [
+        ("party", [e.party for e in entries]),
+        ("column", [e.feature for e in entries]),
+        ("coefficient", [number(e.value) for e in entries]),
+        ("for one unit more", [_for_one_unit(e, bent, units) for e in entries] if own else None),
+        ("standard error", [number(e.error) for e in entries] if fit.spread is not None else None),
+    ]
+    heads = [name for name, cells in columns if cells is not None]
+    rows = list(zip(*(cells for _, cells in columns if cells is not None), strict=True))
     everything = table("Coefficients, largest first", heads, rows, numbers=len(heads) - 2)
     parts.append(folded_part(f"All {count_noun(len(entries), 'coefficient')} as a table", everything))
     return "".join(parts)
+
+
+def _for_one_unit(
+    entry: NonzeroCoefficient, bent: Mapping[str, frozenset[str]], units: Mapping[str, Mapping[str, float]]
+) -> str:
+    """What a coefficient adds to the score for one more of the column's own unit."""
+    if entry.feature in bent[entry.party]:
+        return "its curve"
+    return number(entry.value * units[entry.party].get(entry.feature, 1.0))
 
 
 def _entries(fit: FitFacts) -> tuple[list[tuple[str, ...]], list[NonzeroCoefficient]]:
