@@ -83,6 +83,15 @@ def test_without_noise_joint_tests_and_contrasts_are_those_of_least_squares():
     assert (alone.low[0], alone.high[0]) == pytest.approx(tuple(one.conf_int()[0]), rel=1e-8)
 
 
+def test_a_model_of_the_constant_alone_is_the_mean():
+    X, y = table(np.random.default_rng(4), 40, 2)
+    for noise in (0.0, 1.0):
+        sds = np.array([[0.0, noise], [noise, noise]])
+        model = LinearModel(gram(X, y)[2:, 2:], sds, 40)
+        assert model.beta[0] == pytest.approx(y.mean())
+        assert model.overall().pvalue == 1.0
+
+
 def test_robust_multiplies_the_sampling_variance():
     X, y = table(np.random.default_rng(6), 60, 3)
     plain, twice = (LinearModel(gram(X, y), np.zeros((5, 5)), 60, robust=h).intervals() for h in (1.0, 2.0))

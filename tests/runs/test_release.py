@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 import statsmodels.api as sm
+from statsmodels.stats.outliers_influence import variance_inflation_factor
 
 import colonnade as co
 from colonnade.runs.release_file import from_plain, to_plain
@@ -141,23 +142,33 @@ def test_a_run_for_inference_covers_what_least_squares_finds(fit):
     assert all(0.0 < share < 1.0 for share in found.sampling_share.values())
 
 
-def test_columns_are_left_out_by_the_columns_alone_and_named(tmp_path):
-    fit = run(tmp_path, privacy=co.Privacy(epsilon=0.1, delta=1e-6))
-    found = fit.inference()
-    assert found.left_out
-    out = [fit.release.names[k] for k in found.left_out]
+def louder(fit, factor, seed=0):
+    """The release as a smaller budget would make it, with noise that is the same in every run of the test."""
+    exact, noise = noise_free(fit), factor * fit.release.noise
+    upper = np.triu(np.random.default_rng(seed).normal(size=noise.shape) * noise)
+    return dataclasses.replace(exact, matrix=exact.matrix + upper + np.triu(upper, 1).T, noise=noise)
+
+
+def test_columns_are_left_out_by_the_columns_alone_and_named(fit):
+    release = louder(fit, 15.0)
+    found = release.regress()
+    out = [release.names[k] for k in found.left_out]
+    assert out
+    assert found.names
     assert all(name in found.summary() for name in out)
     assert "shorter one" in found.summary()
     assert found.table.filter(pl.col("state") == "left out")["column"].to_list() == out
-    other = dataclasses.replace(fit.release, matrix=fit.release.matrix.copy())
+    other = dataclasses.replace(release, matrix=release.matrix.copy())
     other.matrix[:, -1] *= -3.0
     other.matrix[-1, :] *= -3.0
     assert other.regress().left_out == found.left_out  # whatever the label is
-    guarded = fit.inference(protect=[out[0]])
-    assert out[0] in guarded.names
+    assert out[0] in release.regress(protect=[out[0]]).names
     with pytest.raises(co.InvalidInput, match="left out as not determined"):
         found.test([out[0]])
-    whole = fit.inference(drop=None)
+
+
+def test_where_nothing_is_determined_no_number_is_shown(fit):
+    whole = louder(fit, 200.0).regress(drop=None)
     assert whole.state == "not determined"
     assert "not determined at this budget" in whole.summary()
     assert np.isnan(list(whole.coefficients.values())).all()
@@ -165,6 +176,7 @@ def test_columns_are_left_out_by_the_columns_alone_and_named(tmp_path):
     with pytest.raises(co.InvalidInput, match="R² is not determined"):
         _ = whole.r_squared
     assert 0.0 <= whole.anderson_rubin({}).pvalue <= 1.0
+    assert "No column is determined" in louder(fit, 200.0).regress().summary()
 
 
 def test_twenty_models_from_one_release_spend_nothing(tmp_path):
@@ -237,6 +249,77 @@ def test_shortened_rows_are_bounded_and_warned_of(tmp_path):
     assert share <= fit.release.shortened <= 1.0
     assert "unknown, at most" in fit.inference().summary()
     assert "coefficients of shortened rows" in fit.inference().summary()
+
+
+def test_the_report_shows_intervals_or_says_why_there_are_none(fit, tmp_path):
+    page = fit.report(tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "Intervals and tests" in page
+    assert "rows shortened: none (schema)" in page
+    bent = dataclasses.replace(fit, released=dataclasses.replace(fit.release, rule="centred"))
+    assert "centred, scaled and shortened" in bent.report(tmp_path / "bent.html").read_text(encoding="utf-8")
+
+
+# ------------------------------------------------------------------------------------------------ other tables
+
+
+def test_without_noise_correlations_inflation_and_components_are_those_of_the_table(fit):
+    released, frames = noise_free(fit), tables()
+    X, joined = design(frames, "age", "bp", "ldl")
+    found = released.correlation(["age", "bp", "cost"])
+    assert found["correlation"].to_list() == pytest.approx(
+        [np.corrcoef(joined[a], joined[b])[0, 1] for a, b in (("age", "bp"), ("age", "cost"), ("bp", "cost"))]
+    )
+    factors = released.vif(["age", "bp", "ldl"])
+    assert factors["vif"].to_list() == pytest.approx([variance_inflation_factor(X, k) for k in range(3)], rel=1e-8)
+    assert ((factors["low"] <= factors["vif"]) & (factors["vif"] <= factors["high"])).all()
+    assert released.vif(["age"])["vif"].to_list() == [1.0]
+    parts = released.pca(["age", "bp", "ldl"])
+    encoded = X[:, :3] / [30, 60, 3]
+    assert parts.filter(pl.col("column") == "lab:bp")["variance"].to_list() == pytest.approx(
+        np.linalg.eigvalsh(np.cov(encoded.T, bias=True))[::-1], rel=1e-8
+    )
+
+
+def test_what_the_noise_hides_is_null_or_refused(fit):
+    release = louder(fit, 200.0)
+    assert release.correlation()["correlation"].null_count() > 0
+    with pytest.raises(co.InvalidInput, match="turns the directions"):
+        release.pca()
+    with pytest.raises(co.InvalidInput, match="nothing to choose among"):
+        release.select()
+    with pytest.raises(co.InvalidInput, match="odds are of classes"):
+        release.crude_odds()
+
+
+def test_a_model_is_chosen_by_its_expected_error(fit):
+    found = fit.release.select(candidates=[["ldl"], ["age", "smoker", "ldl"], co.Ridge(5.0)])
+    assert found.best == ["age", "smoker", "ldl"]
+    assert found.table["may_be_best"].to_list() == [False, True, False]
+    assert set(found.coefficients) >= {"clinic:age", "(constant)"}
+    assert fit.release.select().table.height == 20
+    sizes = [fit.release.select(criterion=c).table.sort(c)["coefficients"][0] for c in ("cp", "bic")]
+    assert sizes[1] <= sizes[0]
+    for wrong in ({"criterion": "aic"}, {"candidates": []}, {"candidates": ["age"]}, {"candidates": [["weight"]]}):
+        with pytest.raises(co.InvalidInput):
+            fit.release.select(**wrong)
+
+
+def test_crude_odds_cover_those_of_the_table(tmp_path):
+    frames = tables(20_000)
+    frames["lab"] = frames["lab"].with_columns(dear=pl.when(pl.col("cost") > 3).then(1).otherwise(-1))
+    fed = federation(frames, ("lab", "dear"), SCHEMAS | {"lab": co.Schema(SCHEMAS["lab"].columns)})
+    release = run(tmp_path, fed, co.Problem(co.Logistic(), intercept=True)).release
+    found = release.crude_odds(level=1 - 1e-5)
+    assert found["column"].to_list() == ["clinic:smoker", *(f"clinic:region={r}" for r in ("north", "south", "east"))]
+    X, joined = design(frames, "smoker", "region=north", "region=south", "region=east")
+    positive = (joined["dear"] == 1).to_numpy()
+    for k, (_, ratio, low, high) in enumerate(found.iter_rows()):
+        has = X[:, k] == 1
+        table = [[np.sum(a & b) for b in (positive, ~positive)] for a in (has, ~has)]
+        assert ratio is not None
+        assert low <= sm.stats.Table2x2(table).oddsratio <= high
+    with pytest.raises(co.InvalidInput, match="no yes-or-no column"):
+        release.crude_odds(["age"])
 
 
 # ------------------------------------------------------------------------------------------------ refusals

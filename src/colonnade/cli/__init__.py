@@ -13,7 +13,22 @@ from typing import Annotated
 
 import typer
 
-from colonnade.cli import audit, budget, certs, coordinator, data, demo, doctor, fit, init, party, runs, sparse, ui
+from colonnade.cli import (
+    audit,
+    budget,
+    certs,
+    coordinator,
+    data,
+    demo,
+    doctor,
+    fit,
+    init,
+    party,
+    release,
+    runs,
+    sparse,
+    ui,
+)
 from colonnade.cli.terminal import EXIT_CODES, AsJson, answer, explained
 
 app = typer.Typer(
@@ -24,7 +39,16 @@ app = typer.Typer(
     help="Learn one linear model from columns that several parties may not pool.",
     epilog=f"Begin with: colonnade demo\n\n{EXIT_CODES}",
 )
-for group in (budget.app, data.app, runs.app, party.app, coordinator.app, coordinator.federation, certs.app):
+for group in (
+    budget.app,
+    data.app,
+    runs.app,
+    release.app,
+    party.app,
+    coordinator.app,
+    coordinator.federation,
+    certs.app,
+):
     app.add_typer(group)
 for command in (demo.demo, audit.audit, sparse.sparse, init.init, doctor.doctor, fit.report, ui.ui):
     app.command()(command)

@@ -31,6 +31,7 @@ from colonnade.kernels.arrays import Floats, Indices
 DETERMINED, WEAK = 0.2, 0.5  # ξ up to which intervals have their length, and up to which they are valid
 KEPT_XI, KEPT_DOUBT = 0.1, 0.05  # what columns are left out until: ξ, and the noise of a coefficient's own curvature
 ROUNDS, CLOSE = 200, 1e-10  # of the ridge: at most, and how near it comes
+AT_ONCE = 64  # of so many columns one is left out at a time
 FEW_ROUNDS, ROUGH = 30, 1e-4  # where it is only asked which columns to keep
 STEP = 0.7  # of a round: the map has slopes within ±ξ/(1 − ξ), so that this converges wherever intervals are valid
 NORMAL = 1e9  # degrees of freedom from which Student's law is the normal one
@@ -352,13 +353,15 @@ class LinearModel:
         if free:  # the constant was taken from the data: what its own score does to the others is taken off
             T = np.column_stack([np.eye(p - 1), -M[:-1, -1] / M[-1, -1]])
             u, Omega = T @ u, T @ Omega @ T.T
+        if u.size == 0:  # of the constant alone nothing is asked
+            return Test(0.0, 0, 1.0)
         values, vectors = np.linalg.eigh(Omega)
         statistic = float(np.sum(np.square(vectors.T @ u) / np.maximum(values, 1e-9 * values[-1])))
         return Test(statistic, u.size, float(chdtrc(u.size, statistic)))
 
     def overall(self) -> Test:
         """Test that all slopes are 0."""
-        if self.noise.any():
+        if self.noise.any() or self.size == 1:
             return self.anderson_rubin(np.zeros(self.size - 1))
         return self.joint(np.eye(self.size)[:-1])
 
@@ -415,8 +418,9 @@ def determined_columns(matrix: Floats, noise: Floats, protect: Collection[int] =
         free = [i for i, j in enumerate(keep) if j not in protect]
         if clear or not free:
             break
-        worst = max(free, key=lambda i: float(doubt[i]))
-        left_out.append(keep.pop(worst))
+        worst = sorted(free, key=lambda i: -float(doubt[i]))[: max(1, len(keep) // AT_ONCE)]
+        left_out += [keep[i] for i in worst]
+        keep = [j for i, j in enumerate(keep) if i not in worst]
         start = np.delete(np.delete(ridge.added, worst, 0), worst, 1)
     return np.array(keep, dtype=np.int64), left_out
 

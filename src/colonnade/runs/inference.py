@@ -163,12 +163,12 @@ class Inference:
         for equation in equations:
             row = np.zeros(len(self.kept) + 1)
             for name, weight in equation.items():
-                for place in self._places(name):
+                for place in self.places(name):
                     row[place] += weight
             rows.append(row)
         return np.array(rows)
 
-    def _places(self, name: str) -> list[int]:
+    def places(self, name: str) -> list[int]:
         if name == CONSTANT:
             return [len(self.kept)]
         found = [self.kept.index(k) for k in self.release.find(name) if k in self.kept]
@@ -184,7 +184,7 @@ class Inference:
     def test(self, names: Iterable[str], value: float = 0.0) -> Test:
         """Test that the coefficients of all these columns have this value; a declared column stands for its levels."""
         places = sorted(
-            {place for name in ([names] if isinstance(names, str) else names) for place in self._places(name)}
+            {place for name in ([names] if isinstance(names, str) else names) for place in self.places(name)}
         )
         return self._joint(np.eye(len(self.kept) + 1)[places], np.full(len(places), value))
 
@@ -288,6 +288,8 @@ class Inference:
         return tuple(lines)
 
     def _closing(self) -> tuple[str, ...]:
+        if not self.kept:
+            return ("No column is determined at this budget",)
         test = self.overall
         whole = f"all slopes zero: χ²({test.df}) = {figure_of(test.statistic)}, p {_p(test.pvalue)}"
         try:

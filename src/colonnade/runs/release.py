@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -25,7 +25,10 @@ from colonnade.privacy.statement import PrivacyStatement
 from colonnade.problem.inference import determined_columns
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from colonnade.runs.inference import Inference
+    from colonnade.runs.release_tables import Selection
 
 Kind = Literal["number", "level", "flag", "part", "classes"]
 LEAST_STEPS = 10.0  # sd of the noise in squared steps: with less, rounding to steps is no longer hidden by it
@@ -290,6 +293,50 @@ class Release:
         if unused := wanted - set(found.values()):
             raise InvalidInput(f"references= names {self.names[min(unused)]!r}, which is no level of a column in on=.")
         return found
+
+    # ------------------------------------------------------------------------ other tables, for nothing too
+
+    def correlation(self, columns: Iterable[str] | None = None, *, level: float = 0.95) -> pl.DataFrame:
+        """Correlations of all pairs with their intervals; null where the noise hides how much a column varies."""
+        from colonnade.runs import release_tables
+
+        return release_tables.correlation(self, columns, level)
+
+    def vif(self, on: Iterable[str] | None = None, *, level: float = 0.95) -> pl.DataFrame:
+        """By column, how much longer others make its interval: 1/(1 − R²) of the column by all others."""
+        from colonnade.runs import release_tables
+
+        return release_tables.vif(self, on, level)
+
+    def pca(self, columns: Iterable[str] | None = None, *, level: float = 0.95) -> pl.DataFrame:
+        """Principal components of columns as they are encoded: those whose direction the noise does not turn."""
+        from colonnade.runs import release_tables
+
+        return release_tables.pca(self, columns, level)
+
+    def crude_odds(self, columns: Iterable[str] | None = None, *, level: float = 0.95) -> pl.DataFrame:
+        """Odds ratios of the positive class by yes-or-no columns, each for itself; null where the noise hides it."""
+        from colonnade.runs import release_tables
+
+        return release_tables.crude_odds(self, columns, level)
+
+    def select(
+        self,
+        target: str | None = None,
+        on: Iterable[str] | None = None,
+        *,
+        candidates: Sequence[Any] | None = None,
+        criterion: Literal["cp", "bic"] = "cp",
+    ) -> Selection:
+        """Which penalty, or which set of columns, predicts other rows best, the noise counted in.
+
+        candidates  penalties (co.Ridge, co.Lasso, co.ElasticNet; weights as in a problem) or lists of columns; None: a
+                    path of lasso weights.
+        criterion   "cp": the expected squared error; "bic": fewer coefficients, log n for each instead of 2.
+        """
+        from colonnade.runs import release_tables
+
+        return release_tables.select(self, target, on, candidates, criterion)
 
     # ------------------------------------------------------------------------ keeping it
 

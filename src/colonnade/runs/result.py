@@ -25,9 +25,11 @@ from colonnade.runs.fit_file import read_fit, write_fit
 from colonnade.runs.inference import Inference
 from colonnade.runs.release import Release
 from colonnade.views.fit_facts import BASES, Evaluation, FitFacts
+from colonnade.views.inference import InferenceFacts
 
 ON_MATRICES = "this model was fitted on matrices: pass Federation.split(X, None, parties)"
 GROUPS = 10
+MOST_REPORTED = 200  # columns of a table of intervals
 ROC_POINTS = 200  # as many as a page can show
 
 
@@ -235,7 +237,20 @@ class Fit(FitFacts):
         """
         from colonnade.views.page import write_report
 
-        return write_report(self, path, evaluation=evaluate_fit(self, evaluation, evaluation_is))
+        found = evaluate_fit(self, evaluation, evaluation_is)
+        return write_report(self, path, evaluation=found, inference=self._inference_facts())
+
+    def _inference_facts(self) -> InferenceFacts | str:
+        """What the report says of intervals and tests; nothing where no Gram matrix was released."""
+        if self.released is None:
+            return ""
+        if len(self.released.columns) > MOST_REPORTED:
+            few = f"a table of {len(self.released.columns):,} columns is no page"
+            return f"No intervals and tests here: {few}. Choose columns with fit.release.regress(on=[...])."
+        try:
+            return self.inference().facts()
+        except InvalidInput as error:
+            return f"{error}"
 
     # ------------------------------------------------------------------------ keeping it
 

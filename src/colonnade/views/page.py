@@ -18,6 +18,7 @@ from colonnade.views import chart
 from colonnade.views import parts as html
 from colonnade.views.chart import COLOURS
 from colonnade.views.fit_facts import Evaluation, FitFacts, Quality, RunFacts, left_by_party, parties_of
+from colonnade.views.inference import InferenceFacts, inference_section
 from colonnade.views.model import model_section, quality_section
 from colonnade.views.privacy import privacy_section, traffic_section
 
@@ -32,15 +33,18 @@ def write_report(
     quality: Quality | None = None,
     evaluation: Evaluation | None = None,
     facts: RunFacts | None = None,
+    inference: InferenceFacts | str = "",
 ) -> Path:
     """Write the report of a fit to one self-contained HTML file; the path it was written to.
 
     quality     figures that the caller computed, such as a comparison of models.
     evaluation  what was found on rows of the caller's: ROC, calibration and what each party adds.
     facts       what is known about the run beside the fit; by default what the fit carries.
+    inference   coefficients with intervals and tests, or why there are none; nothing: no such section.
     """
     target = check_target(path)
-    write_synced(target, render_report(fit, quality=quality, evaluation=evaluation, facts=facts).encode())
+    page = render_report(fit, quality=quality, evaluation=evaluation, facts=facts, inference=inference)
+    write_synced(target, page.encode())
     return target
 
 
@@ -63,6 +67,7 @@ def render_report(
     quality: Quality | None = None,
     evaluation: Evaluation | None = None,
     facts: RunFacts | None = None,
+    inference: InferenceFacts | str = "",
 ) -> str:
     """The report as text; arguments as in `write_report`."""
     known = RunFacts.of(fit) if facts is None else facts
@@ -70,6 +75,7 @@ def render_report(
         ("question", "The question", question_section(fit)),
         ("parties", "The parties", parties_section(fit, known)),
         ("model", "The model", model_section(fit)),
+        *([("inference", "Intervals and tests", inference_section(inference))] if inference else []),
         ("quality", "How good it is", quality_section(evaluation, quality)),
         ("privacy", "Privacy", privacy_section(fit)),
         ("traffic", "What left each party", traffic_section(fit)),

@@ -1,0 +1,59 @@
+"""`colonnade release`: what a file holds, and models and correlations from it."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import colonnade as co
+from colonnade.cli import app
+
+RUN = CliRunner()
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("release")
+    X = np.random.default_rng(0).uniform(-1, 1, (3000, 4))
+    fed = co.Federation.split(X, X @ [0.5, 0.2, 0.0, -0.3], parties={"a": [0, 1], "b": [2, 3]}, label="b")
+    privacy = co.Privacy(4.0, 1e-6, row_norm=2.0, feature_bound=1.0, label_bound=1.0)
+    fit = co.fit(
+        fed, co.Problem(co.LeastSquares()), co.PrivateGram(purpose="inference"), privacy, store=folder / "store"
+    )
+    fit.save(folder / "fit.json")
+    return folder / "fit.json"
+
+
+def told(*words: str) -> str:
+    found = RUN.invoke(app, ["release", *words])
+    assert found.exit_code == 0, found.output
+    return found.output
+
+
+def test_show_lists_columns_and_whether_intervals_hold(file):
+    assert "a:x0" in told("show", str(file))
+    assert "Intervals and tests: yes" in told("show", str(file))
+    assert told("show", str(file), "--quiet").split() == ["a:x0", "a:x1", "b:x2", "b:x3", "b:label"]
+    assert json.loads(told("show", str(file), "--json"))["rows"] == 3000
+
+
+def test_regress_prints_the_summary_or_its_figures(file):
+    assert told("regress", str(file)) == co.Release.load(file).regress().summary() + "\n"
+    found = json.loads(told("regress", str(file), "-t", "x1", "-x", "x0", "-x", "x2", "--json"))
+    assert [row["column"] for row in found["coefficients"]] == ["a:x0", "b:x2", "(constant)"]
+    assert told("regress", str(file), "--on", "x0", "--quiet").startswith("a:x0 ")
+
+
+def test_correlate_prints_pairs(file):
+    assert len(json.loads(told("correlate", str(file), "--json"))) == 10
+    assert "a:x0" in told("correlate", str(file), "-c", "x0", "-c", "x3")
+    assert told("correlate", str(file), "-c", "x0", "-c", "x3", "--quiet").startswith("a:x0 b:x3 ")
+
+
+def test_a_file_without_a_release_is_one_line(tmp_path):
+    found = RUN.invoke(app, ["release", "show", str(tmp_path / "none.json")])
+    assert found.exit_code == 1
+    assert "cannot read" in found.output
