@@ -10,6 +10,7 @@ import venv
 import zipfile
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 import colonnade as co
@@ -23,7 +24,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 WITHOUT = """
 import sys
 ABSENT = {"ray", "grpc", "adbc_driver_manager", "adbc_driver_sqlite", "adbc_driver_postgresql", "opendp",
-          "private_set_intersection", "pandas", "plotly", "networkx", "matplotlib", "cvxpy", "pytest", "hypothesis", "mkdocs", "playwright"}
+          "private_set_intersection", "pyarrow", "pandas", "plotly", "networkx", "matplotlib", "cvxpy", "pytest", "hypothesis", "mkdocs", "playwright"}
 class Absent:
     def find_spec(self, name, path=None, target=None):
         if name.split(".")[0] in ABSENT:
@@ -80,6 +81,7 @@ print(len(paths))
 ASKED = {
     "ray": "co.fit(fed, problem, co.DistributedFrankWolfe(rounds=1), engine=co.Ray())",
     "sql": "co.read('postgresql://reader@localhost/x', query='select 1')",
+    "parquet": "co.read(sys.argv[2])",
     "plot": "from colonnade.runs.simulate import Simulation; Simulation.plot(None)",
     "grpc": "co.Grpc('localhost:0', co.Tls('a', 'b', 'c')).open(SimpleNamespace(members={}, digest=''))",
     "reference": "from colonnade.privacy.mechanisms import ReferenceNoise; ReferenceNoise().discrete_gaussian(1, 1.0)",
@@ -166,12 +168,26 @@ def test_without_extras_a_fit_is_saved_and_what_needs_an_extra_names_it(tmp_path
         for extra, call in ASKED.items()
     )
     setting = "from types import SimpleNamespace\nproblem = co.Problem(co.LeastSquares(), co.L1Ball(1.0))\n"
-    lines = python(WITHOUT + SAVE + setting + tries, tmp_path / "fit.json").splitlines()[1:]
+    stream = tmp_path / "stream.arrow"
+    pl.DataFrame({"x": [1]}).write_ipc_stream(stream)
+    lines = python(WITHOUT + SAVE + setting + tries, tmp_path / "fit.json", stream).splitlines()[1:]
     said = dict(line.split(" | ", 1) for line in lines)
     assert list(said) == list(ASKED)
     for extra, text in said.items():
         assert f"pip install 'colonnade[{extra}]'" in text
     assert (tmp_path / "fit.json").is_file()
+
+
+def test_without_extras_tables_are_read_from_csv_parquet_and_arrow_files(tmp_path: Path) -> None:
+    frame = pl.DataFrame({"key": ["a", "b", None], "x": [1.5, None, -2.0], "n": [1, 2, 3], "flag": [True, False, None]})
+    frame = frame.with_columns(day=pl.Series(["2020-01-01", None, "2021-12-31"]).str.to_date())
+    frame.write_csv(tmp_path / "t.csv")
+    frame.write_parquet(tmp_path / "t.parquet")
+    frame.write_ipc(tmp_path / "t.arrow", compression="zstd")
+    code = "import sys, colonnade as co\nfor path in sys.argv[1:]:\n    print(co.read(path).to_init_repr())"
+    code += "\nassert not {'pyarrow', 'pandas'} & set(sys.modules)"
+    shown = python(WITHOUT + code, *(tmp_path / f"t.{kind}" for kind in ("csv", "parquet", "arrow")))
+    assert shown == "\n".join([frame.to_init_repr()] * 3).strip()
 
 
 # ------------------------------------------------------------------------------------------------ a fresh environment

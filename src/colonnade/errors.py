@@ -106,7 +106,7 @@ class unquoted(ContextDecorator):  # noqa: N801  # used as contextlib's are: @un
     def __exit__(self, _: object, error: BaseException | None, at: TracebackType | None) -> Literal[False]:
         if isinstance(error, ColonnadeError):
             _forget_foreign(error, set())
-        elif (isinstance(error, ValueError) and self.about in str(error)) or _quoting(error):
+        elif (isinstance(error, ValueError) and self.about in str(error)) or quoting(error):
             what = f"some cells cannot be used ({type(error).__name__}; its message may quote one and is not shown)"
             clean = InvalidInput(f"{what}. Is every column of one type, and as its schema says?").with_traceback(at)
             try:
@@ -117,7 +117,7 @@ class unquoted(ContextDecorator):  # noqa: N801  # used as contextlib's are: @un
         return False
 
 
-def _quoting(error: BaseException | None) -> bool:
+def quoting(error: BaseException | None) -> bool:
     return type(error).__module__.partition(".")[0] in ("pyarrow", "polars", "pandas", "adbc_driver_manager")
 
 

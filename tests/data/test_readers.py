@@ -157,9 +157,9 @@ def test_a_cell_that_cannot_be_read_is_named(text, label, advice, tmp_path):
         (
             "data.csv",
             b"a,b\n" + b"1,x\n" * 5000 + b"2,caf\xe9\n",
-            r"data\.csv is not UTF-8 \(in column 'b'\)\. Save it as UTF-8",
+            r"data\.csv is not UTF-8 \(in column 'b' in line 5,002\)\. Save it as UTF-8",
         ),
-        ("data.parquet", b"PAR1 secret", r"data\.parquet cannot be read as Parquet \(ArrowInvalid\)\. Is it whole"),
+        ("data.parquet", b"PAR1 secret", r"data\.parquet cannot be read as Parquet \(ComputeError\)\. Is it whole"),
     ],
 )
 def test_a_file_that_is_empty_damaged_or_in_another_alphabet_is_explained(name, content, advice, tmp_path):

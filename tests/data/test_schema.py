@@ -16,8 +16,10 @@ import polars as pl
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
 from scipy.sparse import csc_array, issparse
 
+from colonnade.data.schema.cells import as_frame
 from colonnade.data.schema.columns import Binary, Categorical, Date, Numeric, Plain
 from colonnade.data.schema.infer import look
 from colonnade.data.schema.table import VERSION, Encoded, Schema
@@ -467,6 +469,41 @@ def test_inference_follows_types_and_never_refuses_what_it_saw():
     assert schema.source == "data"
     assert (3, schema.width) == schema.encode(frame).matrix.shape
     assert schema == Schema.infer(frame.to_pandas())
+
+
+PANDAS = {
+    "float": [1.5, None, 3.0],
+    "int": [1, 2, 3],
+    "small": np.array([1, 2, 3], np.uint8),
+    "bool": [True, False, True],
+    "text": ["a", None, "née"],
+    "old text": pd.Series(["a", None, "b"], dtype=object),
+    "flags with gaps": pd.Series([True, None, False], dtype=object),
+    "whole with gaps": pd.Series([1, None, 2**60], dtype="Int64"),
+    "truth with gaps": pd.Series([True, None, False], dtype="boolean"),
+    "times": pd.to_datetime(["2020-01-01 10:00", None, "2021-05-05 00:00"]),
+    "times in a zone": pd.to_datetime(["2020-01-01 10:00", None, "2021-05-05 00:00"]).tz_localize("Europe/Paris"),
+    "days": pd.Series([dt.date(2020, 1, 1), None, dt.date(2021, 1, 1)], dtype=object),
+    "levels": pd.Categorical(["x", None, "y"]),
+    "number levels": pd.Categorical([3, None, 5]),
+    "nothing": pd.Series([None, None, None], dtype=object),
+}
+
+
+def test_a_pandas_frame_is_the_same_with_and_without_pyarrow(monkeypatch):
+    frame = pd.DataFrame(PANDAS)
+    wanted = [as_frame(part) for part in (frame, frame.head(0))]
+
+    def absent(_):
+        raise ImportError("pyarrow is required")
+
+    monkeypatch.setattr(pl, "from_pandas", absent)
+    for expected, part in zip(wanted, (frame, frame.head(0)), strict=True):
+        assert_frame_equal(expected.cast({pl.Categorical: pl.String}), as_frame(part))
+    mixed = pd.Series([1, "a"], dtype=object)
+    for bad in (pd.DataFrame({"x": mixed}), pd.DataFrame([[1, 2]], columns=["x", "x"])):
+        with pytest.raises(InvalidInput, match="mixes types that have no common one, or two columns share a name"):
+            as_frame(bad)
 
 
 def test_inference_needs_rows():

@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime as dt
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -65,12 +66,41 @@ def _from_pandas(frame: Any, names: Sequence[str] | None) -> pl.DataFrame:
         # A column the schema does not name may hold anything: leave it out before converting.
         frame = frame[[name for name in frame.columns if name in set(names)]]
     try:
-        return pl.from_pandas(frame)
+        with suppress(ImportError):  # of pyarrow, without which polars takes plain numbers only
+            return pl.from_pandas(frame)
+        return pl.DataFrame([_from_pandas_column(name, frame[name]) for name in _once(frame.columns)])
     except (TypeError, ValueError, OverflowError):
         raise InvalidInput(
             "a pandas column mixes types that have no common one, or two columns share a name. Convert or rename it "
             "first, for example with frame.convert_dtypes() or astype(str)."
         ) from None
+
+
+def _once(names: Any) -> list[str]:
+    if len(set(names)) < len(names):
+        raise ValueError("two columns share a name")
+    return list(names)
+
+
+def _from_pandas_column(name: str, column: Any) -> pl.Series:
+    """A pandas column as pyarrow would hand it over, but levels as what they name."""
+    import polars as pl
+
+    kind = getattr(column.dtype, "kind", "O")
+    if isinstance(column.dtype, np.dtype) and kind in "biufM":
+        return pl.Series(name, column.to_numpy(), nan_to_null=True)
+    if zone := getattr(column.dtype, "tz", None):
+        there = pl.Series(name, column.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy())
+        return there.dt.replace_time_zone("UTC").dt.convert_time_zone(str(zone))
+    if hasattr(column, "cat"):
+        codes = pl.Series(column.cat.codes.to_numpy()).cast(pl.Int64)
+        levels = _from_pandas_column(name, column.cat.categories.to_series())
+        return levels.gather(codes.set(codes < 0, None))
+    gaps = column.isna().to_numpy(dtype=bool)
+    values = [None if gap else value for gap, value in zip(gaps, column.tolist(), strict=True)]
+    number = {"b": pl.Boolean, "i": pl.Int64, "u": pl.UInt64, "f": pl.Float64}.get(kind)
+    found = pl.Series(name, values, dtype=number, strict=True)
+    return found.cast(pl.String) if found.dtype == pl.Null else found
 
 
 def numbers_of(name: str, missing: Missing, values: pl.Series) -> tuple[Floats, Rows]:

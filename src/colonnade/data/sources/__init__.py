@@ -4,7 +4,7 @@
                                       empty cell is missing, in a number also NA, NaN, null;
                                       a schema's columns are read as it declares them, keys as text
     table.parquet                     Parquet
-    table.arrow .feather .ipc         Arrow IPC, as a file or as a stream
+    table.arrow .feather .ipc         Arrow IPC, as a file or as a stream (which needs the extra [parquet])
     data.svm ..., X.npz               numbers with labels: `read` gives (X, y), see matrices.py
     postgresql://user@host/database   the rows of query=, read-only; the password may come from PGPASSWORD or ~/.pgpass
     sqlite:///folder/file.db          the same; four slashes for an absolute path

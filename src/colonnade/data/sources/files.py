@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,13 +12,14 @@ from typing import TYPE_CHECKING, Any, Literal
 from colonnade.data.schema.columns import Binary, Categorical, Column, Date
 from colonnade.data.schema.table import Schema
 from colonnade.data.sources.csv_form import form_of
-from colonnade.errors import InvalidInput, unquoted
+from colonnade.data.sources.csv_records import Records, first_foreign, header, ragged, records
+from colonnade.data.sources.csv_types import Guess, converted
+from colonnade.errors import InvalidInput, quoting, unquoted
 
 if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-LED_BY_ZEROS = r"^\s*[+-]?0[0-9]"
 BLOCK = 1 << 22  # bytes of a block of rows, as text or at 8 bytes a cell
 MOST_ROWS = 1 << 16
 
@@ -111,122 +110,83 @@ class Csv:
 
         texts  columns whose cells are names of somebody, however they look: "007" is no number, and stays as it is.
         """
-        import pyarrow as pa
+        import polars as pl
 
         names = self.names()
         wanted = choose_columns(self.shown, names, columns)
-        types = {column.name: _arrow_type(column) for column in (schema.columns if schema else ())}
-        types |= dict.fromkeys(texts, pa.string())
-        with unquoted(), self._explain(names):
+        types = {column.name: _csv_type(column) for column in (schema.columns if schema else ())}
+        types |= dict.fromkeys(texts, pl.String)
+        with unquoted():
             types |= self._types(names, [name for name in wanted if name not in types])
-            for batch in self._batches(wanted, types):
-                yield self._polars(batch)
+            empty, decimal = True, form_of(self.path).decimal
+            for found, cells in self._cells(names, wanted):
+                empty = False
+                yield pl.DataFrame([self._values(cells[name], types[name], decimal, found) for name in wanted])
+            if empty:
+                yield pl.DataFrame(schema={name: types[name] for name in wanted})
 
     def names(self) -> list[str]:
         try:
-            form = form_of(self.path)
-            with self.path.open(newline="", encoding=form.encoding) as text:
-                names = next(csv.reader(text, delimiter=form.separator), [])
+            names = header(self.path, form_of(self.path))
         except UnicodeDecodeError:
             raise InvalidInput(_not_utf8(self.shown, "in its first lines")) from None
         if not names:
             raise InvalidInput(f"{self.shown} is empty: not even a header names its columns. Is it the right file?")
         return names
 
-    def _types(self, names: list[str], wanted: list[str]) -> dict[str, pa.DataType]:
-        """A type per column that holds in all rows: guessed from the first block, widened where that was wrong."""
-        import pyarrow as pa
-
-        wider = {"null": pa.int64(), "int64": pa.float64()}  # then text
-        types: dict[str, pa.DataType] = {}
-        while wanted:
-            try:
-                for batch in self._batches(wanted, types):
-                    types |= dict(zip(batch.schema.names, batch.schema.types, strict=True))
-            except pa.ArrowInvalid as error:
-                fault = re.search(r"column #(\d+).* conversion error to (\w+)", str(error), re.DOTALL)
-                said = None if fault and fault[2] != "string" else self._fault(str(error), names)
-            else:
-                return types | dict.fromkeys(self._led_by_zeros(types), pa.string())
-            if said is not None or fault is None:
-                raise InvalidInput(str(said))
-            types[names[int(fault[1])]] = wider.get(fault[2], pa.string())
-        return {}
-
-    def _led_by_zeros(self, types: Mapping[str, pa.DataType]) -> set[str]:
-        """Columns that read as whole numbers and are none: "007" is the name of something, and 7 is another one."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        looked = {name: pa.string() for name, kind in types.items() if kind == pa.int64()}
-        found: set[str] = set()
-        for batch in self._batches(list(looked), looked) if looked else ():
-            rest = [name for name in looked if name not in found]
-            found |= {name for name in rest if pc.any(pc.match_substring_regex(batch[name], LED_BY_ZEROS)).as_py()}
-        return found
-
-    def _batches(self, wanted: list[str], types: Mapping[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
-        from pyarrow import csv as arrow_csv
-
+    def _types(self, names: list[str], wanted: list[str]) -> dict[str, Any]:
+        """A type per column that holds in all rows."""
         form = form_of(self.path)
-        options = arrow_csv.ConvertOptions(include_columns=wanted, column_types=dict(types), decimal_point=form.decimal)
-        encoding = "utf16" if form.encoding == "utf-16" else "utf8"
-        in_order = arrow_csv.ReadOptions(block_size=BLOCK, use_threads=False, encoding=encoding)  # errors name the line
-        cut = arrow_csv.ParseOptions(delimiter=form.separator)
-        with self.path.open("rb") as raw:
-            reader, empty = arrow_csv.open_csv(raw, in_order, cut, options), True
-            for batch in reader:
-                yield batch
-                empty = False
-            if empty:
-                yield reader.schema.empty_table()
+        guesses = {name: Guess(form.decimal) for name in wanted}
+        for _, cells in self._cells(names, wanted) if wanted else ():
+            for name, guess in guesses.items():
+                if not guess.settled:
+                    guess.look(cells[name])
+        return {name: guess.dtype() for name, guess in guesses.items()}
 
-    @contextmanager
-    def _explain(self, names: list[str]) -> Iterator[None]:
-        import pyarrow as pa
-
-        try:
-            yield
-            return
-        except pa.ArrowInvalid as error:
-            said = self._fault(str(error), names)
-        raise InvalidInput(said)  # outside, so that no traceback shows the cell that Arrow quotes
-
-    def _fault(self, said: str, names: list[str]) -> str:
-        """Where Arrow found a fault, without the cell that it quotes."""
-        column, row = (re.search(rf"{what} #(\d+)", said) for what in ("column", "Row"))
-        line = "" if row is None else f" in line {int(row[1]):,}"
-        if cells := re.search(r"Expected (\d+) columns, got (\d+)", said):
-            advice = "Give every line as many cells; put texts that hold a comma in quotes, and write 1.5 for 1,5."
-            return f"{self.shown}: {cells[2]} cells{line}, and the header has {cells[1]}. {advice}"
-        if column is None:
-            return f"{self.shown} cannot be read as CSV{line}. Save it as UTF-8 text with a header and commas."
-        name = names[int(column[1])]
-        if "UTF8" in said:
-            return _not_utf8(self.shown, f"in column {name!r}{line}")
-        wanted = "0, 1, true or false" if "error to bool" in said else "a number"
-        advice = "Correct the cell (1.5, not 1,5), or declare the column categorical with its levels."
-        return f"{self.shown}: column {name!r} has a cell{line} that is not {wanted}, as its schema says. {advice}"
-
-    def _polars(self, table: Any) -> pl.DataFrame:
+    def _cells(self, names: list[str], wanted: list[str]) -> Iterator[tuple[Records, pl.DataFrame]]:
+        """The wanted columns as text, an empty cell as a gap, block by block."""
         import polars as pl
-        import pyarrow as pa
 
-        for part in table.schema:
-            if part.type == pa.binary():  # what Arrow makes of texts that are not UTF-8
-                raise InvalidInput(_not_utf8(self.shown, f"in column {part.name!r}"))
-        frame = frame_of(table)
-        texts = [name for name, kind in frame.schema.items() if kind == pl.String]
-        return frame.with_columns(pl.col(texts).replace("", None)) if texts else frame
+        places, form = {names.index(name) for name in wanted}, form_of(self.path)
+        for found in records(self.path, form, BLOCK):
+            if wrong := ragged(found, names):
+                what = f"{wrong[1]} cells in line {wrong[0]:,}, and the header has {len(names)}"
+                advice = "Give every line as many cells; put texts that hold a comma in quotes, and write 1.5 for 1,5."
+                raise InvalidInput(f"{self.shown}: {what}. {advice}")
+            body, foreign = first_foreign(found, places)
+            if foreign is not None:
+                where = f"in column {names[foreign[1]]!r} in line {found.lines[foreign[0]]:,}"
+                raise InvalidInput(_not_utf8(self.shown, where))
+            texts = dict.fromkeys(names, pl.String)
+            quote = '"' if found.quoted else None
+            how: dict[str, Any] = {"has_header": False, "separator": form.separator, "quote_char": quote}
+            cells = pl.read_csv(body, schema=texts, columns=sorted(places), **how).select(wanted)
+            if cells.height != found.ends.size:
+                lines = f"lines {found.lines[0]:,} to {found.lines[-1]:,}"
+                advice = "Save it as UTF-8 text with a header and commas."
+                raise InvalidInput(f"{self.shown} cannot be read as CSV in {lines}. {advice}")
+            yield found, cells
+
+    def _values(self, cells: pl.Series, dtype: Any, decimal: str, found: Records) -> pl.Series:
+        import polars as pl
+
+        values, wrong = converted(cells, dtype, decimal)
+        if (at := wrong.arg_true()).is_empty():
+            return values
+        where = f"column {cells.name!r} has a cell in line {found.lines[at[0]]:,}"
+        wanted = "0, 1, true or false" if dtype == pl.Boolean else "a number"
+        advice = "Correct the cell (1.5, not 1,5), or declare the column categorical with its levels."
+        raise InvalidInput(f"{self.shown}: {where} that is not {wanted}, as its schema says. {advice}")
 
 
-def _arrow_type(column: Column) -> pa.DataType:
+def _csv_type(column: Column) -> Any:
     """How the cells of a declared column are read: levels as they are written, so that "01" stays "01"."""
-    import pyarrow as pa
+    import polars as pl
 
     if isinstance(column, Categorical | Date):
-        return pa.string()
-    return pa.bool_() if isinstance(column, Binary) else pa.float64()
+        return pl.String
+    return pl.Boolean if isinstance(column, Binary) else pl.Float64
 
 
 def _not_utf8(shown: str, where: str) -> str:
@@ -234,9 +194,6 @@ def _not_utf8(shown: str, where: str) -> str:
 
 
 # ------------------------------------------------------------------------------------------------ Arrow and Parquet
-
-# Given some of its columns, a file's batches of rows.
-Batches = Callable[[list[str]], "Iterator[pa.RecordBatch]"]
 
 
 @dataclass(frozen=True)
@@ -251,51 +208,62 @@ class Columnar:
         return self.path.name
 
     def names(self) -> list[str]:
-        with self._open() as (schema, _):
-            return list(schema.names)
+        with self._explain():
+            if self._streamed:
+                with _open_stream(self.path) as stream:
+                    return list(stream.schema.names)
+            return self._scan().collect_schema().names()
 
     def frame(self, columns: Sequence[str] | None, _: object = None, __: object = ()) -> pl.DataFrame:
         return join_blocks(self.blocks(columns))
 
     def blocks(self, columns: Sequence[str] | None, _: object = None, __: object = ()) -> Iterator[pl.DataFrame]:
-        with unquoted(), self._open() as (schema, batches):
-            names, empty = choose_columns(self.shown, schema.names, columns), True
-            for batch in batches(names):
-                empty &= batch.num_rows == 0
-                yield from frame_of(batch).iter_slices(block_rows(len(names)))
+        names, empty = choose_columns(self.shown, self.names(), columns), True
+        with unquoted(), self._explain():
+            for batch in (self._stream_batches if self._streamed else self._batches)(names):
+                empty &= batch.is_empty()
+                yield from batch.iter_slices(block_rows(len(names)))
             if empty:
-                yield frame_of(schema.empty_table().select(names))
+                yield batch
+
+    @property
+    def _streamed(self) -> bool:
+        with self.path.open("rb") as file:
+            return self.kind == "Arrow" and file.read(4) == b"\xff\xff\xff\xff"
+
+    def _scan(self) -> pl.LazyFrame:
+        import polars as pl
+
+        return (pl.scan_parquet if self.kind == "Parquet" else pl.scan_ipc)(self.path, glob=False)
+
+    def _batches(self, names: list[str]) -> Iterator[pl.DataFrame]:
+        rows = self._scan().select(names)
+        yield rows.head(0).collect()
+        yield from rows.collect_batches(chunk_size=block_rows(len(names)), maintain_order=True, lazy=True)
+
+    def _stream_batches(self, names: list[str]) -> Iterator[pl.DataFrame]:
+        with _open_stream(self.path) as stream:
+            yield frame_of(stream.schema.empty_table().select(names))
+            for batch in stream:
+                yield frame_of(batch.select(names))
 
     @contextmanager
-    def _open(self) -> Iterator[tuple[pa.Schema, Batches]]:
-        import pyarrow as pa
-
+    def _explain(self) -> Iterator[None]:
         try:
-            with (_open_parquet if self.kind == "Parquet" else _open_arrow)(self.path) as found:
-                yield found
-        except (pa.ArrowException, OSError) as error:
+            yield
+        except Exception as error:
+            if not (isinstance(error, OSError) or quoting(error)):
+                raise
             what = f"{self.shown} cannot be read as {self.kind} ({type(error).__name__})"
             raise InvalidInput(f"{what}. Is it whole, and is its suffix right? Write it again.") from None
 
 
 @contextmanager
-def _open_parquet(path: Path) -> Iterator[tuple[pa.Schema, Batches]]:
-    from pyarrow import parquet
-
-    with parquet.ParquetFile(path) as file:
-        yield file.schema_arrow, lambda names: file.iter_batches(batch_size=block_rows(len(names)), columns=names)
-
-
-@contextmanager
-def _open_arrow(path: Path) -> Iterator[tuple[pa.Schema, Batches]]:
-    import pyarrow as pa
-
+def _open_stream(path: Path) -> Iterator[pa.RecordBatchStreamReader]:
+    try:
+        import pyarrow as pa
+    except ImportError:
+        need = "an Arrow stream, which pyarrow reads block by block: pip install 'colonnade[parquet]'"
+        raise InvalidInput(f"{path.name} is {need}; or write it as an Arrow file or as Parquet.") from None
     with pa.OSFile(str(path)) as file:
-        try:
-            whole = pa.ipc.open_file(file)
-            found = whole.schema, (whole.get_batch(k) for k in range(whole.num_record_batches))
-        except pa.ArrowInvalid:
-            file.seek(0)
-            stream = pa.ipc.open_stream(file)
-            found = stream.schema, iter(stream)
-        yield found[0], lambda names: (batch.select(names) for batch in found[1])
+        yield pa.ipc.open_stream(file)

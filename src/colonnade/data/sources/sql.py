@@ -96,6 +96,7 @@ class Sql:
     def _connection(self) -> Any:
         said = None
         try:
+            import_module("pyarrow")  # in which the drivers hand rows over
             if self._sqlite:
                 address = f"file:{quote(str(_sqlite_file(self.address)))}?mode=ro"
                 return import_module("adbc_driver_sqlite.dbapi").connect(address)
