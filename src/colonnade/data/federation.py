@@ -24,6 +24,7 @@ from colonnade.data.keyed_tables import Surplus, take_rows
 from colonnade.data.party import LABELS, Alignment, LazyNames, Party, check_party_names, list_names, require_party
 from colonnade.data.row_order import in_order
 from colonnade.data.schema.cells import as_frame
+from colonnade.data.schema.columns import features_of
 from colonnade.data.schema.table import Schema
 from colonnade.data.split_table import Columns, Places, check_labels, cut_to_unit, read_table, split_columns, split_rows
 from colonnade.errors import HeldByParty, InvalidInput, unquoted
@@ -271,7 +272,9 @@ class Federation:
             matrix, schema = party.block.matrix, schemas.get(name)
             if schema is not None and schema is not party.schema:
                 assert party.schema is not None
-                matrix = party.schema.bend(matrix, depth)
+                # Of parties elsewhere nothing is held but its size.
+                empty = sparse.csc_array((party.block.rows, schema.width))
+                matrix = party.schema.bend(matrix, depth) if self.away is None else empty
                 left |= {name: party.schema.bend(left[name], depth)} if name in left else {}
             block = replace(party.block, matrix=matrix, positions=places)
             features = party.features if schema is None else schema.features
@@ -354,10 +357,15 @@ class Federation:
 
 def _widths(party: Party, schema: Schema | None) -> NDArray[np.int64]:
     """How many columns each of a party's becomes under another schema that bends some of them."""
+    widths = np.ones(party.block.columns, np.int64)
     if schema is None or party.schema is None:
-        return np.ones(party.block.columns, np.int64)
-    hats = np.array(schema.level) > 0
-    return np.diff(np.append(np.flatnonzero(~hats), hats.size)) if schema is not party.schema else _widths(party, None)
+        return widths
+    start = 0
+    for column, other in zip(party.schema.columns, schema.columns, strict=True):
+        own = len(features_of(column))  # among them the hats of a curve that was asked for
+        widths[start : start + 1] += len(features_of(other)) - own
+        start += own
+    return widths
 
 
 def _public_bounds(schema: Schema) -> Known:
