@@ -666,7 +666,7 @@ def test_a_schema_written_by_hand_needs_only_what_has_no_default(tmp_path):
         ('[[columns]]\ntype="binary"\nname="a"\n', r"unknown key 'columns'"),
         ("column = 3\n", r"Open each column with \[\[column\]\]"),
         ("row_norm = 0\n", r"row_norm = 0. Write a public bound above 0"),
-        ('source = "guess"\n', r"source = 'guess'. Write \"declared\" or \"data\""),
+        ('source = "guess"\n', r"source = 'guess'. Write \"declared\", \"data\" or \"public\""),
         ("row_norm = \n", r"party.toml: not TOML: .*line 1"),
     ],
 )

@@ -424,7 +424,7 @@ def test_a_mistake_in_the_data_points_to_its_line(folder: Path) -> None:
     ("words", "advice"),
     [
         ((), "Missing argument 'CONFIG.toml'"),
-        (("study.toml", "--epsilon", "1"), "No such option: --epsilon"),
+        (("study.toml", "--radius", "1"), "No such option: --radius"),
     ],
 )
 def test_words_that_fit_does_not_take_are_wrong_usage(words: tuple[str, ...], advice: str) -> None:

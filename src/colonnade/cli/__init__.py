@@ -24,6 +24,7 @@ from colonnade.cli import (
     fit,
     init,
     party,
+    predict,
     release,
     runs,
     sparse,
@@ -50,7 +51,7 @@ for group in (
     certs.app,
 ):
     app.add_typer(group)
-for command in (demo.demo, audit.audit, sparse.sparse, init.init, doctor.doctor, fit.report, ui.ui):
+for command in (demo.demo, audit.audit, sparse.sparse, init.init, predict.predict, doctor.doctor, fit.report, ui.ui):
     app.command()(command)
 app.command(cls=fit.FitCommand)(fit.fit)
 

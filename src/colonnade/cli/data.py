@@ -68,7 +68,7 @@ def inspect(
         with busy(f"reading {source.shown}", quiet or as_json):
             looks = look(source.blocks(None))
         _check_names(left_out, looks)
-        proposals = [(seen, *_proposal(seen)) for seen in looks if seen.name not in left_out]
+        proposals = [(seen, *seen.proposal()) for seen in looks if seen.name not in left_out]
         lines = [
             dict(zip(NAMES, (seen.name, *_described(column, reason), seen.missing), strict=True))
             for seen, column, reason in proposals
@@ -142,13 +142,6 @@ def _check_names(left_out: set[str], looks: list[Look]) -> None:
     if absent:
         names = ", ".join(seen.name for seen in looks[:8])
         raise co.InvalidInput(f"--leave-out {absent[0]}: the table has no such column; it has {len(looks):,}: {names}.")
-
-
-def _proposal(seen: Look) -> tuple[Column | None, str]:
-    try:
-        return seen.column(), ""
-    except co.InvalidInput as error:
-        return None, str(error).removeprefix(f"column {seen.name!r} ")
 
 
 def _described(column: Column | None, reason: str) -> tuple[str, str]:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import shlex
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,10 +14,21 @@ from typer.core import TyperCommand
 
 import colonnade as co
 from colonnade.cli import terminal
-from colonnade.cli.terminal import AsJson, Overwrite, answer, busy, complain, explained, lined, on_screen
+from colonnade.cli.terminal import (
+    AsJson,
+    BoundsArePublic,
+    Overwrite,
+    answer,
+    busy,
+    complain,
+    explained,
+    lined,
+    on_screen,
+)
 
 STOPPED = "interrupted; with the same store, the same command goes on where this one stopped."
 MOVED = "`colonnade fit` runs a CONFIG.toml. For one file of rows: colonnade sparse FILE, with the same options."
+INIT = "`colonnade init --party {table} --party OTHER.csv --on KEY --label PARTY.COLUMN` writes the file that fit runs."
 
 
 class FitCommand(TyperCommand):
@@ -28,6 +43,12 @@ class FitCommand(TyperCommand):
 
 def fit(
     config: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="What to run and on what (docs/config.md).")],
+    epsilon: Annotated[float | None, typer.Option(help="The budget, instead of [privacy] in the file.")] = None,
+    delta: Annotated[float | None, typer.Option(help="Its delta; without [privacy] in the file 1e-6.")] = None,
+    bounds_are_public: BoundsArePublic = False,
+    anyway: Annotated[
+        bool, typer.Option("--anyway", help="Spend also on what the rows show to be for nothing.")
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what it would release and cost; spend nothing.")
     ] = False,
@@ -37,17 +58,20 @@ def fit(
 ) -> None:
     """Run a configuration file; `colonnade init` writes one.
 
-    A result that is there is not written over, and no other run is begun and paid, without --overwrite.
+    A result that is there is not written over, and no other run is begun and paid, without --overwrite. What a private
+    run would pay for nothing stops it before anything is spent; whoever runs it holds all tables.
 
     \bExamples:
+      colonnade fit study.toml --epsilon 1
       colonnade fit study.toml --dry-run
-      colonnade fit study.toml
     """
     with explained(STOPPED):
         from colonnade.runs.config import load_config
         from colonnade.views.page import check_target
 
-        asked = load_config(config)
+        if config.suffix == ".csv":
+            raise co.InvalidInput(f"{config} is a table. {INIT.format(table=shlex.quote(str(config)))}")
+        asked = load_config(config, epsilon=epsilon, delta=delta, public=bounds_are_public)
         check_target(asked.output)
         cost = terminal.cost_of_another(asked.job.privacy)
         terminal.check_free(asked.output, overwrite, cost, f"name another output in {config}")
@@ -56,7 +80,8 @@ def fit(
                 found = asked.preview()
             terminal.show_preview(found, quiet, as_json)
             return
-        fitted = asked.run(progress=on_screen(quiet or as_json))
+        with _nothing_for_nothing(asked.job.privacy, anyway):
+            fitted = asked.run(progress=on_screen(quiet or as_json))
         facts = {
             "run": fitted.run,
             "method": fitted.method,
@@ -71,6 +96,26 @@ def fit(
             "fit": str(asked.output),
         }
         answer(facts, lined(facts), str(asked.output), quiet, as_json)
+
+
+@contextlib.contextmanager
+def _nothing_for_nothing(privacy: co.Privacy | None, anyway: bool) -> Iterator[None]:
+    """Stop a private run before it is paid if its terms promise nothing, or it would pay for nothing."""
+    from colonnade.data.notices import UNSPENT
+    from colonnade.privacy.statement import remarks_on
+
+    if anyway:
+        yield
+        return
+    if remarks := remarks_on(privacy):
+        raise co.InvalidInput(f"{remarks[0]}. Nothing was spent. Ask for less, or say --anyway.")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", co.NothingToLearn)
+        try:
+            yield
+        except co.NothingToLearn as found:
+            what = str(found).removesuffix(UNSPENT).rstrip(" .")
+            raise co.InvalidInput(f"{what}. Nothing was spent. Mend table or file, or say --anyway.") from None
 
 
 def report(

@@ -1,7 +1,8 @@
-"""`colonnade init`: a configuration file to start from."""
+"""`colonnade init`: a configuration file to start from, for files of rows or to be filled in."""
 
 from __future__ import annotations
 
+import shlex
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -9,7 +10,7 @@ from typing import Annotated
 import typer
 
 import colonnade as co
-from colonnade.cli.terminal import AsJson, answer, explained, write_text
+from colonnade.cli.terminal import AsJson, answer, busy, explained, lined, write_text
 
 
 class DataKind(StrEnum):
@@ -93,15 +94,23 @@ feature_bound = 1.0                      # of an encoded column; numbers are map
 
 
 def init(
-    file: Annotated[Path, typer.Argument(metavar="[FILE]", help="The file to write.")] = Path("colonnade.toml"),
+    file: Annotated[Path, typer.Argument(metavar="[FILE]", help="The file to write.")] = Path("study.toml"),
+    party: Annotated[list[str] | None, typer.Option(help="A party's file, or NAME=FILE; once a party.")] = None,
+    on: Annotated[str | None, typer.Option(help="With --party: the key by which rows are matched.")] = None,
+    label: Annotated[str | None, typer.Option(help="With --party: PARTY.COLUMN, or PARTY.COLUMN=CLASS.")] = None,
     kind: Annotated[DataKind, typer.Option(help="Several parties, or one owner of all.")] = DataKind.FEDERATION,
     force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write a commented configuration that `colonnade fit` runs once its names are yours.
+    """Write a commented configuration that `colonnade fit` runs.
+
+    With --party it is for these files: their columns, with bounds and levels that were read off the rows and that you
+    confirm before a private run. All of it stays on this machine. Without, it is one to fill in.
 
     \bExamples:
+      colonnade init --party registry.csv --party bank.csv --on client_id --label bank.subscribed=yes
+      colonnade init --party doctor=/srv/visits.parquet --party lab=results.csv --on pid --label doctor.days
       colonnade init
       colonnade init study.toml --kind holder
     """
@@ -110,10 +119,35 @@ def init(
             raise co.InvalidInput(f"{file} is there already. Name another file, or write over it with --force.")
         if not file.parent.is_dir():
             raise co.InvalidInput(f"{file.parent} is not a folder. Make it first, or name another place.")
+        if party:
+            _propose(file, party, on, label, quiet, as_json)
+            return
+        if on is not None or label is not None:
+            raise co.InvalidInput("--on and --label are for files of rows: name one a party with --party FILE.")
         write_text(file, template(kind, file.name))
         answer({"file": str(file), "kind": kind.value}, str(file), "", quiet, as_json)
 
 
-def template(kind: DataKind, name: str = "colonnade.toml") -> str:
+def _propose(file: Path, parties: list[str], on: str | None, label: str | None, quiet: bool, as_json: bool) -> None:
+    from colonnade.cli.proposal import look_at, write_study
+
+    with busy("reading the files", quiet or as_json):
+        asked = look_at(file, parties, on, label)
+        text, marks = write_study(asked)
+    write_text(file, text)
+    name = shlex.quote(str(file))
+    facts = {
+        "file": str(file),
+        "rows": f"{asked.rows:,} in all {len(asked.parties)} files",
+        "to confirm": f"{marks} tables with bounds, levels or classes that were read off the rows; nothing left this "
+        f"machine, and {file.name} is as confidential as the rows until then",
+        "next": f"confirm them in {file.name}; then colonnade fit {name} --epsilon 1 --dry-run, and the same without "
+        "--dry-run",
+    }
+    plain = {"file": str(file), "parties": list(asked.parties), "rows": asked.rows, "to_confirm": marks}
+    answer(plain, lined(facts), str(file), quiet, as_json)
+
+
+def template(kind: DataKind, name: str = "study.toml") -> str:
     """The text of a configuration."""
     return HEAD.format(name=name) + DATA[kind] + REST[kind]

@@ -18,9 +18,10 @@ import logging
 import math
 import sys
 import time
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
@@ -38,6 +39,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text
 Store = Annotated[Path, typer.Argument(metavar="STORE", help="The folder given as store= to fit.")]
 RunName = Annotated[str, typer.Argument(metavar="RUN", help="As `colonnade runs list` shows it.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Write over a finished run's result, or any file.")]
+BoundsArePublic = Annotated[
+    bool, typer.Option("--bounds-are-public", help="Figures read off the rows may be known; the statement says so.")
+]
 RUN = "go on with a run that was stopped, or else begin a new one,"
 NOTHING = "nothing was sent, and nothing was spent"
 UNCUT = 10_000  # columns: tables are as wide as their cells where nobody's screen ends
@@ -60,7 +64,8 @@ AGAIN = "interrupted before the end; nothing was lost. Give the same command to 
 def explained(interrupted: str = AGAIN) -> Iterator[None]:
     """Errors of ours as one line on standard error, without a traceback; after Ctrl-C, how to go on."""
     try:
-        yield
+        with _in_one_line():
+            yield
     except ColonnadeError as error:
         complain("error: ", " ".join(str(error).split()))
         raise typer.Exit(1) from None
@@ -75,6 +80,29 @@ def explained(interrupted: str = AGAIN) -> Iterator[None]:
         finished = isinstance(stopped, FinishedInterrupt)
         complain("stopped: ", "".join(stopped.__notes__) if finished else interrupted)
         raise typer.Exit(130) from None
+
+
+@contextlib.contextmanager
+def _in_one_line() -> Iterator[None]:
+    """A warning of ours is a line like an error's, without the place in a program where it came about."""
+    with warnings.catch_warnings():
+        usual = warnings.showwarning
+
+        def show(
+            message: Warning | str,
+            category: type[Warning],
+            filename: str,
+            lineno: int,
+            file: TextIO | None = None,
+            line: str | None = None,
+        ) -> None:
+            if not issubclass(category, UserWarning):
+                usual(message, category, filename, lineno, file, line)
+                return
+            complain("mind: ", " ".join(str(message).split()))
+
+        warnings.showwarning = show
+        yield
 
 
 def answers() -> Console:

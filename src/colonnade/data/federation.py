@@ -23,7 +23,7 @@ from colonnade.data.federation_file import FederationFile, Member, new_key
 from colonnade.data.keyed_tables import Surplus, take_rows
 from colonnade.data.party import LABELS, Alignment, LazyNames, Party, check_party_names, list_names, require_party
 from colonnade.data.row_order import in_order
-from colonnade.data.schema.cells import as_frame
+from colonnade.data.schema.cells import as_frame, texts_of
 from colonnade.data.schema.columns import features_of
 from colonnade.data.schema.table import Schema
 from colonnade.data.split_table import Columns, Places, check_labels, cut_to_unit, read_table, split_columns, split_rows
@@ -56,6 +56,7 @@ class Federation:
     session: str = ""  # of the alignment by which parties elsewhere agreed on their rows
     _surplus: Surplus | None = field(default=None, repr=False)  # rows that stay under another order
     depth: int = 0  # of the curves of columns that left it to the method
+    classes: tuple[str, str] | None = None  # what the labels −1 and 1 are called, where they were words
 
     # -------------------------------------------------------------------------------- making one
 
@@ -303,6 +304,28 @@ class Federation:
         left = None if self._surplus is None or surplus is None else replace(self._surplus, labels=surplus)
         return replace(self, _y=y, _surplus=left)
 
+    def with_classes(self, positive: str, negative: str | None = None) -> Federation:
+        """The same rows with labels 1 for the positive class and −1 for the negative one, which keep their names.
+
+        Without `negative` every other label is of the other class. Labels are compared as text: "1" is 1.
+        """
+        columns = [self.labels] if self.surplus_labels is None else [self.labels, self.surplus_labels]
+        found = [labels_in_words(labels) for labels in columns]
+        where = f"party {self.label!r}, label {self.label_column!r}"
+        if not any((words == positive).any() for words in found):
+            kinds = len(set(np.concatenate(found)))
+            what = f"none of {self.rows:,} labels is {positive!r}; there are {kinds:,} different ones"
+            raise InvalidInput(f"{where}: {what}. Name the class as the table writes it.")
+        strange = sum(int(np.count_nonzero((words != positive) & (words != negative))) for words in found)
+        if negative is not None and strange:
+            what = f"{strange:,} of {self.rows:,} labels are neither {positive!r} nor {negative!r}"
+            raise InvalidInput(
+                f"{where}: {what}. Leave those rows out, or name no negative class: then all others are."
+            )
+        signs = [np.where(words == positive, 1.0, -1.0) for words in found]
+        names = (f"not {positive}" if negative is None else negative, positive)
+        return replace(self.relabelled(*signs), classes=names)
+
     @property
     def surplus_digest(self) -> str:
         """A hash of the rows that were left out because their person has too many; empty if there are none."""
@@ -353,6 +376,13 @@ class Federation:
             return f"Federation({', '.join(f'{name}: {at.size:,} rows' for name, at in self.places.items())})"
         widths = ", ".join(f"{name}: {party.block.columns:,} columns" for name, party in self.parties.items())
         return f"Federation({widths}; labels at {self.label!r}; {self.alignment})"
+
+
+def labels_in_words(labels: NDArray[Any]) -> NDArray[Any]:
+    """Labels as a table writes them."""
+    import polars as pl
+
+    return np.asarray(texts_of("label", pl.Series(labels.tolist())).to_list(), dtype=object)
 
 
 def _widths(party: Party, schema: Schema | None) -> NDArray[np.int64]:

@@ -271,6 +271,11 @@ def large_delta(privacy: Privacy, count: int, what: str = "rows") -> str:
     return f"delta={privacy.delta:g} is not below {limit}: publishing one of them at random would satisfy it"
 
 
+def read_off(parties: Sequence[str]) -> str:
+    """What to say of bounds and levels that no price covers, since their owner called them public."""
+    return f"bounds were read from the data and declared public ({', '.join(parties)})" if parties else ""
+
+
 def check_delta(privacy: Privacy, count: int, what: str = "rows") -> None:
     """Refuse such a delta, unless the terms allow it. `count` is public: rows in common, or columns."""
     if (wrong := large_delta(privacy, count, what)) and not privacy.allow_large_delta:

@@ -158,7 +158,7 @@ def with_label_range(
     if privacy is None or method.labels_public or federation.label not in federation.parties:
         return privacy  # without labels the job is refused further on, with advice
     schema = federation.parties[federation.label].schema
-    declared = schema.label if schema is not None and schema.source == "declared" else None
+    declared = schema.label if schema is not None and schema.source != "data" else None
     loss = getattr(problem, "loss", None)
     if loss is None or loss.classifies:
         if privacy.label_range is not None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,8 @@ from colonnade.methods.node_setup import InvalidValue, from_plain, known_methods
 from colonnade.privacy.events import Policy
 from colonnade.privacy.statement import Privacy
 from colonnade.problem import AdaBoost, KernelSVM, Problem
+from colonnade.runs import declared
+from colonnade.runs.declared import Label, Wrong, check_keys
 from colonnade.runs.fit import fit
 from colonnade.runs.preview import Preview, preview
 from colonnade.runs.result import Fit
@@ -40,8 +42,9 @@ TABLES = ("problem", "method", "privacy")
 _PROBLEMS = (Problem, KernelSVM, AdaBoost)
 OTHERS = ("data", "store", "report", "output")
 DATA = ("source", "query", "on", "label", "unit", "parties")
+USUAL_DELTA = 1e-6
 POLICY = ("exact", "epsilon", "delta", "scores", "consortium")
-PARTY = ("source", "query", "columns", "schema", *POLICY)
+PARTY = ("source", "query", "columns", "schema", "column", *POLICY)
 _Plain = Mapping[str, Any]  # a table of the file
 _Tables = dict[str, Any]  # frames, or tables where they lie, by party
 
@@ -98,26 +101,36 @@ def save_finished(fitted: Fit, output: Path, store: Path | None) -> None:
         ) from error
 
 
-def load_config(path: str | Path) -> Configured:
-    """Read a configuration file and the tables that it names."""
+def load_config(
+    path: str | Path, *, epsilon: float | None = None, delta: float | None = None, public: bool = False
+) -> Configured:
+    """Read a configuration file and the tables that it names.
+
+    epsilon, delta   instead of what [privacy] says; without that table, delta is 1e-6.
+    public           all figures that were read off the rows are declared public (`declared.py`).
+    """
     job, text, at = load_job(path, others=OTHERS), read_text(path), Path(path)
+    job = replace(job, privacy=_with_budget(job.privacy, epsilon, delta))
     places = {name: _place(at, text, name, job.rest.get(name)) for name in ("store", "report", "output")}
     output = places["output"] or at.parent / "fit.json"
     try:
-        federation = _federation(at.parent, job.rest.get("data"))
-    except _Wrong as wrong:
-        raise at_line(path, text, wrong.place, wrong.what) from wrong
+        federation = _federation(at.parent, job, public)
+    except Wrong as wrong:
+        where = declared.from_table(text, wrong.place, wrong.table) if wrong.table else text
+        raise at_line(path, where, wrong.place, wrong.what) from wrong
     except InvalidInput as error:
         raise InvalidInput(f"{path}: {error}") from error
     return Configured(at, job, federation, places["store"], places["report"], output)
 
 
-class _Wrong(InvalidInput):
-    """A mistake at a place of the file."""
-
-    def __init__(self, place: str, what: str) -> None:
-        super().__init__(f"{place} {what}")
-        self.place, self.what = place, what
+def _with_budget(privacy: Privacy | None, epsilon: float | None, delta: float | None) -> Privacy | None:
+    """The terms of the file with another budget."""
+    if privacy is not None:
+        one = privacy if epsilon is None else replace(privacy, epsilon=epsilon)
+        return one if delta is None else replace(one, delta=delta)
+    if delta is not None and epsilon is None:
+        raise InvalidInput(f"--delta {delta:g} goes with an epsilon: say --epsilon 1, or write [privacy] in the file.")
+    return None if epsilon is None else Privacy(epsilon, USUAL_DELTA if delta is None else delta)
 
 
 def _place(at: Path, text: str, name: str, value: Any) -> Path | None:
@@ -128,26 +141,31 @@ def _place(at: Path, text: str, name: str, value: Any) -> Path | None:
     return at.parent / value
 
 
-def _federation(folder: Path, data: Any) -> Federation:
+def _federation(folder: Path, job: JobFile, public: bool) -> Federation:
+    data = job.rest.get("data")
     if not isinstance(data, dict):
         raise InvalidInput("there is no [data]; `colonnade init` writes a file to start from.")
-    _known_keys("data", data, DATA)
+    check_keys("data", data, DATA)
     parties = data.get("parties")
     if not (isinstance(parties, dict) and parties):
-        raise _Wrong("data", "names no parties; add a table for each, as in [data.parties.clinic]")
+        raise Wrong("data", "names no parties; add a table for each, as in [data.parties.clinic]")
     for name, party in parties.items():
         where = f"data.parties.{name}"
         if not isinstance(party, dict):
-            raise _Wrong(where, 'must be a table, as in [data.parties.clinic] with source = "clinic.csv"')
-        _known_keys(where, party, PARTY)
-    label = _pair(data, "label", '["clinic", "readmitted"]', str)
+            raise Wrong(where, 'must be a table, as in [data.parties.clinic] with source = "clinic.csv"')
+        check_keys(where, party, PARTY)
+    label = Label.read(data.get("label"))
     unit = None if "unit" not in data else _pair(data, "unit", '["patient", 5]', int)
-    if label is None:
-        raise _Wrong("data", 'has no label; say who holds it: label = ["clinic", "readmitted"]')
-    schemas = {name: Schema.from_toml(folder / p["schema"]) for name, p in parties.items() if "schema" in p}
+    if label.party not in parties:
+        raise Wrong("data.label", f"names {label.party!r}, which is not a party; there are {', '.join(parties)}")
+    schemas, marks = declared.read_schemas(folder, parties, label, public)
+    if job.privacy is not None:
+        declared.refuse_marks(marks)
     policies = {name: Policy(**own) for name, p in parties.items() if (own := {k: p[k] for k in POLICY if k in p})}
+    data = {**data, "label": (label.party, label.column)}
     tables, on = (_share_table if "source" in data else _own_tables)(folder, data, parties, schemas)
-    return Federation.from_frames(tables, on, label, schemas=schemas, policies=policies, unit=unit)
+    made = Federation.from_frames(tables, on, data["label"], schemas=schemas, policies=policies, unit=unit)
+    return label.named(made, bool(job.problem.loss.classifies))
 
 
 def _share_table(folder: Path, data: _Plain, parties: _Plain, schemas: Mapping[str, Schema]) -> tuple[_Tables, str]:
@@ -156,9 +174,7 @@ def _share_table(folder: Path, data: _Plain, parties: _Plain, schemas: Mapping[s
     for name, party in parties.items():
         if "source" in party or not _texts(party.get("columns")):
             what = 'shares the table of [data]: give columns = ["age", ...] and no source'
-            raise _Wrong(f"data.parties.{name}", what)
-    if label[0] not in parties:
-        raise _Wrong("data.label", f"names {label[0]!r}, which is not a party; there are {', '.join(parties)}")
+            raise Wrong(f"data.parties.{name}", what)
     table, there = _source(folder, "data", data)
     on, wanted, frames = data.get("on"), {}, dict[str, Any]()
     for name, party in parties.items():
@@ -166,7 +182,7 @@ def _share_table(folder: Path, data: _Plain, parties: _Plain, schemas: Mapping[s
         wanted[name] = list(dict.fromkeys([*([] if on is None else [on]), *party["columns"], *extra]))
         if absent := [column for column in wanted[name] if column not in there]:
             what = f"names {absent[0]!r}, which {data['source']} does not have; it has {_some(there)}"
-            raise _Wrong(f"data.parties.{name}.columns", what)
+            raise Wrong(f"data.parties.{name}.columns", what)
     with _at_source("data"):
         names = [column for column in there if any(column in own for own in wanted.values())]
         whole = table.frame(names, _declared(schemas.values()), _texts_of(data))
@@ -192,21 +208,21 @@ def _texts_of(data: _Plain) -> set[str]:
 def _own_tables(folder: Path, data: _Plain, parties: _Plain, schemas: Mapping[str, Schema]) -> tuple[_Tables, str]:
     """One table a party, matched on the key."""
     if "query" in data:
-        raise _Wrong("data.query", "belongs to a source; write source = ... beside it")
+        raise Wrong("data.query", "belongs to a source; write source = ... beside it")
     if not isinstance(data.get("on"), str):
-        raise _Wrong("data", 'needs on = "pid", the key column by which the parties\' rows are matched')
+        raise Wrong("data", 'needs on = "pid", the key column by which the parties\' rows are matched')
     frames: dict[str, Any] = {}
     for name, party in parties.items():
         where = f"data.parties.{name}"
         if not isinstance(party.get("source"), str):
-            raise _Wrong(where, "has no source, and [data] has none for all: give a file or a database's address")
+            raise Wrong(where, "has no source, and [data] has none for all: give a file or a database's address")
         table, there = _source(folder, where, party)
         frames[name] = table  # read in blocks, where it lies
         if "columns" in party:
             kept = {data["on"], data["label"][1], *(data.get("unit") or [])[:1]} & set(there)
             wanted = [*party["columns"], *sorted(kept - set(party["columns"]))]
             if absent := [column for column in wanted if column not in there]:
-                raise _Wrong(f"{where}.columns", f"names {absent[0]!r}; the source has {_some(there)}")
+                raise Wrong(f"{where}.columns", f"names {absent[0]!r}; the source has {_some(there)}")
             with _at_source(where):
                 frames[name] = table.frame(wanted, schemas.get(name), _texts_of(data))
     return frames, data["on"]
@@ -225,12 +241,7 @@ def _at_source(where: str) -> Iterator[None]:
     try:
         yield
     except InvalidInput as error:
-        raise _Wrong(f"{where}.source", f"cannot be read: {error}") from error
-
-
-def _known_keys(where: str, table: _Plain, known: Sequence[str]) -> None:
-    if unknown := [key for key in table if key not in known]:
-        raise _Wrong(f"{where}.{unknown[0]}", f"is unknown; there are {', '.join(known)}")
+        raise Wrong(f"{where}.source", f"cannot be read: {error}") from error
 
 
 def _pair(data: _Plain, name: str, example: str, second: type) -> tuple[Any, Any] | None:
@@ -238,7 +249,7 @@ def _pair(data: _Plain, name: str, example: str, second: type) -> tuple[Any, Any
     if value is None:
         return None
     if not (isinstance(value, list) and len(value) == 2 and isinstance(value[0], str) and type(value[1]) is second):
-        raise _Wrong(f"data.{name}", f"must be a pair, as in {name} = {example}; got {value!r}")
+        raise Wrong(f"data.{name}", f"must be a pair, as in {name} = {example}; got {value!r}")
     return value[0], value[1]
 
 

@@ -428,6 +428,7 @@ def _facts(run: RunDriver) -> dict[str, Any]:
     return {
         "rows": run.job.roster.rows,
         **({"depth": run.job.roster.depth} if run.job.roster.depth else {}),
+        **({} if run.federation.classes is None else {"classes": list(run.federation.classes)}),
         "brought": dict(run.federation.alignment.rows) if here and run.job.privacy is None else {},
         "policies": {name: _policy_words(party.policy) for name, party in parties.items()},
         "settings": terms.settings,
@@ -443,7 +444,10 @@ def _statement(run: RunDriver) -> PrivacyStatement:
     if run.noise is not None:
         return not_private("the noise was seeded, so whoever knows the seed can subtract it", unit, seen)
     assumed = node_setup.assumptions(run.job)
-    caveat = stating.large_delta(run.job.privacy, *run.job.units)
+    schemas = {name: party.schema for name, party in run.federation.parties.items()}
+    read_off = [name for name, schema in schemas.items() if schema is not None and schema.source == "public"]
+    caveats = stating.large_delta(run.job.privacy, *run.job.units), stating.read_off(read_off)
+    caveat = "; ".join(filter(None, caveats))
     terms = (run.job.privacy, row_rho(run.plans), unit, seen, run.method.DERIVATION, assumed, caveat)
     place = node_setup.place_of(run.job, run.method, keyed=run.federation.on is not None)
     derived = replace(stating.derived_statement(*terms), place=place)

@@ -287,7 +287,9 @@ def stumps(raw: Any) -> bool:
 
 def facts(raw: Any) -> bool:
     """What everybody knew before the run."""
+    pair: Rule = lambda raw: texts(raw) and len(raw) == 2  # noqa: E731
     rules = {"rows": whole, "brought": tabled(whole), "policies": tabled(text), "settings": text, "fingerprint": text}
+    rules |= {"classes": pair}
     return isinstance(raw, dict) and all(rules.get(name, plain)(value) for name, value in raw.items())
 
 

@@ -107,6 +107,12 @@ class FitFacts:
     model: Support | Mapping[str, Stumps] | None = field(default=None, repr=False)  # where coefficients do not predict
 
     @property
+    def classes(self) -> tuple[str, str] | None:
+        """What the labels −1 and +1 are called, where a class had a name."""
+        names = self.facts.get("classes")
+        return None if names is None else (str(names[0]), str(names[1]))
+
+    @property
     def coreset(self) -> pl.DataFrame:
         """The atoms of the model with their weights: columns, examples, or stumps with their thresholds."""
         import polars as pl

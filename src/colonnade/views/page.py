@@ -23,6 +23,11 @@ from colonnade.views.model import model_section, quality_section
 from colonnade.views.privacy import privacy_section, traffic_section
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+SOURCES = {
+    "declared": "declared before the run",
+    "data": "read off the data",
+    "public": "read off the data and declared public",
+}
 DIRECTIONS = {"up": "from the parties", "down": "to the parties", "across": "between parties"}
 
 
@@ -241,7 +246,7 @@ def settings_section(fit: FitFacts, known: RunFacts) -> str:
     parts: list[str] = [html.facts("What was asked", rows)]
     for party, schema in fit.schemas.items():
         if schema is not None:
-            read = "read off the data" if schema.source == "data" else "declared before the run"
+            read = SOURCES[schema.source]
             text = html.Markup(f"<pre>{html.as_html(schema.to_text())}</pre>")
             parts.append(html.folded_part(f"Columns of {party} and how they are scaled ({read})", text))
     if len(parts) == 1:
@@ -259,7 +264,7 @@ def reproduction_section(fit: FitFacts, known: RunFacts) -> str:
         "rows matched on": fit.on or "their order",
     }
     for party, schema in fit.schemas.items():
-        if schema is not None and schema.source == "declared":  # one read off the data would hash the data
+        if schema is not None and schema.source != "data":  # one read off the data would hash the data
             rows[f"schema of {party}, SHA-256"] = schema.digest()
     rows |= {
         "report made with": ", ".join(f"{package} {version(package)}" for package in packages),

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 MANY_LEVELS = 100  # from here on a text that is different in most rows is taken for an identifier
 MOST_LEVELS = 1_000_000  # nothing is gained by remembering more of them
+MOST_CODES = 20  # so many different whole numbers may be codes of something
+FORMATS = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y")  # of days, beside that of ISO 8601
 Kind = Literal["nothing", "boolean", "integer", "real", "text", "date", "other"]
 
 
@@ -37,6 +39,7 @@ class Look:
     low: Any = None
     high: Any = None
     levels: set[str] = field(default_factory=set)
+    codes: set[int] | None = field(default_factory=set)  # the different whole numbers; None: too many to be codes
 
     def add(self, values: pl.Series) -> None:
         """Look at more rows."""
@@ -53,9 +56,16 @@ class Look:
             self.levels |= set(values.cast(pl.String).drop_nulls().unique().to_list())
         elif self.kind in ("integer", "real"):
             self._extend(_finite(values))
+            self._count_codes(values)
             self.infinite += int(values.is_infinite().sum()) if values.dtype.is_float() else 0
         elif self.kind == "date":
             self._extend(values.dt.date().drop_nulls())
+
+    def _count_codes(self, values: pl.Series) -> None:
+        if self.codes is not None and self.kind == "integer":
+            self.codes |= set(values.drop_nulls().unique().to_list())
+        if self.kind != "integer" or (self.codes is not None and len(self.codes) > MOST_CODES):
+            self.codes = None
 
     def _extend(self, values: pl.Series) -> None:
         if values.len():
@@ -80,6 +90,13 @@ class Look:
         advice = "Turn it into numbers, dates or text, or drop it."
         raise InvalidInput(f"column {self.name!r} holds {self.dtype}, which has no encoding. {advice}")
 
+    def proposal(self) -> tuple[Column | None, str]:
+        """The column this looks like, or none and why."""
+        try:
+            return self.column(), ""
+        except InvalidInput as error:
+            return None, str(error).removeprefix(f"column {self.name!r} ")
+
     def _number(self, missing: Literal["refuse", "indicator"]) -> Column:
         if self.infinite:
             advice = "Replace them, or declare the column numeric with bounds, which clips them."
@@ -92,11 +109,23 @@ class Look:
         return Numeric(self.name, low, high, missing=missing)
 
     def _text(self, missing: Literal["refuse", "indicator"]) -> Column:
+        for written in FORMATS:
+            if len(self.levels) <= MOST_LEVELS and (days := days_of(self.levels, written)):
+                more = dt.timedelta(days=int(min(days) == max(days)))
+                return Date(self.name, min(days) - more, max(days) + more, format=written, missing=missing)
         if (len(self.levels) > MANY_LEVELS and 2 * len(self.levels) > self.rows) or len(self.levels) > MOST_LEVELS:
             texts = f"column {self.name!r} has {len(self.levels):,} different texts in {self.rows:,} rows"
             advice = "Leave it out, or declare it categorical with the levels that matter."
             raise InvalidInput(f"{texts}: it looks like a name or a number of somebody. {advice}")
         return Categorical(self.name, tuple(sorted(self.levels)), missing=missing)
+
+
+def days_of(texts: Iterable[str], written: str) -> list[dt.date]:
+    """The days of texts that are all written so; empty if one is not."""
+    try:
+        return [dt.datetime.strptime(text, written).date() for text in texts]
+    except ValueError:
+        return []
 
 
 def look(frames: Iterable[Any]) -> list[Look]:

@@ -1,7 +1,8 @@
 """A party's schema: its columns in order, the bounds they prove, its rows as numbers, and the file it lives in.
 
     version = 2                     # files without it are of version 1, which knew no dates; they mean what they meant
-    source = "declared"             # "data": proposed from rows; a private run refuses it
+    source = "declared"             # "data": proposed from rows; a private run refuses it. "public": read off the rows
+                                    # and declared public by their owner all the same, which statements repeat
     row_norm = 2.0                  # optional
     label = { type = "numeric", name = "log_income", low = 2.0, high = 6.0 }  # optional: the range of numeric labels
 
@@ -76,7 +77,7 @@ class Schema:
 
     columns: tuple[Column, ...]
     row_norm: float | None = None
-    source: Literal["declared", "data"] = "declared"
+    source: Literal["declared", "data", "public"] = "declared"
     label: Numeric | None = None
 
     def __post_init__(self) -> None:
@@ -92,8 +93,7 @@ class Schema:
             raise InvalidInput(
                 f"label={self.label!r}: give its name and range, as in label=co.Numeric('log_income', 2, 6)."
             )
-        if self.source not in ("declared", "data"):
-            raise InvalidInput(f'source = {self.source!r}. Write "declared" or "data".')
+        check_source(self.source)
         for names in ([column.name for column in self.columns], self.features):
             name, times = next(iter(Counter(names).most_common(1)), ("", 0))
             if times > 1:
@@ -171,7 +171,7 @@ class Schema:
     @property
     def bounded(self) -> bool:
         """Whether every column has a declared bound, so that private methods can use it."""
-        return self.source == "declared" and not any(isinstance(column, Plain) for column in self.columns)
+        return self.source != "data" and not any(isinstance(column, Plain) for column in self.columns)
 
     def entry_bounds(self) -> Floats:
         """For each encoded column, a public bound of its absolute value."""
@@ -323,7 +323,7 @@ def _parse(text: str) -> tuple[tuple[Column, ...], dict[str, Any]]:
     columns = []
     for position, item in enumerate(tables):
         try:
-            columns.append(_column(item, version))
+            columns.append(column_from(item, version))
         except InvalidInput as error:
             # A header inside a multi-line string would shift the count: then name the position only.
             line = f"line {lines[position]}, " if len(lines) == len(tables) else ""
@@ -335,7 +335,7 @@ def _label(item: object, version: int) -> Column:
     if not isinstance(item, dict):
         raise InvalidInput('label is no table. Write label = { name = "log_income", low = 2.0, high = 6.0 }.')
     try:
-        return _column({"type": "numeric", **item}, version)
+        return column_from({"type": "numeric", **item}, version)
     except InvalidInput as error:
         raise InvalidInput(f"label: {error}") from error
 
@@ -349,7 +349,13 @@ def _version(version: object) -> int:
     return version
 
 
-def _column(item: dict[str, Any], version: int) -> Column:
+def check_source(source: object) -> None:
+    if source not in ("declared", "data", "public"):
+        raise InvalidInput(f'source = {source!r}. Write "declared", "data" or "public".')
+
+
+def column_from(item: dict[str, Any], version: int = VERSION) -> Column:
+    """The column that `column_entry` wrote."""
     values = dict(item)
     kind = values.pop("type", None)
     if not isinstance(kind, str) or kind not in KINDS:

@@ -1,0 +1,113 @@
+"""`colonnade predict`: scores of new rows by a saved model, in a file of the caller's."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+import colonnade as co
+from colonnade.cli.terminal import AsJson, answer, busy, explained, lined, write_text
+
+if TYPE_CHECKING:
+    import polars as pl
+
+AGAIN = "interrupted; nothing was written. The same command begins again and costs nothing."
+
+
+def predict(
+    saved: Annotated[Path, typer.Argument(metavar="FIT.json", help="A fit, as `colonnade fit` wrote it.")],
+    party: Annotated[list[str], typer.Option(help="NAME=FILE: new rows of one party; once for each party.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The CSV file to write.")] = Path("scores.csv"),
+    without: Annotated[
+        list[str] | None, typer.Option(help="A party whose part of every score is left out; may repeat.")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Write over a file that is there.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only where the scores were written.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write key, score, probability and class of new rows, in the labels' own words.
+
+    Rows are matched by the model's key, in any order, and come out in the order of the first file. It costs no epsilon:
+    what is written is about single people, and stays on this machine.
+
+    \bExamples:
+      colonnade predict fit.json --party registry=new_registry.csv --party bank=new_bank.csv
+      colonnade predict fit.json --party registry=new.csv --party bank=new.csv -o scores.csv --overwrite
+    """
+    with explained(AGAIN):
+        from colonnade.views.page import check_target
+
+        model, files, absent = co.load(saved), _files(party), list(without or ())
+        _check_parties(model, files, absent)
+        if check_target(output).is_file() and not overwrite:
+            raise co.InvalidInput(f"{output} is there already. Say --overwrite, or name another file with --output.")
+        with busy("scoring", quiet or as_json):
+            found, matched = _scored(model, files, absent)
+            write_text(output, found.write_csv())
+        facts = {"rows": f"{found.height:,}: {matched}", "columns": ", ".join(found.columns), "scores": str(output)}
+        plain = {"scores": str(output), "rows": found.height, "columns": found.columns, "without": absent}
+        answer(plain, lined(facts), str(output), quiet, as_json)
+
+
+def _files(words: list[str]) -> dict[str, Path]:
+    files: dict[str, Path] = {}
+    for word in words:
+        name, mark, path = word.partition("=")
+        if not mark or name in files:
+            what = "names the party twice" if mark else "does not say whose rows these are"
+            raise co.InvalidInput(f"--party {word} {what}: write --party NAME=FILE, once for each party.")
+        files[name] = Path(path)
+    return files
+
+
+def _check_parties(model: co.Fit, files: dict[str, Path], without: list[str]) -> None:
+    """Whether everybody whose columns the model has is there, or is said not to be."""
+    if model.coefficients.elsewhere:
+        held = ", ".join(model.coefficients.elsewhere)
+        remedy = "`colonnade coordinator score FEDERATION.toml --fit FIT.json` has the parties score their rows"
+        raise co.InvalidInput(f"the coefficients of {held} are held there and did not leave: {remedy}.")
+    if model.by_rows or any(model.schemas.get(name) is None for name in model.coefficients):
+        raise co.InvalidInput("this model was fitted on plain matrices, which name no columns. Predict in Python.")
+    known = list(model.coefficients)
+    if strange := [name for name in (*files, *without) if name not in (*known, model.label)]:
+        raise co.InvalidInput(f"the model knows no party {strange[0]!r}; its parties are {', '.join(known)}.")
+    if both := [name for name in without if name in files]:
+        raise co.InvalidInput(f"--without {both[0]} and --party {both[0]}=... contradict each other; leave one out.")
+    if absent := [name for name in known if name not in files and name not in without]:
+        raise co.InvalidInput(
+            f"a prediction needs the columns of every party of the model, and {absent[0]!r} is missing. Add --party "
+            f"{absent[0]}=FILE. If it cannot take part, --without {absent[0]} leaves its part out of every score; a "
+            "model that was fitted without it predicts better."
+        )
+
+
+def _scored(model: co.Fit, files: dict[str, Path], without: list[str]) -> tuple[pl.DataFrame, str]:
+    """The rows of the first file that all parties have, with what the model says of them; and how many matched."""
+    import polars as pl
+
+    from colonnade.data.federation import ROW_KEY
+    from colonnade.data.sources import table_at
+
+    keyed, on = model.on not in (None, ROW_KEY), str(model.on or ROW_KEY)
+    tables = {name: table_at(path) for name, path in files.items() if name in model.coefficients}
+    schemas = {name: model.schemas[name] or co.Schema(()) for name in tables}
+    if not keyed:
+        names = {name: [column.name for column in schema.columns] for name, schema in schemas.items()}
+        frames = {name: table.frame(names[name], schemas[name]) for name, table in tables.items()}
+        tables = {name: table_at(frame.with_row_index(on, offset=1)) for name, frame in frames.items()}
+    fed = co.Federation.from_frames(tables, on, schemas=schemas)
+    assert fed.keys is not None
+    asked = next(iter(tables.values())).frame([on], None, {on})
+    told: dict[str, object] = {on: fed.keys, "score": model.scores(fed, without)}
+    if model.problem.loss.classifies:
+        with contextlib.suppress(co.InvalidInput):  # of losses whose scores are no probabilities
+            told["probability"] = model.predict_proba(fed, without)
+        negative, positive = model.classes or ("-1", "1")
+        told["class"] = [positive if sign > 0 else negative for sign in model.predict(fed, without)]
+    else:
+        told["prediction"] = model.predict(fed, without)
+    found = asked.cast({on: fed.keys.dtype}).join(pl.DataFrame(told), on=on, how="inner", maintain_order="left")
+    return found, str(fed.alignment)

@@ -1,0 +1,196 @@
+"""What a configuration file declares of columns and labels, and what in it is still to be confirmed.
+
+    [data.label]
+    party = "bank"
+    column = "subscribed"
+    positive = "yes"                    # the class that is learnt; or low and high, for a label that is a number
+    negative = "no"                     # the other class; left out: every other value
+    source = "data"
+
+    [[data.parties.registry.column]]    # as in a schema file, and one key more
+    type = "numeric"
+    name = "age"
+    low = 17.0
+    high = 98.0
+    source = "data"                     # read off the rows, and to be confirmed
+
+`source` is "data" as long as nobody has said that the figures beside it may be known: a private run refuses them.
+Without it they are declared. "public" says that they were read off the rows and are declared public all the same, which
+the run's statement repeats; `colonnade fit --bounds-are-public` says so of all that are left.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, cast
+
+from colonnade.data.federation import Federation
+from colonnade.data.schema.columns import Column, Numeric
+from colonnade.data.schema.table import Schema, check_source, column_from
+from colonnade.errors import InvalidInput
+
+Source = Literal["declared", "data", "public"]
+LABEL = ("party", "column", "positive", "negative", "low", "high", "source")
+CONFIRM = (
+    "These figures were read off the rows and tell about single people. Replace each by one that you would print in a "
+    'data dictionary without looking at the rows, and remove its line source = "data"; or, if all may be known, '
+    "say --bounds-are-public, which the privacy statement repeats. Nothing was spent."
+)
+
+
+class Wrong(InvalidInput):
+    """A mistake at a place of the file: `place` as table.key.key, and in which table of a list of that name."""
+
+    def __init__(self, place: str, what: str, table: int = 0) -> None:
+        super().__init__(f"{place} {what}")
+        self.place, self.what, self.table = place, what, table
+
+
+class Mark(NamedTuple):
+    """A place of the file, or a schema's own file, whose figures are to be confirmed."""
+
+    place: str
+    what: str
+    table: int = 0
+
+
+@dataclass(frozen=True)
+class Label:
+    """Who holds the label, in which column, and what is public about it."""
+
+    party: str
+    column: str
+    positive: str | None = None
+    negative: str | None = None
+    range: Numeric | None = None
+    source: Source = "declared"
+
+    @classmethod
+    def read(cls, raw: Any) -> Label:
+        """From a pair, or from the table [data.label]."""
+        if raw is None:
+            raise Wrong("data", 'has no label; say who holds it: label = ["clinic", "readmitted"]')
+        if isinstance(raw, list) and len(raw) == 2 and all(isinstance(word, str) for word in raw):
+            return cls(*raw)
+        if not isinstance(raw, dict):
+            what = f'must be a pair, as in label = ["clinic", "readmitted"], or a table [data.label]; got {raw!r}'
+            raise Wrong("data.label", what)
+        check_keys("data.label", raw, LABEL)
+        for key in ("party", "column"):
+            if not isinstance(raw.get(key), str):
+                raise Wrong("data.label", f'needs {key} = "...": who holds the label, and its column')
+        for key in ("positive", "negative"):
+            if not isinstance(raw.get(key, ""), str | int):
+                raise Wrong(f"data.label.{key}", f'must be a class as the table writes it, as in {key} = "yes"')
+        if "negative" in raw and "positive" not in raw:
+            raise Wrong("data.label.negative", 'needs positive = "...", the class that is learnt')
+        words = {key: in_words(raw[key]) for key in ("positive", "negative") if key in raw}
+        if words and words.get("negative") == words["positive"]:
+            raise Wrong("data.label.negative", "is the positive class; name the other one, or leave it out")
+        ends = {key: raw[key] for key in ("low", "high") if key in raw}
+        try:
+            check_source(source := raw.get("source", "declared"))
+            declared = column_from({"type": "numeric", "name": raw["column"], **ends}) if ends else None
+        except InvalidInput as error:
+            raise Wrong("data.label", f"is not right: {error}") from error
+        if ends and words:
+            raise Wrong("data.label.positive", "is for classes, and low and high are for numbers; leave one out")
+        return cls(raw["party"], raw["column"], range=cast("Numeric | None", declared), source=source, **words)
+
+    def named(self, federation: Federation, classifies: bool) -> Federation:
+        """The federation with classes that have names, where the file names them."""
+        if self.positive is None:
+            return federation
+        if not classifies:
+            raise Wrong("data.label.positive", 'is for two classes: write loss = "Logistic", or low and high instead')
+        return federation.with_classes(self.positive, self.negative)
+
+
+def in_words(value: object) -> str:
+    """A class as tables write it: true, not True."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def check_keys(where: str, table: Mapping[str, Any], known: Sequence[str]) -> None:
+    if unknown := [key for key in table if key not in known]:
+        raise Wrong(f"{where}.{unknown[0]}", f"is unknown; there are {', '.join(known)}")
+
+
+def read_schemas(
+    folder: Path, parties: Mapping[str, Any], label: Label, public: bool
+) -> tuple[dict[str, Schema], list[Mark]]:
+    """The parties' schemas, from their files or from the tables of their columns, and what is to be confirmed."""
+    schemas, marks = dict[str, Schema](), list[Mark]()
+    for name, party in parties.items():
+        where = f"data.parties.{name}"
+        if "schema" in party and "column" in party:
+            raise Wrong(f"{where}.schema", f"names a file, and [[{where}.column]] declares columns: keep one of them")
+        if "schema" in party:
+            schemas[name] = Schema.from_toml(folder / str(party["schema"]))
+            marked = schemas[name].source == "data"
+            file = f'names {party["schema"]}, which has the line source = "data"'
+            marks += [Mark(f"{where}.schema", file)] if marked else []
+        elif "column" in party:
+            columns, sources = _columns(where, party["column"])
+            schemas[name] = Schema(tuple(columns), source=_of_all(sources))
+            at = [place for place, source in enumerate(sources) if source == "data"]
+            marks += [Mark(f"{where}.column.source", f'of {columns[k].name!r} is "data"', k) for k in at]
+    if label.source == "data":
+        marks.append(Mark("data.label.source", 'is "data"'))
+    _add_label(schemas, label)
+    if public:
+        schemas = {n: replace(one, source="public") if one.source == "data" else one for n, one in schemas.items()}
+        marks = []
+    return schemas, marks
+
+
+def _add_label(schemas: dict[str, Schema], label: Label) -> None:
+    """What is declared of the label belongs to the schema of its holder."""
+    if label.source == "declared" and label.range is None:
+        return
+    if label.party not in schemas:
+        raise Wrong("data.label", f"declares figures, and party {label.party!r} has no schema; declare its columns")
+    own = schemas[label.party]
+    both = replace(own, source=_of_all((own.source, label.source)))
+    schemas[label.party] = both if label.range is None else replace(both, label=label.range)
+
+
+def _columns(where: str, raw: Any) -> tuple[list[Column], list[Source]]:
+    if not isinstance(raw, list) or not all(isinstance(item, dict) for item in raw):
+        raise Wrong(f"{where}.column", f"is no list of tables: open each column with [[{where}.column]]")
+    columns, sources = list[Column](), list[Source]()
+    for place, item in enumerate(raw):
+        source = item.get("source", "declared")
+        try:
+            check_source(source)
+            columns.append(column_from({key: value for key, value in item.items() if key != "source"}))
+        except InvalidInput as error:
+            raise Wrong(f"{where}.column", f"number {place + 1}: {error}", place) from error
+        sources.append(source)
+    return columns, sources
+
+
+def _of_all(sources: Sequence[Source]) -> Source:
+    """Of several figures together: what the least public of them is."""
+    return next((source for source in ("data", "public") if source in sources), "declared")
+
+
+def refuse_marks(marks: Sequence[Mark]) -> None:
+    """An error at the first of the marks that are left."""
+    if marks:
+        first = marks[0]
+        more = f", and {len(marks) - 1:,} more like it" if len(marks) > 1 else ""
+        raise Wrong(first.place, f"{first.what}{more}. {CONFIRM}", first.table)
+
+
+def from_table(text: str, place: str, table: int) -> str:
+    """The text of the file with everything blanked that comes before a table of a list."""
+    words = place.split(".")
+    head = r"\s*\.\s*".join(rf'"?{re.escape(word)}"?' for word in words[: words.index("column") + 1])
+    starts = [found.start() for found in re.finditer(rf"(?m)^\s*\[\[\s*{head}\s*\]\]", text)]
+    if table >= len(starts):
+        return text
+    return re.sub(r"[^\n]", " ", text[: starts[table]]) + text[starts[table] :]
