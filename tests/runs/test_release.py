@@ -495,6 +495,16 @@ def test_a_release_holds_noise_of_the_size_it_names_and_nothing_exact(trust, tmp
     assert np.count_nonzero(moved == 0.0) <= 1 + 2  # 1'1, and noise in whole numbers may be 0
 
 
+def test_a_curve_is_its_number_in_the_datas_units_and_hats_beside_it(tmp_path):
+    bent = co.Schema((co.Numeric("age", 20, 80, smooth=2), *SCHEMAS["clinic"].columns[1:]))
+    release = run(tmp_path, federation(schemas=SCHEMAS | {"clinic": bent})).release
+    assert [(c.name, c.source, c.block, c.kind, c.unit) for c in release.columns[:4]] == [
+        ("age", "age", 0, "number", 30.0),
+        *((f"age~{k}", "age", 0, "part", 1.0) for k in (1, 2, 3)),
+    ]
+    assert release.regress("cost", ["age"]).names == ("clinic:age",)
+
+
 def test_the_columns_carry_where_they_come_from(fit):
     columns = fit.release.columns
     assert [(c.source, c.kind) for c in columns[2:5]] == [("region", "level")] * 3

@@ -42,8 +42,8 @@ class ReleasedColumn:
     name: str  # of the feature: "age", "carrier=UA"
     party: str
     source: str  # the declared column that it was made of
-    block: int  # features of one party with the same number: in a row at most one of them differs from zero
-    kind: Kind  # "level": one of a list of levels; "flag": 0 or 1; "part": one of several columns for one value
+    block: int  # features of one party with the same number belong together: levels, or a number and its curve
+    kind: Kind  # "level": one of a list of levels; "flag": 0 or 1; "part": a hat of a number's curve
     middle: float = 0.0
     unit: float = 1.0
 
@@ -62,12 +62,11 @@ def columns_of(
     for column in schema.columns:
         for number, group in enumerate(column.groups()):
             levels = isinstance(column, Categorical) or (isinstance(column, Date) and number > 0)
-            values = [feature for feature in group if not feature.binary]
             for feature in group:
                 kind: Kind = "level" if levels else "flag" if feature.binary else "number"
                 scale = (0.0, 1.0)
-                if kind == "number":
-                    kind, scale = ("number", _scale(column)) if len(values) == 1 else ("part", scale)
+                if kind == "number":  # beside a number stand the hats of its curve
+                    kind, scale = ("number", _scale(column)) if feature.name == column.name else ("part", scale)
                 found.append(ReleasedColumn(feature.name, party, column.name, block, kind, *scale))
             block += 1
     return [found[k] for k in places]
