@@ -31,7 +31,7 @@ import colonnade as co
 from benchmarks.timing import data_folder
 from colonnade.data.schema.columns import Binary, Numeric
 from colonnade.data.schema.table import Schema
-from colonnade.methods.gram.curves import choose_depth, weigh
+from colonnade.methods.gram.curves import Curves, choose_depth, weigh
 from colonnade.methods.gram.design import public_columns
 from colonnade.methods.gram.rule import (
     Gram,
@@ -264,7 +264,7 @@ class Release:
         rule, frame = prepare(rule, columns, self.rows, sums)
         gram = self.gram(frame, rule, (1.0 - spent) * rho, rng)
         sizes = {"rows": self.rows, "columns": every, "label_bound": self.bound}
-        return rule, solve(gram, frame, rule, problem, **sizes, sums=sums, level=columns.level)
+        return rule, solve(gram, frame, rule, problem, **sizes, sums=sums, curves=Curves(columns.level))
 
 
 # ------------------------------------------------------------------------------------------------ tables

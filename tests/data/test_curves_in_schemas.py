@@ -108,6 +108,19 @@ def test_mistakes_are_said(curve, says):
         co.Numeric("age", 18, 90, **curve)
 
 
+def test_columns_that_are_bent_already_keep_their_places_when_others_follow():
+    rng = np.random.default_rng(2)
+    columns = (co.Numeric("x", 0, 1, smooth=2), co.Numeric("z", 0, 1, missing="indicator"), co.Binary("f"))
+    table = pl.DataFrame(
+        {"key": range(30), "x": rng.random(30), "z": rng.random(30), "f": [0, 1] * 15, "y": [0, 1] * 15}
+    )
+    fed = co.Federation.from_frames({"a": table}, "key", ("a", "y"), schemas={"a": co.Schema(columns)}).bent(1)
+    assert list(fed.parties["a"].features) == ["x", "x~1", "x~2", "x~3", "z", "z~1", "z=missing", "f"]
+    assert fed.roster().positions["a"] == tuple(range(8))
+    assert np.array_equal(fed.parties["a"].block.matrix, co.Schema(columns).bent(1).encode(table).matrix)
+    assert fed.column_groups() == ((0, 1, 2, 3), (4, 5, 6), (7,))
+
+
 def test_a_federation_bends_all_tables_alike_and_moves_what_comes_after():
     rng = np.random.default_rng(1)
     key = np.arange(50)

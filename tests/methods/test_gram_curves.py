@@ -11,8 +11,9 @@ from typer.testing import CliRunner
 
 import colonnade as co
 from colonnade.cli import app
+from colonnade.errors import InvalidInput
 from colonnade.kernels import curves
-from colonnade.methods.gram.curves import candidates, choose_depth, weigh
+from colonnade.methods.gram.curves import Curves, candidates, choose_depth, weigh
 from colonnade.methods.gram.rule import Gram, RowFrame, as_they_are, survival
 from colonnade.methods.gram.solve import solve
 from colonnade.methods.method import Job
@@ -131,7 +132,7 @@ def released(lines, hats, y, sd, seed):
     frame = RowFrame(np.arange(s), np.zeros(s), np.ones(s), np.ones(1), np.full(s, np.inf))
     level = np.repeat([0, 1], [lines.shape[1], hats.shape[1]])
     problem, rule = co.Problem(co.LeastSquares(), intercept=True), as_they_are(s, 1.0)
-    found = solve(gram, frame, rule, problem, rows=len(A), columns=s, label_bound=4.0, level=level)
+    found = solve(gram, frame, rule, problem, rows=len(A), columns=s, label_bound=4.0, curves=Curves(level))
     return found.coefficients[level > 0]
 
 
@@ -264,3 +265,70 @@ def test_a_configuration_with_curves_runs_from_the_command_line(tmp_path):
     said = CliRunner().invoke(app, ["fit", str(tmp_path / "run.toml"), "--dry-run", "--json"])
     assert said.exit_code == 0, said.output
     assert any(note.startswith("curves of depth ") for note in json.loads(said.stdout)["notes"])
+
+
+# ------------------------------------------------------------------------------------------------ monotone, in or out
+
+
+def monotone(direction, **more):
+    age = co.Numeric("age", 18, 90, monotone=direction, **more)
+    return {**SCHEMAS, "bank": co.Schema((age, *SCHEMAS["bank"].columns[1:]))}
+
+
+@pytest.mark.parametrize("direction", [1, -1])
+@pytest.mark.parametrize("smooth", [None, False, 4])
+def test_a_monotone_curve_never_turns_whatever_the_rows_and_the_noise(direction, smooth, tmp_path):
+    """The label falls and rises with age, so that either direction is wrong somewhere."""
+    for epsilon in (0.3, 4.0):
+        fit = fitted(tmp_path / str(epsilon), epsilon, schemas=monotone(direction, smooth=smooth))
+        ages = np.linspace(18, 90, 500)
+        row = frames(1)["bank"].join(frames(1)["shop"], on="key")
+        scores = fit.scores(pl.concat([row.with_columns(age=pl.lit(float(age))) for age in ages]))
+        assert (np.diff(direction * scores) >= -1e-9).all()
+        assert (np.diff(direction * fit.curves()["age"].effect) >= -1e-9).all()
+        assert fit.spread is None
+
+
+def test_monotone_curves_along_the_path_are_monotone_too(tmp_path):
+    fit = fitted(tmp_path, schemas=monotone(1, smooth=2), problem=co.Problem(co.Logistic(), penalty=co.Ridge(0.01)))
+    blocks = fit.path.coefficients["bank"][:, :4]
+    assert all((np.diff(curves.values(curves.knots(2), x)) >= -1e-9).all() for x in blocks)
+
+
+def test_what_does_not_keep_a_curve_monotone_is_refused(tmp_path):
+    problem = co.Problem(co.LeastSquares(), penalty=co.Ridge(0.1))
+    with pytest.raises(InvalidInput, match="monotone of column 'age', and sharing ADMM does not keep to that"):
+        co.fit(federation(schemas=monotone(1)), problem, co.SharingADMM())
+    with pytest.raises(InvalidInput, match="a penalty instead of a set"):
+        fitted(tmp_path, schemas=monotone(1), problem=co.Problem(co.Logistic(), co.L1Ball(1.0)))
+
+
+def test_a_group_penalty_without_groups_takes_a_curve_in_or_leaves_it_out_as_a_whole(tmp_path):
+    problem = co.Problem(co.Logistic(), penalty=co.GroupLasso(0.02), intercept=True)
+    fit = fitted(tmp_path, epsilon=8.0, problem=problem)
+    assert fit.depth == 3
+    assert fit.problem.penalty.groups == (tuple(range(8)), tuple(range(8, 16)), (16,), tuple(range(17, 25)), (25,))
+    whole = np.hstack([fit.path.coefficients[party] for party in ("bank", "shop")])
+    patterns = {tuple(row) for at in ((0, 8), (8, 16), (17, 25)) for row in whole[:, slice(*at)] != 0.0}
+    # A curve is out, or in with all levels that the release bears out.
+    assert len(patterns) == 2
+    assert (False,) * 8 in patterns
+
+
+def test_a_group_penalty_without_groups_is_for_runs():
+    with pytest.raises(InvalidInput, match="without groups takes those of the schemas"):
+        co.GroupLasso(0.1).value(np.ones(3))
+
+
+def test_group_lasso_over_schemas_agrees_with_the_same_groups_by_number():
+    asked = {n: co.Schema(tuple(_asked(c, 1) for c in s.columns)) for n, s in SCHEMAS.items()}
+    fed = federation(frames(300), asked)
+    fed = fed.relabelled(np.where(fed.labels > 0, 1.0, -1.0))
+    groups = ((0, 1), (2, 3), (4,), (5, 6), (7, 8))
+    assert fed.column_groups() == groups
+    method = co.SharingADMM(rounds=300)
+    one, other = (
+        co.fit(fed, co.Problem(co.LeastSquares(), penalty=penalty), method)
+        for penalty in (co.GroupLasso(0.05), co.GroupLasso(0.05, groups))
+    )
+    assert np.array_equal(one.scores(fed), other.scores(fed))

@@ -24,13 +24,15 @@ from colonnade.data.keyed_tables import Surplus, take_rows
 from colonnade.data.party import LABELS, Alignment, LazyNames, Party, check_party_names, list_names, require_party
 from colonnade.data.row_order import in_order
 from colonnade.data.schema.cells import as_frame, texts_of
-from colonnade.data.schema.columns import features_of
+from colonnade.data.schema.columns import Numeric, features_of
 from colonnade.data.schema.table import Schema
 from colonnade.data.split_table import Columns, Places, check_labels, cut_to_unit, read_table, split_columns, split_rows
 from colonnade.errors import HeldByParty, InvalidInput, unquoted
-from colonnade.methods.method import Known, Roster
+from colonnade.methods.method import Job, Known, MethodBase, Roster
 from colonnade.privacy.block import ROW, Block, FeatureColumn, Unit
 from colonnade.privacy.events import Policy
+from colonnade.privacy.statement import Privacy
+from colonnade.problem import GroupLasso, Problem
 
 if TYPE_CHECKING:
     import polars as pl
@@ -299,6 +301,19 @@ class Federation:
             )
         return replace(self, parties=parties, depth=0, _surplus=None)
 
+    def column_groups(self) -> tuple[tuple[int, ...], ...]:
+        """Places of encoded columns that come from one column of a schema; of a plain matrix each by itself."""
+        groups = list[tuple[int, ...]]()
+        for party in self.parties.values():
+            places, start = party.block.positions.tolist(), 0
+            if party.schema is None:
+                groups += [(place,) for place in places]
+            for column in () if party.schema is None else party.schema.columns:
+                stop = start + len(features_of(column))
+                groups.append(tuple(places[start:stop]))
+                start = stop
+        return tuple(groups)
+
     def relabelled(self, y: NDArray[Any], surplus: NDArray[Any] | None = None) -> Federation:
         """The same rows with other labels, `surplus` for the rows that were left out."""
         left = None if self._surplus is None or surplus is None else replace(self._surplus, labels=surplus)
@@ -385,6 +400,29 @@ def labels_in_words(labels: NDArray[Any]) -> NDArray[Any]:
     return np.asarray(texts_of("label", pl.Series(labels.tolist())).to_list(), dtype=object)
 
 
+def job_over(
+    federation: Federation, problem: Problem, privacy: Privacy | None, method: MethodBase
+) -> tuple[Federation, Job]:
+    """The job of a method, and the rows that it is about: with its curves where schemas leave them to it, and groups.
+
+    From public figures alone, and the same wherever it is worked out.
+    """
+    named = [
+        column.name
+        for party in federation.parties.values()
+        for column in (party.schema.columns if party.schema is not None else ())
+        if isinstance(column, Numeric) and column.monotone is not None
+    ]
+    if named and not method.KEEPS_MONOTONE:
+        what = f"the schema says monotone of column {named[0]!r}, and {method.TITLE} does not keep to that"
+        raise InvalidInput(f"{what}: take co.PrivateGram(), or leave monotone out. Nothing was sent.")
+    federation = federation.bent(method.depth(Job(problem, federation.roster(), privacy)))
+    penalty = getattr(problem, "penalty", None)
+    if isinstance(penalty, GroupLasso) and penalty.groups is None:
+        problem = replace(problem, penalty=replace(penalty, groups=federation.column_groups()))
+    return federation, Job(problem, federation.roster(), privacy)
+
+
 def _widths(party: Party, schema: Schema | None) -> NDArray[np.int64]:
     """How many columns each of a party's becomes under another schema that bends some of them."""
     widths = np.ones(party.block.columns, np.int64)
@@ -403,7 +441,8 @@ def _public_bounds(schema: Schema) -> Known:
     norm = proven if schema.row_norm is None else min(proven, schema.row_norm)
     bounds, binary, nonnegative = schema.entry_bounds(), schema.binary.tolist(), schema.nonnegative.tolist()
     levels = schema.level if any(schema.level) else ()
-    return Known(tuple(map(float, bounds)), tuple(binary), tuple(nonnegative), norm, norm == proven, levels)
+    directions = schema.monotone if any(schema.monotone) else ()
+    return Known(tuple(map(float, bounds)), tuple(binary), tuple(nonnegative), norm, norm == proven, levels, directions)
 
 
 def table_federation(

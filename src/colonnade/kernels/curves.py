@@ -54,6 +54,15 @@ def hats(t: Floats, depth: int) -> Floats:
     return out
 
 
+def increments(depth: int) -> Floats:
+    """From the coefficients of a block (t first, then its hats) to how much its curve rises from knot to knot.
+
+    As many as there are coefficients, and regular: a curve is monotone if and only if these are all of one sign.
+    """
+    at = knots(depth)
+    return np.asarray(np.diff(np.column_stack([at, hats(at, depth)]), axis=0))
+
+
 def values(t: Floats, coefficients: Floats) -> Floats:
     """The curve with these coefficients, of t first and then of its hats, at numbers in [-1, 1]."""
     depth = (coefficients.size).bit_length() - 1

@@ -111,6 +111,7 @@ class MaskedScores(MethodBase):
     curves: int = 0  # to which depth the model's run bent the columns that were left open
     TITLE: ClassVar[str] = "scores of rows by a model"
     REPLIES: ClassVar[Replies] = REPLIES
+    KEEPS_MONOTONE: ClassVar[bool] = True  # it learns nothing
 
     def check(self, job: Job) -> None:
         if job.roster.label not in job.roster.parties:

@@ -39,6 +39,7 @@ class Known:
     norm: float  # of a row: proven by the columns, or declared where that is less
     proven: bool = False  # whether no row can be longer than that
     level: tuple[int, ...] = ()  # of a curve's hat, 1, 2, …; 0 for other columns; empty: there are no curves
+    monotone: tuple[int, ...] = ()  # 1 or -1 of a number that never falls or rises, its hats behind it; empty: none
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +215,7 @@ class MethodBase(ABC):
     SPLITS: ClassVar[tuple[str, ...]] = ("columns",)  # what parties may hold: "columns", "rows", or both
     SEVERAL_RESPONSES: ClassVar[bool] = False  # whether a row's label may be several numbers
     PROTECTS_COLUMNS: ClassVar[bool] = False  # whether its price also holds for the unit COLUMN
+    KEEPS_MONOTONE: ClassVar[bool] = False  # whether curves are monotone where schemas say so
 
     # Two settings that many methods have, as fields with a default.
     rounds: int | None = None  # steps at most; None: no steps, or their number follows from the budget

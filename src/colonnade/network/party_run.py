@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from colonnade.data.alignment import Agreement
-from colonnade.data.federation import Federation
+from colonnade.data.federation import Federation, job_over
 from colonnade.data.federation_file import FederationFile
 from colonnade.errors import InvalidInput, PolicyRefused, ProtocolError
 from colonnade.methods.masked_scores import MaskedScores
@@ -126,8 +126,7 @@ def price(call: Call, federation: Federation, data: PartyData, scoring: Scoring)
         method = scoring.equip(method)
     problem: Any = call.problem  # as in fit: a method refuses a problem it does not know
     _check_method(call, method, federation.by_rows)
-    job = Job(problem, federation.roster(), call.privacy)
-    job = Job(problem, federation.bent(method.depth(job)).roster(), call.privacy)
+    _, job = job_over(federation, problem, call.privacy, method)
     method.check(job)
     check_pinned(data.file, method, job)
     plans: Mapping[str, Plan] = method.price(job)

@@ -44,7 +44,8 @@ def nearest(matrix: Any, penalty: Penalty) -> Nearest:
             return NearestSparse(matrix, singles(matrix.shape[1]), np.full(matrix.shape[1], a), 0.0)
         case ElasticNet(l1, l2):
             return NearestSparse(matrix, singles(matrix.shape[1]), np.full(matrix.shape[1], l1), l2)
-        case GroupLasso(a, groups):
+        case GroupLasso(a):
+            groups = penalty.named
             return NearestSparse(matrix, groups, a * np.sqrt([len(group) for group in groups]), 0.0)
         case _:
             raise InvalidInput(f"no x-update for {type(penalty).__name__}: use Ridge, Lasso, ElasticNet or GroupLasso.")

@@ -114,25 +114,36 @@ class ElasticNet:
 
 @dataclass(frozen=True)
 class GroupLasso:
-    """a Σ √p_g ‖x_g‖₂ over disjoint groups that together name every column."""
+    """a Σ √p_g ‖x_g‖₂ over disjoint groups that together name every column.
+
+    Without groups, a run makes one of each column of the parties' schemas: a whole curve, or all levels, in or out.
+    """
 
     a: float
-    groups: Groups
+    groups: Groups | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "a", positive("a", self.a, WEIGHT))
-        object.__setattr__(self, "groups", disjoint_groups(self.groups))
+        if self.groups is not None:
+            object.__setattr__(self, "groups", disjoint_groups(self.groups))
 
     @cached_property
     def _owner(self) -> Indices:
-        return group_of_column(self.groups)
+        return group_of_column(self.named)
+
+    @property
+    def named(self) -> Groups:
+        """The groups, once they are known."""
+        if self.groups is None:
+            raise InvalidInput("GroupLasso without groups takes those of the schemas, which a run knows: name groups.")
+        return self.groups
 
     @cached_property
     def _limits(self) -> Floats:
-        return self.a * np.sqrt(np.array([len(group) for group in self.groups], dtype=np.float64))
+        return self.a * np.sqrt(np.array([len(group) for group in self.named], dtype=np.float64))
 
     def _norms(self, x: Floats) -> Floats:
-        return group_norms(x, covers(self._owner, x), len(self.groups))
+        return group_norms(x, covers(self._owner, x), len(self.named))
 
     def value(self, x: Floats) -> float:
         return float(self._limits @ self._norms(x))

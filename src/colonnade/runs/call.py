@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-from colonnade.data.federation import Federation
+from colonnade.data.federation import Federation, job_over
 from colonnade.data.notices import about_columns, about_labels, about_levels, count_labels
 from colonnade.data.row_order import key_kind
 from colonnade.errors import InvalidInput, PolicyRefused
@@ -57,10 +57,7 @@ def checked_call(
     _check_arguments(federation, problem, method)
     solved = cast(Problem, problem)  # a method that knows no other kind refused it above
     privacy = with_label_range(privacy, federation, solved, method)
-    job = Job(solved, federation.roster(), privacy)
-    if depth := method.depth(job):
-        federation = federation.bent(depth)
-        job = Job(solved, federation.roster(), privacy)
+    federation, job = job_over(federation, solved, privacy, method)
     if isinstance(federation.unit, FeatureColumn) and not method.PROTECTS_COLUMNS:
         raise InvalidInput(f"{method.TITLE} protects rows or people, and this federation's unit is one feature column.")
     method.check(job)

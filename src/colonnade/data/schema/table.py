@@ -139,6 +139,15 @@ class Schema:
         return tuple(feature.level for feature in self._features())
 
     @property
+    def monotone(self) -> tuple[int, ...]:
+        """For each encoded column: 1 or -1 where it is a number whose curve never falls or never rises; else 0."""
+        found = [0] * self.width
+        starts = np.cumsum([0, *(len(features_of(column)) for column in self.columns)]).tolist()
+        for start, column in zip(starts, self.columns, strict=False):
+            found[start : start + 1] = [(column.monotone or 0) if isinstance(column, Numeric) else 0]
+        return tuple(found[: self.width])
+
+    @property
     def left_open(self) -> tuple[int, ...]:
         """How many columns a method may bend, to depth 1, 2 and so on."""
         own = [c.deepest for c in self.columns if isinstance(c, Numeric) and c.smooth is None]

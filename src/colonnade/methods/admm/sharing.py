@@ -267,11 +267,11 @@ def local_penalty(problem: Problem, positions: Array) -> Penalty:
     if not isinstance(penalty, GroupLasso):
         return penalty
     places = {int(place): own for own, place in enumerate(positions)}
-    split = [group for group in penalty.groups if 0 < sum(column in places for column in group) < len(group)]
+    split = [group for group in penalty.named if 0 < sum(column in places for column in group) < len(group)]
     if split:
-        wrong = f"{len(split)} of {len(penalty.groups)} groups are split over parties, the first is {split[0]}"
+        wrong = f"{len(split)} of {len(penalty.named)} groups are split over parties, the first is {split[0]}"
         raise InvalidInput(f"{wrong}: give each group's columns to one party, or cut the group along the parties.")
-    inside = tuple(tuple(places[column] for column in group) for group in penalty.groups if group[0] in places)
+    inside = tuple(tuple(places[column] for column in group) for group in penalty.named if group[0] in places)
     if (named := sum(map(len, inside))) != len(places):
         wrong = f"a party has {len(places)} columns and the groups name {named} of them"
         raise InvalidInput(f"{wrong}: every column needs one group; a column on its own is one such as (7,).")

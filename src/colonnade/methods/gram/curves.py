@@ -22,16 +22,42 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from colonnade.kernels.arrays import Floats, Indices
+from colonnade.problem.cone import Block, blocks_of
 
 ROOM = 3.0  # N over the columns that lines and hats together count as
 ALWAYS = 0.15  # of the lines: as many columns hats may count in any case
 DEEPEST = 3  # that is chosen unasked
 FADES = ((0.5, 0.0), (1.0, 0.0), (0.5, 0.5), (1.0, 0.5), (0.5, 1.0), (1.0, 1.0))  # of level 1, and from level to level
 PROOF = {True: 1.0, False: 2.0}  # sds of its noise by which bends must explain more, for classes and for numbers
+
+
+@dataclass(frozen=True)
+class Curves:
+    """What a solve should know of columns that are curves."""
+
+    level: Indices  # (d,) of a hat, 1, 2, …; 0: no hat
+    monotone: Indices | None = None  # (d,) 1 or -1 where a number never falls or rises, its hats behind it; else 0
+    choose: bool = True  # whether only as much is made of hats as the release bears out
+
+    def of(self, keep: Indices) -> Curves:
+        """Of some columns."""
+        return replace(self, level=self.level[keep], monotone=None if self.monotone is None else self.monotone[keep])
+
+    def blocks(self) -> list[Block]:
+        """Those that have a direction."""
+        return [] if self.monotone is None else blocks_of(self.level, self.monotone)
+
+    @property
+    def doubt(self) -> str | None:
+        """Why standard errors would not cover; None: not for curves."""
+        if self.choose and self.level.any():
+            return "curves are as bent as the release bears out, which these errors leave out; smooth=False keeps lines"
+        return "curves were kept monotone, which these errors leave out" if self.blocks() else None
 
 
 def choose_depth(surviving: float, lines: int, left_open: Sequence[int]) -> int:

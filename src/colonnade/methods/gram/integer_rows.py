@@ -231,6 +231,13 @@ def hat_levels(job: Job, party: str) -> Integers:
     return np.array(known.level if known and known.level else [0] * len(job.roster.positions[party]), np.int64)
 
 
+def directions(job: Job) -> Integers:
+    """Of all columns, in roster order: 1 or -1 where a number never falls or rises, 0 elsewhere."""
+    known = {party: job.roster.known.get(party) for party in job.roster.parties}
+    own = {p: k.monotone if k and k.monotone else [0] * len(job.roster.positions[p]) for p, k in known.items()}
+    return np.concatenate([np.array(part, np.int64) for part in own.values()])
+
+
 def entry_bounds(job: Job, party: str) -> tuple[Floats, NDArray[np.bool_], NDArray[np.bool_]]:
     """Of each column of a party, in public: the bound of an entry, whether it is 0 or 1, whether it is at least 0."""
     roster, privacy = job.roster, job.privacy

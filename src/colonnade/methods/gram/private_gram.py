@@ -25,7 +25,7 @@ import numpy as np
 
 from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.kernels.arrays import Floats
-from colonnade.methods.gram.curves import choose_depth
+from colonnade.methods.gram.curves import Curves, choose_depth
 from colonnade.methods.gram.design import (
     Figures,
     audience,
@@ -35,7 +35,7 @@ from colonnade.methods.gram.design import (
     rule_rho,
     whole_frame,
 )
-from colonnade.methods.gram.integer_rows import entry_bounds, norms
+from colonnade.methods.gram.integer_rows import directions, entry_bounds, norms
 from colonnade.methods.gram.local import (
     Local,
     LocalParts,
@@ -82,7 +82,7 @@ from colonnade.privacy.block import Block
 from colonnade.privacy.events import Audience, Plan
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.statement import Trust
-from colonnade.problem import LeastSquares, Logistic, Ridge
+from colonnade.problem import GroupLasso, LeastSquares, Logistic, Ridge
 from colonnade.runtime.node import Replies
 from colonnade.runtime.program import COORDINATOR, Post, Program, ask, ask_one, receive, tell
 
@@ -110,8 +110,10 @@ def coordinator(job: Job, gate: Gate, settings: GramSettings) -> Program[Answer]
     steps = yield from collect_gram(design, prepared, gate)
     gram = Gram.of(extended, steps * joint.step**2, design.sds(joint, frame))
     every, bound = design.columns.owner.size, label_bound(job)
-    rows, level = job.roster.rows, design.columns.level
-    solved = solve(gram, frame, rule, job.problem, rows=rows, columns=every, label_bound=bound, sums=sums, level=level)
+    rows, curves = job.roster.rows, Curves(design.columns.level, directions(job), settings.purpose == "prediction")
+    solved = solve(
+        gram, frame, rule, job.problem, rows=rows, columns=every, label_bound=bound, sums=sums, curves=curves
+    )
     doubt = "rows were added into buckets" if settings.sketch_rows else cut_short(job)
     proven = all(map(prepared.layout.whole, job.roster.with_columns))
     release = released_gram(job, gram, frame, rule.name, settings.cross, joint, proven=proven)
@@ -157,9 +159,9 @@ def local_coordinator(local: Local, gate: Gate) -> Program[Answer]:
         labels = (yield from ask_one(job.roster.label, SendLabels(), Labels)).values.value
         gram = from_products(local, labels, (yield from ask(releasing, Products(labels), LocalParts)))
     bound, every = label_bound(job), local.columns.owner.size
-    solved = solve(
-        gram, local.frame, local.rule, job.problem, rows=job.roster.rows, columns=every, label_bound=bound, sums=None
-    )
+    known = gram, local.frame, local.rule, job.problem
+    curves = Curves(local.columns.level, directions(job))
+    solved = solve(*known, rows=job.roster.rows, columns=every, label_bound=bound, curves=curves)
     doubt = f"products between parties {'come from sketches' if local.sketch else 'were left out'}"
     cross = "sketch" if local.sketch else "none"
     release = released_gram(job, gram, local.frame, local.rule.name, cross, local.figures, proven=False)
@@ -244,6 +246,7 @@ class PrivateGram(GramSettings, Method):
     TITLE: ClassVar[str] = "private Gram"
     REPLIES: ClassVar[Replies] = REPLIES
     SEALED: ClassVar[tuple[type, ...]] = (Masked, Diagonal, Parts)
+    KEEPS_MONOTONE: ClassVar[bool] = True
     DERIVATION: ClassVar[str | None] = "docs/privacy.md, Private Gram"
 
     @property
@@ -278,6 +281,9 @@ class PrivateGram(GramSettings, Method):
         if self.sketch_rows is not None and self.sketch_rows > job.roster.rows:
             raise InvalidInput(f"sketch_rows={self.sketch_rows} is more than the {job.roster.rows:,} rows.")
         public_columns(job)  # every bound must be there
+        if directions(job).any() and (job.problem.constraint is not None or self.purpose == "inference"):
+            other = "a penalty instead of a set, and purpose='prediction'"
+            raise InvalidInput(f"a schema says monotone, which goes with {other}. Nothing was sent.")
         if self.labels != "secure" and Design(job, self).labels is None:
             raise InvalidInput(
                 f"labels={self.labels!r} does nothing here: class sums go by them, and with numbers as labels, "
@@ -320,7 +326,8 @@ class PrivateGram(GramSettings, Method):
     def depth(self, job: Job) -> int:
         """From rows, columns and budget. Lines where columns are chosen among, and where each party is by itself."""
         term = job.problem.constraint or job.problem.penalty
-        if self.cross != "secure" or self.screen is not None or not (term is None or isinstance(term, Ridge)):
+        whole = term is None or isinstance(term, Ridge) or (isinstance(term, GroupLasso) and term.groups is None)
+        if self.cross != "secure" or self.screen is not None or not whole:
             return 0
         if job.privacy is None or self.purpose == "inference":
             return 0

@@ -21,9 +21,10 @@ from scipy.special import logit
 
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats, Indices
-from colonnade.methods.gram.curves import PROOF, candidates
+from colonnade.methods.gram.curves import PROOF, Curves, candidates
 from colonnade.methods.gram.rule import Gram, GramRule, RowFrame, Sums, expected_label_mean
 from colonnade.problem import quadratic
+from colonnade.problem.cone import nearest_monotone
 from colonnade.problem.link import Link, mixed
 from colonnade.problem.losses import LeastSquares, Logistic, SquaredHinge
 from colonnade.problem.penalties import ElasticNet, GroupLasso, Lasso, Penalty, Ridge
@@ -32,7 +33,6 @@ from colonnade.problem.sets import GroupL1Ball, L1Ball, Set, Simplex
 
 MOST_NOISE = 0.2  # of the least eigenvalue: the noise's norm, where standard errors still cover
 MOST_DRIFT = 0.25  # of a standard error: by so much a bias brings the cover of a 95 % interval down to 94.3 %
-BENT = "curves are as bent as the release bears out, which these errors leave out; smooth=False keeps lines"
 FACTORS = np.logspace(2.0, -2.0, 17)  # of the asked weight or radius, along a path
 
 
@@ -71,7 +71,7 @@ def solve(
     columns: int,
     label_bound: float,
     sums: Sums | None = None,
-    level: Indices | None = None,
+    curves: Curves | None = None,
 ) -> GramSolution:
     """The problem's least-squares form, solved from released quantities alone.
 
@@ -80,23 +80,23 @@ def solve(
     the ridge or a penalty; and they hold given the columns in use: with an l1 penalty or a set they say nothing about
     which columns those should be (0 for columns that are out). `uncovered` says where they do not cover.
 
-    `level` says of all columns which are hats of curves: as much is made of them as the release bears out (curves.py).
+    `curves` says of all columns which are hats: as much is made of them as the release bears out (curves.py), and they
+    are kept monotone where that is declared.
     """
     known = rule, problem, rows, columns, label_bound, sums
-    if level is None or not level.any():
-        tried = _tried(gram, frame, *known)
-    else:
-        tried = _borne_out(gram, frame, level[frame.keep], *known)
-    frame, moments, model, found, x, spread, scores = tried
+    curves = (curves or Curves(np.zeros(columns, np.int64))).of(frame.keep)
+    bent = curves.choose and bool(curves.level.any())
+    tried = _borne_out(gram, frame, curves, *known) if bent else _tried(gram, frame, curves, *known)
+    frame, _, moments, model, found, x, spread, scores = tried
     term = _term(problem)
     return GramSolution(
         coefficients=_widen(x, frame.keep, columns),
         intercept=_intercept(problem, moments, x),
         errors=_widen(spread.errors[:-1], frame.keep, columns),
-        uncovered=BENT if level is not None and level.any() else _uncovered(problem, rule, moments, x, spread, rows),
+        uncovered=curves.doubt or _uncovered(problem, rule, moments, x, spread, rows),
         intercept_error=float(spread.errors[-1]),
         privacy_errors=_widen(spread.privacy[:-1], frame.keep, columns),
-        path=None if term is None else _path(model, term, frame.keep, columns),
+        path=None if term is None else _path(model, term, frame.keep, columns, tried.curves),
         gap=found.gap,
         ridge=moments.ridge,
         link=_link(problem, moments, model, x, scores) if problem.loss.classifies else None,
@@ -108,6 +108,7 @@ class _Tried(NamedTuple):
     """One solve, and what led to it."""
 
     frame: RowFrame
+    curves: Curves
     moments: _Moments
     model: _Model
     found: quadratic.Minimum
@@ -134,6 +135,7 @@ def _term(problem: Problem) -> Penalty | Set | None:
 def _tried(
     gram: Gram,
     frame: RowFrame,
+    curves: Curves,
     rule: GramRule,
     problem: Problem,
     rows: int,
@@ -145,22 +147,24 @@ def _tried(
     model = _model(problem, moments)
     found = quadratic.minimise(*_spread_out(model, term, frame.keep, columns), term)
     x = found.x[frame.keep] if found.x.size != frame.keep.size else found.x
+    if blocks := curves.blocks():
+        x = nearest_monotone(x, _bent_by(model, term), blocks)
     spread = _spread(problem, moments, model, x, rows)
     scores = _score_moments(moments, model, x, spread.inverse[:-1, :-1], rows)
-    return _Tried(frame, moments, model, found, x, spread, scores)
+    return _Tried(frame, curves, moments, model, found, x, spread, scores)
 
 
 def _borne_out(
-    gram: Gram, frame: RowFrame, level: Indices, rule: GramRule, problem: Problem, rows: int, *known: Any
+    gram: Gram, frame: RowFrame, curves: Curves, rule: GramRule, problem: Problem, rows: int, *known: Any
 ) -> _Tried:
     """Of solves with lighter and heavier hats the one that explains most, by more than its noise; see curves.py."""
     s, best, most = frame.keep.size, None, 0.0
     of_gram = np.square(gram.noise[:s, :s] / (rows * np.outer(frame.scale, frame.scale)))
     proof = PROOF[problem.loss.classifies]
     lines: tuple[_Tried, Floats] | None = None
-    for weight in candidates(level):
+    for weight in candidates(curves.level):
         at = np.flatnonzero(weight)
-        tried = _tried(*_weighted(gram, frame, at, weight[at]), rule, problem, rows, *known)
+        tried = _tried(*_weighted(gram, frame, at, weight[at]), curves.of(at), rule, problem, rows, *known)
         x = _widen(tried.ratio * tried.x, at, s)
         if lines is None:
             best, lines = tried, (tried, x)
@@ -306,13 +310,24 @@ def _intercept(problem: Problem, m: _Moments, x: Floats) -> float:
     return level - float(m.mean @ x)
 
 
-def _path(model: _Model, term: Penalty | Set, keep: Indices, columns: int) -> Path:
+def _path(model: _Model, term: Penalty | Set, keep: Indices, columns: int, curves: Curves) -> Path:
     # A larger radius is a weaker bound, a larger weight a stronger penalty: the strongest comes first in both.
     factors = FACTORS[::-1] if isinstance(term, Set) else FACTORS
     terms = [_scale_term(term, float(factor)) for factor in factors]
     along = quadratic.path(*_spread_out(model, term, keep, columns), [one for one, _ in terms])
     x = [found.x if found.x.size == columns else _widen(found.x, keep, columns) for found in along]
+    if blocks := curves.blocks():
+        own = [
+            nearest_monotone(one[keep], _bent_by(model, term), blocks) for one, (term, _) in zip(x, terms, strict=True)
+        ]
+        x = [_widen(one, keep, columns) for one in own]
     return Path(np.array([weight for _, weight in terms]), np.array(x))
+
+
+def _bent_by(model: _Model, term: Penalty | Set | None) -> Floats:
+    """The Hessian of what was minimised, as far as it has one."""
+    bend = term.a if isinstance(term, Ridge) else term.l2 if isinstance(term, ElasticNet) else 0.0
+    return np.asarray(model.hessian + bend * np.eye(len(model.hessian)))
 
 
 def _spread_out(model: _Model, term: Penalty | Set | None, keep: Indices, columns: int) -> tuple[Floats, Floats]:
