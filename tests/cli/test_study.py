@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
+from scipy import sparse
 from typer.testing import CliRunner
 
 import colonnade as co
@@ -273,6 +275,40 @@ def test_the_budget_of_the_command_line_goes_before_that_of_the_file(folder: Pat
     assert load_config("study.toml").job.privacy is None
     with pytest.raises(co.InvalidInput, match="--delta 1e-07 goes with an epsilon"):
         load_config("study.toml", delta=1e-7)
+
+
+# ------------------------------------------------------------------------------------------------ simulate
+
+
+def test_a_simulation_compares_budgets_with_each_party_alone_and_keeps_nothing(folder: Path) -> None:
+    study()
+    before = sorted(folder.iterdir())
+    code, _, error = call("simulate", "study.toml")
+    assert (code, "--bounds-are-public" in error) == (1, True)
+    words = ("--epsilons", "1,1000", "--splits", "2", "--bounds-are-public")
+    told = json.loads(done("simulate", "study.toml", *words, "--json"))
+    models = {(line["method"], line["epsilon"]): line["AUC"] for line in told["models"]}
+    assert [name for name, _ in models] == [
+        "private Gram",
+        "private Gram",
+        "together, not private",
+        "registry alone, not private",
+        "bank alone, not private",
+        "callcentre alone, not private",
+    ]
+    assert "nobody paid for them" in told["note"]
+    assert sorted(folder.iterdir()) == before
+    # The same rows as one table, which `co.simulate` splits alike.
+    whole = load_config("study.toml", public=True).federation
+    matrix = np.hstack([_dense(party.block.matrix) for party in whole.parties.values()])
+    problem, method = co.Problem(co.Logistic(), co.L1Ball(1.0)), co.DistributedFrankWolfe(rounds=1)
+    other = co.simulate(matrix, whole.labels, 1, methods=[method], splits=2, problem=problem)
+    (line,) = other.table().filter(pl.col("method") == "together, not private").iter_rows(named=True)
+    assert models["together, not private", None] == pytest.approx(line["AUC"], abs=1e-12)
+
+
+def _dense(matrix: Any) -> np.ndarray:
+    return matrix.toarray() if sparse.issparse(matrix) else matrix
 
 
 # ------------------------------------------------------------------------------------------------ predict

@@ -27,6 +27,7 @@ from colonnade.cli import (
     predict,
     release,
     runs,
+    simulate,
     sparse,
     ui,
 )
@@ -51,7 +52,18 @@ for group in (
     certs.app,
 ):
     app.add_typer(group)
-for command in (demo.demo, audit.audit, sparse.sparse, init.init, predict.predict, doctor.doctor, fit.report, ui.ui):
+COMMANDS = (
+    demo.demo,
+    init.init,
+    predict.predict,
+    simulate.simulate,
+    sparse.sparse,
+    audit.audit,
+    doctor.doctor,
+    fit.report,
+    ui.ui,
+)
+for command in COMMANDS:
     app.command()(command)
 app.command(cls=fit.FitCommand)(fit.fit)
 

@@ -160,6 +160,32 @@ def simulate(
     bounds: dict[str, Any] = {"row_norm": row_norm, "feature_bound": feature_bound}
     bounds |= {"label_bound": label_bound, "label_range": label_range}
     terms = [Privacy(epsilon, delta, trust, **bounds) for trust in trusts for epsilon in epsilons]
+    return _compare(whole, asked, methods, terms, splits, repeats, progress)
+
+
+def simulate_study(
+    whole: Federation,
+    problem: Problem,
+    method: Any,
+    privacy: Privacy,
+    epsilons: Sequence[float],
+    splits: int,
+    repeats: int,
+    progress: bool,
+) -> Simulation:
+    """The same for the parties, the problem, the method and the terms of a configuration file."""
+    _check_counts(splits, repeats, epsilons, (privacy.trust,))
+    values, _ = _labels(whole.labels, problem)
+    methods = None if method is None else [method]
+    terms = [replace(privacy, epsilon=epsilon) for epsilon in epsilons]
+    return _compare(whole.relabelled(values), problem, methods, terms, splits, repeats, progress)
+
+
+def _compare(
+    whole: Federation, asked: Problem, methods: Any, terms: Sequence[Privacy], splits: int, repeats: int, progress: bool
+) -> Simulation:
+    """Every method under all terms, on every split of these rows."""
+    classifies = bool(asked.loss.classifies)
     plan, refused = _plan(whole, asked, methods, terms)
     if not plan:
         raise InvalidInput(f"nothing can be run: {' '.join(refused)}")
@@ -293,7 +319,7 @@ def _rows(whole: Federation, places: Places) -> Federation:
         parties[name] = replace(party, block=Block(taken, party.block.positions, unit=party.block.unit))
     same = Alignment(dict.fromkeys(parties, places.size), places.size)
     keys = None if whole.keys is None else whole.keys[places]
-    return replace(whole, parties=parties, alignment=same, _y=whole.labels[places], keys=keys)
+    return replace(whole, parties=parties, alignment=same, _y=whole.labels[places], keys=keys, _surplus=None)
 
 
 def _figures(y: NDArray[Any], scores: NDArray[np.float64], classifies: bool) -> dict[str, float]:
