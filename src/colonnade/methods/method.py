@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -27,6 +27,9 @@ from colonnade.problem import Changing, Problem, Topology
 from colonnade.problem.link import Link
 from colonnade.runtime.node import Replies
 from colonnade.runtime.program import COORDINATOR, Program, ask_one, last, message
+
+if TYPE_CHECKING:
+    from colonnade.methods.gram.rule import Sums
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +149,7 @@ class ReleasedGram:
     cross: str
     step: float
     buckets: int = 0
+    sums: Sums | None = None  # by class, of these columns: where they were released first and no row was shortened
 
 
 @dataclass(frozen=True, slots=True)

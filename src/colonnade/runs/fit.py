@@ -385,6 +385,7 @@ def _release(run: RunDriver, gram: ReleasedGram, statement: PrivacyStatement) ->
         penalised=job.problem.penalty is not None or job.problem.constraint is not None,
         statement=statement,
         run=run.run,
+        sums=gram.sums,
     )
 
 

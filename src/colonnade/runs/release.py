@@ -21,6 +21,7 @@ from colonnade.data.schema.columns import Categorical, Date, Numeric
 from colonnade.data.schema.table import Schema
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats
+from colonnade.methods.gram.rule import Sums
 from colonnade.privacy.statement import PrivacyStatement
 from colonnade.problem.inference import determined_columns
 
@@ -104,6 +105,7 @@ class Release:
     penalised: bool  # whether the fit's own problem has a penalty or a set
     statement: PrivacyStatement
     run: str
+    sums: Sums | None = field(default=None, repr=False)  # by class, where they were released before the matrix
 
     def __repr__(self) -> str:
         spent = (

@@ -14,6 +14,7 @@ import numpy as np
 
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats
+from colonnade.methods.gram.rule import Sums
 from colonnade.privacy.statement import PrivacyStatement
 from colonnade.runs.release import Release, ReleasedColumn
 from colonnade.runs.sealed_file import (
@@ -70,11 +71,13 @@ def to_plain(release: Release) -> dict[str, Any]:
         "scale": _text(release.scale),
         "norms": dict(release.norms),
         "statement": asdict(release.statement),
+        "sums": None if release.sums is None else _plain_sums(release.sums),
     }
 
 
 def from_plain(raw: Any) -> Release:
     """The inverse of `to_plain`; InvalidInput, or what damaged data end in, where a field is not of its kind."""
+    raw = {"sums": None, **raw} if isinstance(raw, Mapping) else raw  # files written before sums were kept
     if not isinstance(raw, Mapping) or set(raw) != {one.name for one in fields(Release)}:
         raise InvalidInput("it does not have the fields of a release")
     if not (statement(raw["statement"]) and tabled(finite)(raw["norms"])):
@@ -92,6 +95,7 @@ def from_plain(raw: Any) -> Release:
             "centre": _numbers(raw["centre"]),
             "scale": _numbers(raw["scale"]),
             "statement": PrivacyStatement(**raw["statement"]),
+            "sums": None if raw["sums"] is None else _sums(raw["sums"], len(columns)),
         }
     )
     _check(made)
@@ -118,6 +122,20 @@ def _check(release: Release) -> None:
     for what, found in wrong.items():
         if found:
             raise InvalidInput(what)
+
+
+def _plain_sums(sums: Sums) -> dict[str, Any]:
+    return {name: _text(value) if isinstance(value, np.ndarray) else value for name, value in vars(sums).items()}
+
+
+def _sums(raw: Mapping[str, Any], size: int) -> Sums:
+    made = Sums(**{name: _numbers(value) if isinstance(value, str) else value for name, value in raw.items()})
+    arrays = (made.positive, made.negative, made.half_squares, made.noise, made.square_noise)
+    if not all(isinstance(a, np.ndarray) and a.shape == (size,) and np.isfinite(a).all() for a in arrays):
+        raise InvalidInput("'sums' has another length than 'columns', or is not finite")
+    if not (finite(made.count) and finite(made.count_noise)) or min(made.noise.min(initial=0.0), made.count_noise) < 0:
+        raise InvalidInput("'sums' counts by no finite number, or its noise is negative")
+    return made
 
 
 def _positive(value: Any) -> bool:

@@ -95,13 +95,14 @@ APART = "products between columns of different parties were left out; trust='sec
 
 
 def coordinator(job: Job, gate: Gate, settings: GramSettings) -> Program[Answer]:
-    design, sums = Design(job, settings), None
+    design, sums, whole = Design(job, settings), None, False
     yield from introduce_itself(job.roster.parties, gate)
     if design.sums is not None:
         labels = np.zeros(0)
         if design.labels is not None:
             labels = (yield from ask_one(job.roster.label, SendLabels(), Labels)).values.value
         prepared = yield from _tell_how(design, design.sums, whole_frame(design.columns), labels)
+        whole = all(map(prepared.layout.whole, job.roster.with_columns))
         got = yield from collect_sums(design, prepared, gate)
         sums = class_sums(design, got, labels)
     rule, frame = prepare(design.rule, design.columns, job.roster.rows, sums)
@@ -116,7 +117,8 @@ def coordinator(job: Job, gate: Gate, settings: GramSettings) -> Program[Answer]
     )
     doubt = "rows were added into buckets" if settings.sketch_rows else cut_short(job)
     proven = all(map(prepared.layout.whole, job.roster.with_columns))
-    release = released_gram(job, gram, frame, rule.name, settings.cross, joint, proven=proven)
+    counted = sums if whole else None  # of rows that were shortened they count nothing
+    release = released_gram(job, gram, frame, rule.name, settings.cross, joint, proven=proven, sums=counted)
     answer = gram_answer(job, solved, release, (WEAK,) if rule.name == "weak" else (), doubt)
     yield from tell(_finish(job, answer), Done)
     return answer

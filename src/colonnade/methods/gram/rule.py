@@ -154,6 +154,11 @@ class Sums:
     count_noise: float
     square_noise: Floats  # (d,) sd of half_squares
 
+    def of(self, columns: Indices) -> Sums:
+        """Those of some columns."""
+        names = ("positive", "negative", "half_squares", "noise", "square_noise")
+        return replace(self, **{name: getattr(self, name)[columns] for name in names})
+
     def label_mean(self, rows: int) -> tuple[float, float]:
         """The mean of y/Y and its sd; no class is believed to be rarer than LEAST_SHARE."""
         most = 1.0 - 2.0 * LEAST_SHARE

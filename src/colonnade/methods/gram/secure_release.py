@@ -445,13 +445,22 @@ def cut_short(job: Job) -> str | None:
 
 
 def released_gram(
-    job: Job, gram: Gram, frame: RowFrame, rule: str, cross: str, figures: Figures, *, proven: bool
+    job: Job,
+    gram: Gram,
+    frame: RowFrame,
+    rule: str,
+    cross: str,
+    figures: Figures,
+    *,
+    proven: bool,
+    sums: Sums | None = None,
 ) -> ReleasedGram:
     """The release as a Fit carries it: what came, and public figures."""
     lengths = dict(zip(job.roster.parties, frame.norms.tolist(), strict=True))
     norms = {name: lengths[name] for name in job.roster.with_columns}
     of_rows = (frame.keep, frame.centre, frame.scale, norms)
-    return ReleasedGram(gram.matrix, gram.noise, *of_rows, proven, rule, cross, figures.step, figures.buckets)
+    kept = None if sums is None else sums.of(frame.keep)
+    return ReleasedGram(gram.matrix, gram.noise, *of_rows, proven, rule, cross, figures.step, figures.buckets, kept)
 
 
 def gram_answer(
