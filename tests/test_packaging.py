@@ -24,7 +24,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 WITHOUT = """
 import sys
 ABSENT = {"ray", "grpc", "adbc_driver_manager", "adbc_driver_sqlite", "adbc_driver_postgresql", "opendp",
-          "private_set_intersection", "pyarrow", "pandas", "plotly", "networkx", "matplotlib", "cvxpy", "pytest", "hypothesis", "mkdocs", "playwright"}
+          "private_set_intersection", "pyarrow", "pandas", "plotly", "networkx", "matplotlib", "cvxpy", "pytest", "hypothesis", "mkdocs", "playwright", "skl2onnx"}
 class Absent:
     def find_spec(self, name, path=None, target=None):
         if name.split(".")[0] in ABSENT:
@@ -82,6 +82,7 @@ ASKED = {
     "ray": "co.fit(fed, problem, co.DistributedFrankWolfe(rounds=1), engine=co.Ray())",
     "sql": "co.read('postgresql://reader@localhost/x', query='select 1')",
     "parquet": "co.read(sys.argv[2])",
+    "onnx": "fit.to_onnx('model.onnx')",
     "plot": "from colonnade.runs.simulate import Simulation; Simulation.plot(None)",
     "grpc": "co.Grpc('localhost:0', co.Tls('a', 'b', 'c')).open(SimpleNamespace(members={}, digest=''))",
     "reference": "from colonnade.privacy.mechanisms import ReferenceNoise; ReferenceNoise().discrete_gaussian(1, 1.0)",

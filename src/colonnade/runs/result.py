@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,10 @@ from colonnade.runs.inference import Inference
 from colonnade.runs.release import Release
 from colonnade.views.fit_facts import BASES, Evaluation, FitFacts
 from colonnade.views.inference import InferenceFacts
+
+if TYPE_CHECKING:
+    from colonnade.runs.explanation import Explanation
+    from colonnade.runs.scorecard import Scorecard
 
 ON_MATRICES = "this model was fitted on matrices: pass Federation.split(X, None, parties)"
 GROUPS = 10
@@ -80,24 +84,79 @@ class Fit(FitFacts):
         without  parties that cannot take part: their part of every score is left out. A party that is missing and is
                  not named here is an error.
         """
-        if isinstance(data, Federation) and data.away is not None:
-            remedy = "co.score(fit, federation, engine=co.Grpc(...)) lets the label holder learn their scores"
-            raise HeldByParty(f"the rows are held by parties elsewhere: {remedy}.")
-        if self.by_rows:
+        if self.by_rows and not (isinstance(data, Federation) and data.away is not None):
             return self._row_scores(data)
-        scores, order = np.zeros(0), slice(None)
-        if isinstance(data, Federation):
-            blocks = self.blocks(data, without)
-        elif isinstance(data, Mapping) and self.on is not None:
-            federation = self._federation(data, without)
-            blocks, order = self.blocks(federation, without), self._places(data, federation)
-        else:
-            blocks = self._side_by_side(data, without)
+        scores = np.zeros(0)
+        blocks, order = self._blocks_of(data, without)
         for party, block in blocks.items():
             stumps = self.model[party] if isinstance(self.model, Mapping) else None
             part = _parts(block, self.coefficients[party]) if stumps is None else stumps.scores(block.matrix)
             scores = part if scores.size == 0 else scores + part
-        return np.asarray(scores + self.intercept)[order]
+        return np.asarray((scores + self.intercept)[order])
+
+    def _blocks_of(self, data: Any, without: Sequence[str]) -> tuple[dict[str, Block], Any]:
+        """By party the encoded rows, and where each row that was given stands among them."""
+        if isinstance(data, Federation):
+            if data.away is not None:
+                remedy = "co.score(fit, federation, engine=co.Grpc(...)) lets the label holder learn their scores"
+                raise HeldByParty(f"the rows are held by parties elsewhere: {remedy}.")
+            return self.blocks(data, without), slice(None)
+        if isinstance(data, Mapping) and self.on is not None:
+            federation = self._federation(data, without)
+            return self.blocks(federation, without), self._places(data, federation)
+        return self._side_by_side(data, without), slice(None)
+
+    def explain(self, data: Any, without: Sequence[str] = ()) -> Explanation:
+        """What each column adds to the score of every row, by party; rows and `without` as in `scores`.
+
+        Only parts whose coefficients are here: those of a party that runs elsewhere raise HeldByParty when they are
+        asked for, and its rows need not be given.
+        """
+        from colonnade.runs.explanation import explain
+
+        if self.by_rows or self.model is not None or any(x.ndim > 1 for x in self.coefficients.local.values()):
+            kind = "rows split over parties" if self.by_rows else type(self.problem).__name__
+            raise InvalidInput(f"contributions by column and party are those of one linear score, not of {kind}.")
+        held = [party for party in self.coefficients.elsewhere if party not in without]
+        if not (here := [party for party in self.coefficients.local if party not in without]):
+            raise HeldByParty("every party of this model holds its part of it; nothing can be explained here.")
+        blocks, order = self._blocks_of(data, [*without, *held])
+        rows = blocks[here[0]].rows
+        return explain(self, blocks, order, rows, held, without)
+
+    def scorecard(
+        self,
+        points: float = 600.0,
+        odds: float = 50.0,
+        double: float = 20.0,
+        bins: int | Mapping[str, int | Sequence[float]] | None = None,
+        *,
+        monotone: Mapping[str, int] | None = None,
+        good: int = -1,
+    ) -> Scorecard:
+        """The model as a scorecard: whole points for each bin of a number and for each level.
+
+        points, odds, double   so many points mean good : bad = odds : 1, and `double` more points twice the odds.
+        bins      how many bins a number has at most, or by column their number or their inner edges; None: as few as
+                  keep every row within double/8 points of the model's effect, at most 10.
+        monotone  by column: 1, points never fall as it rises; -1, they never rise.
+        good      the label that counts as good: -1 (or 0 in the data), unless the label +1 is the good one.
+        """
+        from colonnade.runs.scorecard import make_scorecard
+
+        return make_scorecard(self, float(points), float(odds), float(double), bins, monotone or {}, good)
+
+    def pipeline(self) -> Any:
+        """The whole model as a scikit-learn pipeline over a table with all parties' columns side by side."""
+        from colonnade.runs.pipeline import pipeline_of
+
+        return pipeline_of(self)
+
+    def to_onnx(self, path: str | Path) -> Path:
+        """The pipeline as an ONNX file; needs the extra `onnx`. A gap among texts is written ""."""
+        from colonnade.runs.pipeline import write_onnx
+
+        return write_onnx(self, path)
 
     def predict_proba(self, data: Any, without: Sequence[str] = ()) -> Floats:
         """The probability of label +1, for a fit that knows one; rows and `without` as in `scores`."""

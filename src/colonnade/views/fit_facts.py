@@ -41,6 +41,9 @@ class Coefficients(Mapping[str, Floats]):
             raise KeyError(f"{party!r} has no columns in this model; parties with columns: {', '.join(self)}")
         return self._local[party]
 
+    def __contains__(self, party: object) -> bool:
+        return party in self._local or party in self._elsewhere  # to know that a party has some is not to see them
+
     def __iter__(self) -> Iterator[str]:
         return iter([*self._local, *self._elsewhere])
 

@@ -1,0 +1,179 @@
+"""How a scorecard does on rows that the caller has: KS, Gini, lift, information values, stability.
+
+Exact figures of rows: nothing here is private, and what comes of it says so.
+
+KS        the largest distance between the shares of bads and of goods at and below some points
+Gini      2·AUC − 1
+Lift      the rate of bads in a tenth of rows over that of all
+PSI       Σ (a − e)·ln(a/e) over groups with the shares a of rows at hand and e of those they are compared with; half a
+          row is added to every group, so that an empty one has a logarithm
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from colonnade.data.schema.cells import as_frame
+from colonnade.errors import InvalidInput
+from colonnade.kernels.arrays import Floats, Integers
+from colonnade.views.card_figures import LineCount, Performance, Stability, Tenth
+
+if TYPE_CHECKING:
+    from colonnade.runs.scorecard import Scorecard
+
+TENTHS = 10
+
+
+def rows_of(card: Scorecard, data: Any) -> list[dict[str, Any]]:
+    """Rows as a scorer reads them, by the names of the card's columns."""
+    wanted = {(column.party, column.key) for column in card.columns}
+    if not isinstance(data, Mapping):
+        frame = as_frame(data)
+        keys = list(dict.fromkeys(key for _, key in sorted(wanted)))
+        return frame.select([key for key in keys if key in frame.columns]).to_dicts() if keys else [{}] * frame.height
+    whole = None
+    for party in [name for name in data if any(name == owner for owner, _ in wanted)]:
+        frame = as_frame(data[party])
+        own = {key: key.removeprefix(f"{party}:") for owner, key in wanted if owner == party}
+        matched = [] if card.on is None else [card.on]
+        if absent := [name for name in (*own.values(), *matched) if name not in frame.columns]:
+            raise InvalidInput(f"the frame of {party!r} lacks {absent[0]!r}, which the card needs.")
+        # The key may be a column of the card as well: it is matched under a name of its own.
+        frame = frame.select(*(_named(frame, name, key) for key, name in own.items()), *_keys(frame, matched))
+        whole = frame if whole is None else _joined(whole, frame, party, bool(matched))
+    if whole is None:
+        raise InvalidInput("no frame of a party with columns of the card was given.")
+    return whole.drop(KEY, strict=False).to_dicts()
+
+
+KEY = "\0key"
+
+
+def _named(frame: Any, name: str, key: str) -> Any:
+    return frame[name].alias(key)
+
+
+def _keys(frame: Any, matched: list[str]) -> list[Any]:
+    return [frame[name].alias(KEY) for name in matched]
+
+
+def _joined(whole: Any, frame: Any, party: str, matched: bool) -> Any:
+    if not matched:
+        if whole.height != frame.height:
+            raise InvalidInput(f"the frame of {party!r} has {frame.height:,} rows, those before {whole.height:,}.")
+        return whole.hstack(frame)
+    if frame[KEY].n_unique() < frame.height:
+        raise InvalidInput(f"the frame of {party!r} has rows with the same key; a row needs one of its own.")
+    missing = whole.height - whole.join(frame, on=KEY, how="semi").height
+    if missing:
+        raise InvalidInput(f"{missing:,} of {whole.height:,} rows are not in the frame of {party!r}; leave them out.")
+    return whole.join(frame, on=KEY, how="left", maintain_order="left")
+
+
+def performance(card: Scorecard, data: Any, labels: Any) -> Performance:
+    places = card.places(data)
+    total, bad = _points(card, places), _bads(card, labels, len(places))
+    if not 0 < bad.sum() < bad.size:
+        raise InvalidInput(f"{bad.sum():,} of {bad.size:,} rows are bad: these figures need goods and bads.")
+    order = np.argsort(total, kind="stable")
+    ends = np.flatnonzero(np.append(np.diff(total[order]) != 0, True))  # rows of equal points fall together
+    bads = np.concatenate([[0.0], np.cumsum(bad[order])[ends] / bad.sum()])
+    goods = np.concatenate([[0.0], np.cumsum(~bad[order])[ends] / (~bad).sum()])
+    gap = np.abs(bads - goods)
+    at = int(np.argmax(gap))
+    auc = float(np.sum(np.diff(goods) * (bads[1:] + bads[:-1]) / 2.0))
+    lines, iv = _by_line(card, places, bad)
+    return Performance(
+        rows=bad.size,
+        bads=int(bad.sum()),
+        ks=float(gap[at]),
+        ks_at=int(total[order][ends[max(at, 1) - 1]]),
+        gini=2.0 * auc - 1.0,
+        auc=auc,
+        tenths=_tenths(total[order], bad[order]),
+        lines=lines,
+        iv=iv,
+    )
+
+
+def _points(card: Scorecard, places: Integers) -> Integers:
+    worth = [np.array([one.points for one in column.lines]) for column in card.columns]
+    return card.base + sum((w[places[:, k]] for k, w in enumerate(worth)), np.zeros(len(places), np.int64))
+
+
+def _bads(card: Scorecard, labels: Any, rows: int) -> Any:
+    given = np.asarray(labels)
+    if given.shape != (rows,):
+        raise InvalidInput(f"labels of shape {given.shape} for {rows:,} rows: give one a row, in their order.")
+    if not (given.dtype == bool or np.isin(given, (-1, 0, 1)).all()):
+        raise InvalidInput("labels must be -1 or 0 and 1, or False and True, as the model has them.")
+    return (given > 0) != (card.good > 0)
+
+
+def _tenths(total: Integers, bad: Any) -> tuple[Tenth, ...]:
+    rate, found, tenths = float(bad.mean()), 0, []
+    for part in np.array_split(np.arange(bad.size), min(TENTHS, bad.size)):
+        count = int(bad[part].sum())
+        found += count
+        own = count / part.size
+        ends = int(total[part[0]]), int(total[part[-1]])
+        tenths.append(Tenth(*ends, int(part.size), count, own, own / rate, found / int(bad.sum())))
+    return tuple(tenths)
+
+
+def _by_line(card: Scorecard, places: Integers, bad: Any) -> tuple[tuple[LineCount, ...], dict[str, float]]:
+    lines, iv = [], dict[str, float]()
+    for k, column in enumerate(card.columns):
+        size, total = len(column.lines), 0.0
+        bads = np.bincount(places[bad, k], minlength=size)
+        goods = np.bincount(places[~bad, k], minlength=size)
+        for line, good, lost in zip(column.lines, goods.tolist(), bads.tolist(), strict=True):
+            woe = None
+            if good and lost:
+                shares = good / float(goods.sum()), lost / float(bads.sum())
+                woe = math.log(shares[0] / shares[1])
+                total += (shares[0] - shares[1]) * woe
+            lines.append(LineCount(column.title, line.name, good, lost, woe))
+        iv[column.title] = total
+    return tuple(lines), iv
+
+
+def stability(card: Scorecard, data: Any, against: Any | None) -> Stability:
+    here = card.places(data)
+    if against is None:
+        known = {
+            column.title: _against_shares(here[:, k], [one.share for one in column.lines], column.basis)
+            for k, column in enumerate(card.columns)
+        }
+        return Stability(len(here), None, known, "the released shares")
+    there = card.places(against)
+    if not len(here) or not len(there):
+        raise InvalidInput("stability needs rows on both sides.")
+    now, then = _points(card, here), _points(card, there)
+    edges = np.unique(np.quantile(then, np.arange(1, TENTHS) / TENTHS, method="inverted_cdf"))
+    groups = [np.bincount(np.searchsorted(edges, points), minlength=edges.size + 1) for points in (now, then)]
+    columns: dict[str, float | None] = {}
+    for k, column in enumerate(card.columns):
+        counts = [np.bincount(places[:, k], minlength=len(column.lines)) for places in (here, there)]
+        columns[column.title] = _psi(_shares(counts[0]), _shares(counts[1]))
+    return Stability(len(here), _psi(_shares(groups[0]), _shares(groups[1])), columns, f"{len(there):,} other rows")
+
+
+def _against_shares(places: Integers, shares: list[float | None], basis: str) -> float | None:
+    if basis != "released counts" or any(share is None for share in shares):  # a model's error is no shift
+        return None
+    then = np.array([share or 0.0 for share in shares])
+    then = (then * places.size + 0.5) / (then.sum() * places.size + 0.5 * then.size)
+    return _psi(_shares(np.bincount(places, minlength=then.size)), then)
+
+
+def _shares(counts: Integers) -> Floats:
+    return np.asarray((counts + 0.5) / (counts.sum() + 0.5 * counts.size))
+
+
+def _psi(now: Floats, then: Floats) -> float:
+    return float(np.sum((now - then) * np.log(now / then)))

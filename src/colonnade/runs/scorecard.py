@@ -1,0 +1,353 @@
+"""A model as a scorecard: points for each bin of a number and for each level, whole numbers that add up.
+
+Scale    points = `points` + (ln(good : bad) − ln(odds))·double/ln 2. Log-odds are a line in the score: those of a
+         logistic fit are the score, those of a private fit its link's straight part, from which its probabilities bend
+         away; `probability` follows them.
+Points   a line's are those of the effect half-way between its least and its largest there, less the least of its
+         column, so that no line is below 0; rounded to whole points, and the base as well.
+Rounding what all that can move a row's points by is known exactly, and stated: every column's effect is linear between
+         knots, so its distance to a line's points is largest at a bin's end or at a knot.
+Leaves   nothing: coefficients, schemas and released figures. Rows are only read by `points`, `performance`, `stability`
+         and `reasons`, which are given them.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from colonnade.data.schema.cells import as_frame
+from colonnade.data.schema.columns import Binary, Categorical, Date, Plain
+from colonnade.errors import InvalidInput, StoreError
+from colonnade.kernels.arrays import Floats, Integers
+from colonnade.problem import Logistic
+from colonnade.problem.link import PLAIN, Link
+from colonnade.runs import card_figures
+from colonnade.runs.bins import bounds_of, in_order, ranges
+from colonnade.runs.effects import Effect, effects_of, is_number
+from colonnade.runs.evidence import Witness
+from colonnade.views import scorecard as view
+from colonnade.views import scorer
+from colonnade.views.card_figures import Performance, Stability
+from colonnade.views.scorecard import CardColumn, CardFacts, CardLine
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from colonnade.runs.result import Fit
+
+FINE = 8.0  # bins are within double/FINE points of the effect, where nobody says how many
+SLACK = 1e-9  # of floating point, in what is stated of rounding
+Bins = int | Mapping[str, int | Sequence[float]] | None
+
+
+@dataclass(frozen=True)
+class Scorecard(CardFacts):
+    """Points by column; what they mean; how they do on rows at hand; and files of it."""
+
+    on: str | None = None  # the column by which frames of several parties are matched
+
+    def __str__(self) -> str:
+        return view.as_text(self)
+
+    def _repr_html_(self) -> str:
+        return view.as_html(self)
+
+    @property
+    def table(self) -> pl.DataFrame:
+        """One row for every line, without the base."""
+        import polars as pl
+
+        kinds = {"party": pl.String, "column": pl.String, "line": pl.String, "points": pl.Int64, "off": pl.Float64}
+        kinds |= {"share": pl.Float64, "woe": pl.Float64, "iv": pl.Float64, "basis": pl.String}
+        rows = [
+            (c.party, c.title, one.name, one.points, one.off, one.share, one.woe, c.iv, c.basis)
+            for c in self.columns
+            for one in c.lines
+        ]
+        return pl.DataFrame(rows, kinds, orient="row")
+
+    # ------------------------------------------------------------------------ scoring
+
+    def points_of_scores(self, scores: Floats) -> Floats:
+        """What scores of the fit mean in points, before anything is rounded."""
+        slope, offset = self.link[:2]
+        line = (slope * np.asarray(scores) + offset) * (1.0 if self.good > 0 else -1.0)
+        return np.asarray(self.scale + (line - math.log(self.odds)) * self.double / math.log(2.0))
+
+    def points(self, data: Any) -> Integers:
+        """The points of rows: one frame with all columns, or {party: frame}, in the order of the first frame."""
+        places = self.places(data)
+        worth = [np.array([one.points for one in column.lines]) for column in self.columns]
+        return self.base + sum((w[places[:, k]] for k, w in enumerate(worth)), np.zeros(len(places), np.int64))
+
+    def probability(self, points: Floats | Integers) -> Floats:
+        """That rows of so many points are bad."""
+        card = view.plain(self)
+        return np.array([scorer.probability(float(one), card) for one in np.asarray(points).reshape(-1)])
+
+    def places(self, data: Any) -> Integers:
+        """For every row and column, which line it falls on."""
+        card, rows = view.plain(self), card_figures.rows_of(self, data)
+        try:
+            found = [scorer.places(row, card) for row in rows]
+        except ValueError as error:
+            raise InvalidInput(f"{error}. Give every column of the card, as its schema declares it.") from None
+        return np.array(found, np.int64).reshape(len(found), len(self.columns))
+
+    def reasons(self, row: Mapping[str, Any] | Any, most: int = 4) -> list[tuple[str, str, int]]:
+        """Why one row has not more points: column, line and points lost to the column's best, the most first."""
+        found = [row] if isinstance(row, Mapping) else as_frame(row).to_dicts()
+        if len(found) != 1:
+            raise InvalidInput(f"reasons are given for one row; this table has {len(found):,}. Take one of them.")
+        try:
+            return scorer.reasons(found[0], most, view.plain(self))
+        except ValueError as error:
+            raise InvalidInput(f"{error}. Give every column of the card, as its schema declares it.") from None
+
+    # ------------------------------------------------------------------------ how it does
+
+    def performance(self, data: Any, labels: Any) -> Performance:
+        """KS, Gini, lift and IV on rows at hand. Not private: publishing them is a release about those rows."""
+        return card_figures.performance(self, data, labels)
+
+    def stability(self, data: Any, against: Any | None = None) -> Stability:
+        """How far rows at hand have moved from others, or by column from the released shares: PSI. Not private."""
+        return card_figures.stability(self, data, against)
+
+    # ------------------------------------------------------------------------ files
+
+    def to_csv(self, path: str | Path) -> Path:
+        """One line of a table for every line of the card."""
+        return _write(path, view.as_csv(self))
+
+    def to_html(self, path: str | Path) -> Path:
+        """A self-contained page."""
+        return _write(path, view.as_page(self))
+
+    def to_json(self, path: str | Path) -> Path:
+        """All of the card."""
+        return _write(path, view.as_json(self))
+
+    def to_python(self, path: str | Path) -> Path:
+        """A scorer in one file, which needs neither Colonnade nor NumPy: `python scorer.py rows.csv`."""
+        return _write(path, view.as_python(self))
+
+
+def _write(path: str | Path, text: str) -> Path:
+    try:
+        Path(path).write_text(text, encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise StoreError(f"the scorecard could not be written to {path}: {error.strerror}.") from error
+    return Path(path)
+
+
+# ------------------------------------------------------------------------------------------------ making one
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """How effects become points, and what was asked of them."""
+
+    factor: float  # points per unit of score: below 0 where +1 is bad
+    tolerance: float  # of automatic bins, in points
+    bins: Bins
+    monotone: Mapping[str, int]
+    witness: Witness
+    names: frozenset[str]  # columns that several parties have
+
+
+def make_scorecard(
+    fit: Fit, points: float, odds: float, double: float, bins: Bins, monotone: Mapping[str, int], good: int
+) -> Scorecard:
+    """The scorecard of a fit; the arguments are those of `Fit.scorecard`."""
+    link = _check(fit, points, odds, double, good)
+    sign, per_log = (1.0 if good > 0 else -1.0), double / math.log(2.0)
+    effects = [one for party in fit.coefficients for one in _effects(fit, party)]
+    titles = [one.title for one in effects]
+    twice = frozenset(title for title in titles if titles.count(title) > 1)
+    _check_asked(effects, twice, bins, monotone)
+    witness = Witness.of(fit.released, good)
+    draft = _Draft(sign * per_log * link.slope, double / FINE, bins, monotone, witness, twice)
+    made = [_column(one, draft) for one in effects if one.coefficients.any()]
+    silent = [one.title for one in effects if not one.coefficients.any()]
+    exact = points + per_log * (sign * (link.slope * fit.intercept + link.offset) - math.log(odds))
+    exact += sum(least for _, least in made)
+    base = round(exact)
+    return Scorecard(
+        points,
+        odds,
+        double,
+        good,
+        base,
+        abs(base - exact) + SLACK,
+        tuple(column for column, _ in made),
+        tuple(map(float, link)),
+        fit.run,
+        str(fit.privacy),
+        _remarks(fit, link, silent),
+        fit.on,
+    )
+
+
+def _check(fit: Fit, points: float, odds: float, double: float, good: int) -> Link:
+    if fit.by_rows or fit.model is not None or not fit.problem.loss.classifies:
+        raise InvalidInput("a scorecard is made of a linear model of two classes: fit with co.Logistic().")
+    if fit.link is None and not isinstance(fit.problem.loss, Logistic):
+        raise InvalidInput(f"scores of {type(fit.problem.loss).__name__} are no log-odds; fit with co.Logistic().")
+    if not (odds > 0.0 and double > 0.0 and all(map(math.isfinite, (points, odds, double)))):
+        asked = f"points={points:g}, odds={odds:g}, double={double:g}"
+        raise InvalidInput(f"{asked}: give finite numbers, the last two above 0.")
+    if good not in (-1, 1):
+        raise InvalidInput(f"good={good!r}: say which label counts as good, -1 (0 in the data) or 1.")
+    link = fit.link or PLAIN
+    if link.slope <= 0.0:
+        what = "the noise hides what scores say of the labels, so that every row has the same odds"
+        raise InvalidInput(f"{what}, and there are no points to give. Use more rows or a larger epsilon.")
+    return link
+
+
+def _effects(fit: Fit, party: str) -> list[Effect]:
+    schema = fit.schemas.get(party)
+    if schema is None:
+        raise InvalidInput(
+            f"the columns of {party!r} have no schema, so there are no bounds to make bins between: make the "
+            "federation with Federation.from_frames(...), or from a DataFrame."
+        )
+    if plain := [column.name for column in schema.columns if isinstance(column, Plain)]:
+        raise InvalidInput(f"column {plain[0]!r} has no bounds, so it has no bins: declare it as co.Numeric.")
+    return effects_of(fit, party, schema)
+
+
+def _check_asked(effects: Sequence[Effect], twice: frozenset[str], bins: Bins, monotone: Mapping[str, int]) -> None:
+    known = {_key(one, twice): one for one in effects}
+    asked = [*(bins if isinstance(bins, Mapping) else ()), *monotone]
+    for name in asked:
+        if name not in known or not is_number(known[name]):
+            numbers = ", ".join(repr(key) for key, one in known.items() if is_number(one))
+            raise InvalidInput(f"{name!r} is no number of this model; bins and monotone= take {numbers}.")
+    for name, way in monotone.items():
+        if way not in (-1, 1):
+            raise InvalidInput(f"monotone={{{name!r}: {way!r}}}: write 1, points never fall, or -1, they never rise.")
+
+
+def _key(effect: Effect, twice: frozenset[str]) -> str:
+    return f"{effect.party}:{effect.title}" if effect.title in twice else effect.title
+
+
+def _remarks(fit: Fit, link: Link, silent: Sequence[str]) -> tuple[str, ...]:
+    said = []
+    if link.weight != 1.0:
+        said.append(
+            "probabilities of this fit bend away from the scale's odds; the scorer's `probability` gives the fit's own"
+        )
+    if any(schema is not None and schema.source == "data" for schema in fit.schemas.values()):
+        said.append("bounds and levels were read off the data and are not public: declare schemas to publish the card")
+    if silent:
+        said.append(f"without points, since the model does not use them: {', '.join(silent)}")
+    return tuple(said)
+
+
+def _column(effect: Effect, draft: _Draft) -> tuple[CardColumn, float]:
+    """A column of the card, and the least points that any row has for it."""
+    key, column = _key(effect, draft.names), effect.column
+    bounds: list[float] = []
+    if is_number(effect):
+        asked = draft.bins.get(key) if isinstance(draft.bins, Mapping) else draft.bins
+        bounds = bounds_of(effect, asked, draft.tolerance / abs(draft.factor))
+    names, low, high, facts = _numbers(effect, bounds) if bounds else _levels(effect)
+    ends = np.sort(np.column_stack([low, high]) * draft.factor, axis=1)
+    known = draft.witness.evidence(effect, bounds, len(names))
+    worth = ends.mean(axis=1)
+    if key in draft.monotone:
+        count = len(bounds) - 1
+        shares = [line.share for line in known.lines[:count]]
+        weights = np.array([1.0 if None in shares else (share or 0.0) + 1e-6 for share in shares])
+        worth[:count] = in_order(worth[:count], weights, draft.monotone[key])
+    least = float(worth.min())
+    points = np.rint(worth - least).astype(int)
+    off = np.maximum(np.abs(ends[:, 0] - least - points), np.abs(ends[:, 1] - least - points)) + SLACK
+    lines = [
+        CardLine(name, int(p), float(o), line.share, line.woe, line.sd)
+        for name, p, o, line in zip(names, points, off, known.lines, strict=True)
+    ]
+    row_key = f"{effect.party}:{column.name}" if effect.title in draft.names else column.name
+    made = CardColumn(effect.party, row_key, effect.title, lines=tuple(lines), **facts)
+    return replace(made, iv=known.iv, basis=known.basis, why=known.why), least
+
+
+def _numbers(effect: Effect, bounds: Sequence[float]) -> tuple[list[str], Floats, Floats, dict[str, Any]]:
+    """Names of bins, the least and largest effect in each, and what a scorer must know."""
+    column, day = effect.column, isinstance(effect.column, Date)
+    low, high = ranges(effect, bounds).T
+    names = _bin_names(bounds[1:-1], day)
+    facts = {"kind": "day" if day else "number", "edges": tuple(bounds[1:-1])}
+    if isinstance(column, Date):
+        facts["format"] = column.format
+    return _with_gap(effect, names, low, high, facts)
+
+
+def _bin_names(edges: Sequence[float], day: bool) -> list[str]:
+    if not edges:
+        return ["any value"]
+    texts = [_day(edge) if day else _number(edge) for edge in edges]
+    inner = [f"{a} to below {b}" for a, b in pairwise(texts)]
+    return [f"below {texts[0]}", *inner, f"{texts[-1]} and above"]
+
+
+def _day(edge: float) -> str:
+    return dt.date.fromordinal(math.ceil(edge)).isoformat()
+
+
+def _number(edge: float) -> str:
+    return f"{edge:,.0f}" if edge == round(edge) and abs(edge) < 1e15 else f"{edge:g}"
+
+
+def _levels(effect: Effect) -> tuple[list[str], Floats, Floats, dict[str, Any]]:
+    """Names of levels, the effect of each twice, and what a scorer must know."""
+    column = effect.column
+    facts: dict[str, Any]
+    if isinstance(column, Binary):
+        values = effect.at([0.0, 1.0])
+        return _with_gap(effect, ["0", "1"], values, values, {"kind": "flag"})
+    if isinstance(column, Categorical):
+        values = effect.at(list(column.levels))
+        facts = {"kind": "level", "levels": {level: k for k, level in enumerate(column.levels)}}
+        whole = {_whole(level): k for k, level in enumerate(column.levels)}
+        facts["floats"] = {text: k for text, k in whole.items() if text not in facts["levels"]}
+        names, low, high, facts = _with_gap(effect, list(column.levels), values, values, facts)
+        facts["other"] = len(names)
+        return [*names, "any other"], np.append(low, 0.0), np.append(high, 0.0), facts
+    assert isinstance(column, Date)
+    values = effect.coefficients
+    names = [str(k) for k in range(1, values.size + 1)]
+    facts = {"kind": column.parts[effect.group - 1], "format": column.format}
+    return _with_gap(effect, names, values, values, facts)
+
+
+def _whole(level: str) -> str:
+    """A level that writes a whole number with a point, without it; schemas read numbers so."""
+    head, point, zeros = level.partition(".")
+    return head if point and not zeros.strip("0") and head.lstrip("-").isdigit() else level
+
+
+def _with_gap(
+    effect: Effect, names: list[str], low: Floats, high: Floats, facts: dict[str, Any]
+) -> tuple[list[str], Floats, Floats, dict[str, Any]]:
+    """The same with a line for gaps, where they have one; or what stands in for them."""
+    missing = effect.column.missing
+    if missing == "refuse":
+        return names, low, high, facts
+    if missing == "indicator":
+        worth = 0.0 if effect.group else float(effect.at([None])[0])  # parts of a day have no column for gaps
+        gap: Any = len(names)
+        return [*names, "missing"], np.append(low, worth), np.append(high, worth), facts | {"gap": gap}
+    stands = missing.isoformat() if isinstance(missing, dt.date) else missing
+    return names, low, high, facts | {"gap": (stands,)}

@@ -1,0 +1,202 @@
+"""A scorecard for people and machines: its table as text, HTML, CSV and JSON, and as one Python file that scores."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+from colonnade.views import parts as html
+from colonnade.views.chart import bar, party_colours
+from colonnade.views.parts import Markup, paragraph, table
+
+NOT_PRIVATE = (
+    "Computed here, on the rows that were given, and not private: whoever publishes these figures releases something "
+    "about those rows, which no budget counted."
+)
+HEADS = ("party", "column", "line", "points", "off by at most", "share of rows", "WOE", "basis")
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+EMPTY = 'CARD: dict[str, Any] = json.loads("{}")\n'  # of views/scorer.py: where the card goes
+
+
+@dataclass(frozen=True)
+class CardLine:
+    """One line: a bin, a level, or what counts as neither."""
+
+    name: str
+    points: int
+    off: float  # by how much the points of a row on this line can differ from those of the model, in points
+    share: float | None = None  # of all rows
+    woe: float | None = None
+    woe_sd: float | None = None  # by noise alone
+
+
+@dataclass(frozen=True)
+class CardColumn:
+    """One column with its lines, and what a scorer needs to find a row's line."""
+
+    party: str
+    key: str  # its name in a row
+    title: str
+    kind: str  # "number", "day", "flag", "level", "month" or "weekday"
+    lines: tuple[CardLine, ...]
+    edges: tuple[float, ...] = ()  # of bins, without the bounds: a value at an edge falls above it
+    levels: Mapping[str, int] = field(default_factory=dict)  # which line a text falls on
+    floats: Mapping[str, int] = field(default_factory=dict)  # the same for numbers that are written with a point
+    other: int | None = None  # the line of texts that are no level
+    gap: int | tuple[Any] | None = None  # the line of gaps, what stands in for them, or None: there are none
+    format: str = ""  # of days as texts
+    iv: float | None = None
+    basis: str = ""  # of WOE and IV: "released counts" or "modelled"
+    why: str = ""  # why they are missing
+
+    @property
+    def best(self) -> int:
+        """The most points of a bin or level: neither a gap nor an unknown level is the best."""
+        apart = (self.other, self.gap)
+        return max(line.points for place, line in enumerate(self.lines) if place not in apart)
+
+
+@dataclass(frozen=True)
+class CardFacts:
+    """A scorecard: so many points to begin with, and more by column."""
+
+    scale: float  # so many points mean good : bad = odds : 1 ...
+    odds: float
+    double: float  # ... and so many more, twice the odds
+    good: int  # the label that counts as good
+    base: int
+    base_off: float  # of its own rounding
+    columns: tuple[CardColumn, ...]
+    link: tuple[float, ...]  # from scores to probabilities: slope and offset of the log-odds first
+    run: str
+    privacy: str  # the statement of the run
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def rounding(self) -> float:
+        """By how much a row's points can differ from those that its score means, at most."""
+        return self.base_off + sum(max(line.off for line in column.lines) for column in self.columns)
+
+
+def plain(card: CardFacts) -> dict[str, Any]:
+    """The card as JSON has it, with what views/scorer.py reads."""
+    columns = []
+    for column in card.columns:
+        known = asdict(column) | {"names": [one.name for one in column.lines]}
+        columns.append(known | {"points": [one.points for one in column.lines], "best": column.best})
+    return asdict(card) | {"kind": "colonnade scorecard", "rounding": card.rounding, "columns": columns}
+
+
+def as_json(card: CardFacts) -> str:
+    return json.dumps(plain(card), indent=1, ensure_ascii=False) + "\n"
+
+
+def as_python(card: CardFacts) -> str:
+    """One file that needs nothing but Python: the scorer with the card in it."""
+    source = (files("colonnade.views") / "scorer.py").read_text(encoding="utf-8")
+    before, after = source.split(EMPTY)
+    lines = json.dumps(plain(card), indent=1, ensure_ascii=True)
+    return f"{before}CARD: dict[str, Any] = json.loads({lines!r})\n{after}"
+
+
+def as_csv(card: CardFacts) -> str:
+    """One line for every line of the card, the base first."""
+    out = io.StringIO(newline="")
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow([*HEADS, "IV of the column"])
+    writer.writerow(["", "base", "", card.base, f"{card.base_off:.3f}", "", "", "", ""])
+    for column in card.columns:
+        for line in column.lines:
+            known = ["" if value is None else f"{value:.4f}" for value in (line.share, line.woe)]
+            iv = "" if column.iv is None else f"{column.iv:.4f}"
+            figures = (line.points, f"{line.off:.3f}", *known, column.basis, iv)
+            writer.writerow([column.party, column.title, line.name, *figures])
+    return out.getvalue()
+
+
+def about(card: CardFacts) -> list[str]:
+    """What must be said beside the table."""
+    good = "label -1" if card.good < 0 else "label +1"
+    said = [
+        f"{card.scale:g} points mean that good ({good}) is to bad as {card.odds:g} to 1; {card.double:g} more points "
+        "mean twice the odds.",
+        f"A row's points are within {card.rounding:.1f} of what its score means, whatever the row.",
+    ]
+    return said + [f"{remark}." for remark in card.remarks]
+
+
+def as_text(card: CardFacts) -> str:
+    """The card as plain text."""
+    cells = [("column", "line", "points", "WOE"), ("base", "", f"{card.base:d}", "")]
+    for column in card.columns:
+        mark = " (modelled)" if column.basis == "modelled" else ""
+        for place, line in enumerate(column.lines):
+            woe = "" if line.woe is None else f"{line.woe:+.2f}{mark}"
+            cells.append((column.title if place == 0 else "", line.name, f"{line.points:d}", woe))
+    widths = [max(len(row[k]) for row in cells) for k in range(4)]
+    rows = [f"{a:<{widths[0]}}  {b:<{widths[1]}}  {c:>{widths[2]}}  {d}".rstrip() for a, b, c, d in cells]
+    return "\n".join([*rows, "", *about(card)])
+
+
+def as_html(card: CardFacts) -> Markup:
+    """The card for a notebook: a table with a bar for every line."""
+    colours = party_colours(list(dict.fromkeys(column.party for column in card.columns)))
+    most = max((line.points for column in card.columns for line in column.lines), default=1) or 1
+    rows: list[Sequence[str]] = [("base", "", "", "", f"{card.base:d}", "")]
+    for column in card.columns:
+        for place, line in enumerate(column.lines):
+            share = "" if line.share is None else f"{line.share:.1%}"
+            woe = "" if line.woe is None else f"{line.woe:+.2f}"
+            drawn = bar(float(line.points), 0.0, (0.0, float(most)), colours[column.party])
+            name = f"{column.party}: {column.title}" if place == 0 else ""
+            rows.append((name, line.name, share, woe, f"{line.points:d}", drawn))
+    heads = ("column", "line", "share", "WOE", "points", Markup('<span class="wide">beside each other</span>'))
+    shown = table("Points by column and line", heads, rows, numbers=3, bars=True)
+    return Markup("".join(map(paragraph, about(card))) + shown + _information(card))
+
+
+def _information(card: CardFacts) -> Markup:
+    """IV by column, the largest first, or why it is missing."""
+    ranked = sorted(card.columns, key=lambda column: -1.0 if column.iv is None else column.iv, reverse=True)
+    rows = [
+        (
+            f"{column.party}: {column.title}",
+            "" if column.iv is None else f"{column.iv:.3f}",
+            column.basis if column.iv is not None else column.why,
+        )
+        for column in ranked
+    ]
+    note = paragraph(
+        "WOE and IV of levels come from released counts, noise and all. Those of a number's bins are modelled: from "
+        "the fitted effect and released moments, not from counts in bins, which nobody released.",
+        "soft",
+    )
+    return Markup(table("Information value by column", ("column", "IV", "from"), rows) + note)
+
+
+def as_page(card: CardFacts) -> str:
+    """A self-contained page."""
+    body = html.section("card", "The scorecard", as_html(card))
+    body += html.section("privacy", "Privacy", paragraph(card.privacy))
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{POLICY}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Scorecard – Colonnade</title>
+<style>{html.style()}</style>
+</head>
+<body>
+<header><h1>Scorecard</h1><p class="soft">Run <code>{escape(card.run)}</code></p></header>
+<main>
+{body}</main>
+</body>
+</html>
+"""

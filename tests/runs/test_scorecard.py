@@ -1,0 +1,489 @@
+"""A scorecard says what its model says, to the rounding it states; what it knows of rows is released or at hand."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import json
+import math
+import subprocess
+import sys
+from itertools import pairwise
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lending import PROBLEM, SCHEMAS, exact_fit, side_by_side, tables
+from scipy.stats import ks_2samp
+from sklearn.isotonic import isotonic_regression
+from sklearn.metrics import roc_auc_score
+
+import colonnade as co
+from colonnade.problem.link import Link
+from colonnade.runs.bins import in_order
+from colonnade.runs.effects import Effect
+from colonnade.runs.evidence import ClassSums, Witness
+from colonnade.views.fit_facts import Coefficients
+
+
+@pytest.fixture(scope="module")
+def fit() -> co.Fit:
+    return exact_fit()
+
+
+@pytest.fixture(scope="module")
+def private(tmp_path_factory) -> co.Fit:
+    """One party and a large budget, so that the noise is known and small; rows are centred by class sums."""
+    frame = pl.concat([tables(3000, seed)["bank"].drop_nulls().with_columns(pl.lit(seed)) for seed in range(4)])
+    frame = frame.with_columns(id=pl.int_range(pl.len())).filter(pl.col("region") != "moon")
+    schema = co.Schema(
+        (co.Numeric("age", 18, 90, smooth=2, monotone=1), co.Categorical("region", ("north", "south", "1.0")))
+    )
+    fed = co.Federation.from_frames({"bank": frame}, on="id", label=("bank", "default"), schemas={"bank": schema})
+    problem = co.Problem(co.Logistic(), intercept=True)
+    fit = co.fit(fed, problem, co.PrivateGram(), co.Privacy(8.0, 1e-6), store=tmp_path_factory.mktemp("store"))
+    return dataclasses.replace(fit, facts={**fit.facts, "frame": frame})
+
+
+def exact_sums(fit: co.Fit) -> co.Fit:
+    """The same fit as if its class sums had come without noise."""
+    frame, release = fit.facts["frame"], fit.release
+    matrix = fit.schemas["bank"].encode(frame).matrix
+    dense = np.asarray(matrix.toarray() if hasattr(matrix, "toarray") else matrix)
+    bad = frame["default"].to_numpy() == 1
+    sums = dataclasses.replace(
+        release.sums,
+        positive=dense[bad].sum(axis=0),
+        negative=dense[~bad].sum(axis=0),
+        half_squares=(dense**2).sum(axis=0) / 2.0,
+        count=float(bad.sum()),
+        noise=np.zeros(dense.shape[1]),
+        count_noise=0.0,
+    )
+    return dataclasses.replace(fit, released=dataclasses.replace(release, sums=sums))
+
+
+# ------------------------------------------------------------------------------------------------ points
+
+
+@pytest.mark.parametrize("bins", [None, 1, 4, {"age": [30, 50.5], "income": 3, "since": [731000.0]}])
+@pytest.mark.parametrize("good", [-1, 1])
+def test_points_are_those_of_the_scores_to_the_rounding_the_card_states(fit, bins, good):
+    card = fit.scorecard(bins=bins, good=good)
+    frames = tables(2000, seed=5)
+    meant = card.points_of_scores(fit.scores(frames))
+    assert np.abs(card.points(frames) - meant).max() <= card.rounding
+    one = side_by_side(frames)
+    assert np.array_equal(card.points(one), card.points(frames))
+
+
+def test_what_a_line_states_to_be_off_is_reached_and_not_exceeded(fit):
+    """Of a number: the largest distance on a grid that holds bounds and knots is the stated one."""
+    card = fit.scorecard(bins=3)
+    (column,) = [one for one in card.columns if one.title == "age"]
+    x, schema = fit.coefficients["bank"], SCHEMAS["bank"]
+    values = np.unique(np.concatenate([np.linspace(18, 90, 721), schema.columns[0].knots(), column.edges]))
+    below = np.nextafter(np.array(column.edges), -np.inf)
+    values = np.unique(np.concatenate([values, below]))
+    effect = Effect("bank", schema.columns[0], 0, schema.columns[0].groups()[0], x[:8]).at(values.tolist())
+    meant = -card.double / math.log(2.0) * effect
+    place = np.searchsorted(column.edges, values, side="right")
+    points = np.array([line.points for line in column.lines])[place]
+    shift = np.median(meant - points)
+    for k, line in enumerate(column.lines):
+        spread = np.ptp((meant - points - shift)[place == k])
+        assert spread <= 2.0 * line.off + 1e-6
+        assert line.off <= spread + 0.5 + 1e-6  # half-way, and half a point of rounding
+
+
+def test_the_scale_is_the_one_that_was_asked_for(fit):
+    card = fit.scorecard(points=500, odds=20, double=50)
+    chance = card.probability(np.array([500.0, 550.0, 600.0, 450.0]))
+    assert (1.0 - chance) / chance == pytest.approx([20.0, 40.0, 80.0, 10.0])
+    frames = tables(50, seed=2)
+    exact = card.points_of_scores(fit.scores(frames))
+    assert card.probability(exact) == pytest.approx(fit.predict_proba(frames))
+
+
+def test_probabilities_are_the_fits_own_where_its_link_bends(fit):
+    bent = dataclasses.replace(fit, link=Link(1.3, -0.2, 0.4, 0.3, 0.1, 0.05, 0.9))
+    card, frames = bent.scorecard(), tables(80, seed=3)
+    exact = card.points_of_scores(bent.scores(frames))
+    assert card.probability(exact) == pytest.approx(bent.predict_proba(frames))
+    assert "bend away" in str(card)
+    other = bent.scorecard(good=1)
+    exact = other.points_of_scores(bent.scores(frames))
+    assert other.probability(exact) == pytest.approx(1.0 - bent.predict_proba(frames))
+
+
+def test_points_are_whole_and_the_least_of_every_column_is_none(fit):
+    for column in fit.scorecard().columns:
+        points = [line.points for line in column.lines]
+        assert all(isinstance(one, int) for one in points)
+        assert min(points) == 0
+
+
+@pytest.mark.parametrize("way", [1, -1])
+def test_points_that_are_asked_to_be_in_order_are(fit, way):
+    card = fit.scorecard(monotone={"age": way, "income": way})
+    for column in card.columns:
+        if column.title in ("age", "income"):
+            inside = [line.points for line in column.lines if line.name != "missing"]
+            assert all(way * (b - a) >= 0 for a, b in pairwise(inside))
+    frames = tables(500, seed=6)
+    assert np.abs(card.points(frames) - card.points_of_scores(fit.scores(frames))).max() <= card.rounding
+
+
+@given(st.lists(st.tuples(st.floats(-5, 5), st.floats(0.1, 3)), min_size=1, max_size=9), st.sampled_from([1, -1]))
+@settings(max_examples=60, deadline=None)
+def test_pooled_values_are_the_closest_in_order(pairs, way):
+    values, weights = map(np.array, zip(*pairs, strict=True))
+    theirs = isotonic_regression(values, sample_weight=weights, increasing=way > 0)
+    assert in_order(values, weights, way) == pytest.approx(theirs, abs=1e-9)
+
+
+def test_a_monotone_curve_gives_points_in_order(private):
+    (age,) = [column for column in private.scorecard().columns if column.title == "age"]
+    points = [line.points for line in age.lines]
+    assert len(points) > 2
+    assert points == sorted(points, reverse=True)  # of defaults it never falls, so points never rise
+
+
+def test_a_private_fit_with_curves_keeps_to_the_stated_rounding(private):
+    card, frame = private.scorecard(), private.facts["frame"]
+    meant = card.points_of_scores(private.scores({"bank": frame}))
+    assert np.abs(card.points(frame) - meant).max() <= card.rounding
+    assert card.privacy == str(private.privacy)
+
+
+# ------------------------------------------------------------------------------------------------ what was released
+
+
+def test_class_sums_are_kept_with_noise_of_the_size_they_name(private, tmp_path):
+    sums, exact = private.release.sums, exact_sums(private).release.sums
+    z = np.concatenate([sums.positive - exact.positive, sums.negative - exact.negative]) / np.tile(sums.noise, 2)
+    # 14 normal draws, and rounding to steps far below them: the sum of squares is within 2 and 52 but once in 10^5.
+    assert 2.0 < np.sum(z**2) < 52.0
+    plain = dataclasses.replace(private, facts={})
+    plain.save(tmp_path / "fit.json")
+    again = co.load(tmp_path / "fit.json").release.sums
+    for name, value in vars(sums).items():
+        assert np.array_equal(getattr(again, name), value)
+
+
+def test_woe_and_iv_of_levels_are_those_of_counting(private):
+    card, frame = exact_sums(private).scorecard(), private.facts["frame"]
+    (region,) = [column for column in card.columns if column.title == "region"]
+    counted = frame.group_by("region").agg(bads=pl.col("default").sum(), rows=pl.len()).to_dicts()
+    bads, rows = frame["default"].sum(), frame.height
+    woe, iv = {}, 0.0
+    for one in counted:
+        good, bad = (one["rows"] - one["bads"]) / (rows - bads), one["bads"] / bads
+        woe[one["region"]] = math.log(good / bad)
+        iv += (good - bad) * math.log(good / bad)
+    assert {line.name: line.woe for line in region.lines if line.woe is not None} == pytest.approx(woe)
+    assert region.iv == pytest.approx(iv)
+    assert region.basis == "released counts"
+    assert region.lines[-1].share == 0.0  # nobody has any other
+
+
+def test_a_matrix_of_rows_as_they_are_counts_as_class_sums_do(tmp_path):
+    frame = tables(3000)["bank"].drop_nulls().with_columns(id=pl.int_range(pl.len()))
+    schema = co.Schema((co.Categorical("region", ("north", "south", "1.0", "moon")),))
+    fed = co.Federation.from_frames({"bank": frame}, on="id", label=("bank", "default"), schemas={"bank": schema})
+    method = co.PrivateGram(purpose="inference")
+    fit = co.fit(fed, co.Problem(co.Logistic(), intercept=True), method, co.Privacy(4.0, 1e-6), store=tmp_path)
+    matrix = schema.encode(frame).matrix
+    dense = matrix.toarray() if hasattr(matrix, "toarray") else matrix
+    rows = np.column_stack([dense, np.ones(frame.height), 2.0 * frame["default"].to_numpy() - 1.0])
+    release = dataclasses.replace(fit.release, matrix=rows.T @ rows, noise=np.zeros((rows.shape[1],) * 2))
+    card = dataclasses.replace(fit, released=release).scorecard()
+    assert card.columns[0].iv == pytest.approx(card.performance(frame, frame["default"]).iv["region"])
+
+
+def test_counts_within_their_noise_give_no_woe(private):
+    sums = exact_sums(private).release.sums
+    loud = dataclasses.replace(sums, noise=np.full(sums.noise.size, sums.count))
+    card = dataclasses.replace(private, released=dataclasses.replace(private.release, sums=loud)).scorecard()
+    for column in card.columns:
+        assert column.iv is None
+        assert {line.woe for line in column.lines} == {None}
+        assert "noise" in column.why
+
+
+def _moments(effect, density, log_odds, rows=1e6):
+    """Class sums of a number's features by quadrature, and the shares of both classes up to an edge."""
+    low, high = effect.knots[0], effect.knots[-1]
+    cells = np.linspace(low, high, 200_001)
+    v = (cells[1:] + cells[:-1]) / 2.0
+    w = density(v)
+    w /= w.sum()
+    p = 1.0 / (1.0 + np.exp(-log_odds(v)))
+    features = np.column_stack(
+        [dataclasses.replace(effect, coefficients=row).at_numbers(v) for row in np.eye(len(effect.features))]
+    )
+    sums = ClassSums(
+        positive=rows * (w * p) @ features,
+        negative=rows * (w * (1.0 - p)) @ features,
+        sd=np.zeros(features.shape[1]),
+        squares=rows * w @ features**2,
+        count=rows * float(w @ p),
+        rows=int(rows),
+    )
+
+    def woe(a, b):
+        inside = (v >= a) & (v < b)
+        good = (w * (1.0 - p))[inside].sum() / (w @ (1.0 - p))
+        return math.log(good / ((w * p)[inside].sum() / (w @ p)))
+
+    return sums, woe
+
+
+def _effect(column, coefficients):
+    return Effect("bank", column, 0, column.groups()[0], np.array(coefficients))
+
+
+@pytest.mark.parametrize(
+    ("column", "coefficients", "density"),
+    [
+        (co.Numeric("age", 18, 90), [0.7], lambda v: ((v - 18) / 72) ** 1.5 * ((90 - v) / 72) ** 3.0),
+        (co.Numeric("loans", 0, 20, scale=False), [0.1], lambda v: (v / 20) ** 0.5 * (1 - v / 20) ** 2.0),
+        (co.Numeric("age", 18, 90, smooth=2), [0.5, -0.9, 0.4, 0.6], lambda v: np.ones_like(v)),
+        (co.Numeric("age", 18, 90), [0.0], lambda v: ((v - 18) / 72) * ((90 - v) / 72)),
+    ],
+    ids=["line", "own unit", "curve", "unused"],
+)
+def test_modelled_woe_is_right_where_the_model_is(column, coefficients, density):
+    """Beta-distributed lines and evenly spread curves whose log-odds follow the effect: no error but quadrature."""
+    effect = _effect(column, coefficients)
+    shape = _effect(column, coefficients if any(coefficients) else [0.3])
+    sums, woe = _moments(effect, density, lambda v: -1.0 + 1.7 * shape.at_numbers(v))
+    low, high = effect.knots[0], effect.knots[-1]
+    edges = [low, *(low + (high - low) * np.array([0.2, 0.45, 0.7])), high]
+    names = {("bank", one.name): k for k, one in enumerate(effect.features)}
+    found = Witness(sums, names, -1).evidence(effect, edges, 4)
+    assert found.basis == "modelled"
+    wanted = [woe(a, b + (b == high)) for a, b in pairwise(edges)]
+    assert [line.woe for line in found.lines] == pytest.approx(wanted, abs=5e-3)
+
+
+def test_what_a_release_lacks_is_said_and_not_guessed(fit, private):
+    for column in fit.scorecard().columns:
+        assert column.iv is None
+        assert "no release" in column.why
+    without = dataclasses.replace(private.release, sums=None)
+    for release, says in (
+        (without, "leave row_norm out"),
+        (dataclasses.replace(without, rule="raw", cross="sketch"), "cross='sketch' releases no counts"),
+        (dataclasses.replace(without, rule="raw", proven=False), "may have been shortened"),
+    ):
+        card = dataclasses.replace(private, released=release).scorecard()
+        assert all(says in column.why for column in card.columns)
+
+
+# ------------------------------------------------------------------------------------------------ rows at hand
+
+
+def test_ks_gini_and_iv_are_those_of_others(fit):
+    card, frames = fit.scorecard(), tables(900, seed=8)
+    bad = frames["bank"]["default"].to_numpy() == 1
+    found, points = card.performance(frames, frames["bank"]["default"]), card.points(frames)
+    assert found.auc == pytest.approx(roc_auc_score(bad, -points))
+    assert found.gini == pytest.approx(2.0 * found.auc - 1.0)
+    assert found.ks == pytest.approx(ks_2samp(points[bad], points[~bad]).statistic)
+    split = points <= found.ks_at
+    assert abs(split[bad].mean() - split[~bad].mean()) == pytest.approx(found.ks)
+    assert (found.rows, found.bads) == (900, bad.sum())
+    assert sum(t.rows for t in found.tenths) == 900
+    assert sum(t.lift * t.rows for t in found.tenths) == pytest.approx(900)
+    assert found.tenths[-1].found == 1.0
+    assert sum(line.goods + line.bads for line in found.lines) == 900 * len(card.columns)
+    assert "not private" in str(found)
+    assert "not private" in found._repr_html_()
+
+
+def test_stability_is_nil_against_itself_and_grows_with_the_shift(fit):
+    card, frames = fit.scorecard(), tables(900, seed=8)
+    same = card.stability(frames, frames)
+    assert same.psi == 0.0
+    assert set(same.columns.values()) == {0.0}
+    older = {**frames, "bank": frames["bank"].with_columns(pl.col("age") + 30.0)}
+    moved = card.stability(older, frames)
+    assert moved.psi > 0.0
+    assert moved.columns["age"] > 0.25
+    assert moved.columns["income"] == 0.0
+    (age,) = [k for k, column in enumerate(card.columns) if column.title == "age"]
+    counts = [np.bincount(card.places(one)[:, age], minlength=len(card.columns[age].lines)) for one in (older, frames)]
+    a, e = ((c + 0.5) / (c.sum() + 0.5 * c.size) for c in counts)
+    assert moved.columns["age"] == pytest.approx(np.sum((a - e) * np.log(a / e)))
+    assert "not private" in str(moved)
+
+
+def test_stability_against_released_shares_is_told_of_levels_alone(private):
+    told = exact_sums(private).scorecard().stability(private.facts["frame"])
+    assert told.psi is None
+    assert told.columns == {"age": None, "region": pytest.approx(0.0, abs=1e-6)}
+
+
+def test_reasons_are_the_columns_that_lost_most(fit):
+    card, frames = fit.scorecard(), tables(40, seed=4)
+    rows, places = side_by_side(frames).drop("id", "default"), card.places(frames)
+    for k, row in enumerate(rows.to_dicts()):
+        lost = {c.title: c.best - c.lines[place].points for c, place in zip(card.columns, places[k], strict=True)}
+        reasons = card.reasons(row, most=3)
+        assert [one[2] for one in reasons] == sorted((v for v in lost.values() if v > 0), reverse=True)[:3]
+        assert all(lost[title] == points for title, _, points in reasons)
+    assert card.reasons(rows.head(1)) == card.reasons(rows.to_dicts()[0])
+
+
+# ------------------------------------------------------------------------------------------------ files
+
+
+def test_the_exported_scorer_needs_nothing_and_gives_the_same_points(fit, tmp_path):
+    card, frames = fit.scorecard(), tables(300, seed=9)
+    card.to_python(tmp_path / "scorer.py")
+    rows = side_by_side(frames)
+    rows.write_csv(tmp_path / "rows.csv")
+    command = [sys.executable, "-I", "-S", str(tmp_path / "scorer.py"), str(tmp_path / "rows.csv")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    found = list(csv.DictReader(done.stdout.splitlines()))
+    assert [int(row["points"]) for row in found] == card.points(rows).tolist()
+    chances = [float(row["probability_bad"]) for row in found]
+    assert chances == pytest.approx(card.probability(card.points(rows)), abs=1e-6)
+    meant = card.points_of_scores(fit.scores(frames))
+    assert np.abs(np.array([int(row["points"]) for row in found]) - meant).max() <= card.rounding
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import scorer; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, timeout=60)
+    assert not {"colonnade", "numpy", "polars"} & set(loaded.stdout.split())
+
+
+def test_the_exported_scorer_says_what_is_wrong_without_a_cell(fit, tmp_path):
+    fit.scorecard().to_python(tmp_path / "scorer.py")
+    rows = side_by_side(tables(3))
+    command = [sys.executable, "-I", "-S", str(tmp_path / "scorer.py"), str(tmp_path / "rows.csv")]
+    for changed, says in (
+        (rows.with_columns(age=pl.lit("secret")), "row 1: 'age' holds a value that is no number"),
+        (rows.with_columns(age=pl.lit(None)), "'age' is missing, and the model was made for rows without gaps"),
+        (rows.with_columns(owner=pl.lit(0.5)), "'owner' holds a value that is neither 0 nor 1"),
+        (rows.with_columns(since=pl.lit("secret")), "'since' holds a value that is no day of the form '%Y-%m-%d'"),
+        (rows.drop("income"), "the row has no column 'income'"),
+    ):
+        changed.write_csv(tmp_path / "rows.csv")
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 1
+        assert says in done.stderr
+        assert "secret" not in done.stderr
+    assert subprocess.run(command[:-1], capture_output=True, timeout=60).returncode == 2
+
+
+def test_csv_json_and_page_hold_the_points_of_the_card(fit, tmp_path):
+    card = fit.scorecard()
+    lines = [(c.title, line.name, line.points) for c in card.columns for line in c.lines]
+    with card.to_csv(tmp_path / "card.csv").open(newline="") as file:
+        found = list(csv.DictReader(file))
+    assert [(one["column"], one["line"], int(one["points"])) for one in found] == [("base", "", card.base), *lines]
+    raw = json.loads(card.to_json(tmp_path / "card.json").read_text())
+    assert (raw["base"], raw["rounding"]) == (card.base, card.rounding)
+    assert [(c["title"], n, p) for c in raw["columns"] for n, p in zip(c["names"], c["points"], strict=True)] == lines
+    page = card.to_html(tmp_path / "card.html").read_text()
+    assert "<script" not in page
+    assert "http://" not in page
+    assert "https://" not in page
+    for title, name, points in lines:
+        assert title in page
+        assert name in page
+        assert f">{points}<" in page
+    assert [tuple(row) for row in card.table.select("column", "line", "points").rows()] == lines
+    with pytest.raises(co.StoreError, match="could not be written"):
+        card.to_csv(tmp_path / "nowhere" / "card.csv")
+
+
+def test_names_from_outside_are_escaped_on_the_page(tmp_path):
+    frame = tables(200)["bank"].select("id", pl.col("age").alias("<b>age</b>"), "default")
+    fed = co.Federation.from_frames({"<i>": frame}, on="id", label=("<i>", "default"))
+    page = co.fit(fed, PROBLEM).scorecard().to_html(tmp_path / "card.html").read_text()
+    assert "<b>age" not in page
+    assert "<i>" not in page
+    assert "read off the data" in page
+
+
+# ------------------------------------------------------------------------------------------------ what is refused
+
+
+def test_a_name_that_two_parties_have_carries_its_party():
+    frames = tables(300)
+    frames["bureau"] = (
+        frames["bureau"].with_columns(age=100.0 - pl.col("income").fill_null(0.0) / 2000.0).drop("income")
+    )
+    fed = co.Federation.from_frames(frames, on="id", label=("bank", "default"))
+    fit = co.fit(fed, PROBLEM, co.DistributedFrankWolfe(rounds=40))
+    card = fit.scorecard(bins={"bank:age": [30.0], "bureau:age": 2})
+    assert np.abs(card.points(frames) - card.points_of_scores(fit.scores(frames))).max() <= card.rounding
+    assert {"bank:age", "bureau:age"} <= {column.key for column in card.columns}
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"bins": {"nobody": 3}}, "'nobody' is no number of this model"),
+        ({"bins": {"region": 3}}, "'region' is no number"),
+        ({"bins": {"age": [50, 30]}}, "must rise and lie within its bounds, 18 and 90"),
+        ({"bins": {"age": [10]}}, "must rise and lie within its bounds"),
+        ({"bins": 0}, "at least one bin"),
+        ({"monotone": {"age": 2}}, "write 1, points never fall"),
+        ({"odds": 0.0}, "the last two above 0"),
+        ({"double": -20}, "the last two above 0"),
+        ({"points": math.inf}, "give finite numbers"),
+        ({"good": 0}, "which label counts as good"),
+    ],
+)
+def test_what_means_nothing_is_refused(fit, options, says):
+    with pytest.raises(co.InvalidInput, match=says):
+        fit.scorecard(**options)
+
+
+def test_models_without_odds_or_bounds_are_refused(fit):
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    plain = co.Federation.split(X, np.sign(X[:, 0]), parties=1)
+    with pytest.raises(co.InvalidInput, match=r"have no schema|has no bounds"):
+        co.fit(plain, PROBLEM).scorecard()
+    with pytest.raises(co.InvalidInput, match="two classes"):
+        co.fit(plain, co.Problem(co.LeastSquares(), co.L1Ball(1.0))).scorecard()
+    with pytest.raises(co.InvalidInput, match="no log-odds"):
+        co.fit(plain, co.Problem(co.SquaredHinge(), co.L1Ball(1.0))).scorecard()
+    with pytest.raises(co.InvalidInput, match="every row has the same odds"):
+        dataclasses.replace(fit, link=Link(0.0, -1.0)).scorecard()
+
+
+def test_a_scorecard_needs_the_coefficients_of_every_party(fit):
+    local = {"bank": fit.coefficients["bank"]}
+    away = dataclasses.replace(fit, coefficients=Coefficients(local, ["bureau"]))
+    with pytest.raises(co.HeldByParty, match="'bureau' are held there"):
+        away.scorecard()
+
+
+def test_rows_that_do_not_fit_the_card_are_refused(fit):
+    card, frames = fit.scorecard(), tables(20)
+    with pytest.raises(co.InvalidInput, match="the frame of 'bureau' lacks 'income'"):
+        card.points({**frames, "bureau": frames["bureau"].drop("income")})
+    with pytest.raises(co.InvalidInput, match="no column 'income'"):
+        card.points(side_by_side(frames).drop("income"))
+    with pytest.raises(co.InvalidInput, match="5 of 20 rows are not in the frame of 'bureau'"):
+        card.points({**frames, "bureau": frames["bureau"].head(15)})
+    with pytest.raises(co.InvalidInput, match="same key"):
+        card.points({**frames, "bureau": pl.concat([frames["bureau"], frames["bureau"].head(1)])})
+    with pytest.raises(co.InvalidInput, match="no frame of a party"):
+        card.points({})
+    with pytest.raises(co.InvalidInput, match="'age' is missing"):
+        card.points(side_by_side(frames).with_columns(age=pl.lit(None, pl.Float64)))
+    with pytest.raises(co.InvalidInput, match="for one row; this table has 20"):
+        card.reasons(side_by_side(frames))
+    with pytest.raises(co.InvalidInput, match="give one a row"):
+        card.performance(frames, [1, 0])
+    with pytest.raises(co.InvalidInput, match="-1 or 0 and 1"):
+        card.performance(frames, np.full(20, 2))
+    with pytest.raises(co.InvalidInput, match="0 of 20 rows are bad"):
+        card.performance(frames, np.zeros(20))
