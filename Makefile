@@ -58,9 +58,11 @@ docs: $(STAMP)
 	$(BIN)/mkdocs build --quiet
 	@echo "site/index.html"
 
-# Writes the exact versions CI installs. Run it in a fresh environment after changing pyproject.toml.
+# Writes the exact versions CI installs, and those of the container with their hashes. Run it in a fresh environment
+# after changing pyproject.toml, on Linux, x86-64 and Python 3.11.
 lock: $(STAMP)
 	$(BIN)/python -m pip freeze --exclude-editable --exclude colonnade > constraints.txt
+	$(BIN)/python .ci/lock.py > examples/locked-linux-x86_64.txt
 
 clean:
 	rm -rf .venv

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+import tarfile
 import tomllib
 import venv
 import zipfile
@@ -128,6 +129,20 @@ def test_the_doctor_knows_every_extra_that_a_user_may_want() -> None:
     assert set(EXTRAS) == set(PROJECT["optional-dependencies"]) - {"docs", "papers", "test"}
 
 
+def test_the_source_distribution_holds_every_file_that_git_keeps(tmp_path: Path) -> None:
+    pytest.importorskip("hatchling", reason="the builder is not installed: pip install hatchling")
+    listed = subprocess.run(["git", "ls-files", "-z"], capture_output=True, text=True, cwd=ROOT)
+    if listed.returncode != 0:
+        pytest.skip("this is no Git repository, so nothing says which files belong to it")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", str(tmp_path)]
+    subprocess.run(command, check=True, capture_output=True, timeout=120, cwd=ROOT)
+    with tarfile.open(next(tmp_path.glob("*.tar.gz"))) as archive:
+        held = {name.partition("/")[2] for name in archive.getnames()}
+    kept = {name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()}
+    assert kept <= held
+    assert not {name for name in held - kept if Path(name).suffix in (".pyc", ".nbi", ".nbc", ".so")}
+
+
 # ------------------------------------------------------------------------------------------------ lazy names
 
 
@@ -206,8 +221,12 @@ def test_the_wheel_works_in_a_fresh_environment(wheel: Path, tmp_path: Path) -> 
         pytest.skip("the package registry cannot be reached, so nothing can be installed")
     known = ["--constraint", str(ROOT / "constraints.txt")]
     subprocess.run([*pip, "install", *known, str(wheel)], check=True, timeout=1200)
-    size = sum(path.lstat().st_size for path in (fresh / "lib").rglob("*") if path.is_file())
-    sys.stdout.write(f"base install: {size / 1e6:,.0f} MB\n")
+    sizes = {path: path.lstat().st_size / 1e6 for path in (fresh / "lib").rglob("*") if path.is_file()}
+    compiled = sum(size for path, size in sizes.items() if path.suffix == ".pyc")
+    sys.stdout.write(
+        f"base install: {sum(sizes.values()):,.0f} MB, of which {compiled:,.0f} MB is code that pip compiled\n"
+    )
+    assert sum(sizes.values()) - compiled < 650  # what `pip install --no-compile` takes
     where = python("import colonnade; print(colonnade.__file__)", program=program, cwd=tmp_path)
     assert Path(where).is_relative_to(fresh)
     saved = python(SAVE, tmp_path / "fit.json", program=program, cwd=tmp_path)
