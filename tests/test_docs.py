@@ -504,6 +504,22 @@ def test_the_tutorial_runs_as_printed(tmp_path, monkeypatch, capsys):
     assert [text for text in (*claims, "Communication(") if text not in shown] == []
 
 
+def test_the_page_on_inference_runs_as_printed_and_shows_what_it_prints(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    page = ROOT / "docs/inference.md"
+    names: dict[str, object] = {}
+    printed = []
+    for block in fences(page, "python"):
+        exec(compile(block, "docs/inference.md", "exec"), names)
+        printed.append(capsys.readouterr().out)
+    (shown,) = fences(page, "text")
+    assert shown == printed[1]
+    paper = page.read_text(encoding="utf-8").partition("For a paper:")[2].partition("###")[0]
+    for line in shown.splitlines():
+        if line.startswith(("clinic:age", "clinic:smoker")):
+            assert [figure for figure in re.findall(r"[\d.]+\d", line)[:3] if figure not in paper] == []
+
+
 def test_the_page_on_concepts_runs_as_printed(capsys):
     for block in fences(ROOT / "docs/concepts.md", "python"):
         exec(compile(block, "docs/concepts.md", "exec"), {})

@@ -219,6 +219,23 @@ def test_tests_keep_their_size():
     assert repeats - holds <= most
 
 
+def test_the_interval_of_r_squared_counts_what_fitting_learns_of_the_noise():
+    """At ξ of about 0.2: by first order alone it misses more often than this allows."""
+    repeats, missed, first = 800, 0, 0
+    explained = TRUTH[:5] @ covariance() @ TRUTH[:5]
+    truth = explained / (explained + 1.0)
+    for model in repeated(np.random.default_rng(17), 2000, 5, 150.0, repeats):
+        share = model.r_squared()
+        missed += not share.low <= truth <= share.high
+        H = np.outer(model.gamma, model.gamma) / model.tss
+        around = np.eye(7)[6] - model.matrix[5, 6] / 2000 * np.eye(7)[5]
+        H -= model.rss / model.tss**2 * np.outer(around, around)
+        sampling = 4 * max(share.estimate, 0) * (1 - share.estimate) ** 2 / 2000
+        first += abs(share.estimate - truth) > 1.96 * math.sqrt(quadratic_variance(model.variance, H) + sampling)
+    assert missed <= stats.binom.isf(1e-5, repeats, 0.06)
+    assert first > missed
+
+
 def covariance():
     C = np.eye(5) / 3.0
     C[0, 0] += 0.25 / 3.0

@@ -9,13 +9,13 @@ Spread   u(β) = b̃ − M̃β has mean 0 at the truth and covariance V(β) + σ
          that a test with the noise under that very value does not refuse (Fieller): it is unbounded where the noise
          leaves the value open.
 Index    ξ in [0, 1): how near the noise comes to drowning M. Up to 0.2 determined, up to 0.5 weak, above not.
-Without noise all of it is ordinary least squares, its t and F tests included.
+Without noise all of it is least squares with its t and F tests. docs/inference.md derives every line.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -366,17 +366,37 @@ class LinearModel:
         return self.joint(np.eye(self.size)[:-1])
 
     def r_squared(self, level: float = 0.95) -> Share:
-        """R² and its interval: the noise's part by the Gram matrix, the sampling part for normal rows."""
+        """R² and its interval: all values at which RSS − (1 − R²)·TSS is small beside its spread under them.
+
+        The noise's part is that of two quadratic forms of the matrix, the sampling part that of normal rows.
+        """
         if self.tss <= 0.0:
             raise InvalidInput("the noise hides how much the target varies: R² is not determined at this budget.")
-        share = 1.0 - self.rss / self.tss
         around = np.zeros(self.size + 1)
         around[-2:] = -self.matrix[-2, -1] / self.matrix[-2, -2], 1.0
-        H = -np.outer(self.gamma, self.gamma) / self.tss + self.rss / self.tss**2 * np.outer(around, around)
-        inner = min(max(share, 0.0), 0.999)
-        spread = quadratic_variance(self.variance, H) + 4.0 * inner * (1.0 - inner) ** 2 / self.rows
-        reach = -float(ndtri((1.0 - level) / 2.0)) * math.sqrt(spread)
-        return Share(share, min(max(share - reach, 0.0), 1.0), min(max(share + reach, 0.0), 1.0))
+        residual, total = np.outer(self.gamma, self.gamma), np.outer(around, around)
+        z2 = float(np.square(ndtri((1.0 - level) / 2.0)))
+        learnt = self.ridge.inverse @ score_noise(self.variance, self.gamma)
+        fitted = 2.0 * float(np.sum(learnt * learnt.T))  # the variance of u'Gu, which fitting the noise u takes off RSS
+
+        def beyond(share: float) -> bool:
+            noise = quadratic_variance(self.variance, residual - (1.0 - share) * total)
+            sampling = self.tss**2 * 4.0 * share * (1.0 - share) ** 2 / self.rows
+            return (self.rss - (1.0 - share) * self.tss) ** 2 > z2 * (noise + fitted + sampling)
+
+        estimate = 1.0 - self.rss / self.tss
+        middle = min(max(estimate, 0.0), 1.0)
+        return Share(estimate, _edge(beyond, middle, 0.0), _edge(beyond, middle, 1.0))
+
+
+def _edge(beyond: Callable[[float], bool], inside: float, end: float) -> float:
+    """Where what is kept ends, on the way from a point inside to an end."""
+    if not beyond(end):
+        return end
+    for _ in range(50):
+        middle = (inside + end) / 2.0
+        inside, end = (inside, middle) if beyond(middle) else (middle, end)
+    return inside
 
 
 def _quantile(share: float, df: Floats) -> Floats:

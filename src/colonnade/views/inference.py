@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ from colonnade.views import chart
 from colonnade.views.chart import party_colours
 from colonnade.views.parts import Markup, paragraph, table
 
+WIDTH = 118  # of a line of text
 NOT_DETERMINED = "not determined at this budget"
 
 
@@ -84,7 +86,12 @@ def as_text(facts: InferenceFacts) -> str:
             continue
         rest = "  ".join(f"{cell:>{width}}" for cell, width in zip(cells[1:], widths[1:], strict=True))
         body.append(f"{cells[0]:<{widths[0]}}  {rest}")
-    return "\n".join([facts.title, *facts.about, "", *body, "", *facts.closing, *facts.warnings])
+    above, below = (_wrapped(lines) for lines in ((facts.title, *facts.about), (*facts.closing, *facts.warnings)))
+    return "\n".join([*above, "", *body, "", *below])
+
+
+def _wrapped(lines: Sequence[str]) -> list[str]:
+    return [part for line in lines for part in textwrap.wrap(line, WIDTH, subsequent_indent="  ")]
 
 
 def as_html(facts: InferenceFacts) -> Markup:
