@@ -340,7 +340,7 @@ WRONG: Wrong = {
     "a key of a schema that is unknown": (
         lambda folder: schema(COLUMN + 'low = 0\nhigh = 1\nunits = "years"\n'),
         co.InvalidInput,
-        "line 1, [[column]] number 1: unknown key 'units'. Known for type 'numeric': name, low, high, scale, missing.",
+        "line 1, [[column]] number 1: unknown key 'units'. Known for type 'numeric': name, low, high, scale, missing, smooth, values, monotone.",
     ),
     "a bound that is absent": (
         lambda folder: schema(COLUMN + "low = 0\n"),
@@ -515,7 +515,7 @@ WRONG: Wrong = {
     "a delta that one row at random would satisfy": (
         lambda folder: central(folder, privacy=replace(PRIVACY, delta=0.1)),
         co.InvalidInput,
-        "delta=0.1 is not below 1/rows = 0.083: publishing one of them at random would satisfy it. Nothing was sent. Ask for delta=0.001 or less, or, if you know what it means, set allow_large_delta=True (`colonnade sparse`: --allow-large-delta); the statement then says so.",
+        "delta=0.1 is not below 1/rows = 0.083: publishing one of them at random would satisfy it. Nothing was sent. Ask for delta=0.001 or less, or, if you know what it means, allow it by allow_large_delta (`colonnade sparse`: --allow-large-delta); the statement then says so.",
     ),
     "noisy labels where nothing goes by them": (
         lambda folder: co.fit(
@@ -701,7 +701,7 @@ WRONG: Wrong = {
     "a loss that the config misspells": (
         lambda folder: cli("fit", holder(folder, problem='[problem]\nloss = "Logistik"\n')),
         Said,
-        "FOLDER/c.toml, line 7 (loss = \"Logistik\"): problem.loss: loss='Logistik' is not a loss: give a value such as loss=Logistic().",
+        'FOLDER/c.toml, line 7 (loss = "Logistik"): problem.loss: "Logistik" is not known; write loss = "Logistic".',
     ),
     "a setting that a value has not": (
         lambda folder: cli(

@@ -56,7 +56,7 @@ MISTAKES = [
     ("[solver]\nx = 1\n", 1, "unknown; a job has problem, method, privacy"),
     ("[method]\n", None, "has no [problem]; write at least"),
     ("problem = 3\n", 1, "must be a table, as in [problem]"),
-    ('[problem]\nloss = "Logistc"\n', 2, "loss='Logistc' is not a loss: give a value such as loss=Logistic()"),
+    ('[problem]\nloss = "Logistc"\n', 2, '"Logistc" is not known; write loss = "Logistic"'),
     ('[problem]\nloss = "Logistic"\nradius = 3\n', 3, "Problem has no 'radius'; it has loss, constraint, penalty"),
     ('[problem]\nloss = "Logistic"\npenalty = { type = "Ridge", a = -1 }\n', 3, "a must be"),
     ('[problem]\nloss = "Logistic"\npenalty = { type = "Rigde", a = 1 }\n', 3, "'Rigde' is not a value of colonnade"),
@@ -68,7 +68,7 @@ MISTAKES = [
         4,
         "epsilon must be a finite number above 0",
     ),
-    ('[problem]\nloss = "Logistic"\n[privacy]\nepsilon = 1\n', 3, "Privacy cannot be made from epsilon"),
+    ('[problem]\nloss = "Logistic"\n[privacy]\nepsilon = 1\n', 3, "Privacy needs delta"),
     ('[problem]\nloss = "Logistic"\n[privacy]\ntype = "Logistic"\n', 3, "Logistic says nothing about privacy"),
 ]
 

@@ -50,7 +50,7 @@ class KeyedTable:
         with _naming(name):
             held = join_blocks(table.blocks([column for column in names if column in beside], None, texts))
         if held.is_empty():
-            raise InvalidInput(f"party {name!r} has no rows.")
+            raise InvalidInput(f"party {name!r} has no rows. Give a table with rows below its header.")
         if nulls := held[on].null_count():
             raise InvalidInput(f"party {name!r}: {nulls:,} rows have no key in {on!r}; fill it in or leave them out.")
         if double := held.height - held[on].n_unique():

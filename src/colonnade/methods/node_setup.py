@@ -17,7 +17,7 @@ import hashlib
 import inspect
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from difflib import get_close_matches
 from functools import cache, lru_cache, partial
 from importlib import import_module
@@ -266,6 +266,9 @@ def from_plain(raw: Any, where: str = "value") -> Any:
     try:
         return kind(**given)
     except TypeError as error:
+        needed = [f.name for f in fields(kind) if f.init and f.default is MISSING and f.default_factory is MISSING]
+        if missing := [setting for setting in needed if setting not in given]:
+            raise InvalidValue(where, f"{name} needs {', '.join(missing)}.") from error
         raise InvalidValue(where, f"{name} cannot be made from {', '.join(given) or 'nothing'} ({error}).") from error
     except InvalidInput as error:
         raise InvalidValue(where, str(error), error.setting) from error

@@ -281,8 +281,8 @@ def check_delta(privacy: Privacy, count: int, what: str = "rows") -> None:
     if (wrong := large_delta(privacy, count, what)) and not privacy.allow_large_delta:
         advised = 10.0 ** math.floor(math.log10(0.1 / count))
         raise InvalidInput(
-            f"{wrong}. Nothing was sent. Ask for delta={advised:g} or less, or, if you know what it means, set "
-            "allow_large_delta=True (`colonnade sparse`: --allow-large-delta); the statement then says so."
+            f"{wrong}. Nothing was sent. Ask for delta={advised:g} or less, or, if you know what it means, allow "
+            "it by allow_large_delta (`colonnade sparse`: --allow-large-delta); the statement then says so."
         )
 
 

@@ -18,6 +18,7 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,7 @@ _PROBLEMS = (Problem, KernelSVM, AdaBoost)
 OTHERS = ("data", "store", "report", "output")
 DATA = ("source", "query", "on", "label", "unit", "parties")
 USUAL_DELTA = 1e-6
+PARTS = {"loss": "losses", "penalty": "penalties", "constraint": "sets"}  # of a problem, by file of their room
 POLICY = ("exact", "epsilon", "delta", "scores", "consortium")
 PARTY = ("source", "query", "columns", "schema", "column", *POLICY)
 _Plain = Mapping[str, Any]  # a table of the file
@@ -322,7 +324,18 @@ def _read_table(tables: Mapping[str, Any], where: str, kind: str | None = None) 
         raise InvalidValue(where, f"must be a table, as in [{where}]")
     if kind is None and "type" not in raw:
         raise InvalidValue(where, 'needs type = "...", such as type = "PrivateGram"')
+    for part, room in PARTS.items() if kind == "Problem" else ():
+        if isinstance(named := raw.get(part), str) and named not in known_values():
+            raise InvalidValue(f"{where}.{part}", _unknown_part(part, room, named))
     return from_plain(_with_types({**({} if kind is None else {"type": kind}), **raw}), where)
+
+
+def _unknown_part(part: str, room: str, named: str) -> str:
+    """What to say of a loss, penalty or set of a name that there is not."""
+    there = [name for name, kind in known_values().items() if kind.__module__ == f"colonnade.problem.{room}"]
+    near = [name for name in there if name.lower() == named.lower()] or get_close_matches(named, there, 1)
+    advice = f'write {part} = "{near[0]}"' if near else f"there are {', '.join(there)}"
+    return f'"{named}" is not known; {advice}.'
 
 
 def _with_types(raw: Any) -> Any:

@@ -103,6 +103,9 @@ class Label:
     def named(self, federation: Federation, classifies: bool) -> Federation:
         """The federation with classes that have names, where the file names them."""
         if self.positive is None:
+            if federation.labels.dtype.kind not in "biuf":
+                named = 'name the class that is learnt, as in positive = "yes", in a table [data.label]'
+                raise Wrong("data.label", f"is {self.column!r}, which holds texts: {named}")
             return federation
         if not classifies:
             raise Wrong("data.label.positive", 'is for two classes: write loss = "Logistic", or low and high instead')
