@@ -526,6 +526,23 @@ def test_the_page_on_concepts_runs_as_printed(capsys):
     assert "epsilon 1.0: a guess at even odds is right in at most 73% of cases" in capsys.readouterr().out
 
 
+def test_the_page_on_scorecards_runs_as_printed(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    for block in fences(ROOT / "docs/scorecard.md", "python"):
+        exec(compile(block, "docs/scorecard.md", "exec"), names)
+    shown = capsys.readouterr().out
+    claims = (
+        "600 points mean that good (label -1) is to bad as 50 to 1",
+        "(modelled)",
+        "released counts",
+        "not private",
+    )
+    assert [text for text in (*claims, "parts of bank are held there") if text not in shown] == []
+    files = ("card.html", "card.csv", "card.json", "scorer.py", "report.html", "fit.json")
+    assert all((tmp_path / name).is_file() for name in files)
+
+
 def test_every_page_stands_in_the_site():
     """The site's navigation is written by hand; a page that it lacks would not be found."""
     navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:")[2]

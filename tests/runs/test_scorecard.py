@@ -118,6 +118,18 @@ def test_probabilities_are_the_fits_own_where_its_link_bends(fit):
     assert other.probability(exact) == pytest.approx(1.0 - bent.predict_proba(frames))
 
 
+def test_bins_follow_the_curves_that_the_fit_shows(fit):
+    """Half-way between the least and the largest effect of `fit.curves()` in a bin, less that of another bin."""
+    edges = [30.0, 52.0, 71.0]
+    (column,) = [one for one in fit.scorecard(bins={"age": edges}).columns if one.title == "age"]
+    curve, ends, middles = fit.curves()["age"], [18.0, *edges, 90.0], []
+    for low, high in pairwise(ends):
+        effects = curve(np.concatenate([[low, high], curve.grid[(curve.grid > low) & (curve.grid < high)]]))
+        middles.append((effects.min() + effects.max()) / 2.0)
+    meant = -20.0 / math.log(2.0) * np.array(middles)
+    assert [line.points for line in column.lines] == np.rint(meant - meant.min()).astype(int).tolist()
+
+
 def test_points_are_whole_and_the_least_of_every_column_is_none(fit):
     for column in fit.scorecard().columns:
         points = [line.points for line in column.lines]
@@ -345,7 +357,7 @@ def test_the_exported_scorer_needs_nothing_and_gives_the_same_points(fit, tmp_pa
     card, frames = fit.scorecard(), tables(300, seed=9)
     card.to_python(tmp_path / "scorer.py")
     rows = side_by_side(frames)
-    rows.write_csv(tmp_path / "rows.csv")
+    rows.with_columns(pl.col("owner").cast(pl.Boolean)).write_csv(tmp_path / "rows.csv")  # "true" and "false"
     command = [sys.executable, "-I", "-S", str(tmp_path / "scorer.py"), str(tmp_path / "rows.csv")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")

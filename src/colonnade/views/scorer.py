@@ -82,7 +82,8 @@ def _bin(column: Mapping[str, Any], value: Any) -> int:
 
 
 def _flag(column: Mapping[str, Any], value: Any) -> int:
-    number = _number(column, value)
+    words = {"true": 1.0, "false": 0.0}
+    number = words[value.lower()] if isinstance(value, str) and value.lower() in words else _number(column, value)
     if number not in (0.0, 1.0):
         raise ValueError(f"{column['key']!r} holds a value that is neither 0 nor 1")
     return int(number)
