@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from benchmarks.gram import PROBLEM, Dataset, Releases, auc, load, splits
+from benchmarks.gram import PROBLEM, Dataset, Releases, auc, load, log_loss, splits
 from colonnade.methods.gram.solve import Link
 
 TABLES = (("nhanes-diabetes", 1_000), ("nhanes-diabetes", None), ("credit-default", 3_000), ("credit-default", None))
@@ -32,16 +32,6 @@ def table(name: str, rows: int | None) -> Dataset | None:
     kept = np.sort(np.random.default_rng(99).permutation(data.y.size)[:rows])
     units = None if data.units is None else data.units[kept]
     return replace(data, matrix=data.matrix[kept], y=data.y[kept], units=units)
-
-
-def entropy(share: float) -> float:
-    return -share * math.log(share) - (1.0 - share) * math.log(1.0 - share)
-
-
-def log_loss(y: np.ndarray, p: np.ndarray) -> float:
-    """Relative to the entropy of the labels."""
-    likely = np.clip(np.where(y > 0, p, 1.0 - p), 1e-15, 1.0)
-    return float(-np.mean(np.log(likely)) / entropy(float((y > 0).mean())))
 
 
 def released_share(link: Link) -> float:

@@ -75,13 +75,13 @@ def test_depth_follows_from_public_figures_alone(tmp_path):
         job = Job(problem, federation(frames(seed=seed, straight=straight)).roster(), privacy)
         depths.add(co.PrivateGram().depth(job))
     surviving = survival(ROWS, 1, rho_for(4.0, 1e-6))
-    assert depths == {choose_depth(surviving, 5, (3,) * 8)} == {3}
+    assert depths == {choose_depth(surviving, 5, (3,) * 8)} == {4}
 
 
 def test_a_larger_budget_never_makes_curves_shallower_or_lighter():
     depths = [choose_depth(n, 33, (20,) * 8) for n in np.geomspace(10, 1000, 200)]
     assert depths == sorted(depths)
-    assert set(depths) == {0, 1, 2, 3}
+    assert set(depths) == {0, 1, 2, 3, 4}
     level = np.repeat([0, 1], [33, 20])
     weights = [weigh(n, level)[-1] for n in np.geomspace(10, 1000, 200)]
     assert weights == sorted(weights)
@@ -94,6 +94,12 @@ def test_all_levels_of_a_curve_weigh_the_same_and_no_more_than_there_is_room():
     by_level = [np.square(weight[level == k]).sum() for k in (1, 2, 3)]
     assert by_level == pytest.approx([by_level[0]] * 3)
     assert sum(by_level) == pytest.approx(max(9.0 / 3 - 2, 0.15 * 2))
+
+
+def test_all_columns_together_are_at_most_half_of_what_survives():
+    for surviving in np.geomspace(40, 4000, 100):
+        depth = choose_depth(surviving, 33, (20,) * 8)
+        assert depth < 2 or 33 + 20 * (2**depth - 1) <= surviving / 2
 
 
 def test_few_distinct_values_and_no_room_leave_lines():
@@ -157,8 +163,8 @@ def test_curves_find_what_lines_cannot_and_every_way_to_score_agrees(tmp_path):
     new = frames(seed=9)
     y = new["bank"]["late"].to_numpy()
     scores = fit.scores(new)
-    assert fit.depth == 3
-    assert list(fit.features["shop"]) == ["visits", *(f"visits~{j}" for j in range(1, 8)), "spent"]
+    assert fit.depth == 4
+    assert list(fit.features["shop"]) == ["visits", *(f"visits~{j}" for j in range(1, 16)), "spent"]
     assert area(y, scores) > 0.75 > 0.66 > area(y, fitted(tmp_path / "lines", schemas=as_lines()).scores(new))
     one = new["bank"].join(new["shop"], on="key")
     assert np.allclose(fit.scores(one), scores)
@@ -191,7 +197,7 @@ def test_straight_labels_lose_little_to_lines(tmp_path):
 def test_the_same_call_goes_on_and_a_dry_run_says_depth_columns_and_bytes(tmp_path):
     problem, privacy = co.Problem(co.Logistic(), intercept=True), co.Privacy(4.0, 1e-6)
     (note,) = [n for n in preview(federation(), problem, None, privacy, store=tmp_path).notes if "curves" in n]
-    assert note.startswith("curves of depth 3, 3 in all: 26 columns instead of 5, and about ")
+    assert note.startswith("curves of depth 4, 3 in all: 50 columns instead of 5, and about ")
     assert note.endswith("smooth = false in a schema keeps a column a line")
     said = int(note.split("about ")[1].split(" bytes")[0].replace(",", ""))
     fit = fitted(tmp_path)
@@ -306,13 +312,14 @@ def test_what_does_not_keep_a_curve_monotone_is_refused(tmp_path):
 def test_a_group_penalty_without_groups_takes_a_curve_in_or_leaves_it_out_as_a_whole(tmp_path):
     problem = co.Problem(co.Logistic(), penalty=co.GroupLasso(0.02), intercept=True)
     fit = fitted(tmp_path, epsilon=8.0, problem=problem)
-    assert fit.depth == 3
-    assert fit.problem.penalty.groups == (tuple(range(8)), tuple(range(8, 16)), (16,), tuple(range(17, 25)), (25,))
+    assert fit.depth == 4
+    groups = (tuple(range(16)), tuple(range(16, 32)), (32,), tuple(range(33, 49)), (49,))
+    assert fit.problem.penalty.groups == groups
     whole = np.hstack([fit.path.coefficients[party] for party in ("bank", "shop")])
-    patterns = {tuple(row) for at in ((0, 8), (8, 16), (17, 25)) for row in whole[:, slice(*at)] != 0.0}
+    patterns = {tuple(row) for at in ((0, 16), (16, 32), (33, 49)) for row in whole[:, slice(*at)] != 0.0}
     # A curve is out, or in with all levels that the release bears out.
     assert len(patterns) == 2
-    assert (False,) * 8 in patterns
+    assert (False,) * 16 in patterns
 
 
 def test_a_group_penalty_without_groups_is_for_runs():
