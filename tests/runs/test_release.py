@@ -242,7 +242,8 @@ def test_a_penalty_is_said_not_to_count(tmp_path):
 
 def test_shortened_rows_are_bounded_and_warned_of(tmp_path):
     method = co.PrivateGram()
-    fit = run(tmp_path, method=method, privacy=co.Privacy(4.0, 1e-6, row_norm={"clinic": 1.0, "lab": 0.5}))
+    lines = federation(schemas={name: schema.as_lines() for name, schema in SCHEMAS.items()})
+    fit = run(tmp_path, lines, method=method, privacy=co.Privacy(4.0, 1e-6, row_norm={"clinic": 1.0, "lab": 0.5}))
     assert fit.release.rule == "raw"
     encoded = SCHEMAS["lab"].encode(tables()["lab"]).matrix
     share = (np.linalg.norm(np.asarray(encoded), axis=1) > 0.5).mean()

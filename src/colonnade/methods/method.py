@@ -150,6 +150,7 @@ class ReleasedGram:
     step: float
     buckets: int = 0
     sums: Sums | None = None  # by class, of these columns: where they were released first and no row was shortened
+    cut: bool = False  # whether entries of curves were cut toward zero instead of rounded to the nearest step
 
 
 @dataclass(frozen=True, slots=True)

@@ -381,6 +381,7 @@ def _release(run: RunDriver, gram: ReleasedGram, statement: PrivacyStatement) ->
         proven=gram.proven,
         step=gram.step,
         buckets=gram.buckets,
+        cut=gram.cut,
         unit_rows=job.roster.unit.rows,
         penalised=job.problem.penalty is not None or job.problem.constraint is not None,
         statement=statement,

@@ -101,6 +101,7 @@ class Release:
     proven: bool  # whether the schemas prove that no row is longer
     step: float  # entries were rounded to it
     buckets: int  # 0: products ran over the rows themselves
+    cut: bool  # whether entries of curves were cut toward zero instead of rounded to the nearest step
     unit_rows: int  # rows that one protected unit may have
     penalised: bool  # whether the fit's own problem has a penalty or a set
     statement: PrivacyStatement
@@ -160,10 +161,13 @@ class Release:
         if self.rule != "raw":
             how = "centred, scaled and shortened by what was released first"
             return f"rows were {how} (rule {self.rule!r}), which makes coefficients of other rows. {AGAIN}."
+        if self.cut:
+            what = "entries of curves were cut toward zero, so that no row is longer, which makes slopes too large"
+            return f"{what}. {AGAIN}, which rounds them."
         if self.unit_rows > 1:
             what = f"a protected person may have {self.unit_rows} rows, which depend on each other"
             return f"{what}, and errors here are those of independent rows. Fit on one row a person."
-        least = float(self.noise.max()) / self.step**2
+        least = float(self.noise[:-2, :-2].max()) / self.step**2  # of columns alone: the label has other units
         if self.noisy and least < LEAST_STEPS:
             what = f"the noise is {least:.2g} squared steps, so that rounding to steps is not hidden by it"
             return f"{what}. Ask for a smaller epsilon; intervals at this one would be those of rounded rows."
@@ -219,7 +223,8 @@ class Release:
         """A linear model of any column by any others, with intervals and tests; it costs nothing.
 
         target        the column to explain; None: the label.
-        on            the columns that explain it, declared columns by their name; None: all others.
+        on            the columns that explain it, declared columns by their name; None: all others. The name of a curve
+                      is its number alone: name its hats too ("age~1", …), and an indicator ("age=missing").
         level         of the intervals.
         drop          "auto": leave out columns that the budget does not determine, by the columns alone, never by the
                       target; None: keep all.

@@ -117,7 +117,7 @@ def _check(release: Release) -> None:
         "'rule' is not known": release.rule not in RULES,
         "a length in 'norms' is negative": min(release.norms.values(), default=0.0) < 0.0,
         "a word or flag is of another kind": not (texts([release.run, release.cross]) and flag(release.proven)),
-        "'penalised' is no flag": not flag(release.penalised),
+        "'penalised' or 'cut' is no flag": not (flag(release.penalised) and flag(release.cut)),
     }
     for what, found in wrong.items():
         if found:

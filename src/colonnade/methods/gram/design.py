@@ -137,9 +137,19 @@ def plan_sums(job: Job, columns: PublicColumns, rho: float, alone: bool) -> Figu
 
 
 def plan_joint(
-    job: Job, columns: PublicColumns, frame: RowFrame, rule: GramRule, rho: float, buckets: int = 0
+    job: Job,
+    columns: PublicColumns,
+    frame: RowFrame,
+    rule: GramRule,
+    rho: float,
+    buckets: int = 0,
+    *,
+    nearest: bool = False,
 ) -> tuple[Figures, Extended]:
-    """The Gram matrix of the rows that the frame describes, beside the constant and the label."""
+    """The Gram matrix of the rows that the frame describes, beside the constant and the label.
+
+    `nearest`: with room for curves that are rounded to the nearest step instead of cut toward zero.
+    """
     largest = float(_reach(columns, frame).max(initial=0.0)) or 1.0
     owners = columns.owner[frame.keep]
     widths = {party: int((owners == k).sum()) for k, party in enumerate(job.roster.parties)}
@@ -147,6 +157,8 @@ def plan_joint(
 
     def figures(step: float, bits: int) -> Figures:
         norm2 = _norm2(job, frame.norms, step)
+        if nearest:
+            norm2 = {party: squares + rounding_room(job, party, step) for party, squares in norm2.items()}
         whole = max(1, sum(norm2.values()))
         constant, label = (max(1, round(math.sqrt(share * whole))) for share in (rule.constant_share, rule.label_share))
         return Figures("joint", step, bits, norm2, widths, constant, label, job.roster.rows, buckets)
@@ -212,6 +224,26 @@ def squares_within(length: float, step: float) -> int:
     return math.floor((length / step) ** 2 * (1 + 1e-9))
 
 
+def rounding_room(job: Job, party: str, step: float) -> int:
+    """What rounding to the nearest step may add to the squares of a party's curves, in steps.
+
+    Of a curve of depth L at most L + 1 entries v are not 0, and their squares sum to at most 1/step². Those of entries
+    that are longer by ½ sum to Σ v + (L + 1)/4 more, and Σ v ≤ √(L + 1)/step.
+    """
+    levels = hat_levels(job, party)
+    depths = range(1, int(levels.max(initial=0)) + 1)
+    room = [0.0, *(math.sqrt(k + 1) / step + (k + 1) / 4.0 for k in depths)]  # of a curve of each depth
+    reaching = (np.count_nonzero(levels == k) >> (k - 1) for k in depths)  # curves of this depth or more
+    return math.ceil(sum(count * (room[k] - room[k - 1]) for k, count in zip(depths, reaching, strict=True)))
+
+
+def cut_toward_zero(job: Job, party: str, figures: Figures) -> bool:
+    """Whether entries of a party's rows as they are are cut: of curves that have no room to be rounded."""
+    curves = bool(hat_levels(job, party).any())
+    room = squares_within(norms(job).get(party, 0.0), figures.step) + rounding_room(job, party, figures.step)
+    return curves and figures.norm2[party] < room
+
+
 def _reach(columns: PublicColumns, frame: RowFrame) -> Floats:
     """How far an entry of each kept column can be from zero after centring and scaling."""
     low = np.where(columns.nonnegative[frame.keep], 0.0, -columns.bound[frame.keep])
@@ -237,7 +269,7 @@ def grid(
     low, high = (np.clip(end, -reach, reach).astype(np.int64) for end in (low, high))
     # A block of a curve is no longer than its number alone, and stays so if its entries are cut toward zero.
     plain = not centre.any() and bool((scale == 1.0).all())
-    toward = np.full(keep.size, plain and bool(hat_levels(job, party).any())) & ~binary[keep]
+    toward = np.full(keep.size, plain and cut_toward_zero(job, party, figures)) & ~binary[keep]
     return Grid(keep, centre, scale, low, high, figures.norm2[party], figures.step, unit, toward)
 
 

@@ -18,7 +18,7 @@ Price    rho in all: docs/privacy.md, Private Gram. Which columns are centred, s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -29,6 +29,7 @@ from colonnade.methods.gram.curves import Curves, choose_depth
 from colonnade.methods.gram.design import (
     Figures,
     audience,
+    cut_toward_zero,
     label_bound,
     plan_joint,
     public_columns,
@@ -106,7 +107,8 @@ def coordinator(job: Job, gate: Gate, settings: GramSettings) -> Program[Answer]
         got = yield from collect_sums(design, prepared, gate)
         sums = class_sums(design, got, labels)
     rule, frame = prepare(design.rule, design.columns, job.roster.rows, sums)
-    joint, extended = plan_joint(job, design.columns, frame, rule, design.rho("joint"), settings.sketch_rows or 0)
+    buckets, nearest = settings.sketch_rows or 0, settings.purpose == "inference"
+    joint, extended = plan_joint(job, design.columns, frame, rule, design.rho("joint"), buckets, nearest=nearest)
     prepared = yield from _tell_how(design, joint, frame, np.zeros(0))
     steps = yield from collect_gram(design, prepared, gate)
     gram = Gram.of(extended, steps * joint.step**2, design.sds(joint, frame))
@@ -119,6 +121,7 @@ def coordinator(job: Job, gate: Gate, settings: GramSettings) -> Program[Answer]
     proven = all(map(prepared.layout.whole, job.roster.with_columns))
     counted = sums if whole else None  # of rows that were shortened they count nothing
     release = released_gram(job, gram, frame, rule.name, settings.cross, joint, proven=proven, sums=counted)
+    release = replace(release, cut=any(cut_toward_zero(job, name, joint) for name in job.roster.with_columns))
     answer = gram_answer(job, solved, release, (WEAK,) if rule.name == "weak" else (), doubt)
     yield from tell(_finish(job, answer), Done)
     return answer
@@ -306,7 +309,7 @@ class PrivateGram(GramSettings, Method):
                 f"{roster.unit.rows} here: fit on one row a person, or take purpose='prediction'."
             )
         rule, frame = prepare(design.rule, design.columns, roster.rows, None)
-        figures, _ = plan_joint(job, design.columns, frame, rule, design.rho("joint"))
+        figures, _ = plan_joint(job, design.columns, frame, rule, design.rho("joint"), nearest=True)
         layout = Layout(job, figures, frame)
         if missing := [party for party in roster.with_columns if not layout.whole(party)]:
             party = missing[0]
