@@ -327,6 +327,7 @@ LONG = {
     "doctor": "busy(",
     "federation check": "busy(",
     "federation example": "busy(",
+    "federation new": "busy(",
     "fit": "progress=on_screen(",
     "report": "busy(",
     "sparse": "progress_bar(on_screen(",

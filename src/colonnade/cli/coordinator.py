@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import shlex
-import shutil
 import signal
 from collections.abc import Mapping
 from pathlib import Path
@@ -34,31 +33,6 @@ MetricsPort = Annotated[int | None, typer.Option(help="Serve /metrics, /health a
 Patience = Annotated[float, typer.Option(min=1, help="Seconds to wait for parties, and for an answer.")]
 LoggedJson = Annotated[bool, typer.Option("--json", help="One JSON object at the end; logs as JSON lines.")]
 SAME = "the same command goes on with a run that is not over."
-EXAMPLE_JOB = """# What the coordinator proposes; every party prices it and approves it.
-[problem]
-loss = "Logistic"
-penalty = { type = "Ridge", a = 1e-3 }
-intercept = true
-
-[method]
-type = "PrivateGram"
-
-[privacy]
-epsilon = 1.0
-delta = 1e-6
-trust = "secure"
-"""
-EXAMPLE_PARTY = """version = 1
-name = "{name}"
-federation = "federation.toml"
-store = "store"
-key = "signing.key"
-certs = "certs"
-approve = "ask"
-
-[data]
-source = "table.parquet"
-"""
 
 
 @app.command()
@@ -314,6 +288,37 @@ def pin(
 
 
 @federation.command()
+def new(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A new folder.")],
+    party: Annotated[list[str], typer.Option(help="NAME=SCHEMA.toml: a party's public schema; once for each.")],
+    on: Annotated[str, typer.Option(help="The key by which rows are matched.")],
+    label: Annotated[str, typer.Option(help="PARTY.COLUMN: who holds the label, and its column.")],
+    hub: Annotated[str, typer.Option(help="HOST:PORT, where the parties find the coordinator.")],
+    epsilon: Annotated[float, typer.Option(help="The most that all runs may spend on a party's rows.")] = 2.0,
+    delta: Annotated[float, typer.Option(help="Its delta.")] = 1e-6,
+    least: Annotated[int, typer.Option(min=1, help="Fewest common rows to take part; their number is public.")] = 500,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Found a federation: certificates, keys, federation and party files for all, and what each operator does next.
+
+    Whoever runs it sees every key. Where that may not be, each party makes its own with `colonnade party key`.
+
+    Example: colonnade federation new study --party a=a.toml --party b=b.toml --on id --label a.y --hub hub.org:7443
+    """
+    with explained():
+        from colonnade.cli.founding import read_members, write_organisations
+
+        members, pair = read_members(party, label)
+        policy = co.Policy(epsilon=epsilon, delta=delta, least=least)
+        with busy("making keys and certificates", quiet or as_json):
+            write_organisations(folder, members, on, pair, hub, policy)
+        told = {name: str(folder / name / "NEXT.md") for name in ("coordinator", *members)}
+        shown = {**told, "authority": f"{folder / 'authority'}: keep it off the network"}
+        answer({"folder": str(folder), "next": told}, lined(shown, max(map(len, shown))), "", quiet, as_json)
+
+
+@federation.command()
 def example(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A new folder.")],
     rows: Annotated[int, typer.Option(min=200, help="Flights to share out.")] = 20_000,
@@ -338,39 +343,17 @@ def example(
 def write_example(folder: Path, rows: int, hub: str) -> list[str]:
     """Fill an empty folder with three organisations, ready to run apart on one machine; the parties' names.
 
-    Each one's folder holds what only it has: its table, its signing key, its certificate, its copy of the federation
-    file. The policies allow private runs up to an epsilon, and nothing else.
+    The policies allow private runs up to an epsilon, and nothing else.
     """
     from colonnade.cli import flights
-    from colonnade.data.federation_file import FederationFile, Member
-    from colonnade.network import certs
-    from colonnade.network.party_file import write_key
-    from colonnade.runtime.program import COORDINATOR
+    from colonnade.cli.founding import write_organisations
 
-    if folder.exists() and any(folder.iterdir()):
-        raise co.InvalidInput(f"{folder} is not empty; name a new folder.")
     data = flights.load(rows)
-    authority = folder / "authority"
-    certs.init(authority)
-    members = {}
-    for name in (COORDINATOR, *data.frames):
-        home = folder / name
-        (home / "certs").mkdir(parents=True)
-        certs.issue(authority, name, hosts=["localhost"] if name == COORDINATOR else ())
-        for file in (f"{name}.pem", f"{name}.key", "authority.pem", "revoked.pem"):
-            shutil.copy2(authority / file, home / "certs" / file)
-        if name == COORDINATOR:
-            shutil.copy2(authority / certs.SIGNING_KEY, home / "certs" / certs.SIGNING_KEY)
-        else:
-            data.frames[name].write_parquet(home / "table.parquet")
-            policy = co.Policy(epsilon=2.0, delta=1e-6, least=min(500, rows))
-            members[name] = Member(data.schemas[name], policy, write_key(home / "signing.key"))
-            write_text(home / "party.toml", EXAMPLE_PARTY.format(name=name))
-    pin = certs.keep_signing_key(authority)
-    federation_file = FederationFile(members, flights.KEY, flights.LABEL, hub=hub, coordinator=pin)
-    for name in (COORDINATOR, *data.frames):
-        federation_file.save(folder / name / "federation.toml")
-    write_text(folder / COORDINATOR / "job.toml", EXAMPLE_JOB)
+    members = {name: (data.schemas[name], "table.parquet") for name in data.frames}
+    policy = co.Policy(epsilon=2.0, delta=1e-6, least=min(500, rows))
+    write_organisations(folder, members, flights.KEY, flights.LABEL, hub, policy)
+    for name, frame in data.frames.items():
+        frame.write_parquet(folder / name / "table.parquet")
     return list(members)
 
 
