@@ -203,6 +203,15 @@ def test_intervals_cover_where_the_plain_inverse_is_inflated():
     assert np.mean(plain) - 0.5 > 4.0 * np.std(plain) / math.sqrt(repeats)  # what the ridge takes away
 
 
+def test_residuals_lose_nothing_to_the_noise_on_average():
+    rng, repeats = np.random.default_rng(18), 600
+    X, y = table(rng, 3000, 5)
+    exact, sds = gram(X, y), even_noise(7, 150.0)
+    found = [LinearModel(exact + noise_of(rng, sds), sds, 3000).rss for _ in range(repeats)]
+    truth = LinearModel(exact, np.zeros((7, 7)), 3000).rss
+    assert np.mean(found) == pytest.approx(truth, abs=4.5 * np.std(found) / math.sqrt(repeats))
+
+
 def test_tests_keep_their_size():
     repeats, joint, score, holds = 600, 0, 0, 0
     L, r = np.eye(6)[:3], TRUTH[:3]

@@ -506,6 +506,34 @@ def test_a_curve_is_its_number_in_the_datas_units_and_hats_beside_it(tmp_path):
     assert release.regress("cost", ["age"]).names == ("clinic:age",)
 
 
+def test_a_band_is_that_of_the_curve_at_its_values(tmp_path):
+    bent = SCHEMAS | {"clinic": co.Schema((co.Numeric("age", 20, 80, smooth=2),))}
+    frames = tables()
+    release = run(tmp_path, federation(schemas=bent)).release
+    encoded = bent["clinic"].encode(frames["clinic"]).matrix
+    rows = np.column_stack([np.asarray(encoded.todense() if hasattr(encoded, "todense") else encoded), np.ones(ROWS)])
+    y = frames["lab"]["cost"].to_numpy()
+    Z = np.column_stack([rows, y - 4.0])
+    part = [*range(4), len(release.columns), len(release.columns) + 1]
+    exact = dataclasses.replace(release, matrix=release.matrix.copy(), noise=np.zeros_like(release.noise))
+    exact.matrix[np.ix_(part, part)] = Z.T @ Z
+    theirs = sm.OLS(y, rows).fit()
+    found = exact.regress("cost", ["age", "age~1", "age~2", "age~3"], drop=None)
+    band = found.curve("age", [30.0, 65.0])
+    at = bent["clinic"].encode(pl.DataFrame({"id": [0, 1, 2], "age": [30.0, 65.0, 50.0]})).matrix
+    at = np.asarray(at.todense() if hasattr(at, "todense") else at)
+    expected = theirs.t_test(np.column_stack([at[:2] - at[2], np.zeros(2)]))
+    assert band["effect"].to_numpy() == pytest.approx(expected.effect, rel=1e-7)
+    assert band.select("low", "high").to_numpy() == pytest.approx(expected.conf_int(), rel=1e-6)
+    assert found.curve("age")["value"].to_list() == [20.0, 35.0, 50.0, 65.0, 80.0]
+    line = exact.regress("cost", ["age"], drop=None)
+    slope = line.coefficients["clinic:age"]
+    assert line.curve("age", [60.0])["effect"][0] == pytest.approx(10 * slope)
+    for name in ("ldl", "cost"):
+        with pytest.raises(co.InvalidInput, match="no number of this model"):
+            line.curve(name)
+
+
 def test_the_columns_carry_where_they_come_from(fit):
     columns = fit.release.columns
     assert [(c.source, c.kind) for c in columns[2:5]] == [("region", "level")] * 3

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from colonnade.errors import InvalidInput
+from colonnade.kernels import curves
 from colonnade.kernels.arrays import Floats
 from colonnade.privacy.events import shown
 from colonnade.problem.inference import DETERMINED, WEAK, Intervals, LinearModel, Share, Test, holm
@@ -203,6 +204,35 @@ class Inference:
         found, moved = self.model.intervals(row @ H, self.level), float(row @ h)
         estimate = float(found.estimate[0]) + moved if found.determined[0] else math.nan
         return estimate, float(found.low[0]) + moved, float(found.high[0]) + moved
+
+    def curve(self, column: str, at: Iterable[float] | None = None) -> pl.DataFrame:
+        """What a number adds, at values of it, with a band: 0 at the middle of its range; at its knots by default.
+
+        A line is a curve without hats. With simultaneous=True the band holds at all these values at once.
+        """
+        import polars as pl
+
+        every = self.release.columns
+        own = min(self.release.find(column)[0], len(every) - 1)
+        alike = [k for k, c in enumerate(every) if (c.party, c.source) == (every[own].party, every[own].source)]
+        value = next((k for k in alike if every[k].kind == "number" and k in self.kept), None)
+        if value is None:
+            raise InvalidInput(f"{column!r} is no number of this model. It has {', '.join(self.names)}.")
+        hats = [k for k in alike if every[k].kind == "part"]
+        depth = (len(hats) + 1).bit_length() - 1
+        middle, unit = every[value].middle, every[value].unit
+        values = middle + unit * curves.knots(depth) if at is None else np.array(list(at), np.float64)
+        t = np.clip((values - middle) / unit, -1.0, 1.0)
+        bends = curves.hats(t, depth) - curves.hats(np.zeros(1), depth)
+        rows = np.zeros((values.size, len(self.kept) + 1))
+        rows[:, self.kept.index(value)] = t
+        for j, k in enumerate(hats):
+            if k in self.kept:
+                rows[:, self.kept.index(k)] = bends[:, j]
+        found = self.model.intervals(rows, self.level, tests=values.size if self.simultaneous else 1)
+        scale = self._aim.unit if self.units == "data" else 1.0
+        parts = {"effect": found.estimate, "low": found.low, "high": found.high}
+        return pl.DataFrame({"value": values, **{name: scale * part for name, part in parts.items()}})
 
     def anderson_rubin(self, slopes: Mapping[str, float], constant: float | None = None) -> Test:
         """Test a value for every slope at once (0 for those not named): valid also where nothing is determined."""
