@@ -103,6 +103,7 @@ def test_a_private_model_is_the_same_to_the_bit_in_one_process_and_between_organ
 
 WHOLE = {
     "raw": (co.PrivateGram(cross="secure"), "secure"),
+    "inference": (co.PrivateGram(purpose="inference"), "secure"),
     "buckets": (co.PrivateGram(cross="secure", sketch_rows=8), "secure"),
     "sketch": (co.PrivateGram(cross="sketch"), "nobody"),
 }
@@ -118,8 +119,15 @@ def test_a_model_of_masked_bucketed_or_sketched_rows_is_the_same_to_the_bit_in_b
     for name in made.names:
         np.testing.assert_array_equal(apart.coefficients[name], here.coefficients[name])
         # Sums over all rows know no order; a bucket or a sketch has other rows under another secret.
-        assert np.array_equal(here.coefficients[name], other.coefficients[name]) == (way == "raw")
+        assert np.array_equal(here.coefficients[name], other.coefficients[name]) == (way in ("raw", "inference"))
     assert apart.intercept == here.intercept
+    # The coordinator holds the release of a run between organisations, with the names that their schemas declare.
+    np.testing.assert_array_equal(apart.release.matrix, here.release.matrix)
+    np.testing.assert_array_equal(apart.release.noise, here.release.noise)
+    assert apart.release.names == here.release.names
+    own = [name for name in apart.release.names if "~" not in name]  # without the hats of curves
+    assert own == ["bank:bank", "lab:lab", "clinic:clinic", "bank:y"]
+    assert (apart.release.refusal is None) == (way in ("raw", "inference"))
 
 
 def test_people_keep_the_same_rows_in_one_process_and_between_organisations(tmp_path):  # noqa: F811
