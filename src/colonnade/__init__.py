@@ -49,8 +49,8 @@ _NAMES = {  # the public names, by the module that defines them
     "privacy.statement": "Privacy PrivacyStatement",
     "problem": (
         "RBF Absolute AdaBoost Changing ElasticNet Elementary GroupL1Ball GroupLasso Huber Independent "
-        "KernelSVM L1Ball Lasso LeastSquares Logistic Nice NuclearNorm PerParty Problem Product PublicLabels "
-        "Quantile Ridge Serial Simplex SquaredHinge Topology"
+        "KernelSVM L1Ball Lasso LeastSquares Logistic Nice NuclearNorm PerParty Poisson Problem Product "
+        "PublicLabels Quantile Ridge Serial Simplex SquaredHinge Topology"
     ),
     "runs.fit": "fit",
     "runs.inference": "Inference",

@@ -93,10 +93,10 @@ def project_group_l1(v: Floats, group: Indices, count: int, radius: float) -> Fl
 
 
 @njit(cache=True)
-def logistic_prox(margins: Floats, h: float, out: Floats) -> None:
-    """out[i] = argmin_m log(1 + exp(−m)) + (m − margins[i])²/(2h): Newton inside a bracket."""
+def logistic_prox(margins: Floats, steps: Floats, out: Floats) -> None:
+    """out[i] = argmin_m log(1 + exp(−m)) + (m − margins[i])²/(2h), h = steps[i]: Newton inside a bracket."""
     for i in range(margins.size):
-        v = margins[i]
+        v, h = margins[i], steps[i]
         # F(m) = m − v − h/(1 + exp(m)) rises; F(v) < 0 and F(v + h) > 0. At M = max(v, 0) + log(1 + h) we have
         # h/(1 + exp(M)) < h/(1 + h) ≤ log(1 + h) ≤ M − v, hence F(M) > 0: a short bracket also for large h.
         low = v

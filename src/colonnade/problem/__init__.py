@@ -7,6 +7,7 @@ No data and no files: a value checks itself, evaluates itself and knows its cert
 from __future__ import annotations
 
 from colonnade.problem.boosting import AdaBoost
+from colonnade.problem.counts import Poisson
 from colonnade.problem.kernel import RBF, KernelSVM
 from colonnade.problem.losses import Absolute, Huber, LeastSquares, Logistic, Loss, Quantile, SquaredHinge
 from colonnade.problem.penalties import ElasticNet, GroupLasso, Lasso, NuclearNorm, Penalty, Ridge
@@ -19,6 +20,6 @@ from colonnade.problem.weighted import ClassWeighted
 __all__ = [
     "RBF", "Absolute", "AdaBoost", "Changing", "ClassWeighted", "ElasticNet", "Elementary", "GroupL1Ball", "GroupLasso",
     "Huber", "Independent", "KernelSVM", "L1Ball", "Lasso", "LeastSquares", "Logistic", "Loss", "Nice", "NuclearNorm",
-    "Penalty", "PerParty", "Problem", "Product", "PublicLabels", "Quantile", "Ridge", "Sampling", "Serial", "Set",
-    "Simplex", "SquaredHinge", "Topology", "certificate",
+    "Penalty", "PerParty", "Poisson", "Problem", "Product", "PublicLabels", "Quantile", "Ridge", "Sampling", "Serial",
+    "Set", "Simplex", "SquaredHinge", "Topology", "certificate",
 ]  # fmt: skip

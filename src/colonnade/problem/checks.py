@@ -78,6 +78,22 @@ def class_labels(y: Any) -> Floats:
     return np.where(labels > 0.0, 1.0, -1.0)
 
 
+def count_labels(y: Any) -> Floats:
+    """Counts, or rates, as float64: none below 0, and not all of them 0."""
+    labels = real_labels(y)
+    if labels.ndim != 1:
+        raise InvalidInput(f"labels have shape {labels.shape}: Poisson takes one count for each row.")
+    below = int(np.count_nonzero(labels < 0.0))
+    if below:
+        raise InvalidInput(f"{below} of {labels.size} counts are below 0: give counts, or rates, from 0 on.")
+    if not labels.any():
+        raise InvalidInput(
+            f"all {labels.size} counts are 0, so there is nothing to learn: the best rate is 0, and its logarithm has "
+            "no end. Check the label column, or add rows with events."
+        )
+    return labels
+
+
 def disjoint_groups(groups: Iterable[Iterable[int]]) -> Groups:
     """Groups as a tuple of tuples: none empty, no negative column, no column twice."""
     try:

@@ -11,6 +11,10 @@ SquaredHinge   ½ max(0, 1 − m)²               yes      −1, +1
 Huber(delta)   ½ r², linear beyond delta      yes      real
 Absolute       |r|                            no       real
 Quantile(q)    q·(−r) below, (1−q)·r above    no       real
+Poisson        exp(s) − y·s                   yes      counts or rates, ≥ 0; see counts.py
+
+A row may count c times as much as the mean row: (1/n) Σ cᵢ φ(sᵢ, yᵢ). Its conjugate is (1/n) Σ cᵢ φ*(wᵢ/cᵢ), and in the
+prox every row has a step of its own, cᵢ·h. adjusted.py makes such weights and offsets one loss.
 """
 
 from __future__ import annotations
@@ -86,6 +90,18 @@ class Loss(Protocol):
         ...
 
 
+class RowLoss(Loss, Protocol):
+    """A loss that is a sum over rows, each of which may count more or less than the others."""
+
+    def value(self, scores: Floats, y: Floats, weight: Floats | None = None) -> float: ...
+
+    def prox(self, v: Floats, y: Floats, step: float | Floats) -> Floats:
+        """With an array, every row has a step of its own."""
+        ...
+
+    def conjugate(self, u: Floats, y: Floats, weight: Floats | None = None) -> float: ...
+
+
 def minimise_smooth(
     loss: Loss, scores: Floats, direction: Floats, y: Floats, low: float = 0.0, high: float = 1.0
 ) -> float:
@@ -111,19 +127,21 @@ def _unchanged(loss: Loss, scores: Floats) -> Floats:  # noqa: ARG001  # a metho
 
 
 Rows = Callable[[Any, Floats, Floats], Floats]  # (loss, scores, y) → one number a row
+DualRows = Callable[[Any, Floats, Floats], Floats | None]  # (loss, w, y) → φ* of every row; None outside its domain
 
 
-def _mean(rows: Rows) -> Callable[[Any, Floats, Floats], float]:
-    """(1/n) Σ over rows."""
+def mean_of(rows: Rows) -> Callable[..., float]:
+    """(1/n) Σ over rows, each as often as its weight says."""
 
-    def mean(loss: Any, scores: Floats, y: Floats) -> float:
+    def mean(loss: Any, scores: Floats, y: Floats, weight: Floats | None = None) -> float:
         n = same_shape(scores, y)
-        return float(np.sum(rows(loss, scores, y))) / n
+        each = rows(loss, scores, y)
+        return float(np.sum(each if weight is None else weight * each)) / n
 
     return mean
 
 
-def _each(rows: Rows) -> Rows:
+def each_of(rows: Rows) -> Rows:
     """(1/n) times each row: a derivative of the mean."""
 
     def each(loss: Any, scores: Floats, y: Floats) -> Floats:
@@ -131,6 +149,19 @@ def _each(rows: Rows) -> Rows:
         return rows(loss, scores, y) / n
 
     return each
+
+
+def conjugate_of(rows: DualRows) -> Callable[..., float]:
+    """The conjugate of the mean, from that of a row: (1/n) Σ c·φ*(n·u/c)."""
+
+    def conjugate(loss: Any, u: Floats, y: Floats, weight: Floats | None = None) -> float:
+        n = same_shape(u, y)
+        each = rows(loss, n * u if weight is None else n * u / weight, y)
+        if each is None:
+            return math.inf
+        return float(np.sum(each if weight is None else weight * each)) / n
+
+    return conjugate
 
 
 @dataclass(frozen=True)
@@ -143,26 +174,26 @@ class LeastSquares:
     check = staticmethod(real_labels)
     link = _unchanged
 
-    @_mean
+    @mean_of
     def value(self, scores: Floats, y: Floats) -> Floats:
         return 0.5 * np.square(scores - y)
 
-    @_each
+    @each_of
     def slope(self, scores: Floats, y: Floats) -> Floats:
         return scores - y
 
-    @_each
+    @each_of
     def curvature(self, scores: Floats, y: Floats) -> Floats:  # noqa: ARG002
         return np.ones(scores.shape)
 
-    def prox(self, v: Floats, y: Floats, step: float) -> Floats:
-        h = _row_step(v, y, step)
-        return (v + h * y) / (1.0 + h)
+    def prox(self, v: Floats, y: Floats, step: float | Floats) -> Floats:
+        h = row_step(v, y, step)
+        nearer: Floats = (v + h * y) / (1.0 + h)
+        return nearer
 
-    def conjugate(self, u: Floats, y: Floats) -> float:
-        n = same_shape(u, y)
-        w = n * u
-        return float(np.sum(w * y + 0.5 * np.square(w))) / n
+    @conjugate_of
+    def conjugate(self, w: Floats, y: Floats) -> Floats:
+        return w * y + 0.5 * np.square(w)
 
     def minimise_along(
         self, scores: Floats, direction: Floats, y: Floats, low: float = 0.0, high: float = 1.0
@@ -192,30 +223,30 @@ class Logistic:
     minimise_along = minimise_smooth
     best_intercept = smooth_intercept
 
-    @_mean
+    @mean_of
     def value(self, scores: Floats, y: Floats) -> Floats:
         return np.logaddexp(0.0, -y * scores)
 
-    @_each
+    @each_of
     def slope(self, scores: Floats, y: Floats) -> Floats:
         slope: Floats = -y * expit(-y * scores)
         return slope
 
-    @_each
+    @each_of
     def curvature(self, scores: Floats, y: Floats) -> Floats:  # noqa: ARG002
         curvature: Floats = expit(scores) * expit(-scores)
         return curvature
 
-    def prox(self, v: Floats, y: Floats, step: float) -> Floats:
-        h = _row_step(v, y, step)
+    def prox(self, v: Floats, y: Floats, step: float | Floats) -> Floats:
+        h = row_step(v, y, step)
         margins = np.empty(v.size)
-        logistic_prox((y * v).ravel(), h, margins)
+        logistic_prox((y * v).ravel(), np.full(v.shape, h).ravel(), margins)
         return y * margins.reshape(v.shape)
 
-    def conjugate(self, u: Floats, y: Floats) -> float:
-        n = same_shape(u, y)
-        p = _within(-n * u * y, 0.0, 1.0)
-        return math.inf if p is None else float(np.sum(xlogy(p, p) + xlog1py(1.0 - p, -p))) / n
+    @conjugate_of
+    def conjugate(self, w: Floats, y: Floats) -> Floats | None:
+        p = _within(-w * y, 0.0, 1.0)
+        return None if p is None else xlogy(p, p) + xlog1py(1.0 - p, -p)
 
     def link(self, scores: Floats) -> Floats:
         probability: Floats = expit(scores)
@@ -233,26 +264,27 @@ class SquaredHinge:
     minimise_along = minimise_smooth
     best_intercept = smooth_intercept
 
-    @_mean
+    @mean_of
     def value(self, scores: Floats, y: Floats) -> Floats:
         return 0.5 * np.square(np.maximum(1.0 - y * scores, 0.0))
 
-    @_each
+    @each_of
     def slope(self, scores: Floats, y: Floats) -> Floats:
         return -y * np.maximum(1.0 - y * scores, 0.0)
 
-    @_each
+    @each_of
     def curvature(self, scores: Floats, y: Floats) -> Floats:
         return np.where(y * scores < 1.0, 1.0, 0.0)
 
-    def prox(self, v: Floats, y: Floats, step: float) -> Floats:
-        h = _row_step(v, y, step)
-        return y * np.maximum(y * v, (y * v + h) / (1.0 + h))
+    def prox(self, v: Floats, y: Floats, step: float | Floats) -> Floats:
+        h = row_step(v, y, step)
+        nearer: Floats = y * np.maximum(y * v, (y * v + h) / (1.0 + h))
+        return nearer
 
-    def conjugate(self, u: Floats, y: Floats) -> float:
-        n = same_shape(u, y)
-        p = _within(-n * u * y, 0.0, math.inf)
-        return math.inf if p is None else float(np.sum(0.5 * np.square(p) - p)) / n
+    @conjugate_of
+    def conjugate(self, w: Floats, y: Floats) -> Floats | None:
+        p = _within(-w * y, 0.0, math.inf)
+        return None if p is None else 0.5 * np.square(p) - p
 
     def link(self, scores: Floats) -> Floats:
         return np.where(scores >= 0.0, 1.0, -1.0)
@@ -275,30 +307,30 @@ class Huber:
         advice = "It is the residual beyond which a row counts as an outlier, in units of y."
         object.__setattr__(self, "delta", positive("delta", self.delta, advice))
 
-    @_mean
+    @mean_of
     def value(self, scores: Floats, y: Floats) -> Floats:
         distance = np.abs(scores - y)
         inside = np.minimum(distance, self.delta)
         return inside * (distance - 0.5 * inside)
 
-    @_each
+    @each_of
     def slope(self, scores: Floats, y: Floats) -> Floats:
         return np.clip(scores - y, -self.delta, self.delta)
 
-    @_each
+    @each_of
     def curvature(self, scores: Floats, y: Floats) -> Floats:
         return np.where(np.abs(scores - y) <= self.delta, 1.0, 0.0)
 
-    def prox(self, v: Floats, y: Floats, step: float) -> Floats:
+    def prox(self, v: Floats, y: Floats, step: float | Floats) -> Floats:
         # The least-squares prox, which may move no row further than h·delta.
-        h = _row_step(v, y, step)
+        h = row_step(v, y, step)
         moved: Floats = np.clip((v + h * y) / (1.0 + h), v - h * self.delta, v + h * self.delta)
         return moved
 
-    def conjugate(self, u: Floats, y: Floats) -> float:
-        n = same_shape(u, y)
-        w = _within(n * u, -self.delta, self.delta)
-        return math.inf if w is None else float(np.sum(w * y + 0.5 * np.square(w))) / n
+    @conjugate_of
+    def conjugate(self, w: Floats, y: Floats) -> Floats | None:
+        inside = _within(w, -self.delta, self.delta)
+        return None if inside is None else inside * y + 0.5 * np.square(inside)
 
 
 class _Kinked:
@@ -314,13 +346,13 @@ class _Kinked:
     check = staticmethod(real_labels)
     link = _unchanged
 
-    @_mean
+    @mean_of
     def value(self, scores: Floats, y: Floats) -> Floats:
         below, above = self._pull
         missing = y - scores
         return np.maximum(below * missing, -above * missing)
 
-    @_each
+    @each_of
     def slope(self, scores: Floats, y: Floats) -> Floats:
         below, above = self._pull
         return np.where(scores > y, above, np.where(scores < y, -below, 0.0))
@@ -328,14 +360,15 @@ class _Kinked:
     def curvature(self, scores: Floats, y: Floats) -> Floats:  # noqa: ARG002
         raise InvalidInput(f"{type(self).__name__} has kinks and no curvature: use prox, or the smooth Huber(delta).")
 
-    def prox(self, v: Floats, y: Floats, step: float) -> Floats:
-        h, (below, above) = _row_step(v, y, step), self._pull
+    def prox(self, v: Floats, y: Floats, step: float | Floats) -> Floats:
+        h, (below, above) = row_step(v, y, step), self._pull
         return np.clip(y, v - h * above, v + h * below)
 
-    def conjugate(self, u: Floats, y: Floats) -> float:
-        n, (below, above) = same_shape(u, y), self._pull
-        w = _within(n * u, -below, above)
-        return math.inf if w is None else float(np.sum(w * y)) / n
+    @conjugate_of
+    def conjugate(self, w: Floats, y: Floats) -> Floats | None:
+        below, above = self._pull
+        inside = _within(w, -below, above)
+        return None if inside is None else inside * y
 
     def minimise_along(
         self, scores: Floats, direction: Floats, y: Floats, low: float = 0.0, high: float = 1.0
@@ -370,10 +403,17 @@ class Quantile(_Kinked):
         return self.q, 1.0 - self.q
 
 
-def _row_step(v: Floats, y: Floats, step: float) -> float:
-    """h: the step of one row, whose loss enters the sum with weight 1/n."""
+def row_step(v: Floats, y: Floats, step: float | Floats) -> Any:
+    """h: the step of one row, or of each, whose loss enters the sum with weight 1/n."""
     advice = "It weighs staying near v against lowering the loss."
-    return positive("step", step, advice) / same_shape(v, y)
+    n = same_shape(v, y)
+    if not isinstance(step, np.ndarray):
+        return positive("step", step, advice) / n
+    if step.shape != y.shape or not (np.isfinite(step).all() and step.min() > 0.0):
+        raise InvalidInput(
+            f"steps of {step.size} rows were given for {n}, or one is no finite number above 0. {advice}"
+        )
+    return step / n
 
 
 def _within(w: Floats, low: float, high: float) -> Floats | None:

@@ -17,14 +17,14 @@ import numpy as np
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats
 from colonnade.problem.checks import positive as above_zero
-from colonnade.problem.losses import Loss, minimise_smooth, smooth_intercept
+from colonnade.problem.losses import Loss, RowLoss, minimise_smooth, smooth_intercept
 
 
 @dataclass(frozen=True)
 class ClassWeighted:
     """1/n Σ w(y)·φ for a loss φ of two classes."""
 
-    loss: Loss
+    loss: RowLoss
     negative: float
     positive: float
     classifies: ClassVar[bool] = True
@@ -49,8 +49,10 @@ class ClassWeighted:
     def check(self, y: Any) -> Floats:
         return self.loss.check(y)
 
-    def value(self, scores: Floats, y: Floats) -> float:
-        return sum(share * self.loss.value(scores[rows], y[rows]) for rows, share in self._classes(y))
+    def value(self, scores: Floats, y: Floats, weight: Floats | None = None) -> float:
+        return sum(
+            share * self.loss.value(scores[rows], y[rows], _of(rows, weight)) for rows, share in self._classes(y)
+        )
 
     def slope(self, scores: Floats, y: Floats) -> Floats:
         return self._weights(y) * self.loss.slope(scores, y)
@@ -58,14 +60,16 @@ class ClassWeighted:
     def curvature(self, scores: Floats, y: Floats) -> Floats:
         return self._weights(y) * self.loss.curvature(scores, y)
 
-    def prox(self, v: Floats, y: Floats, step: float) -> Floats:
+    def prox(self, v: Floats, y: Floats, step: float | Floats) -> Floats:
         out = np.empty_like(v)
         for rows, share in self._classes(y):
-            out[rows] = self.loss.prox(v[rows], y[rows], share * step)
+            out[rows] = self.loss.prox(v[rows], y[rows], share * (step[rows] if isinstance(step, np.ndarray) else step))
         return out
 
-    def conjugate(self, u: Floats, y: Floats) -> float:
-        return sum(share * self.loss.conjugate(u[rows] / share, y[rows]) for rows, share in self._classes(y))
+    def conjugate(self, u: Floats, y: Floats, weight: Floats | None = None) -> float:
+        return sum(
+            share * self.loss.conjugate(u[rows] / share, y[rows], _of(rows, weight)) for rows, share in self._classes(y)
+        )
 
     def link(self, scores: Floats) -> Floats:
         return self.loss.link(scores)
@@ -79,3 +83,7 @@ class ClassWeighted:
             count = int(np.count_nonzero(rows))
             if count:
                 yield rows, weight * count / y.size
+
+
+def _of(rows: Any, weight: Floats | None) -> Floats | None:
+    return None if weight is None else weight[rows]
