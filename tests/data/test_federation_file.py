@@ -11,7 +11,7 @@ import pytest
 
 import colonnade as co
 from colonnade.data.federation_file import FederationFile, Member, new_key, pin_coordinator
-from colonnade.privacy.block import Unit
+from colonnade.privacy.block import ROW, Unit
 
 
 @pytest.fixture
@@ -82,9 +82,21 @@ def test_two_files_that_differ_in_anything_have_different_digests(federation: co
         made.append(replace(file, members={**file.members, "lab": member}))
     psi = replace(file, align="psi", members={n: replace(m, most=9) for n, m in file.members.items()})
     made += [psi, replace(psi, members={**psi.members, "lab": replace(psi.members["lab"], most=10)})]
+    rows = replace(file, unit=ROW, people=None)  # offset and weight go with no unit
+    holder = file.label[0]
+    beside = [{"offset": (holder, "x")}, {"weight": (holder, "x")}, {"offset": (holder, "z")}, {}]
+    made += [replace(rows, **given) for given in beside]
     assert len({one.digest for one in made}) == len(made)
     assert {field.name for field in fields(Member)} <= {*members, "columns", "most"}
-    assert {field.name for field in fields(FederationFile)} <= {*changes, "rows", "by", "hub", "align"}
+    assert {field.name for field in fields(FederationFile)} <= {
+        *changes,
+        "rows",
+        "by",
+        "hub",
+        "align",
+        "offset",
+        "weight",
+    }
     assert replace(file, hub="hub.example.org:7443").digest == file.digest
 
 

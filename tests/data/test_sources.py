@@ -991,6 +991,7 @@ def test_the_page_on_data_runs_as_printed(tmp_path, monkeypatch, capsys):
     shown = capsys.readouterr().out
     assert "Encoded(8 rows x 18 columns)" in shown
     assert "column 'ward': 1 of 8 values are none of the declared levels" in shown
+    assert "{'insurer': [0.981], 'garage': [1.008]}\n772 772\n" in shown
     assert "column 'age': 1 of 8 values lie outside the declared bounds" in shown
     (text,) = re.findall(r"^```toml\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
     wanted = Schema((Date("admitted", "2024-01-01", "2024-12-31", parts=("month",)),))

@@ -71,7 +71,7 @@ def look_at(file: Path, words: Sequence[str], on: str | None, label: str | None)
             f"say {missing}. As in: colonnade init --party a.csv --party b.csv --on id --label a.y=yes"
         )
     holder, column, positive = _label(label, parties)
-    keyed = read_tables({name: str(path) for name, path in parties.items()}, on, (holder, column), ROW)
+    keyed = read_tables({name: str(path) for name, path in parties.items()}, on, holder, {column}, ROW)
     if column not in keyed[holder].names or column == on:
         there = ", ".join(name for name in keyed[holder].names if name != on)
         raise co.InvalidInput(f"--label {label}: {parties[holder].name} has no column {column!r}; it has {there}.")

@@ -19,16 +19,27 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from colonnade.data import keyed_tables
+from colonnade.data.beside import NOTHING, Beside, beside_arrays, check_pairs, check_unit
 from colonnade.data.federation_file import FederationFile, Member, new_key
 from colonnade.data.keyed_tables import Surplus, take_rows
-from colonnade.data.party import LABELS, Alignment, LazyNames, Party, check_party_names, list_names, require_party
+from colonnade.data.party import (
+    LABELS,
+    Alignment,
+    LazyNames,
+    Party,
+    check_party_names,
+    list_names,
+    public_bounds,
+    require_party,
+    widths_under,
+)
 from colonnade.data.row_order import in_order
 from colonnade.data.schema.cells import as_frame, texts_of
 from colonnade.data.schema.columns import Numeric, features_of
 from colonnade.data.schema.table import Schema
 from colonnade.data.split_table import Columns, Places, check_labels, cut_to_unit, read_table, split_columns, split_rows
 from colonnade.errors import HeldByParty, InvalidInput, unquoted
-from colonnade.methods.method import Job, Known, MethodBase, Roster
+from colonnade.methods.method import Job, MethodBase, Roster
 from colonnade.privacy.block import ROW, Block, FeatureColumn, Unit
 from colonnade.privacy.events import Policy
 from colonnade.privacy.statement import Privacy
@@ -59,6 +70,7 @@ class Federation:
     _surplus: Surplus | None = field(default=None, repr=False)  # rows that stay under another order
     depth: int = 0  # of the curves of columns that left it to the method
     classes: tuple[str, str] | None = None  # what the labels −1 and 1 are called, where they were words
+    beside: Beside = field(default=NOTHING, repr=False)  # offset and weight of each row, at the label holder
 
     # -------------------------------------------------------------------------------- making one
 
@@ -74,6 +86,8 @@ class Federation:
         policies: Mapping[str, Policy] | None = None,
         unit: tuple[Any, int] | FeatureColumn | None = None,
         by: Literal["columns", "rows"] = "columns",
+        offset: Any = None,
+        weight: Any = None,
     ) -> Federation:
         """One table split by columns: into so many parts of nearly equal size, or as `parties` says by name.
 
@@ -83,16 +97,18 @@ class Federation:
         The labels go to a party of their own, "labels", unless `label` names one. `unit` protects people instead of
         rows: (who each row is about, the most rows a person may keep), the first as a column name of a frame or an
         array; surplus rows are left out, the first ones in the table stay. `unit=co.COLUMN` protects feature columns
-        instead, for the one method that can.
+        instead, for the one method that can. `offset` and `weight` are arrays as in `from_frames`, one number a row.
         """
         if by not in ("columns", "rows"):
             raise InvalidInput(f"by={by!r}: a table is split by 'columns' or by 'rows'.")
+        check_unit({n: given for n, given in (("offset", offset), ("weight", weight)) if given is not None}, unit)
         people, surplus = (unit if isinstance(unit, FeatureColumn) else ROW), 0
         if unit is not None and not isinstance(unit, FeatureColumn):
             X, y, people, surplus = cut_to_unit(X, y, unit)
         table = read_table(X)
         rows = table.matrix.shape[0]
         y = None if y is None else check_labels(y, rows)  # new rows have no labels yet
+        beside = beside_arrays(rows, by, offset=offset, weight=weight)
         places: Places = {}
         if by == "rows":
             holders, places = split_rows(table, parties, label, people)
@@ -101,7 +117,8 @@ class Federation:
         holder = label or (next(iter(holders)) if by == "rows" else LABELS)
         check_party_names(holders)
         alignment = Alignment(dict.fromkeys(holders, rows), rows, surplus)
-        return cls(holders, holder, alignment, unit=people, _y=y, places=places).with_policies(policies or {})
+        fed = cls(holders, holder, alignment, unit=people, _y=y, places=places, beside=beside)
+        return fed.with_policies(policies or {})
 
     @classmethod
     def shards(
@@ -123,6 +140,8 @@ class Federation:
         schemas: Mapping[str, Schema] | None = None,
         policies: Mapping[str, Policy] | None = None,
         unit: tuple[str, int] | FeatureColumn | None = None,
+        offset: tuple[str, str] | None = None,
+        weight: tuple[str, str] | None = None,
     ) -> Federation:
         """One table a party, matched on the key column `on`; `label` is (party, column).
 
@@ -131,7 +150,8 @@ class Federation:
         A party without a schema gets one read off its data: good for a notebook, never for a private run. `unit` is
         (column, rows): whom a row is about, and the most rows one of them may keep; surplus rows are left out, the
         first ones in the order of the key stay, and in a private run those that the secret of its store chooses. The
-        column is no feature.
+        column is no feature. `offset` and `weight` are (party, column) of the label holder: a known part of each row's
+        score, such as log(exposure), and how many rows it stands for. Both are for exact methods (docs/data.md).
         """
         if not (isinstance(frames, Mapping) and frames):
             raise InvalidInput("no frames were given: pass {'party': frame, ...} with one frame a party.")
@@ -142,7 +162,10 @@ class Federation:
             people = Unit(*unit)
         if label is not None and (isinstance(label, str) or len(label) != 2):
             raise InvalidInput(f"label={label!r}: give the pair (party, column).")
-        tables = keyed_tables.read_tables(frames, on, label, people)
+        holder, columns = check_pairs(label, offset, weight)
+        check_unit(columns, unit)
+        own = {*columns.values(), *(() if label is None else label[1:])}
+        tables = keyed_tables.read_tables(frames, on, holder, own, people)
         for name in schemas or {}:
             require_party(name, tables, "schemas")
         keys, left = keyed_tables.common_keys(tables, on), None
@@ -152,13 +175,19 @@ class Federation:
         if label is not None:
             require_party(label[0], tables, "label")
             y = keyed_tables.labels_of(keys, tables, label, on)
+        if columns:
+            require_party(holder := str(holder), tables, next(iter(columns)))
+        values = {w: keyed_tables.labels_of(keys, tables, (str(holder), c), on, w) for w, c in columns.items()}
         holders = keyed_tables.encode_parties(tables, keys[on], schemas or {}, people)
         check_party_names(holders)
         rows = {name: table.beside.height for name, table in tables.items()}
         alignment = Alignment(rows, keys.height, 0 if left is None else left.height)
-        holder, column = label or (LABELS, None)
+        column = None if label is None else label[1]
         surplus = keyed_tables.surplus_of(tables, holders, keys, left, label, people)
-        fed = cls(holders, holder, alignment, on, column, people, y, keys[on], _surplus=surplus)
+        beside = Beside(columns, values)
+        fed = cls(
+            holders, holder or LABELS, alignment, on, column, people, y, keys[on], _surplus=surplus, beside=beside
+        )
         return fed.with_policies(policies or {})
 
     @classmethod
@@ -179,7 +208,8 @@ class Federation:
         policies = {name: member.policy for name, member in file.members.items()}
         ordered = {name: frames[name] for name in file.members}
         unit = (file.unit.name, file.unit.rows) if file.unit != ROW else None
-        return cls.from_frames(ordered, file.on, file.label, schemas=schemas, policies=policies, unit=unit)
+        beside = {"offset": file.offset, "weight": file.weight}
+        return cls.from_frames(ordered, file.on, file.label, schemas=schemas, policies=policies, unit=unit, **beside)
 
     @classmethod
     def elsewhere(cls, file: FederationFile, rows: int | None = None, session: str = "") -> Federation:
@@ -201,14 +231,16 @@ class Federation:
         alignment = Alignment({name: party.block.rows for name, party in parties.items()}, at if by_rows else total)
         holder, column = file.label
         check_party_names(parties)
-        return cls(parties, holder, alignment, file.on, column, file.unit, places=places, away=file, session=session)
+        fed = cls(parties, holder, alignment, file.on, column, file.unit, places=places, away=file, session=session)
+        return replace(fed, beside=Beside(file.beside))
 
     def charter(self) -> FederationFile:
         """The federation file of this federation, with fresh keys that live in memory only."""
         if self.on is None or self.label_column is None:
             raise InvalidInput("only a federation made with from_frames(..., label=...) has a federation file.")
         members = {n: Member(p.schema or Schema(()), p.policy, new_key()[0]) for n, p in self.parties.items()}
-        return FederationFile(members, self.on, (self.label, self.label_column), self.unit)
+        beside: dict[str, Any] = {name: (self.label, column) for name, column in self.beside.columns.items()}
+        return FederationFile(members, self.on, (self.label, self.label_column), self.unit, **beside)
 
     def with_policies(self, policies: Mapping[str, Policy]) -> Federation:
         """The same federation with other policies for the parties named."""
@@ -244,6 +276,7 @@ class Federation:
         import polars as pl
 
         assert self.keys is not None, "rows of one table have places and no keys"
+        assert not self.beside.columns, "a private run takes no offset and no weight"
         keys, further, people = self.keys, None, None
         if self._surplus is not None:
             keys, further, people = pl.concat([keys, self._surplus.keys]), self._surplus, self._surplus.people
@@ -261,7 +294,7 @@ class Federation:
             return self
         schemas = {name: party.schema.bent(depth) for name, party in self.parties.items() if party.schema is not None}
         # A number's hats follow it in the joint table, and push back what comes after it.
-        widths = {name: _widths(party, schemas.get(name)) for name, party in self.parties.items()}
+        widths = {name: widths_under(party, schemas.get(name)) for name, party in self.parties.items()}
         old = np.concatenate([party.block.positions for party in self.parties.values()])
         order, wide = np.argsort(old, kind="stable"), np.concatenate(list(widths.values()))
         starts = np.empty(old.size, np.int64)
@@ -379,12 +412,23 @@ class Federation:
         """What everybody knows before a run."""
         positions = {name: tuple(party.block.positions.tolist()) for name, party in self.parties.items()}
         held = {p: at.size for p, at in self.places.items()}
-        known = {name: _public_bounds(p.schema) for name, p in self.parties.items() if p.schema and p.schema.bounded}
+        known = {name: public_bounds(p.schema) for name, p in self.parties.items() if p.schema and p.schema.bounded}
         responses = self._y.shape[1] if self._y is not None and self._y.ndim == 2 else 0
         schemas = [p.schema for p in self.parties.values() if p.schema is not None]
         every = zip_longest(*(schema.left_open for schema in schemas), fillvalue=0)
         left = () if self.depth or self.by_rows else tuple(sum(counts) for counts in every)
-        return Roster(self.rows, positions, self.label, self.unit, held, known, responses, left, self.depth)
+        return Roster(
+            self.rows,
+            positions,
+            self.label,
+            self.unit,
+            held,
+            known,
+            responses,
+            left,
+            self.depth,
+            tuple(self.beside.columns),
+        )
 
     def __repr__(self) -> str:
         if self.by_rows:
@@ -416,33 +460,13 @@ def job_over(
     if named and not method.KEEPS_MONOTONE:
         what = f"the schema says monotone of column {named[0]!r}, and {method.TITLE} does not keep to that"
         raise InvalidInput(f"{what}: take co.PrivateGram(), or leave monotone out. Nothing was sent.")
-    federation = federation.bent(method.depth(Job(problem, federation.roster(), privacy)))
+    asked = Job(problem, federation.roster(), privacy)
+    method.check_rows(asked)
+    federation = federation.bent(method.depth(asked))
     penalty = getattr(problem, "penalty", None)
     if isinstance(penalty, GroupLasso) and penalty.groups is None:
         problem = replace(problem, penalty=replace(penalty, groups=federation.column_groups()))
     return federation, Job(problem, federation.roster(), privacy)
-
-
-def _widths(party: Party, schema: Schema | None) -> NDArray[np.int64]:
-    """How many columns each of a party's becomes under another schema that bends some of them."""
-    widths = np.ones(party.block.columns, np.int64)
-    if schema is None or party.schema is None:
-        return widths
-    start = 0
-    for column, other in zip(party.schema.columns, schema.columns, strict=True):
-        own = len(features_of(column))  # among them the hats of a curve that was asked for
-        widths[start : start + 1] += len(features_of(other)) - own
-        start += own
-    return widths
-
-
-def _public_bounds(schema: Schema) -> Known:
-    proven = schema.row_bound()
-    norm = proven if schema.row_norm is None else min(proven, schema.row_norm)
-    bounds, binary, nonnegative = schema.entry_bounds(), schema.binary.tolist(), schema.nonnegative.tolist()
-    levels = schema.level if any(schema.level) else ()
-    directions = schema.monotone if any(schema.monotone) else ()
-    return Known(tuple(map(float, bounds)), tuple(binary), tuple(nonnegative), norm, norm == proven, levels, directions)
 
 
 def table_federation(

@@ -4,6 +4,8 @@
     on = "flight"                       # the key that rows are matched by
     align = "digests"                   # or "psi", by private set intersection; left out: "digests"
     label = ["airline", "late"]         # who holds the labels, and in which column
+    offset = ["airline", "log_hours"]   # of its table, a known part of each row's score; left out: none
+    weight = ["airline", "flights"]     # likewise, how many rows a row stands for; left out: one
     hub = "hub.example.org:7443"        # where the parties find the coordinator, if they run elsewhere
     coordinator = "ed25519:77c2..."     # its public key, pinned: masked rows are sealed to a key that this one signed
 
@@ -37,6 +39,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from colonnade.data.beside import check_pairs, check_unit
 from colonnade.data.schema.table import Schema, toml_lines, toml_value
 from colonnade.data.text_file import read_text
 from colonnade.errors import InvalidInput
@@ -54,6 +57,7 @@ _ADDRESS = re.compile(r"[A-Za-z0-9.\-\[\]:]+:[0-9]{1,5}")
 _POLICY = ("exact", "scores", "consortium", "least", "epsilon", "delta")
 _MEMBER_FIELDS = {"schema", "columns", "rows", "most", "key", "certificate", "address", *_POLICY}
 _TOP_FIELDS = {"version", "on", "align", "rows", "by", "label", "unit", "people", "hub", "coordinator", "parties"}
+_TOP_FIELDS |= {"offset", "weight"}
 
 
 @dataclass(frozen=True)
@@ -112,6 +116,8 @@ class FederationFile:
     people: str | None = None  # who knows whom a row is about, where parties run elsewhere
     align: str = "digests"  # how parties elsewhere find their common rows
     coordinator: str | None = None  # the public key of who runs the hub
+    offset: tuple[str, str] | None = None  # as the label: who holds it, and in which column
+    weight: tuple[str, str] | None = None
 
     def __post_init__(self) -> None:
         if self.coordinator is not None:
@@ -142,6 +148,14 @@ class FederationFile:
         if self.label[0] not in self.members:
             names = ", ".join(self.members)
             raise InvalidInput(f"label names {self.label[0]!r}, which is not among the parties {names}")
+        if self.beside and self.on is None:
+            raise InvalidInput(f"{next(iter(self.beside))} names a column of a table that has a key: say on = ... too")
+        check_unit(self.beside, None if self.unit == ROW else self.unit)
+
+    @property
+    def beside(self) -> dict[str, str]:
+        """The label holder's columns of offset and weight, where there are such."""
+        return check_pairs(self.label, self.offset, self.weight)[1]
 
     def _check_psi(self) -> None:
         if self.on is None or len(self.members) < 2:
@@ -162,7 +176,8 @@ class FederationFile:
         path = Path(path)
         top = {name: getattr(self, name) for name in ("on", "rows", "hub", "coordinator", "people")}
         top |= {"align": None if self.align == ALIGN[0] else self.align, "by": "rows" if self.by == "rows" else None}
-        top |= {"label": self.label, "unit": None if self.unit == ROW else (self.unit.name, self.unit.rows)}
+        top |= {"label": self.label, "offset": self.offset, "weight": self.weight}
+        top |= {"unit": None if self.unit == ROW else (self.unit.name, self.unit.rows)}
         lines = [f"version = {_VERSION}", *_given_lines(top)]
         for name, member in self.members.items():
             lines += ["", f"[parties.{toml_value(name)}]"]
@@ -215,6 +230,7 @@ class FederationFile:
         if addresses := {name: member.address for name, member in self.members.items() if member.address}:
             parts.append(addresses)  # who dials whom follows from them
         parts += [] if self.coordinator is None else ["coordinator", self.coordinator]
+        parts += ["beside", self.beside] if self.beside else []
         return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
@@ -264,8 +280,15 @@ def _from_plain(raw: Mapping[str, Any], folder: Path) -> FederationFile:
     if not (isinstance(label, list) and len(label) == 2 and all(isinstance(part, str) for part in label)):
         raise InvalidInput('label must be [party, column], as in label = ["hospital", "readmitted"]')
     members = {name: _member(name, table, folder) for name, table in parties.items()}
-    same = {name: raw[name] for name in ("align", "rows", "by", "hub", "people", "coordinator") if name in raw}
+    same: dict[str, Any] = {name: _beside(name, raw[name]) for name in ("offset", "weight") if name in raw}
+    same |= {name: raw[name] for name in ("align", "rows", "by", "hub", "people", "coordinator") if name in raw}
     return FederationFile(members, on, (label[0], label[1]), _unit(raw.get("unit")), **same)
+
+
+def _beside(name: str, raw: Any) -> tuple[str, str]:
+    if not (isinstance(raw, list) and len(raw) == 2 and all(isinstance(part, str) for part in raw)):
+        raise InvalidInput(f'{name} must be [party, column], as in {name} = ["insurer", "log_exposure"]')
+    return raw[0], raw[1]
 
 
 def _unit(raw: Any) -> Unit:

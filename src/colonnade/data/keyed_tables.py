@@ -70,7 +70,8 @@ class KeyedTable:
         else:
             declared, own = schema, [column.name for column in schema.columns]
         if taken := [column for column in own if column in self.beside.columns]:
-            what = f"its schema names {taken[0]!r}, which is the key, the label, or whom a row is about, and no feature"
+            beside = "which is the key, the label, its offset or weight, or whom a row is about, and no feature"
+            what = f"its schema names {taken[0]!r}, {beside}"
             raise InvalidInput(f"party {self.name!r}: {what}. Leave it out of the schema.")
         if not own:  # a party with nothing but labels
             return schema, Encoded(np.zeros((keys.len(), 0)), (), {}, {})
@@ -129,13 +130,17 @@ def _naming(name: str) -> Iterator[None]:
         raise InvalidInput(f"party {name!r}: {error}") from error
 
 
-def read_tables(frames: Mapping[str, Any], on: str, label: tuple[str, str] | None, unit: Unit) -> dict[str, KeyedTable]:
-    """Every party's key and the columns beside it that are no features, with keys that can be compared."""
+def read_tables(
+    frames: Mapping[str, Any], on: str, holder: str | None, own_columns: Set[str], unit: Unit
+) -> dict[str, KeyedTable]:
+    """Every party's key and the columns beside it that are no features, with keys that can be compared.
+
+    `own_columns` are those of the label holder: the label, its offset and its weight.
+    """
     texts = frozenset({on} if unit == ROW or isinstance(unit, FeatureColumn) else {on, unit.name})
     tables = {}
     for name, source in frames.items():
-        own = {label[1]} if label is not None and name == label[0] else set()
-        tables[name] = KeyedTable.read(name, source, on, texts | own, texts)
+        tables[name] = KeyedTable.read(name, source, on, texts | (own_columns if name == holder else set()), texts)
     return _with_comparable_keys(tables, on)
 
 
@@ -164,16 +169,18 @@ def common_keys(tables: Mapping[str, KeyedTable], on: str) -> pl.DataFrame:
     return keys.sort(on)
 
 
-def labels_of(keys: pl.DataFrame, tables: Mapping[str, KeyedTable], label: tuple[str, str], on: str) -> NDArray[Any]:
-    """The labels of these rows; `label` is (party, column)."""
+def labels_of(
+    keys: pl.DataFrame, tables: Mapping[str, KeyedTable], label: tuple[str, str], on: str, what: str = "label"
+) -> NDArray[Any]:
+    """The labels of these rows, or what stands beside them; `label` is (party, column)."""
     holder, column = label
     table = tables[holder]
     if column not in table.names or column == on:
         has = list_names(table.names)
-        raise InvalidInput(f"party {holder!r} has no column {column!r} to use as label; it has {has}.")
+        raise InvalidInput(f"party {holder!r} has no column {column!r} to use as {what}; it has {has}.")
     labels = keys.join(table.beside.select(on, column), on=on, how="left", maintain_order="left")[column]
     if nulls := labels.null_count():
-        raise InvalidInput(f"party {holder!r}: the label {column!r} is missing in {nulls:,} rows; leave them out.")
+        raise InvalidInput(f"party {holder!r}: the {what} {column!r} is missing in {nulls:,} rows; leave them out.")
     return labels.to_numpy()
 
 

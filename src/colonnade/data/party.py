@@ -6,8 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.data.schema.columns import features_of
 from colonnade.data.schema.table import Schema
 from colonnade.errors import InvalidInput
+from colonnade.methods.method import Known
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import Policy
 from colonnade.runtime.program import COORDINATOR
@@ -59,6 +64,29 @@ class LazyNames(Sequence[str]):
             return [self[k] for k in range(*i.indices(len(self)))]
         place = self._places[i]
         return self._names[place] if self._names is not None else f"{self._word}{place}"
+
+
+def widths_under(party: Party, schema: Schema | None) -> NDArray[np.int64]:
+    """How many columns each of a party's becomes under another schema that bends some of them."""
+    widths = np.ones(party.block.columns, np.int64)
+    if schema is None or party.schema is None:
+        return widths
+    start = 0
+    for column, other in zip(party.schema.columns, schema.columns, strict=True):
+        own = len(features_of(column))  # among them the hats of a curve that was asked for
+        widths[start : start + 1] += len(features_of(other)) - own
+        start += own
+    return widths
+
+
+def public_bounds(schema: Schema) -> Known:
+    """What a schema says in public about the columns that it encodes."""
+    proven = schema.row_bound()
+    norm = proven if schema.row_norm is None else min(proven, schema.row_norm)
+    bounds, binary, nonnegative = schema.entry_bounds(), schema.binary.tolist(), schema.nonnegative.tolist()
+    levels = schema.level if any(schema.level) else ()
+    directions = schema.monotone if any(schema.monotone) else ()
+    return Known(tuple(map(float, bounds)), tuple(binary), tuple(nonnegative), norm, norm == proven, levels, directions)
 
 
 # ------------------------------------------------------------------------------------------------ names

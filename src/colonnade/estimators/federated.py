@@ -44,7 +44,7 @@ from colonnade.privacy.store import write_synced
 from colonnade.problem import Problem, Ridge
 from colonnade.runs.fit import SavedFit
 from colonnade.runs.fit import fit as run
-from colonnade.runs.result import Fit, load
+from colonnade.runs.result import Fit, load, shifted_scores
 from colonnade.runtime.run_store import RunStore
 
 OPEN_RIDGE = 1e-3  # where neither a penalty nor a constraint is given, and nothing is private
@@ -236,7 +236,7 @@ class FederatedLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carr
 
     @unquoted("could not convert")
     def _raw(self, X: Any) -> Floats:
-        """The models' scores of new rows, one column a model."""
+        """The models' scores of new rows, one column a model; with the offset of rows that have one."""
         check_is_fitted(self, "fit_")
         if sparse.issparse(X) or not isinstance(X, Federation | Mapping):  # a sparse matrix of type dok is a mapping
             if not hasattr(self, "n_features_in_"):
@@ -244,7 +244,7 @@ class FederatedLinear(BaseEstimator):  # type: ignore[misc]  # scikit-learn carr
             X = self._table(X, reset=False)
             if not self._is_frame(X):
                 X = Federation.split(X, None, self._parties(X), label=None)
-        return np.column_stack([made.scores(X) for made in self._fits])
+        return np.column_stack([shifted_scores(made, X) for made in self._fits])
 
 
 def _place_columns(party: str, columns: Any, names: list[str]) -> Any:

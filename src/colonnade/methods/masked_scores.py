@@ -112,6 +112,7 @@ class MaskedScores(MethodBase):
     TITLE: ClassVar[str] = "scores of rows by a model"
     REPLIES: ClassVar[Replies] = REPLIES
     KEEPS_MONOTONE: ClassVar[bool] = True  # it learns nothing
+    ADJUSTS: ClassVar[bool] = True
 
     def check(self, job: Job) -> None:
         if job.roster.label not in job.roster.parties:

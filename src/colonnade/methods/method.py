@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import numpy as np
 
@@ -23,8 +23,10 @@ from colonnade.privacy.events import EXACT, Charge, Plan
 from colonnade.privacy.gate import Gate, Receipt
 from colonnade.privacy.statement import Privacy, Trust
 from colonnade.privacy.values import Released
-from colonnade.problem import Changing, Problem, Topology
+from colonnade.problem import Changing, Poisson, Problem, Topology
+from colonnade.problem.adjusted import Adjusted
 from colonnade.problem.link import Link
+from colonnade.problem.losses import RowLoss
 from colonnade.runtime.node import Replies
 from colonnade.runtime.program import COORDINATOR, Program, ask_one, last, message
 
@@ -58,6 +60,12 @@ class Roster:
     responses: int = 0  # numbers in a row's label, where it is a vector; 0 where it is one number
     left_open: tuple[int, ...] = ()  # how many columns the method may bend, to depth 1, 2 and so on
     depth: int = 0  # to which it bent those that were left open
+    beside: tuple[str, ...] = ()  # what stands beside every label, at its holder: of "offset" and "weight"
+
+    @property
+    def label_shape(self) -> tuple[int, ...]:
+        """Of the labels as they travel: with a column for all that stands beside them."""
+        return (self.rows, 1 + len(self.beside)) if self.beside else (self.rows,)
 
     @property
     def by_rows(self) -> bool:
@@ -209,6 +217,12 @@ def chosen_by_noise(rows: int, columns: int, rho: float, unit: int = 1, stretch:
     return (swamped(f"{what} {min(needed, 99.0):.2g} or more{beyond}"),)
 
 
+NO_COUNTS = (
+    "what it releases are sums of products, which is all that least squares needs, while a likelihood of counts needs "
+    "exp(score) of every row at every step, and one row's part of that has no bound"
+)
+
+
 class MethodBase(ABC):
     """What every method says of itself. A method is a frozen dataclass that subclasses `Method` or `GraphMethod`."""
 
@@ -221,6 +235,7 @@ class MethodBase(ABC):
     SEVERAL_RESPONSES: ClassVar[bool] = False  # whether a row's label may be several numbers
     PROTECTS_COLUMNS: ClassVar[bool] = False  # whether its price also holds for the unit COLUMN
     KEEPS_MONOTONE: ClassVar[bool] = False  # whether curves are monotone where schemas say so
+    ADJUSTS: ClassVar[bool] = False  # whether rows may have an offset and a weight
 
     # Two settings that many methods have, as fields with a default.
     rounds: int | None = None  # steps at most; None: no steps, or their number follows from the budget
@@ -248,6 +263,23 @@ class MethodBase(ABC):
         if job.privacy is not None and job.privacy.trust not in self.trusts:
             known = " and ".join(repr(trust.value) for trust in self.trusts)
             raise InvalidInput(f"{self.TITLE} knows the trust model {known}; got {job.privacy.trust!r}.")
+
+    def check_rows(self, job: Job) -> None:
+        """InvalidInput where labels are counts, or rows have offsets or weights, and the method takes none."""
+        private, exact = self.DERIVATION is not None, "co.SharingADMM(), co.GraphADMM() or co.DistributedFrankWolfe()"
+        if private and isinstance(getattr(job.problem, "loss", None), Poisson):
+            raise InvalidInput(
+                f"{self.TITLE} fits no Poisson likelihood: {NO_COUNTS}. Fit co.LeastSquares() to log(1 + count), or to "
+                f"the rate, with label_range=(low, high); or leave privacy out and use {exact}."
+            )
+        if job.roster.beside and (job.roster.responses or not isinstance(job.problem, Problem)):
+            kind = "several responses" if job.roster.responses else f"a {type(job.problem).__name__}"
+            raise InvalidInput(f"{kind} take no {' and no '.join(job.roster.beside)}: leave them out.")
+        if job.roster.beside and not self.ADJUSTS:
+            why = "its price is proven for rows that count alike" if private else "its rows count alike"
+            remedy = "Fit the rate (count over exposure) with label_range=(low, high) instead; or" if private else "To"
+            remedy += f" {'leave privacy out and use' if private else 'have them, use'} {exact}"
+            raise InvalidInput(f"{self.TITLE} takes no {' and no '.join(job.roster.beside)}: {why}. {remedy}.")
 
     def over(self, t: int, gap: float) -> bool:
         """Whether round t ends the run with this gap; a tolerance of 0 asks for all rounds."""
@@ -394,11 +426,30 @@ class Done:
 THE_LABELS = Charge(EXACT, 1, "the labels")
 
 
+def label_charge(roster: Roster) -> Charge:
+    """The labels, and what stands beside them."""
+    return Charge(EXACT, 1, " and ".join(("the labels", *(f"the {name}s" for name in roster.beside))))
+
+
 def ask_labels(roster: Roster) -> Program[Array]:
-    """The labels as their holder sends them, one a row."""
+    """The labels as their holder sends them, one a row; beside each its offset and its weight, where it has them."""
     labels = (yield from ask_one(roster.label, SendLabels(), Labels)).values.value
-    check_shape(labels, (roster.rows,), roster.label)
+    check_shape(labels, roster.label_shape, roster.label)
     return labels
+
+
+def adjusted(job: Job, labels: Array) -> tuple[Problem, Floats]:
+    """The problem of these rows and the labels alone: offsets and weights that stand beside them become its loss."""
+    roster = job.roster
+    if not roster.beside:
+        return job.problem, labels.astype(np.float64)
+    own = numbers(labels, roster.label_shape, roster.label)
+    beside = dict(zip(roster.beside, np.ascontiguousarray(own.T[1:]), strict=True))
+    weight = beside.get("weight")
+    if weight is not None and weight.min() <= 0.0:
+        raise ProtocolError(f"{roster.label!r} sent weights that are not above 0. Nothing was computed with them.")
+    loss = Adjusted.of(cast(RowLoss, job.problem.loss), roster.rows, beside.get("offset"), weight)
+    return replace(job.problem, loss=loss), np.ascontiguousarray(own[:, 0])
 
 
 def finish_party(block: Block, gate: Gate, finish: Finish, shortened: int = 0) -> Program[Own]:

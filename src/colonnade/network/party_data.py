@@ -68,7 +68,8 @@ class PartyData:
     def _check_frame(self, on: str) -> None:
         held, (holder, label) = list(getattr(self.table, "columns", [])), self.file.label
         wanted = [on, *(column.name for column in self.member.schema.columns)] if self.member.schema else [on]
-        wanted += [label] if self.labelled and holder == self.name else []
+        beside = self.file.beside if self.labelled and holder == self.name else {}
+        wanted += [label, *beside.values()] if self.labelled and holder == self.name else []
         wanted += [self.file.unit.name] if self.file.people == self.name else []
         if absent := [column for column in wanted if column not in held]:
             raise InvalidInput(
@@ -82,6 +83,9 @@ class PartyData:
             )
         if self.labelled and holder == self.name and (nulls := self.table[label].null_count()):
             raise InvalidInput(f"the label {label!r} is missing in {nulls:,} rows of {self.name!r}; leave them out.")
+        for what, column in beside.items():
+            if nulls := self.table[column].null_count():
+                raise InvalidInput(f"the {what} {column!r} is missing in {nulls:,} rows of {self.name!r}; fill it in.")
 
     def _check_matrix(self, rows: int) -> None:
         shape = getattr(self.table, "shape", ())
@@ -150,12 +154,15 @@ class PartyData:
         depth = 0 if job is None else job.roster.depth
         place = self.federation(agreement).bent(depth).parties[self.name].block.positions
         notes: tuple[str, ...] = ()
+        beside: dict[str, NDArray[Any]] = {}
         if self.file.on is None:
             matrix, labels = self._matrix(), self.labels
         else:
             own = self.table if agreement is None else self.table[agreement.places(self.offer(agreement.pepper))]
             holder, column = self.file.label
             labels = own[column].to_numpy() if learns and holder == self.name else None
+            if labels is not None:
+                beside = {what: own[name].to_numpy() for what, name in self.file.beside.items()}
             assert self.member.schema is not None
             schema = self.member.schema.bent(depth)
             encoded = schema.encode(own) if schema.width else None
@@ -164,7 +171,7 @@ class PartyData:
         block = Block(matrix, place, unit=self.file.unit, owner_notes=notes)
         if job is None or not (learns and self.holds_labels):
             return block
-        return replace(block, labels=usable_labels(np.asarray(labels), job))
+        return replace(block, labels=usable_labels(np.asarray(labels), job, beside))
 
     @cached_property
     def seen(self) -> _Seen:

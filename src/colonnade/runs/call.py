@@ -206,7 +206,7 @@ def blocks_with_labels(federation: Federation, job: Job) -> dict[str, Block]:
     """The parties' blocks; the label holder's with the labels as the loss wants them."""
     if federation.away is not None:
         return {name: party.block for name, party in federation.parties.items()}
-    labels = usable_labels(federation.labels, job)
+    labels = usable_labels(federation.labels, job, federation.beside.values)
     blocks = {name: party.block for name, party in federation.parties.items()}
     if federation.by_rows:
         return {name: replace(block, labels=labels[federation.places[name]]) for name, block in blocks.items()}
@@ -226,7 +226,7 @@ def run_fingerprint(
     data += [] if federation.away is None else [(federation.session, federation.away.digest)]
     policies = [(name, repr(party.policy)) for name, party in federation.parties.items()]
     roster = job.roster
-    asked = (method, job.problem, job.privacy, noise, roster.label, roster.unit, roster.known)
+    asked = (method, job.problem, job.privacy, noise, roster.label, roster.unit, roster.known, *roster.beside)
     parts = (*asked, data, policies, source_of(method))
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 

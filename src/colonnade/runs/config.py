@@ -42,7 +42,7 @@ from colonnade.runs.result import Fit
 TABLES = ("problem", "method", "privacy")
 _PROBLEMS = (Problem, KernelSVM, AdaBoost)
 OTHERS = ("data", "store", "report", "output")
-DATA = ("source", "query", "on", "label", "unit", "parties")
+DATA = ("source", "query", "on", "label", "offset", "weight", "unit", "parties")
 USUAL_DELTA = 1e-6
 PARTS = {"loss": "losses", "penalty": "penalties", "constraint": "sets"}  # of a problem, by file of their room
 POLICY = ("exact", "epsilon", "delta", "scores", "consortium")
@@ -158,6 +158,7 @@ def _federation(folder: Path, job: JobFile, public: bool) -> Federation:
         check_keys(where, party, PARTY)
     label = Label.read(data.get("label"))
     unit = None if "unit" not in data else _pair(data, "unit", '["patient", 5]', int)
+    beside = {n: _pair(data, n, f'["insurer", "{n}"]', str) for n in ("offset", "weight")}
     if label.party not in parties:
         raise Wrong("data.label", f"names {label.party!r}, which is not a party; there are {', '.join(parties)}")
     schemas, marks = declared.read_schemas(folder, parties, label, public)
@@ -166,7 +167,8 @@ def _federation(folder: Path, job: JobFile, public: bool) -> Federation:
     policies = {name: Policy(**own) for name, p in parties.items() if (own := {k: p[k] for k in POLICY if k in p})}
     data = {**data, "label": (label.party, label.column)}
     tables, on = (_share_table if "source" in data else _own_tables)(folder, data, parties, schemas)
-    made = Federation.from_frames(tables, on, data["label"], schemas=schemas, policies=policies, unit=unit)
+    given: dict[str, Any] = {"schemas": schemas, "policies": policies, "unit": unit, **beside}
+    made = Federation.from_frames(tables, on, data["label"], **given)
     return label.named(made, bool(job.problem.loss.classifies))
 
 
@@ -180,7 +182,7 @@ def _share_table(folder: Path, data: _Plain, parties: _Plain, schemas: Mapping[s
     table, there = _source(folder, "data", data)
     on, wanted, frames = data.get("on"), {}, dict[str, Any]()
     for name, party in parties.items():
-        extra = [label[1], *(unit or ())[:1]] if name == label[0] else []
+        extra = [label[1], *_beside_names(data, name), *(unit or ())[:1]] if name == label[0] else []
         wanted[name] = list(dict.fromkeys([*([] if on is None else [on]), *party["columns"], *extra]))
         if absent := [column for column in wanted[name] if column not in there]:
             what = f"names {absent[0]!r}, which {data['source']} does not have; it has {_some(there)}"
@@ -202,6 +204,11 @@ def _declared(schemas: Iterable[Schema]) -> Schema:
     return Schema(tuple(found[0] for found in kinds.values() if len({type(one) for one in found}) == 1))
 
 
+def _beside_names(data: _Plain, party: str) -> list[str]:
+    """The party's columns of offset and weight."""
+    return [data[name][1] for name in ("offset", "weight") if name in data and data[name][0] == party]
+
+
 def _texts_of(data: _Plain) -> set[str]:
     """Columns that name somebody: the key, and whom a row is about."""
     return {name for name in (data.get("on"), *(data.get("unit") or ())[:1]) if name is not None}
@@ -221,7 +228,9 @@ def _own_tables(folder: Path, data: _Plain, parties: _Plain, schemas: Mapping[st
         table, there = _source(folder, where, party)
         frames[name] = table  # read in blocks, where it lies
         if "columns" in party:
-            kept = {data["on"], data["label"][1], *(data.get("unit") or [])[:1]} & set(there)
+            kept = {data["on"], data["label"][1], *_beside_names(data, name), *(data.get("unit") or [])[:1]} & set(
+                there
+            )
             wanted = [*party["columns"], *sorted(kept - set(party["columns"]))]
             if absent := [column for column in wanted if column not in there]:
                 raise Wrong(f"{where}.columns", f"names {absent[0]!r}; the source has {_some(there)}")

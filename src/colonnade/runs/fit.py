@@ -350,9 +350,10 @@ def assemble_fit(run: RunDriver, outcome: Outcome) -> Fit:
         spread=answer.spread,
         path=None if answer.path is None else CoefficientPath(*answer.path),
         link=answer.link,
-        remarks=(*answer.remarks, *_remark_on_middle(run), *remarks_on(job.privacy)),
+        remarks=(*answer.remarks, *_remark_on_middle(run), *_remark_on_rows(run), *remarks_on(job.privacy)),
         facts=_facts(run),
         by_rows=job.roster.by_rows,
+        beside=dict(run.federation.beside.columns),
         model=answer.model if answer.model is not None else stumps or None,
         released=None if answer.release is None else _release(run, answer.release, statement),
     )
@@ -420,6 +421,15 @@ def _remark_on_middle(run: RunDriver) -> tuple[str, ...]:
     if not middle or run.job.problem.intercept:
         return ()
     return (f"labels were measured from the middle of their declared range, {middle:g}: that is the intercept",)
+
+
+def _remark_on_rows(run: RunDriver) -> tuple[str, ...]:
+    columns = run.federation.beside.columns
+    if not columns:
+        return ()
+    named = [f"{name} ({column})" if column else name for name, column in columns.items()]
+    each = " and ".join(f"its own {name}" for name in named)
+    return (f"each row has {each}: the loss is the sum of weight times loss at score + offset, over the weights' sum",)
 
 
 def _facts(run: RunDriver) -> dict[str, Any]:

@@ -48,7 +48,7 @@ from colonnade.runs.sealed_file import (
 from colonnade.runtime.wire import Communication
 from colonnade.views.fit_facts import CoefficientPath, Coefficients, FitFacts
 
-KIND, FORMAT = "colonnade fit", 3
+KIND, FORMAT = "colonnade fit", 4
 # What files of version 1 leave out: their writer did not know it yet, and it was so.
 _UNSAID: dict[str, Any] = {"elsewhere": (), "numbers": (), "remarks": (), "facts": {}, "by_rows": False}
 _UNSAID |= dict.fromkeys(("errors", "path", "link", "model"))
@@ -77,6 +77,8 @@ def read_fit(path: Path) -> dict[str, Any]:
             raw = {**_UNSAID, **raw, "privacy": stated, "errors": None}
         if version < 3:
             raw = {**raw, "spread": raw["errors"], "release": None}
+        if version < 4:  # rows had no offsets and weights
+            raw = {**raw, "beside": {}}
         _check(raw, path.stat().st_size)
         return _from_plain(raw)
     except DAMAGED as error:
@@ -101,6 +103,7 @@ def to_plain(fit: FitFacts) -> dict[str, Any]:
         "spread": fit.spread and {party: _sparse(x) for party, x in fit.spread.items()},
         "path": fit.path and [fit.path.weights.tolist(), _lists(fit.path.coefficients)],
         "facts": dict(fit.facts),
+        "beside": dict(fit.beside),
         "model": _model(fit.model),
         "release": None if (release := getattr(fit, "released", None)) is None else release_file.to_plain(release),
     }
@@ -228,6 +231,7 @@ class _Rules:
             "remarks": texts,
             "facts": facts,
             "by_rows": flag,
+            "beside": tabled(text),
             "model": maybe(self.model),
         }
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from colonnade.data.beside import Beside
 from colonnade.data.federation import Federation
 from colonnade.data.federation_file import FederationFile
 from colonnade.data.party import OPEN, Alignment
@@ -37,6 +38,7 @@ from colonnade.privacy.events import MASKED, SCORES, Audience, Charge, row_rho, 
 from colonnade.privacy.ledger import Ledger
 from colonnade.privacy.statement import Privacy, large_delta, remarks_on
 from colonnade.privacy.store import MemoryLog
+from colonnade.problem import Poisson
 from colonnade.runs.call import CheckedCall, call_fingerprint, check_store, checked_call, notices, ordered_call
 from colonnade.runs.fit import fit
 from colonnade.runtime.run_store import RunStore, check_folder
@@ -237,9 +239,11 @@ def _bytes_of_made_up(federation: Federation, problem: Any, method: Any, privacy
         cells = (rng.random((rows, party.block.columns)) < 0.5).astype(np.float64)
         block = Block(cells, party.block.positions, unit=party.block.unit)
         parties[name] = replace(party, block=block, policy=OPEN)
-    y = np.where(np.arange(rows) % 2, 1.0, -1.0)
+    y = np.where(np.arange(rows) % 2, 1.0, 0.0 if isinstance(getattr(problem, "loss", None), Poisson) else -1.0)
+    numbers = {"offset": np.zeros(rows), "weight": np.ones(rows)}
+    beside = Beside(federation.beside.columns, {what: numbers[what] for what in federation.beside.columns})
     same = Alignment(dict.fromkeys(parties, rows), rows)
-    made_up = replace(federation, parties=parties, alignment=same, _y=y, keys=None, away=None)
+    made_up = replace(federation, parties=parties, alignment=same, _y=y, keys=None, away=None, beside=beside)
     with tempfile.TemporaryDirectory() as store, _silenced():
         found = fit(made_up, problem, method, privacy, store=None if privacy is None else store)
     return float(found.communication.bytes)

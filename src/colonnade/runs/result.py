@@ -3,6 +3,7 @@ and how good it is, on rows that the caller hands over and says to be public or 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from colonnade.data.beside import offset_of
 from colonnade.data.federation import Federation
 from colonnade.data.schema.cells import as_frame
 from colonnade.data.schema.table import Schema
@@ -19,6 +21,7 @@ from colonnade.errors import HeldByParty, InvalidInput
 from colonnade.kernels.arrays import Floats
 from colonnade.privacy.block import Block
 from colonnade.problem import KernelSVM, Logistic
+from colonnade.problem.adjusted import check_offset
 from colonnade.problem.kernel import Support
 from colonnade.problem.link import PLAIN
 from colonnade.runs.fit_file import read_fit, write_fit
@@ -32,6 +35,10 @@ if TYPE_CHECKING:
     from colonnade.runs.scorecard import Scorecard
 
 ON_MATRICES = "this model was fitted on matrices: pass Federation.split(X, None, parties)"
+NO_OFFSET = (
+    "this model was fitted with an offset, and the rows bring none ({place}): it was taken as 0 in every row, so "
+    "counts are those of one unit of exposure."
+)
 GROUPS = 10
 MOST_REPORTED = 200  # columns of a table of intervals
 ROC_POINTS = 200  # as many as a page can show
@@ -164,11 +171,15 @@ class Fit(FitFacts):
             raise InvalidInput(f"{type(self.problem.loss).__name__} predicts values, not classes; use fit.predict.")
         if self.link is None and not isinstance(self.problem.loss, Logistic):
             raise InvalidInput(f"scores of {type(self.problem.loss).__name__} are no probabilities; use fit.scores.")
-        return (self.link or PLAIN)(self.scores(data, without))
+        return (self.link or PLAIN)(shifted_scores(self, data, without))
 
     def predict(self, data: Any, without: Sequence[str] = ()) -> Floats:
-        """Labels −1 and +1 where the loss classifies, values otherwise; rows and `without` as in `scores`."""
-        scores = self.scores(data, without)
+        """Labels −1 and +1 where the loss classifies, values otherwise; rows and `without` as in `scores`.
+
+        A model with an offset predicts at score + offset, counts as exp(score + offset): the rows bring it in the label
+        holder's column (a Federation by offset=). Without it a warning says that it was taken as 0.
+        """
+        scores = shifted_scores(self, data, without)
         if not self.problem.loss.classifies:
             return self.problem.loss.link(scores)
         odds = (self.link or PLAIN).log_odds(scores)  # so that +1 is what predict_proba gives a half or more
@@ -320,6 +331,22 @@ class Fit(FitFacts):
         write_fit(self, Path(path))
 
 
+def shifted_scores(fit: Fit, data: Any, without: Sequence[str] = ()) -> Floats:
+    """Scores plus the offset, where the model has one and the rows bring it."""
+    scores = fit.scores(data, without)
+    if "offset" not in fit.beside:
+        return scores
+    column, keys = fit.beside["offset"], None
+    if isinstance(data, Mapping) and fit.on is not None:  # in the order of the first frame
+        keys = as_frame(data[next(party for party in data if party in fit.coefficients)])[fit.on]
+    offset = offset_of(data, fit.label, column, keys)
+    if offset is None:
+        place = f"column {column!r} of {fit.label!r}" if column else "Federation.split(..., offset=...)"
+        warnings.warn(NO_OFFSET.format(place=place), UserWarning, stacklevel=3)
+        return scores
+    return scores + check_offset(offset)
+
+
 def load(path: str | Path) -> Fit:
     """Read a fit that `Fit.save` wrote."""
     return Fit(**read_fit(Path(path)))
@@ -390,8 +417,8 @@ def _of_classes(fit: Fit, data: Any, scores: Floats, labels: Floats, basis: str)
 
 
 def _of_values(fit: Fit, data: Any, scores: Floats, labels: Floats, basis: str) -> Evaluation:
-    link = fit.problem.loss.link
-    predicted = np.asarray(link(scores), np.float64)
+    shift, link = shifted_scores(fit, data) - scores, fit.problem.loss.link
+    predicted = np.asarray(link(scores + shift), np.float64)
 
     def error(values: Floats) -> float:
         return float(np.sqrt(np.mean((values - labels) ** 2)))
@@ -403,7 +430,7 @@ def _of_values(fit: Fit, data: Any, scores: Floats, labels: Floats, basis: str) 
     }
     if spread > 0.0:
         figures["R²"] = (1.0 - error(predicted) ** 2 / spread, "share of the labels' variance that is explained")
-    without = {party: error(np.asarray(link(part))) for party, part in _left_out(fit, data).items()}
+    without = {party: error(np.asarray(link(part + shift))) for party, part in _left_out(fit, data).items()}
     return Evaluation(basis, labels.size, "RMSE", figures, grouped(predicted, labels), (), without)
 
 

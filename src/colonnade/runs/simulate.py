@@ -319,7 +319,8 @@ def _rows(whole: Federation, places: Places) -> Federation:
         parties[name] = replace(party, block=Block(taken, party.block.positions, unit=party.block.unit))
     same = Alignment(dict.fromkeys(parties, places.size), places.size)
     keys = None if whole.keys is None else whole.keys[places]
-    return replace(whole, parties=parties, alignment=same, _y=whole.labels[places], keys=keys, _surplus=None)
+    made = replace(whole, parties=parties, alignment=same, _y=whole.labels[places], keys=keys, _surplus=None)
+    return replace(made, beside=whole.beside.of(places))
 
 
 def _figures(y: NDArray[Any], scores: NDArray[np.float64], classifies: bool) -> dict[str, float]:

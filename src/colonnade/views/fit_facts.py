@@ -108,6 +108,7 @@ class FitFacts:
     facts: Mapping[str, Any] = field(default_factory=dict, repr=False)  # public ones about the run, for its report
     by_rows: bool = False  # whether the parties held different rows: then each has the same coefficients
     model: Support | Mapping[str, Stumps] | None = field(default=None, repr=False)  # where coefficients do not predict
+    beside: Mapping[str, str] = field(default_factory=dict)  # the label holder's columns of "offset" and "weight"
 
     @property
     def classes(self) -> tuple[str, str] | None:

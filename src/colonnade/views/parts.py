@@ -155,6 +155,7 @@ MEANINGS = {
     "Huber": "It predicts a number; small misses count by their square, large ones by their size: outliers weigh less.",
     "Absolute": "It predicts a number, the middle of what is likely: a miss counts by its size.",
     "Quantile": "It predicts a number that a given share of the labels lies below.",
+    "Poisson": "It predicts how many events to expect: a step of a column multiplies that by a factor.",
     "L1Ball": "The bound on the sum of sizes leaves few columns in use.",
     "Simplex": "Coefficients are shares: none is negative, and they add up to a fixed sum.",
     "GroupL1Ball": "The bound leaves few groups of columns in use.",

@@ -12,8 +12,10 @@ Source   Boyd, Parikh, Chu, Peleato, Eckstein, "Distributed optimization and sta
          It begins relaxed. An epoch ends when the residual has fallen, or has lasted a share of all rounds: then the
          next one goes the other way. A relaxed step is one anchored at w itself, so a party is told where the anchor is
          and how far `back`. v = rho·u, the dual vector, is all it needs: z_m = w_m − v/rho, and z_m − v/rho its target.
-Leaves   the labels; from each party, every round: its prediction for every row, the penalty of its coefficients, and
-         two numbers of the certificate; at a warm start (graph/dual.py) first of all its prediction there.
+Leaves   the labels, and beside them offsets and weights of rows that have them, to the coordinator alone, whose v tells
+         each party the slope of the loss in every row; from each party, every round: its prediction for every row, the
+         penalty of its coefficients, and two numbers of the certificate; at a warm start (graph/dual.py) first of all
+         its prediction there.
 Price    exact releases: every event is infinite; a finite budget refuses this method.
 Stops    when the gap, which bounds objective − optimum, is at most the tolerance.
 Proof    after the z-update v is a slope of the loss, so it lies in the domain of loss*. With s ≤ 1 that brings every
@@ -38,7 +40,6 @@ from colonnade.methods.graph.anchored import FAINT, MOST_CHANGES, Epochs, halfwa
 from colonnade.methods.graph.consensus import ratio
 from colonnade.methods.graph.dual import Given, Start, repr_of
 from colonnade.methods.method import (
-    THE_LABELS,
     Answer,
     Done,
     Finish,
@@ -47,8 +48,10 @@ from colonnade.methods.method import (
     Method,
     Own,
     SendLabels,
+    adjusted,
     ask_labels,
     check_shape,
+    label_charge,
 )
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import EXACT, Charge, Plan
@@ -91,8 +94,8 @@ Parts = Mapping[str, SharingPart]
 class Coupling:
     """What the coordinator keeps: the dual vector, and each party's w, with its z = w − u and the anchors of both."""
 
-    def __init__(self, problem: Problem, labels: Array, parties: tuple[str, ...], settings: SharingADMM) -> None:
-        self.problem, self.y, self.settings = problem, labels.astype(np.float64), settings
+    def __init__(self, problem: Problem, labels: Floats, parties: tuple[str, ...], settings: SharingADMM) -> None:
+        self.problem, self.y, self.settings = problem, labels, settings
         self.rho = (settings.coupling or 1.0) / self.y.size
         self.w = np.zeros((len(parties), self.y.size))
         self.intercept, self.bound, self.changes = 0.0, -math.inf, 0
@@ -159,7 +162,8 @@ class Coupling:
 
 def coordinator(job: Job, settings: SharingADMM) -> Program[Answer]:
     roster, parties = job.roster, job.roster.with_columns
-    state = Coupling(job.problem, (yield from ask_labels(roster)), parties, settings)
+    problem, labels = adjusted(job, (yield from ask_labels(roster)))
+    state = Coupling(problem, labels, parties, settings)
     note: Note | None = None
     for t in range(1, settings.rounds + 1):
         parts = yield from ask(parties, state.request, SharingPart, note)  # x_m, of all parties at once
@@ -230,6 +234,7 @@ class SharingADMM(Method):
     start: Given = field(default=None, compare=False)
     TITLE: ClassVar[str] = "sharing ADMM"
     REPLIES: ClassVar[Replies] = REPLIES
+    ADJUSTS: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -251,7 +256,10 @@ class SharingADMM(Method):
     def price(self, job: Job) -> Mapping[str, Plan]:
         what = "its prediction for every row and three figures about its coefficients, every round"
         parts, roster = (Charge(EXACT, self.rounds, what),), job.roster
-        return {p: (THE_LABELS,) * (p == roster.label) + parts * (p in roster.with_columns) for p in roster.parties}
+        return {
+            p: (label_charge(roster),) * (p == roster.label) + parts * (p in roster.with_columns)
+            for p in roster.parties
+        }
 
     def coordinator(self, job: Job, gate: Gate) -> Program[Answer]:  # noqa: ARG002  it draws nothing
         return coordinator(job, self)

@@ -8,8 +8,9 @@ Source   Bellet, Liang, Garakani, Balcan, Sha, "A distributed Frank-Wolfe algori
          once: later rounds name it by its number. Σ S_i is <prediction, slope> for a linear model, so no partial sums
          travel. By default the coordinator also re-solves over the atoms it has, which sends nothing but weights. b,
          where the problem asks for it, is the exact minimiser at every x: the gap then certifies the problem in x.
-Leaves   the labels; from each party one index and one score a round; the winner's COLUMN, in full, once (a combination
-         of its columns where groups win, one bit a row where stumps do).
+Leaves   the labels, and beside them offsets and weights of rows that have them, to every party, since each computes the
+         slope of the loss itself; from each party one index and one score a round; the winner's COLUMN, in full, once
+         (a combination of its columns where groups win, one bit a row where stumps do).
 Price    exact releases: every event is infinite; a finite budget refuses this method.
 Stops    when the gap, which bounds objective − optimum, is at most the tolerance.
 """
@@ -29,7 +30,6 @@ from colonnade.kernels.arrays import Array, Floats
 from colonnade.kernels.columns import add_scaled, csc_matvec
 from colonnade.methods.frank_wolfe.atoms import Catalogue, ColumnAtoms, GroupAtoms, Hull, as_column, catalogue
 from colonnade.methods.method import (
-    THE_LABELS,
     Answer,
     Done,
     Finish,
@@ -41,7 +41,9 @@ from colonnade.methods.method import (
     Own,
     Roster,
     SendLabels,
+    adjusted,
     ask_labels,
+    label_charge,
 )
 from colonnade.privacy.block import Block, Column
 from colonnade.privacy.events import EXACT, Charge, Plan
@@ -169,8 +171,8 @@ def _room(array: Array, size: int) -> Array:
 class Track:
     """The state that coordinator and parties keep alike: labels, atoms seen so far and their weights, intercept."""
 
-    def __init__(self, labels: Array, intercept: float = 0.0) -> None:
-        self.y = labels.astype(np.float64)
+    def __init__(self, labels: Floats, intercept: float = 0.0) -> None:
+        self.y = labels
         self.prediction = np.zeros(self.y.size)
         self.intercept = intercept
         self.atoms = Atoms(self.y.size)
@@ -217,9 +219,10 @@ class Track:
 class Walk:
     """Where the walk stands, and the step of whoever decides: the coordinator of a star, every agent of a graph."""
 
-    def __init__(self, problem: Problem, hull: Hull, settings: WalkSettings, labels: Array) -> None:
-        self.problem, self.hull, self.settings, self.track = problem, hull, settings, Track(labels)
-        self.corrector = Corrector(problem.loss, hull, self.track.y, problem.intercept)
+    def __init__(self, job: Job, hull: Hull, settings: WalkSettings, labels: Array) -> None:
+        self.problem, y = adjusted(job, labels)
+        self.hull, self.settings, self.track = hull, settings, Track(y)
+        self.corrector = Corrector(self.problem.loss, hull, y, self.problem.intercept)
         self.feasible = hull.contains(np.zeros(1))  # a simplex does not hold zero: the first step goes all the way
         self.track.intercept, self.objective, self.gap = self._intercept(), math.inf, math.inf
 
@@ -256,7 +259,7 @@ def coordinator(job: Job, settings: WalkSettings) -> Program[Answer]:
     roster, atoms = job.roster, catalogue(job)
     parties = roster.with_columns
     labels = yield from ask_labels(roster)
-    walk, numbers = Walk(job.problem, atoms.hull, settings, labels), dict[tuple[str, int], int]()
+    walk, numbers = Walk(job, atoms.hull, settings, labels), dict[tuple[str, int], int]()
     track = walk.track
     bids = yield from ask(parties, Begin(labels, track.intercept), Bid)  # line 3
     for t in range(settings.rounds + 1):
@@ -294,7 +297,8 @@ def party(job: Job, block: Block, gate: Gate) -> Program[Own]:
                 track.learn(column)
                 answer = Atom(gate.exact(column))
             case Begin(labels, intercept):
-                track = Track(labels, intercept)
+                problem, y = adjusted(job, labels)
+                loss, track = problem.loss, Track(y, intercept)
                 answer = bid()
             case Move(new, atom, step, weight, intercept):
                 track.learn(new)
@@ -320,6 +324,7 @@ REPLIES: Replies = {SendLabels: Labels, Begin: Bid, SendAtom: Atom, Move: Bid, P
 class WalkSettings(MethodBase):
     """What every form of the method is told."""
 
+    ADJUSTS: ClassVar[bool] = True
     rounds: int = 1000
     tolerance: float = 1e-4
     step: Step = field(default_factory=Corrective)
@@ -379,13 +384,13 @@ def check(job: Job, title: str) -> None:
         assert atoms.holders  # looks at every group
     if not job.problem.loss.smooth:
         wrong = f"{title} needs a smooth loss, and {type(job.problem.loss).__name__} has kinks"
-        raise InvalidInput(f"{wrong}. Use LeastSquares, Logistic, SquaredHinge or Huber.")
+        raise InvalidInput(f"{wrong}. Use LeastSquares, Logistic, SquaredHinge, Huber or Poisson.")
 
 
 def plan(job: Job, party: str, rounds: int) -> Plan:
     """What a party releases: labels, bids, atoms."""
     atoms = catalogue(job)
-    labels = (THE_LABELS,) if party == job.roster.label else ()
+    labels = (label_charge(job.roster),) if party == job.roster.label else ()
     if not job.roster.positions[party]:
         return labels
     bids = Charge(EXACT, rounds + 1, "index and score of its steepest column in every round")

@@ -8,7 +8,8 @@ Graph    everybody sends its neighbours the best bid it knows, as often as the g
          The hop at which a neighbour first sent the winning bid is its distance from the winner, so every node knows
          from whom the column will come and who still lacks it: no spanning tree, and an edge carries it at most once.
 Order    bids are ranked by score, then by place: nothing depends on who heard what first. The labels travel first.
-Leaves   the labels, to everybody; from each party one place and one score a round; the winner's COLUMN, to everybody.
+Leaves   the labels, and beside them offsets and weights of rows that have them, to everybody; from each party one place
+         and one score a round; the winner's COLUMN, to everybody.
 Price    exact releases: every event is infinite; a finite budget refuses this method.
 Stops    when the gap, which bounds objective − optimum, is at most the tolerance: every party computes it alike.
 """
@@ -192,10 +193,10 @@ def peer(job: Job, block: Block, gate: Gate, way: Tree | Flood, settings: WalkSe
     own = atoms.own(block) if block.columns else None
     nothing = gate.exact(sparse.csc_array((block.rows, 0)))
     labels = yield from _labels(job, block, gate, way, nothing)
-    walk, numbers = Walk(job.problem, atoms.hull, settings, labels), dict[int, int]()
-    track = walk.track
+    walk, numbers = Walk(job, atoms.hull, settings, labels), dict[int, int]()
+    track, loss = walk.track, walk.problem.loss
     for t in range(settings.rounds + 1):
-        index, score = own.steepest(job.problem.loss.slope(track.scores, track.y)) if own else (-1, 0.0)
+        index, score = own.steepest(loss.slope(track.scores, track.y)) if own else (-1, 0.0)
         bid = Best(*gate.exact(atoms.place(gate.node, index) if own else -1, score))  # line 3
 
         def wanted(best: Best, t: int = t) -> bool:
@@ -233,7 +234,7 @@ def _labels(job: Job, block: Block, gate: Gate, way: Tree | Flood, nothing: Rele
     bid = Best(*gate.exact(0 if holds else -1, -math.inf))
     turn = Contribution(bid, lambda s: s, lambda _: True, lambda: gate.exact(block.own_labels()), nothing, lambda: None)
     _, labels = yield from way.exchange(turn)
-    if not isinstance(labels, np.ndarray) or labels.shape != (job.roster.rows,):
+    if not isinstance(labels, np.ndarray) or labels.shape != job.roster.label_shape:
         raise ProtocolError(f"a peer sent no labels for {job.roster.rows:,} rows")
     return labels
 

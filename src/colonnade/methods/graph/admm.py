@@ -11,6 +11,7 @@ Source   Gratton, thesis, chapters on non-smooth regularisers and on general los
          columns (if it has any) inside the party: every step is exact, and the labels are not sent.
 Leaves   each agent's estimate of w, every round: at the end the slope of the loss in every row, which everybody learns
          (for two classes its sign IS the label); once, and at a warm start, the scores of each subtree (dual.py).
+         Offsets and weights stay with the label holder, but for what that slope, c·φ'(s + o, y), tells of them.
 Price    exact releases: every event is infinite; a finite budget refuses this method.
 Stops    when no agent disagrees or moves by more than the tolerance, relative; then the gap is certified.
 Several  responses, y of shape (n, q): x and w are matrices; the penalty is of all entries, or nuclear over blocks.
@@ -19,7 +20,7 @@ Several  responses, y of shape (n, q): x and w are matrices; the penalty is of a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
 
@@ -31,7 +32,7 @@ from colonnade.methods.admm.sharing import balanced, free_intercept, local_penal
 from colonnade.methods.graph.anchored import AnchoredLinks, Restarts
 from colonnade.methods.graph.consensus import Accord, Network, read_shares, release_share, status_of
 from colonnade.methods.graph.dual import CERTIFICATE, DualGraphMethod, DualPoint, Start, certify, resume
-from colonnade.methods.method import Job, Own
+from colonnade.methods.method import Job, Own, adjusted
 from colonnade.privacy.block import Block
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.values import Released
@@ -91,8 +92,12 @@ def _begin_warm(
 
 
 def peer(job: Job, block: Block, gate: Gate, settings: GraphADMM) -> Program[Own]:
-    problem, rows, responses = job.problem, block.rows, job.roster.responses
+    rows, responses = block.rows, job.roster.responses
     holds_labels = gate.node == job.roster.label
+    if holds_labels:  # offsets and weights become a part of its own loss, and nobody else's
+        problem, labels = adjusted(job, block.own_labels())
+        job, block = replace(job, problem=problem), replace(block, labels=labels)
+    problem = job.problem
     penalty = own_penalty(problem, block.positions)
     net = Network(settings.topology, job.roster, gate.node)
     inner = (INSIDE,) if holds_labels and block.columns else ()
@@ -100,7 +105,7 @@ def peer(job: Job, block: Block, gate: Gate, settings: GraphADMM) -> Program[Own
     terms: dict[str, ColumnsTerm | LabelsTerm] = {}
     if block.columns or not holds_labels:
         terms["columns"] = ColumnsTerm(block, penalty, responses)
-    labels = block.own_labels().astype(np.float64) if holds_labels else np.zeros(0)
+    labels = block.own_labels() if holds_labels else np.zeros(0)
     if holds_labels:
         terms["labels"] = LabelsTerm(problem, labels)
     outer = next(iter(terms))  # the term that the neighbours meet
@@ -143,6 +148,7 @@ class GraphADMM(DualGraphMethod):
     TITLE: ClassVar[str] = "ADMM on a graph"
     REPLIES: ClassVar[Replies] = REPLIES
     SEVERAL_RESPONSES: ClassVar[bool] = True
+    ADJUSTS: ClassVar[bool] = True
 
     def check(self, job: Job) -> None:
         if job.problem.penalty is None:
