@@ -11,7 +11,8 @@ Weight   in centred rows a hat of level l weighs W·2^-((l-1)/2): all levels of 
 Support  the released Gram is solved with lines only, and with hats that weigh ½ or 1, fading from level to level by 0,
          ½ or 1: a lighter hat is a stronger prior that there is no bend. The one that explains most of the label is
          taken, less what its noise has learnt, if it explains more than lines do by 1 sd of the noise of that
-         difference (numbers: 2, since a wrong bend costs more where much is explained). Post-processing: free.
+         difference (numbers: 2, since a wrong bend costs more where much is explained), and no more than there is to
+         explain. Post-processing: free.
 Chosen   N/3, .15, 1 and 2 sds, and ½, by looking at credit-default (whole and 3,000 rows), nhanes-diabetes, flights
          (30,000 rows) and 21 tables from generators: straight, bent, skewed, with rare classes, of 442 to 60,000 rows
          (benchmarks/curves.py). At N/2 straight tables lost up to .01 of AUC at epsilon 1, at N/4 bent ones gained a

@@ -174,7 +174,8 @@ def _borne_out(
         pulls = _widen(np.square(tried.moments.pull_noise), at, s)
         doubt = 4.0 * float(np.square(apart) @ pulls) + 2.0 * float(np.sum(np.square(products) * of_gram))
         gained = tried.explained - lines[0].explained - proof * math.sqrt(doubt)
-        if gained > most:
+        whole = tried.moments.label_square - tried.moments.label_mean**2
+        if most < gained and tried.explained <= whole:  # what explains more than there is explains noise
             best, most = tried, gained
     assert best is not None
     return best
