@@ -176,6 +176,7 @@ def _dataset(
         binary=np.concatenate([schema.binary for schema in schemas.values()]),
         nonnegative=np.concatenate([schema.nonnegative for schema in schemas.values()]),
         level=np.concatenate([schema.level for schema in schemas.values()]),
+        weight=np.ones(sum(schema.width for schema in schemas.values())),
     )
     matrix = sparse.csr_array(sparse.hstack([sparse.csr_array(block) for block in blocks]), dtype=np.float32)
     return Dataset(matrix, y, schemas, columns, list(schemas).index(told["label"]), units)
@@ -456,6 +457,8 @@ def regression(count: int) -> None:
         bound=np.ones(d),
         binary=np.zeros(d, bool),
         nonnegative=np.zeros(d, bool),
+        level=np.zeros(d, int),
+        weight=np.ones(d),
     )
 
     def draw(rows: int) -> tuple[np.ndarray, np.ndarray]:

@@ -11,7 +11,9 @@ def test_a_table_cut_to_fewer_rows_is_still_split_by_person(monkeypatch):
     budgets = pytest.importorskip("benchmarks.gram_budgets", reason="the benchmarks are not beside the tests")
     from benchmarks.gram import Dataset, PublicColumns, splits
 
-    columns = PublicColumns(np.zeros(1, int), np.ones(1), np.ones(1), np.zeros(1, bool), np.ones(1, bool))
+    columns = PublicColumns(
+        *(np.zeros(1, int), np.ones(1), np.ones(1), np.zeros(1, bool), np.ones(1, bool), np.zeros(1, int), np.ones(1))
+    )
     people, y = np.repeat(np.arange(20), 3), np.ones(60)
     whole = Dataset(
         sparse.csr_array(people[:, None].astype(float)), y, {}, columns, 0, people

@@ -57,7 +57,8 @@ seeds = st.integers(0, 10**6)
 def public(owner: list[int], norm: float, *, binary: bool = False, bound: float = 1.0) -> PublicColumns:
     d = len(owner)
     return PublicColumns(
-        np.array(owner), np.full(max(owner) + 1, norm), np.full(d, bound), np.full(d, binary), np.full(d, binary)
+        *(np.array(owner), np.full(max(owner) + 1, norm), np.full(d, bound), np.full(d, binary), np.full(d, binary)),
+        *(np.zeros(d, int), np.ones(d)),
     )
 
 

@@ -38,6 +38,8 @@ def test_class_sums_are_charged_for_sums_size_and_half_squares_of_every_party():
         bound=np.array([1.5, 5.0, 1.0, 1.0]),
         binary=np.array([False, False, True, True]),
         nonnegative=np.array([True, False, True, True]),
+        level=np.zeros(4, int),
+        weight=np.ones(4),
     )
     assert columns.sums_sensitivity() == pytest.approx(math.sqrt(1 + 4 * 4 + 2**2 * 4 / 2 + 2 * 9))
 

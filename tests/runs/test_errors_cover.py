@@ -38,7 +38,9 @@ class Population:
         self.mean, self.rng, self.d = np.append(mean, mean @ self.truth + LEVEL), rng, d
         owner = np.repeat([0, 1], [d - d // 2, d // 2])
         lengths = BOUND * np.sqrt(np.bincount(owner, minlength=2))
-        self.columns = PublicColumns(owner, lengths, np.full(d, BOUND), np.zeros(d, bool), np.zeros(d, bool))
+        self.columns = PublicColumns(
+            *(owner, lengths, np.full(d, BOUND), np.zeros(d, bool), np.zeros(d, bool), np.zeros(d, int), np.ones(d))
+        )
 
     def fit(self, rows, rho):
         d, wide = self.d, np.zeros((self.d + 2, self.d + 2))

@@ -55,14 +55,8 @@ class PublicColumns:
     bound: Floats  # (d,) bound of the absolute value of an entry
     binary: Flags  # (d,) only 0 and 1
     nonnegative: Flags  # (d,) at least 0 (and clipped there)
-    level: Indices = field(default_factory=lambda: np.zeros(0, int))  # (d,) of a curve's hat, 1, 2, …; 0: no hat
-    weight: Floats = field(default_factory=lambda: np.zeros(0))  # (d,) of a column in centred rows: curve_weights
-
-    def __post_init__(self) -> None:
-        if not self.level.size:
-            object.__setattr__(self, "level", np.zeros(self.owner.size, int))
-        if not self.weight.size:
-            object.__setattr__(self, "weight", np.ones(self.owner.size))
+    level: Indices  # (d,) of a curve's hat, 1, 2, …; 0: no hat
+    weight: Floats  # (d,) of a column in centred rows: curve_weights
 
     @property
     def hats(self) -> Floats:
