@@ -16,7 +16,7 @@ from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats
 from colonnade.runs.effects import Effect
 
-MOST = 10  # bins, where nobody says how many
+MOST = 20  # bins, where nobody says how many: skewed columns have most rows in few of them
 STEPS = 64  # about so many round values are candidates for an edge
 WIDER = 1.1  # by which the tolerance grows until there are few enough bins
 

@@ -145,7 +145,7 @@ class Fit(FitFacts):
 
         points, odds, double   so many points mean good : bad = odds : 1, and `double` more points twice the odds.
         bins      how many bins a number has at most, or by column their number or their inner edges; None: as few as
-                  keep every row within double/8 points of the model's effect, at most 10.
+                  keep every row within double/8 points of the model's effect, at most 20.
         monotone  by column: 1, points never fall as it rises; -1, they never rise.
         good      the label that counts as good: -1 (or 0 in the data), unless the label +1 is the good one.
         """
