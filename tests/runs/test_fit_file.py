@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 import colonnade as co
-from colonnade.runs.fit_file import FORMAT, to_plain
+from colonnade.runs.fit_file import to_plain
+from colonnade.runs.sealed_file import FIT_FORMAT as FORMAT
 from contract import EVERY_METHOD, fitted
 
 KINDS = ["frank-wolfe, logistic, simplex, intercept", "private gram, secure", "adaboost", "kernel svm"]

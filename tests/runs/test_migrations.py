@@ -25,8 +25,8 @@ from colonnade.privacy.events import Policy
 from colonnade.privacy.ledger import ADMIN, CLOSING, OPENING, OWNER, Ledger
 from colonnade.privacy.store import FileLog
 from colonnade.runs.budgets import account, export_releases, spending
-from colonnade.runs.fit_file import FORMAT as FIT_VERSION
 from colonnade.runs.fit_file import to_plain
+from colonnade.runs.sealed_file import FIT_FORMAT as FIT_VERSION
 from colonnade.runtime.node import Transcript
 
 EARLIER = Path(__file__).parents[1] / "earlier"

@@ -29,6 +29,8 @@ from colonnade.problem.link import Link
 from colonnade.runs import release_file
 from colonnade.runs.sealed_file import (
     DAMAGED,
+    FIT,
+    FIT_FORMAT,
     Rule,
     finite,
     flag,
@@ -48,7 +50,6 @@ from colonnade.runs.sealed_file import (
 from colonnade.runtime.wire import Communication
 from colonnade.views.fit_facts import CoefficientPath, Coefficients, FitFacts
 
-KIND, FORMAT = "colonnade fit", 4
 # What files of version 1 leave out: their writer did not know it yet, and it was so.
 _UNSAID: dict[str, Any] = {"elsewhere": (), "numbers": (), "remarks": (), "facts": {}, "by_rows": False}
 _UNSAID |= dict.fromkeys(("errors", "path", "link", "model"))
@@ -63,13 +64,13 @@ _VALUES: dict[str, Any] = {name: value for name, value in _PARTS.items() if is_d
 
 def write_fit(fit: FitFacts, path: Path) -> None:
     # In the order of the fit: scores are summed party by party.
-    write_sealed(path, KIND, FORMAT, json.dumps(to_plain(fit), indent=1))
+    write_sealed(path, FIT, FIT_FORMAT, json.dumps(to_plain(fit), indent=1))
 
 
 def read_fit(path: Path) -> dict[str, Any]:
     """The fields of a fit that `write_fit` wrote, and its release."""
     again = "Save the fit again, or restore a copy."
-    _, version, body = read_sealed(path, {KIND: FORMAT}, "a saved fit", again)
+    _, version, body = read_sealed(path, {FIT: FIT_FORMAT}, "a saved fit", again)
     try:
         raw = json.loads(body)
         if version == 1:  # errors were given then where they do not cover, too

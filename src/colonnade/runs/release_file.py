@@ -19,6 +19,8 @@ from colonnade.privacy.statement import PrivacyStatement
 from colonnade.runs.release import Release, ReleasedColumn
 from colonnade.runs.sealed_file import (
     DAMAGED,
+    FIT,
+    FIT_FORMAT,
     finite,
     flag,
     listed,
@@ -31,7 +33,6 @@ from colonnade.runs.sealed_file import (
 )
 
 KIND, FORMAT = "colonnade release", 1
-FITS = {"colonnade fit": 3}  # files that may carry a release, with their latest version
 AGAIN = "Save the release again, or restore a copy."
 KINDS = ("number", "level", "flag", "part", "classes")
 RULES = ("raw", "centred", "screened", "weak")
@@ -43,7 +44,7 @@ def write_release(release: Release, path: Path) -> None:
 
 def read_release(path: Path) -> Release:
     """The release of a file that `write_release` wrote, or of a saved fit."""
-    kind, _, body = read_sealed(path, {KIND: FORMAT, **FITS}, "a saved release or fit", AGAIN)
+    kind, _, body = read_sealed(path, {KIND: FORMAT, FIT: FIT_FORMAT}, "a saved release or fit", AGAIN)
     try:
         raw = json.loads(body)
         raw = raw if kind == KIND else raw.get("release")

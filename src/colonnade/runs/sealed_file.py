@@ -20,6 +20,7 @@ from colonnade.privacy.store import write_synced
 # What reading a file that is damaged, or not ours, may end in.
 DAMAGED = (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError, MemoryError)
 LARGEST = 1 << 31  # bytes of a file
+FIT, FIT_FORMAT = "colonnade fit", 4  # saved fits, and the version that is written
 _WHOLE = 2**53
 Rule = Callable[[Any], bool]
 
