@@ -132,7 +132,7 @@ def test_weights_that_are_all_alike_change_nothing(plain, seed):
         (check_weight, [1.0, 0.0, -2.0], "2 of 3 weights .* leave rows of weight 0 out"),
         (check_weight, [[1.0], [2.0]], "one number for each row"),
     ],
-    ids=str,
+    ids=["no offset", "text", "no weight", "a table"],
 )
 def test_offsets_and_weights_that_are_none_are_counted_and_refused(check, values, advice):
     with pytest.raises(InvalidInput, match=advice):
