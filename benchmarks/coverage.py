@@ -208,6 +208,7 @@ class Cell:
             buckets=0,
             unit_rows=1,
             penalised=False,
+            cut=False,
             statement=not_private("drawn by a benchmark", roster.unit, ""),
             run="benchmark",
         )

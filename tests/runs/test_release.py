@@ -62,6 +62,11 @@ def design(frames, *names):
     return np.column_stack([*columns, np.ones(len(joined))]).astype(float), joined
 
 
+def told(found) -> str:
+    """The summary in one line: words may stand on either side of a break."""
+    return " ".join(found.summary().split())
+
+
 def noise_free(fit, frames=None):
     """The same release without its noise: what the tables themselves say, encoded by their schemas."""
     frames = frames or tables()
@@ -155,8 +160,8 @@ def test_columns_are_left_out_by_the_columns_alone_and_named(fit):
     out = [release.names[k] for k in found.left_out]
     assert out
     assert found.names
-    assert all(name in found.summary() for name in out)
-    assert "shorter one" in found.summary()
+    assert all(name in told(found) for name in out)
+    assert "shorter one" in told(found)
     assert found.table.filter(pl.col("state") == "left out")["column"].to_list() == out
     other = dataclasses.replace(release, matrix=release.matrix.copy())
     other.matrix[:, -1] *= -3.0
@@ -170,13 +175,13 @@ def test_columns_are_left_out_by_the_columns_alone_and_named(fit):
 def test_where_nothing_is_determined_no_number_is_shown(fit):
     whole = louder(fit, 200.0).regress(drop=None)
     assert whole.state == "not determined"
-    assert "not determined at this budget" in whole.summary()
+    assert "not determined at this budget" in told(whole)
     assert np.isnan(list(whole.coefficients.values())).all()
-    assert "R² not determined" in whole.summary()
+    assert "R² not determined" in told(whole)
     with pytest.raises(co.InvalidInput, match="R² is not determined"):
         _ = whole.r_squared
     assert 0.0 <= whole.anderson_rubin({}).pvalue <= 1.0
-    assert "No column is determined" in louder(fit, 200.0).regress().summary()
+    assert "No column is determined" in told(louder(fit, 200.0).regress())
 
 
 def test_twenty_models_from_one_release_spend_nothing(tmp_path):
@@ -193,7 +198,7 @@ def test_classes_are_told_as_differences_in_probability(tmp_path):
     fed = federation(frames, ("lab", "dear"), SCHEMAS | {"lab": co.Schema(SCHEMAS["lab"].columns)})
     fit = run(tmp_path, fed, co.Problem(co.Logistic(), intercept=True), privacy=co.Privacy(40.0, 1e-6))
     found = fit.inference(level=1 - 1e-5, references={"region": "region=south"})
-    assert "differences in probability, not odds ratios" in found.summary()
+    assert "differences in probability, not odds ratios" in told(found)
     X, joined = design(frames, "age", "smoker", "region=north", "region=east", "bp", "ldl")
     truth = np.linalg.lstsq(X, (joined["dear"] == 1).to_numpy().astype(float), rcond=None)[0]
     for (low, high), value in zip(found.intervals.values(), truth, strict=True):
@@ -204,7 +209,7 @@ def test_classes_are_told_as_differences_in_probability(tmp_path):
 
 
 def test_the_summary_says_what_must_be_said(fit):
-    text = " ".join(fit.inference().summary().split())  # whatever the lines are folded at
+    text = told(fit.inference())
     for words in (
         "rows 4,000",
         "ε 4, δ 1e-06 (already spent; this page costs nothing)",
@@ -229,15 +234,15 @@ def test_unequal_variances_are_warned_of_where_sampling_counts(tmp_path):
     fit = run(tmp_path, privacy=co.Privacy(40.0, 1e-6))
     loud = fit.inference()
     assert max(list(loud.sampling_share.values())[:-1]) > 0.25
-    assert "robust=1.5" in loud.summary()
+    assert "robust=1.5" in told(loud)
     wide = fit.inference(robust=2.0)
-    assert "robust=1.5" not in wide.summary()
+    assert "robust=1.5" not in told(wide)
     assert wide.errors["clinic:age"] > loud.errors["clinic:age"]
 
 
 def test_a_penalty_is_said_not_to_count(tmp_path):
     fit = run(tmp_path, problem=co.Problem(co.LeastSquares(), penalty=co.Lasso(0.1), intercept=True))
-    assert "without it" in fit.inference().summary()
+    assert "without it" in told(fit.inference())
 
 
 def test_shortened_rows_are_bounded_and_warned_of(tmp_path):
@@ -248,8 +253,8 @@ def test_shortened_rows_are_bounded_and_warned_of(tmp_path):
     encoded = SCHEMAS["lab"].encode(tables()["lab"]).matrix
     share = (np.linalg.norm(np.asarray(encoded), axis=1) > 0.5).mean()
     assert share <= fit.release.shortened <= 1.0
-    assert "unknown, at most" in fit.inference().summary()
-    assert "coefficients of shortened rows" in fit.inference().summary()
+    assert "unknown, at most" in told(fit.inference())
+    assert "coefficients of shortened rows" in told(fit.inference())
 
 
 def test_the_report_shows_intervals_or_says_why_there_are_none(fit, tmp_path):
