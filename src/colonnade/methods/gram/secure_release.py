@@ -48,8 +48,7 @@ from colonnade.runtime.program import COORDINATOR, Post, Program, ask_one, messa
 
 @message(148)
 class Prepare:
-    """Coordinator → all parties, the same to each: how to make the rows of the next release; follows from public and
-    released numbers."""
+    """Coordinator → all parties, the same to each: how rows of the next release are made, from public figures."""
 
     name: str
     step: float
