@@ -11,14 +11,15 @@ demo: $(STAMP)
 	$(BIN)/colonnade demo
 
 # One file in one process, since its tests share what is slow to make; in the order of the folders, so that short files come last.
-IN_TWO := -n 2 --dist loadfile --no-loadscope-reorder
+# Three processes on two cores: tests wait for other processes and disks a third of their time.
+IN_THREE := -n 3 --dist loadfile --no-loadscope-reorder
 
 test: $(STAMP)
-	$(PYTEST) $(IN_TWO)
+	$(PYTEST) $(IN_THREE)
 
 # The slowest 20 tests.
 test-times: $(STAMP)
-	$(PYTEST) $(IN_TWO) --durations 20
+	$(PYTEST) $(IN_THREE) --durations 20
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .

@@ -68,7 +68,7 @@ def test_a_coordinator_prints_what_went_over_the_wires_and_a_party_its_own_coeff
     assert set(told) == {"run", "status", "privacy", "sent", "fit"}
     assert told["sent"] == f"{sum(hub.sizes.values()):,} bytes in {len(hub.sizes):,} messages"
     assert told["fit"] == str(tmp_path / "fit.json")
-    assert told["status"] == "rounds used up before the tolerance was reached"
+    assert told["status"] == "all rounds done, as many as were asked for: the tolerance was 0"
     assert told["privacy"].startswith("Not private: exact values left the parties")
     x = {}
     for name in made.names:

@@ -139,8 +139,8 @@ def table(rows=20_000, schema_norm=None):
         "b": pl.DataFrame({"id": np.arange(rows), "v": x[:, 1]}),
     }
     schemas = {
-        "a": co.Schema((co.Numeric("u", -1, 1),), row_norm=schema_norm),
-        "b": co.Schema((co.Numeric("v", -1, 1),)),
+        "a": co.Schema((co.Numeric("u", -1, 1, smooth=False),), row_norm=schema_norm),
+        "b": co.Schema((co.Numeric("v", -1, 1, smooth=False),)),
     }
     return co.Federation.from_frames(frames, on="id", label=("a", "y"), schemas=schemas)
 

@@ -7,6 +7,7 @@ A cell is missing if it is empty; in all but text also NA, N/A, NaN, null and th
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ NANS = ["NaN", "nan", "-NaN", "-nan", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"
 MISSING = ["", *NULLS, *NANS]
 TRUE, FALSE = ("1", "true", "True", "TRUE"), ("0", "false", "False", "FALSE")
 LED_BY_ZEROS = r"^\s*[+-]?0[0-9]"
+NANOSECONDS = datetime(1677, 9, 21, 0, 12, 44), datetime(2262, 4, 11, 23, 47, 15)  # the seconds that 64 bits count
 FIRST = 8  # cells that are tried before all others
 MOMENT = r"^(\d{4}-\d\d-\d\d)(?:[ T](\d\d)(?::(\d\d)(?::(\d\d)(\.\d{1,9})?)?)?(Z|[+-]\d\d(?::?\d\d)?)?)?$"
 
@@ -134,6 +136,8 @@ def _moment(cells: pl.Series, unit: Any, *, fraction: bool, zone: bool) -> pl.Se
         digits = part.str.slice(1).str.pad_end(9, "0").cast(pl.Int64, strict=False).fill_null(0)
         moment = moment + pl.duration(nanoseconds=digits, time_unit="ns")
     fits = part.is_null() | pl.lit(fraction)
+    if unit == "ns":  # 64 bits of them reach 292 years from 1970; polars would wrap round
+        fits &= filled.str.to_datetime("%Y-%m-%d %H:%M:%S", time_unit="ms", strict=False).is_between(*NANOSECONDS)
     if zone:
         bare = offset.str.replace_all(r"[Z:+-]", "").str.pad_end(4, "0").cast(pl.Int64, strict=False)
         minutes = (bare // 100 * 60 + bare % 100) * pl.when(offset.str.starts_with("-")).then(-1).otherwise(1)
