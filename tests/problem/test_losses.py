@@ -289,7 +289,8 @@ def line_noise(loss: Loss, scores: np.ndarray, direction: np.ndarray, y: np.ndar
     moved = np.abs(scores) + np.abs(t * direction) + np.abs(y)
     slope = np.abs(loss.slope(scores + t * direction, y))
     reach = loss.smoothness * (moved + np.abs(direction) * np.spacing(max(abs(t), 1e-300))) / len(y)
-    return 16 * EPS * float(np.sum(np.abs(direction) * (slope + reach)))
+    # Relative errors hold down to the smallest normal number; below it a product keeps fewer digits, or none.
+    return 16 * EPS * float(np.sum(np.abs(direction) * (slope + reach))) + len(y) * float(np.finfo(float).tiny)
 
 
 @every_smooth_loss
