@@ -131,7 +131,7 @@ def _fit(X: np.ndarray, y: np.ndarray, parties: int) -> tuple[float, co.Fit, Clo
 
 
 def _run(fed: co.Federation, method: co.PrivateGram, row_norm: float) -> tuple[float, co.Fit, Clocked]:
-    terms = co.Privacy(1.0, 1e-6, trust="secure", row_norm=row_norm, feature_bound=1.0)
+    terms = co.Privacy(1.0, 1e-7, trust="secure", row_norm=row_norm, feature_bound=1.0)  # delta below 1 / rows
     problem = co.Problem(co.Logistic(), penalty=co.Ridge(1e-6), intercept=True)
     engine = Clocked()
     with tempfile.TemporaryDirectory() as store:
