@@ -481,6 +481,22 @@ def test_a_release_file_that_was_changed_is_refused(fit):
         from_plain(plain)
 
 
+@pytest.mark.parametrize("smooth", [None, 2])
+def test_a_release_saved_before_cut_was_told_is_read(smooth, tmp_path):
+    bent = co.Schema((co.Numeric("age", 20, 80, smooth=smooth), *SCHEMAS["clinic"].columns[1:]))
+    release = run(tmp_path, federation(schemas=SCHEMAS | {"clinic": bent})).release
+    plain = json.loads(json.dumps(to_plain(release)))
+    del plain["cut"], plain["sums"]
+    earlier = from_plain(plain)
+    assert np.array_equal(earlier.matrix, release.matrix)
+    assert earlier.cut == (smooth is not None)  # curves were cut then, and slopes of cut curves are refused
+    if smooth is None:
+        assert earlier.regress().summary() == release.regress().summary()
+    else:
+        with pytest.raises(co.InvalidInput, match="cut toward zero"):
+            earlier.regress()
+
+
 # ------------------------------------------------------------------------------------------------ what is in it
 
 
@@ -545,3 +561,41 @@ def test_the_columns_carry_where_they_come_from(fit):
     assert len({c.block for c in columns[2:5]}) == 1
     assert (columns[0].middle, columns[0].unit) == (50.0, 30.0)
     assert set(fit.release.counts()) == {"clinic:smoker", *(f"clinic:region={r}" for r in ("north", "south", "east"))}
+
+
+def release_by(rule, store):
+    """A release of rows made by each rule, with as little noise as the rule is chosen at."""
+    frames = tables(400 if rule == "weak" else ROWS)
+    if rule == "raw":
+        return run(store, federation(frames), method=co.PrivateGram(), privacy=co.Privacy(1e6, 1e-6)).release, frames
+    frames["lab"] = frames["lab"].with_columns(dear=pl.when(pl.col("cost") > 3).then(1).otherwise(-1))
+    fed = federation(frames, ("lab", "dear"), SCHEMAS | {"lab": co.Schema(SCHEMAS["lab"].columns)})
+    method = co.PrivateGram(screen=4) if rule == "screened" else co.PrivateGram()
+    privacy = co.Privacy(0.05 if rule == "weak" else 1e6, 1e-6)
+    return run(store, fed, co.Problem(co.Logistic(), intercept=True), method, privacy).release, frames
+
+
+@pytest.mark.parametrize("rule", ["raw", "centred", "screened", "weak"])
+def test_counts_are_those_of_the_table_however_rows_were_made(rule, tmp_path):
+    release, frames = release_by(rule, tmp_path)
+    assert release.rule == rule
+    found = release.counts()
+    names = [name.partition(":")[2] for name in found]
+    assert names
+    X, _ = design(frames, *names)
+    sds = release.noise[:, len(release.columns)] if release.sums is None else 2**0.5 * release.sums.noise
+    at = [release.names.index(name) for name in found]
+    # 4 counts at most, each within 5 of its sds but once in 10^6.
+    assert np.abs(X[:, :-1].sum(axis=0) - np.array(list(found.values()))) == pytest.approx(0.0, abs=5.0 * sds[at].max())
+    assert rule == "weak" or sds[at].max() < 0.5
+
+
+def test_counts_of_shortened_rows_are_refused(tmp_path):
+    short = run(tmp_path, method=co.PrivateGram(), privacy=co.Privacy(4.0, 1e-6, row_norm={"clinic": 1.0, "lab": 0.5}))
+    with pytest.raises(co.InvalidInput, match="may have been shortened"):
+        short.release.counts()
+    alone = run(tmp_path, method=co.PrivateGram(cross="none"), privacy=co.Privacy(4.0, 1e-6, trust="nobody"))
+    with pytest.raises(co.InvalidInput, match="no counts"):
+        alone.release.counts()
+    with pytest.raises(co.InvalidInput, match="rows were centred"):
+        dataclasses.replace(release_by("centred", tmp_path)[0], sums=None).counts()

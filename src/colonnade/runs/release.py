@@ -200,8 +200,20 @@ class Release:
         return self.matrix[at], self.noise[at]
 
     def counts(self) -> dict[str, float]:
-        """Released sums of 0-1 columns: how often each level is, noise and all."""
-        sums = self.matrix[: len(self.columns), len(self.columns)]
+        """How often each level is, noise and all: released sums of 0-1 columns over rows that were not shortened.
+
+        Where rows of the matrix were centred they are the sums by class, which were released before it.
+        """
+        if self.sums is not None:
+            sums = self.sums.positive + self.sums.negative
+        elif self.rule == "raw" and self.proven:
+            sums = self.matrix[: len(self.columns), len(self.columns)]
+        else:
+            how = "rows may have been shortened" if self.rule == "raw" else f"rows were centred (rule {self.rule!r})"
+            raise InvalidInput(
+                f"no counts from this release: {how}, and no sums of whole rows were released. Fit again without "
+                "row_norm, so that what the schemas prove holds, with co.PrivateGram(cross='secure')."
+            )
         return {str(c): float(sums[k]) for k, c in enumerate(self.columns) if c.kind in ("level", "flag")}
 
     # ------------------------------------------------------------------------ models

@@ -78,7 +78,7 @@ def to_plain(release: Release) -> dict[str, Any]:
 
 def from_plain(raw: Any) -> Release:
     """The inverse of `to_plain`; InvalidInput, or what damaged data end in, where a field is not of its kind."""
-    raw = {"sums": None, **raw} if isinstance(raw, Mapping) else raw  # files written before sums were kept
+    raw = {"sums": None, "cut": _was_cut(raw), **raw} if isinstance(raw, Mapping) else raw  # what earlier files lack
     if not isinstance(raw, Mapping) or set(raw) != {one.name for one in fields(Release)}:
         raise InvalidInput("it does not have the fields of a release")
     if not (statement(raw["statement"]) and tabled(finite)(raw["norms"])):
@@ -101,6 +101,11 @@ def from_plain(raw: Any) -> Release:
     )
     _check(made)
     return made
+
+
+def _was_cut(raw: Mapping[str, Any]) -> bool:
+    """Before files said so, rows as they are had the entries of curves cut toward zero."""
+    return raw.get("rule") == "raw" and any(one.get("kind") == "part" for one in raw.get("columns", ()))
 
 
 def _check(release: Release) -> None:
