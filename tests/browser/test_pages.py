@@ -16,7 +16,7 @@ from test_report import contrast
 
 import colonnade as co
 from colonnade.cli.live.server import Server
-from colonnade.runs.result import evaluate_fit
+from colonnade.runs.evaluation import evaluate_fit
 from colonnade.views.fit_facts import RunFacts
 from colonnade.views.page import write_report
 

@@ -90,7 +90,7 @@ def test_what_predict_writes_is_what_the_model_says_in_python(folder: Path) -> N
     }
     assert np.array_equal(model.scores(frames), found["score"].to_numpy())
     assert np.array_equal(model.predict_proba(frames), found["probability"].to_numpy())
-    assert np.array_equal(np.where(model.predict(frames) > 0, "yes", "no"), found["class"].to_numpy())
+    assert np.array_equal(model.predict(frames), found["class"].to_numpy())
     assert model.classes == ("no", "yes")
 
 
@@ -382,4 +382,4 @@ def test_one_table_without_a_key_is_scored_row_by_row(tmp_path: Path, monkeypatc
     found, fit = pl.read_csv("scores.csv"), co.load("fit.json")
     assert found["row number"].to_list() == list(range(1, 201))
     assert np.array_equal(fit.scores(table), found["score"].to_numpy())
-    assert set(found["class"]) == {-1, 1}
+    assert set(found["class"]) == {0, 1}

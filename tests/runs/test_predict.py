@@ -173,7 +173,7 @@ def test_private_predictions_agree_with_their_probabilities_and_a_large_delta_is
 def test_a_row_is_called_positive_exactly_where_its_probability_is_a_half_or_more(fit: co.Fit, link: Link) -> None:
     frames, linked = tables(), replace(fit, link=link)
     chances, scores = linked.predict_proba(frames), linked.scores(frames)
-    np.testing.assert_array_equal(linked.predict(frames), np.where(chances >= 0.5, 1.0, -1.0))
-    assert (linked.predict(frames) != np.where(scores >= 0.0, 1.0, -1.0)).any()
+    np.testing.assert_array_equal(linked.predict(frames), (chances >= 0.5).astype(int))
+    assert (linked.predict(frames) != (scores >= 0.0)).any()
     if link.weight == 1.0:
         np.testing.assert_allclose(chances, 1 / (1 + np.exp(-(link.slope * scores + link.offset))), rtol=1e-12)

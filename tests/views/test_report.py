@@ -20,7 +20,7 @@ from scipy.stats import norm
 from sklearn.metrics import roc_auc_score
 
 import colonnade as co
-from colonnade.runs.result import GROUPS, area, evaluate_fit, grouped, roc_curve
+from colonnade.runs.evaluation import GROUPS, area, evaluate_fit, grouped, roc_curve
 from colonnade.views import chart, odds
 from colonnade.views.fit_facts import Coefficients, Quality, RunFacts
 from colonnade.views.page import render_report, write_report

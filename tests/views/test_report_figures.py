@@ -15,7 +15,7 @@ import pytest
 from test_report import Page, table_of
 
 import colonnade as co
-from colonnade.runs.result import evaluate_fit
+from colonnade.runs.evaluation import evaluate_fit
 from colonnade.runtime.wire import decode
 from colonnade.views.page import render_report
 

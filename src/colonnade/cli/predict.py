@@ -88,6 +88,7 @@ def _scored(model: co.Fit, files: dict[str, Path], without: list[str]) -> tuple[
     """The rows of the first file that all parties have, with what the model says of them; and how many matched."""
     import polars as pl
 
+    from colonnade.data.classes import in_words
     from colonnade.data.federation import ROW_KEY
     from colonnade.data.sources import table_at
 
@@ -105,8 +106,7 @@ def _scored(model: co.Fit, files: dict[str, Path], without: list[str]) -> tuple[
     if model.problem.loss.classifies:
         with contextlib.suppress(co.InvalidInput):  # of losses whose scores are no probabilities
             told["probability"] = model.predict_proba(fed, without)
-        negative, positive = model.classes or ("-1", "1")
-        told["class"] = [positive if sign > 0 else negative for sign in model.predict(fed, without)]
+        told["class"] = [in_words(name) for name in model.predict(fed, without).tolist()]
     else:
         told["prediction"] = model.predict(fed, without)
     found = asked.cast({on: fed.keys.dtype}).join(pl.DataFrame(told), on=on, how="inner", maintain_order="left")

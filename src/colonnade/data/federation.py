@@ -20,6 +20,7 @@ from scipy import sparse
 
 from colonnade.data import keyed_tables
 from colonnade.data.beside import NOTHING, Beside, beside_arrays, check_pairs, check_unit
+from colonnade.data.classes import Classes, Name, called, check_classes, check_named, other_class, signs_of
 from colonnade.data.federation_file import FederationFile, Member, new_key
 from colonnade.data.keyed_tables import Surplus, take_rows
 from colonnade.data.party import (
@@ -34,7 +35,7 @@ from colonnade.data.party import (
     widths_under,
 )
 from colonnade.data.row_order import in_order
-from colonnade.data.schema.cells import as_frame, texts_of
+from colonnade.data.schema.cells import as_frame
 from colonnade.data.schema.columns import Numeric, features_of
 from colonnade.data.schema.table import Schema
 from colonnade.data.split_table import Columns, Places, check_labels, cut_to_unit, read_table, split_columns, split_rows
@@ -69,7 +70,7 @@ class Federation:
     session: str = ""  # of the alignment by which parties elsewhere agreed on their rows
     _surplus: Surplus | None = field(default=None, repr=False)  # rows that stay under another order
     depth: int = 0  # of the curves of columns that left it to the method
-    classes: tuple[str, str] | None = None  # what the labels −1 and 1 are called, where they were words
+    classes: Classes | None = None  # what the labels −1 and 1 are called; None: labels are as they came
     beside: Beside = field(default=NOTHING, repr=False)  # offset and weight of each row, at the label holder
 
     # -------------------------------------------------------------------------------- making one
@@ -88,6 +89,7 @@ class Federation:
         by: Literal["columns", "rows"] = "columns",
         offset: Any = None,
         weight: Any = None,
+        classes: tuple[Name, Name] | None = None,
     ) -> Federation:
         """One table split by columns: into so many parts of nearly equal size, or as `parties` says by name.
 
@@ -97,7 +99,8 @@ class Federation:
         The labels go to a party of their own, "labels", unless `label` names one. `unit` protects people instead of
         rows: (who each row is about, the most rows a person may keep), the first as a column name of a frame or an
         array; surplus rows are left out, the first ones in the table stay. `unit=co.COLUMN` protects feature columns
-        instead, for the one method that can. `offset` and `weight` are arrays as in `from_frames`, one number a row.
+        instead, for the one method that can. `offset` and `weight` are arrays as in `from_frames`, one number a row;
+        `classes` as there.
         """
         if by not in ("columns", "rows"):
             raise InvalidInput(f"by={by!r}: a table is split by 'columns' or by 'rows'.")
@@ -118,7 +121,7 @@ class Federation:
         check_party_names(holders)
         alignment = Alignment(dict.fromkeys(holders, rows), rows, surplus)
         fed = cls(holders, holder, alignment, unit=people, _y=y, places=places, beside=beside)
-        return fed.with_policies(policies or {})
+        return fed._named(classes).with_policies(policies or {})
 
     @classmethod
     def shards(
@@ -142,6 +145,7 @@ class Federation:
         unit: tuple[str, int] | FeatureColumn | None = None,
         offset: tuple[str, str] | None = None,
         weight: tuple[str, str] | None = None,
+        classes: tuple[Name, Name] | None = None,
     ) -> Federation:
         """One table a party, matched on the key column `on`; `label` is (party, column).
 
@@ -152,6 +156,7 @@ class Federation:
         first ones in the order of the key stay, and in a private run those that the secret of its store chooses. The
         column is no feature. `offset` and `weight` are (party, column) of the label holder: a known part of each row's
         score, such as log(exposure), and how many rows it stands for. Both are for exact methods (docs/data.md).
+        `classes` names the two labels, the one that is learnt last: ("no", "yes"). Without privacy it may be left out.
         """
         if not (isinstance(frames, Mapping) and frames):
             raise InvalidInput("no frames were given: pass {'party': frame, ...} with one frame a party.")
@@ -188,7 +193,7 @@ class Federation:
         fed = cls(
             holders, holder or LABELS, alignment, on, column, people, y, keys[on], _surplus=surplus, beside=beside
         )
-        return fed.with_policies(policies or {})
+        return fed._named(classes).with_policies(policies or {})
 
     @classmethod
     def open(cls, path: str | Path, frames: Mapping[str, Any] | None = None) -> Federation:
@@ -242,6 +247,9 @@ class Federation:
         beside: dict[str, Any] = {name: (self.label, column) for name, column in self.beside.columns.items()}
         return FederationFile(members, self.on, (self.label, self.label_column), self.unit, **beside)
 
+    def _named(self, classes: Any) -> Federation:
+        return self if classes is None else self.with_classes(*reversed(check_classes(classes)))
+
     def with_policies(self, policies: Mapping[str, Policy]) -> Federation:
         """The same federation with other policies for the parties named."""
         if not isinstance(policies, Mapping):
@@ -267,6 +275,11 @@ class Federation:
         if not any(party.block.columns for party in left.values()):
             raise InvalidInput("no party with columns is left.")
         return replace(self, parties=left)
+
+    @property
+    def labelled(self) -> bool:
+        """Whether the labels are here."""
+        return self._y is not None
 
     def ordered(self, secret: bytes) -> Federation:
         """The rows as a private run takes them: in the order of their keys' digests under this secret (row_order.py).
@@ -350,29 +363,22 @@ class Federation:
     def relabelled(self, y: NDArray[Any], surplus: NDArray[Any] | None = None) -> Federation:
         """The same rows with other labels, `surplus` for the rows that were left out."""
         left = None if self._surplus is None or surplus is None else replace(self._surplus, labels=surplus)
-        return replace(self, _y=y, _surplus=left)
+        return replace(self, _y=y, _surplus=left, classes=None)
 
-    def with_classes(self, positive: str, negative: str | None = None) -> Federation:
-        """The same rows with labels 1 for the positive class and −1 for the negative one, which keep their names.
+    def with_classes(self, positive: Name, negative: Name | None = None) -> Federation:
+        """The same rows with two classes that have names: the one that is learnt, and the other.
 
         Without `negative` every other label is of the other class. Labels are compared as text: "1" is 1.
         """
-        columns = [self.labels] if self.surplus_labels is None else [self.labels, self.surplus_labels]
-        found = [labels_in_words(labels) for labels in columns]
-        where = f"party {self.label!r}, label {self.label_column!r}"
-        if not any((words == positive).any() for words in found):
-            kinds = len(set(np.concatenate(found)))
-            what = f"none of {self.rows:,} labels is {positive!r}; there are {kinds:,} different ones"
-            raise InvalidInput(f"{where}: {what}. Name the class as the table writes it.")
-        strange = sum(int(np.count_nonzero((words != positive) & (words != negative))) for words in found)
-        if negative is not None and strange:
-            what = f"{strange:,} of {self.rows:,} labels are neither {positive!r} nor {negative!r}"
-            raise InvalidInput(
-                f"{where}: {what}. Leave those rows out, or name no negative class: then all others are."
-            )
-        signs = [np.where(words == positive, 1.0, -1.0) for words in found]
-        names = (f"not {positive}" if negative is None else negative, positive)
-        return replace(self.relabelled(*signs), classes=names)
+        where = f"party {self.label!r}, label {self.label_column!r}" if self.label_column else "the labels"
+        every = [self.targets] if self.surplus_labels is None else [self.targets, self.surplus_labels]
+        check_named(every, positive, negative, where)
+        return self.with_names((other_class(positive, negative), positive))
+
+    def with_names(self, classes: Classes) -> Federation:
+        """The same rows with classes of these names; a label that is neither is of the first."""
+        further = () if self.surplus_labels is None else (signs_of(self.surplus_labels, classes[1]),)
+        return replace(self.relabelled(signs_of(self.targets, classes[1]), *further), classes=classes)
 
     @property
     def surplus_digest(self) -> str:
@@ -397,7 +403,12 @@ class Federation:
 
     @property
     def labels(self) -> NDArray[Any]:
-        """The labels, in the order of the federation's rows."""
+        """The labels in their own values, in the order of the federation's rows."""
+        return self.targets if self.classes is None else called(self.targets > 0.0, self.classes)
+
+    @property
+    def targets(self) -> NDArray[Any]:
+        """The labels that a run learns from: −1 and 1, where classes have names, else as they came."""
         if self.away is not None:
             raise HeldByParty(f"the labels are held by {self.label!r} and did not leave it.")
         if self._y is None:
@@ -435,13 +446,6 @@ class Federation:
             return f"Federation({', '.join(f'{name}: {at.size:,} rows' for name, at in self.places.items())})"
         widths = ", ".join(f"{name}: {party.block.columns:,} columns" for name, party in self.parties.items())
         return f"Federation({widths}; labels at {self.label!r}; {self.alignment})"
-
-
-def labels_in_words(labels: NDArray[Any]) -> NDArray[Any]:
-    """Labels as a table writes them."""
-    import polars as pl
-
-    return np.asarray(texts_of("label", pl.Series(labels.tolist())).to_list(), dtype=object)
 
 
 def job_over(

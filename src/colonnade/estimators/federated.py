@@ -44,7 +44,8 @@ from colonnade.privacy.store import write_synced
 from colonnade.problem import Problem, Ridge
 from colonnade.runs.fit import SavedFit
 from colonnade.runs.fit import fit as run
-from colonnade.runs.result import Fit, load, shifted_scores
+from colonnade.runs.new_rows import shifted_scores
+from colonnade.runs.result import Fit, load
 from colonnade.runtime.run_store import RunStore
 
 OPEN_RIDGE = 1e-3  # where neither a penalty nor a constraint is given, and nothing is private

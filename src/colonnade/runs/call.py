@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
+from colonnade.data.classes import read_classes
 from colonnade.data.federation import Federation, job_over
 from colonnade.data.notices import about_columns, about_labels, about_levels, count_labels
 from colonnade.data.row_order import key_kind
@@ -55,6 +56,7 @@ def checked_call(
     method = asked.variant(problem)
     privacy = with_trust(privacy, method.trusts)
     _check_arguments(federation, problem, method)
+    federation = _with_names(federation, problem, privacy)
     solved = cast(Problem, problem)  # a method that knows no other kind refused it above
     privacy = with_label_range(privacy, federation, solved, method)
     federation, job = job_over(federation, solved, privacy, method)
@@ -73,6 +75,15 @@ def checked_call(
         _check_seeded(federation)
         plans = {party: unprotected(plan) for party, plan in plans.items()}
     return CheckedCall(asked, method, job, blocks, plans, federation)
+
+
+def _with_names(federation: Federation, problem: object, privacy: Privacy | None) -> Federation:
+    """Classes that have names: those that were declared, or what the labels call themselves."""
+    classifies = getattr(getattr(problem, "loss", None), "classifies", False)
+    if not classifies or federation.away is not None or federation.classes is not None or not federation.labelled:
+        return federation
+    classes = read_classes(federation.targets, private=privacy is not None)
+    return federation if classes is None else federation.with_names(classes)
 
 
 def ordered_call(call: CheckedCall, store: Store, *, kept: bool = True) -> CheckedCall:
@@ -206,7 +217,7 @@ def blocks_with_labels(federation: Federation, job: Job) -> dict[str, Block]:
     """The parties' blocks; the label holder's with the labels as the loss wants them."""
     if federation.away is not None:
         return {name: party.block for name, party in federation.parties.items()}
-    labels = usable_labels(federation.labels, job, federation.beside.values)
+    labels = usable_labels(federation.targets, job, federation.beside.values)
     blocks = {name: party.block for name, party in federation.parties.items()}
     if federation.by_rows:
         return {name: replace(block, labels=labels[federation.places[name]]) for name, block in blocks.items()}
@@ -241,5 +252,5 @@ def notices(federation: Federation, job: Job, blocks: Mapping[str, Block]) -> tu
         schema = federation.parties[name].schema
         nothing += [f"party {name!r}: {what}" for what in about_columns(schema, block)]
         unused += [f"party {name!r}: {what}" for what in about_levels(schema, block)]
-    about = about_labels(count_labels(federation.labels), job)
+    about = about_labels(count_labels(federation.targets), job)
     return nothing + [f"party {federation.label!r}: {what}" for what in about], unused

@@ -15,7 +15,7 @@ values leave the parties. A mistake is answered with the line it is on.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.data.federation import ROW_KEY, Federation
-from colonnade.data.schema.columns import Column
 from colonnade.data.schema.table import Schema
 from colonnade.data.sources import Table, table_at
 from colonnade.data.text_file import at_line, read_text
@@ -36,6 +35,7 @@ from colonnade.problem import AdaBoost, KernelSVM, Problem
 from colonnade.runs import declared
 from colonnade.runs.declared import Label, Wrong, check_keys
 from colonnade.runs.fit import fit
+from colonnade.runs.new_rows import together
 from colonnade.runs.preview import Preview, preview
 from colonnade.runs.result import Fit
 
@@ -189,19 +189,10 @@ def _share_table(folder: Path, data: _Plain, parties: _Plain, schemas: Mapping[s
             raise Wrong(f"data.parties.{name}.columns", what)
     with _at_source("data"):
         names = [column for column in there if any(column in own for own in wanted.values())]
-        whole = table.frame(names, _declared(schemas.values()), _texts_of(data))
+        whole = table.frame(names, together(schemas.values()), _texts_of(data))
     for name, own in wanted.items():
         frames[name] = whole.select(own) if on is not None else whole.select(own).with_row_index(ROW_KEY)
     return frames, on or ROW_KEY
-
-
-def _declared(schemas: Iterable[Schema]) -> Schema:
-    """What several schemas say of one table's columns; of a column that two of them declare in two ways, nothing."""
-    kinds: dict[str, list[Column]] = {}
-    for schema in schemas:
-        for column in schema.columns:
-            kinds.setdefault(column.name, []).append(column)
-    return Schema(tuple(found[0] for found in kinds.values() if len({type(one) for one in found}) == 1))
 
 
 def _beside_names(data: _Plain, party: str) -> list[str]:

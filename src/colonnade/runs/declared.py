@@ -27,6 +27,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
+from colonnade.data.classes import in_words
 from colonnade.data.federation import Federation
 from colonnade.data.schema.columns import Column, Numeric
 from colonnade.data.schema.table import Schema, check_source, column_from
@@ -103,18 +104,13 @@ class Label:
     def named(self, federation: Federation, classifies: bool) -> Federation:
         """The federation with classes that have names, where the file names them."""
         if self.positive is None:
-            if federation.labels.dtype.kind not in "biuf":
+            if federation.targets.dtype.kind not in "biuf":
                 named = 'name the class that is learnt, as in positive = "yes", in a table [data.label]'
                 raise Wrong("data.label", f"is {self.column!r}, which holds texts: {named}")
             return federation
         if not classifies:
             raise Wrong("data.label.positive", 'is for two classes: write loss = "Logistic", or low and high instead')
         return federation.with_classes(self.positive, self.negative)
-
-
-def in_words(value: object) -> str:
-    """A class as tables write it: true, not True."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def check_keys(where: str, table: Mapping[str, Any], known: Sequence[str]) -> None:

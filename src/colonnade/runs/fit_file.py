@@ -292,7 +292,8 @@ def stumps(raw: Any) -> bool:
 
 def facts(raw: Any) -> bool:
     """What everybody knew before the run."""
-    pair: Rule = lambda raw: texts(raw) and len(raw) == 2  # noqa: E731
+    name: Rule = lambda raw: text(raw) or flag(raw) or finite(raw)  # noqa: E731
+    pair: Rule = lambda raw: listed(name)(raw) and len(raw) == 2  # noqa: E731
     rules = {"rows": whole, "brought": tabled(whole), "policies": tabled(text), "settings": text, "fingerprint": text}
     rules |= {"classes": pair}
     return isinstance(raw, dict) and all(rules.get(name, plain)(value) for name, value in raw.items())

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from colonnade.data.classes import called
 from colonnade.data.schema.columns import Binary, Categorical, Date, Plain
 from colonnade.errors import InvalidInput, StoreError
 from colonnade.problem import Logistic
@@ -65,11 +66,17 @@ class _Plan:
 
 def pipeline_of(fit: Fit) -> Any:
     """A fitted scikit-learn Pipeline; its input is one frame with the declared columns of all parties by name."""
-    return _assemble(fit, _plan(fit), GAPS)
+    model = _assemble(fit, _plan(fit), GAPS)
+    if fit.problem.loss.classifies and fit.classes is not None:
+        model.named_steps["model"].classes_ = called(np.array([False, True]), fit.classes)
+    return model
 
 
 def write_onnx(fit: Fit, path: str | Path) -> Path:
-    """The same as an ONNX file: an input of 32-bit floats or of strings for every column, "" for a gap among them."""
+    """The same as an ONNX file: an input of 32-bit floats or of strings for every column, "" for a gap among them.
+
+    Its classes are −1 and 1, whatever they are called.
+    """
     try:
         from skl2onnx import to_onnx
         from skl2onnx.common.data_types import FloatTensorType, StringTensorType

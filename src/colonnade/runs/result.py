@@ -1,9 +1,7 @@
-"""What a run gives back: the model by party, its certificate, what it cost to send, what it says about privacy;
-and how good it is, on rows that the caller hands over and says to be public or paid for."""
+"""What a run gives back: the model by party, its certificate, what it cost to send, what it says about privacy."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,21 +11,21 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from colonnade.data.beside import offset_of
-from colonnade.data.federation import Federation
+from colonnade.data.classes import called
+from colonnade.data.federation import ROW_KEY, Federation
 from colonnade.data.schema.cells import as_frame
 from colonnade.data.schema.table import Schema
 from colonnade.errors import HeldByParty, InvalidInput
 from colonnade.kernels.arrays import Floats
 from colonnade.privacy.block import Block
 from colonnade.problem import KernelSVM, Logistic
-from colonnade.problem.adjusted import check_offset
 from colonnade.problem.kernel import Support
 from colonnade.problem.link import PLAIN
 from colonnade.runs.fit_file import read_fit, write_fit
 from colonnade.runs.inference import Inference
+from colonnade.runs.new_rows import read_rows, shifted_scores
 from colonnade.runs.release import Release
-from colonnade.views.fit_facts import BASES, Evaluation, FitFacts
+from colonnade.views.fit_facts import FitFacts
 from colonnade.views.inference import InferenceFacts
 
 if TYPE_CHECKING:
@@ -35,13 +33,7 @@ if TYPE_CHECKING:
     from colonnade.runs.scorecard import Scorecard
 
 ON_MATRICES = "this model was fitted on matrices: pass Federation.split(X, None, parties)"
-NO_OFFSET = (
-    "this model was fitted with an offset, and the rows bring none ({place}): it was taken as 0 in every row, so "
-    "counts are those of one unit of exposure."
-)
-GROUPS = 10
 MOST_REPORTED = 200  # columns of a table of intervals
-ROC_POINTS = 200  # as many as a page can show
 
 
 @dataclass(frozen=True)
@@ -88,9 +80,11 @@ class Fit(FitFacts):
                  {party: frame}: matched on the fit's key, in the order of the first frame, all of whose rows must be
                  matched;
                  one frame: all parties' columns side by side, in the order of its rows.
+                 The path of a CSV, Parquet or Arrow file may stand for a frame.
         without  parties that cannot take part: their part of every score is left out. A party that is missing and is
                  not named here is an error.
         """
+        data = read_rows(self, data)
         if self.by_rows and not (isinstance(data, Federation) and data.away is not None):
             return self._row_scores(data)
         scores = np.zeros(0)
@@ -108,7 +102,7 @@ class Fit(FitFacts):
                 remedy = "co.score(fit, federation, engine=co.Grpc(...)) lets the label holder learn their scores"
                 raise HeldByParty(f"the rows are held by parties elsewhere: {remedy}.")
             return self.blocks(data, without), slice(None)
-        if isinstance(data, Mapping) and self.on is not None:
+        if isinstance(data, Mapping) and self.key is not None:
             federation = self._federation(data, without)
             return self.blocks(federation, without), self._places(data, federation)
         return self._side_by_side(data, without), slice(None)
@@ -166,15 +160,18 @@ class Fit(FitFacts):
         return write_onnx(self, path)
 
     def predict_proba(self, data: Any, without: Sequence[str] = ()) -> Floats:
-        """The probability of label +1, for a fit that knows one; rows and `without` as in `scores`."""
+        """The probability of the class that was learnt, for a fit that knows one; rows and `without` as in `scores`."""
         if not self.problem.loss.classifies:
             raise InvalidInput(f"{type(self.problem.loss).__name__} predicts values, not classes; use fit.predict.")
         if self.link is None and not isinstance(self.problem.loss, Logistic):
             raise InvalidInput(f"scores of {type(self.problem.loss).__name__} are no probabilities; use fit.scores.")
         return (self.link or PLAIN)(shifted_scores(self, data, without))
 
-    def predict(self, data: Any, without: Sequence[str] = ()) -> Floats:
-        """Labels −1 and +1 where the loss classifies, values otherwise; rows and `without` as in `scores`.
+    def predict(self, data: Any, without: Sequence[str] = ()) -> NDArray[Any]:
+        """The labels' own values where the loss classifies (`classes`), numbers otherwise; rows and `without` as in
+        `scores`.
+
+        Classes of a private fit are −1 and +1 unless they were named, or the labels are Booleans.
 
         A model with an offset predicts at score + offset, counts as exp(score + offset): the rows bring it in the label
         holder's column (a Federation by offset=). Without it a warning says that it was taken as 0.
@@ -183,7 +180,7 @@ class Fit(FitFacts):
         if not self.problem.loss.classifies:
             return self.problem.loss.link(scores)
         odds = (self.link or PLAIN).log_odds(scores)  # so that +1 is what predict_proba gives a half or more
-        return np.where(odds >= 0.0, 1.0, -1.0)
+        return called(odds >= 0.0, self.classes)
 
     def _row_scores(self, data: Any) -> Floats:
         """Scores by a model whose coefficients are the same at every party: any split of columns or rows will do."""
@@ -258,6 +255,11 @@ class Fit(FitFacts):
         return {party: federation.parties[party].block for party in wanted}
 
     @property
+    def key(self) -> str | None:
+        """The column by which rows of several tables are matched; None: they stand side by side."""
+        return None if self.on == ROW_KEY else self.on
+
+    @property
     def depth(self) -> int:
         """Of the curves that the run chose for columns whose schema leaves it to the method; 0: lines."""
         return int(self.facts.get("depth", 0))
@@ -267,22 +269,22 @@ class Fit(FitFacts):
         _check_present(wanted, frames)
         schemas = {party: self.schemas[party] or Schema(()) for party in wanted}
         ordered = {party: frames[party] for party in frames if party in schemas}  # the first one gives the order
-        return Federation.from_frames(ordered, on=str(self.on), schemas=schemas)
+        return Federation.from_frames(ordered, on=str(self.key), schemas=schemas)
 
     def _places(self, frames: Mapping[str, Any], federation: Federation) -> Any:
         """Where each row of the first frame stands among the federation's rows."""
         first = next(party for party in frames if party in self.coefficients)
-        asked = as_frame(frames[first]).select(str(self.on))
-        asked = asked if federation.keys is None else asked.cast({str(self.on): federation.keys.dtype})
+        asked = as_frame(frames[first]).select(str(self.key))
+        asked = asked if federation.keys is None else asked.cast({str(self.key): federation.keys.dtype})
         if len(asked) != federation.rows:
             raise InvalidInput(
                 f"{len(asked) - federation.rows:,} of the {len(asked):,} rows of {first!r} are not at every party, so "
-                f"they have no score. Leave them out first: their {self.on!r} is not in federation.keys of "
+                f"they have no score. Leave them out first: their {self.key!r} is not in federation.keys of "
                 "Federation.from_frames(...) over the same frames."
             )
         assert federation.keys is not None
         places = federation.keys.to_frame().with_row_index("place")
-        return asked.join(places, on=str(self.on), how="left", maintain_order="left")["place"].to_numpy()
+        return asked.join(places, on=str(self.key), how="left", maintain_order="left")["place"].to_numpy()
 
     def _side_by_side(self, data: Any, without: Sequence[str]) -> dict[str, Block]:
         wanted = self._parties(without)
@@ -305,6 +307,7 @@ class Fit(FitFacts):
         evaluation     (federation or frames, labels) as for `scores`: rows on which to show how good the model is.
         evaluation_is  "public", or "paid for": figures computed on rows are a release about them; required with it.
         """
+        from colonnade.runs.evaluation import evaluate_fit
         from colonnade.views.page import write_report
 
         found = evaluate_fit(self, evaluation, evaluation_is)
@@ -331,22 +334,6 @@ class Fit(FitFacts):
         write_fit(self, Path(path))
 
 
-def shifted_scores(fit: Fit, data: Any, without: Sequence[str] = ()) -> Floats:
-    """Scores plus the offset, where the model has one and the rows bring it."""
-    scores = fit.scores(data, without)
-    if "offset" not in fit.beside:
-        return scores
-    column, keys = fit.beside["offset"], None
-    if isinstance(data, Mapping) and fit.on is not None:  # in the order of the first frame
-        keys = as_frame(data[next(party for party in data if party in fit.coefficients)])[fit.on]
-    offset = offset_of(data, fit.label, column, keys)
-    if offset is None:
-        place = f"column {column!r} of {fit.label!r}" if column else "Federation.split(..., offset=...)"
-        warnings.warn(NO_OFFSET.format(place=place), UserWarning, stacklevel=3)
-        return scores
-    return scores + check_offset(offset)
-
-
 def load(path: str | Path) -> Fit:
     """Read a fit that `Fit.save` wrote."""
     return Fit(**read_fit(Path(path)))
@@ -365,98 +352,3 @@ def _encode(schema: Schema, frame: Any) -> Block:
 def _parts(block: Block, x: Floats) -> Floats:
     """A party's part of the scores: one column for each response where the coefficients are a matrix."""
     return block.scores(x) if x.ndim == 1 else np.column_stack([block.scores(np.ascontiguousarray(r)) for r in x.T])
-
-
-# ------------------------------------------------------------------------------------------------ how good it is
-
-# A figure of quality is a function of the rows it was computed on, so it is a release about them. The report computes
-# none on the rows of the fit: those belong to the parties. Whoever gives rows answers for what they are.
-
-
-def evaluate_fit(fit: Fit, evaluation: tuple[Any, Any] | None, basis: str | None) -> Evaluation | None:
-    """The figures of a fit on (federation or frames, labels), if any are given."""
-    if evaluation is None and basis is None:
-        return None
-    if evaluation is None:
-        raise InvalidInput(f"evaluation_is={basis!r} was given without evaluation=(rows, labels).")
-    if basis not in BASES:
-        raise InvalidInput(
-            f"evaluation_is={basis!r}: figures of quality are a release about the rows they are computed on. Say "
-            "evaluation_is='public', or 'paid for' where their release is accounted for elsewhere."
-        )
-    if not (isinstance(evaluation, tuple) and len(evaluation) == 2):
-        raise InvalidInput("evaluation= wants a pair: (federation or frames, labels).")
-    data, given = evaluation
-    scores = fit.scores(data)
-    labels = np.asarray(given)
-    if scores.ndim != 1 or labels.shape != scores.shape:
-        shapes = f"labels of shape {labels.shape} for scores of shape {scores.shape}"
-        raise InvalidInput(f"evaluation= brings {shapes}; give one label a row, in the order of the rows.")
-    checked = np.asarray(fit.problem.loss.check(labels), np.float64)
-    evaluate = _of_classes if fit.problem.loss.classifies else _of_values
-    return evaluate(fit, data, scores, checked, basis)
-
-
-def _of_classes(fit: Fit, data: Any, scores: Floats, labels: Floats, basis: str) -> Evaluation:
-    positive = labels > 0.0
-    curve = roc_curve(scores, positive)
-    figures = {
-        "AUC": (area(curve), "the chance that a positive row is ranked above a negative one; 0.5 is guessing"),
-        "accuracy": (float(np.mean((fit.predict(data) > 0.0) == positive)), "share of rows whose class is predicted"),
-        "base rate": (float(positive.mean()), "share of positive rows"),
-    }
-    groups: tuple[tuple[float, float, int], ...] = ()
-    remark = "Scores of this loss are no probabilities, so there is no calibration."
-    if fit.link is not None or isinstance(fit.problem.loss, Logistic):
-        chances = fit.predict_proba(data)
-        figures["Brier score"] = (float(np.mean((chances - positive) ** 2)), "mean squared error of the probabilities")
-        groups, remark = grouped(chances, positive.astype(np.float64)), ""
-    without = {party: area(roc_curve(part, positive)) for party, part in _left_out(fit, data).items()}
-    shown = tuple(curve[k] for k in np.unique(np.linspace(0, len(curve) - 1, min(len(curve), ROC_POINTS)).astype(int)))
-    return Evaluation(basis, labels.size, "AUC", figures, groups, shown, without, remark)
-
-
-def _of_values(fit: Fit, data: Any, scores: Floats, labels: Floats, basis: str) -> Evaluation:
-    shift, link = shifted_scores(fit, data) - scores, fit.problem.loss.link
-    predicted = np.asarray(link(scores + shift), np.float64)
-
-    def error(values: Floats) -> float:
-        return float(np.sqrt(np.mean((values - labels) ** 2)))
-
-    spread = float(np.mean((labels - labels.mean()) ** 2))
-    figures = {
-        "RMSE": (error(predicted), "root of the mean squared error, in units of the label"),
-        "MAE": (float(np.mean(np.abs(predicted - labels))), "mean absolute error"),
-    }
-    if spread > 0.0:
-        figures["R²"] = (1.0 - error(predicted) ** 2 / spread, "share of the labels' variance that is explained")
-    without = {party: error(np.asarray(link(part + shift))) for party, part in _left_out(fit, data).items()}
-    return Evaluation(basis, labels.size, "RMSE", figures, grouped(predicted, labels), (), without)
-
-
-def _left_out(fit: Fit, data: Any) -> dict[str, Floats]:
-    """The scores without each party in turn, where parties hold columns and there are several."""
-    if fit.by_rows or len(fit.coefficients) < 2:
-        return {}
-    return {party: fit.scores(data, without=[party]) for party in fit.coefficients}
-
-
-def roc_curve(scores: Floats, positive: NDArray[np.bool_]) -> list[tuple[float, float]]:
-    """(share of negative rows accused, share of positive rows found) at every threshold, from none to all."""
-    order = np.argsort(-scores, kind="stable")
-    ends = np.flatnonzero(np.append(np.diff(scores[order]) != 0.0, True))  # rows of equal score fall together
-    found = np.cumsum(positive[order])[ends] / positive.sum()
-    accused = np.cumsum(~positive[order])[ends] / (~positive).sum()
-    return [(0.0, 0.0), *zip(accused.tolist(), found.tolist(), strict=True)]
-
-
-def area(curve: list[tuple[float, float]]) -> float:
-    """The area under a curve, by trapezoids."""
-    x, y = np.array(curve).T
-    return float(np.sum(np.diff(x) * (y[1:] + y[:-1]) / 2.0))
-
-
-def grouped(predicted: Floats, found: Floats) -> tuple[tuple[float, float, int], ...]:
-    """Mean prediction, mean outcome and size of ten groups of equal size, by prediction."""
-    parts = np.array_split(np.argsort(predicted, kind="stable"), min(GROUPS, predicted.size))
-    return tuple((float(predicted[part].mean()), float(found[part].mean()), int(part.size)) for part in parts)

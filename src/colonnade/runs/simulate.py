@@ -175,7 +175,7 @@ def simulate_study(
 ) -> Simulation:
     """The same for the parties, the problem, the method and the terms of a configuration file."""
     _check_counts(splits, repeats, epsilons, (privacy.trust,))
-    values, _ = _labels(whole.labels, problem)
+    values, _ = _labels(whole.targets, problem)
     methods = None if method is None else [method]
     terms = [replace(privacy, epsilon=epsilon) for epsilon in epsilons]
     return _compare(whole.relabelled(values), problem, methods, terms, splits, repeats, progress)
@@ -194,7 +194,7 @@ def _compare(
     with progress_bar(progress, "simulating, fits", splits * sum(case.times(repeats) for case in plan)) as show:
         for number, (train, test) in enumerate(_splits(whole.rows, splits)):
             told, held = _rows(whole, train), _rows(whole, test)
-            if classifies and min(len(set(told.labels.tolist())), len(set(held.labels.tolist()))) < 2:
+            if classifies and min(len(set(told.targets.tolist())), len(set(held.targets.tolist()))) < 2:
                 raise InvalidInput(f"split {number + 1} of {splits} has one class only: too few rows of a class.")
             for case in plan:
                 for _ in range(case.times(repeats)):
@@ -256,7 +256,7 @@ def _trial(case: _Case, told: Federation, held: Federation, split: int, classifi
         fitted = fit(told, case.problem, case.method, case.privacy, store=None if case.privacy is None else store)
     seconds = time.perf_counter() - began
     scores = fitted.scores(held) if classifies else fitted.predict(held)
-    figures = _figures(held.labels, scores, classifies)
+    figures = _figures(held.targets, scores, classifies)
     trust, budget = ("", math.inf) if case.privacy is None else (str(case.privacy.trust), case.privacy.epsilon)
     sent = fitted.communication
     return Trial(case.name, trust, budget, split, figures, sent.bytes, sent.rounds, seconds)
@@ -271,10 +271,10 @@ def _baselines(told: Federation, held: Federation, split: int, classifies: bool)
     for name, group in groups.items():
         began = time.perf_counter()
         model = LogisticRegression(max_iter=500, tol=1e-3) if classifies else Ridge()
-        model.fit(_matrix(told, group), told.labels)
+        model.fit(_matrix(told, group), told.targets)
         scores = (model.decision_function if classifies else model.predict)(_matrix(held, group))
         seconds = time.perf_counter() - began
-        yield Trial(name, "", math.inf, split, _figures(held.labels, scores, classifies), seconds=seconds)
+        yield Trial(name, "", math.inf, split, _figures(held.targets, scores, classifies), seconds=seconds)
 
 
 def _matrix(federation: Federation, names: Sequence[str]) -> Any:
@@ -319,7 +319,7 @@ def _rows(whole: Federation, places: Places) -> Federation:
         parties[name] = replace(party, block=Block(taken, party.block.positions, unit=party.block.unit))
     same = Alignment(dict.fromkeys(parties, places.size), places.size)
     keys = None if whole.keys is None else whole.keys[places]
-    made = replace(whole, parties=parties, alignment=same, _y=whole.labels[places], keys=keys, _surplus=None)
+    made = replace(whole, parties=parties, alignment=same, _y=whole.targets[places], keys=keys, _surplus=None)
     return replace(made, beside=whole.beside.of(places))
 
 

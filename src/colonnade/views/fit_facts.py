@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from colonnade.data.classes import Classes
 from colonnade.data.schema.table import Schema
 from colonnade.errors import HeldByParty
 from colonnade.kernels.arrays import Floats
@@ -111,10 +112,10 @@ class FitFacts:
     beside: Mapping[str, str] = field(default_factory=dict)  # the label holder's columns of "offset" and "weight"
 
     @property
-    def classes(self) -> tuple[str, str] | None:
-        """What the labels −1 and +1 are called, where a class had a name."""
+    def classes(self) -> Classes | None:
+        """The labels' own values, of −1 and of +1; None: numbers, or classes that were not named (`predict`)."""
         names = self.facts.get("classes")
-        return None if names is None else (str(names[0]), str(names[1]))
+        return None if names is None else (names[0], names[1])
 
     @property
     def coreset(self) -> pl.DataFrame:

@@ -1,0 +1,116 @@
+"""Two classes by their names: which of them is learnt, and what the labels −1 and +1 are called.
+
+A name is a text, a Boolean or a number; labels are compared with it as a table writes them, so "1" is 1 and "true" is
+True. Without privacy names may be read off the labels. A private run reads none: which labels there are would tell
+about single rows. The type of a column is public, and of Booleans it says both names.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.errors import InvalidInput
+
+Name = str | bool | int | float
+Classes = tuple[Name, Name]  # of −1 and of +1
+SAY = "classes=('no', 'yes') in Federation.split or from_frames, or positive = \"yes\" in a file"
+
+
+def in_words(name: Name) -> str:
+    """A class as tables write it: true, not True; 1, not 1.0."""
+    if isinstance(name, bool | np.bool_):
+        return str(bool(name)).lower()
+    return str(int(name)) if isinstance(name, float) and name.is_integer() else str(name)
+
+
+def labels_in_words(labels: NDArray[Any]) -> NDArray[Any]:
+    """Labels as a table writes them; None where one is missing."""
+    values = labels.ravel().tolist()
+    words = {value: None if value is None or value != value else in_words(value) for value in _different(values)}
+    return np.array([words[value] for value in values], dtype=object)
+
+
+def _different(values: list[Any]) -> dict[Any, None]:
+    try:
+        return dict.fromkeys(values)
+    except TypeError:  # of a list or a table; its message may quote it
+        raise InvalidInput("some labels are neither texts nor numbers: give one value a row.") from None
+
+
+def check_classes(given: Any) -> Classes:
+    """(negative, positive), two different names."""
+    pair = list(given) if isinstance(given, Sequence | np.ndarray) and not isinstance(given, str) else []
+    names = [name.item() if isinstance(name, np.generic) else name for name in pair]
+    plain = all(isinstance(n, str | bool | int) or (isinstance(n, float) and math.isfinite(n)) for n in names)
+    if len(names) != 2 or not plain or in_words(names[0]) == in_words(names[1]):
+        raise InvalidInput(f"classes={given!r}: give two names, the class that is learnt last, as in ('no', 'yes').")
+    return cast(Classes, tuple(names))
+
+
+def other_class(positive: Name, negative: Name | None) -> Name:
+    """What the labels −1 are called: the other Boolean, or every class but the positive one, where none is named."""
+    if negative is not None:
+        return negative
+    return (not positive) if isinstance(positive, bool) else f"not {in_words(positive)}"
+
+
+def signs_of(labels: NDArray[Any], positive: Name) -> NDArray[np.float64]:
+    """1 for the positive class and −1 for all else, whatever it is."""
+    return np.where(labels_in_words(labels) == in_words(positive), 1.0, -1.0)
+
+
+def count_strange(labels: NDArray[Any], classes: Classes) -> int:
+    """How many labels are of neither class."""
+    words, (negative, positive) = labels_in_words(labels), map(in_words, classes)
+    return int(np.count_nonzero((words != positive) & (words != negative)))
+
+
+def check_named(columns: Sequence[NDArray[Any]], positive: Name, negative: Name | None, where: str) -> None:
+    """Whether some label is of the class that is learnt and, where the other is named too, none of a third."""
+    rows = sum(len(labels) for labels in columns)
+    if not any((signs_of(labels, positive) > 0.0).any() for labels in columns):
+        kinds = len(set(np.concatenate([labels_in_words(labels) for labels in columns])))
+        what = f"none of {rows:,} labels is {positive!r}; there are {kinds:,} different ones"
+        raise InvalidInput(f"{where}: {what}. Name the class as the table writes it.")
+    strange = 0 if negative is None else sum(count_strange(labels, (negative, positive)) for labels in columns)
+    if strange:
+        what = f"{strange:,} of {rows:,} labels are neither {positive!r} nor {negative!r}"
+        raise InvalidInput(f"{where}: {what}. Leave those rows out, or name no negative class: then all others are.")
+
+
+def called(positive: NDArray[np.bool_], classes: Classes | None) -> NDArray[Any]:
+    """The names of classes; −1 and +1 where they have none."""
+    names = (-1.0, 1.0) if classes is None else classes
+    kind = None if len({type(name) for name in names}) == 1 else object
+    return np.array(names, dtype=kind)[positive.astype(np.int64)]
+
+
+def read_classes(labels: NDArray[Any], *, private: bool) -> Classes | None:
+    """What the labels themselves call two classes; None: numbers, of which the loss says whether it takes them."""
+    values = _different(labels.ravel().tolist()) if labels.dtype.kind == "O" else {}
+    if labels.dtype.kind == "b" or (values and all(isinstance(value, bool) for value in values)):
+        return (False, True)
+    numbers = labels.dtype.kind in "iuf" or (values and all(isinstance(v, int | float) for v in values))
+    if private:
+        if not numbers:
+            what = "the labels are texts, and a private run does not look which there are"
+            raise InvalidInput(f"{what}. Name both classes: {SAY}. Nothing was spent.")
+        return None
+    if numbers:
+        found = [value for value in np.unique(labels.astype(np.float64)).tolist() if not math.isnan(value)]
+        if labels.ndim != 1 or found not in ([0.0, 1.0], [-1.0, 1.0]):
+            return None
+        return cast(Classes, tuple(found if labels.dtype.kind == "f" else map(int, found)))
+    words = labels_in_words(labels)
+    if missing := sum(word is None for word in words.tolist()):
+        raise InvalidInput(f"{missing:,} of {words.size:,} labels are missing: leave those rows out.")
+    names = sorted(set(words.tolist()))
+    if len(names) != 2:
+        advice = "check the label column" if len(names) < 2 else f"name the one that is learnt and the rest: {SAY}"
+        raise InvalidInput(f"the labels are {len(names):,} different texts, and two classes are learnt: {advice}.")
+    return (names[0], names[1])

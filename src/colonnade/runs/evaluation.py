@@ -1,0 +1,125 @@
+"""How good a fit is, on rows that the caller hands over: figures, groups of calibration, the ROC.
+
+A figure of quality is a function of the rows it was computed on, so it is a release about them. The report computes
+none on the rows of the fit: those belong to the parties. Whoever gives rows answers for what they are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.data.classes import called, count_strange, signs_of
+from colonnade.errors import InvalidInput
+from colonnade.kernels.arrays import Floats
+from colonnade.problem import Logistic
+from colonnade.runs.new_rows import shifted_scores
+from colonnade.views.fit_facts import BASES, Evaluation
+
+if TYPE_CHECKING:
+    from colonnade.runs.result import Fit
+
+GROUPS = 10
+ROC_POINTS = 200  # as many as a page can show
+
+
+def evaluate_fit(fit: Fit, evaluation: tuple[Any, Any] | None, basis: str | None) -> Evaluation | None:
+    """The figures of a fit on (federation or frames, labels), if any are given."""
+    if evaluation is None and basis is None:
+        return None
+    if evaluation is None:
+        raise InvalidInput(f"evaluation_is={basis!r} was given without evaluation=(rows, labels).")
+    if basis not in BASES:
+        raise InvalidInput(
+            f"evaluation_is={basis!r}: figures of quality are a release about the rows they are computed on. Say "
+            "evaluation_is='public', or 'paid for' where their release is accounted for elsewhere."
+        )
+    if not (isinstance(evaluation, tuple) and len(evaluation) == 2):
+        raise InvalidInput("evaluation= wants a pair: (federation or frames, labels).")
+    data, given = evaluation
+    scores = fit.scores(data)
+    labels = np.asarray(given)
+    if scores.ndim != 1 or labels.shape != scores.shape:
+        shapes = f"labels of shape {labels.shape} for scores of shape {scores.shape}"
+        raise InvalidInput(f"evaluation= brings {shapes}; give one label a row, in the order of the rows.")
+    checked = np.asarray(fit.problem.loss.check(_in_numbers(fit, labels)), np.float64)
+    evaluate = _of_classes if fit.problem.loss.classifies else _of_values
+    return evaluate(fit, data, scores, checked, basis)
+
+
+def _in_numbers(fit: Fit, labels: NDArray[Any]) -> NDArray[Any]:
+    """Labels that are words as −1 and 1, by the names of the fit's classes."""
+    if fit.classes is None or labels.dtype.kind in "biuf":
+        return labels
+    if strange := count_strange(labels, fit.classes):
+        known = " nor ".join(repr(name) for name in fit.classes)
+        raise InvalidInput(f"{strange:,} of {labels.size:,} labels of evaluation= are neither {known}: leave them out.")
+    return signs_of(labels, fit.classes[1])
+
+
+def _of_classes(fit: Fit, data: Any, scores: Floats, labels: Floats, basis: str) -> Evaluation:
+    positive = labels > 0.0
+    curve = roc_curve(scores, positive)
+    right = float(np.mean(fit.predict(data) == called(positive, fit.classes)))
+    figures = {
+        "AUC": (area(curve), "the chance that a positive row is ranked above a negative one; 0.5 is guessing"),
+        "accuracy": (right, "share of rows whose class is predicted"),
+        "base rate": (float(positive.mean()), "share of positive rows"),
+    }
+    groups: tuple[tuple[float, float, int], ...] = ()
+    remark = "Scores of this loss are no probabilities, so there is no calibration."
+    if fit.link is not None or isinstance(fit.problem.loss, Logistic):
+        chances = fit.predict_proba(data)
+        figures["Brier score"] = (float(np.mean((chances - positive) ** 2)), "mean squared error of the probabilities")
+        groups, remark = grouped(chances, positive.astype(np.float64)), ""
+    without = {party: area(roc_curve(part, positive)) for party, part in _left_out(fit, data).items()}
+    shown = tuple(curve[k] for k in np.unique(np.linspace(0, len(curve) - 1, min(len(curve), ROC_POINTS)).astype(int)))
+    return Evaluation(basis, labels.size, "AUC", figures, groups, shown, without, remark)
+
+
+def _of_values(fit: Fit, data: Any, scores: Floats, labels: Floats, basis: str) -> Evaluation:
+    shift, link = shifted_scores(fit, data) - scores, fit.problem.loss.link
+    predicted = np.asarray(link(scores + shift), np.float64)
+
+    def error(values: Floats) -> float:
+        return float(np.sqrt(np.mean((values - labels) ** 2)))
+
+    spread = float(np.mean((labels - labels.mean()) ** 2))
+    figures = {
+        "RMSE": (error(predicted), "root of the mean squared error, in units of the label"),
+        "MAE": (float(np.mean(np.abs(predicted - labels))), "mean absolute error"),
+    }
+    if spread > 0.0:
+        figures["R²"] = (1.0 - error(predicted) ** 2 / spread, "share of the labels' variance that is explained")
+    without = {party: error(np.asarray(link(part + shift))) for party, part in _left_out(fit, data).items()}
+    return Evaluation(basis, labels.size, "RMSE", figures, grouped(predicted, labels), (), without)
+
+
+def _left_out(fit: Fit, data: Any) -> dict[str, Floats]:
+    """The scores without each party in turn, where parties hold columns and there are several."""
+    if fit.by_rows or len(fit.coefficients) < 2:
+        return {}
+    return {party: fit.scores(data, without=[party]) for party in fit.coefficients}
+
+
+def roc_curve(scores: Floats, positive: NDArray[np.bool_]) -> list[tuple[float, float]]:
+    """(share of negative rows accused, share of positive rows found) at every threshold, from none to all."""
+    order = np.argsort(-scores, kind="stable")
+    ends = np.flatnonzero(np.append(np.diff(scores[order]) != 0.0, True))  # rows of equal score fall together
+    found = np.cumsum(positive[order])[ends] / positive.sum()
+    accused = np.cumsum(~positive[order])[ends] / (~positive).sum()
+    return [(0.0, 0.0), *zip(accused.tolist(), found.tolist(), strict=True)]
+
+
+def area(curve: list[tuple[float, float]]) -> float:
+    """The area under a curve, by trapezoids."""
+    x, y = np.array(curve).T
+    return float(np.sum(np.diff(x) * (y[1:] + y[:-1]) / 2.0))
+
+
+def grouped(predicted: Floats, found: Floats) -> tuple[tuple[float, float, int], ...]:
+    """Mean prediction, mean outcome and size of ten groups of equal size, by prediction."""
+    parts = np.array_split(np.argsort(predicted, kind="stable"), min(GROUPS, predicted.size))
+    return tuple((float(predicted[part].mean()), float(found[part].mean()), int(part.size)) for part in parts)
