@@ -77,13 +77,13 @@ from colonnade.methods.gram.secure_release import (
     release_sums,
     released_gram,
 )
-from colonnade.methods.gram.solve import solve
+from colonnade.methods.gram.solve import GramSolution, solve
 from colonnade.methods.method import Answer, Done, Finish, Job, Labels, Method, Own, SendLabels, finish_party
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import Audience, Plan
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.statement import Trust
-from colonnade.problem import GroupLasso, LeastSquares, Logistic, Ridge
+from colonnade.problem import ElasticNet, GroupLasso, Lasso, LeastSquares, Logistic, Ridge
 from colonnade.runtime.node import Replies
 from colonnade.runtime.program import COORDINATOR, Post, Program, ask, ask_one, receive, tell
 
@@ -114,15 +114,15 @@ def coordinator(job: Job, gate: Gate, settings: GramSettings) -> Program[Answer]
     gram = Gram.of(extended, steps * joint.step**2, design.sds(joint, frame))
     every, bound = design.columns.owner.size, label_bound(job)
     rows, curves = job.roster.rows, Curves(design.columns.level, directions(job), settings.purpose == "prediction")
-    solved = solve(
-        gram, frame, rule, job.problem, rows=rows, columns=every, label_bound=bound, sums=sums, curves=curves
-    )
+    known, select = (gram, frame, rule, job.problem), settings.penalty == "select"
+    solved = solve(*known, rows=rows, columns=every, label_bound=bound, sums=sums, curves=curves, select=select)
     doubt = "rows were added into buckets" if settings.sketch_rows else cut_short(job)
     proven = all(map(prepared.layout.whole, job.roster.with_columns))
     counted = sums if whole else None  # of rows that were shortened they count nothing
     release = released_gram(job, gram, frame, rule.name, settings.cross, joint, proven=proven, sums=counted)
     release = replace(release, cut=any(cut_toward_zero(job, name, joint) for name in job.roster.with_columns))
-    answer = gram_answer(job, solved, release, (WEAK,) if rule.name == "weak" else (), doubt)
+    remarks = ((WEAK,) if rule.name == "weak" else ()) + ((_chosen(solved),) if select else ())
+    answer = gram_answer(job, solved, release, remarks, doubt)
     yield from tell(_finish(job, answer), Done)
     return answer
 
@@ -155,7 +155,7 @@ def party(job: Job, block: Block, gate: Gate, settings: GramSettings) -> Program
     return (yield from finish_party(block, gate, request, shortened))
 
 
-def local_coordinator(local: Local, gate: Gate) -> Program[Answer]:
+def local_coordinator(local: Local, gate: Gate, select: bool) -> Program[Answer]:
     job, releasing = local.job, local.releasing
     if local.sketch:
         parts = yield from ask(releasing, SendSketch(local.buckets), LocalParts)
@@ -166,11 +166,12 @@ def local_coordinator(local: Local, gate: Gate) -> Program[Answer]:
     bound, every = label_bound(job), local.columns.owner.size
     known = gram, local.frame, local.rule, job.problem
     curves = Curves(local.columns.level, directions(job))
-    solved = solve(*known, rows=job.roster.rows, columns=every, label_bound=bound, curves=curves)
+    solved = solve(*known, rows=job.roster.rows, columns=every, label_bound=bound, curves=curves, select=select)
     doubt = f"products between parties {'come from sketches' if local.sketch else 'were left out'}"
     cross = "sketch" if local.sketch else "none"
     release = released_gram(job, gram, local.frame, local.rule.name, cross, local.figures, proven=False)
-    answer = gram_answer(job, solved, release, () if local.sketch else (APART,), doubt)
+    remarks = (() if local.sketch else (APART,)) + ((_chosen(solved),) if select else ())
+    answer = gram_answer(job, solved, release, remarks, doubt)
     yield from tell(_finish(job, answer), Done)
     return answer
 
@@ -189,6 +190,15 @@ def local_party(local: Local, block: Block, gate: Gate) -> Program[Own]:
                 raise ProtocolError(f"{COORDINATOR!r} asked for {type(request).__name__}, which was not agreed")
         request = yield from ask_one(COORDINATOR, answer, LocalRequest)
     return (yield from finish_party(block, gate, request, shortened))
+
+
+def _chosen(solved: GramSolution) -> str:
+    assert solved.path is not None
+    least, most = (figure(solved.path.weights) for figure in (np.min, np.max))
+    return (
+        f"{solved.penalty} was chosen for the error that it is expected to have on other rows, from what was released, "
+        f"of weights from {least:.3g} to {most:.3g}: it cost nothing"
+    )
 
 
 def _finish(job: Job, answer: Answer) -> dict[str, Finish]:
@@ -246,6 +256,8 @@ class PrivateGram(GramSettings, Method):
     purpose      what the release is for. "prediction": rows are centred, scaled and shortened where that makes the
                  model better. "inference": rows as they are, none shortened, the whole budget on one release, of which
                  `fit.inference()` and `fit.release.regress(...)` make intervals and tests that cover.
+    penalty      the weight of the problem's penalty: "asked", as it is; or "select", the one of `fit.path` whose error
+                 on other rows is expected to be least, the noise counted in. It is chosen from the release, for free.
     """
 
     TITLE: ClassVar[str] = "private Gram"
@@ -297,6 +309,11 @@ class PrivateGram(GramSettings, Method):
                 f"set screen=."
             )
 
+        if self.penalty == "select" and not isinstance(job.problem.penalty, Ridge | Lasso | ElasticNet):
+            raise InvalidInput(
+                "penalty='select' chooses the weight of co.Ridge, co.Lasso or co.ElasticNet, and the problem has none. "
+                "Give one, as in co.Problem(..., penalty=co.Lasso(0.01)): 100 times to 1/100 of its weight are tried."
+            )
         if self.purpose == "inference":
             self._check_inference(job)
 
@@ -358,7 +375,7 @@ class PrivateGram(GramSettings, Method):
     def coordinator(self, job: Job, gate: Gate) -> Program[Answer]:
         if self.cross == "secure":
             return coordinator(job, gate, self)
-        return local_coordinator(Local(job, self.cross == "sketch"), gate)
+        return local_coordinator(Local(job, self.cross == "sketch"), gate, self.penalty == "select")
 
     def party(self, job: Job, block: Block, gate: Gate) -> Program[Own]:
         if self.cross == "secure":

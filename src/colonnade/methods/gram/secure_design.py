@@ -65,6 +65,7 @@ class GramSettings:
     sketch_rows: int | None = None
     labels: str = "secure"
     purpose: str = "prediction"
+    penalty: str = "asked"
 
     def __post_init__(self) -> None:
         if self.cross not in TRUSTS:
@@ -75,6 +76,8 @@ class GramSettings:
             raise InvalidInput(f"labels={self.labels!r} is not known; choose 'secure' or 'released'", "labels")
         if self.purpose not in ("prediction", "inference"):
             raise InvalidInput(f"purpose={self.purpose!r} is not known; choose 'prediction' or 'inference'", "purpose")
+        if self.penalty not in ("asked", "select"):
+            raise InvalidInput(f"penalty={self.penalty!r} is not known; choose 'asked' or 'select'", "penalty")
         for name in ("screen", "sketch_rows"):
             value = getattr(self, name)
             if value is not None and not (isinstance(value, int) and not isinstance(value, bool) and value >= 1):

@@ -22,26 +22,18 @@ from scipy.special import logit
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats, Indices
 from colonnade.methods.gram.curves import PROOF, Curves, candidates
+from colonnade.methods.gram.path import Path, along, bent_by, path, spread_out, widen
 from colonnade.methods.gram.rule import Gram, GramRule, RowFrame, Sums, expected_label_mean
 from colonnade.problem import quadratic
 from colonnade.problem.cone import nearest_monotone
 from colonnade.problem.link import Link, mixed
 from colonnade.problem.losses import LeastSquares, Logistic, SquaredHinge
-from colonnade.problem.penalties import ElasticNet, GroupLasso, Lasso, Penalty, Ridge
+from colonnade.problem.penalties import ElasticNet, Penalty, Ridge
 from colonnade.problem.problem import Problem
-from colonnade.problem.sets import GroupL1Ball, L1Ball, Set, Simplex
+from colonnade.problem.sets import Set
 
 MOST_NOISE = 0.2  # of the least eigenvalue: the noise's norm, where standard errors still cover
 MOST_DRIFT = 0.25  # of a standard error: by so much a bias brings the cover of a 95 % interval down to 94.3 %
-FACTORS = np.logspace(2.0, -2.0, 17)  # of the asked weight or radius, along a path
-
-
-@dataclass(frozen=True)
-class Path:
-    """The same release solved along a grid of the penalty's weight (or the radius), the strongest first."""
-
-    weights: Floats  # (m,) of ElasticNet, l1; l2 goes along in proportion
-    coefficients: Floats  # (m, d)
 
 
 @dataclass(frozen=True)
@@ -55,6 +47,7 @@ class GramSolution:
     intercept_error: float
     privacy_errors: Floats  # (d,) the part of `errors` that the noise alone brings
     path: Path | None
+    penalty: Penalty | None  # that was solved with: the problem's own, or the one of the path that was chosen
     gap: float  # duality gap of the quadratic problem that was solved
     ridge: float  # what the rule added to the diagonal of A'A (in the frame's units)
     link: Link | None  # classification only
@@ -72,6 +65,7 @@ def solve(
     label_bound: float,
     sums: Sums | None = None,
     curves: Curves | None = None,
+    select: bool = False,
 ) -> GramSolution:
     """The problem's least-squares form, solved from released quantities alone.
 
@@ -81,22 +75,25 @@ def solve(
     which columns those should be (0 for columns that are out). `uncovered` says where they do not cover.
 
     `curves` says of all columns which are hats: as much is made of them as the release bears out (curves.py), and they
-    are kept monotone where that is declared.
+    are kept monotone where that is declared. `select`: of all weights along the penalty's path the one is taken whose
+    error on other rows is expected to be least, what the model learnt of the noise counted in.
     """
-    known = rule, problem, rows, columns, label_bound, sums
     curves = (curves or Curves(np.zeros(columns, np.int64))).of(frame.keep)
-    bent = curves.choose and bool(curves.level.any())
-    tried = _borne_out(gram, frame, curves, *known) if bent else _tried(gram, frame, curves, *known)
+    attempt = _borne_out if curves.choose and bool(curves.level.any()) else _tried
+    problems = along(problem) if select else [problem]
+    known = rows, columns, label_bound, sums
+    every = [(one, attempt(gram, frame, curves, rule, one, *known)) for one in problems]
+    asked, (problem, tried) = _term(problem), min(every, key=lambda one: one[1].risk)
     frame, _, moments, model, found, x, spread, scores = tried
-    term = _term(problem)
     return GramSolution(
-        coefficients=_widen(x, frame.keep, columns),
+        coefficients=widen(x, frame.keep, columns),
         intercept=_intercept(problem, moments, x),
-        errors=_widen(spread.errors[:-1], frame.keep, columns),
+        errors=widen(spread.errors[:-1], frame.keep, columns),
         uncovered=curves.doubt or _uncovered(problem, rule, moments, x, spread, rows),
         intercept_error=float(spread.errors[-1]),
-        privacy_errors=_widen(spread.privacy[:-1], frame.keep, columns),
-        path=None if term is None else _path(model, term, frame.keep, columns, tried.curves),
+        privacy_errors=widen(spread.privacy[:-1], frame.keep, columns),
+        path=None if asked is None else path(model.hessian, model.linear, asked, frame.keep, columns, tried.curves),
+        penalty=problem.penalty,
         gap=found.gap,
         ridge=moments.ridge,
         link=_link(problem, moments, model, x, scores) if problem.loss.classifies else None,
@@ -122,6 +119,11 @@ class _Tried(NamedTuple):
         return self.model.curvature / self.model.pull
 
     @property
+    def risk(self) -> float:
+        """What the scores' squared error on other rows is expected to be, less the label's variance."""
+        return self.ratio * (self.ratio * self.scores.spread - 2.0 * self.scores.pull)
+
+    @property
     def explained(self) -> float:
         """What the scores explain of the label's variance, less what they owe to noise."""
         spread = self.scores.spread + math.sqrt(self.scores.spread_noise2)
@@ -145,10 +147,10 @@ def _tried(
 ) -> _Tried:
     moments, term = _moments(gram, frame, rule, rows, label_bound, sums, problem.loss.classifies), _term(problem)
     model = _model(problem, moments)
-    found = quadratic.minimise(*_spread_out(model, term, frame.keep, columns), term)
+    found = quadratic.minimise(*spread_out(model.hessian, model.linear, term, frame.keep, columns), term)
     x = found.x[frame.keep] if found.x.size != frame.keep.size else found.x
     if blocks := curves.blocks():
-        x = nearest_monotone(x, _bent_by(model, term), blocks)
+        x = nearest_monotone(x, bent_by(model.hessian, term), blocks)
     spread = _spread(problem, moments, model, x, rows)
     scores = _score_moments(moments, model, x, spread.inverse[:-1, :-1], rows)
     return _Tried(frame, curves, moments, model, found, x, spread, scores)
@@ -165,13 +167,13 @@ def _borne_out(
     for weight in candidates(curves.level):
         at = np.flatnonzero(weight)
         tried = _tried(*_weighted(gram, frame, at, weight[at]), curves.of(at), rule, problem, rows, *known)
-        x = _widen(tried.ratio * tried.x, at, s)
+        x = widen(tried.ratio * tried.x, at, s)
         if lines is None:
             best, lines = tried, (tried, x)
             continue
         # The noise of 2b'x − x'Sx, less that of the lines' own: both are made of the same release.
         apart, products = x - lines[1], np.outer(x, x) - np.outer(lines[1], lines[1])
-        pulls = _widen(np.square(tried.moments.pull_noise), at, s)
+        pulls = widen(np.square(tried.moments.pull_noise), at, s)
         doubt = 4.0 * float(np.square(apart) @ pulls) + 2.0 * float(np.sum(np.square(products) * of_gram))
         gained = tried.explained - lines[0].explained - proof * math.sqrt(doubt)
         whole = tried.moments.label_square - tried.moments.label_mean**2
@@ -309,52 +311,6 @@ def _intercept(problem: Problem, m: _Moments, x: Floats) -> float:
         return 0.0
     level = float(logit(m.share)) if isinstance(problem.loss, Logistic) else m.label_mean
     return level - float(m.mean @ x)
-
-
-def _path(model: _Model, term: Penalty | Set, keep: Indices, columns: int, curves: Curves) -> Path:
-    # A larger radius is a weaker bound, a larger weight a stronger penalty: the strongest comes first in both.
-    factors = FACTORS[::-1] if isinstance(term, Set) else FACTORS
-    terms = [_scale_term(term, float(factor)) for factor in factors]
-    along = quadratic.path(*_spread_out(model, term, keep, columns), [one for one, _ in terms])
-    x = [found.x if found.x.size == columns else _widen(found.x, keep, columns) for found in along]
-    if blocks := curves.blocks():
-        own = [
-            nearest_monotone(one[keep], _bent_by(model, term), blocks) for one, (term, _) in zip(x, terms, strict=True)
-        ]
-        x = [_widen(one, keep, columns) for one in own]
-    return Path(np.array([weight for _, weight in terms]), np.array(x))
-
-
-def _bent_by(model: _Model, term: Penalty | Set | None) -> Floats:
-    """The Hessian of what was minimised, as far as it has one."""
-    bend = term.a if isinstance(term, Ridge) else term.l2 if isinstance(term, ElasticNet) else 0.0
-    return np.asarray(model.hessian + bend * np.eye(len(model.hessian)))
-
-
-def _spread_out(model: _Model, term: Penalty | Set | None, keep: Indices, columns: int) -> tuple[Floats, Floats]:
-    """Groups name every column, so those that were not kept come back as columns without a say."""
-    if not isinstance(term, GroupLasso | GroupL1Ball) or keep.size == columns:
-        return model.hessian, model.linear
-    hessian = np.zeros((columns, columns))
-    hessian[np.ix_(keep, keep)] = model.hessian
-    return hessian, _widen(model.linear, keep, columns)
-
-
-def _scale_term(term: Penalty | Set, factor: float) -> tuple[Penalty | Set, float]:
-    match term:
-        case Ridge() | Lasso() | GroupLasso():
-            return replace(term, a=term.a * factor), term.a * factor
-        case ElasticNet():
-            return replace(term, l1=term.l1 * factor, l2=term.l2 * factor), term.l1 * factor
-        case L1Ball() | Simplex() | GroupL1Ball():
-            return replace(term, radius=term.radius * factor), term.radius * factor
-    raise InvalidInput(f"{type(term).__name__} is not solved from a Gram matrix.")
-
-
-def _widen(values: Floats, keep: Indices, columns: int) -> Floats:
-    wide = np.zeros(columns)
-    wide[keep] = values
-    return wide
 
 
 # ------------------------------------------------------------------------------------------------ error bars
