@@ -409,13 +409,23 @@ def test_a_bound_of_one_operand_changes_no_bit_of_a_cross_product(kind, bound):
 
 def test_the_largest_residues_of_the_widest_float_rings_sum_exactly():
     """All entries at the end of the ring, where a block one row longer, or a ring one bit wider, would pass 2^53."""
-    for wide in (FLOAT_BITS, FLOAT_BITS + 1):
+    for wide in (FLOAT_BITS, FLOAT_BITS + 1, 28, 30, 31, 32):  # from the second on in two parts, the last not in floats
         bits = np.full(2, wide)
         a = np.full((9000, 2), 1 << (wide - 1))
         b = np.full((9000, 2), (1 << (wide - 1)) - 1)
         same(exact_cross(a, b, bits, bits), cross(a, b, bits, bits))
         same(exact_cross(a, a, bits, bits), cross(a, a, bits, bits))
         same(exact_cross(b, b, bits, bits), cross(b, b, bits, bits))
+
+
+@pytest.mark.parametrize("wide", [24, 27, 30, 31])
+def test_residues_in_two_parts_sum_exactly_where_either_part_is_largest(wide):
+    """Entries whose lower part, upper part or both are at their ends, on either side of zero."""
+    half, bits = -(-wide // 2), np.full(4, wide)
+    lower, upper = 1 << (half - 1), 1 << (wide - half - 1)
+    a = np.array([[lower, -lower, (upper - 1) << half, -(upper << half) + lower]]).repeat(3000, axis=0)
+    b = np.array([[1 << (wide - 1), (1 << (wide - 1)) - 1, -1, 1]]).repeat(3000, axis=0)
+    same(exact_cross(a, b, bits, bits), cross(a, b, bits, bits))
 
 
 def nearly(most, rows=9000):

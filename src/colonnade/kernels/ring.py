@@ -8,7 +8,8 @@ Claim    `whole_rows`: row r becomes round((a - centre)·factor), every entry wi
 Why      32- and 64-bit machine words wrap at 2^32 and 2^64, which 2^w divides: no sum is ever rounded, so a product
          modulo 2^32 is one pass of 32-bit multiplications. A wider one is x·y = x₀y₀ + 2^32 (x₀y₁ + x₁y₀) modulo 2^64
          with 32-bit halves. A public bound below 2^31 on an operand, added to it, leaves no upper half to multiply.
-         Float64 sums of products are exact below 2^53, so residues near zero of few bits are left to BLAS.
+         Float64 sums of products are exact below 2^53, so residues near zero of few bits are left to BLAS, and those of
+         some more bits as x = x₀ + 2^h·x₁, both parts in one product.
 Leaves   nothing. A key and the mask grown from it are secrets; one key and label must mask one matrix only.
 Price    `python -m benchmarks ring`. Memory beside arguments and result: a second result, `ROWS` rows of the operands.
 
@@ -42,7 +43,7 @@ TILE = 256  # rows and columns of the result that stay in cache while a block of
 NARROW = 1 << 31  # with a bound below this, entry + bound fits in 32 bits
 EXACT_BITS = 53
 EXACT_FLOAT = 1 << EXACT_BITS  # float64 sums of integers are exact up to here
-FLOAT_ROWS = 4096
+FLOAT_ROWS = 1024  # rows of floats multiplied at a time: they, too, stay in a core's cache
 FEWEST_ROWS = 256  # shorter blocks than this are no work for BLAS
 FLOAT_BITS = 23  # two residues of so many bits: 2^22 · 2^22 · 512 rows = 2^53
 PARALLEL = 1 << 24  # multiplications from which a second thread pays
@@ -201,7 +202,7 @@ def cross(a: Integers, b: Integers, bits_a: Integers, bits_b: Integers, *, bound
     reach = int(bits_a.max(initial=1)) - 1
     if bound_a is not None:
         reach = min(reach, bound_a.bit_length())
-    if reach + int(bits_b.max(initial=1)) - 1 <= EXACT_BITS - FEWEST_ROWS.bit_length() + 1:
+    if _short_rows(reach, bits_b) >= FEWEST_ROWS:
         return _float_products(a, b, (every_a, every_b), (bits_a, bits_b), reach) & ring_masks(bits_a, bits_b)
     out = np.empty((a.shape[1], b.shape[1]), np.uint64)
     few = np.minimum(bits_a, FLOAT_BITS), np.minimum(bits_b, FLOAT_BITS)
@@ -210,10 +211,12 @@ def cross(a: Integers, b: Integers, bits_a: Integers, bits_b: Integers, *, bound
     # Where one of two columns is narrow their product is needed modulo its few bits only.
     out[narrow] = _float_products(a, b, (narrow, every_b), few, FLOAT_BITS - 1)
     out[np.ix_(wide, narrow_b)] = _float_products(a, b, (wide, narrow_b), few, FLOAT_BITS - 1)
-    whole = Ring(32 if max(bits_a.max(), bits_b.max()) <= 32 else 64)
-    if wide.size == a.shape[1] and wide_b.size == b.shape[1]:
-        return _parallel_product(a, b, whole) & ring_masks(bits_a, bits_b)
-    out[np.ix_(wide, wide_b)] = _parallel_product(a[:, wide], b[:, wide_b], whole)
+    half = -(-int(bits_a.max()) // 2)
+    if _short_rows(half - 1, bits_b) >= FEWEST_ROWS:
+        out[np.ix_(wide, wide_b)] = _float_products(a, b, (wide, wide_b), (bits_a, bits_b), half - 1, half)
+    else:
+        whole = Ring(32 if max(bits_a.max(), bits_b.max()) <= 32 else 64)
+        out[np.ix_(wide, wide_b)] = _parallel_product(a[:, wide], b[:, wide_b], whole)
     return out & ring_masks(bits_a, bits_b)
 
 
@@ -223,21 +226,29 @@ def ring_masks(bits_a: Integers, bits_b: Integers) -> NDArray[np.uint64]:
     return np.uint64(2**64 - 1) >> (np.uint64(64) - low)
 
 
+def _short_rows(reach: int, bits: Integers) -> int:
+    """So many rows that no sum of products passes 2^53: of entries below 2^reach with residues of so many bits."""
+    return 1 << max(0, min(EXACT_BITS - reach - (int(bits.max(initial=1)) - 1), FLOAT_ROWS.bit_length() - 1))
+
+
 def _float_products(
-    a: Integers, b: Integers, of: tuple[Integers, Integers], bits: tuple[Integers, Integers], reach: int
+    a: Integers, b: Integers, of: tuple[Integers, Integers], bits: tuple[Integers, Integers], reach: int, half: int = 0
 ) -> Integers:
     """Products of some columns modulo 2^64, of the residues nearest to zero, in blocks of rows so short that no sum
-    passes 2^53; `reach`: entries of a are below 2^reach."""
-    if not (of[0].size and of[1].size):
-        return np.zeros((of[0].size, of[1].size), np.uint64)
-    rows = 1 << min(EXACT_BITS - reach - (int(bits[1][of[1]].max()) - 1), FLOAT_ROWS.bit_length() - 1)
-    x, y = np.empty((min(rows, len(a)), of[0].size)), np.empty((min(rows, len(b)), of[1].size))
-    total = np.zeros((of[0].size, of[1].size), np.int64)
+    passes 2^53; `reach`: entries of a are below 2^reach, or both their parts are: with `half` x = x₀ + 2^half·x₁."""
+    s, t = of[0].size, of[1].size
+    total = np.zeros((s, t), np.int64)
+    if not (s and t):
+        return total.view(np.uint64)
+    rows = max(1, min(_short_rows(reach, bits[1][of[1]]), len(a)))
+    x, y = np.empty((rows, 2 * s if half else s)), np.empty((rows, t))
+    sums = np.empty((x.shape[1], t))
     for start in range(0, len(a), rows):
         count = min(rows, len(a) - start)
-        _near_zero(a[start : start + count], of[0], bits[0], x)
-        _near_zero(b[start : start + count], of[1], bits[1], y)
-        total += (x[:count].T @ y[:count]).astype(np.int64)
+        _near_zero(a[start : start + count], of[0], bits[0], half, x)
+        _near_zero(b[start : start + count], of[1], bits[1], 0, y)
+        np.matmul(x[:count].T, y[:count], out=sums)
+        _add_whole(sums, half, total)
     return total.view(np.uint64)
 
 
@@ -269,10 +280,16 @@ def gram(a: Integers, *, bound: int) -> NDArray[np.int64]:
     rows = min(EXACT_FLOAT // bound**2, FLOAT_ROWS)
     if rows < STEP:  # entries too large for float64 to pay
         return product(a, a, whole, bound_a=bound, bound_b=bound).view(np.int64)
-    out = np.zeros((a.shape[1], a.shape[1]), np.int64)
+    rows = max(1, min(rows, a.shape[0]))
+    out, sums = np.zeros((a.shape[1], a.shape[1]), np.int64), np.empty((a.shape[1], a.shape[1]))
+    room = np.empty((rows, a.shape[1]))
     for start in range(0, a.shape[0], rows):
-        block = _bounded(a[start : start + rows], bound, whole).astype(np.float64)
-        out += (block.T @ block).astype(np.int64)
+        part = _lifted(a[start : start + rows], whole)
+        block = room[: len(part)]
+        if _as_floats(part, bound, block):
+            raise _too_large(bound)
+        np.matmul(block.T, block, out=sums)
+        _add_whole(sums, 0, out)
     return out
 
 
@@ -280,14 +297,22 @@ def gram(a: Integers, *, bound: int) -> NDArray[np.int64]:
 
 
 def _bounded(block: Integers, bound: int | None, ring: Ring) -> Integers:
-    """The block, lifted and checked if there is a bound. The message names the bound only: entries are private."""
+    """The block, lifted and checked if there is a bound."""
     if bound is None:
         return block
-    already = block.dtype.kind == "i" and 8 * block.itemsize <= ring.bits
-    lifted = block if already else ring.signed(block)
+    lifted = _lifted(block, ring)
     if lifted.size and (int(lifted.max()) > bound or int(lifted.min()) < -bound):
-        raise InvalidInput(f"an entry is larger than the public bound {bound}; clip to the bound before multiplying")
+        raise _too_large(bound)
     return lifted
+
+
+def _lifted(block: Integers, ring: Ring) -> Integers:
+    return block if block.dtype.kind == "i" and 8 * block.itemsize <= ring.bits else ring.signed(block)
+
+
+def _too_large(bound: int) -> InvalidInput:
+    """Names the bound only: entries are private."""
+    return InvalidInput(f"an entry is larger than the public bound {bound}; clip to the bound before multiplying")
 
 
 def _padded(size: int, unit: int) -> int:
@@ -316,12 +341,50 @@ def _fill(buffer: Integers, block: Integers) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _near_zero(values, columns, bits, out):  # type: ignore[no-untyped-def]  # numba infers the types
-    """The low bits of every entry of some columns, as the number nearest to zero that has them."""
+def _near_zero(values, columns, bits, half, out):  # type: ignore[no-untyped-def]  # numba infers the types
+    """The low bits of every entry of some columns, as the number nearest to zero that has them.
+
+    With `half` as two numbers x₀ + 2^half·x₁, each the nearest to zero too: all x₀ first, and then all x₁.
+    """
+    s = columns.size
+    step, straight = 2.0**half, s > 0 and (columns == columns[0] + np.arange(s)).all()
+    unused = 64 - bits[columns]
     for i in range(values.shape[0]):
-        for j in range(columns.size):
-            unused = 64 - bits[columns[j]]
-            out[i, j] = (i64(values[i, columns[j]]) << unused) >> unused
+        near = out[i, :s]
+        if straight:  # in vectors
+            row = values[i, columns[0] : columns[0] + s]
+            for j in range(s):
+                near[j] = (i64(row[j]) << unused[j]) >> unused[j]
+        else:
+            for j in range(s):
+                near[j] = (i64(values[i, columns[j]]) << unused[j]) >> unused[j]
+        if half:
+            upper = out[i, s:]
+            for j in range(s):
+                upper[j] = np.rint(near[j] / step)
+                near[j] -= upper[j] * step
+
+
+@njit(cache=True, nogil=True)
+def _as_floats(values, bound, out):  # type: ignore[no-untyped-def]  # numba infers the types
+    """The entries as floats; returns how many are over the bound."""
+    over = 0
+    for i in range(values.shape[0]):
+        for j in range(values.shape[1]):
+            over += (values[i, j] > bound) | (values[i, j] < -bound)
+            out[i, j] = values[i, j]
+    return over
+
+
+@njit(cache=True, nogil=True)
+def _add_whole(sums, half, total):  # type: ignore[no-untyped-def]  # numba infers the types
+    """total += sums, of whole numbers; with `half` 2^half times the sums in the lower rows, too."""
+    s = total.shape[0]
+    for i in range(s):
+        for j in range(total.shape[1]):
+            total[i, j] += i64(sums[i, j])
+            if half:
+                total[i, j] += i64(sums[s + i, j]) << half
 
 
 @njit(cache=True, nogil=True)
@@ -372,31 +435,47 @@ def whole_rows(values, keep, centre, factor, low, high, unit, most, toward, larg
     """`out` gets the rows of `values[:, keep]` on the grid; returns how many were over the bound.
 
     A cell that is no number counts as zero, one over `largest` as that: whatever it holds, all that follows is finite.
-    `most` is ⌊√norm2⌋ in units. Entries of columns with `toward` are cut toward zero instead of rounded. The caller
-    makes sure that columns · norm2 < 2^63: squares of entries within that cannot wrap and look short.
+    `most` is ⌊√norm2⌋ in units; doubles hold `low` and `high`. Entries of columns with `toward` are cut toward zero
+    instead of rounded. The caller makes sure that columns · norm2 < 2^63: squares of entries within that cannot wrap
+    and look short.
     """
-    shortened = 0
+    width, shortened = keep.size, 0
+    least, highest, longest = low.astype(np.float64), high.astype(np.float64), most.astype(np.float64)
+    straight = width > 0 and (keep == keep[0] + np.arange(width)).all()
+    picked, steps = np.empty(width), np.empty(width)
     for r in range(values.shape[0]):
-        far, squares = False, 0
-        for j in range(keep.size):
-            cell = values[r, keep[j]]
-            cell = 0.0 if math.isnan(cell) else min(max(cell, -largest), largest)
+        if straight:  # read where they lie
+            cells = values[r, keep[0] : keep[0] + width]
+        else:
+            for j in range(width):
+                picked[j] = values[r, keep[j]]
+            cells = picked
+        far, squares, row = 0, 0, out[r]
+        for j in range(width):  # in vectors: choices instead of branches, few arrays in a loop
+            cell = cells[j]
+            cell = 0.0 if math.isnan(cell) else cell
+            cell = largest if cell > largest else cell
+            cell = -largest if cell < -largest else cell
             real = (cell - centre[j]) * factor[j]
             real = np.trunc(real) if toward[j] else np.rint(real)
-            whole = low[j] if real <= low[j] else high[j] if real >= high[j] else np.int64(real)
-            if whole > most[j] or whole < -most[j]:
-                far, whole = True, most[j] if whole > 0 else -most[j]
-            out[r, j] = whole
-            squares += (whole * unit[j]) ** 2
+            real = least[j] if real < least[j] else real
+            real = highest[j] if real > highest[j] else real
+            far += (real > longest[j]) | (real < -longest[j])
+            real = longest[j] if real > longest[j] else real
+            steps[j] = -longest[j] if real < -longest[j] else real
+        for j in range(width):
+            whole = np.int64(steps[j])
+            row[j] = whole
+            squares += (whole * unit[j]) * (whole * unit[j])
         if far or squares > norm2:
             shortened += 1
         part = math.sqrt(norm2 / max(squares, 1))
         while squares > norm2:
             total = 0
-            for j in range(keep.size):
+            for j in range(width):
                 total += (np.int64(out[r, j] * part) * unit[j]) ** 2  # cut toward zero
             if total <= norm2:
-                for j in range(keep.size):
+                for j in range(width):
                     out[r, j] = np.int64(out[r, j] * part)
                 squares = total
             part *= 1.0 - 2.0**-40  # a hair of rounding is left; try again
