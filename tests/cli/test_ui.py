@@ -16,11 +16,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from test_report import Page, table_of
+from typer.testing import CliRunner
 
 import colonnade as co
+from colonnade.cli import app
 from colonnade.cli.live.reading import Reader
 from colonnade.cli.live.server import Server
-from colonnade.runs.budgets import accounts
+from colonnade.privacy.events import Charge, Event, Mechanism
+from colonnade.privacy.ledger import Terms
+from colonnade.runs.budgets import accounts, open_ledger
 from colonnade.runtime.run_store import RunStore
 
 ROWS = 60
@@ -82,7 +86,7 @@ def page(server, rest=""):
 
 
 def every_page(server, fits):
-    return ["", *(f"run/{run}" for run in fits), *(f"report/{run}" for run in fits)]
+    return ["", *(f"{kind}/{run}" for kind in ("run", "report", "officer") for run in fits)]
 
 
 # ---------------------------------------------------------------- who may look
@@ -178,7 +182,7 @@ def test_answers_are_kept_by_nobody_and_load_nothing_from_elsewhere(server, fits
         assert headers["X-Frame-Options"] == "DENY"
         assert headers["X-Content-Type-Options"] == "nosniff"
         assert headers["Content-Security-Policy"].startswith("default-src 'none'")
-        assert "unsafe-inline" not in headers["Content-Security-Policy"] or rest.startswith("report/")
+        assert "unsafe-inline" not in headers["Content-Security-Policy"] or rest.startswith(("report/", "officer/"))
         assert "script-src 'unsafe" not in headers["Content-Security-Policy"]
         assert "http://" not in text
         assert "https://" not in text
@@ -192,28 +196,78 @@ def test_every_run_is_listed_with_its_state_method_epsilon_and_rounds(server, fi
     _, *rows = table_of(page(server), "The newest")
     assert {row[0] for row in rows} == set(fits)
     by_method = {row[5]: row for row in rows}
-    assert by_method["distributed Frank-Wolfe"][1:5] == ["finished", "6 of at most 6", "no bound", "report"]
+    assert by_method["distributed Frank-Wolfe"][1:5] == [
+        "finished",
+        "6 of at most 6",
+        "no bound",
+        "report, officer's page",
+    ]
     assert by_method["private Gram"][1] == "finished"
     private = next(fit for fit in fits.values() if fit.method == "private Gram")
     assert float(by_method["private Gram"][3]) == pytest.approx(private.privacy.epsilon, rel=1e-3)
 
 
 def test_budgets_are_those_that_the_ledgers_account_for(server, store):
-    _, *rows = table_of(page(server), "Spent")
-    found = {row[0]: (row[5], row[6], row[7]) for row in rows}
-    expected = {one.party: (f"{one.releases:,}", f"{one.exact:,}", f"{one.open_runs:,}") for one in accounts(store)}
+    found = {party: (line["releases"], line["open runs"]) for party, line in shown_budgets(page(server)).items()}
+    expected = {
+        one.party: (f"{one.releases:,}" + f", {one.exact:,} exact" * bool(one.exact), f"{one.open_runs:,}")
+        for one in accounts(store)
+    }
     assert expected == found
     assert {one.party: one.spent for one in accounts(store)} == {
         one.party: one.spent for one in Reader(store).ledgers()
     }
 
 
-def test_a_limit_that_an_owner_set_is_shown(tmp_path):
+def shown_budgets(shown):
+    """The budgets of a page, by party and name of the column."""
+    head, *rows = table_of(shown, "What was spent, and what is left")
+    lines = ({n: " ".join(cell.split()) for n, cell in zip(head, row, strict=True) if cell} for row in rows)
+    return {line["party"]: line for line in lines}
+
+
+def printed_budgets(folder):
+    """The table of `colonnade budget show`, by party and name of the column, without its bars."""
+    text = CliRunner().invoke(app, ["budget", "show", str(folder)]).stdout
+    head, *lines = [re.split(r"[┃│]", line)[1:-1] for line in text.splitlines() if line[:1] in "┃│" and line]
+    return {
+        line[0].strip(): {n.strip(): cell.strip(" █░") for n, cell in zip(head, line, strict=True)} for line in lines
+    }
+
+
+def test_live_page_and_officers_page_show_what_budget_show_prints(store, tmp_path):
+    limited_run(tmp_path / "runs")
+    folder = tmp_path / "runs"
+    renewal = ["budget", "renew", str(folder), "a", "--reason", "a new study", "--yes"]
+    assert CliRunner().invoke(app, renewal).exit_code == 0
+    with open_ledger(folder, "b") as ledger:  # a run that goes on: it has released one of three sums
+        (unit,) = ledger.counted_units()
+        going, event = "20260101T000000-0123456789ab", Event(Mechanism.GAUSSIAN, 0.004, 1.0)
+        ledger.open_run(going, Terms("m", "s", "secure", *unit, "f"), {"b": (Charge(event, 3, "a sum"),)})
+        ledger.record(going, 0, 0, event, "a sum", 0)
+    for place in (store, folder):
+        printed = printed_budgets(place)
+        saved = next((place / "fits").glob("*.json"))
+        target = tmp_path / "officer.html"
+        assert CliRunner().invoke(app, ["report", str(saved), "--officer", "-o", str(target)]).exit_code == 0
+        with Server(place) as running:
+            shown = [page(running), page(running, f"officer/{saved.stem}"), Page(target.read_text())]
+        filled = {p: {n: cell for n, cell in line.items() if cell} for p, line in printed.items()}
+        assert [shown_budgets(one) for one in shown] == [filled] * 3
+    assert (printed["a"]["spent"], printed["b"]["open runs"]) == ("ε 0", "1")
+    assert float(printed["b"]["reserved"].removeprefix("ε ")) > 0.0
+
+
+def limited_run(folder):
     X, y = table()
     limits = {name: co.Policy(epsilon=4.0, delta=1e-4) for name in ("a", "b", "labels")}
     fed = co.Federation.split(np.clip(X, -1, 1), y, {"a": [0, 1, 2], "b": [3, 4, 5]}).with_policies(limits)
     terms = co.Privacy(2.0, 1e-4, trust="secure", row_norm=3.0, feature_bound=1.0)
-    co.fit(fed, co.Problem(co.Logistic(), penalty=co.Ridge(0.1)), None, terms, store=tmp_path)
+    return co.fit(fed, co.Problem(co.Logistic(), penalty=co.Ridge(0.1)), None, terms, store=folder)
+
+
+def test_a_limit_that_an_owner_set_is_shown(tmp_path):
+    limited_run(tmp_path)
     (first, *_) = Reader(tmp_path).ledgers()
     assert (first.budget.epsilon, first.delta) == (4.0, 1e-4)
     assert 0.0 < first.spent <= 2.0 + 1e-9
@@ -363,7 +417,12 @@ def test_a_file_that_is_just_being_made_does_not_hide_the_others(store, tmp_path
     copy = Path(shutil.copytree(store, tmp_path / "copy"))
     (copy / "nodes" / "new.db").touch()
     with Server(copy) as server:
-        assert {row[0] for row in table_of(page(server), "Spent")} == {"party", "hospital", "lab <b>", "labels"}
+        assert {row[0] for row in table_of(page(server), "What was spent")} == {
+            "party",
+            "hospital",
+            "lab <b>",
+            "labels",
+        }
         (copy / "nodes" / "new.db").write_bytes(b"no database" * 100)
         status, _, text = request(server, f"/{server.token}/")
     assert status == 500

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Annotated, Any
@@ -41,34 +40,27 @@ def show(
         from colonnade.runs import budgets as budget
 
         with busy("checking and adding up the ledgers", quiet or as_json):
-            accounts = [(account, *_held(store, account)) for account in budget.accounts(store)]
+            accounts = budget.accounts(store)
         if plot is not None:
             _write_plot(store, plot)
         if as_json or quiet:
-            brief = "\n".join(f"{account.party}\t{_left(account)}" for account, *_ in accounts)
-            answer([_plain(*line) for line in accounts], "", brief, quiet, as_json)
+            brief = "\n".join(f"{account.party}\t{account.left_words}" for account in accounts)
+            answer([_plain(account) for account in accounts], "", brief, quiet, as_json)
             return
-        _print_table(f"Privacy spent in {store}", [_cells(*line) for line in accounts])
-        if any(account.budget.epsilon is None for account, *_ in accounts):
+        _print_table(f"Privacy spent in {store}", [_cells(account) for account in accounts])
+        if any(account.budget.epsilon is None for account in accounts):
             typer.echo("A limit in a Policy or a federation file is on record once a run was reserved.", err=True)
-        if any(account.open_runs for account, *_ in accounts):
+        if any(account.open_runs for account in accounts):
             typer.echo("Open runs hold what they reserved until they end: `colonnade runs list` shows them.", err=True)
 
 
-def _cells(account: Any, released: float, reserved: float) -> dict[str, str]:
-    limit = account.budget.epsilon
-    return {
-        "party": account.party,
-        "unit": account.unit,
-        "period": str(account.budget.period),
-        "limit": "none on record" if limit is None else f"ε {shown(limit)} (δ {account.delta:g})",
-        "spent": _epsilon(released),
-        "reserved": _epsilon(reserved) if account.open_runs else "nothing",
-        "left of the limit": _bar(account),
-        "in all periods": _epsilon(account.lifetime),
-        "releases": f"{account.releases:,}" + (f", {account.exact:,} exact" if account.exact else ""),
-        "open runs": str(account.open_runs),
-    }
+def _cells(account: Any) -> dict[str, str]:
+    """An account with a bar beside what is left of its limit."""
+    cells: dict[str, str] = account.cells()
+    if account.budget.epsilon is not None:
+        full = round(account.share * 5)
+        cells["left of the limit"] = "█" * full + "░" * (5 - full) + f" {cells['left of the limit']}"
+    return cells
 
 
 def _print_table(title: str, lines: list[dict[str, str]]) -> None:
@@ -84,22 +76,6 @@ def _print_table(title: str, lines: list[dict[str, str]]) -> None:
         return
     for line in lines:
         typer.echo("\n".join(f"{name:18} {value}".rstrip() for name, value in line.items()) + "\n")
-
-
-def _held(store: Path, account: Any) -> tuple[float, float]:
-    """Epsilon of what has left in this period; and of that together with what open runs may still release, less it."""
-    from colonnade.privacy.accountant import epsilon
-    from colonnade.privacy.events import Event
-    from colonnade.runs.budgets import open_ledger
-
-    with open_ledger(store, account.party) as ledger:
-        renewals = [row.seq for row in ledger.log.rows(kind="budget") if json.loads(row.body)["do"] == "renew"]
-        start, still = max(renewals, default=0), ledger.open_runs()
-        rho = math.fsum(rho for seq, rho in ledger.counted_prices() if start < seq < math.inf)  # of runs that are over
-        for row in ledger.log.rows(kind="event"):
-            rho += Event.from_json(row.body).rho if row.run in still else 0.0
-    spent = epsilon(rho, account.delta)
-    return spent, (account.spent - spent if math.isfinite(spent) else 0.0)
 
 
 @app.command()
@@ -248,24 +224,7 @@ def verify(store: Store, quiet: Quiet = False, as_json: AsJson = False) -> None:
         answer(plain, text, "", quiet, as_json)
 
 
-def _epsilon(value: float) -> str:
-    return "unbounded" if math.isinf(value) else f"ε {shown(value)}"
-
-
-def _left(account: Any) -> str:
-    """Epsilon of a run that would still fit. Prices add up in rho, so it is more than the difference of epsilons."""
-    return "no limit on record" if account.budget.epsilon is None else f"{account.left:.4g}"
-
-
-def _bar(account: Any) -> str:
-    if account.budget.epsilon is None:
-        return ""
-    share: float = account.budget.left / account.budget.limit
-    full = round(share * 5)
-    return "█" * full + "░" * (5 - full) + f" {share:4.0%}: ε {_left(account)}"
-
-
-def _plain(account: Any, released: float, reserved: float) -> dict[str, Any]:
+def _plain(account: Any) -> dict[str, Any]:
     return {
         "party": account.party,
         "unit": account.unit,
@@ -273,8 +232,8 @@ def _plain(account: Any, released: float, reserved: float) -> dict[str, Any]:
         "epsilon_limit": account.budget.epsilon,
         "delta": account.delta,
         "epsilon_spent": finite(account.spent),  # reserved included: what the limit applies to
-        "epsilon_released": finite(released),
-        "epsilon_reserved": finite(reserved),
+        "epsilon_released": finite(account.released),
+        "epsilon_reserved": finite(account.reserved),
         "epsilon_lifetime": finite(account.lifetime),
         "rho_spent": finite(account.budget.rho),
         "releases": account.releases,

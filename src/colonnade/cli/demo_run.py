@@ -9,6 +9,7 @@ Compares models without privacy: the same loss, ball, method, rounds and toleran
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,9 +33,10 @@ from colonnade.privacy.statement import Privacy
 from colonnade.problem import L1Ball, Logistic, Problem, Ridge
 from colonnade.runs.fit import fit
 from colonnade.runs.result import Fit
+from colonnade.runs.standard_errors import area_error
 from colonnade.views.fit_facts import Quality, left_by_party
 from colonnade.views.page import write_report
-from colonnade.views.parts import human_bytes, message_words
+from colonnade.views.parts import human_bytes, message_words, with_error
 
 if TYPE_CHECKING:
     import polars as pl
@@ -61,6 +63,7 @@ class DemoModel:
     parties: tuple[str, ...]
     fit: Fit
     auc: float
+    error: float  # the standard error of that figure
 
     @property
     def rounds(self) -> int:
@@ -92,7 +95,8 @@ class Demo:
             f"Area under the ROC curve on {self.held_out.matched:,} flights that no model was trained on: the chance "
             "that a late flight is ranked above a punctual one. 0.5 is guessing."
         )
-        return Quality(MEASURE, {model.name: model.auc for model in self.models}, note)
+        figures = {model.name: model.auc for model in self.models}
+        return Quality(MEASURE, figures, note, {model.name: model.error for model in self.models}, JOINT)
 
 
 def run(
@@ -115,7 +119,7 @@ def run(
         tell(f"Training on {federation.rows:,} flights: {name}")
         fitted = fit(federation, Problem(Logistic(), L1Ball(RADIUS), intercept=True), settings, progress=progress)
         # The held-out federation has the columns of all parties; a party's own model uses its own only.
-        return DemoModel(name, parties, fitted, _auc(test.labels, fitted.scores(test)))
+        return DemoModel(name, parties, fitted, *_auc(test.labels, fitted.scores(test)))
 
     federation = _federation(training, data.schemas)
     tell(f"Training on {federation.rows:,} flights: {PRIVATE}, epsilon {shown(epsilon)}")
@@ -127,7 +131,7 @@ def run(
         simplefilter("ignore", UnusedLevels)  # told above
         problem = Problem(Logistic(), penalty=Ridge(RIDGE), intercept=True)
         fitted = fit(federation, problem, PrivateGram(), terms, store=store, progress=progress)
-    private = DemoModel(PRIVATE, tuple(training), fitted, _auc(test.labels, fitted.scores(test)))
+    private = DemoModel(PRIVATE, tuple(training), fitted, *_auc(test.labels, fitted.scores(test)))
     joint = model(JOINT, training)
     alone = tuple(model(f"{party} alone", own_frames(training, party)) for party in training)
     late, seconds = float(np.mean(federation.labels)), time.perf_counter() - began
@@ -161,10 +165,11 @@ def _check_both_classes(data: flights.Flights, masks: Sequence[NDArray[np.bool_]
         raise InvalidInput(f"{data.rows:,} flights are too few: {why}. Ask for 1,000 or more.")
 
 
-def _auc(labels: NDArray[Any], scores: NDArray[np.float64]) -> float:
+def _auc(labels: NDArray[Any], scores: NDArray[np.float64]) -> tuple[float, float]:
+    """The area under the ROC curve, and its standard error."""
     from sklearn.metrics import roc_auc_score
 
-    return float(roc_auc_score(labels, scores))
+    return float(roc_auc_score(labels, scores)), area_error(scores, np.asarray(labels) > 0) or math.nan
 
 
 # ------------------------------------------------------------------------------------------------ for a program
@@ -179,6 +184,7 @@ def plain(demo: Demo, report: Path) -> dict[str, Any]:
                 "model": model.name,
                 "parties": list(model.parties),
                 "auc": model.auc,
+                "auc_error": finite(model.error),
                 "rounds": model.rounds,
                 "gap": model.fit.gap,
                 "objective": model.fit.objective,
@@ -230,7 +236,7 @@ def _models(demo: Demo) -> Any:
     for model in demo.models:
         style = "bold" if model is demo.private else ""
         rounds, gap = ("", "") if model.fit.gap is None else (f"{model.rounds:,}", f"{model.fit.gap:.3f}")
-        table.add_row(model.name, f"{model.auc:.3f}", f"{model.used:,}", rounds, gap, style=style)
+        table.add_row(model.name, with_error(model.auc, model.error), f"{model.used:,}", rounds, gap, style=style)
     return table
 
 

@@ -120,11 +120,20 @@ def _nothing_for_nothing(privacy: co.Privacy | None, anyway: bool) -> Iterator[N
 
 def report(
     saved: Annotated[Path, typer.Argument(metavar="FIT.json", help="A fit saved with fit.save(path).")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where to write the report.")] = Path("report.html"),
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Where to write it; report.html, or officer.html.")
+    ] = None,
+    officer: Annotated[
+        bool, typer.Option("--officer", help="Write the data-protection officer's page instead: what to file and sign.")
+    ] = False,
+    purpose: Annotated[str, typer.Option(help="With --officer: what the model is for, in your words.")] = "",
+    store: Annotated[
+        Path | None, typer.Option(help="With --officer: the store whose budgets it shows; that of the fit if left out.")
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write the report of a saved fit: one HTML file that needs no network.
+    """Write the report of a saved fit, or the data-protection officer's page: one HTML file that needs no network.
 
     Figures of quality need rows that are public or paid for: fit.report(path, evaluation=..., evaluation_is=...) in
     Python.
@@ -132,8 +141,33 @@ def report(
     \bExamples:
       colonnade report fit.json
       colonnade report runs/fits/20260101T120000-0123456789ab.json --output model.html
+      colonnade report fit.json --officer --store runs --purpose "To plan beds for the winter of 2026"
     """
     with explained():
+        if not officer and (purpose or store is not None):
+            raise co.InvalidInput("--purpose and --store are for the officer's page: add --officer, or leave them out.")
         with busy("writing the report", quiet or as_json):
-            path = str(co.load(saved).report(output))
+            fitted = co.load(saved)
+            if officer:
+                path = str(_write_officer(fitted, output or Path("officer.html"), purpose, store or _store_of(saved)))
+            else:
+                path = str(fitted.report(output or Path("report.html")))
         answer({"report": path}, path, "", quiet, as_json)
+
+
+def _store_of(saved: Path) -> Path | None:
+    """The store that keeps this fit, if it lies in one."""
+    folder = saved.resolve().parent
+    return folder.parent if folder.name == "fits" and (folder.parent / "runs.db").is_file() else None
+
+
+def _write_officer(fitted: co.Fit, target: Path, purpose: str, store: Path | None) -> Path:
+    from colonnade.privacy.store import write_synced
+    from colonnade.runs.budgets import accounts
+    from colonnade.views.officer import render_officer
+    from colonnade.views.page import check_target
+
+    budgets = [] if store is None else [account.cells() for account in accounts(store)]
+    page = render_officer(fitted, purpose=purpose, budgets=budgets)
+    write_synced(check_target(target), page.encode())
+    return target

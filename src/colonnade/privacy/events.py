@@ -89,6 +89,18 @@ MASKED = Event(Mechanism.MASKED, 0.0, 0.0)
 SCORES = Event(Mechanism.SCORES, 0.0, math.inf)
 
 
+KINDS = ("masked", "noisy", "exact")
+
+
+def kind_of(event: Event) -> str:
+    """How a release looks to whoever gets it: one of KINDS; exact is also what only members see so."""
+    if event.mechanism is Mechanism.MASKED:
+        return KINDS[0]
+    inside = event.audience is Audience.CONSORTIUM and event.mechanism is not Mechanism.GAUSSIAN
+    exact = event.mechanism in (Mechanism.EXACT, Mechanism.SCORES) or math.isinf(event.rho)
+    return KINDS[2] if exact or inside else KINDS[1]
+
+
 @dataclass(frozen=True, slots=True)
 class Charge:
     """One line of a plan: an event and how often a run may make it. Sensitivities are settled at release."""

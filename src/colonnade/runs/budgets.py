@@ -17,7 +17,7 @@ from typing import Any
 
 from colonnade.errors import InvalidInput, LedgerDamaged
 from colonnade.privacy.accountant import Budget, epsilon, rho_for
-from colonnade.privacy.events import Policy
+from colonnade.privacy.events import Policy, shown
 from colonnade.privacy.ledger import Entry, Ledger
 from colonnade.privacy.mechanisms import gaussian_sigma, gumbel_scale
 from colonnade.privacy.store import FileLog
@@ -37,6 +37,7 @@ class Account:
     exact: int
     open_runs: int
     unit: str = "not fixed yet"  # whom its figures are about
+    released: float = 0.0  # epsilon of what has left in this period; `spent` has what open runs reserved, too
 
     @property
     def delta(self) -> float:
@@ -54,6 +55,41 @@ class Account:
     @property
     def lifetime(self) -> float:
         return epsilon(self.budget.lifetime_rho, self.delta)
+
+    @property
+    def reserved(self) -> float:
+        """What open runs hold beside it."""
+        return self.spent - self.released if math.isfinite(self.released) else 0.0
+
+    @property
+    def share(self) -> float:
+        """What is left of the limit, as a share; prices add up in rho."""
+        return self.budget.left / self.budget.limit
+
+    @property
+    def left_words(self) -> str:
+        """Epsilon of a run that would still fit: more than the difference of epsilons."""
+        return "no limit on record" if self.budget.epsilon is None else f"{self.left:.4g}"
+
+    def cells(self) -> dict[str, str]:
+        """What an owner is shown, by name: the same on the command line, on the live page and on an officer's page."""
+        limit = self.budget.epsilon
+        return {
+            "party": self.party,
+            "unit": self.unit,
+            "period": str(self.budget.period),
+            "limit": "none on record" if limit is None else f"ε {shown(limit)} (δ {self.delta:g})",
+            "spent": _epsilon_words(self.released),
+            "reserved": _epsilon_words(self.reserved) if self.open_runs else "nothing",
+            "left of the limit": "" if limit is None else f"{self.share:4.0%}: ε {self.left_words}".strip(),
+            "in all periods": _epsilon_words(self.lifetime),
+            "releases": f"{self.releases:,}" + (f", {self.exact:,} exact" if self.exact else ""),
+            "open runs": str(self.open_runs),
+        }
+
+
+def _epsilon_words(value: float) -> str:
+    return "unbounded" if math.isinf(value) else f"ε {shown(value)}"
 
 
 @dataclass(frozen=True)
@@ -118,7 +154,12 @@ def account_of(ledger: Ledger) -> Account:
     entries = ledger.entries()
     exact = sum(math.isinf(entry.event.rho) for entry in entries)
     unit = " and ".join(ledger.units()) or "not fixed yet"
-    return Account(ledger.node, ledger.budget(), len(entries), exact, len(ledger.open_runs()), unit)
+    budget, still = ledger.budget(), ledger.open_runs()
+    start = max((row.seq for row in ledger.log.rows(kind="budget") if json.loads(row.body)["do"] == "renew"), default=0)
+    rho = math.fsum(price for seq, price in ledger.counted_prices() if start < seq < math.inf)  # of runs that are over
+    rho += math.fsum(entry.event.rho for entry in entries if entry.run in still)
+    released = epsilon(rho, budget.delta if budget.delta is not None else DELTA)
+    return Account(ledger.node, budget, len(entries), exact, len(still), unit, released)
 
 
 def notes(store: str | Path, party: str) -> list[tuple[str, str]]:

@@ -16,6 +16,7 @@ from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats
 from colonnade.problem import Logistic
 from colonnade.runs.new_rows import shifted_scores
+from colonnade.runs.standard_errors import area_error, mean_and_error, root_error
 from colonnade.views.fit_facts import BASES, Evaluation
 
 if TYPE_CHECKING:
@@ -62,17 +63,18 @@ def _in_numbers(fit: Fit, labels: NDArray[Any]) -> NDArray[Any]:
 def _of_classes(fit: Fit, data: Any, scores: Floats, labels: Floats, basis: str) -> Evaluation:
     positive = labels > 0.0
     curve = roc_curve(scores, positive)
-    right = float(np.mean(fit.predict(data) == called(positive, fit.classes)))
-    figures = {
-        "AUC": (area(curve), "the chance that a positive row is ranked above a negative one; 0.5 is guessing"),
-        "accuracy": (right, "share of rows whose class is predicted"),
-        "base rate": (float(positive.mean()), "share of positive rows"),
+    right = fit.predict(data) == called(positive, fit.classes)
+    ranked = "the chance that a positive row is ranked above a negative one; 0.5 is guessing"
+    figures: dict[str, tuple[float, float | None, str]] = {
+        "AUC": (area(curve), area_error(scores, positive), ranked),
+        "accuracy": (*mean_and_error(right), "share of rows whose class is predicted"),
+        "base rate": (*mean_and_error(positive), "share of positive rows"),
     }
     groups: tuple[tuple[float, float, int], ...] = ()
     remark = "Scores of this loss are no probabilities, so there is no calibration."
     if fit.link is not None or isinstance(fit.problem.loss, Logistic):
         chances = fit.predict_proba(data)
-        figures["Brier score"] = (float(np.mean((chances - positive) ** 2)), "mean squared error of the probabilities")
+        figures["Brier score"] = (*mean_and_error((chances - positive) ** 2), "mean squared error of the probabilities")
         groups, remark = grouped(chances, positive.astype(np.float64)), ""
     without = {party: area(roc_curve(part, positive)) for party, part in _left_out(fit, data).items()}
     shown = tuple(curve[k] for k in np.unique(np.linspace(0, len(curve) - 1, min(len(curve), ROC_POINTS)).astype(int)))
@@ -87,12 +89,14 @@ def _of_values(fit: Fit, data: Any, scores: Floats, labels: Floats, basis: str) 
         return float(np.sqrt(np.mean((values - labels) ** 2)))
 
     spread = float(np.mean((labels - labels.mean()) ** 2))
-    figures = {
-        "RMSE": (error(predicted), "root of the mean squared error, in units of the label"),
-        "MAE": (float(np.mean(np.abs(predicted - labels))), "mean absolute error"),
+    off = predicted - labels
+    figures: dict[str, tuple[float, float | None, str]] = {
+        "RMSE": (error(predicted), root_error(off**2), "root of the mean squared error, in units of the label"),
+        "MAE": (*mean_and_error(np.abs(off)), "mean absolute error"),
     }
     if spread > 0.0:
-        figures["R²"] = (1.0 - error(predicted) ** 2 / spread, "share of the labels' variance that is explained")
+        explained = "share of the labels' variance that is explained"
+        figures["R²"] = (1.0 - error(predicted) ** 2 / spread, None, explained)
     without = {party: error(np.asarray(link(part + shift))) for party, part in _left_out(fit, data).items()}
     return Evaluation(basis, labels.size, "RMSE", figures, grouped(predicted, labels), (), without)
 

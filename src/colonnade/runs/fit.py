@@ -33,13 +33,14 @@ from colonnade.methods.method import Answer, GraphMethod, Job, Method, Own, Rele
 from colonnade.methods.node_setup import terms_of
 from colonnade.privacy import statement as stating
 from colonnade.privacy.block import Block
-from colonnade.privacy.events import Plan, Policy, row_rho, shown
+from colonnade.privacy.events import Plan, row_rho
 from colonnade.privacy.ledger import REFUSED, Replaced
 from colonnade.privacy.mechanisms import SeededNoise
 from colonnade.privacy.statement import Privacy, PrivacyStatement, not_private, remarks_on
 from colonnade.problem import AdaBoost, KernelSVM, Problem
 from colonnade.problem.kernel import Support
 from colonnade.runs import call as calls
+from colonnade.runs.facts import facts_of_run
 from colonnade.runs.progress import Show, progress_bar
 from colonnade.runs.release import Release, ReleasedColumn, columns_of
 from colonnade.runs.result import Fit
@@ -351,7 +352,7 @@ def assemble_fit(run: RunDriver, outcome: Outcome) -> Fit:
         path=None if answer.path is None else CoefficientPath(*answer.path),
         link=answer.link,
         remarks=(*answer.remarks, *_remark_on_middle(run), *_remark_on_rows(run), *remarks_on(job.privacy)),
-        facts=_facts(run),
+        facts=facts_of_run(run.federation, job, terms_of(job, run.method), run.plans),
         by_rows=job.roster.by_rows,
         beside=dict(run.federation.beside.columns),
         model=answer.model if answer.model is not None else stumps or None,
@@ -432,22 +433,6 @@ def _remark_on_rows(run: RunDriver) -> tuple[str, ...]:
     return (f"each row has {each}: the loss is the sum of weight times loss at score + offset, over the weights' sum",)
 
 
-def _facts(run: RunDriver) -> dict[str, Any]:
-    """What everybody knew before the first message. How many rows each party brought is covered by no price."""
-    terms = terms_of(run.job, run.method)
-    here = run.federation.away is None
-    parties = run.federation.parties if here else {}
-    return {
-        "rows": run.job.roster.rows,
-        **({"depth": run.job.roster.depth} if run.job.roster.depth else {}),
-        **({} if run.federation.classes is None else {"classes": list(run.federation.classes)}),
-        "brought": dict(run.federation.alignment.rows) if here and run.job.privacy is None else {},
-        "policies": {name: _policy_words(party.policy) for name, party in parties.items()},
-        "settings": terms.settings,
-        "fingerprint": terms.fingerprint,
-    }
-
-
 def _statement(run: RunDriver) -> PrivacyStatement:
     """What the result may claim."""
     unit, seen = run.job.roster.unit, calls.released_to_all(run.plans)
@@ -467,12 +452,3 @@ def _statement(run: RunDriver) -> PrivacyStatement:
         return derived
     # Of its two promises the one against outsiders rests on a hash that nobody tells from a random one.
     return replace(derived, guarantee=stating.Guarantee.CONDITIONAL, computational=True)
-
-
-def _policy_words(policy: Policy) -> str:
-    """A party's policy in words."""
-    parts = ["exact values may leave" if policy.exact else "noisy values only"]
-    if policy.epsilon is not None:
-        parts.append(f"epsilon at most {shown(policy.epsilon)} (delta {policy.delta:g})")
-    parts += ["exact values inside the consortium"] * policy.consortium + ["its part of scores"] * policy.scores
-    return ", ".join(parts)

@@ -22,6 +22,7 @@ from colonnade.data.schema.table import Schema
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats
 from colonnade.methods.method import Status
+from colonnade.privacy.events import KINDS
 from colonnade.privacy.statement import PrivacyStatement
 from colonnade.problem.boosting import Stumps
 from colonnade.problem.kernel import Support
@@ -290,12 +291,19 @@ def stumps(raw: Any) -> bool:
     return all(listed(number)(values) and len(values or ()) == len(raw["columns"]) for values in rest)
 
 
+def left(raw: Any) -> bool:
+    """One line of what a plan let leave: by whom, how it looked, what it was, how often at most."""
+    kinds = isinstance(raw, list) and len(raw) == 4 and raw[1] in KINDS
+    return kinds and text(raw[0]) and text(raw[2]) and whole(raw[3])
+
+
 def facts(raw: Any) -> bool:
     """What everybody knew before the run."""
     name: Rule = lambda raw: text(raw) or flag(raw) or finite(raw)  # noqa: E731
     pair: Rule = lambda raw: listed(name)(raw) and len(raw) == 2  # noqa: E731
     rules = {"rows": whole, "brought": tabled(whole), "policies": tabled(text), "settings": text, "fingerprint": text}
-    rules |= {"classes": pair}
+    rules |= {"classes": pair, "asked": text, "left": listed(left), "approved": text}
+    rules |= {"federation": text, "keys": tabled(text)}
     return isinstance(raw, dict) and all(rules.get(name, plain)(value) for name, value in raw.items())
 
 

@@ -16,8 +16,10 @@ from typing import Any
 from colonnade.errors import InvalidInput
 from colonnade.views.parts import Markup, human_bytes
 
-# They stand out on white and on the dark page (3 to 1 and more).
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#B8618F", "#7570B3", "#A6761D")
+# A colour means one thing: a party (these), the model or the run as a whole (INK), or how a value looked when it left
+# (style.css: masked, noisy, exact). All stand out on white and on the dark page (3 to 1 and more).
+COLOURS = ("#2E74B5", "#A45FB8", "#5D7F92", "#7568C8", "#C0609A", "#3F86A6")
+INK = "#6B7685"
 MOST = 1e300  # so that differences of what is shown are finite
 UNIT = 1000.0  # the inner picture's width and height
 DASHES = ("", "7 4", "2 3", "9 3 2 3", "4 2", "12 4")

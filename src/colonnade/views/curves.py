@@ -168,16 +168,17 @@ def in_curves(fit: FitFacts, party: str) -> frozenset[str]:
 def curve_figures(curves: EffectCurves, shown: int = SHOWN) -> Markup:
     """The widest effects, each drawn over its own unit, beside its figures."""
     widest = sorted(curves.curves, key=lambda curve: -curve.reach)[:shown]
-    drawn = [_figure(curve, place) for place, curve in enumerate(widest) if curve.reach > 0.0]
+    colours = chart.party_colours(list(dict.fromkeys(curve.party for curve in curves.curves)))
+    drawn = [_figure(curve, colours[curve.party]) for curve in widest if curve.reach > 0.0]
     return Markup('<div class="pair">' + "".join(drawn) + "</div>") if drawn else Markup("")
 
 
-def _figure(curve: EffectCurve, place: int) -> str:
+def _figure(curve: EffectCurve, colour: str) -> str:
     points = list(zip(curve.grid.tolist(), curve.effect.tolist(), strict=True))
     caption = f"{curve.party}: {curve.column}"
     if curve.slope is not None:
         caption += f", {number(curve.slope)} for one unit more"
-    line = chart.Curve(curve.column, points, chart.COLOURS[place % len(chart.COLOURS)], 0)
+    line = chart.Curve(curve.column, points, colour, 0)
     shown = chart.lines([line], chart.Axis(curve.column), chart.Axis("effect on the score"), label=caption)
     rows = [(number(value), number(effect)) for value, effect in points]
     rows += [] if curve.missing is None else [("missing", number(curve.missing))]

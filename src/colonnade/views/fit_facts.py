@@ -22,6 +22,7 @@ from colonnade.problem.kernel import Support
 from colonnade.problem.link import Link
 from colonnade.runtime.program import COORDINATOR
 from colonnade.runtime.wire import Communication
+from colonnade.views.parts import with_error
 
 if TYPE_CHECKING:
     import polars as pl
@@ -168,6 +169,11 @@ class RunFacts:
     policies: Mapping[str, str] = field(default_factory=dict)  # what each party allows, in words
     settings: str = ""  # method and privacy terms as the parties approved them
     fingerprint: str = ""  # version of the library and hash of the method's source
+    asked: str = ""  # the label's column, in its holder's words
+    left: Sequence[Sequence[Any]] = ()  # by whom, how it looked (KINDS), what it was, how often at most
+    approved: str = ""  # who agreed to the terms, and how
+    federation: str = ""  # hash of the federation file, where parties run elsewhere
+    keys: Mapping[str, str] = field(default_factory=dict)  # that the file pins, by party
 
     @classmethod
     def of(cls, fit: FitFacts) -> RunFacts:
@@ -186,11 +192,24 @@ BASES = {
 
 @dataclass(frozen=True)
 class Quality:
-    """How good models are: one figure by model, and on which data it was computed."""
+    """How good models are: one figure by model, the fit's own first, and on which data it was computed."""
 
     measure: str
     values: Mapping[str, float]
     note: str
+    errors: Mapping[str, float] = field(default_factory=dict)  # standard errors of the values, where they are known
+    not_private: str = ""  # which of the models is the same without privacy
+
+    def shown(self, name: str) -> str:
+        """One model's figure as tables show it."""
+        return with_error(self.values[name], self.errors.get(name))
+
+    @property
+    def best_other(self) -> str:
+        """The best of the models that are neither this one nor the same without privacy; none: an empty name."""
+        first = next(iter(self.values))
+        others = {name: value for name, value in self.values.items() if name not in (first, self.not_private)}
+        return max(others, key=lambda name: others[name], default="")
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,7 +219,7 @@ class Evaluation:
     basis: str
     rows: int
     measure: str  # by which models are compared
-    figures: Mapping[str, tuple[float, str]]  # by name: the figure, and what it means
+    figures: Mapping[str, tuple[float, float | None, str]]  # by name: figure, standard error if known, meaning
     groups: tuple[tuple[float, float, int], ...]  # predicted, found, rows
     roc: tuple[tuple[float, float], ...] = ()
     without: Mapping[str, float] = field(default_factory=dict)  # the measure without a party

@@ -10,17 +10,23 @@ import numpy as np
 from colonnade.errors import HeldByParty
 from colonnade.problem.kernel import Support
 from colonnade.views import chart
-from colonnade.views.chart import COLOURS, party_colours
+from colonnade.views.chart import INK, party_colours
 from colonnade.views.curves import curves_part, in_curves, per_unit
 from colonnade.views.fit_facts import BASES, Evaluation, FitFacts, Quality
-from colonnade.views.parts import Markup, count_noun, evenly_spaced, figure, folded_part, number, paragraph, table
+from colonnade.views.parts import (
+    Markup,
+    count_noun,
+    evenly_spaced,
+    figure,
+    folded_part,
+    number,
+    paragraph,
+    table,
+    with_error,
+)
 
 LARGEST = 20  # coefficients shown with a bar
 CURVES = 6  # of the path
-NO_QUALITY = (
-    "No figures of quality: they would be a release about the rows they are computed on, and no rows were given that "
-    "are public or paid for. Give some with fit.report(path, evaluation=(rows, labels), evaluation_is='public')."
-)
 
 
 class NonzeroCoefficient(NamedTuple):
@@ -51,9 +57,8 @@ def model_section(fit: FitFacts) -> str:
     columns = [
         ("party", [e.party for e in entries]),
         ("column", [e.feature for e in entries]),
-        ("coefficient", [number(e.value) for e in entries]),
+        ("coefficient", [number(e.value) if fit.spread is None else with_error(e.value, e.error) for e in entries]),
         ("for one unit more", [_for_one_unit(e, bent, units) for e in entries] if own else None),
-        ("standard error", [number(e.error) for e in entries] if fit.spread is not None else None),
     ]
     heads = [name for name, cells in columns if cells is not None]
     rows = list(zip(*(cells for _, cells in columns if cells is not None), strict=True))
@@ -98,7 +103,7 @@ def _bars(fit: FitFacts, largest: Sequence[NonzeroCoefficient], count: int) -> M
     span = (min(0.0, *reach), max(0.0, *reach))
     rows = []
     for entry, length in zip(largest, lengths, strict=True):
-        shown = number(entry.value) + (f" (two standard errors: {number(length)})" if fit.spread is not None else "")
+        shown = number(entry.value) if fit.spread is None else with_error(entry.value, entry.error)
         rows.append((entry.feature, entry.party, shown, chart.bar(entry.value, length, span, colours[entry.party])))
     caption = f"The {len(largest)} largest of {count:,} coefficients that are not zero"
     heads = ("column", "party", "coefficient", Markup('<span class="wide">beside each other</span>'))
@@ -107,8 +112,8 @@ def _bars(fit: FitFacts, largest: Sequence[NonzeroCoefficient], count: int) -> M
     note = ""
     if fit.spread is not None:
         note = paragraph(
-            "The lines show two standard errors: of sampling, and of the noise that privacy added. They are shown "
-            "where about 19 of 20 such lines hold the truth, if residuals spread alike in all rows; "
+            "± is one standard error, the lines show two: of sampling, and of the noise that privacy added. They are "
+            "shown where about 19 of 20 such lines hold the truth, if residuals spread alike in all rows; "
             "docs/private-gram.md says how that is decided.",
             "soft",
         )
@@ -120,14 +125,15 @@ def _path(fit: FitFacts) -> str:
     if fit.path is None:
         return ""
     weights, curves = fit.path.weights, []
+    colours = party_colours(list(fit.coefficients))
     for party, rows in fit.path.coefficients.items():
         for j in np.flatnonzero(np.abs(rows).max(axis=0)).tolist():
             name = str(fit.features[party][j]) if party in fit.features else f"column {j + 1}"
-            curves.append((f"{party}: {name}", rows[:, j]))
+            curves.append((f"{party}: {name}", rows[:, j], colours.get(party, INK)))
     curves.sort(key=lambda curve: -float(np.abs(curve[1]).max()))
     shown = [
-        chart.Curve(name, list(zip(weights.tolist(), values.tolist(), strict=True)), COLOURS[k % len(COLOURS)], k)
-        for k, (name, values) in enumerate(curves[:CURVES])
+        chart.Curve(name, list(zip(weights.tolist(), values.tolist(), strict=True)), colour, k)
+        for k, (name, values, colour) in enumerate(curves[:CURVES])
     ]
     if not shown or weights.min() <= 0.0:
         return ""
@@ -144,16 +150,19 @@ def _path(fit: FitFacts) -> str:
 
 
 def quality_section(evaluation: Evaluation | None, quality: Quality | None) -> str:
+    """What was measured; nothing where nothing was."""
     parts: list[str] = []
     if quality is not None:
-        rows = [(name, f"{value:.3f}") for name, value in quality.values.items()]
+        rows = [(name, quality.shown(name)) for name in quality.values]
         caption = "The joint model, and others to compare it with"
         parts += [table(caption, ("model", quality.measure), rows, numbers=1), paragraph(quality.note, "soft")]
     if evaluation is None:
-        return "".join(parts) or paragraph(NO_QUALITY)
+        return "".join(parts)
     parts.append(paragraph(f"On {count_noun(evaluation.rows, 'row')} given for this report. {BASES[evaluation.basis]}"))
-    rows3 = [(name, number(value), meaning) for name, (value, meaning) in evaluation.figures.items()]
-    parts.append(table("Figures of quality", ("measure", "figure", "meaning"), rows3))
+    rows3 = [(name, with_error(value, error), meaning) for name, (value, error, meaning) in evaluation.figures.items()]
+    known = any(error is not None for _, error, _ in evaluation.figures.values())
+    caption = "Figures of quality" + ", ± one standard error of these rows" * known
+    parts.append(table(caption, ("measure", "figure", "meaning"), rows3))
     parts += ['<div class="pair">', _roc(evaluation), _calibration(evaluation), "</div>", _contribution(evaluation)]
     return "".join(parts)
 
@@ -163,7 +172,7 @@ def _roc(evaluation: Evaluation) -> str:
         return ""
     caption = "ROC: positive rows found against negative rows accused, by threshold; on the grey line are guesses."
     x, y = (chart.Axis(name, low=0.0, high=1.0) for name in ("negative rows accused", "positive rows found"))
-    drawn = chart.lines([chart.Curve("model", evaluation.roc, COLOURS[0])], x, y, label=caption, diagonal=True)
+    drawn = chart.lines([chart.Curve("model", evaluation.roc, INK)], x, y, label=caption, diagonal=True)
     rows = [tuple(f"{share:.3f}" for share in evaluation.roc[k]) for k in evenly_spaced(len(evaluation.roc))]
     return figure(drawn, caption, table("Points of the ROC", (x.name, y.name), rows, numbers=2))
 
@@ -175,7 +184,7 @@ def _calibration(evaluation: Evaluation) -> str:
     points = [(predicted, found) for predicted, found, _ in evaluation.groups]
     low, high = (0.0, 1.0) if evaluation.roc else (min(map(min, points)), max(map(max, points)))
     x, y = (chart.Axis(name, low=low, high=high) for name in ("predicted", "found"))
-    line = chart.Curve("model", points, COLOURS[0], marks=True)
+    line = chart.Curve("model", points, INK, marks=True)
     drawn = chart.lines([line], x, y, label=caption, diagonal=bool(evaluation.roc))
     rows = [(f"{predicted:.4g}", f"{found:.4g}", f"{size:,}") for predicted, found, size in evaluation.groups]
     return figure(drawn, caption, table("Groups", ("predicted", "found", "rows"), rows, numbers=3))

@@ -1,5 +1,6 @@
-"""The page: the sections of one fit, put together and written in one piece. Here are those about the run: the question,
-the parties, convergence, cost, settings, reproduction."""
+"""The page: the verdict first, then the sections of one fit, put together and written in one piece. Here are those
+about the run: how it was found, the parties, convergence, cost, settings, reproduction. A section with nothing to say
+is left out."""
 
 from __future__ import annotations
 
@@ -16,13 +17,13 @@ from colonnade.privacy.events import shown
 from colonnade.privacy.store import write_synced
 from colonnade.views import chart
 from colonnade.views import parts as html
-from colonnade.views.chart import COLOURS
+from colonnade.views.chart import INK
 from colonnade.views.fit_facts import Evaluation, FitFacts, Quality, RunFacts, left_by_party, parties_of
 from colonnade.views.inference import InferenceFacts, inference_section
 from colonnade.views.model import model_section, quality_section
 from colonnade.views.privacy import privacy_section, traffic_section
+from colonnade.views.verdict import date_of, title_of, verdict_section
 
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 SOURCES = {
     "declared": "declared before the run",
     "data": "read off the data",
@@ -77,45 +78,33 @@ def render_report(
     """The report as text; arguments as in `write_report`."""
     known = RunFacts.of(fit) if facts is None else facts
     parts = [
-        ("question", "The question", question_section(fit)),
+        ("verdict", "The verdict", verdict_section(fit, known, quality, evaluation)),
         ("parties", "The parties", parties_section(fit, known)),
         ("model", "The model", model_section(fit)),
-        *([("inference", "Intervals and tests", inference_section(inference))] if inference else []),
+        ("inference", "Intervals and tests", inference_section(inference) if inference else ""),
         ("quality", "How good it is", quality_section(evaluation, quality)),
         ("privacy", "Privacy", privacy_section(fit)),
-        ("traffic", "What left each party", traffic_section(fit)),
+        ("found", "How it was found", found_section(fit)),
+        ("traffic", "Messages", traffic_section(fit)),
         ("convergence", "Convergence", convergence_section(fit)),
         ("cost", "Cost", cost_section(fit)),
         ("settings", "Settings and scaling", settings_section(fit, known)),
         ("reproduction", "Reproduction", reproduction_section(fit, known)),
     ]
-    links = "".join(f'<li><a href="#{key}">{title}</a></li>' for key, title, _ in parts)
-    count = len(parties_of(fit))
-    title = f"One model from {count:,} {'party' if count == 1 else 'parties'}"
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{POLICY}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title} – Colonnade report</title>
-<style>{html.style()}</style>
-</head>
-<body>
-<header><h1>{title}</h1>
-<p class="soft">{escape(fit.method[:1].upper() + fit.method[1:])}, run <code>{escape(fit.run)}</code></p></header>
-<nav aria-label="Sections"><ul>{links}</ul></nav>
-<main>
-{"".join(html.section(*part) for part in parts)}</main>
-</body>
-</html>
-"""
+    shown_parts = [part for part in parts if part[2]]
+    links = "".join(f'<li><a href="#{key}">{title}</a></li>' for key, title, _ in shown_parts)
+    return html.whole_page(
+        title_of(fit, known),
+        f"{date_of(fit.run)}run <code>{escape(fit.run)}</code>",
+        f'<nav aria-label="Sections"><ul>{links}</ul></nav>',
+        "".join(html.section(*part) for part in shown_parts),
+    )
 
 
 # ------------------------------------------------------------------------------------------------ sections
 
 
-def question_section(fit: FitFacts) -> str:
+def found_section(fit: FitFacts) -> str:
     parties = parties_of(fit)
     held = "different rows with the same columns" if fit.by_rows else "different columns of the same rows"
     label = "each with its labels" if fit.by_rows else f"the label is held by {fit.label}"
@@ -128,35 +117,36 @@ def question_section(fit: FitFacts) -> str:
         html.paragraph(f"It was found by {fit.method} and stopped because: {fit.status.value}."),
         *(html.paragraph(f"Note: {remark}.") for remark in fit.remarks),
     ]
-    epsilon = fit.privacy.epsilon
     figures = {
-        "objective": html.number(fit.objective),
-        "gap to the best, at most": html.number(fit.gap),
-        "epsilon": shown(epsilon) if math.isfinite(epsilon) else html.number(epsilon),
-        "rounds": f"{len(fit.notes):,}",
+        "objective": None if fit.objective is None else html.number(fit.objective),
+        "gap to the best, at most": None if fit.gap is None else html.number(fit.gap),
+        "rounds": f"{len(fit.notes):,}" if fit.notes else None,
         "left the parties": html.human_bytes(sum(sent.bytes for sent in left_by_party(fit))),
     }
-    return "".join([*text, html.cards(figures)])
+    return "".join([*text, html.cards({name: figure for name, figure in figures.items() if figure is not None})])
 
 
 def parties_section(fit: FitFacts, known: RunFacts) -> str:
+    """Who took part; a column of which nothing is known is left out."""
     rows = []
     for party in parties_of(fit):
         columns = f"{len(fit.features[party]):,}" if party in fit.features else "none"
-        brought = f"{known.brought[party]:,}" if party in known.brought else "not kept"
+        brought = f"{known.brought[party]:,}" if party in known.brought else ""
         holds = "columns and the label" if party == fit.label and party in fit.features else "columns"
         holds = "the label" if party not in fit.features else holds
-        rows.append((party, holds, known.policies.get(party, "not kept"), brought, columns))
-    heads = ("party", "holds", "its policy would allow", "rows brought", "columns")
-    matched = "The number of rows in common is not kept with this fit."
+        rows.append((party, holds, known.policies.get(party, ""), brought, columns))
+    heads = ("party", "holds", "its policy", "rows brought", "columns")
+    kept = [k for k in range(len(heads)) if any(row[k] for row in rows)]
+    matched = ""
     if known.rows is not None:
         matched = f"{html.count_noun(known.rows, 'row')} {'in all' if fit.by_rows else 'matched in all parties'}."
     on = f" They were matched on {fit.on!r}." if fit.on else ""
-    allowed = " A policy says what a party would allow at most; what left it is listed under its own heading."
+    allowed = " A policy says what a party would allow at most; what left it stands at the top." * bool(known.policies)
     unpriced = " How many rows a party brought is kept for runs without privacy only, since no price covers it."
     hidden = any(party not in known.brought for party in parties_of(fit))
-    who = html.table("Who took part", heads, rows, numbers=2)
-    return who + html.paragraph(matched + on + allowed + unpriced * hidden)
+    chosen = [[row[k] for k in kept] for row in rows]
+    who = html.table("Who took part", [heads[k] for k in kept], chosen, numbers=sum(k > 2 for k in kept))
+    return who + html.paragraph((matched + on + allowed + unpriced * hidden).strip())
 
 
 GAP = "The gap by round, on a logarithmic axis: the objective is at most this far above the best possible."
@@ -171,11 +161,9 @@ def convergence_section(fit: FitFacts) -> str:
     for name, (caption, axis) in CURVES.items():
         points = _history(fit, name, log=axis.log)
         if points:
-            line = chart.Curve(name, points, COLOURS[0])
+            line = chart.Curve(name, points, INK)
             drawn = chart.lines([line], chart.Axis("round"), axis, label=caption)
             parts.append(html.figure(drawn, caption, _history_table(fit, name)))
-    if not parts:
-        return html.paragraph("This run released no objective and no gap, so there is no history to show.")
     return "".join(parts)
 
 
@@ -223,7 +211,7 @@ def _so_far(fit: FitFacts) -> str:
             for number_ in sorted({*own, last}):
                 total += own.get(number_, 0)
                 points.append((float(number_), float(total)))
-            curves.append(chart.Curve(name, points, COLOURS[place], place, steps=True))
+            curves.append(chart.Curve(name, points, INK, place, steps=True))
             columns.append((name, dict(points)))
     if not curves:
         return ""
@@ -238,12 +226,8 @@ def _so_far(fit: FitFacts) -> str:
 
 
 def settings_section(fit: FitFacts, known: RunFacts) -> str:
-    rows = {
-        "method": fit.method,
-        "settings and privacy terms": known.settings or "not kept with this fit",
-        "problem": repr(fit.problem),
-    }
-    parts: list[str] = [html.facts("What was asked", rows)]
+    rows = {"method": fit.method, "settings and privacy terms": known.settings, "problem": repr(fit.problem)}
+    parts: list[str] = [html.facts("What was asked", {name: fact for name, fact in rows.items() if fact})]
     for party, schema in fit.schemas.items():
         if schema is not None:
             read = SOURCES[schema.source]
@@ -258,15 +242,8 @@ def reproduction_section(fit: FitFacts, known: RunFacts) -> str:
     packages = ("colonnade", "numpy", "scipy", "numba")
     rows = {
         "run": fit.run,
-        "code of the run": known.fingerprint or "not kept with this fit",
-        "problem, SHA-256": _digest(repr(fit.problem)),
-        "model, SHA-256": _model_digest(fit),
+        **hashes_of(fit, known),
         "rows matched on": fit.on or "their order",
-    }
-    for party, schema in fit.schemas.items():
-        if schema is not None and schema.source != "data":  # one read off the data would hash the data
-            rows[f"schema of {party}, SHA-256"] = schema.digest()
-    rows |= {
         "report made with": ", ".join(f"{package} {version(package)}" for package in packages),
         "Python": f"{platform.python_version()} on {platform.system()} {platform.machine()}",
     }
@@ -275,6 +252,20 @@ def reproduction_section(fit: FitFacts, known: RunFacts) -> str:
         "finds the run again; without noise the same call gives the same model, bit for bit.",
         "soft",
     )
+
+
+def hashes_of(fit: FitFacts, known: RunFacts) -> dict[str, str]:
+    """Hashes of what ran: code, problem, model, schemas, the federation file; never of data."""
+    rows = {
+        "code of the run": known.fingerprint,
+        "problem, SHA-256": _digest(repr(fit.problem)),
+        "model, SHA-256": _model_digest(fit),
+        "federation file, SHA-256": known.federation,
+    }
+    for party, schema in fit.schemas.items():
+        if schema is not None and schema.source != "data":  # one read off the data would hash the data
+            rows[f"schema of {party}, SHA-256"] = schema.digest()
+    return {name: value for name, value in rows.items() if value}
 
 
 def _digest(text: str) -> str:

@@ -19,6 +19,8 @@ import numpy as np
 from colonnade.problem import Problem
 from colonnade.runtime.program import BY_TYPE
 
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+
 
 class Markup(str):
     """Text that is HTML already, made by this package."""
@@ -70,6 +72,12 @@ def facts(caption: str, values: Mapping[str, str]) -> Markup:
     return table(caption, (), list(values.items()))
 
 
+def filled(lines: Sequence[Mapping[str, str]]) -> tuple[list[str], list[list[str]]]:
+    """Head and rows of a table, without the columns that are empty in every row."""
+    names = [name for name in lines[0] if any(line[name] for line in lines)]
+    return names, [[line[name] for name in names] for line in lines]
+
+
 def cards(values: Mapping[str, str]) -> Markup:
     """A few figures that catch the eye."""
     inside = "".join(f"<div><dt>{as_html(name)}</dt><dd>{as_html(value)}</dd></div>" for name, value in values.items())
@@ -93,6 +101,28 @@ def figure(chart: str, caption: str, data: str) -> Markup:
 def section(key: str, title: str, body: str) -> str:
     head = f'<h2 id="{key}-title">{escape(title)}</h2>'
     return f'<section id="{key}" aria-labelledby="{key}-title">{head}{body}</section>\n'
+
+
+def whole_page(title: str, below: str, nav: str, body: str) -> str:
+    """A page that is one file: its style inside, no script, and a policy that forbids every request."""
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{POLICY}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{escape(title)} – Colonnade report</title>
+<style>{style()}</style>
+</head>
+<body>
+<header><h1>{escape(title)}</h1>
+<p class="soft">{below}</p></header>
+{nav}
+<main>
+{body}</main>
+</body>
+</html>
+"""
 
 
 def style() -> str:
@@ -126,6 +156,19 @@ def number(value: float | None) -> str:
     return f"{value:.4g}".replace("-", "−")
 
 
+def with_error(value: float, error: float | None) -> str:
+    """A figure as exact as its standard error says, of which two digits are shown: 0.7213 ± 0.0023."""
+    if error is None:
+        return number(value)
+    if not (math.isfinite(error) and error > 0.0 and math.isfinite(value)):
+        return f"{number(value)} ± {number(error)}"
+    places = 1 - math.floor(math.log10(float(f"{error:.1e}")))
+    if not -6 <= places <= 9:
+        return f"{value:.3e} ± {error:.1e}".replace("-", "−")
+    rounded = [f"{round(figure, places):.{max(places, 0)}f}" for figure in (value, error)]
+    return " ± ".join(rounded).replace("-", "−")
+
+
 def evenly_spaced(count: int, most: int = 12) -> list[int]:
     """At most so many of the places 0 to count - 1, for the rows of a table beside a chart."""
     places: list[int] = np.unique(np.linspace(0, count - 1, min(most, count)).astype(int)).tolist()
@@ -139,6 +182,10 @@ def join_names(names: Sequence[str]) -> str:
 
 def count_noun(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def count_parties(count: int) -> str:
+    return f"{count:,} {'party' if count == 1 else 'parties'}"
 
 
 def message_words(name: str) -> str:

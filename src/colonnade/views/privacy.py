@@ -8,7 +8,7 @@ from colonnade.privacy.events import shown
 from colonnade.privacy.statement import Guarantee
 from colonnade.views import chart, odds
 from colonnade.views import parts as html
-from colonnade.views.chart import COLOURS
+from colonnade.views.chart import INK
 from colonnade.views.fit_facts import FitFacts, left_by_party, left_by_round, parties_of, reached_by_party
 from colonnade.views.parts import human_bytes, number, paragraph
 
@@ -79,10 +79,9 @@ def traffic_section(fit: FitFacts) -> str:
     directions = [("left", sent) for sent in left_by_party(fit)] + [("reached", sent) for sent in reached_by_party(fit)]
     directions.sort(key=lambda line: (line[1].party, line[0]))
     most = max((sent.bytes for _, sent in directions), default=0) or 1
-    colours = {"left": COLOURS[1], "reached": COLOURS[0]}
     rows = []
     for way, sent in directions:
-        bar = chart.bar(float(sent.bytes), 0.0, (0.0, float(most)), colours[way])
+        bar = chart.bar(float(sent.bytes), 0.0, (0.0, float(most)), INK)
         rows.append((sent.party, way, sent.type, f"{sent.messages:,}", human_bytes(sent.bytes), bar))
     share = html.Markup('<span class="wide">share of the largest</span>')
     heads = ("party", "direction", "message", "count", "bytes", share)

@@ -17,7 +17,7 @@ from urllib.parse import quote
 from colonnade.errors import ColonnadeError, InvalidInput, StoreError
 from colonnade.methods import load_all
 from colonnade.privacy.accountant import epsilon
-from colonnade.privacy.events import Policy, shown
+from colonnade.privacy.events import Policy, kind_of, shown
 from colonnade.privacy.ledger import Ledger, rest_rho
 from colonnade.privacy.store import FileLog, check_format
 from colonnade.runs.budgets import DELTA, Account, account_of, last_policy
@@ -148,14 +148,14 @@ class Reader:
         """What the ledgers know about a run beside its fit, for an older one that carries nothing of it."""
         return RunFacts(policies=dict(run.limits), settings=run.settings, fingerprint=run.fingerprint)
 
-    def left(self, name: str) -> list[tuple[str, str, int, float]]:
-        """What left each data holder in a run, by what it was for: how often, and its price."""
-        found: dict[tuple[str, str], list[float]] = {}
+    def left(self, name: str) -> list[tuple[str, str, str, int, float]]:
+        """What left each data holder in a run: how it looked, what it was for, how often, and its price."""
+        found: dict[tuple[str, str, str], list[float]] = {}
         for party, path in self._holders().items():
             with self._looking(path) as log:
                 for entry in Ledger(log, party, Policy()).entries(name):
-                    found.setdefault((party, entry.what), []).append(entry.event.rho)
-        return [(party, what, len(prices), math.fsum(prices)) for (party, what), prices in found.items()]
+                    found.setdefault((party, kind_of(entry.event), entry.what), []).append(entry.event.rho)
+        return [(*key, len(prices), math.fsum(prices)) for key, prices in found.items()]
 
     # -------------------------------------------------------------------------------- messages
 

@@ -28,8 +28,10 @@ from colonnade.runs.budgets import Account
 from colonnade.runs.result import load
 from colonnade.views import parts
 from colonnade.views.fit_facts import RunFacts
-from colonnade.views.page import POLICY, render_report
-from colonnade.views.parts import Markup, paragraph, section, table
+from colonnade.views.officer import render_officer
+from colonnade.views.page import render_report
+from colonnade.views.parts import POLICY, Markup, paragraph, section, table
+from colonnade.views.verdict import chip
 
 ADDRESS = "127.0.0.1"
 UNKNOWN = "not known here"
@@ -108,13 +110,16 @@ class Server:
             case "live.js", "":
                 text = (files("colonnade.cli.live") / "live.js").read_text(encoding="utf-8")
                 return HTTPStatus.OK, SCRIPT, PAGE_POLICY, text
-            case (("run" | "report"), name) if (run := self.reader.run(name)) is not None:
+            case (("run" | "report" | "officer"), name) if (run := self.reader.run(name)) is not None:
                 if kind == "run":
                     text = run_page(run, self.reader.left(name), self.reader.messages(name))
                     return HTTPStatus.OK, HTML, PAGE_POLICY, text
                 if (path := self.reader.fit_file(name)) is not None:
                     fit = load(path)
                     known = RunFacts.of(fit) if fit.facts.get("settings") else self.reader.facts(run)
+                    if kind == "officer":
+                        lines = [one.cells() for one in self.reader.ledgers()]
+                        return HTTPStatus.OK, HTML, POLICY, render_officer(fit, facts=known, budgets=lines)
                     return HTTPStatus.OK, HTML, POLICY, render_report(fit, facts=known)
         return _refused(HTTPStatus.NOT_FOUND)
 
@@ -179,16 +184,19 @@ def index_page(folder: str, runs: Sequence[Run], ledgers: Sequence[Account], mes
     return _whole(f"Store “{folder}”", f"{parts.count_noun(len(runs), 'run')}, {running:,} running", sections, "")
 
 
-def run_page(run: Run, left: Sequence[tuple[str, str, int, float]], messages: Sequence[Message]) -> str:
+def run_page(run: Run, left: Sequence[tuple[str, str, str, int, float]], messages: Sequence[Message]) -> str:
     known = {"method": run.method, "trust model": run.trust, "unit": run.unit}
     known |= {"settings and privacy terms": run.settings, "code": run.fingerprint}
     terms = {"state": run.state, "began": _time(run), **{name: fact or UNKNOWN for name, fact in known.items()}}
-    figures = {"epsilon reserved": _epsilon(run), "round": _progress(run), "state": run.state}
-    rows = [(party, what, f"{times:,}", parts.number(price)) for party, what, times, price in left]
-    released = table("What left, and for what", ("party", "what", "times", "price (rho)"), rows, numbers=2)
+    figures = {"state": run.state, "epsilon reserved": _epsilon(run), "round": _progress(run)}
+    rows = [(party, chip(kind), what, f"{times:,}", parts.number(price)) for party, kind, what, times, price in left]
+    released = table(
+        "What left, how it looked, and for what", ("party", "as", "what", "times", "price (rho)"), rows, numbers=2
+    )
     sections = [
-        section("run", "The run", parts.cards(figures) + parts.facts("Terms", terms) + _link(run, "../")),
+        section("run", "The run", parts.cards(figures) + _links(run, "../")),
         section("left", "What left", released if rows else paragraph("Nothing has left a data holder of this store.")),
+        section("terms", "Terms", parts.facts("What the parties agreed on", terms)),
         section("messages", "Messages that left", _messages(messages, with_run=False)),
     ]
     return _whole(f"Run {run.name}", f"{run.state}, round {run.round:,}", sections, "../")
@@ -204,38 +212,43 @@ def _runs(runs: Sequence[Run]) -> str:
     rows = []
     for run in runs:
         name = Markup(f'<a href="run/{escape(run.name, quote=True)}">{escape(run.name)}</a>')
-        figures = (_progress(run), _epsilon(run), _link(run, "") or "none yet")
+        figures = (_progress(run), _epsilon(run), _links(run, "") or "none yet")
         rows.append((name, run.state, *figures, run.method or UNKNOWN, _time(run)))
     heads = ("run", "state", "round", "epsilon", "report", "method", "began")
     return table(f"The newest {parts.count_noun(len(runs), 'run')}, the last one first", heads, rows)
 
 
-def _link(run: Run, up: str) -> Markup:
+def _links(run: Run, up: str) -> Markup:
+    """The pages about a finished run."""
     if not run.reported:
         return Markup("")
     name = escape(run.name, quote=True)
-    return Markup(f'<a href="{up}report/{name}" aria-label="report of run {name}">report</a>')
+    pages = {"report": "report", "officer": "officer's page"}
+    links = (
+        f'<a href="{up}{page}/{name}" aria-label="{words} of run {name}">{words}</a>' for page, words in pages.items()
+    )
+    return Markup(", ".join(links))
 
 
 def _ledgers(ledgers: Sequence[Account]) -> str:
     if not ledgers:
         return paragraph("No data holder has a ledger in this store.")
-    rows = []
+    lines = []
     for one in ledgers:
-        limit = one.budget.epsilon
-        left = "no limit" if limit is None else f"{max(0.0, 1.0 - one.spent / limit):.0%}"
-        spent = (
-            parts.number(one.spent),
-            parts.number(one.delta),
-            "none" if limit is None else parts.number(limit),
-            left,
-        )
-        rows.append((one.party, *spent, f"{one.releases:,}", f"{one.exact:,}", f"{one.open_runs:,}"))
-    heads = ("party", "epsilon spent", "at delta", "limit", "left of it", "releases", "of them exact", "open runs")
-    bounds = "“No bound” means that exact values have left, so that no epsilon holds."
-    chains = "This page does not check the chains of the ledgers; colonnade budget show does."
-    spent_table = table("Spent or reserved in this period", heads, rows, numbers=7)
-    return spent_table + paragraph(f"{bounds} {chains}", "soft")
+        line = one.cells()
+        lines.append({**line, "left of the limit": _with_bar(line["left of the limit"], one)})
+    bounds = "“Unbounded” means that exact values have left, so that no epsilon holds."
+    chains = "The figures are those of colonnade budget show, which also checks the chains of the ledgers."
+    spent = table("What was spent, and what is left", *parts.filled(lines), numbers=len(lines[0]) - 1)
+    return spent + paragraph(f"{bounds} {chains}", "soft")
+
+
+def _with_bar(words: str, account: Account) -> str:
+    """What is left of a limit, with a bar."""
+    if not words:
+        return ""
+    bar = f'<progress max="1" value="{account.share:.4f}" aria-label="left of the limit of {escape(account.party)}">'
+    return Markup(f"{escape(words)} {bar}</progress>")
 
 
 def _messages(messages: Sequence[Message], *, with_run: bool) -> str:

@@ -1,0 +1,101 @@
+"""The page for a data-protection officer: what was asked, of whom, what it cost, what it rests on, what ran, and lines
+to sign. It is to be printed and filed; nothing on it is a figure about a row.
+
+Budgets   are handed over as `Account.cells` gives them, so that they are those of `colonnade budget show`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from html import escape
+
+from colonnade.views import parts as html
+from colonnade.views.fit_facts import FitFacts, RunFacts, parties_of
+from colonnade.views.page import hashes_of
+from colonnade.views.parts import Markup, paragraph
+from colonnade.views.verdict import approved_part, cost_part, date_of, left_part, question_of, sentence_parts
+
+STANDING = (
+    "bounds, levels and row counts in the schemas are public, as their owners declared",
+    "each party's own machine and operator are honest: the boundary stops mistakes, not hostile code inside a party",
+    "the computation is the code whose hash stands below",
+)
+NO_BUDGETS = (
+    "The ledgers were not at hand when this page was made: `colonnade report FIT.json --officer --store STORE` shows "
+    "what is spent and left."
+)
+SIGNED = (
+    "Approval is a row in each party's own ledger, chained by hashes; `colonnade budget verify STORE` checks the "
+    "chain. This page is no signature: it has room for one."
+)
+
+
+def render_officer(
+    fit: FitFacts,
+    *,
+    purpose: str = "",
+    budgets: Sequence[Mapping[str, str]] = (),
+    facts: RunFacts | None = None,
+) -> str:
+    """The page as text.
+
+    purpose   what the model is for, in its owner's words; without it the page repeats what was asked.
+    budgets   what each party has spent and has left, by name of the column; none: the page says how to get them.
+    """
+    known = RunFacts.of(fit) if facts is None else facts
+    asked = question_of(fit, known)
+    parts = [
+        ("purpose", "Purpose", paragraph(purpose) + paragraph(f"Asked: {asked}") if purpose else paragraph(asked)),
+        ("parties", "Parties", _parties(fit, known)),
+        ("unit", "Whom it protects", paragraph(_unit(fit)) + cost_part(fit)),
+        ("left", "What left", left_part(fit, known)),
+        ("budget", "Budget spent and left", _budgets(budgets)),
+        ("assumptions", "What it rests on", _assumptions(fit)),
+        ("approvals", "Approval and signatures", approved_part(known) + _signatures(fit, known)),
+        ("hashes", "What ran", html.facts("Hashes of what ran, never of data", hashes_of(fit, known))),
+    ]
+    below = f"For the data-protection officer. {date_of(fit.run)}run <code>{escape(fit.run)}</code>"
+    about = known.asked or f"the label of {fit.label}"
+    body = "".join(html.section(*part) for part in parts)
+    return html.whole_page(f"Record of processing: predicting “{about}”", below, "", body)
+
+
+def _parties(fit: FitFacts, known: RunFacts) -> str:
+    rows = []
+    for party in parties_of(fit):
+        names = [str(name) for name in fit.features.get(party, ())]
+        shown = ", ".join(names[:8]) + (f" and {len(names) - 8:,} more" if len(names) > 8 else "")
+        label = f"the label{f' “{known.asked}”' if known.asked else ''}" if party == fit.label else ""
+        rows.append((party, "; ".join(filter(None, (label, shown)))))
+    over = "" if known.rows is None else paragraph(f"{html.count_noun(known.rows, 'row')} took part.")
+    return html.table("Who held what", ("party", "columns as they were used"), rows) + over
+
+
+def _unit(fit: FitFacts) -> str:
+    if math.isinf(fit.privacy.epsilon):
+        return "Nobody: exact values left the parties."
+    return f"The unit is {fit.privacy.unit} ({fit.privacy.neighbours}), against whoever sees {fit.privacy.sees}."
+
+
+def _budgets(budgets: Sequence[Mapping[str, str]]) -> str:
+    if not budgets:
+        return paragraph(NO_BUDGETS)
+    return html.table("What was spent, and what is left", *html.filled(budgets), numbers=len(budgets[0]) - 1)
+
+
+def _assumptions(fit: FitFacts) -> str:
+    privacy = fit.privacy
+    if math.isinf(privacy.epsilon):
+        return paragraph(privacy.sentence, "statement none")
+    lines = [*sentence_parts(privacy.assumes), *STANDING]
+    lines += [text for text in (privacy.place, privacy.caveat, privacy.replaced) if text]
+    items = "".join(f"<li>{escape(line[:1].upper() + line[1:])}.</li>" for line in lines)
+    guarantee = f"Guarantee: {privacy.guarantee}, {privacy.derivation}. It holds if"
+    return paragraph(guarantee) + Markup(f"<ul>{items}</ul>")
+
+
+def _signatures(fit: FitFacts, known: RunFacts) -> str:
+    keys = html.facts("Keys that the federation file pins", dict(known.keys)) if known.keys else ""
+    lines = "".join(f"<li>{escape(party)}: name, date, signature</li>" for party in parties_of(fit))
+    return paragraph(SIGNED) + keys + Markup(f'<ul class="signed">{lines}</ul>')

@@ -1,0 +1,65 @@
+"""The officer's page: what a data-protection officer files and signs, from the fit and the ledgers, without a figure about a row."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from test_report import Page, table_of
+from test_verdict import exact, private  # noqa: F401  fixtures
+from typer.testing import CliRunner
+
+from colonnade.cli import app
+from colonnade.views.fit_facts import RunFacts
+from colonnade.views.officer import render_officer
+
+SECTIONS = ["purpose", "parties", "unit", "left", "budget", "assumptions", "approvals", "hashes"]
+
+
+def test_the_page_has_every_part_and_needs_nothing_else(private):  # noqa: F811
+    text = render_officer(private, purpose="To plan <the> winter")
+    page = Page(text)
+    assert [attrs["id"] for tag, attrs in page.elements if tag == "section"] == SECTIONS
+    assert "To plan <the> winter" in page.words
+    assert "http" not in text.replace("http-equiv", "")
+    assert not {tag for tag, _ in page.elements} & {"script", "link", "img", "iframe", "form"}
+
+
+def test_without_a_purpose_it_repeats_what_was_asked(private):  # noqa: F811
+    (said,) = re.findall(r'id="purpose".*?</h2><p>(.*?)</p></section>', render_officer(private))
+    assert "“subscribed”, as bank records it, is “yes” rather than “no”" in said
+
+
+def test_every_assumption_of_the_statement_is_on_it(private):  # noqa: F811
+    words = " ".join(Page(render_officer(private)).words).lower()
+    clauses = private.privacy.assumes.split("; and if ")
+    assert len(clauses) == 2
+    assert [clause for clause in clauses if clause.lower() not in words] == []
+
+
+def test_of_an_exact_run_it_says_that_nobody_is_protected(exact):  # noqa: F811
+    words = Page(render_officer(exact)).words
+    assert "Nobody: exact values left the parties." in words
+    assert exact.privacy.sentence in words
+
+
+def test_hashes_and_pinned_keys_of_what_ran_are_on_it(private):  # noqa: F811
+    facts = RunFacts(keys={"bank": "ed25519:ab"}, federation="f00d", fingerprint="0.1.0 abc")
+    page = Page(render_officer(private, facts=facts))
+    ran = dict(row for row in table_of(page, "Hashes of what ran") if len(row) == 2)
+    assert (ran["code of the run"], ran["federation file, SHA-256"]) == ("0.1.0 abc", "f00d")
+    assert {"model, SHA-256", "problem, SHA-256", "schema of bank, SHA-256"} <= ran.keys()
+    assert table_of(page, "Keys that the federation file pins") == [["bank", "ed25519:ab"]]
+
+
+def test_every_party_has_a_line_to_sign(private):  # noqa: F811
+    text = render_officer(private)
+    assert re.findall(r"<li>(\w+): name, date, signature</li>", text) == ["registry", "bank"]
+
+
+@pytest.mark.parametrize("words", [["--purpose", "x"], ["--store", "runs"]])
+def test_what_is_for_the_officers_page_is_refused_for_the_report(private, tmp_path, words):  # noqa: F811
+    private.save(tmp_path / "fit.json")
+    said = CliRunner().invoke(app, ["report", str(tmp_path / "fit.json"), *words])
+    assert said.exit_code != 0
+    assert "add --officer" in " ".join(said.output.split())

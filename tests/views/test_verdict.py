@@ -1,0 +1,158 @@
+"""The verdict of a report: asked in the label's words, priced in one sentence, and what left in three colours that mean only that."""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+
+import numpy as np
+import polars as pl
+import pytest
+from test_report import Page
+
+import colonnade as co
+from colonnade.privacy.events import EXACT, KINDS, MASKED, SCORES, Audience, Event, Mechanism, kind_of
+from colonnade.views import chart
+from colonnade.views.page import render_report
+from colonnade.views.parts import with_error
+from colonnade.views.verdict import date_of
+
+TERMS = co.Privacy(1.0, 1e-5, trust="secure")
+
+
+def frames():
+    rng = np.random.default_rng(2)
+    age, balance = rng.uniform(20, 80, 400), rng.uniform(0, 10, 400)
+    said = np.where(age / 40 + balance / 10 + rng.normal(size=400) > 1.8, "yes", "no")
+    registry = pl.DataFrame({"client": range(400), "age": age})
+    return {"registry": registry, "bank": pl.DataFrame({"client": range(400), "balance": balance, "subscribed": said})}
+
+
+SCHEMAS = {
+    "registry": co.Schema((co.Numeric("age", 20, 80),)),
+    "bank": co.Schema((co.Numeric("balance", 0, 10),)),
+}
+
+
+def federation(policies=None):
+    fed = co.Federation.from_frames(frames(), on="client", label=("bank", "subscribed"), schemas=SCHEMAS)
+    fed = fed.with_classes("yes", "no")
+    return fed if policies is None else fed.with_policies(policies)
+
+
+@pytest.fixture(scope="module")
+def private(tmp_path_factory):
+    problem = co.Problem(co.Logistic(), penalty=co.Ridge(1e-3), intercept=True)
+    limits = {"registry": co.Policy(epsilon=3.0, delta=1e-5)}
+    return co.fit(federation(limits), problem, None, TERMS, store=tmp_path_factory.mktemp("verdict"))
+
+
+@pytest.fixture(scope="module")
+def exact():
+    return co.fit(federation(), co.Problem(co.Logistic(), co.L1Ball(2.0)), co.DistributedFrankWolfe(rounds=5))
+
+
+def verdict(fit):
+    text = render_report(fit)
+    (inside,) = re.findall(r'<dl class="verdict">(.*?)</dl>', text, re.DOTALL)
+    return dict(re.findall(r"<div><dt>(.*?)</dt><dd>(.*?)</dd></div>", inside, re.DOTALL))
+
+
+def test_the_verdict_comes_first_and_answers_in_order(private):
+    text = render_report(private)
+    assert re.findall(r"<section id=\"(\w+)\"", text)[0] == "verdict"
+    assert list(verdict(private)) == ["Asked", "How good", "Cost", "What left", "Approved"]
+
+
+def test_the_question_is_asked_in_the_words_of_the_label(private, exact):
+    assert "<h1>Predicting “subscribed”</h1>" in render_report(private)
+    for fit in (private, exact):
+        asked = verdict(fit)["Asked"]
+        assert "Whether “subscribed”, as bank records it, is “yes” rather than “no”, from the columns of " in asked
+        assert "over 400 rows in common." in asked
+
+
+def test_a_report_says_when_its_run_began(private):
+    assert date_of("20260102T030405-abcdef") == "2 January 2026, 03:04 UTC, "
+    assert date_of("elsewhere") == ""
+    assert f'<p class="soft">{date_of(private.run)}run <code>{private.run}</code></p>' in render_report(private)
+
+
+def test_the_price_is_one_figure_and_one_plain_sentence(private, exact):
+    cost = verdict(private)["Cost"]
+    assert "ε = 1 at δ = 1e-05, for one row." in cost
+    assert "in at most 73.2 % of cases, where a coin names it in 50 %" in cost  # (e + δ) / (1 + e) = 0.731061
+    assert "No epsilon: exact values left" in verdict(exact)["Cost"]
+
+
+def test_what_left_is_masked_or_noisy_in_a_private_run_and_exact_in_another(private, exact):
+    def chips(fit):
+        return re.findall(r'<span class="chip (\w+)">(\w+)</span>', verdict(fit)["What left"])
+
+    assert {kind for kind, _ in chips(private)} == {"masked", "noisy"}
+    assert {kind for kind, _ in chips(exact)} == {"exact"}
+    assert all(kind == word for kind, word in [*chips(private), *chips(exact)])
+
+
+def test_a_private_report_nowhere_says_that_exact_values_may_leave(private, exact):
+    assert "exact values may leave" not in render_report(private)
+    assert "exact values may leave" in verdict(exact)["Approved"]
+    assert "noisy values only, epsilon at most 3 (delta 1e-05)" in verdict(private)["Approved"]
+    assert "bank: no limit of its own" in verdict(private)["Approved"]
+
+
+def test_nothing_is_said_to_be_unreleased_or_unkept(private, exact):
+    for fit in (private, exact):
+        text = " ".join(Page(render_report(fit)).words)
+        assert "not released" not in text
+        assert "not kept with" not in text
+
+
+def test_a_saved_fit_has_the_same_verdict(private, tmp_path):
+    private.save(tmp_path / "fit.json")
+    assert render_report(co.load(tmp_path / "fit.json")) == render_report(private)
+
+
+@pytest.mark.parametrize(
+    ("event", "kind"),
+    [
+        (EXACT, "exact"),
+        (SCORES, "exact"),
+        (MASKED, "masked"),
+        (Event(Mechanism.GAUSSIAN, 0.1, 1.0), "noisy"),
+        (Event(Mechanism.GUMBEL, 0.1, 1.0), "noisy"),
+        (Event(Mechanism.LATTICE, float("inf"), 1.0), "exact"),  # its noise was seeded
+        (Event(Mechanism.LATTICE, 0.1, 1.0, audience=Audience.CONSORTIUM), "exact"),  # members see it so
+        (Event(Mechanism.GAUSSIAN, 0.1, 1.0, audience=Audience.CONSORTIUM), "noisy"),
+    ],
+)
+def test_a_release_looks_masked_noisy_or_exact(event, kind):
+    assert kind_of(event) == kind
+
+
+def test_the_three_colours_mean_nothing_else():
+    style = (files("colonnade.views") / "style.css").read_text()
+    used = re.findall(r"^([^\n{}]*)\{[^}]*var\(--(masked|noisy|exact)\)", style, re.MULTILINE)
+    assert {(where.strip(), kind) for where, kind in used} == {
+        *((f".chip.{kind}", kind) for kind in KINDS),
+        (".statement.none", "exact"),
+    }
+    taken = {colour.lower() for kind in KINDS for colour in re.findall(rf"--{kind}: (#\w+)", style)}
+    assert not taken & {colour.lower() for colour in (*chart.COLOURS, chart.INK)}
+    assert chart.INK not in chart.COLOURS
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "text"),
+    [
+        (0.72134, 0.00234, "0.7213 ± 0.0023"),
+        (-12.3456, 0.0996, "−12.35 ± 0.10"),
+        (1234.5, 96.4, "1234 ± 96"),
+        (123456.0, 7890.0, "123500 ± 7900"),
+        (0.5, None, "0.5"),
+        (0.5, 0.0, "0.5 ± 0"),
+        (2.5e-12, 1.26e-13, "2.500e−12 ± 1.3e−13"),
+    ],
+)
+def test_of_an_uncertainty_two_digits_are_shown(value, error, text):
+    assert with_error(value, error) == text
