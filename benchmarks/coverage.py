@@ -418,7 +418,7 @@ def resampled(quick: bool, bars: Bars) -> None:
 
 def whole_runs(quick: bool, bars: Bars) -> None:
     """Whole runs: the noise has the size that a release names, and labels of a wide range are covered."""
-    count, rng, z = 10 if quick else bars.repeats, np.random.default_rng(7), []
+    count, rng, z = 10 if quick else 100, np.random.default_rng(7), []
     X = rng.uniform(-1, 1, (2_000, 6))
     y = np.clip(X @ rng.normal(size=6) / 3 + 0.3 * rng.normal(size=2_000), -2, 2)
     for _ in range(count):
@@ -432,7 +432,7 @@ def whole_runs(quick: bool, bars: Bars) -> None:
     )
     room = max(0.0, 3.0 * (1.0 / math.sqrt(2.0 * len(z)) - 1.0 / math.sqrt(2.0 * 50 * 35)))
     bars.ask("noise of whole runs within .95 to 1.05 sds", 0.95 - room <= np.std(z) <= 1.05 + room)
-    rows, hits = 200_000, []
+    rows, hits, count = 200_000, [], 10 if quick else bars.repeats
     X = rng.uniform(-1, 1, (rows, 5))
     truth = [0.5, -0.3, 0.2, 0.0, 0.1]
     for _ in range(count):

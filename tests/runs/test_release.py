@@ -226,7 +226,7 @@ def test_the_summary_says_what_must_be_said(fit):
     ):
         assert words in text, words
     html = fit.inference()._repr_html_()
-    assert html.count("<svg") == 7
+    assert html.count("<svg") == 6  # one a slope
     assert "clinic:age" in html
 
 
@@ -254,6 +254,7 @@ def test_shortened_rows_are_bounded_and_warned_of(tmp_path):
     share = (np.linalg.norm(np.asarray(encoded), axis=1) > 0.5).mean()
     assert share <= fit.release.shortened <= 1.0
     assert "unknown, at most" in told(fit.inference())
+    assert "by their released squares (no count was paid for)" in told(fit.inference())
     assert "coefficients of shortened rows" in told(fit.inference())
 
 
@@ -599,3 +600,18 @@ def test_counts_of_shortened_rows_are_refused(tmp_path):
         alone.release.counts()
     with pytest.raises(co.InvalidInput, match="rows were centred"):
         dataclasses.replace(release_by("centred", tmp_path)[0], sums=None).counts()
+
+
+def test_intervals_are_drawn_for_a_move_over_each_columns_range(fit):
+    """A slope a year over 60 years, a flag over 1; the constant is not drawn."""
+    for units in ("data", "encoded"):
+        rows = fit.inference(units=units).facts().rows
+        far = {row.name: row.across * row.estimate for row in rows}
+        line = noise_free(fit).regress(units=units).facts().rows
+        assert [row.across for row in rows] == [row.across for row in line]
+        assert far["(constant)"] == 0.0
+        if units == "data":
+            moved = far
+            assert {row.name: row.across for row in rows}["clinic:age"] == 60.0
+        else:
+            assert far == pytest.approx(moved)

@@ -261,12 +261,18 @@ class Inference:
             )
         return self.model.r_squared(self.level)
 
+    @property
+    def _across(self) -> Floats:
+        """How far each column reaches, in the units of its coefficient; nothing for the constant."""
+        far = [(c.unit if self.units == "data" else 1.0) * (2.0 if c.kind == "number" else 1.0) for c in self._columns]
+        return np.append(far, 0.0)
+
     # ------------------------------------------------------------------------ what is said
 
     def facts(self) -> InferenceFacts:
         """What tables and reports show."""
         found = self._found
-        values = (found.estimate, found.low, found.high, self._adjusted, found.sampling)
+        values = (found.estimate, found.low, found.high, self._adjusted, found.sampling, self._across)
         parties = [*(c.party for c in self._columns), ""]
         lines = zip((*self.names, CONSTANT), parties, *(v.tolist() for v in values), strict=True)
         return InferenceFacts(
@@ -300,7 +306,7 @@ class Inference:
         capped = "" if self.target < len(release.columns) else _capped(release)
         lines = [
             f"About: the best linear predictor of {self._aim}{capped} by columns capped at their declared bounds; rows "
-            f"shortened: {_shortened(release)}; residuals are taken to spread alike in all rows",
+            f"shortened: {_shortened(release)}; equal variances assumed: residuals spread alike in all rows",
             f"Determined: {len(self.kept)} of {every} columns (ξ {self.xi:.2g}: {self.state})"
             if self.state != "not determined"
             else f"Not determined: the noise hides how the {every} columns go together (ξ {self.xi:.2g})",
@@ -361,4 +367,6 @@ def _capped(release: Release) -> str:
 
 
 def _shortened(release: Release) -> str:
-    return "none (schema)" if release.proven else f"unknown, at most {release.shortened:.1%} of a party's"
+    if release.proven:
+        return "none (schema)"
+    return f"unknown, at most {release.shortened:.1%} of a party's, by their released squares (no count was paid for)"

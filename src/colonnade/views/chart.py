@@ -152,14 +152,14 @@ def bar(value: float, error: float, span: tuple[float, float], colour: str) -> M
 
 
 def interval(value: float, low: float, high: float, span: tuple[float, float], colour: str) -> Markup:
-    """A dot with its interval inside a table's cell, and a line at zero."""
+    """A dot with its interval inside a table's cell, and a line at zero; notebooks have no style of ours."""
 
     def at(number: float) -> float:
         return 100.0 * (number - span[0]) / (span[1] - span[0])
 
     return Markup(
-        '<svg class="bar" aria-hidden="true" focusable="false">'
-        f'<line x1="{at(0.0):.2f}%" x2="{at(0.0):.2f}%" y1="0" y2="100%" class="zero"/>'
+        '<svg class="bar" width="240" height="18" aria-hidden="true" focusable="false">'
+        f'<line x1="{at(0.0):.2f}%" x2="{at(0.0):.2f}%" y1="0" y2="100%" stroke="#888" class="zero"/>'
         f'<line x1="{at(low):.2f}%" x2="{at(high):.2f}%" y1="50%" y2="50%" stroke="{colour}" stroke-width="2.5"/>'
         f'<circle cx="{at(value):.2f}%" cy="50%" r="3.5" fill="{colour}"/></svg>'
     )

@@ -26,6 +26,7 @@ class CoefficientRow:
     high: float
     pvalue: float
     sampling: float  # its share of the variance
+    across: float  # how far the column reaches, by which it is drawn: units differ; 0: it is not
 
     @property
     def determined(self) -> bool:
@@ -101,18 +102,20 @@ def as_html(facts: InferenceFacts) -> Markup:
 
 
 def _drawn(facts: InferenceFacts) -> Markup:
-    """The table with its intervals side by side, each in its party's colour; those not determined have no line."""
-    shown = [row for row in facts.rows if row.determined]
-    ends = [end for row in shown for end in (row.low, row.high)]
+    """The table with its intervals side by side, each in its party's colour and over its column's declared range; those
+    not determined, and the constant, have no line."""
+    shown = [row for row in facts.rows if row.determined and row.across]
+    ends = [row.across * end for row in shown for end in (row.low, row.high)]
     span = (min(0.0, *ends), max(0.0, *ends)) if len(ends) > 1 else (0.0, 1.0)
     colours = party_colours(list(dict.fromkeys(row.party for row in facts.rows)))
-    heads = (*_heads(facts), Markup('<span class="wide">intervals</span>'))
+    heads = (*_heads(facts)[:-1], "sampling / noise", Markup('<span class="wide">over its range</span>'))
 
     def line(row: CoefficientRow) -> Sequence[str]:
-        drawn = chart.interval(row.estimate, row.low, row.high, span, colours[row.party]) if row.determined else ""
-        return (*_cells(row), drawn)
+        value, low, high = (row.across * end for end in (row.estimate, row.low, row.high))
+        return (*_cells(row), chart.interval(value, low, high, span, colours[row.party]) if row in shown else "")
 
-    return table("Coefficients with their intervals", heads, map(line, facts.rows), numbers=4, bars=True)
+    about = "Coefficients with their intervals, which are drawn for a move over each column's range"
+    return table(about, heads, map(line, facts.rows), numbers=4, bars=True)
 
 
 def inference_section(facts: InferenceFacts | str) -> str:
