@@ -355,16 +355,34 @@ def test_rows_that_not_every_party_has_get_no_score_and_are_counted(model: Path)
     assert pl.read_csv("scores.csv").height == 60
 
 
-def test_a_party_is_left_out_only_if_that_is_asked_for(model: Path) -> None:
+def test_a_party_is_left_out_only_if_that_is_asked_for_and_then_for_free(folder: Path) -> None:
+    done("init", *INIT, *LABEL)
+    done("fit", "study.toml", "--epsilon", "4", "--bounds-are-public")
     code, _, error = call("predict", "fit.json", *NEW[:4])
     assert (code, Path("scores.csv").exists()) == (1, False)
     assert "'callcentre' is missing. Add --party callcentre=FILE" in error
-    done("predict", "fit.json", *NEW[:4], "--without", "callcentre")
-    fit = co.load("fit.json")
-    frames = {
-        name: co.read(f"new_{name}.csv", schema=fit.schemas[name], texts=["client_id"]) for name in ("registry", "bank")
-    }
-    assert np.array_equal(fit.scores(frames, without=["callcentre"]), pl.read_csv("scores.csv")["score"].to_numpy())
+    assert "solves the model again without it, from the same release and for free" in error
+    spent = {path: path.read_bytes() for path in Path("runs").rglob("*") if path.is_file()}
+    told = json.loads(done("predict", "fit.json", *NEW[:4], "--without", "callcentre", "--json"))
+    assert (told["without"], told["refitted"]) == (["callcentre"], True)
+    assert spent == {path: path.read_bytes() for path in Path("runs").rglob("*") if path.is_file()}
+    files = {name: f"new_{name}.csv" for name in ("registry", "bank")}
+    found = pl.read_csv("scores.csv")
+    assert np.array_equal(co.load("fit.json").without("callcentre").scores(files), found["score"].to_numpy())
+    assert set(found["class"]) <= {"yes", "no"}
+
+
+def test_of_a_model_without_a_release_a_partys_part_is_left_out(folder: Path) -> None:
+    done("init", *INIT, *LABEL)
+    text = Path("study.toml").read_text()
+    Path("study.toml").write_text(text[: text.index("[privacy]")])
+    done("fit", "study.toml")
+    assert "leaves its part out of every score" in call("predict", "fit.json", *NEW[:4])[2]
+    told = json.loads(done("predict", "fit.json", *NEW[:4], "--without", "callcentre", "--json"))
+    assert told["refitted"] is False
+    files = {name: f"new_{name}.csv" for name in ("registry", "bank")}
+    wanted = co.load("fit.json").scores(files, without=["callcentre"])
+    assert np.array_equal(wanted, pl.read_csv("scores.csv")["score"].to_numpy())
 
 
 def test_one_table_without_a_key_is_scored_row_by_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,8 @@ def predict(
     party: Annotated[list[str], typer.Option(help="NAME=FILE: new rows of one party; once for each party.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The CSV file to write.")] = Path("scores.csv"),
     without: Annotated[
-        list[str] | None, typer.Option(help="A party whose part of every score is left out; may repeat.")
+        list[str] | None,
+        typer.Option(help="A party that has no rows here: the model is solved again without it, for free; may repeat."),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Write over a file that is there.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only where the scores were written.")] = False,
@@ -31,7 +32,8 @@ def predict(
     """Write key, score, probability and class of new rows, in the labels' own words.
 
     Rows are matched by the model's key, in any order, and come out in the order of the first file. It costs no epsilon:
-    what is written is about single people, and stays on this machine.
+    what is written is about single people, and stays on this machine. A party that is not there is named by --without:
+    a private model is then solved again from what was released, and other models leave its part out of every score.
 
     \bExamples:
       colonnade predict fit.json --party registry=new_registry.csv --party bank=new_bank.csv
@@ -44,11 +46,16 @@ def predict(
         _check_parties(model, files, absent)
         if check_target(output).is_file() and not overwrite:
             raise co.InvalidInput(f"{output} is there already. Say --overwrite, or name another file with --output.")
+        again = bool(absent) and model.released is not None
         with busy("scoring", quiet or as_json):
-            found, matched = _scored(model, files, absent)
+            found, matched = _scored(model.without(*absent) if again else model, files, [] if again else absent)
             write_text(output, found.write_csv())
         facts = {"rows": f"{found.height:,}: {matched}", "columns": ", ".join(found.columns), "scores": str(output)}
+        if absent:
+            how = "solved again from the same release, for free" if again else "their part of every score is left out"
+            facts["without"] = f"{', '.join(absent)}: {how}"
         plain = {"scores": str(output), "rows": found.height, "columns": found.columns, "without": absent}
+        plain["refitted"] = again
         answer(plain, lined(facts), str(output), quiet, as_json)
 
 
@@ -79,9 +86,14 @@ def _check_parties(model: co.Fit, files: dict[str, Path], without: list[str]) ->
     if absent := [name for name in known if name not in files and name not in without]:
         raise co.InvalidInput(
             f"a prediction needs the columns of every party of the model, and {absent[0]!r} is missing. Add --party "
-            f"{absent[0]}=FILE. If it cannot take part, --without {absent[0]} leaves its part out of every score; a "
-            "model that was fitted without it predicts better."
+            f"{absent[0]}=FILE. If it cannot take part, --without {absent[0]} {_can_do(model)}."
         )
+
+
+def _can_do(model: co.Fit) -> str:
+    if model.released is not None:
+        return "solves the model again without it, from the same release and for free"
+    return "leaves its part out of every score; a model that was fitted without it predicts better"
 
 
 def _scored(model: co.Fit, files: dict[str, Path], without: list[str]) -> tuple[pl.DataFrame, str]:

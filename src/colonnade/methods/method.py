@@ -31,7 +31,7 @@ from colonnade.runtime.node import Replies
 from colonnade.runtime.program import COORDINATOR, Program, ask_one, last, message
 
 if TYPE_CHECKING:
-    from colonnade.methods.gram.rule import Sums
+    from colonnade.methods.gram.rule import Solving, Sums
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +159,7 @@ class ReleasedGram:
     buckets: int = 0
     sums: Sums | None = None  # by class, of these columns: where they were released first and no row was shortened
     cut: bool = False  # whether entries of curves were cut toward zero instead of rounded to the nearest step
+    solving: Solving | None = None  # what it was solved with beside itself
 
 
 @dataclass(frozen=True, slots=True)

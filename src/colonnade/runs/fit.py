@@ -389,6 +389,7 @@ def _release(run: RunDriver, gram: ReleasedGram, statement: PrivacyStatement) ->
         statement=statement,
         run=run.run,
         sums=gram.sums,
+        solving=gram.solving,
     )
 
 

@@ -21,7 +21,7 @@ from colonnade.data.schema.columns import Categorical, Date, Numeric
 from colonnade.data.schema.table import Schema
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats
-from colonnade.methods.gram.rule import Sums
+from colonnade.methods.gram.rule import Solving, Sums
 from colonnade.privacy.statement import PrivacyStatement
 from colonnade.problem.inference import determined_columns
 
@@ -107,6 +107,7 @@ class Release:
     statement: PrivacyStatement
     run: str
     sums: Sums | None = field(default=None, repr=False)  # by class, where they were released before the matrix
+    solving: Solving | None = field(default=None, repr=False)  # what the fit was solved with beside it
 
     def __repr__(self) -> str:
         spent = (

@@ -14,7 +14,7 @@ import numpy as np
 
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats
-from colonnade.methods.gram.rule import Sums
+from colonnade.methods.gram.rule import Solving, Sums
 from colonnade.privacy.statement import PrivacyStatement
 from colonnade.runs.release import Release, ReleasedColumn
 from colonnade.runs.sealed_file import (
@@ -73,12 +73,14 @@ def to_plain(release: Release) -> dict[str, Any]:
         "norms": dict(release.norms),
         "statement": asdict(release.statement),
         "sums": None if release.sums is None else _plain_sums(release.sums),
+        "solving": None if release.solving is None else _plain_solving(release.solving),
     }
 
 
 def from_plain(raw: Any) -> Release:
     """The inverse of `to_plain`; InvalidInput, or what damaged data end in, where a field is not of its kind."""
-    raw = {"sums": None, "cut": _was_cut(raw), **raw} if isinstance(raw, Mapping) else raw  # what earlier files lack
+    if isinstance(raw, Mapping):  # what earlier files lack
+        raw = {"sums": None, "solving": None, "cut": _was_cut(raw), **raw}
     if not isinstance(raw, Mapping) or set(raw) != {one.name for one in fields(Release)}:
         raise InvalidInput("it does not have the fields of a release")
     if not (statement(raw["statement"]) and tabled(finite)(raw["norms"])):
@@ -97,6 +99,7 @@ def from_plain(raw: Any) -> Release:
             "scale": _numbers(raw["scale"]),
             "statement": PrivacyStatement(**raw["statement"]),
             "sums": None if raw["sums"] is None else _sums(raw["sums"], len(columns)),
+            "solving": None if raw["solving"] is None else _solving(raw["solving"], len(columns)),
         }
     )
     _check(made)
@@ -141,6 +144,21 @@ def _sums(raw: Mapping[str, Any], size: int) -> Sums:
         raise InvalidInput("'sums' has another length than 'columns', or is not finite")
     if not (finite(made.count) and finite(made.count_noise)) or min(made.noise.min(initial=0.0), made.count_noise) < 0:
         raise InvalidInput("'sums' counts by no finite number, or its noise is negative")
+    return made
+
+
+def _plain_solving(solving: Solving) -> dict[str, Any]:
+    sums = None if solving.sums is None else _plain_sums(solving.sums)
+    return {**vars(solving), "doubt": _text(solving.doubt), "sums": sums}
+
+
+def _solving(raw: Mapping[str, Any], size: int) -> Solving:
+    sums = None if raw["sums"] is None else _sums(raw["sums"], size)
+    made = Solving(**{**raw, "doubt": _numbers(raw["doubt"]), "sums": sums})
+    if made.doubt.shape != (size,) or not (made.doubt >= 0.0).all():  # inf: not centred
+        raise InvalidInput("'doubt' of 'solving' has another length than 'columns', or is negative")
+    if not (finite(made.ridge) and made.ridge >= 0.0 and flag(made.choose) and flag(made.select)):
+        raise InvalidInput("'ridge' of 'solving' is no number from 0 on, or 'choose' or 'select' is no flag")
     return made
 
 

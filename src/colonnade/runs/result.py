@@ -71,6 +71,16 @@ class Fit(FitFacts):
         """Intervals and tests of the model without penalty, on all columns or some; options as in `Release.regress`."""
         return self.release.regress(None, columns, **options)
 
+    def without(self, *parties: str) -> Fit:
+        """The model of the other parties' columns, solved again from the same release: it costs nothing.
+
+        For rows of which these parties know nothing. `scores(rows, without=[...])` leaves out their part of each score
+        instead, which is all that can be done where a fit has no release.
+        """
+        from colonnade.runs.refit import refit
+
+        return refit(self, parties)
+
     # ------------------------------------------------------------------------ using it
 
     def scores(self, data: Any, without: Sequence[str] = ()) -> Floats:
@@ -226,7 +236,7 @@ class Fit(FitFacts):
             scores[data.places[name] if data.by_rows else slice(None)] = model.scores(kernel, matrix)
         return scores
 
-    def _parties(self, without: Sequence[str]) -> list[str]:
+    def parties_left(self, without: Sequence[str]) -> list[str]:
         """The parties whose columns a score is made of."""
         if isinstance(without, str) or (unknown := [party for party in without if party not in self.coefficients]):
             wrong = without if isinstance(without, str) else unknown[0]
@@ -238,7 +248,7 @@ class Fit(FitFacts):
 
     def blocks(self, federation: Federation, without: Sequence[str] = ()) -> dict[str, Block]:
         """The blocks of a federation's parties, checked against the columns that the model was fitted on."""
-        wanted, federation = self._parties(without), federation.bent(self.depth)
+        wanted, federation = self.parties_left(without), federation.bent(self.depth)
         if absent := [party for party in wanted if party not in federation.parties]:
             raise InvalidInput(
                 f"a prediction needs the columns of every party, and {absent[0]!r} is missing; "
@@ -265,7 +275,7 @@ class Fit(FitFacts):
         return int(self.facts.get("depth", 0))
 
     def _federation(self, frames: Mapping[str, Any], without: Sequence[str]) -> Federation:
-        wanted = self._parties(without)
+        wanted = self.parties_left(without)
         _check_present(wanted, frames)
         schemas = {party: self.schemas[party] or Schema(()) for party in wanted}
         ordered = {party: frames[party] for party in frames if party in schemas}  # the first one gives the order
@@ -287,7 +297,7 @@ class Fit(FitFacts):
         return asked.join(places, on=str(self.key), how="left", maintain_order="left")["place"].to_numpy()
 
     def _side_by_side(self, data: Any, without: Sequence[str]) -> dict[str, Block]:
-        wanted = self._parties(without)
+        wanted = self.parties_left(without)
         schemas = {party: schema for party, schema in self.schemas.items() if schema is not None}
         if set(self.coefficients) - set(schemas):
             raise InvalidInput(f"{ON_MATRICES} with the same parties.")

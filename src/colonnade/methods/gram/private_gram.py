@@ -47,7 +47,7 @@ from colonnade.methods.gram.local import (
     own_products_release,
     sketch_release,
 )
-from colonnade.methods.gram.rule import Gram, RowFrame, prepare, survival
+from colonnade.methods.gram.rule import Gram, RowFrame, Solving, prepare, survival
 from colonnade.methods.gram.secure_design import TRUSTS, Design, GramSettings, Layout
 from colonnade.methods.gram.secure_products import (
     Diagonal,
@@ -120,8 +120,10 @@ def coordinator(job: Job, gate: Gate, settings: GramSettings) -> Program[Answer]
     proven = all(map(prepared.layout.whole, job.roster.with_columns))
     counted = sums if whole else None  # of rows that were shortened they count nothing
     release = released_gram(job, gram, frame, rule.name, settings.cross, joint, proven=proven, sums=counted)
-    release = replace(release, cut=any(cut_toward_zero(job, name, joint) for name in job.roster.with_columns))
-    remarks = ((WEAK,) if rule.name == "weak" else ()) + ((_chosen(solved),) if select else ())
+    solving = Solving(rule.ridge, frame.doubt, None if sums is None else sums.of(frame.keep), curves.choose, select)
+    cut = any(cut_toward_zero(job, name, joint) for name in job.roster.with_columns)
+    release = replace(release, cut=cut, solving=solving)
+    remarks = ((WEAK,) if rule.name == "weak" else ()) + ((chosen_weight(solved),) if select else ())
     answer = gram_answer(job, solved, release, remarks, doubt)
     yield from tell(_finish(job, answer), Done)
     return answer
@@ -170,7 +172,8 @@ def local_coordinator(local: Local, gate: Gate, select: bool) -> Program[Answer]
     doubt = f"products between parties {'come from sketches' if local.sketch else 'were left out'}"
     cross = "sketch" if local.sketch else "none"
     release = released_gram(job, gram, local.frame, local.rule.name, cross, local.figures, proven=False)
-    remarks = (() if local.sketch else (APART,)) + ((_chosen(solved),) if select else ())
+    release = replace(release, solving=Solving(local.rule.ridge, local.frame.doubt, None, curves.choose, select))
+    remarks = (() if local.sketch else (APART,)) + ((chosen_weight(solved),) if select else ())
     answer = gram_answer(job, solved, release, remarks, doubt)
     yield from tell(_finish(job, answer), Done)
     return answer
@@ -192,7 +195,7 @@ def local_party(local: Local, block: Block, gate: Gate) -> Program[Own]:
     return (yield from finish_party(block, gate, request, shortened))
 
 
-def _chosen(solved: GramSolution) -> str:
+def chosen_weight(solved: GramSolution) -> str:
     assert solved.path is not None
     least, most = (figure(solved.path.weights) for figure in (np.min, np.max))
     return (

@@ -167,6 +167,21 @@ class Sums:
 
 
 @dataclass(frozen=True)
+class Solving:
+    """What a released Gram was solved with beside itself: the same is needed to solve it again for fewer columns."""
+
+    ridge: float  # k in k·g·√s
+    doubt: Floats  # (s,) sd of each centre; inf where rows were not centred
+    sums: Sums | None  # class sums of these columns, of rows that may have been shortened
+    choose: bool  # whether only as much is made of curves as the release bears out
+    select: bool  # whether the weight of the penalty is chosen along its path
+
+    def of(self, places: Indices) -> Solving:
+        """That of some columns."""
+        return replace(self, doubt=self.doubt[places], sums=None if self.sums is None else self.sums.of(places))
+
+
+@dataclass(frozen=True)
 class RowFrame:
     """How a party makes its rows of the Gram: (a_j - centre_j)·scale_j over its kept columns, clipped to norms[k]."""
 

@@ -1,0 +1,151 @@
+"""A model without some parties, from the release that a fit was made of: it costs nothing and nobody is asked.
+
+The released Gram matrix of fewer columns is a part of the one that there is, noise and all. Solved as the fit was, it
+gives the model of the columns that are left: not what remains of the fit when a part of every score is missing, but
+what these columns say where the others are not there. Its noise is that of the whole release, so a run of its own
+without the party would be less noisy, and would be paid for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import numpy as np
+
+from colonnade.errors import InvalidInput
+from colonnade.kernels.arrays import Floats, Indices
+from colonnade.methods.gram.curves import Curves
+from colonnade.methods.gram.private_gram import chosen_weight
+from colonnade.methods.gram.rule import Gram, RowFrame, Solving, Sums, as_they_are
+from colonnade.methods.gram.secure_release import CLEAR, COVER
+from colonnade.methods.gram.solve import GramSolution, solve
+from colonnade.methods.method import Swamped, swamped
+from colonnade.problem import GroupL1Ball, GroupLasso, Problem
+from colonnade.runs.release import Release
+from colonnade.views.fit_facts import CoefficientPath, Coefficients
+
+if TYPE_CHECKING:
+    from colonnade.runs.result import Fit
+
+RIDGES = {"raw": 1.0, "weak": 4.0}  # of releases from before they were kept beside; all others 1.5
+CHOSEN = " was chosen for the error"  # of a penalty: as chosen_weight has it
+
+
+def refit(fit: Fit, without: Sequence[str]) -> Fit:
+    """The fit's problem on the columns of all other parties."""
+    left = fit.parties_left(without)
+    release, widths = fit.release, {party: len(names) for party, names in fit.features.items()}
+    part = _of_parties(release, left)
+    solved = _solve(fit, part, left, _of_columns(fit.problem, _places(widths, left)))
+    ends = np.cumsum([widths[party] for party in left])[:-1]
+
+    def by_party(values: Floats) -> dict[str, Floats]:
+        return dict(zip(left, np.split(values, ends, axis=-1), strict=True))
+
+    remarks = [one for one in fit.remarks if not one.startswith((Swamped.WORDS, COVER)) and CHOSEN not in one]
+    remarks += [chosen_weight(solved)] if part.solving is not None and part.solving.select else []
+    told = fit.spread is not None and solved.uncovered is None
+    if fit.spread is not None:  # else the fit says why there are none
+        remarks.append(COVER if told else f"no standard errors: {solved.uncovered}")
+    if solved.signal < CLEAR or (solved.link is not None and solved.link.slope == 0.0):
+        remarks.insert(0, swamped("what scores say of the labels lies within what noise alone would make of it"))
+    names = ", ".join(without)
+    again = f"solved again without {names}, from the release of run {fit.run}: nothing more was released or paid"
+    numbers = not fit.problem.loss.classifies
+    return replace(
+        fit,
+        coefficients=Coefficients(by_party(solved.coefficients)),
+        intercept=solved.intercept + (release.label.middle if numbers else 0.0),
+        problem=_of_columns(fit.problem, _places(widths, left)),
+        features={party: fit.features[party] for party in left},
+        schemas={party: fit.schemas.get(party) for party in left},
+        spread=by_party(solved.errors) if told else None,
+        path=None if solved.path is None else CoefficientPath(solved.path.weights, by_party(solved.path.coefficients)),
+        link=solved.link,
+        remarks=(*remarks, *([again] if names else [])),
+        released=part,
+    )
+
+
+def _places(widths: dict[str, int], left: Sequence[str]) -> Indices:
+    """Of the parties that are left, the places of their columns among all."""
+    starts = dict(zip(widths, np.cumsum([0, *widths.values()]).tolist(), strict=False))
+    return np.concatenate([np.arange(starts[party], starts[party] + widths[party]) for party in left])
+
+
+def _of_parties(release: Release, left: Sequence[str]) -> Release:
+    """The release of these parties' columns alone, in the order that they had."""
+    at = np.array([k for k, column in enumerate(release.columns) if column.party in left], np.int64)
+    if at.size == 0:
+        raise InvalidInput("the release has no column of a party that is left, so there is nothing to solve.")
+    both = np.append(at, [len(release.columns), len(release.columns) + 1])
+    return replace(
+        release,
+        matrix=release.matrix[np.ix_(both, both)],
+        noise=release.noise[np.ix_(both, both)],
+        columns=tuple(release.columns[k] for k in at.tolist()),
+        centre=release.centre[at],
+        scale=release.scale[at],
+        norms={party: norm for party, norm in release.norms.items() if party in left},
+        sums=None if release.sums is None else release.sums.of(at),
+        solving=None if release.solving is None else release.solving.of(at),
+    )
+
+
+def _solve(fit: Fit, part: Release, left: Sequence[str], problem: Problem) -> GramSolution:
+    names = [(party, str(name)) for party in left for name in fit.features[party]]
+    place = {name: k for k, name in enumerate(names)}
+    keep = np.array([place[column.party, column.name] for column in part.columns], np.int64)
+    before = Solving(RIDGES.get(part.rule, 1.5), np.full(keep.size, np.inf), part.sums, choose=True, select=False)
+    solving = part.solving or before
+    name = cast('Literal["raw", "centred", "screened", "weak"]', part.rule)
+    rule = replace(as_they_are(keep.size, 1.0), name=name, ridge=solving.ridge)  # all that solving reads of a rule
+    frame = RowFrame(keep, part.centre, part.scale, np.array(list(part.norms.values())), solving.doubt)
+    return solve(
+        Gram(part.matrix, part.noise),
+        frame,
+        rule,
+        problem,
+        rows=part.rows,
+        columns=len(names),
+        label_bound=part.reach,
+        sums=None if solving.sums is None else _spread_out(solving.sums, keep, len(names)),
+        curves=_curves(fit, left, solving.choose),
+        select=solving.select,
+    )
+
+
+def _spread_out(sums: Sums, keep: Indices, columns: int) -> Sums:
+    """Sums of all columns, 0 for those that were not kept: solving reads the others alone."""
+    arrays = {name: value for name, value in vars(sums).items() if isinstance(value, np.ndarray)}
+    wide: dict[str, Any] = {name: np.zeros(columns) for name in arrays}
+    for name, value in arrays.items():
+        wide[name][keep] = value
+    return replace(sums, **wide)
+
+
+def _curves(fit: Fit, left: Sequence[str], choose: bool) -> Curves:
+    """What the schemas say of hats and directions."""
+    level, monotone = list[int](), list[int]()
+    for party in left:
+        schema, width = fit.schemas.get(party), len(fit.features[party])
+        level += [0] * width if schema is None else list(schema.level)
+        monotone += [0] * width if schema is None else list(schema.monotone)
+    return Curves(np.array(level, np.int64), np.array(monotone, np.int64), choose)
+
+
+def _of_columns(problem: Problem, places: Indices) -> Problem:
+    """The problem of some columns: groups name those that are left, by their new places."""
+    place = {old: new for new, old in enumerate(places.tolist())}
+
+    def fewer(groups: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
+        kept = (tuple(place[column] for column in group if column in place) for group in groups)
+        return tuple(group for group in kept if group)
+
+    if isinstance(problem.penalty, GroupLasso):
+        return replace(problem, penalty=replace(problem.penalty, groups=fewer(problem.penalty.named)))
+    if isinstance(problem.constraint, GroupL1Ball):
+        return replace(problem, constraint=replace(problem.constraint, groups=fewer(problem.constraint.groups)))
+    return problem
