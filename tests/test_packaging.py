@@ -25,7 +25,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 WITHOUT = """
 import sys
 ABSENT = {"ray", "grpc", "adbc_driver_manager", "adbc_driver_sqlite", "adbc_driver_postgresql", "opendp",
-          "private_set_intersection", "pyarrow", "pandas", "plotly", "networkx", "matplotlib", "cvxpy", "pytest", "hypothesis", "mkdocs", "playwright", "skl2onnx"}
+          "pyarrow", "pandas", "plotly", "networkx", "matplotlib", "cvxpy", "pytest", "hypothesis", "mkdocs", "playwright", "skl2onnx"}
 class Absent:
     def find_spec(self, name, path=None, target=None):
         if name.split(".")[0] in ABSENT:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import math
 import os
@@ -16,10 +15,10 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from test_intersection import intersect_privately
 
 import colonnade as co
 from colonnade.data import alignment
-from colonnade.data import alignment as psi_steps
 from colonnade.data.alignment import (
     Agreement,
     PepperShare,
@@ -30,6 +29,7 @@ from colonnade.data.alignment import (
     offer,
     order_digest,
 )
+from colonnade.data.psi import psi_words
 from colonnade.data.row_order import canonical, digests, key_kind
 from colonnade.errors import InvalidInput, PolicyRefused, ProtocolError, WireError
 from colonnade.privacy.keyring import Keyring, derive, public_key
@@ -558,35 +558,14 @@ def test_a_party_agrees_under_its_own_name_only():
 # ------------------------------------------------------------------------------------------------ private set intersection
 
 
-@pytest.fixture
-def psi():
-    return pytest.importorskip("private_set_intersection.python", reason="needs colonnade[psi]")
-
-
-def psi_pair(client, server, session="s1", most=1000):
-    """One intersection: the places of the client's words that the server has, and all bytes on the way."""
-    keys = [psi_steps.psi_key(derive(name, "stored"), session, "peer") for name in (b"client", b"server")]
-    request, setup = psi_steps.psi_request(client, keys[0]), psi_steps.psi_setup(server, keys[1])
-    response = psi_steps.psi_respond(request, keys[1], most=most)
-    return psi_steps.psi_common(client, keys[0], setup, response, most=most), (request, setup, response)
-
-
-@given(client=keys_of_a_table, server=keys_of_a_table)
-def test_a_private_intersection_finds_the_common_keys(client, server):
-    pytest.importorskip("private_set_intersection.python", reason="needs colonnade[psi]")
-    words = canonical(pl.Series(client))
-    found, _ = psi_pair(words, canonical(pl.Series(server)))
-    assert set(client) & set(server) == {client[i] for i in found}
-
-
-def test_a_chain_of_private_intersections_ends_where_digests_do(psi):
+def test_a_chain_of_private_intersections_ends_where_digests_do():
     """The label holder narrows its rows party by party, then tells all of them, sealed, which are left."""
     sent, by_digests = agreements(TABLES)
-    words = psi_steps.psi_words(pl.Series(TABLES["bank"]), sent["bank"])
+    words = psi_words(pl.Series(TABLES["bank"]), sent["bank"])
     left = np.arange(len(words))
     for party in ("clinic", "lab"):
-        theirs = psi_steps.psi_words(pl.Series(TABLES[party]), sent[party])
-        left = left[psi_pair([words[i] for i in left], theirs)[0]]
+        theirs = psi_words(pl.Series(TABLES[party]), sent[party])
+        left = left[intersect_privately([words[i] for i in left], theirs)[0]]
     common = sent["bank"].digests[left]
     places = {p: left if p == "bank" else locate(sent[p], common) for p in TABLES}
     kept = {p: made(p, sent[p], bitmap(places[p], len(sent[p].digests))) for p in TABLES}
@@ -594,120 +573,11 @@ def test_a_chain_of_private_intersections_ends_where_digests_do(psi):
     confirmed(sent, kept)
 
 
-def test_the_bytes_of_a_private_intersection_come_again_after_a_crash_and_differ_between_sessions(psi):
-    words = canonical(pl.Series(TABLES["bank"]))
-    one, again, other = (psi_pair(words, words, session)[1] for session in ("s1", "s1", "s2"))
-    assert one == again
-    assert not set(one) & set(other)
-
-
-def test_every_session_with_every_peer_is_blinded_by_a_key_of_its_own():
-    """Two peers who saw a column under one key could compare what they saw."""
-    keys = {psi_steps.psi_key(p, s, peer) for p in (PEPPER, OTHER) for s in ("s1", "s2") for peer in ("lab", "bank")}
-    assert len(keys) == 8
-    assert all(len(key) == 32 and key[0] < 0x80 for key in keys)  # below the order of the curve
-
-
-def test_what_a_party_shows_in_a_private_intersection_does_not_tell_the_order_of_its_table(psi):
-    words = canonical(pl.Series(TABLES["bank"]))
-    key = psi_steps.psi_key(PEPPER, "s1", "lab")
-    assert psi_steps.psi_setup(words, key) == psi_steps.psi_setup(words[::-1], key)
-
-
-def test_whoever_asks_about_more_keys_than_its_table_can_hold_learns_nothing(psi):
-    """A request for every key there is would show the whole column."""
-    words = canonical(pl.Series(range(20)))
-    for client, server in ((words, words[:3]), (words[:3], words)):
-        with pytest.raises(PolicyRefused, match=r"brings 20 keys, more than the 19.*Nothing was sent"):
-            psi_pair(client, server, most=19)
-
-
-def test_bytes_that_are_no_private_intersection_are_refused(psi):
-    words = canonical(pl.Series([1, 2]))
-    key = psi_steps.psi_key(PEPPER, "s1", "lab")
-    _, (_, setup, response) = psi_pair(words, words)
-    junk = psi.Request(reveal_intersection=True, encrypted_elements=[b"junk"]).SerializeToString()
-    for request in (b"\xff\xff", junk):
-        with pytest.raises(WireError):
-            psi_steps.psi_respond(request, key, most=9)
-    for bad in (b"\xff\xff", b""):
-        with pytest.raises(WireError):
-            psi_steps.psi_common(words, key, bad, response, most=9)
-    with pytest.raises(ProtocolError, match="1 keys were asked about, 2 were answered"):
-        psi_steps.psi_common(words[:1], key, setup, response, most=9)
-    short = psi.Response(encrypted_elements=[b"x", b"y"]).SerializeToString()
-    with pytest.raises(WireError, match="no points"):
-        psi_steps.psi_common(words, key, setup, short, most=9)
-    points = psi.Response(encrypted_elements=[b"\2" + b"\xff" * 32, b"\3" + b"\xff" * 32]).SerializeToString()
-    with pytest.raises(WireError, match="cannot be unblinded"):
-        psi_steps.psi_common(words, key, setup, points, most=9)
-
-
-def test_a_filter_that_says_yes_to_every_key_is_refused(psi):
-    words = canonical(pl.Series([1, 2]))
-    key = psi_steps.psi_key(PEPPER, "s1", "lab")
-    _, (_, _, response) = psi_pair(words, words)
-    yes = psi.ServerSetup()
-    yes.bloom_filter.num_hash_functions, yes.bloom_filter.bits = 1, b"\xff" * 64
-    with pytest.raises(WireError, match="one by one"):
-        psi_steps.psi_common(words, key, yes.SerializeToString(), response, most=9)
-
-
-def test_an_answer_to_one_key_cannot_stand_for_all(psi):
-    """A party that has one of the keys would otherwise make all rows common, and be told the digests of all of them."""
-    words = canonical(pl.Series([1, 2, 3]))
-    key, peer = psi_steps.psi_key(PEPPER, "s1", "lab"), psi_steps.psi_key(OTHER, "s1", "bank")
-    request, setup = psi_steps.psi_request(words, key), psi_steps.psi_setup(words, peer)
-    answered = psi.Response()
-    answered.ParseFromString(psi_steps.psi_respond(request, peer, most=9))
-    repeated = psi.Response(encrypted_elements=[answered.encrypted_elements[0]] * 3).SerializeToString()
-    with pytest.raises(WireError, match="the same element twice"):
-        psi_steps.psi_common(words, key, setup, repeated, most=9)
-    asked = psi.Request()
-    asked.ParseFromString(request)
-    asked.encrypted_elements.append(asked.encrypted_elements[0])
-    with pytest.raises(WireError, match="the same element twice"):
-        psi_steps.psi_respond(asked.SerializeToString(), peer, most=9)
-
-
-def test_a_request_does_not_stand_in_the_order_of_its_words(psi):
-    """It is the same for every order of the words: nobody can tell from a place which word stands there."""
-    words = canonical(pl.Series(range(20)))
-    key = psi_steps.psi_key(PEPPER, "s1", "lab")
-    assert psi_steps.psi_request(words, key) == psi_steps.psi_request(words[::-1], key)
-
-
-@given(words=st.lists(st.one_of(st.none(), st.integers(1, 99)), max_size=9, unique_by=lambda w: w or object()))
-def test_words_are_filled_up_with_ones_that_nobody_else_has(words):
-    given_ = [None if word is None else b"i%d" % word for word in words]
-    filled, other = (psi_steps.psi_fill(given_, 12, psi_steps.psi_key(p, "s1", "lab")) for p in (PEPPER, OTHER))
-    assert len(filled) == len(set(filled)) == 12
-    assert [word for word in given_ if word] == [f for f, word in zip(filled, given_, strict=False) if word]
-    assert {word for word in given_ if word} == set(filled) & set(other)
-    with pytest.raises(InvalidInput, match=r"more than the 8.*Nothing was sent"):
-        psi_steps.psi_fill([None] * 9, 8, PEPPER)
-
-
-def test_a_repeated_key_enters_no_private_intersection(psi):
-    for make in (psi_steps.psi_request, psi_steps.psi_setup):
-        with pytest.raises(InvalidInput, match=r"stand once.*Nothing was sent"):
-            make([b"i1", b"i1"], psi_steps.psi_key(PEPPER, "s1", "lab"))
-
-
 def test_a_label_holder_that_names_foreign_rows_is_refused():
     mine = offers(TABLES)["lab"]
     foreign = np.concatenate([mine.digests[:2], np.full((1, 16), 255, np.uint8)])
     with pytest.raises(ProtocolError, match="1 of 3 rows that are said to be common are not in this table"):
         locate(mine, foreign)
-
-
-def test_without_the_package_the_error_names_the_extra_and_the_other_way(monkeypatch):
-    def missing(name):
-        raise ImportError(name)
-
-    monkeypatch.setattr(importlib, "import_module", missing)
-    with pytest.raises(InvalidInput, match=r"colonnade\[psi\].*align by keyed digests"):
-        psi_steps.psi_request([b"i1"], PEPPER)
 
 
 # ------------------------------------------------------------------------------------------------ all steps in turn

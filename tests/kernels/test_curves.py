@@ -21,7 +21,8 @@ def squares_exactly(t: Fraction, depth: int) -> Fraction:
     total = t * t
     for level in range(1, depth + 1):
         wide = Fraction(1, 2 ** (level - 1))
-        for place in range(2 ** (level - 1)):
+        under = math.floor((t + 1) / (2 * wide))  # all hats of a level but the one that t is under are 0 there
+        for place in {under - 1, under, under + 1} & set(range(2 ** (level - 1))):
             centre = -1 + wide * (2 * place + 1)
             total += wide * max(Fraction(0), 1 - abs(t - centre) / wide) ** 2
     return total

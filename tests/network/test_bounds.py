@@ -115,6 +115,8 @@ def hostile_heads(values: Collection[str]) -> list[dict[str, Any]]:
         "over": {},
         "when": "start",
         "peer": "party0",
+        "block": 0,
+        "part": "setup",
     }
     return [
         {"what": what, **{name: plain[name] for name in what.fields}, field: value}
@@ -229,6 +231,8 @@ HEAD_ENDS: dict[str, tuple[list[Any], list[Any]]] = {
     "code": (["x" * 200], ["x" * 201, None]),
     "peers": ([NAMES, []], [[*NAMES, "w"], ["x" * (LONGEST_NAME + 1)], [1], "x"]),
     "peer": (["x" * LONGEST_NAME], ["x" * (LONGEST_NAME + 1), None]),
+    "block": ([0, 2**53], [2**53 + 1, -1, None, True, 1.0, "0"]),
+    "part": (["x" * 100], ["x" * 101, None]),
     "heads": (
         [{name: [2**53, DIGEST] for name in "abcd"}],
         [{name: [1, DIGEST] for name in "abcde"}]

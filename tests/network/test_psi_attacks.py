@@ -5,24 +5,19 @@ Whoever cheats here has what a cheater has: its own keys, the session's pepper, 
 
 from __future__ import annotations
 
-import pytest
-
-pytest.importorskip("private_set_intersection.python", reason="needs colonnade[psi]")
-
 import polars as pl
-from private_set_intersection import python as psi
+import pytest
 from test_party_service import BREAKS, tmp_path  # noqa: F401
 from test_psi import COMMON as SHARED
 from test_psi import MOST, Watched, _logged, asked, check_rows, key, keyed, last_seen, until  # noqa: F401
 
-from colonnade.data import alignment as psi_steps
-from colonnade.data import row_order
-from colonnade.data.alignment import PepperShare, psi_common, psi_key, psi_respond, psi_setup
+from colonnade.data import psi, row_order
+from colonnade.data.alignment import PepperShare
 from colonnade.data.row_order import canonical
-from colonnade.errors import WireError
-from colonnade.network.alignment import COMMON, PEPPER, REQUEST, RESPONSE, SETUP, forget
+from colonnade.network.alignment import COMMON, DECOYS, PEPPER, REQUEST, RESPONSE, SETUP, forget
 from colonnade.network.party_service import OK
 from colonnade.network.questions import Parcel, Question
+from colonnade.privacy.keyring import derive
 
 
 def words(*rows: int) -> list[bytes]:
@@ -44,26 +39,34 @@ def keys_of(straw: Watched, name: str, given) -> tuple:
 def test_another_answer_of_a_party_is_refused_whatever_it_would_find(missing, tmp_path):  # noqa: F811
     """Or a party and a hub would ask the label holder, one table after the other, which keys it holds."""
     with until(keyed(tmp_path), "tell") as straw:
-        lab, blobs = straw.services["lab"].aligning, last_seen(straw, "bank", "narrow")
-        keyring, _ = keys_of(straw, "lab", last_seen(straw, "lab", "show"))
+        lab, given = straw.services["lab"].aligning, last_seen(straw, "bank", "seek")
+        keyring, pepper = keys_of(straw, "lab", last_seen(straw, "lab", "show"))
         held = [row for row in (*range(1, 9), 40, 41) if row != missing]
-        setup = psi_setup(words(*held), lab._psi_key(straw.session, "bank"))
+        key = lab._psi_key(straw.session, "bank")
+        setup = psi.blind(psi.psi_fill(words(*held), MOST, key), key, derive(pepper, "align", "curve"))
         sealed = keyring.seal({"bank": SETUP}, setup, "another")["bank"]
-        found = asked(straw, "bank", "narrow", [*blobs[:-4], *sealed, *blobs[-2:]], peer="lab")
+        (true,) = [asked_[-2:] for at, asked_ in kept(straw) if at == ("lab", "setup")]
+        found = asked(straw, "bank", "keep", [*given, *sealed], peer="lab", part="setup")
         assert found.head == {"code": BREAKS}
-        assert asked(straw, "bank", "narrow", blobs, peer="lab").head == {"code": OK}
+        assert asked(straw, "bank", "keep", [*given, *true], peer="lab", part="setup").head == {"code": OK}
+        assert asked(straw, "bank", "narrow", given, peer="lab").head == {"code": OK}
+
+
+def kept(straw: Watched) -> list[tuple[tuple[str, str], tuple[bytes, ...]]]:
+    """Whose blocks the label holder was given, and of which part."""
+    parts = [(asked_, at) for at, (who, what, asked_, _) in enumerate(straw.seen) if (who, what) == ("bank", "keep")]
+    names = [(peer, part) for peer in ("clinic", "lab") for part in ("setup", "response")]
+    return [(name, asked_) for name, (asked_, _) in zip(names, parts, strict=True)]
 
 
 def test_an_answer_that_was_refused_cannot_be_mended(tmp_path):  # noqa: F811
-    with until(keyed(tmp_path), "narrow") as straw:
-        given = last_seen(straw, "clinic", "blind")[:-2]
-        keyring, _ = keys_of(straw, "clinic", given)
-        (shown,) = [said for party, what, _, said in straw.seen if (party, what) == ("clinic", "show")]
-        (true,) = [said for party, what, _, said in straw.seen if (party, what) == ("clinic", "blind")]
-        nonsense = keyring.seal({"bank": RESPONSE}, b"nonsense", "another")["bank"]
+    with until(keyed(tmp_path), "keep") as straw:
+        keyring, _ = keys_of(straw, "clinic", last_seen(straw, "clinic", "show"))
+        (true,) = [said for party, what, _, said in straw.seen if (party, what) == ("clinic", "show")]
+        nonsense = keyring.seal({"bank": SETUP}, b"nonsense", "another")["bank"]
         bank = last_seen(straw, "bank", "seek")
-        for response in (nonsense, true):
-            found = asked(straw, "bank", "narrow", [*bank, *shown, *response], peer="clinic")
+        for setup in (nonsense, true):
+            found = asked(straw, "bank", "keep", [*bank, *setup], peer="clinic", part="setup")
             assert found.head == {"code": BREAKS}
 
 
@@ -125,51 +128,24 @@ def test_a_party_cannot_have_rows_declared_common_that_it_does_not_hold(tmp_path
     with Watched(keyed(tmp_path)) as straw:
         bank, lab = (straw.services[name].aligning for name in ("bank", "lab"))
         (known,) = words(5)
-        secrets = [psi_key(bytes([at % 251 + 1]) * 32, str(at), "lab") for at in range(MOST)]
+        secrets = [psi.psi_key(bytes([at + 1]) * 32, str(at), "lab") for at in range(MOST)]
+        rest = psi.psi_key(b"z" * 32, "z", "z")
 
         def show(question: Parcel) -> Parcel:
-            session, keyring, _, _ = lab._open_session(question, 0)
-            made = psi.ServerSetup()
-            made.raw.SetInParent()
-            for secret in secrets:
-                part = psi.ServerSetup()
-                part.ParseFromString(psi_setup([known], secret))
-                made.raw.encrypted_elements.extend(part.raw.encrypted_elements)
-            ordered = sorted(made.raw.encrypted_elements)
-            del made.raw.encrypted_elements[:]
-            made.raw.encrypted_elements.extend(ordered)
-            return lab._seal(session, keyring, {"bank": SETUP}, made.SerializeToString(), "setup")
+            session, keyring, pepper, _ = lab._open_session(question, 0)
+            setup = b"".join(psi.blind([known], secret, derive(pepper, "align", "curve")) for secret in secrets)
+            return lab._seal(session, keyring, {"bank": SETUP}, setup, "setup 0")
 
         def blind(question: Parcel) -> Parcel:
             session, keyring, _, sealed = lab._open_session(question, 2)
-            request = psi.Request()
-            request.ParseFromString(keyring.open("bank", REQUEST, *sealed))
-            asked_ = Parcel(
-                {**question.head, "peers": ["clinic", "lab"], "peer": "lab"}, last_seen(straw, "bank", "seek")
-            )
-            _, _, _, _, sought = bank._words_for(asked_, 0)
-            order = psi_steps._secret_order(sought, bank._psi_key(session, "lab"))
-            lucky = request.encrypted_elements[order.index(sought.index(known))]  # a cheater would have to guess which
-            answer = psi.Response()
-            answer.ParseFromString(psi_respond(request.SerializeToString(), secrets[0], most=10**4))
-            for at, secret in enumerate(secrets):
-                one, part = psi.Request(), psi.Response()
-                one.CopyFrom(request)
-                del one.encrypted_elements[:]
-                one.encrypted_elements.append(lucky)
-                part.ParseFromString(psi_respond(one.SerializeToString(), secret, most=1))
-                answer.encrypted_elements[at] = part.encrypted_elements[0]
-            at = order.index(sought.index(known))
-            if at >= MOST:  # its own answer stands once
-                answer.encrypted_elements[at] = psi_answer(request.encrypted_elements[at])
-            return lab._seal(session, keyring, {"bank": RESPONSE}, answer.SerializeToString(), "response")
-
-        def psi_answer(element: bytes) -> bytes:
-            one, part = psi.Request(), psi.Response()
-            one.reveal_intersection = True
-            one.encrypted_elements.append(element)
-            part.ParseFromString(psi_respond(one.SerializeToString(), psi_key(b"z" * 32, "z", "z"), most=1))
-            return bytes(part.encrypted_elements[0])
+            request = keyring.open("bank", REQUEST, *sealed)
+            head = {**question.head, "peers": ["clinic", "lab"], "peer": "lab"}
+            sought = bank._words_for(Parcel(head, last_seen(straw, "bank", "seek")), 0)[-1]
+            lucky = sought.order.tolist().index(sought.words.index(known))  # a cheater would have to guess which
+            points = [request[at : at + psi.POINT] for at in range(0, len(request), psi.POINT)]
+            answer = [psi.blind_again(points[lucky], secret, 1) for secret in secrets]
+            answer += [psi.blind_again(point, rest, 1) for point in points[MOST:]]
+            return lab._seal(session, keyring, {"bank": RESPONSE}, b"".join(answer), "response 0")
 
         straw.services["lab"].handlers |= {Question.SHOW: show, Question.BLIND: blind}
         with pytest.raises(Exception, match="'bank' refused 'narrow'"):
@@ -178,27 +154,13 @@ def test_a_party_cannot_have_rows_declared_common_that_it_does_not_hold(tmp_path
         assert "answer of lab" not in {row.key for row in bank.records.rows(kind="session")}
 
 
-def test_a_point_has_one_form(tmp_path):  # noqa: F811
-    """In another form the same point would not be seen to stand twice."""
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    mine, theirs = psi_key(b"a" * 32, "s", "lab"), psi_key(b"b" * 32, "s", "bank")
-    asked_ = words(1, 2, 3)
-    setup = psi_setup(words(1, 9), theirs)
-    answer = psi.Response()
-    answer.ParseFromString(psi_respond(psi_steps.psi_request(asked_, mine), theirs, most=3))
-    for at in range(3):
-        point = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), answer.encrypted_elements[at])
-        at_x, at_y = (n.to_bytes(32, "big") for n in (point.public_numbers().x, point.public_numbers().y))
-        forged = psi.Response()
-        forged.CopyFrom(answer)
-        forged.encrypted_elements[(at + 1) % 3] = b"\4" + at_x + at_y
-        with pytest.raises(WireError, match="one form"):
-            psi_common(asked_, mine, setup, forged.SerializeToString(), most=2)
-
-
-def test_a_message_that_is_longer_than_so_many_keys_make_it_is_not_read():
-    """Of elements without a byte a message of 64 MiB would hold 32 million, and take more than a GiB to read."""
-    many = psi.Request(encrypted_elements=[b""]).SerializeToString() * 10_000
-    with pytest.raises(WireError, match="longer than 3 keys"):
-        psi_respond(many, psi_key(b"a" * 32, "s", "lab"), most=3)
+@pytest.mark.parametrize("u", [0, 1], ids=["order 1", "order 4"])
+def test_a_label_holder_that_asks_with_a_point_of_small_order_gets_no_answer(u, tmp_path):  # noqa: F811
+    with until(keyed(tmp_path), "blind") as straw:
+        given = last_seen(straw, "clinic", "show")
+        keyring, _ = keys_of(straw, "bank", last_seen(straw, "bank", "seek"))
+        size = MOST + DECOYS
+        true = psi.blind([b"i%d" % at for at in range(size)], b"k" * 32, b"s" * 32)
+        forged = u.to_bytes(psi.POINT, "little") + true[psi.POINT :]
+        sealed = keyring.seal({"clinic": REQUEST}, forged, "another")["clinic"]
+        assert asked(straw, "clinic", "blind", [*given, *sealed]).head == {"code": BREAKS}

@@ -297,6 +297,7 @@ def new(
     epsilon: Annotated[float, typer.Option(help="The most that all runs may spend on a party's rows.")] = 2.0,
     delta: Annotated[float, typer.Option(help="Its delta.")] = 1e-6,
     least: Annotated[int, typer.Option(min=1, help="Fewest common rows to take part; their number is public.")] = 500,
+    most: Annotated[int, typer.Option(min=1, help="Most rows a table may have; matching takes as long.")] = 100_000,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -312,7 +313,7 @@ def new(
         members, pair = read_members(party, label)
         policy = co.Policy(epsilon=epsilon, delta=delta, least=least)
         with busy("making keys and certificates", quiet or as_json):
-            write_organisations(folder, members, on, pair, hub, policy)
+            write_organisations(folder, members, on, pair, hub, policy, most)
         told = {name: str(folder / name / "NEXT.md") for name in ("coordinator", *members)}
         shown = {**told, "authority": f"{folder / 'authority'}: keep it off the network"}
         answer({"folder": str(folder), "next": told}, lined(shown, max(map(len, shown))), "", quiet, as_json)
@@ -351,7 +352,7 @@ def write_example(folder: Path, rows: int, hub: str) -> list[str]:
     data = flights.load(rows)
     members = {name: (data.schemas[name], "table.parquet") for name in data.frames}
     policy = co.Policy(epsilon=2.0, delta=1e-6, least=min(500, rows))
-    write_organisations(folder, members, flights.KEY, flights.LABEL, hub, policy)
+    write_organisations(folder, members, flights.KEY, flights.LABEL, hub, policy, most=rows)
     for name, frame in data.frames.items():
         frame.write_parquet(folder / name / "table.parquet")
     return list(members)

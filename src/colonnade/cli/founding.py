@@ -90,6 +90,7 @@ def write_organisations(
     label: tuple[str, str],
     hub: str,
     policy: co.Policy,
+    most: int,
 ) -> None:
     """Fill a new folder; `members` are the parties' schemas, and where each one's table will be."""
     if folder.exists() and any(folder.iterdir()):
@@ -106,10 +107,10 @@ def write_organisations(
             shutil.copy2(authority / certs.SIGNING_KEY, home / "certs" / certs.SIGNING_KEY)
         else:
             schema, source = members[name]
-            parties[name] = Member(schema, policy, write_key(home / "signing.key"))
+            parties[name] = Member(schema, policy, write_key(home / "signing.key"), most=most)
             write_text(home / "party.toml", PARTY.format(name=name, source=source))
     pin = certs.keep_signing_key(authority)
-    federation = FederationFile(parties, on, label, hub=hub, coordinator=pin)
+    federation = FederationFile(parties, on, label, hub=hub, coordinator=pin, align="psi")
     for name in (COORDINATOR, *members):
         federation.save(folder / name / "federation.toml")
     loss = "Logistic" if members[label[0]][0].label is None else "LeastSquares"

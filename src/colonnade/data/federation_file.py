@@ -2,7 +2,7 @@
 
     version = 1
     on = "flight"                       # the key that rows are matched by
-    align = "digests"                   # or "psi", by private set intersection; left out: "digests"
+    align = "psi"                       # by private set intersection, or "digests"; left out: "psi" where all say most
     label = ["airline", "late"]         # who holds the labels, and in which column
     offset = ["airline", "log_hours"]   # of its table, a known part of each row's score; left out: none
     weight = ["airline", "flights"]     # likewise, how many rows a row stands for; left out: one
@@ -17,7 +17,7 @@
     scores = true                       # its part of the scores of its rows may go to the label holder
     exact = true                        # exact values may leave; or a budget: epsilon = 1.0, delta = 1e-6
     least = 500                         # it takes part with so many common rows or more, and their number is public
-    most = 25000                        # with align = "psi": the most keys it may bring, whatever its table holds
+    most = 25000                        # for "psi": the most keys it may bring, whatever its table holds
     key = "ed25519:4f0a..."             # the party's public key, pinned
     certificate = "sha256:9c1b..."      # of its certificate's key; left out: any that the authority issued
     address = "air.example.org:7444"    # where other parties reach it on a graph without the hub; left out: they do not
@@ -50,7 +50,6 @@ from colonnade.privacy.store import write_synced
 _VERSION = 1
 NAME_THE_KEY = 'on must name the key column, as in on = "patient"'
 ALIGN = ("digests", "psi")
-_TOGETHER = 1_800_000  # blinded keys of 35 bytes in a message of at most 64 MiB
 _KEY_KIND = "ed25519:"
 _PIN_KIND = "sha256:"
 _ADDRESS = re.compile(r"[A-Za-z0-9.\-\[\]:]+:[0-9]{1,5}")
@@ -144,7 +143,9 @@ class FederationFile:
         if self.align == "psi":
             self._check_psi()
         elif odd := [name for name, member in self.members.items() if member.most is not None]:
-            raise InvalidInput(f'[parties.{odd[0]}] has most = ..., which is for align = "psi"; leave it out')
+            raise InvalidInput(
+                f'[parties.{odd[0]}] has most = ..., which is for align = "psi"; say it of all parties, or leave it out'
+            )
         if self.label[0] not in self.members:
             names = ", ".join(self.members)
             raise InvalidInput(f"label names {self.label[0]!r}, which is not among the parties {names}")
@@ -163,13 +164,6 @@ class FederationFile:
         if bare := [name for name, member in self.members.items() if member.most is None]:
             why = "whoever may bring every key there is learns the whole column, so all agree on how many"
             raise InvalidInput(f'align = "psi" needs most = ... in [parties.{bare[0]}]: {why} its table can hold')
-        bounds = {name: member.most or 0 for name, member in self.members.items()}
-        together = bounds.pop(self.label[0], 0) + max(bounds.values())
-        if together > _TOGETHER:
-            raise InvalidInput(
-                f'align = "psi" compares at most {_TOGETHER:,} keys of two parties together, in one message; the '
-                f"largest most = ... add up to {together:,}. Lower them, or align by digests"
-            )
 
     def save(self, path: str | Path) -> None:
         """Write the file, and each party's schema beside it."""
@@ -282,6 +276,8 @@ def _from_plain(raw: Mapping[str, Any], folder: Path) -> FederationFile:
     members = {name: _member(name, table, folder) for name, table in parties.items()}
     same: dict[str, Any] = {name: _beside(name, raw[name]) for name in ("offset", "weight") if name in raw}
     same |= {name: raw[name] for name in ("align", "rows", "by", "hub", "people", "coordinator") if name in raw}
+    if "align" not in raw and on is not None and all(member.most is not None for member in members.values()):
+        same["align"] = "psi"
     return FederationFile(members, on, (label[0], label[1]), _unit(raw.get("unit")), **same)
 
 

@@ -3,10 +3,11 @@
     both         greet    a key for this session, signed
                  share    its part of the pepper, sealed for each other party
     "digests"    offer    the sorted keyed digests of its keys; the hub intersects and answers with a bit for each
-    "psi"        show     to the label holder, sealed: its keys, blinded
-                 seek     the label holder, to one party after the other, sealed: its keys, blinded
-                 blind    the party's answer, sealed: the same, blinded again
-                 narrow   the label holder takes from it which rows are left
+    "psi"        show     a block of its keys to the label holder, blinded and sealed
+                 seek     the label holder, to one party after the other: a block of its keys, blinded and sealed
+                 blind    the party's answer: the same block, blinded again and sealed
+                 keep     the label holder keeps a block that was shown, blinded again, or an answer
+                 narrow   the label holder takes from all of them which rows are left
                  tell     the label holder, to all, sealed: the digests of the rows that are left at the end
     both         agreed   keep the rows
 
@@ -14,7 +15,7 @@ Which of the two ways is in the party's own copy of the federation file, and a h
 All blinded keys are filled up to the public `most` of whoever brings them, so sizes say nothing; no count goes to the
 hub but that of the common rows, at the end. Every answer is a function of stored secrets and the table: asked again
 after a crash a party says the same bytes, and with another table nothing, since two contents under one key would show
-both.
+both. A block that was blinded stays on disk until the rows are agreed on: whoever dies loses one block of work.
 
 A party answers one private intersection: what its operator has not let go (`party realign`) is gone on with, never
 begun anew, or whoever asks could bring other keys each time.
@@ -26,15 +27,18 @@ all have, and forgets them; by "psi" it carries sealed messages, and learns the 
 from __future__ import annotations
 
 import hashlib
+import hmac
 import logging
 import secrets
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from colonnade.data import psi
 from colonnade.data.alignment import (
     Agreement,
     PepperShare,
@@ -43,34 +47,27 @@ from colonnade.data.alignment import (
     bitmap,
     intersect,
     locate,
-    psi_common,
-    psi_fill,
-    psi_key,
-    psi_ready,
-    psi_request,
-    psi_respond,
-    psi_setup,
-    psi_words,
 )
 from colonnade.data.federation_file import FederationFile
-from colonnade.data.row_order import DIGEST
+from colonnade.data.row_order import DIGEST, Places
 from colonnade.errors import InvalidInput, PolicyRefused, ProtocolError, WireError
 from colonnade.network.party_data import PartyData
 from colonnade.network.questions import Parcel, Question, name_in, names_in, text_in
-from colonnade.privacy.keyring import Keyring
+from colonnade.privacy.keyring import Keyring, derive
 from colonnade.privacy.ledger import ADMIN, Ledger
 from colonnade.privacy.store import Log, write_synced
 
-AGREED, BEGUN = "alignment.json", "alignment.begun"
-# Where a sealed message stands on its edge: the same bytes at another place do not open.
-PEPPER, REQUEST, SETUP, RESPONSE, COMMON = 0, 1, 1, 2, 2
+AGREED, BEGUN, BLOCKS = "alignment.json", "alignment.begun", "alignment.blocks"
+# Where a sealed message stands on its edge: the same bytes at another place do not open. Blocks stand at every other
+# place from theirs on.
+PEPPER, COMMON, REQUEST, SETUP, RESPONSE = 0, 1, 2, 2, 3
 # Words among the label holder's that nobody else can have, however full its table is: a party that would have rows
 # declared common without holding them cannot tell which to leave out.
 DECOYS = 128
 _REALIGN = "Let all operators run `colonnade party realign`."
 
-Content = tuple[Mapping[str, Any], Sequence[bytes]]  # head and blobs of a question
-Each = Callable[[Question, Mapping[str, Content]], dict[str, Parcel]]  # one kind of question to several parties
+Asked = tuple[Question, Mapping[str, Any], Sequence[bytes]]  # a question, its head and its blobs
+Each = Callable[[Mapping[str, Asked]], dict[str, Parcel]]  # a question to each of several parties, all at once
 
 log = logging.getLogger("colonnade.network.alignment")
 
@@ -80,6 +77,7 @@ def forget(store: Path) -> bool:
     there = [path for name in (AGREED, BEGUN) if (path := store / name).is_file()]
     for path in there:
         path.unlink()
+    shutil.rmtree(store / BLOCKS, ignore_errors=True)
     return bool(there)
 
 
@@ -98,6 +96,8 @@ class PartyAlignment:
     def __init__(self, data: PartyData, records: Log, ledger: Ledger, folder: Path, identity: bytes) -> None:
         self.data, self.name, self.file = data, data.name, data.file
         self.records, self.ledger, self.folder, self.identity = records, ledger, folder, identity
+        self._offered: tuple[bytes, RowOffer] | None = None  # under the pepper of a session
+        self._sending: tuple[tuple[str, str, bytes], _Words] | None = None  # to a peer in a session, under a pepper
         self.handlers: dict[Question, Callable[[Parcel], Parcel]] = {
             Question.GREET: self.greet,
             Question.SHARE: self.share,
@@ -105,6 +105,7 @@ class PartyAlignment:
             Question.SHOW: self.show,
             Question.SEEK: self.seek,
             Question.BLIND: self.blind,
+            Question.KEEP: self.keep,
             Question.NARROW: self.narrow,
             Question.TELL: self.tell,
             Question.AGREED: self.agreed,
@@ -118,13 +119,12 @@ class PartyAlignment:
             return None
         return Agreement.from_json(path.read_text(encoding="utf-8"))
 
-    def standing(self) -> dict[str, str | int | bool]:
-        """The rows agreed on, or the private intersection that was begun; and whether this machine can do one."""
+    def standing(self) -> dict[str, str | int]:
+        """The rows agreed on, or the private intersection that was begun."""
         agreement, begun = self.agreement(), self._begun()
-        able: dict[str, str | int | bool] = {"psi": psi_ready()} if self.file.align == "psi" else {}
         if agreement is not None:
-            return {**able, "session": agreement.session, "rows": agreement.rows}
-        return {**able, "begun": begun} if begun else able
+            return {"session": agreement.session, "rows": agreement.rows}
+        return {"begun": begun} if begun else {}
 
     def _begun(self) -> str | None:
         path = self.folder / BEGUN
@@ -151,14 +151,8 @@ class PartyAlignment:
         """A key for one alignment, signed."""
         session = name_in(asked, "session")
         self._may_align(session)
-        self.check_able()
         public, signature = self._keyring(session).hello
         return Parcel({}, (public, signature))
-
-    def check_able(self) -> None:
-        """Whether this machine has what the federation file's way to align needs."""
-        if self.file.align == "psi" and not psi_ready():
-            raise InvalidInput('this machine has no openmined-psi, and the federation file says align = "psi"')
 
     def share(self, asked: Parcel) -> Parcel:
         """Its part of the pepper, sealed for each other party."""
@@ -220,44 +214,87 @@ class PartyAlignment:
     # ------------------------------------------------------------------------ by private set intersection
 
     def show(self, asked: Parcel) -> Parcel:
-        """Party → label holder: its keys, blinded, filled up and sorted."""
+        """Party → label holder: a block of its keys, blinded, filled up and in a secret order."""
         holder = self._way("psi", holds=False)
         session, keyring, pepper, _ = self._open_session(asked, 0)
-        key, words = self._psi_key(session, holder), psi_words(self.data.keys, self.data.offer(pepper))
-        setup = psi_setup(psi_fill(words, self._most(self.name), key), key)
-        return self._seal(session, keyring, {holder: SETUP}, setup, "setup")
+        at, most = _block_in(asked, self._most(self.name)), self._most(self.name)
+        words = self._words(
+            session, holder, pepper, lambda whole: psi.psi_fill(whole, most, self._psi_key(session, holder))
+        )
+        setup = self._made(session, f"setup {at}", lambda: words.block(at))
+        return self._seal(session, keyring, {holder: SETUP + 2 * at}, setup, f"setup {at}")
 
     def seek(self, asked: Parcel) -> Parcel:
-        """Label holder → one party: those of its keys that are left, blinded, among others that nobody has."""
+        """Label holder → one party: a block of those of its keys that are left, blinded, among some that nobody has."""
         session, keyring, _, peer, words = self._words_for(asked, 0)
-        request = psi_request(words, self._psi_key(session, peer))
-        return self._seal(session, keyring, {peer: REQUEST}, request, f"request to {peer}")
+        at = _block_in(asked, len(words.words))
+        request = self._made(session, f"request {at} to {peer}", lambda: words.block(at))
+        return self._seal(session, keyring, {peer: REQUEST + 2 * at}, request, f"request {at} to {peer}")
 
     def blind(self, asked: Parcel) -> Parcel:
-        """Party → label holder: what it asked about, blinded again; once in a session."""
+        """Party → label holder: a block that it asked about, blinded again; once in a session."""
         holder = self._way("psi", holds=False)
         session, keyring, _, sealed = self._open_session(asked, 2)
-        request = keyring.open(holder, REQUEST, *sealed)
-        self._once(session, "request", _hash(request))
-        response = psi_respond(request, self._psi_key(session, holder), most=self._most(holder) + DECOYS)
-        return self._seal(session, keyring, {holder: RESPONSE}, response, "response")
+        most = self._most(holder) + DECOYS
+        at = _block_in(asked, most)
+        request = keyring.open(holder, REQUEST + 2 * at, *sealed)
+        self._once(session, f"request {at}", _hash(request))
+        key, size = self._psi_key(session, holder), psi.block_size(most, at)
+        response = self._made(session, f"response {at}", lambda: psi.blind_again(request, key, size))
+        return self._seal(session, keyring, {holder: RESPONSE + 2 * at}, response, f"response {at}")
+
+    def keep(self, asked: Parcel) -> Parcel:
+        """At the label holder: a block of a party's keys, blinded again, or a block of its answers."""
+        holder, peers = self._way("psi", holds=True), self._peers()
+        session, keyring, _, sealed = self._open_session(asked, 2)
+        peer, what = self._peer_in(asked, peers), text_in(asked, "part")
+        places = {"setup": (SETUP, self._most(peer)), "response": (RESPONSE, self._most(holder) + DECOYS)}
+        if what not in places:
+            raise WireError("a block is a part of a setup or of a response")
+        place, most = places[what]
+        at = _block_in(asked, most)
+        body, size = keyring.open(peer, place + 2 * at, *sealed), psi.block_size(most, at)
+        # Before it is looked at: whether another answer finds the same rows would tell about one key after the other.
+        self._once(session, f"{what} {at} of {peer}", _hash(body))
+        if f"answer of {peer}" not in self._answers(session):
+            key = self._psi_key(session, peer)
+            made = (lambda: psi.blind_again(body, key, size)) if what == "setup" else (lambda: psi.checked(body, size))
+            self._made(session, f"{what} {at} of {peer}", made)
+        return Parcel({})
 
     def narrow(self, asked: Parcel) -> Parcel:
         """At the label holder: which of the rows that were left this party has. How many goes nowhere."""
-        session, keyring, sealed, peer, words = self._words_for(asked, 4)
-        setup = keyring.open(peer, SETUP, *sealed[:2])
-        response = keyring.open(peer, RESPONSE, *sealed[2:])
-        # Before it is looked at: whether another answer finds the same rows would tell about one key after the other.
-        self._once(session, f"words of {peer}", _hash(setup) + _hash(response))
-        found = psi_common(words, self._psi_key(session, peer), setup, response, most=self._most(peer))
-        self._once(session, f"answer of {peer}", bitmap(found, len(words)))
+        session, _, _, peer, words = self._words_for(asked, 0)
+        if f"answer of {peer}" in self._answers(session):
+            return Parcel({})
+        theirs = self._gather(session, f"setup {{}} of {peer}", self._most(peer))
+        answered = self._gather(session, f"response {{}} of {peer}", len(words.words))
+        found = psi.common(theirs, answered, words.order, words.words)
+        self._once(session, f"answer of {peer}", bitmap(found, len(words.words)))
         return Parcel({})
+
+    def _made(self, session: str, what: str, make: Callable[[], bytes]) -> bytes:
+        """A block as it was made before, or made now and put on disk: to blind one takes seconds."""
+        path = self._path(session, what)
+        if not path.is_file():
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            write_synced(path, make(), private=True)
+        return path.read_bytes()
+
+    def _gather(self, session: str, what: str, size: int) -> bytes:
+        paths = [self._path(session, what.format(at)) for at in range(psi.blocks(size))]
+        if not all(path.is_file() for path in paths):
+            raise ProtocolError("the hub asks for the rows that are left before all blocks came")
+        return b"".join(path.read_bytes() for path in paths)
+
+    def _path(self, session: str, what: str) -> Path:
+        return self.folder / BLOCKS / _hash(f"{session}/{what}".encode()).hex()[:32]
 
     def tell(self, asked: Parcel) -> Parcel:
         """Label holder → all parties: the digests of the rows that all have; a key for each party, one content."""
         self._way("psi", holds=True)
         session, keyring, pepper, _ = self._open_session(asked, 0)
-        digests = self.data.offer(pepper).digests
+        digests = self._offer(pepper).digests
         common = digests[self._common(session, len(digests))]
         return self._seal(session, keyring, dict.fromkeys(self._peers(), COMMON), common.tobytes(), "common rows")
 
@@ -268,23 +305,44 @@ class PartyAlignment:
             raise ProtocolError(f"the hub asks for a step of {align!r} that is not this party's in the federation file")
         return holder
 
-    def _words_for(self, asked: Parcel, more: int) -> tuple[str, Keyring, tuple[bytes, ...], str, list[bytes]]:
+    def _words_for(self, asked: Parcel, more: int) -> tuple[str, Keyring, tuple[bytes, ...], str, _Words]:
         """At the label holder: what a question about one party brings, and the words that this party is asked about."""
         self._way("psi", holds=True)
         session, keyring, pepper, rest = self._open_session(asked, more)
-        peer, peers = text_in(asked, "peer"), self._peers()
-        if peer not in peers:
+        peers = self._peers()
+        peer = self._peer_in(asked, peers)
+        left = self._left(session, len(self._offer(pepper).digests), peers[: peers.index(peer)])
+        size, key = self._most(self.name) + DECOYS, self._psi_key(session, peer)
+
+        def filled(words: Sequence[bytes]) -> list[bytes]:
+            return psi.psi_fill([word if stays else None for word, stays in zip(words, left, strict=True)], size, key)
+
+        return session, keyring, rest, peer, self._words(session, peer, pepper, filled)
+
+    def _peer_in(self, asked: Parcel, peers: Sequence[str]) -> str:
+        if (peer := text_in(asked, "peer")) not in peers:
             raise ProtocolError("the hub names a party that is not in the federation file")
-        offered = self.data.offer(pepper)
-        left = self._left(session, len(offered.digests), peers[: peers.index(peer)])
-        words = psi_words(self.data.keys, offered)
-        some = [word if stays else None for word, stays in zip(words, left, strict=True)]
-        filled = psi_fill(some, self._most(self.name) + DECOYS, self._psi_key(session, peer))
-        return session, keyring, rest, peer, filled
+        return peer
+
+    def _words(self, session: str, peer: str, pepper: bytes, fill: Callable[[Sequence[bytes]], list[bytes]]) -> _Words:
+        """What this party sends to a peer in a session; made once, since it is asked block by block."""
+        name = session, peer, pepper
+        if self._sending is None or self._sending[0] != name:
+            words, key = fill(psi.psi_words(self.data.keys, self._offer(pepper))), self._psi_key(session, peer)
+            # Blocks are on disk: those of a table that changed meanwhile would stand among those of the old one.
+            framed = b"".join([len(word).to_bytes(4, "little") + word for word in words])
+            self._once(session, f"words for {peer}", hmac.digest(key, framed, "sha256"))
+            self._sending = name, _Words(words, psi.secret_order(words, key), key, derive(pepper, "align", "curve"))
+        return self._sending[1]
+
+    def _offer(self, pepper: bytes) -> RowOffer:
+        if self._offered is None or self._offered[0] != pepper:
+            self._offered = pepper, self.data.offer(pepper)
+        return self._offered[1]
 
     def _left(self, session: str, size: int, before: Sequence[str]) -> NDArray[np.bool_]:
         """Which of the rows offered all these parties have, by what they answered."""
-        answers = {row.key: row.body for row in self.records.rows(f"align/{session}", "session")}
+        answers = self._answers(session)
         left = np.ones(size, np.bool_)
         for peer in before:
             bits = answers.get(f"answer of {peer}")
@@ -292,6 +350,9 @@ class PartyAlignment:
                 raise ProtocolError(f"{peer!r} has not answered yet; the parties are asked in the file's order")
             left &= np.unpackbits(np.frombuffer(bits, np.uint8))[:size].astype(np.bool_)
         return left
+
+    def _answers(self, session: str) -> dict[str, bytes]:
+        return {row.key: row.body for row in self.records.rows(f"align/{session}", "session")}
 
     def _common(self, session: str, size: int) -> NDArray[np.bool_]:
         """Which of its rows all parties have, if they are enough for all of them."""
@@ -316,7 +377,7 @@ class PartyAlignment:
         return Parcel({}, (*(sealed[peer][0] for peer in places), content))
 
     def _psi_key(self, session: str, peer: str) -> bytes:
-        return psi_key(self.records.secret(f"align/{session}", "psi", 32), session, peer)
+        return psi.psi_key(self.records.secret(f"align/{session}", "psi", 32), session, peer)
 
     def _most(self, party: str) -> int:
         most = self.file.members[party].most
@@ -333,7 +394,7 @@ class PartyAlignment:
         """Keep which rows all parties have; several alignments may have been prepared, one is kept."""
         digests, holder = self.file.align == "digests", self.file.label[0]
         session, keyring, pepper, rest = self._open_session(asked, 1 if digests else 2 * (self.name != holder))
-        offered = self.data.offer(pepper)
+        offered = self._offer(pepper)
         bits = rest[0] if digests else self._intersect(session, keyring, offered, rest)
         how = "keyed digests of their keys left" if digests else "found by private set intersection"
         names = list(self.file.members)
@@ -341,6 +402,7 @@ class PartyAlignment:
         # Another answer for the same session, run after run, would show what single rows contribute.
         self._once(session, "rows", agreement.bits)
         write_synced(self.folder / AGREED, agreement.to_json().encode(), private=True)
+        shutil.rmtree(self.folder / BLOCKS, ignore_errors=True)
         told = f"{agreement.rows:,} of {self.data.rows:,} rows are common to all parties; {how}"
         self.ledger.tell_operator(f"align/{session}", told)
         log.info("agreed", extra={"session": session, "rows": agreement.rows, "of": self.data.rows})
@@ -359,6 +421,29 @@ class PartyAlignment:
             raise WireError("the label holder told something that is no digests")
         common = np.frombuffer(told, np.uint8).reshape(-1, DIGEST)
         return bitmap(locate(offered, common), len(offered.digests))
+
+
+class _Words(NamedTuple):
+    """What one party sends to another in a private intersection, block by block."""
+
+    words: list[bytes]
+    order: Places  # in which they are sent
+    key: bytes
+    salt: bytes  # under which they are hashed onto the curve
+
+    def block(self, at: int) -> bytes:
+        """One of its blocks, blinded."""
+        first = at * psi.BLOCK
+        return psi.blind([self.words[place] for place in self.order[first : first + psi.BLOCK]], self.key, self.salt)
+
+
+def _block_in(asked: Parcel, size: int) -> int:
+    """Which block of so many words a question is about."""
+    at = asked.head.get("block")
+    if type(at) is not int:
+        raise WireError("a question without block")
+    psi.block_size(size, at)
+    return at
 
 
 def _hash(body: bytes) -> bytes:
@@ -401,10 +486,13 @@ class _Session:
         self.others = {name: [peer for peer in self.names if peer != name] for name in self.names}
         self.given: dict[str, list[bytes]] = {name: [] for name in self.names}  # the others' keys and shares
 
-    def ask(self, what: Question, to: Mapping[str, Sequence[bytes]], **more: str) -> dict[str, Parcel]:
+    def ask(self, what: Question, to: Mapping[str, Sequence[bytes]], **more: str | int) -> dict[str, Parcel]:
         """A question of this session to some parties: whatever others said for each, and these blobs."""
-        heads = {name: {"session": self.session, "peers": self.others[name], **more} for name in to}
-        return self.each(what, {name: (heads[name], [*self.given[name], *blobs]) for name, blobs in to.items()})
+        return self.each({name: self.asked(name, what, blobs, **more) for name, blobs in to.items()})
+
+    def asked(self, name: str, what: Question, blobs: Sequence[bytes], **more: str | int) -> Asked:
+        head = {"session": self.session, "peers": self.others[name], **more}
+        return what, head, [*self.given[name], *blobs]
 
     def introduce(self) -> None:
         """Every party's key to all others, then its part of the pepper."""
@@ -430,14 +518,34 @@ class _Session:
         """For each party what the label holder tells it, sealed."""
         holder = self.file.label[0]
         peers = self.others[holder]
-        shown = self.ask(Question.SHOW, dict.fromkeys(peers, ()))
         for peer in peers:
-            request = self.ask(Question.SEEK, {holder: ()}, peer=peer)[holder]
-            response = self.ask(Question.BLIND, {peer: _parts(holder, request, 2)})[peer]
-            answered = [*_parts(peer, shown[peer], 2), *_parts(peer, response, 2)]
-            self.ask(Question.NARROW, {holder: answered}, peer=peer)
+            self._compare(holder, peer)
         *wrapped, content = _parts(holder, self.ask(Question.TELL, {holder: ()})[holder], len(peers) + 1)
         return {holder: [], **{peer: [key, content] for peer, key in zip(peers, wrapped, strict=True)}}
+
+    def _compare(self, holder: str, peer: str) -> None:
+        """Bring the blocks of label holder and party to each other; both are at work at the same time."""
+        most = {name: self.file.members[name].most or 0 for name in (holder, peer)}
+        sought, shown = psi.blocks(most[holder] + DECOYS), psi.blocks(most[peer])
+        for at in range(max(sought, shown)):
+            first: dict[str, Asked] = {}
+            if at < shown:
+                first[peer] = self.asked(peer, Question.SHOW, (), block=at)
+            if at < sought:
+                first[holder] = self.asked(holder, Question.SEEK, (), peer=peer, block=at)
+            blocks = {name: _parts(name, found, 2) for name, found in self.each(first).items()}
+            second: dict[str, Asked] = {}
+            if at < shown:
+                second[holder] = self.asked(holder, Question.KEEP, blocks[peer], peer=peer, block=at, part="setup")
+            if at < sought:
+                second[peer] = self.asked(peer, Question.BLIND, blocks[holder], block=at)
+            answers = self.each(second)
+            if at < sought:
+                answer = _parts(peer, answers[peer], 2)
+                self.ask(Question.KEEP, {holder: answer}, peer=peer, block=at, part="response")
+            done = {"session": self.session, "party": peer, "block": at + 1, "of": max(sought, shown)}
+            log.info("compared", extra=done)
+        self.ask(Question.NARROW, {holder: ()}, peer=peer)
 
 
 def _parts(party: str, found: Parcel, count: int) -> Sequence[bytes]:

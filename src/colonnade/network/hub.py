@@ -22,7 +22,7 @@ from colonnade.data.federation import Federation
 from colonnade.data.federation_file import FederationFile
 from colonnade.errors import InvalidInput, PeerFailed, ProtocolError, ReplayDiverged, StoreError, WireError
 from colonnade.methods.node_setup import Call
-from colonnade.network.alignment import Content, align
+from colonnade.network.alignment import Asked, align
 from colonnade.network.certs import SIGNING_KEY, Tls, check_own, tls_in
 from colonnade.network.hub_run import LOSSES, HubRun
 from colonnade.network.party_file import read_key
@@ -199,14 +199,15 @@ class Grpc:
         return Computed(raw, read)
 
     def _ask_all(self, names: Iterable[str], what: Question) -> dict[str, Parcel]:
-        return self._ask_each(what, {name: ({}, ()) for name in names})
+        return self._ask_each({name: (what, {}, ()) for name in names})
 
-    def _ask_each(self, what: Question, asked: Mapping[str, Content]) -> dict[str, Parcel]:
+    def _ask_each(self, asked: Mapping[str, Asked]) -> dict[str, Parcel]:
         """All answers; asked again, a party that died meanwhile answers the same."""
         for _ in range(LOSSES):
             with contextlib.suppress(Lost):
-                return gather_answers({name: self.ask(name, what, *content) for name, content in asked.items()})
-        raise PeerBroken(f"a party began anew {LOSSES:,} times when it was asked {what!r}; its own log says why.")
+                return gather_answers({name: self.ask(name, *question) for name, question in asked.items()})
+        kinds = ", ".join(sorted({repr(what) for what, _, _ in asked.values()}))
+        raise PeerBroken(f"a party began anew {LOSSES:,} times when it was asked {kinds}; its own log says why.")
 
 
 def _transport() -> ModuleType:
@@ -218,17 +219,13 @@ def _transport() -> ModuleType:
 
 
 def _mismatches(file: FederationFile, found: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Who speaks another protocol, holds another file, or cannot align the way the federation file says."""
+    """Who speaks another protocol, or holds another file."""
     troubles = []
     for party, said in found.items():
         if said["protocol"] != PROTOCOL:
             troubles.append(f"{party} speaks protocol {said['protocol']}, this hub {PROTOCOL}: update one")
         if said["file"] != file.digest:
             troubles.append(f"{party} holds another federation file: give all the same one, and start them again")
-        if file.align == "psi" and said.get("psi") is not True:
-            troubles.append(
-                f"{party} cannot align by private set intersection: it has no openmined-psi (colonnade[psi])"
-            )
     return troubles
 
 

@@ -46,7 +46,7 @@ from colonnade.runtime.hosted_node import FINAL, HostedNode, code_of
 from colonnade.runtime.program import COORDINATOR, FailureCode
 from colonnade.runtime.run_store import HUB_SAYS, RunStore, ending_in_words
 
-PROTOCOL = 4
+PROTOCOL = 5
 OK, UNAVAILABLE, DIVERGED, UNKNOWN = 0, 16, 17, 18  # beside the codes of runtime/program.py
 
 _USED_NAMES = {OWNER, "node", "align", "store"}  # in the records they stand for something else than a run

@@ -71,9 +71,10 @@ class Question(StrEnum):
     GREET = "greet", Phase.ALIGNING, *_ALIGNING
     SHARE = "share", Phase.ALIGNING, *_ALIGNING
     OFFER = "offer", Phase.ALIGNING, *_ALIGNING
-    SHOW = "show", Phase.ALIGNING, *_ALIGNING
-    SEEK = "seek", Phase.ALIGNING, *_ALIGNING, "peer"
-    BLIND = "blind", Phase.ALIGNING, *_ALIGNING
+    SHOW = "show", Phase.ALIGNING, *_ALIGNING, "block"
+    SEEK = "seek", Phase.ALIGNING, *_ALIGNING, "peer", "block"
+    BLIND = "blind", Phase.ALIGNING, *_ALIGNING, "block"
+    KEEP = "keep", Phase.ALIGNING, *_ALIGNING, "peer", "block", "part"
     NARROW = "narrow", Phase.ALIGNING, *_ALIGNING, "peer"
     TELL = "tell", Phase.ALIGNING, *_ALIGNING
     AGREED = "agreed", Phase.ALIGNING, *_ALIGNING
@@ -360,6 +361,8 @@ FIELDS: dict[str, Bound] = {
         "at most K names", lambda value, s: _list(value, s.parties, lambda name: _text(LONGEST_NAME)(name, s))
     ),
     "peer": Bound(f"at most {LONGEST_NAME} letters", _text(LONGEST_NAME)),
+    "block": Bound("a whole number, at most 2⁵³", lambda value, _: value is not None and _whole(value, WHOLE)),
+    "part": Bound(f"at most {_HOW} letters", _text(_HOW)),
     "heads": Bound(
         "a table of at most K + 1: a number of rows (at most 2⁵³) and 64 hexadecimal digits",
         lambda value, s: _table(value, s.parties + 1, _is_place),

@@ -293,7 +293,6 @@ def rehearse(
 ) -> Request | None:
     """Refuse what runs would be refused for at this party; what its operator would be shown of a job."""
     service.log.verify()
-    service.aligning.check_able()
     agreement = service.agreement()
     if asked is None:
         service.data.rehearse(None, agreement)
