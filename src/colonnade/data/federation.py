@@ -32,6 +32,7 @@ from colonnade.data.party import (
     list_names,
     public_bounds,
     require_party,
+    shown_parties,
     widths_under,
 )
 from colonnade.data.row_order import in_order
@@ -428,18 +429,11 @@ class Federation:
         schemas = [p.schema for p in self.parties.values() if p.schema is not None]
         every = zip_longest(*(schema.left_open for schema in schemas), fillvalue=0)
         left = () if self.depth or self.by_rows else tuple(sum(counts) for counts in every)
-        return Roster(
-            self.rows,
-            positions,
-            self.label,
-            self.unit,
-            held,
-            known,
-            responses,
-            left,
-            self.depth,
-            tuple(self.beside.columns),
-        )
+        known_to_all = (self.rows, positions, self.label, self.unit, held, known, responses, left, self.depth)
+        return Roster(*known_to_all, tuple(self.beside.columns))
+
+    def _repr_html_(self) -> str:
+        return shown_parties(self.parties.values(), self.alignment, self.label, self.label_column, self.on)
 
     def __repr__(self) -> str:
         if self.by_rows:

@@ -13,6 +13,7 @@ from colonnade.data.schema.columns import features_of
 from colonnade.data.schema.table import Schema
 from colonnade.errors import InvalidInput
 from colonnade.methods.method import Known
+from colonnade.notebook import Grid, shown
 from colonnade.privacy.block import Block
 from colonnade.privacy.events import Policy
 from colonnade.runtime.program import COORDINATOR
@@ -87,6 +88,27 @@ def public_bounds(schema: Schema) -> Known:
     levels = schema.level if any(schema.level) else ()
     directions = schema.monotone if any(schema.monotone) else ()
     return Known(tuple(map(float, bounds)), tuple(binary), tuple(nonnegative), norm, norm == proven, levels, directions)
+
+
+def shown_parties(
+    parties: Iterable[Party], alignment: Alignment, label: str, column: str | None, on: str | None
+) -> str:
+    """A federation in a notebook: who holds what, and what leaves at most."""
+    rows = []
+    for party in parties:
+        bounds = (
+            "none"
+            if party.schema is None
+            else {"declared": "declared", "data": "read off the rows"}.get(party.schema.source, "declared public")
+        )
+        budget = "" if party.policy.epsilon is None else f"epsilon {party.policy.epsilon:g} in all"
+        allows = budget or ("exact values may leave" if party.policy.exact else "noisy values only")
+        names = ", ".join(map(str, party.features[:6])) + (" …" if len(party.features) > 6 else "")
+        held = f"{alignment.rows.get(party.name, party.block.rows):,}"
+        rows.append((party.name, names, bounds, allows, f"{party.block.columns:,}", held))
+    facts = {"label": f"{label}: {column}" if column else f"at {label}", "key": on or "", "rows": str(alignment)}
+    head = ("party", "encoded columns", "bounds", "policy", "columns", "rows")
+    return shown("Federation", facts, [Grid("", head, rows, 2)])
 
 
 # ------------------------------------------------------------------------------------------------ names

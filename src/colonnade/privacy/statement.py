@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
 
+from colonnade import notebook
 from colonnade.errors import InvalidInput
 from colonnade.privacy.accountant import epsilon
 from colonnade.privacy.block import Unit, check_sensible
@@ -185,6 +186,24 @@ class PrivacyStatement:
 
     def __str__(self) -> str:
         return self.sentence
+
+    def _repr_html_(self) -> str:
+        if self.guarantee == Guarantee.NONE:
+            facts = {"why": self.derivation, "the adversary sees": self.sees, "mind": self.replaced}
+            return notebook.shown("Not private", facts)
+        kind = "computational differential privacy" if self.computational else "differential privacy"
+        facts = {
+            "epsilon": shown(self.epsilon),
+            "delta": shown(self.delta),
+            "protects": f"{self.unit}, {self.neighbours}",
+            "the adversary sees": self.sees,
+            "trust model": self.trust,
+            "guarantee": f"{self.guarantee}, {self.derivation}",
+            "it holds if": self.assumes,
+            "place": self.place,
+            "mind": "; ".join(filter(None, (self.caveat, self.replaced))),
+        }
+        return notebook.shown(f"({shown(self.epsilon)}, {shown(self.delta)})-{kind}", facts)
 
     def table(self) -> dict[str, Any]:
         """Every figure by its name, for a table or JSON."""

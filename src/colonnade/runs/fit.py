@@ -328,9 +328,10 @@ def assemble_fit(run: RunDriver, outcome: Outcome) -> Fit:
     own = _own_coefficients(outcome.results, answer, holders)
     stumps = {name: part for name in own if (part := getattr(outcome.results[name], "model", None)) is not None}
     by_example = isinstance(answer.model, Support)
+    features = {name: run.federation.example_names(name) if by_example else parties[name].features for name in holders}
     statement = replace(_statement(run), replaced=stating.describe_replaced(run.replaced))
     return Fit(
-        coefficients=Coefficients(own, [name for name in holders if name not in own]),
+        coefficients=Coefficients(own, [name for name in holders if name not in own], features),
         intercept=answer.intercept + _label_middle(run),
         objective=answer.objective,
         gap=answer.gap,
@@ -343,9 +344,7 @@ def assemble_fit(run: RunDriver, outcome: Outcome) -> Fit:
         seconds=None if job.privacy else time.perf_counter() - run.began,
         label=run.federation.label,
         notes=tuple(run.notes),
-        features={
-            name: run.federation.example_names(name) if by_example else parties[name].features for name in holders
-        },
+        features=features,
         schemas={name: parties[name].schema for name in holders},
         on=run.federation.on,
         spread=answer.spread,

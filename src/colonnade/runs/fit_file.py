@@ -115,7 +115,9 @@ def _from_plain(raw: Mapping[str, Any]) -> dict[str, Any]:
     sent = Communication(tuple(map(tuple, raw["communication"])), tuple(raw["numbers"]))
     return {
         **{field.name: raw[field.name] for field in fields(FitFacts)},
-        "coefficients": Coefficients({party: _dense(x) for party, x in raw["coefficients"].items()}, raw["elsewhere"]),
+        "coefficients": Coefficients(
+            {party: _dense(x) for party, x in raw["coefficients"].items()}, raw["elsewhere"], raw["features"]
+        ),
         "status": Status[raw["status"]],
         "privacy": PrivacyStatement(**raw["privacy"]),
         "communication": sent.along(raw["notes"], raw["gap"]),

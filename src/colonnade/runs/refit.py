@@ -56,7 +56,7 @@ def refit(fit: Fit, without: Sequence[str]) -> Fit:
     numbers = not fit.problem.loss.classifies
     return replace(
         fit,
-        coefficients=Coefficients(by_party(solved.coefficients)),
+        coefficients=Coefficients(by_party(solved.coefficients), (), {party: fit.features[party] for party in left}),
         intercept=solved.intercept + (release.label.middle if numbers else 0.0),
         problem=_of_columns(fit.problem, _places(widths, left)),
         features={party: fit.features[party] for party in left},

@@ -22,6 +22,7 @@ from colonnade.data.schema.table import Schema
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats
 from colonnade.methods.gram.rule import Solving, Sums
+from colonnade.notebook import Grid, shown
 from colonnade.privacy.statement import PrivacyStatement
 from colonnade.problem.inference import determined_columns
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from colonnade.runs.release_tables import Selection
 
 Kind = Literal["number", "level", "flag", "part", "classes"]
+KINDS = {"number": "number", "level": "level", "flag": "yes or no", "part": "part of a curve", "classes": "classes"}
 LEAST_STEPS = 10.0  # sd of the noise in squared steps: with less, rounding to steps is no longer hidden by it
 AGAIN = "Fit again with method=co.PrivateGram(purpose='inference')"
 
@@ -114,6 +116,19 @@ class Release:
             f"epsilon {self.statement.epsilon:g}" if math.isfinite(self.statement.epsilon) else "no bound on epsilon"
         )
         return f"Release({len(self.columns)} columns and {self.label}, {self.rows:,} rows, {spent}, run {self.run})"
+
+    def _repr_html_(self) -> str:
+        told = self.statement
+        price = (
+            f"ε {told.epsilon:.4g}, δ {told.delta:g}: already spent" if math.isfinite(told.epsilon) else "no bound on ε"
+        )
+        facts = {"label": str(self.label), "rows": f"{self.rows:,}", "price": price, "run": self.run}
+        facts["intervals and tests"] = "yes: release.regress(...)" if self.refusal is None else f"no: {self.refusal}"
+        rows = [(one.party, one.name, KINDS[one.kind]) for one in self.columns]
+        grid = Grid("Columns that it has products of", ("party", "column", "kind"), rows)
+        return shown(
+            f"Release of {len(self.columns):,} columns", facts, [grid], ["Every model from it costs nothing more."]
+        )
 
     # ------------------------------------------------------------------------ names
 

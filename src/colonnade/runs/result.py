@@ -30,6 +30,7 @@ from colonnade.views.inference import InferenceFacts
 
 if TYPE_CHECKING:
     from colonnade.runs.explanation import Explanation
+    from colonnade.runs.plots import Plots
     from colonnade.runs.scorecard import Scorecard
 
 ON_MATRICES = "this model was fitted on matrices: pass Federation.split(X, None, parties)"
@@ -308,6 +309,13 @@ class Fit(FitFacts):
             what = "the frames have different numbers of rows, and this model knows no key to match them by"
             raise InvalidInput(f"{what}. Give frames of the same rows in the same order.")
         return {party: _encode(schemas[party], frame) for party, frame in frames.items()}
+
+    @property
+    def plot(self) -> Plots:
+        """Pictures, by plotly: `coefficients()`, `path()`, `bytes()`, `calibration(...)`, `roc(...)`."""
+        from colonnade.runs.plots import Plots
+
+        return Plots(self)
 
     def report(
         self, path: str | Path, *, evaluation: tuple[Any, Any] | None = None, evaluation_is: str | None = None

@@ -21,6 +21,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from colonnade.errors import ColonnadeError, InvalidInput, LeakError, WireError
+from colonnade.notebook import Grid, shown
 from colonnade.privacy.values import Released, append_value, numbers_in, read_value
 from colonnade.runtime.program import BY_CODE, BY_TYPE, COORDINATOR, Failed, Sealed, Shape, check_fields
 
@@ -285,6 +286,17 @@ class Communication:
     @property
     def rounds(self) -> int:
         return max((line[3] for line in self.lines), default=0)
+
+    def _repr_html_(self) -> str:
+        sums: dict[tuple[str, str], list[int]] = {}
+        for sender, receiver, kind, _, messages, size in self.lines:
+            one = sums.setdefault((f"{sender} → {receiver}", kind), [0, 0])
+            one[0], one[1] = one[0] + messages, one[1] + size
+        rows = [(*edge, f"{messages:,}", f"{size:,}") for edge, (messages, size) in sums.items()]
+        facts = {"messages": f"{self.messages:,}", "bytes": f"{self.bytes:,}", "rounds": f"{self.rounds:,}"}
+        return shown(
+            "What was sent", facts, [Grid("by edge and message", ("edge", "message", "messages", "bytes"), rows, 2)]
+        )
 
     def table(self) -> pl.DataFrame:
         """One row for each edge, message type and round: messages, codec bytes, numbers (a sparse entry counts two)."""

@@ -15,6 +15,7 @@ from colonnade.data.schema.table import Schema
 from colonnade.errors import HeldByParty
 from colonnade.kernels.arrays import Floats
 from colonnade.methods.method import Status
+from colonnade.notebook import Grid, shown
 from colonnade.privacy.statement import PrivacyStatement
 from colonnade.problem import Problem
 from colonnade.problem.boosting import Stumps
@@ -33,8 +34,13 @@ if TYPE_CHECKING:
 class Coefficients(Mapping[str, Floats]):
     """Coefficients by party; those of a party that runs elsewhere stay there."""
 
-    def __init__(self, local: Mapping[str, Floats], elsewhere: Sequence[str] = ()) -> None:
-        self._local, self._elsewhere = dict(local), tuple(elsewhere)
+    def __init__(
+        self,
+        local: Mapping[str, Floats],
+        elsewhere: Sequence[str] = (),
+        names: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
+        self._local, self._elsewhere, self._names = dict(local), tuple(elsewhere), names or {}
 
     def __getitem__(self, party: str) -> Floats:
         if party in self._elsewhere:
@@ -62,9 +68,35 @@ class Coefficients(Mapping[str, Floats]):
         """The parties that hold theirs."""
         return self._elsewhere
 
+    def table(self) -> pl.DataFrame:
+        """One row for each coefficient that is known here: party, feature, coefficient (and response, of several)."""
+        import polars as pl
+
+        kinds: dict[str, Any] = {"party": pl.String, "feature": pl.String, "coefficient": pl.Float64}
+        if any(x.ndim > 1 for x in self._local.values()):
+            kinds["response"] = pl.Int64
+        return pl.DataFrame(list(self._lines("response" in kinds)), kinds, orient="row")
+
+    def _lines(self, several: bool) -> Iterator[tuple[Any, ...]]:
+        for party, x in self._local.items():
+            names = self._names.get(party) or [f"x{k}" for k in range(len(x))]
+            for name, values in zip(names, np.atleast_2d(x.T).T.tolist(), strict=True):
+                yield from ((party, str(name), v, *((k,) if several else ())) for k, v in enumerate(values))
+
     def __repr__(self) -> str:
-        shown = [f"{p}: {np.count_nonzero(x):,} of {x.size:,} nonzero" for p, x in self._local.items()]
-        return f"Coefficients({', '.join([*shown, *(f'{p}: elsewhere' for p in self._elsewhere)])})"
+        held = [f"{p}: {np.count_nonzero(x):,} of {x.size:,} nonzero" for p, x in self._local.items()]
+        return f"Coefficients({', '.join([*held, *(f'{p}: elsewhere' for p in self._elsewhere)])})"
+
+    def _repr_html_(self) -> str:
+        used = {party: f"{np.count_nonzero(x):,} of {x.size:,} are not 0" for party, x in self._local.items()}
+        used |= dict.fromkeys(self._elsewhere, "held there")
+        return shown("Coefficients", used, [self.largest()])
+
+    def largest(self) -> Grid:
+        """Those that are not 0, the largest first."""
+        lines = sorted((line for line in self._lines(False) if line[2]), key=lambda line: -abs(line[2]))
+        rows = [(party, name, f"{value:.4g}") for party, name, value in lines]
+        return Grid("largest first, per unit of the encoded column", ("party", "feature", "coefficient"), rows, 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,6 +179,27 @@ class FitFacts:
         figures = "" if self.objective is None else f", objective {self.objective:.4g}"
         about = f"{self.method}, run {self.run}: {self.status.value}{figures}; {self.coefficients!r}"
         return f"{type(self).__name__}({about})"
+
+    def _repr_html_(self) -> str:
+        said = self.privacy
+        private = (
+            f"ε {said.epsilon:.4g}, δ {said.delta:g}, {said.guarantee}"
+            if math.isfinite(said.epsilon)
+            else "not private"
+        )
+        label = self.label if self.classes is None else f"{self.label}: {self.classes[1]} rather than {self.classes[0]}"
+        sent = self.communication
+        facts = {
+            "status": self.status.value,
+            "label": label,
+            "privacy": private,
+            "objective": "" if self.objective is None else f"{self.objective:.4g}",
+            "certified gap": "" if self.gap is None else f"{self.gap:.2g}",
+            "intercept": f"{self.intercept:.4g}",
+            "sent": f"{sent.messages:,} messages, {sent.bytes:,} bytes, {sent.rounds:,} rounds",
+            "run": self.run,
+        }
+        return shown(f"Fit: {self.method}", facts, [self.coefficients.largest()], self.remarks)
 
     @property
     def history(self) -> pl.DataFrame:

@@ -1,0 +1,122 @@
+"""Pictures of a fit show the figures of the fit, and say how to get what draws them."""
+
+from __future__ import annotations
+
+import builtins
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+import pytest
+from sklearn.metrics import roc_auc_score
+
+import colonnade as co
+from colonnade.runs.evaluation import area
+
+RIDGE = co.Problem(co.Logistic(), penalty=co.Ridge(1e-3), intercept=True)
+SCHEMAS = {
+    "clinic": co.Schema(
+        (co.Numeric("age", 0, 100), co.Categorical("ward", ("A", "B"))), label=co.Numeric("cost", 0, 9)
+    ),
+    "lab": co.Schema((co.Numeric("crp", 0, 10),)),
+}
+
+
+def tables(label: str = "back") -> dict[str, pl.DataFrame]:
+    rng = np.random.default_rng(0)
+    rows = 600
+    age, crp = rng.uniform(20, 90, rows), rng.uniform(0, 9, rows)
+    score = age / 90 + crp / 9 + rng.normal(0, 0.3, rows)
+    own = np.where(score > 1.1, "yes", "no") if label == "back" else np.clip(4 * score, 0, 9)
+    clinic = pl.DataFrame({"id": range(rows), "age": age, "ward": rng.choice(["A", "B"], rows), label: own})
+    return {"clinic": clinic, "lab": pl.DataFrame({"id": range(rows), "crp": crp})}
+
+
+@pytest.fixture(scope="module")
+def private(tmp_path_factory) -> co.Fit:
+    fed = co.Federation.from_frames(tables(), "id", ("clinic", "back"), schemas=SCHEMAS, classes=("no", "yes"))
+    return co.fit(fed, RIDGE, privacy=co.Privacy(8.0, 1e-6), store=tmp_path_factory.mktemp("store"))
+
+
+@pytest.fixture(scope="module")
+def numbers(tmp_path_factory) -> co.Fit:
+    fed = co.Federation.from_frames(tables("cost"), "id", ("clinic", "cost"), schemas=SCHEMAS)
+    problem, method = co.Problem(co.LeastSquares(), intercept=True), co.PrivateGram(purpose="inference")
+    return co.fit(fed, problem, method, co.Privacy(8.0, 1e-6), store=tmp_path_factory.mktemp("store"))
+
+
+def test_bars_are_the_coefficients_largest_first(private: co.Fit) -> None:
+    drawn = private.plot.coefficients()
+    found = {name: x for bar in drawn.data for name, x in zip(bar.y, bar.x, strict=True)}
+    table = private.coefficients.table().filter(pl.col("coefficient") != 0)
+    wanted = {f"{party}: {name}": x for party, name, x in table.iter_rows()}
+    assert found == wanted
+    order = list(reversed(drawn.layout.yaxis.categoryarray))
+    assert order == sorted(wanted, key=lambda name: -abs(wanted[name]))
+    assert len({bar.marker.color for bar in drawn.data}) == 2
+    fewer = private.plot.coefficients(most=2)
+    assert sorted(name for bar in fewer.data for name in bar.y) == sorted(order[:2])
+
+
+def test_bars_have_the_standard_errors_that_cover(private: co.Fit, numbers: co.Fit) -> None:
+    assert private.spread is None
+    assert all(bar.error_x.array is None for bar in private.plot.coefficients().data)
+    errors = {party: np.linspace(0.1, 0.2, x.size) for party, x in numbers.coefficients.items()}
+    numbers = replace(numbers, spread=errors)
+    drawn = numbers.plot.coefficients().data
+    found = {name: error for bar in drawn for name, error in zip(bar.y, bar.error_x.array, strict=True)}
+    spread = [(p, n, e) for p, x in numbers.spread.items() for n, e in zip(numbers.features[p], x, strict=True)]
+    assert found == {f"{party}: {name}": error for party, name, error in spread}
+
+
+def test_the_path_is_that_of_the_fit(private: co.Fit, numbers: co.Fit) -> None:
+    drawn = private.plot.path()
+    whole = np.hstack([np.asarray(along) for along in private.path.coefficients.values()])
+    assert len(drawn.data) == whole.shape[1]
+    np.testing.assert_allclose(sorted(np.ravel([line.y for line in drawn.data])), sorted(whole.ravel()))
+    assert drawn.layout.xaxis.type == "log"
+    with pytest.raises(co.InvalidInput, match="this fit has no path"):
+        numbers.plot.path()
+
+
+def test_bytes_are_those_that_left_the_parties(private: co.Fit) -> None:
+    drawn = private.plot.bytes()
+    left = {line[0]: 0 for line in private.communication.lines}
+    for sender, _, _, _, _, size in private.communication.lines:
+        left[sender] += size
+    left.pop("coordinator")
+    assert {bar.name: sum(bar.y) for bar in drawn.data} == left
+
+
+def test_quality_is_drawn_on_rows_that_somebody_answers_for(private: co.Fit, numbers: co.Fit) -> None:
+    frames = tables()
+    labels = frames["clinic"]["back"].to_numpy()
+    with pytest.raises(co.InvalidInput, match="evaluation_is='public'"):
+        private.plot.roc(frames, labels)
+    roc = private.plot.roc(frames, labels, evaluation_is="public").data[1]
+    auc = roc_auc_score(labels == "yes", private.scores(frames))
+    assert roc.name == f"AUC {auc:.3f}"
+    assert area(list(zip(roc.x, roc.y, strict=True))) == pytest.approx(
+        auc, abs=0.01
+    )  # as many points as a page can show
+    drawn = private.plot.calibration(frames, labels, evaluation_is="public").data[1]
+    assert np.mean(drawn.x) == pytest.approx(private.predict_proba(frames).mean(), rel=1e-9)  # ten groups of one size
+    assert np.mean(drawn.y) == pytest.approx((labels == "yes").mean(), rel=1e-9)
+    costs = tables("cost")
+    with pytest.raises(co.InvalidInput, match="a ROC is of two classes"):
+        numbers.plot.roc(costs, costs["clinic"]["cost"].to_numpy(), evaluation_is="public")
+    assert len(numbers.plot.calibration(costs, costs["clinic"]["cost"].to_numpy(), evaluation_is="public").data) == 2
+
+
+@pytest.mark.parametrize("picture", ["coefficients", "path", "bytes"])
+def test_without_the_extra_an_error_says_how_to_get_it(private: co.Fit, picture: str, monkeypatch) -> None:
+    real = builtins.__import__
+
+    def missing(name, *rest, **more):
+        if name.startswith("plotly"):
+            raise ModuleNotFoundError(name)
+        return real(name, *rest, **more)
+
+    monkeypatch.setattr(builtins, "__import__", missing)
+    with pytest.raises(co.InvalidInput, match=r"pip install 'colonnade\[plot\]'"):
+        getattr(private.plot, picture)()
