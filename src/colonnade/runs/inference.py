@@ -299,7 +299,8 @@ class Inference:
         told = self.release.statement
         price = f"ε {shown(told.epsilon)}, δ {told.delta:g} (already spent; this page costs nothing)"
         price = price if math.isfinite(told.epsilon) else "no bound on ε: see the release's statement"
-        return f"Linear regression of {self._aim} from a private release   rows {self.release.rows:,}   {price}"
+        kind = "a private release" if self.release.noisy else "an exact release"
+        return f"Linear regression of {self._aim} from {kind}   rows {self.release.rows:,}   {price}"
 
     def _about(self) -> tuple[str, ...]:
         release, every = self.release, len(self.kept) + len(self.left_out)
@@ -327,7 +328,10 @@ class Inference:
         if not self.kept:
             return ("No column is determined at this budget",)
         test = self.overall
-        whole = f"all slopes zero: χ²({test.df}) = {figure_of(test.statistic)}, p {_p(test.pvalue)}"
+        named, value = f"χ²({test.df})", test.statistic
+        if not self.release.noisy:  # then it is Fisher's
+            named, value = f"F({test.df}, {self.release.rows - test.df - 1:,})", test.statistic / test.df
+        whole = f"all slopes zero: {named} = {figure_of(value)}, p {_p(test.pvalue)}"
         try:
             share = self.r_squared
         except InvalidInput:
@@ -360,7 +364,7 @@ def _p(value: float) -> str:
 
 
 def _capped(release: Release) -> str:
-    if release.label.kind == "classes":
+    if release.label.kind == "classes" or not release.noisy:  # labels of an exact run are as they are
         return ""
     low, high = (figure_of(release.label.middle + s * release.reach) for s in (-1.0, 1.0))
     return f" capped to [{low}, {high}]"

@@ -16,10 +16,10 @@ import numpy as np
 
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats, Indices
+from colonnade.methods.gram.answer import CLEAR, COVER
 from colonnade.methods.gram.curves import Curves
 from colonnade.methods.gram.private_gram import chosen_weight
 from colonnade.methods.gram.rule import Gram, RowFrame, Solving, Sums, as_they_are
-from colonnade.methods.gram.secure_release import CLEAR, COVER
 from colonnade.methods.gram.solve import GramSolution, solve
 from colonnade.methods.method import Swamped, swamped
 from colonnade.problem import GroupL1Ball, GroupLasso, Problem

@@ -42,7 +42,7 @@ from colonnade.privacy.block import Block
 from colonnade.privacy.events import Audience, Charge, Event, Mechanism
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.mechanisms import gaussian_sigma
-from colonnade.privacy.statement import Trust
+from colonnade.privacy.statement import Privacy, Trust
 from colonnade.privacy.values import Private
 from colonnade.runtime.program import COORDINATOR
 
@@ -54,6 +54,7 @@ ROUNDING = 0.25  # of the noise: what rounding to whole steps may add to a sum
 OWN = Ring(62)  # of sums that a party computes alone: they travel, but never under masks, so width costs little
 MARGIN = 12.0  # standard deviations of noise that must fit beside the products
 LABEL_LEVELS = 64  # of a real-valued label in class sums
+EXACT_BITS = 60  # of sums of products in an exact run: beside them there is room for what floats of them round
 HALF = 0.5**0.5  # as a float it lies above 1/√2, so that noise is never less than priced
 
 
@@ -145,10 +146,12 @@ def plan_joint(
     buckets: int = 0,
     *,
     nearest: bool = False,
+    exact: bool = False,
 ) -> tuple[Figures, Extended]:
     """The Gram matrix of the rows that the frame describes, beside the constant and the label.
 
-    `nearest`: with room for curves that are rounded to the nearest step instead of cut toward zero.
+    `nearest`: with room for curves that are rounded to the nearest step instead of cut toward zero. `exact`: without
+    noise, so that steps are as fine as sums of their products have room for.
     """
     largest = float(_reach(columns, frame).max(initial=0.0)) or 1.0
     owners = columns.owner[frame.keep]
@@ -161,6 +164,8 @@ def plan_joint(
             norm2 = {party: squares + rounding_room(job, party, step) for party, squares in norm2.items()}
         whole = max(1, sum(norm2.values()))
         constant, label = (max(1, round(math.sqrt(share * whole))) for share in (rule.constant_share, rule.label_share))
+        if exact:  # labels on a grid of a power of two stay what they are
+            label = 1 << (label.bit_length() - 1)
         return Figures("joint", step, bits, norm2, widths, constant, label, job.roster.rows, buckets)
 
     def noise(made: Figures) -> float:
@@ -170,7 +175,7 @@ def plan_joint(
         return max(largest / made.step + 1.0, made.label)
 
     # Squares of rounding errors, 1/12 each, add up on the diagonal.
-    made = _fitted(figures, noise, lambda made: made.rows / 12.0, largest, beside)
+    made = _finest(figures, largest) if exact else _fitted(figures, noise, lambda f: f.rows / 12.0, largest, beside)
     whole = max(1, sum(made.norm2.values()))
     extended = Extended(math.sqrt(whole) * made.step, label_bound(job), made.constant**2 / whole, made.label**2 / whole)
     return made, extended
@@ -210,6 +215,20 @@ def _fitted(
             "row_norm, which sets the noise."
         )
     return replace(made, bits=bits)
+
+
+def _finest(figures: Callable[[float, int], Figures], largest: float) -> Figures:
+    """The finest step at which products of whole rows, summed, and squares of a row stay within their bits."""
+
+    def at(levels: int) -> tuple[Figures, float]:
+        made = figures(2.0 ** math.ceil(math.log2(largest / levels)), OWN.bits)
+        whole = sum(made.norm2.values()) + made.constant**2 + made.label**2
+        return made, whole * max(float(made.rows), 1.0 + sum(made.widths.values()))
+
+    levels = COARSEST
+    while at(2 * levels)[1] <= 2.0**EXACT_BITS:
+        levels *= 2
+    return at(levels)[0]
 
 
 def _norm2(job: Job, lengths: Floats, step: float) -> dict[str, int]:
@@ -329,6 +348,11 @@ def label_bound(job: Job) -> float:
     """Y: labels of classes are ±1, others are within half of their declared range of its middle."""
     assert job.privacy is not None
     return 1.0 if job.problem.loss.classifies else float(job.privacy.label_reach or 0.0)
+
+
+def exact_terms(job: Job, label: float) -> Job:
+    """The job of an exact run as planning reads it: bounds are those of schemas, of labels the largest; no budget."""
+    return replace(job, privacy=Privacy(1.0, 0.5, trust=Trust.SECURE, label_bound=label, allow_large_delta=True))
 
 
 def audience(job: Job) -> Audience:

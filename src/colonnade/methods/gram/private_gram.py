@@ -17,6 +17,7 @@ Price    rho in all: docs/privacy.md, Private Gram. Which columns are centred, s
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -25,10 +26,10 @@ import numpy as np
 
 from colonnade.errors import InvalidInput, ProtocolError
 from colonnade.kernels.arrays import Floats
+from colonnade.methods.gram.answer import cut_short, gram_answer, released_gram
 from colonnade.methods.gram.curves import Curves, choose_depth
 from colonnade.methods.gram.design import (
     Figures,
-    audience,
     cut_toward_zero,
     label_bound,
     plan_joint,
@@ -71,15 +72,12 @@ from colonnade.methods.gram.secure_release import (
     class_sums,
     collect_gram,
     collect_sums,
-    cut_short,
-    gram_answer,
     release_gram,
     release_sums,
-    released_gram,
 )
 from colonnade.methods.gram.solve import GramSolution, solve
-from colonnade.methods.method import Answer, Done, Finish, Job, Labels, Method, Own, SendLabels, finish_party
-from colonnade.privacy.block import Block
+from colonnade.methods.method import Answer, Done, Finish, Job, Labels, Method, Own, SendLabels, finish_party, numbers
+from colonnade.privacy.block import LARGEST, Block
 from colonnade.privacy.events import Audience, Plan
 from colonnade.privacy.gate import Gate
 from colonnade.privacy.statement import Trust
@@ -98,6 +96,11 @@ APART = "products between columns of different parties were left out; trust='sec
 def coordinator(job: Job, gate: Gate, settings: GramSettings) -> Program[Answer]:
     design, sums, whole = Design(job, settings), None, False
     yield from introduce_itself(job.roster.parties, gate)
+    if design.exact and not job.problem.loss.classifies:
+        told = (yield from ask_one(job.roster.label, SendLabels(), Labels)).values.value
+        (largest,) = numbers(told, (1,), job.roster.label)
+        design = Design(job, settings, _power(float(largest)))
+    job = design.job
     if design.sums is not None:
         labels = np.zeros(0)
         if design.labels is not None:
@@ -107,8 +110,9 @@ def coordinator(job: Job, gate: Gate, settings: GramSettings) -> Program[Answer]
         got = yield from collect_sums(design, prepared, gate)
         sums = class_sums(design, got, labels)
     rule, frame = prepare(design.rule, design.columns, job.roster.rows, sums)
-    buckets, nearest = settings.sketch_rows or 0, settings.purpose == "inference"
-    joint, extended = plan_joint(job, design.columns, frame, rule, design.rho("joint"), buckets, nearest=nearest)
+    buckets = settings.sketch_rows or 0
+    how = {"nearest": settings.purpose == "inference", "exact": design.exact}
+    joint, extended = plan_joint(job, design.columns, frame, rule, design.rho("joint"), buckets, **how)
     prepared = yield from _tell_how(design, joint, frame, np.zeros(0))
     steps = yield from collect_gram(design, prepared, gate)
     gram = Gram.of(extended, steps * joint.step**2, design.sds(joint, frame))
@@ -133,7 +137,13 @@ def party(job: Job, block: Block, gate: Gate, settings: GramSettings) -> Program
     design, shortened = Design(job, settings), 0
     yield from meet_coordinator(job.roster.parties, gate)
     request = yield from receive(COORDINATOR, SendLabels | Prepare)
-    if isinstance(request, SendLabels):
+    if design.exact and gate.node == job.roster.label and not job.problem.loss.classifies:
+        if not isinstance(request, SendLabels):
+            raise ProtocolError(f"{COORDINATOR!r} described a release before it asked how large labels are")
+        largest = _power(float(np.abs(block.bounded_labels(LARGEST)).max(initial=0.0)))
+        design = Design(job, settings, largest)
+        request = yield from ask_one(COORDINATOR, Labels(gate.exact(np.array([largest]))), Prepare)
+    elif isinstance(request, SendLabels):
         if design.labels is None:
             raise ProtocolError(f"{COORDINATOR!r} asked for labels, which was not agreed")
         request = yield from ask_one(COORDINATOR, design.labels.release(block, gate), Prepare)
@@ -193,6 +203,11 @@ def local_party(local: Local, block: Block, gate: Gate) -> Program[Own]:
                 raise ProtocolError(f"{COORDINATOR!r} asked for {type(request).__name__}, which was not agreed")
         request = yield from ask_one(COORDINATOR, answer, LocalRequest)
     return (yield from finish_party(block, gate, request, shortened))
+
+
+def _power(largest: float) -> float:
+    """The next power of two: a bound of labels that tells less of them; 1 where all of them are zeros."""
+    return float(2.0 ** math.ceil(math.log2(largest))) if 1.0 / LARGEST <= largest <= LARGEST else 1.0
 
 
 def chosen_weight(solved: GramSolution) -> str:
@@ -274,12 +289,12 @@ class PrivateGram(GramSettings, Method):
         return TRUSTS[self.cross]
 
     def check(self, job: Job) -> None:
-        if job.privacy is None:
+        if job.privacy is None and self.purpose != "inference":
             raise InvalidInput(
                 "private Gram needs privacy=co.Privacy(epsilon, delta, trust='secure', ...): its noise is set by the "
-                "budget."
+                "budget. Without privacy only purpose='inference' is exact: classical errors from an exact Gram matrix."
             )
-        if job.privacy.trust not in self.trusts:
+        if job.privacy is not None and job.privacy.trust not in self.trusts:
             fitting = " or ".join(repr(c) for c, trusts in TRUSTS.items() if job.privacy.trust in trusts)
             raise InvalidInput(
                 f"cross={self.cross!r} protects under trust "
@@ -290,7 +305,7 @@ class PrivateGram(GramSettings, Method):
             raise InvalidInput(
                 f"{self.TITLE} solves LeastSquares() and, through it, Logistic(); got {job.problem.loss!r}."
             )
-        if isinstance(job.problem.loss, LeastSquares) and job.privacy.label_reach is None:
+        if isinstance(job.problem.loss, LeastSquares) and job.privacy is not None and job.privacy.label_reach is None:
             raise InvalidInput(
                 "least squares under privacy needs Privacy(..., label_range=(low, high)): labels are clipped to it."
             )
@@ -300,7 +315,7 @@ class PrivateGram(GramSettings, Method):
             )
         if self.sketch_rows is not None and self.sketch_rows > job.roster.rows:
             raise InvalidInput(f"sketch_rows={self.sketch_rows} is more than the {job.roster.rows:,} rows.")
-        public_columns(job)  # every bound must be there
+        public_columns(Design(job, self).job)  # every bound must be there
         if directions(job).any() and (job.problem.constraint is not None or self.purpose == "inference"):
             other = "a penalty instead of a set, and purpose='prediction'"
             raise InvalidInput(f"a schema says monotone, which goes with {other}. Nothing was sent.")
@@ -323,13 +338,15 @@ class PrivateGram(GramSettings, Method):
     def _check_inference(self, job: Job) -> None:
         """Whether rows enter as they are, which public figures prove or not; and whether they are independent."""
         design, roster = Design(job, self), job.roster
+        job = design.job
         if roster.unit.rows > 1:
             raise InvalidInput(
                 f"purpose='inference' takes rows that do not depend on each other, and a person has up to "
                 f"{roster.unit.rows} here: fit on one row a person, or take purpose='prediction'."
             )
         rule, frame = prepare(design.rule, design.columns, roster.rows, None)
-        figures, _ = plan_joint(job, design.columns, frame, rule, design.rho("joint"), nearest=True)
+        how = {"nearest": True, "exact": design.exact}
+        figures, _ = plan_joint(job, design.columns, frame, rule, design.rho("joint"), **how)
         layout = Layout(job, figures, frame)
         if missing := [party for party in roster.with_columns if not layout.whole(party)]:
             party = missing[0]
@@ -370,7 +387,8 @@ class PrivateGram(GramSettings, Method):
         """
         if self.cross != "secure" or self.sketch_rows is not None:
             return True
-        return audience(job) is Audience.ALL and Design(job, self).labels is not None
+        design = Design(job, self)
+        return design.audience is Audience.ALL and design.labels is not None
 
     def relays(self, job: Job) -> bool:  # noqa: ARG002  in every job alike
         return self.cross == "secure"

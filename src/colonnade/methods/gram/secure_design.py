@@ -28,6 +28,7 @@ from colonnade.methods.gram.design import (
     Figures,
     NoisyLabels,
     audience,
+    exact_terms,
     joint_sensitivity,
     noise_sd,
     plan_sums,
@@ -40,12 +41,13 @@ from colonnade.methods.gram.integer_rows import entry_bounds, norms
 from colonnade.methods.gram.rule import GramRule, PublicColumns, RowFrame, as_they_are, choose, noise_levels
 from colonnade.methods.gram.secure_products import Stage, block_rows
 from colonnade.methods.method import Job
-from colonnade.privacy.events import MASKED, Audience, Charge, Event, Mechanism, Plan, Scope
+from colonnade.privacy.events import EXACT, MASKED, Audience, Charge, Event, Mechanism, Plan, Scope
 from colonnade.privacy.statement import Trust
 from colonnade.runtime.program import COORDINATOR
 from colonnade.runtime.wire import public_digest
 
 SUMS, JOINT = "noisy class sums of the columns", "the noisy Gram matrix of all columns, constant and labels"
+JOINT_EXACT = "the exact Gram matrix of all columns, constant and labels"
 WITHIN = "exact inside the consortium, noisy outside"
 SUMS_WITHIN = f"class sums of the columns ({WITHIN})"
 JOINT_WITHIN = f"the Gram matrix of all columns, constant and labels ({WITHIN})"
@@ -99,8 +101,10 @@ class GramSettings:
 class Design:
     """What everybody can work out before anything is sent."""
 
-    def __init__(self, job: Job, settings: GramSettings) -> None:
-        self.job, self.settings = job, settings
+    def __init__(self, job: Job, settings: GramSettings, label: float = 1.0) -> None:
+        """`label`: of an exact run, how far labels lie from 0 at most, to whom it concerns."""
+        self.approved, self.settings, self.exact = job, settings, job.privacy is None
+        self.job = exact_terms(job, label) if self.exact else job
 
     @cached_property
     def columns(self) -> PublicColumns:
@@ -155,7 +159,7 @@ class Design:
 
     def digest(self, prepare: object) -> bytes:
         """What the parties of a stage must have been told alike: the whole message, and what they approved."""
-        job, privacy = self.job, self.job.privacy
+        job, privacy = self.approved, self.approved.privacy
         agreed = None if privacy is None else sorted(map(repr, asdict(privacy).items()))  # in any order of parties
         # The whole roster: from what its schemas say of both parties follow units, and so the noise of a product.
         terms = agreed, job.problem, job.roster, self.settings
@@ -163,13 +167,15 @@ class Design:
 
     def sds(self, figures: Figures, frame: RowFrame) -> Floats:
         """The noise of every entry of the Gram matrix, in the frame's units."""
-        g = noise_sd(self.sensitivity(figures), self.rho("joint"), figures.step**2)
+        g = 0.0 if self.exact else noise_sd(self.sensitivity(figures), self.rho("joint"), figures.step**2)
         label = self.job.roster.parties.index(self.job.roster.label)
         fixed = fixed_labels(self.job, figures)
         return noise_levels(self.columns.owner[frame.keep], label, g, labels_fixed=fixed, shares=self.shares)
 
     def plans(self) -> dict[str, Plan]:
         """Every party's releases; the masked rows at the most that they can be."""
+        if self.exact:
+            return self._exact_plans()
         sums, joint = (SUMS, JOINT) if self.audience is Audience.ALL else (SUMS_WITHIN, JOINT_WITHIN)
         releases = [(sums, "sums")] * (self.rule.sums > 0) + [(joint, "joint")]
         noisy = tuple(
@@ -177,15 +183,26 @@ class Design:
             for what, name in releases
         )
         rest = Charge(Event(Mechanism.CONTINUED, 0.0, math.inf, Scope.JOINT, self.audience), 1, f"more of {joint}")
-        widths = sum(len(places) + 2 for places in self.job.roster.positions.values())
-        blocks = len(releases) * -(-self.job.roster.rows // block_rows(widths * MOST_BITS))
-        hidden = Charge(MASKED, blocks, "its columns under one-time masks, to the coordinator only, who has no mask")
+        hidden = self._hidden(len(releases))
         plans: dict[str, Plan] = dict.fromkeys(self.job.roster.parties, (*noisy, rest, hidden))
         if self.labels is not None:
             plans[self.job.roster.label] = (self.labels.charge, *plans[self.job.roster.label])
         if self.audience is Audience.CONSORTIUM:
             outside = [replace(c, event=replace(c.event, audience=Audience.ALL)) for c in (*noisy, rest)]
             plans[COORDINATOR] = tuple(outside)
+        return plans
+
+    def _hidden(self, releases: int) -> Charge:
+        widths = sum(len(places) + 2 for places in self.job.roster.positions.values())
+        blocks = releases * -(-self.job.roster.rows // block_rows(widths * MOST_BITS))
+        return Charge(MASKED, blocks, "its columns under one-time masks, to the coordinator only, who has no mask")
+
+    def _exact_plans(self) -> dict[str, Plan]:
+        plan: Plan = (Charge(EXACT, 2, JOINT_EXACT), self._hidden(1))
+        plans = dict.fromkeys(self.job.roster.parties, plan)
+        if not self.job.problem.loss.classifies:
+            holder = self.job.roster.label
+            plans[holder] = (Charge(EXACT, 1, "a power of two above all labels"), *plans[holder])
         return plans
 
 

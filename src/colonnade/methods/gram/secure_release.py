@@ -22,8 +22,8 @@ from colonnade.kernels.arrays import Floats, Integers
 from colonnade.kernels.ring import Ring, add_products, add_squares
 from colonnade.kernels.ring import gram as own_products
 from colonnade.methods.gram.design import OWN, Figures, Name, grid, label_bound, noise_sd, own_count, sums_weights
-from colonnade.methods.gram.integer_rows import Buckets, IntegerRows, entry_bounds, uncut
-from colonnade.methods.gram.rule import Gram, RowFrame, Sums
+from colonnade.methods.gram.integer_rows import Buckets, IntegerRows, entry_bounds
+from colonnade.methods.gram.rule import RowFrame, Sums
 from colonnade.methods.gram.secure_design import MOST_BITS, Design, Layout, Rings, fixed_labels
 from colonnade.methods.gram.secure_products import (
     Diagonal,
@@ -37,13 +37,14 @@ from colonnade.methods.gram.secure_products import (
     upload,
     whole_table,
 )
-from colonnade.methods.gram.solve import GramSolution
-from colonnade.methods.method import Answer, Job, ReleasedGram, Status, swamped
+from colonnade.methods.method import Job
 from colonnade.privacy.block import LARGEST, Block, clean_cells
 from colonnade.privacy.events import Audience, Scope
 from colonnade.privacy.gate import Gate
-from colonnade.privacy.values import Private
+from colonnade.privacy.values import Packed, Private
 from colonnade.runtime.program import COORDINATOR, Post, Program, ask_one, message, public_bytes, receive
+
+ROOM = 1e-9  # of the longest column's square
 
 
 @message(148)
@@ -138,15 +139,18 @@ def release_gram(design: Design, prepared: Prepared, matrix: OwnMatrix, seeds: d
     for first, count in whole_table(design.stage(figures, prepared.digest)):
         add_squares(matrix.read(first, count), squares)
     sent = matrix.squares_sent
-    (released,) = gate.integers(
-        Private((squares[:sent],), sensitivity),
-        (diagonal[:sent],),
-        (OWN.mask,),
-        rho=design.rho("joint"),
-        scope=Scope.JOINT,
-        audience=design.audience,
-        more=True,
-    )
+    if design.exact:
+        released = gate.exact(_packed(squares[:sent], OWN.mask))
+    else:
+        (released,) = gate.integers(
+            Private((squares[:sent],), sensitivity),
+            (diagonal[:sent],),
+            (OWN.mask,),
+            rho=design.rho("joint"),
+            scope=Scope.JOINT,
+            audience=design.audience,
+            more=True,
+        )
     told = yield from ask_one(COORDINATOR, Diagonal(released), Widths)
     stage = design.stage(figures, prepared.digest, layout.by_party(check_widths(layout, told)))
     own, sums = np.zeros((width, width), np.int64), np.zeros(width, np.int64)
@@ -161,12 +165,18 @@ def release_gram(design: Design, prepared: Prepared, matrix: OwnMatrix, seeds: d
 
     corrections = yield from upload(stage, gate, seeds, read, matrix.bound)
     pairs = [(me, p) if (me, p) in stage.pairs else (p, me) for p in stage.partners(me)]
-    parts = gate.the_rest(
-        Private((own[np.triu_indices(width, 1)], sums, *corrections), sensitivity),
-        (triangle, column_sums, *(layout.cross_weights(pair) for pair in pairs)),
-        (OWN.mask, OWN.mask, *(stage.masks(pair) for pair in pairs)),
-    )
-    return Parts(parts)
+    values = (own[np.triu_indices(width, 1)], sums, *corrections)
+    masks: tuple[Any, ...] = (OWN.mask, OWN.mask, *(stage.masks(pair) for pair in pairs))
+    if design.exact:
+        return Parts(gate.exact(*(_packed(part, mask) for part, mask in zip(values, masks, strict=True))))
+    weights = (triangle, column_sums, *(layout.cross_weights(pair) for pair in pairs))
+    return Parts(gate.the_rest(Private(values, sensitivity), weights, masks))
+
+
+def _packed(part: Integers, mask: Any) -> Packed:
+    """Integers in their rings, as they are."""
+    limit = np.asarray(mask, np.uint64)
+    return Packed(np.array(part).astype(np.uint64) & limit, max(1, int(limit.max(initial=1)).bit_length()))
 
 
 def release_sums(
@@ -301,14 +311,6 @@ def check_widths(layout: Layout, told: Widths) -> Integers:
 # ------------------------------------------------------------------------------------------------ the coordinator
 
 
-SURROGATE = "solved as least squares on labels ±1, which the Gram matrix suffices for, not as the loss that was asked"
-CODING = "labels above 0 count as the positive class and all others as the negative one; a private run cannot look"
-COVER = (
-    "standard errors hold sampling and noise, for labels within their range whose residuals spread alike in all rows"
-)
-CLEAR = 2.33  # sds of its noise that the covariance of scores and labels must exceed: noise alone does in 1 run of 100
-
-
 @dataclass(frozen=True)
 class Collected:
     """What came of one release: each party's own parts, and the products of each pair, each entry in its ring."""
@@ -355,7 +357,9 @@ def collect_gram(design: Design, prepared: Prepared, gate: Gate) -> Program[Floa
     diagonal = np.zeros(layout.owner.size)
     for name, values in lengths.items():
         diagonal[layout.mine(name)[: values.size]] = OWN.signed(values)
-    rings = layout.fit(diagonal, noise_sd(sensitivity, design.rho("joint"), 1.0))
+    # Without noise: beside products there is room for what floats of them are rounded by.
+    room = ROOM * float(diagonal.max(initial=0.0))
+    rings = layout.fit(diagonal, room if design.exact else noise_sd(sensitivity, design.rho("joint"), 1.0))
     stage = design.stage(figures, prepared.digest, layout.by_party(rings.bits))
     yield Post(dict.fromkeys(parties, Widths(rings.bits)), ())
     totals = yield from collect(stage, dict.fromkeys(parties, 2), parties)
@@ -437,64 +441,3 @@ def class_sums(design: Design, got: Collected, labels: Floats) -> Sums:
     count = (job.roster.rows + design.labels.total(labels) / (kept * bound)) / 2.0
     around = math.sqrt(job.roster.rows) / (2.0 * kept)
     return Sums(half + apart, half - apart, count, squares, spread, around, square_noise)
-
-
-def cut_short(job: Job) -> str | None:
-    return None if uncut(job) else "no declared schemas prove that rows and entries stay as they are"
-
-
-def released_gram(
-    job: Job,
-    gram: Gram,
-    frame: RowFrame,
-    rule: str,
-    cross: str,
-    figures: Figures,
-    *,
-    proven: bool,
-    sums: Sums | None = None,
-) -> ReleasedGram:
-    """The release as a Fit carries it: what came, and public figures."""
-    lengths = dict(zip(job.roster.parties, frame.norms.tolist(), strict=True))
-    norms = {name: lengths[name] for name in job.roster.with_columns}
-    of_rows = (frame.keep, frame.centre, frame.scale, norms)
-    kept = None if sums is None else sums.of(frame.keep)
-    return ReleasedGram(gram.matrix, gram.noise, *of_rows, proven, rule, cross, figures.step, figures.buckets, kept)
-
-
-def gram_answer(
-    job: Job,
-    solved: GramSolution,
-    release: ReleasedGram,
-    remarks: tuple[str, ...],
-    doubt: str | None,
-) -> Answer:
-    """`doubt`: why standard errors would not cover, whatever was released; None: as far as is known, they may."""
-    every = solved.coefficients.size
-    if release.keep.size < every:
-        remarks = (*remarks, f"{release.keep.size:,} of {every:,} columns were kept; of the others nothing is known")
-    doubt = doubt or solved.uncovered
-    if solved.signal < CLEAR or (solved.link is not None and solved.link.slope == 0.0):
-        remarks = (
-            swamped("what scores say of the labels lies within what noise alone would make of it"),
-            *remarks,
-        )
-    about = (SURROGATE, CODING) if job.problem.loss.classifies else ()
-    splits = np.cumsum([len(places) for places in job.roster.positions.values()])[:-1]
-
-    def by_party(values: Floats) -> dict[str, Floats]:
-        parts = zip(job.roster.parties, np.split(values, splits, axis=-1), strict=True)
-        return {name: part for name, part in parts if name in job.roster.with_columns}
-
-    return Answer(
-        by_party(solved.coefficients),
-        solved.intercept,
-        objective=None,  # the data's own objective was not paid for
-        gap=None,
-        status=Status.ONE_EXCHANGE,
-        spread=by_party(solved.errors) if doubt is None else None,
-        path=None if solved.path is None else (solved.path.weights, by_party(solved.path.coefficients)),
-        link=solved.link,
-        remarks=(*about, *remarks, COVER if doubt is None else f"no standard errors: {doubt}"),
-        release=release,
-    )

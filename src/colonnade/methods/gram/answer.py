@@ -1,0 +1,80 @@
+"""The answer of Private Gram, with its remarks, and the release as a fit carries it: from what has left before."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from colonnade.kernels.arrays import Floats
+from colonnade.methods.gram.design import Figures
+from colonnade.methods.gram.integer_rows import uncut
+from colonnade.methods.gram.rule import Gram, RowFrame, Sums
+from colonnade.methods.gram.solve import GramSolution
+from colonnade.methods.method import Answer, Job, ReleasedGram, Status, swamped
+
+SURROGATE = "solved as least squares on labels ±1, which the Gram matrix suffices for, not as the loss that was asked"
+CODING = "labels above 0 count as the positive class and all others as the negative one; a private run cannot look"
+COVER = (
+    "standard errors hold sampling and noise, for labels within their range whose residuals spread alike in all rows"
+)
+CLEAR = 2.33  # sds of its noise that the covariance of scores and labels must exceed: noise alone does in 1 run of 100
+
+
+def cut_short(job: Job) -> str | None:
+    return None if uncut(job) else "no declared schemas prove that rows and entries stay as they are"
+
+
+def released_gram(
+    job: Job,
+    gram: Gram,
+    frame: RowFrame,
+    rule: str,
+    cross: str,
+    figures: Figures,
+    *,
+    proven: bool,
+    sums: Sums | None = None,
+) -> ReleasedGram:
+    """The release as a Fit carries it: what came, and public figures."""
+    lengths = dict(zip(job.roster.parties, frame.norms.tolist(), strict=True))
+    norms = {name: lengths[name] for name in job.roster.with_columns}
+    of_rows = (frame.keep, frame.centre, frame.scale, norms)
+    kept = None if sums is None else sums.of(frame.keep)
+    return ReleasedGram(gram.matrix, gram.noise, *of_rows, proven, rule, cross, figures.step, figures.buckets, kept)
+
+
+def gram_answer(
+    job: Job,
+    solved: GramSolution,
+    release: ReleasedGram,
+    remarks: tuple[str, ...],
+    doubt: str | None,
+) -> Answer:
+    """`doubt`: why standard errors would not cover, whatever was released; None: as far as is known, they may."""
+    every = solved.coefficients.size
+    if release.keep.size < every:
+        remarks = (*remarks, f"{release.keep.size:,} of {every:,} columns were kept; of the others nothing is known")
+    doubt = doubt or solved.uncovered
+    if solved.signal < CLEAR or (solved.link is not None and solved.link.slope == 0.0):
+        remarks = (
+            swamped("what scores say of the labels lies within what noise alone would make of it"),
+            *remarks,
+        )
+    about = (SURROGATE, CODING) if job.problem.loss.classifies else ()
+    splits = np.cumsum([len(places) for places in job.roster.positions.values()])[:-1]
+
+    def by_party(values: Floats) -> dict[str, Floats]:
+        parts = zip(job.roster.parties, np.split(values, splits, axis=-1), strict=True)
+        return {name: part for name, part in parts if name in job.roster.with_columns}
+
+    return Answer(
+        by_party(solved.coefficients),
+        solved.intercept,
+        objective=None,  # the data's own objective was not paid for
+        gap=None,
+        status=Status.ONE_EXCHANGE,
+        spread=by_party(solved.errors) if doubt is None else None,
+        path=None if solved.path is None else (solved.path.weights, by_party(solved.path.coefficients)),
+        link=solved.link,
+        remarks=(*about, *remarks, COVER if doubt is None else f"no standard errors: {doubt}"),
+        release=release,
+    )
