@@ -409,7 +409,7 @@ def test_a_bound_of_one_operand_changes_no_bit_of_a_cross_product(kind, bound):
 
 def test_the_largest_residues_of_the_widest_float_rings_sum_exactly():
     """All entries at the end of the ring, where a block one row longer, or a ring one bit wider, would pass 2^53."""
-    for wide in (FLOAT_BITS, FLOAT_BITS + 1, 28, 30, 31, 32):  # from the second on in two parts, the last not in floats
+    for wide in (FLOAT_BITS, FLOAT_BITS + 1, 28, 30, 31, 32, 33):  # from the second on in two parts, the last in words
         bits = np.full(2, wide)
         a = np.full((9000, 2), 1 << (wide - 1))
         b = np.full((9000, 2), (1 << (wide - 1)) - 1)
@@ -418,7 +418,7 @@ def test_the_largest_residues_of_the_widest_float_rings_sum_exactly():
         same(exact_cross(b, b, bits, bits), cross(b, b, bits, bits))
 
 
-@pytest.mark.parametrize("wide", [24, 27, 30, 31])
+@pytest.mark.parametrize("wide", [24, 27, 30, 31, 32])
 def test_residues_in_two_parts_sum_exactly_where_either_part_is_largest(wide):
     """Entries whose lower part, upper part or both are at their ends, on either side of zero."""
     half, bits = -(-wide // 2), np.full(4, wide)

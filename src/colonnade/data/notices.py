@@ -22,6 +22,7 @@ from colonnade.data.schema.table import Schema
 from colonnade.methods.method import Job
 from colonnade.privacy.block import Block
 
+LOOK = 1 << 10  # rows in which most columns show that they hold more than one value
 MOST = 6  # columns of which some is in vain that are named; a wide table may have many
 UNSPENT = "Nothing more is spent before this is said; a run that goes on pays for it."
 ABSENT = "declared levels that no row has"
@@ -36,11 +37,11 @@ def about_columns(schema: Schema | None, block: Block) -> tuple[str, ...]:
     """
     if not _readable(block):
         return ()
-    same, filled = _same_in_all_rows(block.matrix)
+    same = _same_in_all_rows(block.matrix)
     if schema is None:
         every = f"all {block.columns:,} columns" if block.columns > 1 else "its one column"
         return (f"{every} hold one value in all {block.rows:,} rows",) if same.all() else ()
-    nothing, little, start = [], [], 0
+    filled, nothing, little, start = _count_filled(block.matrix), [], [], 0
     for column in schema.columns:
         features = slice(start, start + len(features_of(column)))
         start = features.stop
@@ -122,16 +123,18 @@ def _nothing(column: Column, rows: int, filled: NDArray[np.int64]) -> str:
     return f"column {column.name!r}: {what}"
 
 
-def _same_in_all_rows(matrix: Any) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-    """For each column whether it holds one value, and how many entries are not zero."""
-    filled = _count_filled(matrix)
+def _same_in_all_rows(matrix: Any) -> NDArray[np.bool_]:
+    """For each column whether it holds one value."""
     if not sparse.issparse(matrix):
-        return np.asarray((matrix == matrix[:1]).all(axis=0)), filled
-    columns, same = sparse.csc_array(matrix), filled == 0
+        same: NDArray[np.bool_] = (matrix[:LOOK] == matrix[:1]).all(axis=0)
+        same[same] = (matrix[:, same] == matrix[:1, same]).all(axis=0)  # few are left
+        return same
+    columns, filled = sparse.csc_array(matrix), _count_filled(matrix)
+    same = filled == 0
     for j in np.flatnonzero(filled == matrix.shape[0]):
         entries = columns.data[columns.indptr[j] : columns.indptr[j + 1]]
         same[j] = bool((entries == entries[0]).all())
-    return same, filled
+    return same
 
 
 def _count_filled(matrix: Any) -> NDArray[np.int64]:

@@ -63,16 +63,19 @@ def _pack_rows(values, mask, bits, words):  # type: ignore[no-untyped-def]  # nu
 
 
 @njit(cache=True, nogil=True)
-def _unpack_rows(words, bits, out):  # type: ignore[no-untyped-def]  # numba infers the types
-    position = u64(0)
+def _unpack_rows(words, first, bits, out):  # type: ignore[no-untyped-def]  # numba infers the types
+    """Rows from bit `first` on, in vectors: where an entry lies is known before the others are read."""
+    offset, low, total = np.empty(bits.size, np.uint64), np.empty(bits.size, np.uint64), u64(0)
+    for j in range(bits.size):
+        offset[j], low[j] = total, u64(0xFFFFFFFFFFFFFFFF) >> (u64(64) - u64(bits[j]))
+        total += u64(bits[j])
     for i in range(out.shape[0]):
-        for j in range(out.shape[1]):
-            width = u64(bits[j])
+        row, start = out[i], u64(first) + u64(i) * total
+        for j in range(bits.size):
+            position = start + offset[j]
             at, shift = position >> u64(6), position & u64(63)
             # In two shifts, since one by 64 would not be defined; there is a word to spare at the end.
-            v = (words[at] >> shift) | ((words[at + u64(1)] << (u64(63) - shift)) << u64(1))
-            out[i, j] = v & (u64(0xFFFFFFFFFFFFFFFF) >> (u64(64) - width))
-            position += width
+            row[j] = ((words[at] >> shift) | ((words[at + u64(1)] << (u64(63) - shift)) << u64(1))) & low[j]
 
 
 def packed_size(count: int, bits: int) -> int:
@@ -119,10 +122,16 @@ def unpack_rows(
     packed: bytes, rows: int, bits: NDArray[np.int64], out: NDArray[np.unsignedinteger[Any]] | None = None
 ) -> NDArray[np.unsignedinteger[Any]]:
     """The inverse of `pack_rows`: entries modulo 2^bits[j], in an array of their own or in `out`."""
-    size = rows_size(rows, bits)
-    words = np.zeros(size // 8 + 2, np.uint64)
-    words.view(np.uint8)[:size] = np.frombuffer(packed, np.uint8, size)
+    size, a_row = rows_size(rows, bits), int(bits.sum())
     if out is None:
         out = np.empty((rows, bits.size), np.uint32 if bits.max(initial=1) <= 32 else np.uint64)
-    _unpack_rows(words.astype("<u8", copy=False).view(np.uint64), bits, out)
+    # Where they lie, but for the last rows: behind these there is no word to spare, so they are copied.
+    words = np.frombuffer(packed, "<u8", size // 8)
+    most = min(rows, 64 * max(0, words.size - 1) // max(1, a_row))
+    _unpack_rows(words.astype(np.uint64, copy=False), 0, bits, out[:most])
+    begin = most * a_row // 64
+    rest = np.zeros(size // 8 - begin + 2, "<u8")
+    rest.view(np.uint8)[: size - 8 * begin] = np.frombuffer(packed, np.uint8, size - 8 * begin, 8 * begin)
+    rest.setflags(write=False)  # as the others are: one kernel for both
+    _unpack_rows(rest.astype(np.uint64, copy=False), most * a_row % 64, bits, out[most:])
     return out

@@ -5,11 +5,10 @@ Claim    `whole_rows`: row r becomes round((a - centre)·factor), every entry wi
          Row by row and in this order, so that no row tells about another; the last check is in integers.
          `product` is aᵀb modulo 2^w, `cross` the same with a ring for each column, and `gram` is aᵀa, to the last bit,
          whatever the row blocks and the machine.
-Why      32- and 64-bit machine words wrap at 2^32 and 2^64, which 2^w divides: no sum is ever rounded, so a product
-         modulo 2^32 is one pass of 32-bit multiplications. A wider one is x·y = x₀y₀ + 2^32 (x₀y₁ + x₁y₀) modulo 2^64
-         with 32-bit halves. A public bound below 2^31 on an operand, added to it, leaves no upper half to multiply.
-         Float64 sums of products are exact below 2^53, so residues near zero of few bits are left to BLAS, and those of
-         some more bits as x = x₀ + 2^h·x₁, both parts in one product.
+Why      float64 sums of products are exact up to 2^53: BLAS multiplies residues near zero of up to 23 bits, and those
+         of up to 32 bits as x = x₀ + 2^h·x₁, both parts in one product. Wider ones: machine words wrap at 2^64, which
+         2^w divides, so x·y = x₀y₀ + 2^32 (x₀y₁ + x₁y₀) modulo 2^64 with 32-bit halves, and no sum is ever rounded. A
+         public bound below 2^31 on an operand, added to it, leaves no upper half to multiply.
 Leaves   nothing. A key and the mask grown from it are secrets; one key and label must mask one matrix only.
 Price    `python -m benchmarks ring`. Memory beside arguments and result: a second result, `ROWS` rows of the operands.
 
@@ -44,7 +43,7 @@ NARROW = 1 << 31  # with a bound below this, entry + bound fits in 32 bits
 EXACT_BITS = 53
 EXACT_FLOAT = 1 << EXACT_BITS  # float64 sums of integers are exact up to here
 FLOAT_ROWS = 1024  # rows of floats multiplied at a time: they, too, stay in a core's cache
-FEWEST_ROWS = 256  # shorter blocks than this are no work for BLAS
+FEWEST_ROWS = 128  # shorter blocks than this are no work for BLAS
 FLOAT_BITS = 23  # two residues of so many bits: 2^22 · 2^22 · 512 rows = 2^53
 PARALLEL = 1 << 24  # multiplications from which a second thread pays
 AES_BLOCK = 16
@@ -62,7 +61,7 @@ class Ring:
 
     def __post_init__(self) -> None:
         if not 8 <= self.bits <= 64:
-            raise InvalidInput(f"a ring of {self.bits} bits; use 8 to 64, of which 32 is the fastest")
+            raise InvalidInput(f"a ring of {self.bits} bits; use 8 to 64, of which up to 32 are the fastest")
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -139,7 +138,7 @@ def product(
     """aᵀb modulo 2^bits, for integers a (rows x s) and b (rows x t).
 
     An integer and its ring element mean the same. A bound is a public limit of |entry| after the centred lift; it is
-    checked, and below 2^31 it saves multiplications in a ring wider than 32 bits.
+    checked, and below 2^31 it saves multiplications.
     """
     a, b = _integers(a), _integers(b)
     if a.ndim != 2 or b.ndim != 2 or a.shape[0] != b.shape[0]:
@@ -149,18 +148,7 @@ def product(
             raise InvalidInput(
                 f"a bound of {bound} in a ring of {ring.bits} bits; a bound is at least 1 and at most 2^{ring.bits - 1}"
             )
-    multiply = _product32 if ring.bits <= 32 else _product64
-    return ring._cut(multiply(a, b, ring, bound_a, bound_b))
-
-
-def _product32(a: Integers, b: Integers, ring: Ring, bound_a: int | None, bound_b: int | None) -> Integers:
-    x, y = _buffer(a, 1), _buffer(b, LANES)
-    out = np.zeros((x.shape[1], y.shape[1]), np.uint32)
-    for start in range(0, a.shape[0], ROWS):
-        _fill(x, _bounded(a[start : start + ROWS], bound_a, ring))
-        _fill(y, _bounded(b[start : start + ROWS], bound_b, ring))
-        _add_products(x, y, out)
-    return out[:, : b.shape[1]].copy()
+    return ring._cut(_product64(a, b, ring, bound_a, bound_b).astype(ring.dtype))
 
 
 def _product64(a: Integers, b: Integers, ring: Ring, bound_a: int | None, bound_b: int | None) -> Integers:
@@ -211,12 +199,10 @@ def cross(a: Integers, b: Integers, bits_a: Integers, bits_b: Integers, *, bound
     # Where one of two columns is narrow their product is needed modulo its few bits only.
     out[narrow] = _float_products(a, b, (narrow, every_b), few, FLOAT_BITS - 1)
     out[np.ix_(wide, narrow_b)] = _float_products(a, b, (wide, narrow_b), few, FLOAT_BITS - 1)
-    half = -(-int(bits_a.max()) // 2)
-    if _short_rows(half - 1, bits_b) >= FEWEST_ROWS:
-        out[np.ix_(wide, wide_b)] = _float_products(a, b, (wide, wide_b), (bits_a, bits_b), half - 1, half)
+    if wide.size <= wide_b.size:
+        out[np.ix_(wide, wide_b)] = _wide_products(a, b, (wide, wide_b), (bits_a, bits_b))
     else:
-        whole = Ring(32 if max(bits_a.max(), bits_b.max()) <= 32 else 64)
-        out[np.ix_(wide, wide_b)] = _parallel_product(a[:, wide], b[:, wide_b], whole)
+        out[np.ix_(wide, wide_b)] = _wide_products(b, a, (wide_b, wide), (bits_b, bits_a)).T
     return out & ring_masks(bits_a, bits_b)
 
 
@@ -252,14 +238,24 @@ def _float_products(
     return total.view(np.uint64)
 
 
-def _parallel_product(a: Integers, b: Integers, ring: Ring) -> Integers:
-    """`product` on both halves of a's columns at once: the kernels let go of the interpreter."""
+def _wide_products(
+    a: Integers, b: Integers, of: tuple[Integers, Integers], bits: tuple[Integers, Integers]
+) -> Integers:
+    """The same, entries of a in two parts where that makes blocks long enough, else in machine words."""
+    half = -(-int(bits[0].max(initial=1)) // 2)
+    if _short_rows(half - 1, bits[1]) >= FEWEST_ROWS:
+        return _float_products(a, b, of, bits, half - 1, half)
+    return _parallel_product(a[:, of[0]], b[:, of[1]])
+
+
+def _parallel_product(a: Integers, b: Integers) -> Integers:
+    """`product` modulo 2^64, on both halves of a's columns at once: the kernels let go of the interpreter."""
     if a.size * b.shape[1] < PARALLEL:
-        return product(a, b, ring).astype(np.uint64)
+        return product(a, b, Ring(64))
     halves = np.array_split(np.arange(a.shape[1]), 2)
     with ThreadPoolExecutor(2) as pool:
-        parts = list(pool.map(lambda half: product(a[:, half], b, ring), halves))
-    return np.concatenate(parts).astype(np.uint64)
+        parts = list(pool.map(lambda half: product(a[:, half], b, Ring(64)), halves))
+    return np.concatenate(parts)
 
 
 def gram(a: Integers, *, bound: int) -> NDArray[np.int64]:
@@ -347,7 +343,8 @@ def _near_zero(values, columns, bits, half, out):  # type: ignore[no-untyped-def
     With `half` as two numbers x₀ + 2^half·x₁, each the nearest to zero too: all x₀ first, and then all x₁.
     """
     s = columns.size
-    step, straight = 2.0**half, s > 0 and (columns == columns[0] + np.arange(s)).all()
+    step, part = 2.0**half, 2.0**-half
+    straight = s > 0 and (columns == columns[0] + np.arange(s)).all()
     unused = 64 - bits[columns]
     for i in range(values.shape[0]):
         near = out[i, :s]
@@ -361,7 +358,7 @@ def _near_zero(values, columns, bits, half, out):  # type: ignore[no-untyped-def
         if half:
             upper = out[i, s:]
             for j in range(s):
-                upper[j] = np.rint(near[j] / step)
+                upper[j] = np.rint(near[j] * part)
                 near[j] -= upper[j] * step
 
 

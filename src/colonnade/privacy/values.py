@@ -57,7 +57,7 @@ class Released(Generic[T]):
     """A value that passed a gate. Read it with `.value`; nobody can change it."""
 
     __slots__ = ("_body", "_mark", "_value")
-    _body: bytes
+    _body: bytes | None  # None where the value is bytes: nobody can change them
     _mark: object
     _value: T
 
@@ -80,26 +80,30 @@ class Released(Generic[T]):
         return isinstance(other, Released) and released_body(self) == released_body(other)
 
     def __hash__(self) -> int:
-        return hash(self._body)
+        return hash(released_body(self))
 
     def __reduce__(self) -> NoReturn:
         raise LeakError("a Released cannot be pickled or copied; send it in a message")
 
 
-def make_released(value: T, body: bytes) -> Released[T]:
+def make_released(value: T, body: bytes | memoryview) -> Released[T]:
     """For the gate and the decoder only: mark `value`, which encodes to `body`, as released."""
     released: Released[T] = object.__new__(Released)
     object.__setattr__(released, "_value", value)
-    object.__setattr__(released, "_body", body)
+    object.__setattr__(released, "_body", None if type(value) is bytes else bytes(body))
     object.__setattr__(released, "_mark", _MARK)
     return released
 
 
 def released_body(released: Released[Any]) -> bytes:
     """The bytes fixed at release; a Released that no gate made is refused."""
+    _check_mark(released)
+    return encode_value(released._value) if released._body is None else released._body
+
+
+def _check_mark(released: Released[Any]) -> None:
     if getattr(released, "_mark", None) is not _MARK:
         raise LeakError("this Released was not made by a gate; pass the value through the gate")
-    return released._body
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +156,8 @@ def append_value(value: Any, out: list[bytes | memoryview]) -> None:
     kind = type(value)
     if kind is Released:
         out.append(b"R")
-        out.append(released_body(value))
+        _check_mark(value)
+        append_value(value.value, out) if value._body is None else out.append(value._body)
     elif kind is bool or kind is np.bool_:
         out.append(b"t" if value else b"n")
     elif kind is int or isinstance(value, np.integer):
@@ -165,7 +170,8 @@ def append_value(value: Any, out: list[bytes | memoryview]) -> None:
         raw = _utf8(value)
         out.append(b"s" + _length(len(raw)) + raw)
     elif kind is bytes:
-        out.append(b"b" + _length(len(value)) + value)
+        out.append(b"b" + _length(len(value)))
+        out.append(value)
     elif kind is tuple:
         out.append(b"(" + _length(len(value)))
         for item in value:
@@ -267,7 +273,7 @@ def read_value(view: memoryview, at: int, depth: int = 0, released: bool = False
         if released:
             raise WireError("a released value inside a released value")
         value, end = read_value(view, at, depth + 1, released=True)
-        return make_released(value, bytes(view[at:end])), end
+        return make_released(value, view[at:end]), end
     if tag in ("t", "n"):
         return tag == "t", at
     if tag == "i":
@@ -431,6 +437,8 @@ def release(value: Any) -> Released[Any]:
     """For the gate only: a read-only copy of `value`, marked and fixed as bytes."""
     if isinstance(value, Released):
         raise LeakError("this value is released already; put it into the message as it is")
+    if type(value) is bytes:
+        return make_released(value, b"")
     body = encode_value(value)
     # A number cannot be changed afterwards; anything else is read back, so that nobody holds on to what was released.
     return make_released(value if type(value) in (int, float) else decode_value(body), body)

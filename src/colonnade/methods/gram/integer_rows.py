@@ -65,8 +65,8 @@ class IntegerRows:
     def columns(self) -> int:
         return int(self.grid.keep.size)
 
-    def rows(self, first: int, count: int) -> Integers:
-        """Rows `first` to `first + count`, as integers."""
+    def rows(self, first: int, count: int, *beside: Integers) -> Integers:
+        """Rows `first` to `first + count`, as integers; `beside` has the same rows of columns behind them."""
         grid = self.grid
         check_room(self.columns, grid.norm2)
         part: Any = self._matrix[first : first + count]
@@ -75,7 +75,9 @@ class IntegerRows:
         keep = np.arange(self.columns) if self._sparse else grid.keep  # a sparse table was cut to them before
         reach = math.isqrt(grid.norm2)
         factor = grid.scale / grid.step / grid.unit
-        whole = np.empty((len(dense), self.columns), np.int32 if reach < 1 << 31 else np.int64)
+        whole = np.empty((len(dense), self.columns + len(beside)), np.int32 if reach < 1 << 31 else np.int64)
+        for place, column in enumerate(beside, self.columns):
+            whole[:, place] = column
         self.shortened += whole_rows(
             *(dense, keep, grid.centre, factor, grid.low, grid.high),
             *(grid.unit, reach // grid.unit, grid.cut, LARGEST, grid.norm2, whole),

@@ -272,11 +272,14 @@ class Corrections:
         even = number % 2 == 0
         both = [p for p, pair in self.partners.items() if even == (pair[0] == self.me)]
         alone = [p for p in self.partners if p not in both]
-        masked = rows.astype(own.dtype) + own.rows(first, len(rows)) if both else rows  # XᵀUₗ + UₖᵀUₗ = (X + Uₖ)ᵀUₗ
+        masked = rows
+        if both:  # XᵀUₗ + UₖᵀUₗ = (X + Uₖ)ᵀUₗ
+            masked = np.add(rows, own.rows(first, len(rows)), dtype=own.dtype, casting="unsafe")
         for partners, left, limit in ((both, masked, None), (alone, rows, bound)):
             if partners:
                 bits = [self.stage.bits[p] for p in partners]
-                theirs = np.hstack([self.masks[p].rows(first, len(rows)) for p in partners])
+                masks = [self.masks[p].rows(first, len(rows)) for p in partners]
+                theirs = masks[0] if len(masks) == 1 else np.hstack(masks)
                 more = cross(left, theirs, mine, np.concatenate(bits), bound_a=limit)
                 for partner, part in zip(partners, _split(more, bits), strict=True):
                     self.totals[partner] -= part

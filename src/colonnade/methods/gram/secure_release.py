@@ -102,10 +102,10 @@ class OwnMatrix:
         label = figures.label // self.label_unit
         self.bound = _entry(self.rows, self.holder, label)
         labels = [label_steps(job, self.block.own_labels(), label)] if self.holder else []
-        self._read: Rows = self.rows.rows
+        self._bucketed: Rows | None = None
         if figures.buckets:
             buckets = Buckets(public_bytes(self.gate.run, "buckets"), job.roster.rows, figures.buckets)
-            self._read = buckets.of(self.rows, figures.bucketed(self.rows.grid.norm2))
+            self._bucketed = buckets.of(self.rows, figures.bucketed(self.rows.grid.norm2))
             self.constant = buckets.of_column(self.constant, figures.bucketed(figures.constant**2))
             labels = [buckets.of_column(y, figures.bucketed(figures.label**2)) for y in labels]
             longest = max(self.rows.grid.norm2, figures.label**2 if self.holder else 1)
@@ -118,10 +118,10 @@ class OwnMatrix:
         return int(layout.units[layout.label])
 
     def read(self, first: int, count: int) -> Integers:
-        rows = self._read(first, count)
-        if not self.holder:
-            return rows
-        return np.column_stack([rows, self._labels[0][first : first + count].astype(rows.dtype)])
+        labels = [y[first : first + count] for y in self._labels]
+        if self._bucketed is None:
+            return self.rows.rows(first, count, *labels)
+        return np.column_stack([self._bucketed(first, count), *labels])
 
     @property
     def squares_sent(self) -> int:
