@@ -56,8 +56,8 @@ wheel: $(STAMP)
 docs: $(STAMP)
 	$(BIN)/python docs/generate.py
 	@$(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt --editable '.[docs]'
-	$(BIN)/mkdocs build --quiet
-	@echo "site/index.html"
+	$(BIN)/mkdocs build --quiet --strict
+	@echo "site/index.html; with search: $(BIN)/python -m http.server --directory site"
 
 # Writes the exact versions CI installs, and those of the container with their hashes. Run it in a fresh environment
 # after changing pyproject.toml, on Linux, x86-64 and Python 3.11.

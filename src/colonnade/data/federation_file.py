@@ -1,6 +1,6 @@
 """The federation file: who takes part, what each party says in public, what it allows, and the key that proves it.
 
-    version = 1
+    version = 1                         # of this form
     on = "flight"                       # the key that rows are matched by
     align = "psi"                       # by private set intersection, or "digests"; left out: "psi" where all say most
     label = ["airline", "late"]         # who holds the labels, and in which column
@@ -9,22 +9,25 @@
     hub = "hub.example.org:7443"        # where the parties find the coordinator, if they run elsewhere
     coordinator = "ed25519:77c2..."     # its public key, pinned: masked rows are sealed to a key that this one signed
 
+    rows = 1000                         # instead of `on`: all parties hold these rows in the same order
+    by = "rows"                         # parties hold different rows of the same columns; left out: "columns"
     unit = ["passenger", 3]             # whose privacy is protected, and the most rows each; left out: one row
     people = "airline"                  # with unit: the party whose table has that column, and cuts surplus rows
 
     [parties.airline]
-    schema = "airline.schema.toml"      # beside this file
+    schema = "airline.schema.toml"      # beside this file: what is public about its columns
+    columns = 40                        # instead of `schema`, for a plain matrix: how many it holds
+    rows = 250                          # with by = "rows": how many it holds
+    exact = true                        # exact values may leave; left out: noisy ones only
+    epsilon = 1.0                       # instead: the most that private runs may spend on a row together
+    delta = 1e-6                        # at this delta
+    consortium = true                   # exact values may go to the other parties in a run whose trust is "consortium"
     scores = true                       # its part of the scores of its rows may go to the label holder
-    exact = true                        # exact values may leave; or a budget: epsilon = 1.0, delta = 1e-6
     least = 500                         # it takes part with so many common rows or more, and their number is public
     most = 25000                        # for "psi": the most keys it may bring, whatever its table holds
     key = "ed25519:4f0a..."             # the party's public key, pinned
     certificate = "sha256:9c1b..."      # of its certificate's key; left out: any that the authority issued
     address = "air.example.org:7444"    # where other parties reach it on a graph without the hub; left out: they do not
-
-Parties that hold plain matrices write `columns = 40` for `schema`. Rows that all parties hold in the same order need no
-key: `rows = 1000` stands for `on`. Where they hold different rows of the same columns, `by = "rows"` says so, and each
-party how many: `rows = 250`.
 
 All of it is public, and every party holds the same copy: `digest` says whether two copies are the same.
 """

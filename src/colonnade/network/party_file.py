@@ -1,7 +1,7 @@
 """The file of one party: what it needs to take part, and what it lets pass without asking.
 
-    version = 1
-    name = "airline"
+    version = 1                        # of this form
+    name = "airline"                   # as the federation file calls it
     federation = "federation.toml"     # this party's own copy
     hub = "hub.example.org:7443"       # left out: as the federation file says
     store = "store"                    # ledger, transcripts, its part of each model
@@ -9,6 +9,7 @@
     certs = "certs"                    # airline.pem, airline.key, authority.pem, revoked.pem
     models = "../learning/store"       # of new rows to be scored: the store with this party's parts of the models
     listen = "0.0.0.0:7444"            # if the federation file gives it an address: its port for other parties
+    metrics = 9464                     # loopback port of a page with counters; left out: none
     approve = "ask"                    # terms are shown and asked about; "policy": see [limits]; "all" asks nobody
 
     [data]
