@@ -184,6 +184,18 @@ def test_words_are_filled_up_with_ones_that_nobody_else_has(words):
         psi.psi_fill([None] * 9, 8, PEPPER)
 
 
+def test_filling_up_is_the_same_work_however_many_words_there_are(monkeypatch):
+    """Or the time of an answer would tell the hub how long a table is, and how many rows are left in a chain."""
+    made, blake2b = [], psi.hashlib.blake2b
+    monkeypatch.setattr(psi.hashlib, "blake2b", lambda *given_, **more: made.append(1) or blake2b(*given_, **more))
+    work = set()
+    for held in (0, 1, 9):
+        made.clear()
+        psi.psi_fill([b"i%d" % at for at in range(held)], 9, PEPPER)
+        work.add(len(made))
+    assert work == {9}
+
+
 @pytest.mark.parametrize("words", [[b"i1", b"i1"], []])
 def test_a_repeated_key_enters_no_private_intersection(words):
     with pytest.raises(InvalidInput, match=r"stand once.*Nothing was sent"):

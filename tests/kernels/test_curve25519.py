@@ -31,6 +31,12 @@ def test_many_keys_at_once_follow_the_definition(numbers):
     assert mapped(numbers) == [by_definition(r) for r in numbers]
 
 
+def test_the_map_is_that_of_rfc_9380():
+    """Appendix J.4.2 (curve25519_XMD:SHA-512_ELL2_NU_), the empty message: u[0] and the x-coordinate of Q."""
+    u = 0x608D892B641F0328523802A6603427C26E55E6F27E71A91A478148D45B5093CD
+    assert mapped([u]) == [0x51125222DA5E763D97F3C10FCC92EA6860B9CCBBD2EB1285728F566721C1E65B]
+
+
 def test_every_point_is_on_the_curve_and_on_the_twist_is_none():
     rng = np.random.default_rng(0)
     found = mapped([int.from_bytes(rng.bytes(32), "little") for _ in range(500)])

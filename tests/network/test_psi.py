@@ -399,6 +399,57 @@ def test_a_table_that_changed_in_the_middle_stops_the_session(tmp_path):  # noqa
             assert found.head == {"code": BREAKS}
 
 
+@pytest.mark.parametrize("align", ["digests", "psi"])
+def test_answers_about_one_table_are_not_told_or_kept_as_those_of_another(align, tmp_path):  # noqa: F811
+    """A party that comes back with other keys, as many, just before the end: the bits it has would stand for rows that
+    others do not have, and the label holder tell all parties the digests of keys that only it holds."""
+    made = keyed(tmp_path, align)
+    with Watched(made, stop="tell" if align == "psi" else "agreed") as straw:
+        with pytest.raises(SystemExit):
+            straw.meet(made.federation)
+        session, given = session_of(straw), last_seen(straw, "bank", "seek" if align == "psi" else "offer")
+        others = [key(row) for row in (*range(3), *range(70, 79))]
+        made.tables["bank"] = made.tables["bank"].with_columns(pl.Series("key", others))
+        straw.die("bank")
+        bits = [] if align == "psi" else [b"\xff\x00"]
+        if align == "psi":
+            assert asked(straw, "bank", "tell", given, session=session).head == {"code": BREAKS}
+        assert asked(straw, "bank", "agreed", [*given, *bits], session=session).head == {"code": BREAKS}
+        assert straw.services["bank"].agreement() is None
+
+
+def session_of(straw: Watched) -> str:
+    (run,) = {row.run for row in straw.services["bank"].aligning.records.rows(kind="session")}
+    return run.removeprefix("align/")
+
+
+def test_a_bound_that_changed_in_the_middle_stops_the_session(tmp_path):  # noqa: F811
+    """Blocks that were made under the old one do not fit with those of the new one."""
+    made = keyed(tmp_path)
+    with until(made, "tell") as straw:
+        made.file = replace(made.file, members={n: replace(m, most=MOST + 1) for n, m in made.file.members.items()})
+        for name, what in (("lab", "show"), ("bank", "seek")):
+            straw.die(name)
+            found = asked(straw, name, what, last_seen(straw, name, what), peer="clinic")
+            assert found.head == {"code": BREAKS}
+
+
+def test_blocks_are_gone_when_rows_are_agreed_on_whoever_dies_or_asks_again(tmp_path):  # noqa: F811
+    made = keyed(tmp_path)
+    with Watched(made) as straw:
+        straw.meet(made.federation)
+        said = {name: last_seen(straw, name, what) for name, what in (("lab", "show"), ("bank", "seek"))}
+        first = {(party, what): answer for party, what, _, answer in straw.seen if what in ("show", "seek")}
+        for name, what in (("lab", "show"), ("bank", "seek")):
+            found = asked(straw, name, what, said[name], peer="lab")
+            assert found.blobs == first[name, what]  # the same bytes, made anew
+        assert not list(tmp_path.glob("*/alignment.blocks"))
+        (tmp_path / "lab" / "alignment.blocks").mkdir()
+        (tmp_path / "lab" / "alignment.blocks" / ".half").write_bytes(b"of a block")
+        straw.die("lab")  # it was killed between the agreement and the end of its blocks
+        assert not list(tmp_path.glob("*/alignment.blocks"))
+
+
 def test_fewer_common_rows_than_a_party_takes_part_with_are_told_to_nobody(tmp_path):  # noqa: F811
     """One party's minimum is enough, and the label holder's own is lower: a hub cannot ask it to skip the others."""
     made = keyed(tmp_path)

@@ -70,8 +70,9 @@ def psi_fill(words: Sequence[bytes | None], size: int, key: bytes) -> list[bytes
     def filling(at: int) -> bytes:
         return _FILL + hashlib.blake2b(str(at).encode(), digest_size=DIGEST, key=pad).hexdigest().encode()
 
+    made = [filling(at) for at in range(size)]  # all of them: else time would tell how many there are
     given = [*words, *[None] * (size - len(words))]
-    return [filling(at) if word is None else word for at, word in enumerate(given)]
+    return [mine if word is None else word for word, mine in zip(given, made, strict=True)]
 
 
 def secret_order(words: Sequence[bytes], key: bytes) -> Places:
@@ -120,7 +121,8 @@ def common(theirs: bytes, answered: bytes, order: Places, words: Sequence[bytes]
         raise ProtocolError(f"{len(words):,} keys were asked about, {len(answered) // POINT:,} were answered.")
     there, mine = _each_once(theirs), _each_once(answered)
     places = np.sort(order[np.isin(mine, there, assume_unique=True)])
-    if any(words[place].startswith(_FILL) for place in places):
+    invented = np.fromiter((word.startswith(_FILL) for word in words), np.bool_, len(words))
+    if invented[places].any():
         departs = "the party is said to have words that nobody else can have: it departs from the protocol"
         raise ProtocolError(f"{departs}. Nobody was told any row.")
     return places

@@ -98,6 +98,8 @@ class PartyAlignment:
         self.records, self.ledger, self.folder, self.identity = records, ledger, folder, identity
         self._offered: tuple[bytes, RowOffer] | None = None  # under the pepper of a session
         self._sending: tuple[tuple[str, str, bytes], _Words] | None = None  # to a peer in a session, under a pepper
+        if self._is_agreed():  # it may have died before it could
+            self._drop_blocks()
         self.handlers: dict[Question, Callable[[Parcel], Parcel]] = {
             Question.GREET: self.greet,
             Question.SHARE: self.share,
@@ -125,6 +127,12 @@ class PartyAlignment:
         if agreement is not None:
             return {"session": agreement.session, "rows": agreement.rows}
         return {"begun": begun} if begun else {}
+
+    def _is_agreed(self) -> bool:
+        return (self.folder / AGREED).is_file()
+
+    def _drop_blocks(self) -> None:
+        shutil.rmtree(self.folder / BLOCKS, ignore_errors=True)
 
     def _begun(self) -> str | None:
         path = self.folder / BEGUN
@@ -205,9 +213,7 @@ class PartyAlignment:
         """The keyed digests of its keys, if the others' parts of the pepper are genuine."""
         self._way("digests")
         session, _, pepper, _ = self._open_session(asked, 0)
-        offered = self.data.offer(pepper)
-        # A table that changed, under the same pepper, would show which rows came and went.
-        self._once(session, "digests", _hash(offered.digests.tobytes()))
+        offered = self._offer(session, pepper)
         log.info("offer", extra={"session": session, "rows": len(offered.digests)})
         return Parcel({}, (offered.digests.tobytes(),))
 
@@ -275,6 +281,8 @@ class PartyAlignment:
 
     def _made(self, session: str, what: str, make: Callable[[], bytes]) -> bytes:
         """A block as it was made before, or made now and put on disk: to blind one takes seconds."""
+        if self._is_agreed():  # asked again at the end, by a hub that repeats the session for somebody else
+            return make()
         path = self._path(session, what)
         if not path.is_file():
             path.parent.mkdir(mode=0o700, exist_ok=True)
@@ -294,7 +302,7 @@ class PartyAlignment:
         """Label holder → all parties: the digests of the rows that all have; a key for each party, one content."""
         self._way("psi", holds=True)
         session, keyring, pepper, _ = self._open_session(asked, 0)
-        digests = self._offer(pepper).digests
+        digests = self._offer(session, pepper).digests
         common = digests[self._common(session, len(digests))]
         return self._seal(session, keyring, dict.fromkeys(self._peers(), COMMON), common.tobytes(), "common rows")
 
@@ -311,7 +319,7 @@ class PartyAlignment:
         session, keyring, pepper, rest = self._open_session(asked, more)
         peers = self._peers()
         peer = self._peer_in(asked, peers)
-        left = self._left(session, len(self._offer(pepper).digests), peers[: peers.index(peer)])
+        left = self._left(session, len(self._offer(session, pepper).digests), peers[: peers.index(peer)])
         size, key = self._most(self.name) + DECOYS, self._psi_key(session, peer)
 
         def filled(words: Sequence[bytes]) -> list[bytes]:
@@ -328,16 +336,20 @@ class PartyAlignment:
         """What this party sends to a peer in a session; made once, since it is asked block by block."""
         name = session, peer, pepper
         if self._sending is None or self._sending[0] != name:
-            words, key = fill(psi.psi_words(self.data.keys, self._offer(pepper))), self._psi_key(session, peer)
+            words, key = fill(psi.psi_words(self.data.keys, self._offer(session, pepper))), self._psi_key(session, peer)
             # Blocks are on disk: those of a table that changed meanwhile would stand among those of the old one.
             framed = b"".join([len(word).to_bytes(4, "little") + word for word in words])
             self._once(session, f"words for {peer}", hmac.digest(key, framed, "sha256"))
             self._sending = name, _Words(words, psi.secret_order(words, key), key, derive(pepper, "align", "curve"))
         return self._sending[1]
 
-    def _offer(self, pepper: bytes) -> RowOffer:
+    def _offer(self, session: str, pepper: bytes) -> RowOffer:
+        """Its rows in the order of their digests; one table a session."""
         if self._offered is None or self._offered[0] != pepper:
-            self._offered = pepper, self.data.offer(pepper)
+            offered = self.data.offer(pepper)
+            # Of another table the digests would show which rows came and went, and bits stand for other rows.
+            self._once(session, "digests", _hash(offered.digests.tobytes()))
+            self._offered = pepper, offered
         return self._offered[1]
 
     def _left(self, session: str, size: int, before: Sequence[str]) -> NDArray[np.bool_]:
@@ -394,7 +406,7 @@ class PartyAlignment:
         """Keep which rows all parties have; several alignments may have been prepared, one is kept."""
         digests, holder = self.file.align == "digests", self.file.label[0]
         session, keyring, pepper, rest = self._open_session(asked, 1 if digests else 2 * (self.name != holder))
-        offered = self._offer(pepper)
+        offered = self._offer(session, pepper)
         bits = rest[0] if digests else self._intersect(session, keyring, offered, rest)
         how = "keyed digests of their keys left" if digests else "found by private set intersection"
         names = list(self.file.members)
@@ -402,7 +414,7 @@ class PartyAlignment:
         # Another answer for the same session, run after run, would show what single rows contribute.
         self._once(session, "rows", agreement.bits)
         write_synced(self.folder / AGREED, agreement.to_json().encode(), private=True)
-        shutil.rmtree(self.folder / BLOCKS, ignore_errors=True)
+        self._drop_blocks()
         told = f"{agreement.rows:,} of {self.data.rows:,} rows are common to all parties; {how}"
         self.ledger.tell_operator(f"align/{session}", told)
         log.info("agreed", extra={"session": session, "rows": agreement.rows, "of": self.data.rows})
