@@ -27,6 +27,7 @@ from scipy.special import chdtrc, fdtrc, ndtr, ndtri, stdtr, stdtrit
 
 from colonnade.errors import InvalidInput
 from colonnade.kernels.arrays import Floats, Indices
+from colonnade.problem.two_values import TwoValues
 
 DETERMINED, WEAK = 0.2, 0.5  # ξ up to which intervals have their length, and up to which they are valid
 KEPT_XI, KEPT_DOUBT = 0.1, 0.05  # what columns are left out until: ξ, and the noise of a coefficient's own curvature
@@ -199,12 +200,14 @@ class LinearModel:
     matrix, noise   of [a, 1, t], in any units: the released Gram matrix, and the sd of every entry's noise.
     rows            how many rows it sums over.
     robust          what the sampling part is multiplied by: over 1 where residuals spread more where columns are large.
+    two             of a target with two values: its residuals spread unevenly, which is counted in; None: alike.
     """
 
     matrix: Floats
     noise: Floats
     rows: int
     robust: float = 1.0
+    two: TwoValues | None = None
 
     def __post_init__(self) -> None:
         if self.rows <= self.size:
@@ -267,8 +270,13 @@ class LinearModel:
 
     @cached_property
     def _sampling(self) -> Floats:
-        """n·E[r²·w·w'] for residuals that spread alike."""
-        return np.asarray(self.robust * self.residual_variance * (self.matrix[:-1, :-1] + self.ridge.added))
+        return self._score_spread(self.beta, self.residual_variance)
+
+    def _score_spread(self, beta: Floats, variance: float) -> Floats:
+        """n·E[r²·w·w'] for residuals that spread alike, or as those of two values do."""
+        M = self.matrix[:-1, :-1] + self.ridge.added
+        spread = variance * M if self.two is None else self.two.score_spread(M, beta, variance)
+        return np.asarray(self.robust * spread)
 
     def _covariance(self, beta: Floats) -> Floats:
         G = self.ridge.inverse
@@ -351,7 +359,7 @@ class LinearModel:
         beta = np.append(slopes, level)
         u, V = b - M @ beta, score_noise(self.variance, np.append(beta, -1.0))
         rss = float(self.matrix[-1, -1] - 2.0 * b @ beta + beta @ M @ beta)
-        Omega = V + self.robust * max(rss, 0.0) / self.rows * (M + self.ridge.added)
+        Omega = V + self._score_spread(beta, max(rss, 0.0) / self.rows)
         if free:  # the constant was taken from the data: what its own score does to the others is taken off
             T = np.column_stack([np.eye(p - 1), -M[:-1, -1] / M[-1, -1]])
             u, Omega = T @ u, T @ Omega @ T.T

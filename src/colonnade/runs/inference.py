@@ -15,6 +15,7 @@ from colonnade.kernels import curves
 from colonnade.kernels.arrays import Floats
 from colonnade.privacy.events import shown
 from colonnade.problem.inference import DETERMINED, WEAK, Intervals, LinearModel, Share, Test, holm
+from colonnade.problem.two_values import TwoValues
 from colonnade.runs.release import Release, ReleasedColumn
 from colonnade.views.inference import CoefficientRow, InferenceFacts, as_html, as_text, figure_of, probability
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     import polars as pl
 
 CONSTANT = "(constant)"
+EQUAL = "equal variances assumed: residuals spread alike in all rows"
+UNEQUAL = "unequal variances of classes counted in, as far as products of columns tell them"
 UNEVEN = 0.25  # share of sampling in the variance from which unequal variances would be seen
 MANY_SHORTENED = 0.01
 
@@ -54,7 +57,18 @@ class Inference:
     @cached_property
     def model(self) -> LinearModel:
         """The model in the units of the release."""
-        return LinearModel(*self.release.part([*self.kept, self.target]), self.release.rows, self.robust)
+        known = self.release.part([*self.kept, self.target])
+        return LinearModel(*known, self.release.rows, self.robust, self._two if self.release.noisy else None)
+
+    @property
+    def _two(self) -> TwoValues | None:
+        """How residuals of classes, levels and flags spread; without noise errors are the classical ones."""
+        if self._aim.kind not in ("classes", "level", "flag"):
+            return None
+        lists: dict[tuple[str, int], int] = {}
+        at = [lists.setdefault((c.party, c.block), len(lists)) if c.kind == "level" else -1 for c in self._columns]
+        flags = np.array([c.kind in ("level", "flag") for c in self._columns], bool)
+        return TwoValues(-1.0 if self._aim.kind == "classes" else 0.0, 1.0, flags, np.array(at, np.int64))
 
     # ------------------------------------------------------------------------ units
 
@@ -307,7 +321,7 @@ class Inference:
         capped = "" if self.target < len(release.columns) else _capped(release)
         lines = [
             f"About: the best linear predictor of {self._aim}{capped} by columns capped at their declared bounds; rows "
-            f"shortened: {_shortened(release)}; equal variances assumed: residuals spread alike in all rows",
+            f"shortened: {_shortened(release)}; {UNEQUAL if self.model.two is not None else EQUAL}",
             f"Determined: {len(self.kept)} of {every} columns (ξ {self.xi:.2g}: {self.state})"
             if self.state != "not determined"
             else f"Not determined: the noise hides how the {every} columns go together (ξ {self.xi:.2g})",
