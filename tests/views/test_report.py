@@ -286,7 +286,7 @@ def test_figures_of_quality_come_with_the_data_they_were_computed_on(fit, tmp_pa
     assert quality.note in page.words
     spread = replace(quality, errors={"joint": 0.00234, "alone": 0.0196}, values={**quality.values, "open": 0.71999})
     page = shown(fit, quality=replace(spread, not_private="open"))
-    _, *rows = table_of(page, "This model, the same without privacy")
+    _, *rows = table_of(page, "This model, one without privacy")
     assert [row[:2] for row in rows] == [["joint", "0.7251 ± 0.0023"], ["open", "0.72"], ["alone", "0.600 ± 0.020"]]
 
 

@@ -142,6 +142,21 @@ def test_the_three_colours_mean_nothing_else():
     assert chart.INK not in chart.COLOURS
 
 
+def test_a_party_has_one_colour_in_every_part_of_a_report(tmp_path):
+    tables = frames()
+    tables["registry"] = (
+        tables["registry"].with_columns(kind=pl.col("client").cast(pl.String).str.slice(-1)).drop("age")
+    )
+    schemas = {**SCHEMAS, "registry": co.Schema((co.Categorical("kind", tuple("0123456789")),))}
+    fed = co.Federation.from_frames(tables, on="client", label=("bank", "subscribed"), schemas=schemas)
+    fit = co.fit(fed.with_classes("yes", "no"), co.Problem(co.Logistic(), penalty=co.Ridge(0.01)))
+    text = render_report(fit)
+    second = chart.COLOURS[1]  # of bank, whose number alone has a curve
+    curve = text[text.index("What numbers say") :]
+    assert f'stroke="{second}"' in curve[: curve.index("</figure>")]
+    assert list(fit.coefficients) == ["registry", "bank"]
+
+
 @pytest.mark.parametrize(
     ("value", "error", "text"),
     [

@@ -6,7 +6,7 @@ A column's effect at a value is its part of the score there, less its part at th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -165,10 +165,10 @@ def in_curves(fit: FitFacts, party: str) -> frozenset[str]:
     return frozenset(f.name for column in bent for f in features_of(column) if not f.binary)
 
 
-def curve_figures(curves: EffectCurves, shown: int = SHOWN) -> Markup:
-    """The widest effects, each drawn over its own unit, beside its figures."""
-    widest = sorted(curves.curves, key=lambda curve: -curve.reach)[:shown]
-    colours = chart.party_colours(list(dict.fromkeys(curve.party for curve in curves.curves)))
+def curve_figures(curves: EffectCurves, parties: Sequence[str] = ()) -> Markup:
+    """The widest effects, each drawn over its own unit, in its party's colour, beside its figures."""
+    widest = sorted(curves.curves, key=lambda curve: -curve.reach)[:SHOWN]
+    colours = chart.party_colours(list(dict.fromkeys([*parties, *(curve.party for curve in curves.curves)])))
     drawn = [_figure(curve, colours[curve.party]) for curve in widest if curve.reach > 0.0]
     return Markup('<div class="pair">' + "".join(drawn) + "</div>") if drawn else Markup("")
 
@@ -190,7 +190,7 @@ def curves_part(fit: FitFacts) -> str:
     if not any(isinstance(c, Numeric) for schema in fit.schemas.values() if schema for c in schema.columns):
         return ""
     curves = curves_of(fit)
-    if not (figures := curve_figures(curves)):
+    if not (figures := curve_figures(curves, list(fit.coefficients))):
         return ""
     more = f" The {SHOWN} that move it most of {len(curves)}." if len(curves) > SHOWN else ""
     said = f"Each number's part of the score over its declared range, in its own unit, 0 at the middle of it.{more}"

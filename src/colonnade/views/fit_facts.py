@@ -251,7 +251,7 @@ class Quality:
     values: Mapping[str, float]
     note: str
     errors: Mapping[str, float] = field(default_factory=dict)  # standard errors of the values, where they are known
-    not_private: str = ""  # which of the models is the same without privacy
+    not_private: str = ""  # which of the models is one of all parties without privacy
 
     def shown(self, name: str) -> str:
         """One model's figure as tables show it."""
@@ -259,7 +259,7 @@ class Quality:
 
     @property
     def best_other(self) -> str:
-        """The best of the models that are neither this one nor the same without privacy; none: an empty name."""
+        """The best of the models that are neither this one nor the one without privacy; none: an empty name."""
         first = next(iter(self.values))
         others = {name: value for name, value in self.values.items() if name not in (first, self.not_private)}
         return max(others, key=lambda name: others[name], default="")

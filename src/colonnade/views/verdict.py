@@ -82,7 +82,7 @@ def question_of(fit: FitFacts, known: RunFacts) -> str:
 
 
 def quality_part(quality: Quality | None, evaluation: Evaluation | None) -> str:
-    """How good it is, beside the same model without privacy and the best of the others."""
+    """How good it is, beside a model without privacy and the best of the others."""
     if quality is None:
         if evaluation is None:
             return paragraph(NOT_MEASURED)
@@ -101,7 +101,7 @@ def quality_part(quality: Quality | None, evaluation: Evaluation | None) -> str:
         rows.append((_bold(name, name == own), _bold(quality.shown(name), name == own), dot))
     heads = ("model", quality.measure, Markup('<span class="wide">beside each other</span>'))
     spread = "± is one standard error, a line is two. " if quality.errors else ""
-    caption = "This model, the same without privacy, and the best of the others"
+    caption = "This model, one without privacy, and the best of the others"
     return html.table(caption, heads, rows, numbers=1, bars=True) + paragraph(f"{spread}{quality.note}", "soft")
 
 
