@@ -5,7 +5,7 @@ STAMP := .venv/.ready
 # Keeps compiled tests for the next run whatever the shell says, and one BLAS thread a process: idle ones spin on the core of the other.
 PYTEST := PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q
 
-.PHONY: demo test test-times check bench papers audit faults slow mutants wheel docs lock clean
+.PHONY: demo test test-times check bench papers audit faults slow notebooks mutants wheel docs lock clean
 
 demo: $(STAMP)
 	$(BIN)/colonnade demo
@@ -43,6 +43,10 @@ faults: $(STAMP)
 
 slow: $(STAMP)
 	$(PYTEST) -n 2 -m slow
+
+# Runs the notebooks of examples/ as tests; `python examples/run.py` writes their outputs into them.
+notebooks: $(STAMP)
+	$(PYTEST) -m notebooks
 
 # Plants every mistake of tests/mutants/list.toml, one at a time, in a copy; ONLY=text takes those whose name or file holds it.
 mutants: $(STAMP)
